@@ -1,0 +1,2 @@
+//! The blocks that ship with weever.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! An eBPF assembler and the bpf(2) layer.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Schedules, the interpreter, tasks and workers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The Link trait, memory links, fault middleware and the conformance suite.
+#![forbid(unsafe_code)]

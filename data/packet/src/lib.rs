@@ -1,0 +1,2 @@
+//! Buffers, pools, bursts and checksums.
+#![forbid(unsafe_code)]

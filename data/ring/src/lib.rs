@@ -1,0 +1,2 @@
+//! Lock-free rings, generic over the atomics.
+#![forbid(unsafe_code)]

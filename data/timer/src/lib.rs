@@ -1,0 +1,2 @@
+//! A hierarchical timing wheel without a clock.
+#![forbid(unsafe_code)]

@@ -1,0 +1,67 @@
+//! The arena.
+
+use crate::{Node, NodeId, PortId};
+
+/// Nodes joined by edges. Built once, then read; a change makes a new graph (DESIGN §4.4).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    /// The graph's name.
+    pub name: String,
+    /// SMT-LIB declarations that the nodes' semantics use.
+    pub helpers: Option<String>,
+    nodes: Vec<Node>,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new(name: impl Into<String>) -> Graph {
+        Graph { name: name.into(), helpers: None, nodes: Vec::new() }
+    }
+
+    /// Adds a node and says where it is. Names are checked by verification, not here.
+    pub fn add(&mut self, node: Node) -> NodeId {
+        let id =
+            NodeId(u32::try_from(self.nodes.len()).expect("a graph has fewer than 2^32 nodes"));
+        self.nodes.push(node);
+        id
+    }
+
+    /// The node called `name`.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.iter().find(|(_, n)| n.name == name).map(|(id, _)| id)
+    }
+
+    /// The node at `id`. Panics if `id` is of another, larger graph.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The node at `id`, to change. Panics if `id` is of another, larger graph.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.index()]
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Every node with its id, in the order of adding.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().enumerate().map(|(i, n)| (NodeId(i as u32), n))
+    }
+
+    /// Every dataflow edge as (port, target).
+    pub fn dataflow(&self) -> impl Iterator<Item = (PortId, NodeId)> + '_ {
+        self.iter().flat_map(|(node, n)| {
+            n.ports.iter().enumerate().flat_map(move |(port, p)| {
+                p.targets.iter().map(move |t| (PortId { node, port: port as u32 }, *t))
+            })
+        })
+    }
+}

@@ -1,0 +1,24 @@
+//! One representation for three graphs (DESIGN §4.1): what has to be done (LPG), what a NIC does
+//! (PRG), and what runs.
+//!
+//! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
+//! and notify edges start at a node and may form cycles. The path that data takes through this
+//! crate is: build or lower into a [`Graph`] → give every config node a value
+#![forbid(unsafe_code)]
+
+pub mod attr;
+pub mod effects;
+pub mod ids;
+pub mod node;
+pub mod predicate;
+pub mod table;
+
+mod graph;
+
+pub use attr::Attr;
+pub use effects::Effects;
+pub use graph::Graph;
+pub use ids::{NodeId, PortId};
+pub use node::{ConfigSpec, Edge, Node, NodeKind, Op, Port, Span};
+pub use predicate::{Field, Predicate};
+pub use table::{Entry, Key, TableSpec};

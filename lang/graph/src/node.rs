@@ -1,0 +1,145 @@
+//! Nodes, ports and edges.
+
+use crate::{Attr, Effects, NodeId, Predicate, TableSpec};
+
+/// Where a node was written: byte offsets into its source text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// The logical operator of an O-node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// True when every operand is true, false when one is false.
+    And,
+    /// True when one operand is true, false when every one is false.
+    Or,
+    /// [`Op::And`] with the ports swapped.
+    Nand,
+    /// [`Op::Or`] with the ports swapped.
+    Nor,
+}
+
+/// What a node is (DESIGN §1).
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// F-node: enables exactly one of its ports per packet, or consumes the packet.
+    Function,
+    /// O-node: port 0 is `false`, port 1 is `true`.
+    Operator(Op),
+    /// C-node: not executable until it has a value.
+    Config(ConfigSpec),
+    /// T-node: a match over packet fields; what a C-node for a table becomes.
+    Table(TableSpec),
+}
+
+/// What is known of a config node before it has a value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigSpec {
+    /// The configuration space, as Unicorn's type text; empty: an enumeration of the ports' names.
+    pub ty: Option<String>,
+    /// The configuration function's name.
+    pub function: Option<String>,
+}
+
+/// An output of a node. It may lead to several nodes, all of which it enables, or to none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Port {
+    /// The port's name, unique within its node.
+    pub name: String,
+    /// The nodes it enables, in the order they were written.
+    pub targets: Vec<NodeId>,
+    /// What holds of a packet that leaves here; [`Predicate::True`] says nothing.
+    pub predicate: Predicate,
+    /// The same in SMT-LIB, kept as text.
+    pub semantics: Option<String>,
+}
+
+/// A spawn or notify edge: it starts at a node, not at a port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// The label by which the implementation names the edge.
+    pub label: String,
+    /// Where the task starts, or where the woken tasks are blocked.
+    pub target: NodeId,
+    /// What holds of packets that take this edge.
+    pub predicates: Vec<Predicate>,
+}
+
+/// A node of a [`Graph`](crate::Graph).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Full name: the names of its clusters and its own, without separator.
+    pub name: String,
+    /// The clusters it lies in, outermost first. They only name things.
+    pub clusters: Vec<String>,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its outputs. A node with ports `false` and `true` has them at 0 and 1 (thesis §3.2.1).
+    pub ports: Vec<Port>,
+    /// Its spawn edges.
+    pub spawns: Vec<Edge>,
+    /// Its notify edges.
+    pub notifies: Vec<Edge>,
+    /// Its attributes.
+    pub attrs: Vec<Attr>,
+    /// The implementation function, if it is not the node's own name.
+    pub implementation: Option<String>,
+    /// What the implementation does to the buffer, once that is known.
+    pub effects: Option<Effects>,
+    /// Where it was written, for diagnostics.
+    pub span: Span,
+}
+
+impl Node {
+    /// A node without ports or edges.
+    pub fn new(name: impl Into<String>, kind: NodeKind) -> Node {
+        Node {
+            name: name.into(),
+            clusters: Vec::new(),
+            kind,
+            ports: Vec::new(),
+            spawns: Vec::new(),
+            notifies: Vec::new(),
+            attrs: Vec::new(),
+            implementation: None,
+            effects: None,
+            span: Span::default(),
+        }
+    }
+
+    /// The name under which the implementation is registered.
+    pub fn implementation_name(&self) -> &str {
+        self.implementation.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether the node carries `attr`.
+    pub fn has(&self, attr: &Attr) -> bool {
+        self.attrs.contains(attr)
+    }
+
+    /// The position of the port called `name`.
+    pub fn port(&self, name: &str) -> Option<usize> {
+        self.ports.iter().position(|p| p.name == name)
+    }
+
+    /// The value of the parameter `key`, if an attribute sets it.
+    pub fn param(&self, key: &str) -> Option<&str> {
+        self.attrs.iter().find_map(|a| match a {
+            Attr::Param { key: k, value } if k == key => Some(value.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The reason for which a packet that ends at port `name` is dropped, if one is given.
+    pub fn drop_reason(&self, name: &str) -> Option<&str> {
+        self.attrs.iter().find_map(|a| match a {
+            Attr::Drop { port, reason } if port == name => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+}

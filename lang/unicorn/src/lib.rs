@@ -1,0 +1,2 @@
+//! Unicorn, the language of protocol graphs.
+#![forbid(unsafe_code)]

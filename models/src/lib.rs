@@ -1,0 +1,2 @@
+//! The protocol graphs that ship with weever.
+#![forbid(unsafe_code)]

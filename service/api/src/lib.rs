@@ -1,0 +1,2 @@
+//! Versioned control messages and their client.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The control commands of weever.
+#![forbid(unsafe_code)]

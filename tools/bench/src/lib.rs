@@ -1,0 +1,2 @@
+//! Benchmarks of weever beside their peers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! weever demo: the stack against a real peer.
+#![forbid(unsafe_code)]

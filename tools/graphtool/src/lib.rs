@@ -1,0 +1,2 @@
+//! weever graph: check, format and draw Unicorn files.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Namespaces and veth pairs for tests, the demo and benchmarks.
+#![forbid(unsafe_code)]
