@@ -1,0 +1,46 @@
+//! What can go wrong while a network is set up.
+
+use std::io;
+
+/// A failure to build or to read a part of the testbed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refused a new network namespace.
+    #[error(
+        "cannot create a network namespace: {0}; run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+    )]
+    CreateNamespace(#[source] io::Error),
+    /// A netlink request was refused.
+    #[error("cannot {action}: {source}")]
+    Request {
+        /// What was asked for, with the names of the objects.
+        action: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel answered without the object that was asked for.
+    #[error("the kernel's answer to `{action}` holds no link")]
+    Unanswered {
+        /// What was asked for.
+        action: String,
+    },
+    /// A link has no carrier although both ends were set up.
+    #[error("link {name} has no carrier {milliseconds} ms after it was set up")]
+    NoCarrier {
+        /// The link's name.
+        name: String,
+        /// How long it was waited for.
+        milliseconds: u128,
+    },
+    /// A value under `/proc/sys` could not be written.
+    #[error("cannot write {value:?} to /proc/sys/{path}: {source}")]
+    Sysctl {
+        /// Path below `/proc/sys`.
+        path: String,
+        /// The refused value.
+        value: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,112 @@
+//! A route-netlink socket: one request, and all of its answers.
+
+use std::io;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// Belongs for ever to the namespace of the thread that opened it.
+#[derive(Debug)]
+pub(crate) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's namespace.
+    pub(crate) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Sends one request and returns what came before the kernel's acknowledgement.
+    pub(crate) fn request(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        self.send(request, flags | NLM_F_REQUEST | NLM_F_ACK)?;
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            if self.read_datagram(&datagram, &mut answers)? {
+                return Ok(answers);
+            }
+        }
+    }
+
+    fn send(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map(drop)
+    }
+
+    /// True when the datagram held the end of the answer.
+    fn read_datagram(
+        &self,
+        mut rest: &[u8],
+        answers: &mut Vec<RouteNetlinkMessage>,
+    ) -> io::Result<bool> {
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+            rest = rest.get(aligned(message.header.length)..).unwrap_or_default();
+            // What a request left behind that failed half-way is not an answer to this one.
+            if message.header.sequence_number != self.sequence {
+                continue;
+            }
+            match message.payload {
+                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
+                NetlinkPayload::Done(_) => return Ok(true),
+                NetlinkPayload::Error(e) if e.code.is_none() => return Ok(true),
+                NetlinkPayload::Error(e) => return Err(e.to_io()),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Messages in a datagram start at multiples of four bytes (NLMSG_ALIGN). At least one byte is
+/// consumed, so that a length of zero cannot hold the reader up.
+fn aligned(length: u32) -> usize {
+    (length.max(1) as usize).next_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netlink_packet_core::NLM_F_DUMP;
+    use netlink_packet_route::link::LinkMessage;
+
+    #[test]
+    fn a_dump_has_several_answers_and_an_end() {
+        let mut netlink = Netlink::open().unwrap();
+        for _ in 0..2 {
+            let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+            let answers = netlink.request(ask, NLM_F_DUMP).unwrap();
+            assert!(answers.iter().any(|a| matches!(a, RouteNetlinkMessage::NewLink(_))));
+        }
+    }
+
+    #[test]
+    fn a_refusal_carries_the_kernels_error_number() {
+        let mut netlink = Netlink::open().unwrap();
+        let mut nobody = LinkMessage::default();
+        nobody.header.index = i32::MAX as u32;
+        let refused = netlink.request(RouteNetlinkMessage::GetLink(nobody), 0).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(nix::libc::ENODEV));
+    }
+}
