@@ -1,2 +1,25 @@
-//! What a block is: the trait, its context, its registration.
+//! What a block is.
+//!
+//! A [`Block`] is an instance of a [`BlockType`] in a running graph. The engine calls it once per
+//! burst with the mask of the tasks that reached it; the block says by which port each of them
+//! leaves. Whatever else it wants (start a task, block one, take a packet away, wake others) it
+//! asks of its [`Cx`]; the engine carries that out. A block therefore never sees the engine, and
+//! the same block runs under every engine.
+//!
+//! To add one, copy `blocks/std/src/counter`, and register its `BlockType`.
 #![forbid(unsafe_code)]
+
+mod block;
+mod build;
+mod cx;
+mod env;
+mod registry;
+mod requests;
+
+pub use block::{Block, Ports};
+pub use build::{Build, BuildError};
+pub use cx::Cx;
+pub use env::Env;
+pub use registry::{BlockType, ParamDoc, PortDoc, Registry, TABLE};
+pub use requests::{Claim, Priority, Requests, SpawnRequest};
+pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

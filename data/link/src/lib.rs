@@ -1,2 +1,117 @@
-//! The Link trait, memory links, fault middleware and the conformance suite.
+//! A link is a device's set of queues (DESIGN §1).
+//!
+//! A [`Link`] is opened, described by its [`LinkInfo`], and taken apart into [`LinkQueue`]s, one
+//! per device queue, each of which belongs to one worker. A worker's loop is then: `rx` into a
+//! burst, run the graph, `tx` what it produced, `flush` once.
+//!
+//! Links know neither graphs nor protocols (DESIGN §3, rule 5).
 #![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use weever_packet::{Buffer, Burst, PoolCache};
+
+/// Why a link failed. What concerns a single packet is a counter in [`QueueStats`], not an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The other side is gone for good: a device was removed, a peer dropped.
+    #[error("link {link}: gone ({why})")]
+    Gone {
+        /// The link.
+        link: String,
+        /// What was seen.
+        why: String,
+    },
+    /// A system call failed in a way that trying again does not mend.
+    #[error("link {link}: {what}: {source}")]
+    Io {
+        /// The link.
+        link: String,
+        /// The call.
+        what: &'static str,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+/// What is known of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Its name: the interface's, for a device.
+    pub name: String,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Largest packet behind the link header, in bytes.
+    pub mtu: u16,
+    /// How many queues it has.
+    pub queues: u16,
+    /// Whether received transport checksums may be partial (veth, virtio, TAP; DESIGN §4.5).
+    pub partial_checksums: bool,
+    /// How it was opened, in words for people: `AF_XDP native, copy mode`.
+    pub mode: String,
+}
+
+/// Counters of one queue since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets given to the device.
+    pub tx_packets: u64,
+    /// Bytes given to the device.
+    pub tx_bytes: u64,
+    /// Packets the device dropped because we left it no room.
+    pub rx_dropped: u64,
+    /// Receive descriptors that were invalid.
+    pub rx_invalid: u64,
+    /// Packets that could not be sent: too long for the link, or refused by the device.
+    pub tx_dropped: u64,
+    /// Times the device found no free frame to put a packet in.
+    pub fill_empty: u64,
+}
+
+/// One queue of a link. It belongs to one worker; nothing here blocks.
+pub trait LinkQueue: Send {
+    /// Receives packets into the burst, from slot 0 on, at most `max` (capped at 64), and returns
+    /// how many. The burst is empty before. Metadata carries `l2`, `queue`, `flags`; the worker
+    /// adds link and time. Frames for the device come from `pool`.
+    fn rx(
+        &mut self,
+        pool: &mut PoolCache,
+        burst: &mut Burst,
+        max: usize,
+    ) -> Result<usize, LinkError>;
+
+    /// Takes packets from the front of `packets` as far as there is room, in order, and returns
+    /// how many; what stays is held back, not lost. Frames that were sent come home to `pool`.
+    fn tx(
+        &mut self,
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+    ) -> Result<usize, LinkError>;
+
+    /// Tells the device that there are packets to send. Once per turn of the worker's loop.
+    fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError>;
+
+    /// Whether packets that [`tx`](Self::tx) took still wait for [`flush`](Self::flush).
+    fn unsent(&self) -> bool;
+
+    /// What to wait on for received packets, if the link can be waited on.
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The queue's counters.
+    fn stats(&self) -> QueueStats;
+}
+
+/// A device's set of queues.
+pub trait Link: Send {
+    /// What is known of it.
+    fn info(&self) -> &LinkInfo;
+
+    /// The queues, in order; the first call takes them, later ones get none.
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>>;
+}

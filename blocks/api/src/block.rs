@@ -1,0 +1,53 @@
+//! The trait.
+
+use weever_packet::{Burst, Mask};
+
+use crate::Cx;
+
+/// The output masks of one node: which tasks enabled which port. Ports are numbered in the order
+/// of [`BlockType::ports`](crate::BlockType::ports), whatever order the graph's text has.
+#[derive(Debug)]
+pub struct Ports<'a> {
+    masks: &'a mut [Mask],
+}
+
+impl<'a> Ports<'a> {
+    /// Output masks over `masks`, one per port. For engines and tests.
+    pub fn new(masks: &'a mut [Mask]) -> Ports<'a> {
+        Ports { masks }
+    }
+
+    /// Sends `tasks` out by `port`. For an F-node, no task may leave by two ports.
+    ///
+    /// Panics when the block has no such port: that is a bug of the block.
+    #[inline]
+    pub fn enable(&mut self, port: usize, tasks: Mask) {
+        self.masks[port] |= tasks;
+    }
+
+    /// Sends those of `input` that are in `yes` out by port 1, the others by port 0: the numbering
+    /// of `false` and `true` (Dragonet thesis §3.2.1).
+    #[inline]
+    pub fn decide(&mut self, input: Mask, yes: Mask) {
+        self.masks[0] |= input & !yes;
+        self.masks[1] |= input & yes;
+    }
+}
+
+/// A node's implementation.
+///
+/// Contract: every task of `input` leaves by exactly one port, or is taken away through `cx`
+/// ([`Cx::consume`], [`Cx::transmit`], [`Cx::spawn`], [`Cx::block`]) and leaves by none. A burst's
+/// slot may be empty unless the type's effects include `needs_buffer`; the engine checks that
+/// before it calls. Blocks do not block, do not allocate on the packet path and do not read a
+/// clock: the time is `cx.now`.
+pub trait Block: Send {
+    /// Runs the node for the tasks of `input`, in arrival order.
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>);
+
+    /// Receives the packets of the tasks it claimed by [`Cx::consume`], after the last node of
+    /// those tasks has run. What it leaves in the burst is freed by the engine.
+    fn collect(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, claimed: Mask) {
+        let _ = (cx, burst, claimed);
+    }
+}

@@ -1,0 +1,186 @@
+//! Block types, and finding them by name.
+
+use std::collections::BTreeMap;
+
+use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind};
+
+use crate::{Block, Build, BuildError, Env};
+
+/// A port of a block type.
+#[derive(Clone, Copy, Debug)]
+pub struct PortDoc {
+    /// Its name in Unicorn.
+    pub name: &'static str,
+    /// Which packets leave by it.
+    pub doc: &'static str,
+}
+
+/// A parameter of a block type, set by `attr "name=value"`.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// The value when the node does not set it.
+    pub default: &'static str,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+}
+
+/// A kind of block: its documentation, its shape and how to make one.
+///
+/// Ports `false` and `true` come first, in this order, where a type has them.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockType {
+    /// The name that `implementation` in Unicorn refers to.
+    pub name: &'static str,
+    /// One sentence: what it does.
+    pub summary: &'static str,
+    /// Its ports, in the order in which the block numbers them.
+    pub ports: &'static [PortDoc],
+    /// Its spawn edges' labels, in the order in which the block numbers them.
+    pub spawns: &'static [&'static str],
+    /// Its notify edges' labels, likewise.
+    pub notifies: &'static [&'static str],
+    /// What it does to the buffer.
+    pub effects: Effects,
+    /// Its parameters.
+    pub params: &'static [ParamDoc],
+    /// Its own counters' names, in the order in which the block numbers them.
+    pub counters: &'static [&'static str],
+    /// Makes a block for a node.
+    pub make: fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>,
+}
+
+/// The type under which a table node without a type of its own runs.
+pub const TABLE: &str = "Table";
+
+/// The block types that a stack knows.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    types: BTreeMap<&'static str, &'static BlockType>,
+}
+
+impl Registry {
+    /// A registry of nothing.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// Adds types; one of the same name replaces the earlier.
+    #[must_use]
+    pub fn with(mut self, types: &[&'static BlockType]) -> Registry {
+        self.types.extend(types.iter().map(|t| (t.name, *t)));
+        self
+    }
+
+    /// Every type, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &'static BlockType> + '_ {
+        self.types.values().copied()
+    }
+
+    /// The type that implements `node`. A table without a type of its own runs as [`TABLE`].
+    pub fn type_of(&self, node: &Node) -> Result<&'static BlockType, BuildError> {
+        let name = node.implementation_name();
+        let found = self.types.get(name).copied();
+        let is_table = matches!(node.kind, NodeKind::Table(_));
+        let found = found.or_else(|| self.types.get(TABLE).copied().filter(|_| is_table));
+        found.ok_or_else(|| BuildError::UnknownType {
+            node: node.name.clone(),
+            implementation: name.into(),
+            hint: self.hint(name),
+        })
+    }
+
+    fn hint(&self, name: &str) -> String {
+        let lower = name.to_lowercase();
+        let similar = |t: &&&str| {
+            let t = t.to_lowercase();
+            t.contains(&lower) || lower.contains(&t)
+        };
+        match self.types.keys().find(similar) {
+            Some(near) => format!("; did you mean `implementation {near}`?"),
+            None => String::new(),
+        }
+    }
+
+    /// Fills in the effects of every F- and T-node from its type, for the verifier. Nodes that
+    /// state their effects keep them.
+    pub fn annotate(&self, graph: &mut Graph) -> Result<(), BuildError> {
+        for id in (0..graph.len() as u32).map(NodeId) {
+            let node = graph.node(id);
+            if matches!(node.kind, NodeKind::Function | NodeKind::Table(_))
+                && node.effects.is_none()
+            {
+                let effects = self.type_of(node)?.effects;
+                graph.node_mut(id).effects = Some(effects);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the block for `node`, after checking its ports, edges and parameters by the type.
+    pub fn build(&self, node: &Node, env: &Env) -> Result<Box<dyn Block>, BuildError> {
+        let block_type = self.type_of(node)?;
+        check_shape(node, block_type)?;
+        (block_type.make)(&Build { node, block_type, env })
+    }
+}
+
+fn check_shape(node: &Node, block_type: &BlockType) -> Result<(), BuildError> {
+    // A table's ports are the graph's own business: its entries name them by number.
+    if block_type.name != TABLE {
+        let has: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
+        let wants: Vec<&str> = block_type.ports.iter().map(|p| p.name).collect();
+        check_names(node, block_type, "port", &wants, &has)?;
+    }
+    let has: Vec<&str> = node.spawns.iter().map(|e| e.label.as_str()).collect();
+    check_names(node, block_type, "spawn edge", block_type.spawns, &has)?;
+    let has: Vec<&str> = node.notifies.iter().map(|e| e.label.as_str()).collect();
+    check_names(node, block_type, "notify edge", block_type.notifies, &has)?;
+    let known: Vec<&str> = block_type.params.iter().map(|p| p.name).collect();
+    for attr in &node.attrs {
+        if let Attr::Param { key, .. } = attr
+            && !known.contains(&key.as_str())
+        {
+            return Err(unknown(node, block_type, "parameter", key, &known));
+        }
+    }
+    Ok(())
+}
+
+fn check_names(
+    node: &Node,
+    block_type: &BlockType,
+    what: &'static str,
+    wants: &[&str],
+    has: &[&str],
+) -> Result<(), BuildError> {
+    if let Some(name) = wants.iter().find(|w| !has.contains(w)) {
+        return Err(BuildError::Missing {
+            node: node.name.clone(),
+            implementation: block_type.name.into(),
+            what,
+            name: (*name).into(),
+        });
+    }
+    match has.iter().find(|h| !wants.contains(h)) {
+        Some(name) => Err(unknown(node, block_type, what, name, wants)),
+        None => Ok(()),
+    }
+}
+
+fn unknown(
+    node: &Node,
+    block_type: &BlockType,
+    what: &'static str,
+    name: &str,
+    known: &[&str],
+) -> BuildError {
+    BuildError::Unknown {
+        node: node.name.clone(),
+        implementation: block_type.name.into(),
+        what,
+        name: name.into(),
+        known: if known.is_empty() { "it has none".into() } else { known.join(", ") },
+    }
+}

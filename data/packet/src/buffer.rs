@@ -1,0 +1,262 @@
+//! A frame and the packet in it.
+
+use std::ptr::NonNull;
+
+use crate::Meta;
+use crate::pool::Shared;
+
+/// A frame's bookkeeping, apart from its bytes: an application that shares the frame cannot
+/// rewrite it. Two cache lines, the first of which is all that a received packet needs.
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    start: NonNull<u8>,
+    home: NonNull<Shared>,
+    index: u32,
+    head: u16,
+    len: u16,
+    meta: Meta,
+}
+
+impl Slot {
+    pub(crate) fn new(start: NonNull<u8>, home: NonNull<Shared>, index: u32) -> Slot {
+        Slot { start, home, index, head: 0, len: 0, meta: Meta::default() }
+    }
+}
+
+/// A packet: the unique owner of a frame and its metadata.
+///
+/// The packet is `len` bytes from `head` on; in front of it lies headroom. Offsets in [`Meta`]
+/// count from the frame's start.
+pub struct Buffer(NonNull<Slot>);
+
+// SAFETY: a buffer is the only way to its slot and frame; moving it moves that exclusive access.
+unsafe impl Send for Buffer {}
+// SAFETY: through a shared reference one can only read.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// # Safety
+    /// `slot` is a slot of a live pool, and no other buffer refers to it.
+    pub(crate) unsafe fn from_slot(slot: *mut Slot) -> Buffer {
+        // SAFETY: pointers from `UnsafeCell::get` are not null.
+        Buffer(unsafe { NonNull::new_unchecked(slot) })
+    }
+
+    #[inline]
+    fn slot(&self) -> &Slot {
+        // SAFETY: the slot outlives its buffers (see `Owner`), and we are its only owner.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    fn slot_mut(&mut self) -> &mut Slot {
+        // SAFETY: as in `slot`, with exclusive access through `&mut self`.
+        unsafe { self.0.as_mut() }
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> NonNull<Shared> {
+        self.slot().home
+    }
+
+    #[inline]
+    fn frame_size(&self) -> usize {
+        // SAFETY: `Shared` outlives its buffers.
+        unsafe { self.slot().home.as_ref() }.frame_size as usize
+    }
+
+    /// Gives up the frame and says which it was. The caller has to bring it home, by
+    /// [`PoolCache::adopt`](crate::PoolCache::adopt).
+    #[inline]
+    pub fn into_raw(self) -> u32 {
+        let index = self.slot().index;
+        std::mem::forget(self);
+        index
+    }
+
+    /// The frame's index in its pool.
+    #[inline]
+    pub fn index(&self) -> u32 {
+        self.slot().index
+    }
+
+    /// Empties the packet, restores the headroom and forgets the metadata.
+    pub fn clear(&mut self) {
+        // SAFETY: `Shared` outlives its buffers.
+        let headroom = unsafe { self.slot().home.as_ref() }.headroom;
+        self.received(headroom, 0);
+    }
+
+    /// Says where a device has put a packet: `len` bytes at `head`, cut to the frame's end. The
+    /// metadata starts afresh.
+    #[inline]
+    pub fn received(&mut self, head: u16, len: u16) {
+        let size = self.frame_size();
+        let slot = self.slot_mut();
+        slot.head = head.min(size as u16);
+        slot.len = len.min(size as u16 - slot.head);
+        slot.meta.reset();
+    }
+
+    /// Where the packet starts in its frame.
+    #[inline]
+    pub fn head(&self) -> u16 {
+        self.slot().head
+    }
+
+    /// The packet's length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.slot().len as usize
+    }
+
+    /// Whether the packet has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.slot().len == 0
+    }
+
+    /// Bytes that can still be appended.
+    pub fn tailroom(&self) -> usize {
+        self.frame_size() - self.slot().head as usize - self.len()
+    }
+
+    /// The metadata.
+    #[inline]
+    pub fn meta(&self) -> &Meta {
+        &self.slot().meta
+    }
+
+    /// The metadata, to change.
+    #[inline]
+    pub fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.slot_mut().meta
+    }
+
+    /// The packet's bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let slot = self.slot();
+        // SAFETY: head + len never exceeds the frame, which this buffer owns.
+        unsafe {
+            std::slice::from_raw_parts(
+                slot.start.as_ptr().add(slot.head as usize),
+                slot.len as usize,
+            )
+        }
+    }
+
+    /// The packet's bytes, to change.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let slot = self.slot();
+        // SAFETY: as in `data`, with exclusive access through `&mut self`.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                slot.start.as_ptr().add(slot.head as usize),
+                slot.len as usize,
+            )
+        }
+    }
+
+    /// The bytes from frame offset `from` (as [`Meta`] records it) to the packet's end. They may
+    /// start before the packet, in headers that were stripped. Empty when there are none.
+    #[inline]
+    pub fn at(&self, from: u16) -> &[u8] {
+        let (start, len) = self.span_from(from);
+        // SAFETY: `span_from` stays within the frame.
+        unsafe { std::slice::from_raw_parts(self.slot().start.as_ptr().add(start), len) }
+    }
+
+    /// [`at`](Self::at), to change.
+    #[inline]
+    pub fn at_mut(&mut self, from: u16) -> &mut [u8] {
+        let (start, len) = self.span_from(from);
+        // SAFETY: `span_from` stays within the frame; exclusive access through `&mut self`.
+        unsafe { std::slice::from_raw_parts_mut(self.slot().start.as_ptr().add(start), len) }
+    }
+
+    #[inline]
+    fn span_from(&self, from: u16) -> (usize, usize) {
+        let end = self.slot().head as usize + self.slot().len as usize;
+        let start = (from as usize).min(end);
+        (start, end - start)
+    }
+
+    /// Grows the packet by `n` bytes at the front and returns them, or `None` without headroom.
+    #[inline]
+    pub fn prepend(&mut self, n: u16) -> Option<&mut [u8]> {
+        let slot = self.slot_mut();
+        slot.head = slot.head.checked_sub(n)?;
+        slot.len += n;
+        Some(&mut self.data_mut()[..n as usize])
+    }
+
+    /// Takes `n` bytes off the front; false, and nothing changed, when there are fewer.
+    #[inline]
+    pub fn strip(&mut self, n: u16) -> bool {
+        let slot = self.slot_mut();
+        if slot.len < n {
+            return false;
+        }
+        slot.head += n;
+        slot.len -= n;
+        true
+    }
+
+    /// Shortens the packet to `len` bytes; longer lengths change nothing.
+    #[inline]
+    pub fn truncate(&mut self, len: usize) {
+        let slot = self.slot_mut();
+        slot.len = slot.len.min(u16::try_from(len).unwrap_or(u16::MAX));
+    }
+
+    /// Makes the packet the frame's bytes `start..end`; false, and nothing changed, when that is
+    /// no range within the frame.
+    #[inline]
+    pub fn set_bounds(&mut self, start: u16, end: u16) -> bool {
+        if start > end || end as usize > self.frame_size() {
+            return false;
+        }
+        let slot = self.slot_mut();
+        slot.head = start;
+        slot.len = end - start;
+        true
+    }
+
+    /// Appends bytes; false, and nothing changed, when they do not fit.
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        if bytes.len() > self.tailroom() {
+            return false;
+        }
+        let old = self.len();
+        self.slot_mut().len += bytes.len() as u16;
+        self.data_mut()[old..].copy_from_slice(bytes);
+        true
+    }
+
+    /// Hints that the packet's first bytes will be read soon. Reads the metadata's cache line.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a hint; it never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.data().as_ptr().cast()) };
+        }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: `Shared` outlives its buffers.
+        let home = unsafe { self.slot().home.as_ref() };
+        let pushed = home.singles.push(self.slot().index);
+        debug_assert!(pushed.is_ok(), "the depot has room for every frame");
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({}, {}+{})", self.index(), self.head(), self.len())
+    }
+}

@@ -1,0 +1,116 @@
+//! A worker's own stock of frames.
+
+use std::sync::Arc;
+
+use crate::pool::{BUNDLE, Bundle, Owner};
+use crate::{Buffer, Pool};
+
+/// Two bundles of slack on either side of the working set, so that a burst in and a burst out in
+/// turn never reach the depot.
+const CAPACITY: usize = 4 * BUNDLE;
+
+/// Frames of one pool for the use of one thread. Neither locks nor allocates after construction.
+pub struct PoolCache {
+    owner: Arc<Owner>,
+    stock: Vec<u32>,
+}
+
+impl PoolCache {
+    pub(crate) fn new(owner: Arc<Owner>) -> PoolCache {
+        PoolCache { owner, stock: Vec::with_capacity(CAPACITY) }
+    }
+
+    /// The pool it draws from.
+    pub fn pool(&self) -> Pool {
+        Pool { owner: self.owner.clone() }
+    }
+
+    /// An empty buffer with the pool's headroom, or `None` when the pool is exhausted.
+    #[inline]
+    pub fn alloc(&mut self) -> Option<Buffer> {
+        let index = self.alloc_raw()?;
+        // SAFETY: the stock owns its indices; this one has just left it.
+        let mut buffer = unsafe { self.adopt(index) };
+        buffer.clear();
+        Some(buffer)
+    }
+
+    /// Takes a frame by its index, to lend it to a device. Its metadata is stale until
+    /// [`adopt`](Self::adopt) and [`Buffer::received`] make a packet of it.
+    #[inline]
+    pub fn alloc_raw(&mut self) -> Option<u32> {
+        match self.stock.pop() {
+            Some(index) => Some(index),
+            None => self.restock(),
+        }
+    }
+
+    /// Makes a buffer of a frame that was lent out.
+    ///
+    /// # Safety
+    /// `index` came from [`alloc_raw`](Self::alloc_raw) or [`Buffer::into_raw`] of this cache's
+    /// pool, and nobody, the device included, has used it since to make a buffer or touches the
+    /// frame.
+    #[inline]
+    pub unsafe fn adopt(&self, index: u32) -> Buffer {
+        // SAFETY: the caller gives up the only claim to this frame.
+        unsafe { Buffer::from_slot(self.owner.shared().slots[index as usize].get()) }
+    }
+
+    /// Gives a buffer back. One of another pool goes home by its own way.
+    #[inline]
+    pub fn free(&mut self, buffer: Buffer) {
+        if buffer.home() != self.owner.as_ptr() {
+            return drop(buffer);
+        }
+        if self.stock.len() == CAPACITY {
+            self.spill();
+        }
+        self.stock.push(buffer.into_raw());
+    }
+
+    #[cold]
+    fn restock(&mut self) -> Option<u32> {
+        let shared = self.owner.shared();
+        if let Some(bundle) = shared.bundles.pop() {
+            self.stock.extend_from_slice(&bundle);
+        } else {
+            self.stock.extend(std::iter::from_fn(|| shared.singles.pop()).take(BUNDLE));
+        }
+        self.stock.pop()
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        let keep = self.stock.len() - BUNDLE;
+        let mut bundle: Bundle = [0; BUNDLE];
+        bundle.copy_from_slice(&self.stock[keep..]);
+        self.stock.truncate(keep);
+        if let Err(bundle) = self.owner.shared().bundles.push(bundle) {
+            // Bundles may also be made of singles, so the ring of bundles can be full.
+            self.scatter(&bundle);
+        }
+    }
+
+    fn scatter(&self, indices: &[u32]) {
+        for index in indices {
+            let pushed = self.owner.shared().singles.push(*index);
+            debug_assert!(pushed.is_ok(), "the depot has room for every frame");
+        }
+    }
+}
+
+impl Drop for PoolCache {
+    fn drop(&mut self) {
+        while self.stock.len() >= BUNDLE {
+            self.spill();
+        }
+        self.scatter(&self.stock);
+    }
+}
+
+impl std::fmt::Debug for PoolCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PoolCache({} in stock)", self.stock.len())
+    }
+}

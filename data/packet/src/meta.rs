@@ -1,0 +1,151 @@
+//! What is known of a packet beside its bytes.
+
+use crate::Nanos;
+
+/// An offset that has not been recorded.
+pub const NOWHERE: u16 = u16::MAX;
+
+/// Facts about a packet, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    /// Nothing known.
+    pub const NONE: Flags = Flags(0);
+    /// The link may hand over transport checksums that the sender's kernel left to the device: a
+    /// checksum equal to the pseudo-header's sum is then partial, not wrong (DESIGN §4.5).
+    pub const MAY_BE_PARTIAL: Flags = Flags(1);
+    /// The transport checksum is partial and has to be completed before forwarding.
+    pub const PARTIAL_CHECKSUM: Flags = Flags(1 << 1);
+    /// The device has verified the transport checksum.
+    pub const CHECKSUM_VERIFIED: Flags = Flags(1 << 2);
+    /// The frame was sent to a broadcast or multicast link address.
+    pub const LINK_BROADCAST: Flags = Flags(1 << 3);
+    /// [`Meta::endpoints`] has been filled in.
+    pub const ENDPOINTS: Flags = Flags(1 << 4);
+
+    /// The facts of both.
+    #[must_use]
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// These facts less those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    /// Whether every fact of `other` is here.
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Both ends of a packet on its way out, as the transmit path fills headers from them. IPv4
+/// addresses are the last four bytes, in the v4-mapped form of RFC 4291 §2.5.5.2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Endpoints {
+    /// Our address.
+    pub local: [u8; 16],
+    /// The peer's address.
+    pub remote: [u8; 16],
+    /// The neighbour the packet goes to next.
+    pub next_hop: [u8; 16],
+    /// Our port, or the ICMP identifier.
+    pub local_port: u16,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Time to live; 0: the default.
+    pub ttl: u8,
+    /// DSCP and ECN.
+    pub tos: u8,
+}
+
+impl Endpoints {
+    /// An IPv4 address (host byte order) in mapped form.
+    pub fn mapped(v4: u32) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[10] = 0xff;
+        out[11] = 0xff;
+        out[12..].copy_from_slice(&v4.to_be_bytes());
+        out
+    }
+
+    /// The IPv4 address (host byte order) of a mapped one; the low 32 bits of any other.
+    pub fn v4(mapped: &[u8; 16]) -> u32 {
+        u32::from_be_bytes([mapped[12], mapped[13], mapped[14], mapped[15]])
+    }
+}
+
+/// A packet's metadata. Offsets count from the start of the frame, not of the packet, so that
+/// prepending a header does not move them; [`NOWHERE`] where nothing was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Meta {
+    /// Where the link header starts.
+    pub l2: u16,
+    /// Where the network header starts.
+    pub l3: u16,
+    /// Where the transport header starts.
+    pub l4: u16,
+    /// One past the packet's last byte by its own length fields; link padding lies beyond.
+    pub end: u16,
+    /// What is known of it.
+    pub flags: Flags,
+    /// The device queue it came from or goes to.
+    pub queue: u16,
+    /// The VLAN tag it came with (identifier and priority); 0: untagged.
+    pub vlan: u16,
+    /// The EtherType of the network header.
+    pub ethertype: u16,
+    /// The id of the table entry that it last matched.
+    pub entry: u32,
+    /// The link it came from or goes to.
+    pub link: u16,
+    /// When it arrived.
+    pub arrived: Nanos,
+    /// Filled in by the transmit path; meaningless without [`Flags::ENDPOINTS`].
+    pub endpoints: Endpoints,
+}
+
+impl Default for Meta {
+    fn default() -> Meta {
+        Meta {
+            l2: NOWHERE,
+            l3: NOWHERE,
+            l4: NOWHERE,
+            end: NOWHERE,
+            flags: Flags::NONE,
+            queue: 0,
+            vlan: 0,
+            ethertype: 0,
+            entry: 0,
+            link: 0,
+            arrived: 0,
+            endpoints: Endpoints::default(),
+        }
+    }
+}
+
+impl Meta {
+    /// Forgets everything but the endpoints, which [`Flags::ENDPOINTS`] guards: they are a second
+    /// cache line that most received packets never touch.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.l2 = NOWHERE;
+        self.l3 = NOWHERE;
+        self.l4 = NOWHERE;
+        self.end = NOWHERE;
+        self.flags = Flags::NONE;
+        self.queue = 0;
+        self.vlan = 0;
+        self.ethertype = 0;
+        self.entry = 0;
+        self.link = 0;
+        self.arrived = 0;
+    }
+}

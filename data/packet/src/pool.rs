@@ -1,0 +1,186 @@
+//! A pool: a region cut into frames, their metadata, and the depot that caches trade with.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::buffer::Slot;
+use crate::{HugePages, PoolCache, PoolError, Region};
+
+/// How many frames move between a cache and the depot at once.
+pub(crate) const BUNDLE: usize = 64;
+pub(crate) type Bundle = [u32; BUNDLE];
+
+/// What a pool is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// How many frames; rounded up to a multiple of 64.
+    pub frames: u32,
+    /// Bytes per frame: 2048 or 4096 (what AF_XDP accepts on every kernel).
+    pub frame_size: u32,
+    /// Free bytes in front of a fresh packet, for headers to be prepended.
+    pub headroom: u16,
+    /// Whether to try for huge pages.
+    pub huge_pages: HugePages,
+}
+
+impl Default for PoolConfig {
+    fn default() -> PoolConfig {
+        PoolConfig {
+            frames: 8192,
+            frame_size: 2048,
+            headroom: 256,
+            huge_pages: HugePages::default(),
+        }
+    }
+}
+
+impl PoolConfig {
+    fn check(&self) -> Result<(), PoolError> {
+        let complain = |text: String| Err(PoolError::Config(text));
+        if self.frame_size != 2048 && self.frame_size != 4096 {
+            return complain(format!("frame_size is {}; use 2048 or 4096", self.frame_size));
+        }
+        if self.frames == 0 || self.frames > 1 << 24 {
+            return complain(format!("frames is {}; use 1 to 16777216", self.frames));
+        }
+        if u32::from(self.headroom) >= self.frame_size {
+            return complain(format!("headroom {} leaves no room for a packet", self.headroom));
+        }
+        Ok(())
+    }
+}
+
+/// What buffers point at. It outlives every pool handle and cache; see [`Owner`].
+pub(crate) struct Shared {
+    pub(crate) region: Region,
+    pub(crate) slots: Box<[UnsafeCell<Slot>]>,
+    pub(crate) frame_size: u32,
+    pub(crate) headroom: u16,
+    /// Whole bundles: one compare-and-swap moves 64 frames.
+    pub(crate) bundles: ArrayQueue<Bundle>,
+    /// Frames that came home one by one, through `Drop`.
+    pub(crate) singles: ArrayQueue<u32>,
+}
+
+// SAFETY: slots are reached only through the unique `Buffer` that owns their index; the rest is
+// immutable or a concurrent queue.
+unsafe impl Sync for Shared {}
+// SAFETY: as above; nothing is tied to a thread.
+unsafe impl Send for Shared {}
+
+/// Frees the shared part when the last handle or cache is gone and every frame is home. A buffer
+/// that is still out would dangle, so then the memory is left mapped: safe, and finite.
+pub(crate) struct Owner(NonNull<Shared>);
+
+// SAFETY: `Shared` is Send and Sync; the owner is a counted pointer to it.
+unsafe impl Send for Owner {}
+// SAFETY: as above.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: freed only in `drop`, which no borrow of `self` survives.
+        unsafe { self.0.as_ref() }
+    }
+
+    pub(crate) fn as_ptr(&self) -> NonNull<Shared> {
+        self.0
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let shared = self.shared();
+        // Popping, not counting: a queue's length includes a push that has not finished, whose
+        // thread still touches the queue.
+        let mut home = 0;
+        while shared.bundles.pop().is_some() {
+            home += BUNDLE;
+        }
+        while shared.singles.pop().is_some() {
+            home += 1;
+        }
+        if home == shared.slots.len() {
+            // SAFETY: made by `Box::leak` in `Pool::new`; no handle, cache or buffer is left.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        }
+    }
+}
+
+/// A set of frames of one size. Clones are handles to the same pool.
+#[derive(Clone)]
+pub struct Pool {
+    pub(crate) owner: Arc<Owner>,
+}
+
+impl Pool {
+    /// Maps a pool. Blocks for the page faults of the whole region.
+    pub fn new(config: PoolConfig) -> Result<Pool, PoolError> {
+        config.check()?;
+        let frames = (config.frames as usize).next_multiple_of(BUNDLE);
+        let region = Region::map(frames * config.frame_size as usize, config.huge_pages)?;
+        let base = region.start();
+        let shared = Box::leak(Box::new(Shared {
+            region,
+            slots: Box::new([]),
+            frame_size: config.frame_size,
+            headroom: config.headroom,
+            bundles: ArrayQueue::new(frames / BUNDLE),
+            singles: ArrayQueue::new(frames),
+        }));
+        let home = NonNull::from(&mut *shared);
+        let slot = |index: usize| {
+            // SAFETY: the region holds `frames` frames, so the offset stays inside it.
+            let start = unsafe { base.add(index * config.frame_size as usize) };
+            UnsafeCell::new(Slot::new(start, home, index as u32))
+        };
+        shared.slots = (0..frames).map(slot).collect();
+        for first in (0..frames as u32).step_by(BUNDLE) {
+            let bundle = std::array::from_fn(|i| first + i as u32);
+            shared.bundles.push(bundle).expect("the depot holds every bundle");
+        }
+        Ok(Pool { owner: Arc::new(Owner(home)) })
+    }
+
+    /// A cache for one worker.
+    pub fn cache(&self) -> PoolCache {
+        PoolCache::new(self.owner.clone())
+    }
+
+    /// How many frames the pool has.
+    pub fn frames(&self) -> usize {
+        self.owner.shared().slots.len()
+    }
+
+    /// How many frames lie in the depot: neither in a cache, nor a packet, nor a device's ring.
+    /// Exact only while nobody allocates or frees.
+    pub fn available(&self) -> usize {
+        let shared = self.owner.shared();
+        shared.bundles.len() * BUNDLE + shared.singles.len()
+    }
+
+    /// Bytes per frame.
+    pub fn frame_size(&self) -> u32 {
+        self.owner.shared().frame_size
+    }
+
+    /// Free bytes in front of a fresh packet.
+    pub fn headroom(&self) -> u16 {
+        self.owner.shared().headroom
+    }
+
+    /// The memory behind the frames: frame `i` starts at `i * frame_size`.
+    pub fn region(&self) -> &Region {
+        &self.owner.shared().region
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let size = self.frame_size();
+        write!(f, "Pool({} frames of {size}, {} home)", self.frames(), self.available())
+    }
+}
