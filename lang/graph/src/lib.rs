@@ -3,22 +3,29 @@
 //!
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
 //! and notify edges start at a node and may form cycles. The path that data takes through this
-//! crate is: build or lower into a [`Graph`] → give every config node a value
+//! crate is: build or lower into a [`Graph`] → give every config node a value (`configure`) →
+//! [`verify`] → hand the [`Verified`] graph to an engine. `dot` draws any graph.
 #![forbid(unsafe_code)]
 
 pub mod attr;
 pub mod effects;
+pub mod finding;
 pub mod ids;
 pub mod node;
 pub mod predicate;
 pub mod table;
+pub mod verify;
 
 mod graph;
+#[cfg(test)]
+mod testkit;
 
 pub use attr::Attr;
 pub use effects::Effects;
+pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
 pub use ids::{NodeId, PortId};
 pub use node::{ConfigSpec, Edge, Node, NodeKind, Op, Port, Span};
 pub use predicate::{Field, Predicate};
 pub use table::{Entry, Key, TableSpec};
+pub use verify::{Verified, verify, verify_unconfigured};

@@ -1,0 +1,197 @@
+//! Under which choices of the nodes before it a node runs.
+//!
+//! A fact says by which of its ports a node left in this task. A clause is a conjunction of
+//! facts, a condition a disjunction of clauses. Conditions are *necessary*: forgetting a fact or
+//! joining clauses makes them weaker, never wrong, so two nodes with contradicting conditions
+//! never run in the same task. That keeps the analysis sound within bounded space.
+
+use super::index::Index;
+use crate::{Graph, Node, NodeId, NodeKind, Op, PortId};
+
+/// More clauses than this are joined into one.
+const MAX_CLAUSES: usize = 16;
+/// Ports from this one on share a bit.
+const LAST_BIT: u32 = 127;
+
+/// Facts sorted by node: it leaves by one of these ports.
+type Clause = Vec<(NodeId, u128)>;
+
+/// A disjunction; without clauses it never holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Condition(Vec<Clause>);
+
+impl Condition {
+    fn never() -> Condition {
+        Condition(Vec::new())
+    }
+
+    fn always() -> Condition {
+        Condition(vec![Vec::new()])
+    }
+
+    pub(crate) fn is_never(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether both can hold in one task, as far as is known.
+    pub(crate) fn compatible(&self, other: &Condition) -> bool {
+        self.0.iter().any(|a| other.0.iter().any(|b| conjunction(a, b).is_some()))
+    }
+
+    fn or(mut self, other: Condition) -> Condition {
+        for clause in other.0 {
+            if !self.0.contains(&clause) {
+                self.0.push(clause);
+            }
+        }
+        if self.0.iter().any(Vec::is_empty) {
+            return Condition::always();
+        }
+        if self.0.len() > MAX_CLAUSES { self.joined() } else { self }
+    }
+
+    fn and(&self, other: &Condition) -> Condition {
+        if self.0.len() * other.0.len() > MAX_CLAUSES {
+            return self.clone().joined().and_clauses(&other.clone().joined());
+        }
+        self.and_clauses(other)
+    }
+
+    fn and_clauses(&self, other: &Condition) -> Condition {
+        let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)));
+        Condition(pairs.filter_map(|(a, b)| conjunction(a, b)).collect())
+    }
+
+    fn joined(self) -> Condition {
+        Condition(self.0.into_iter().reduce(|a, b| common(&a, &b)).into_iter().collect())
+    }
+
+    /// Forgets all but the latest `limit` facts of each clause.
+    fn bounded(mut self, limit: usize) -> Condition {
+        for clause in &mut self.0 {
+            if clause.len() > limit {
+                clause.drain(..clause.len() - limit);
+            }
+        }
+        self
+    }
+}
+
+/// What holds when both clauses do; nothing if they contradict each other.
+fn conjunction(a: &Clause, b: &Clause) -> Option<Clause> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let ((x, p), (y, q)) = (a[i], b[j]);
+        if x == y && p & q == 0 {
+            return None;
+        }
+        out.push(if x == y { (x, p & q) } else { a[i].min(b[j]) });
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    out.extend(&a[i..]);
+    out.extend(&b[j..]);
+    Some(out)
+}
+
+/// What holds when either clause does.
+fn common(a: &Clause, b: &Clause) -> Clause {
+    let mut out = Vec::new();
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let ((x, p), (y, q)) = (a[i], b[j]);
+        if x == y {
+            out.push((x, p | q));
+        }
+        i += usize::from(x <= y);
+        j += usize::from(y <= x);
+    }
+    out
+}
+
+/// The conditions of a whole graph for tasks that start at one node.
+pub(crate) struct Conditions<'a> {
+    graph: &'a Graph,
+    fact_limit: usize,
+    /// Per node: when it runs. For an O-node: when `false`, when `true`.
+    runs: Vec<Condition>,
+    operators: Vec<Option<[Condition; 2]>>,
+}
+
+impl<'a> Conditions<'a> {
+    /// `order` must be a topological order of `graph`.
+    pub(crate) fn new(graph: &'a Graph, index: &Index, order: &[NodeId], start: NodeId) -> Self {
+        let mut all = Conditions {
+            graph,
+            fact_limit: ((1 << 20) / graph.len().max(1)).clamp(8, 512),
+            runs: vec![Condition::never(); graph.len()],
+            operators: vec![None; graph.len()],
+        };
+        for id in order {
+            let incoming = &index.incoming[id.index()];
+            let runs = if *id == start { Condition::always() } else { all.any_of(incoming) };
+            if let NodeKind::Operator(op) = graph.node(*id).kind {
+                let outcome = if *id == start {
+                    [Condition::always(), Condition::always()]
+                } else {
+                    all.operator(op, incoming)
+                };
+                all.operators[id.index()] = Some(outcome);
+            }
+            all.runs[id.index()] = runs;
+        }
+        all
+    }
+
+    /// When `id` runs.
+    pub(crate) fn of(&self, id: NodeId) -> &Condition {
+        &self.runs[id.index()]
+    }
+
+    /// When the task leaves by `port`.
+    pub(crate) fn of_port(&self, port: PortId) -> Condition {
+        let node = self.graph.node(port.node);
+        let base = match &self.operators[port.node.index()] {
+            Some(outcome) => &outcome[port.port.min(1) as usize],
+            None => self.of(port.node),
+        };
+        if node.ports.len() < 2 {
+            return base.clone();
+        }
+        let fact = vec![(port.node, 1 << port.port.min(LAST_BIT))];
+        base.and_clauses(&Condition(vec![fact])).bounded(self.fact_limit)
+    }
+
+    fn any_of(&self, ports: &[PortId]) -> Condition {
+        ports.iter().fold(Condition::never(), |all, p| all.or(self.of_port(*p)))
+    }
+
+    /// `false` and `true` of an operator (DESIGN §4.2): an operand is a source node.
+    fn operator(&self, op: Op, incoming: &[PortId]) -> [Condition; 2] {
+        let mut sources: Vec<NodeId> = incoming.iter().map(|p| p.node).collect();
+        sources.sort();
+        sources.dedup();
+        let outcome = |source: NodeId, name: &str| {
+            let from = |p: &&PortId| p.node == source && self.port_name(**p) == name;
+            incoming.iter().find(from).map_or_else(Condition::never, |p| self.of_port(*p))
+        };
+        let every = |name: &str| {
+            let each = sources.iter().map(|s| outcome(*s, name));
+            each.fold(Condition::always(), |all, c| all.and(&c).bounded(self.fact_limit))
+        };
+        let some =
+            |name: &str| sources.iter().fold(Condition::never(), |a, s| a.or(outcome(*s, name)));
+        match op {
+            Op::And => [some("false"), every("true")],
+            Op::Or => [every("false"), some("true")],
+            Op::Nand => [every("true"), some("false")],
+            Op::Nor => [some("true"), every("false")],
+        }
+    }
+
+    fn port_name(&self, port: PortId) -> &str {
+        let node: &Node = self.graph.node(port.node);
+        &node.ports[port.port as usize].name
+    }
+}

@@ -1,0 +1,93 @@
+//! What the checks look up again and again: who leads to whom, and where tasks start.
+
+use crate::{Attr, Graph, NodeId, PortId};
+
+/// A set of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeSet(Vec<u64>);
+
+impl NodeSet {
+    pub(crate) fn new(nodes: usize) -> NodeSet {
+        NodeSet(vec![0; nodes.div_ceil(64)])
+    }
+
+    /// Adds `id`; whether it was new.
+    pub(crate) fn insert(&mut self, id: NodeId) -> bool {
+        let (word, bit) = (id.index() / 64, 1 << (id.index() % 64));
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    pub(crate) fn contains(&self, id: NodeId) -> bool {
+        self.0[id.index() / 64] >> (id.index() % 64) & 1 == 1
+    }
+}
+
+/// Incoming edges and start nodes of a graph whose edges all have targets in it.
+pub(crate) struct Index {
+    /// Per node, the ports that lead to it, each once.
+    pub(crate) incoming: Vec<Vec<PortId>>,
+    /// Where the graph itself says that tasks start: `init`, `source`, spawn and notify targets.
+    pub(crate) declared_starts: Vec<NodeId>,
+}
+
+impl Index {
+    pub(crate) fn new(graph: &Graph) -> Index {
+        let mut incoming = vec![Vec::new(); graph.len()];
+        for (port, target) in graph.dataflow() {
+            let ports: &mut Vec<PortId> = &mut incoming[target.index()];
+            if ports.last() != Some(&port) {
+                ports.push(port);
+            }
+        }
+        Index { incoming, declared_starts: declared_starts(graph) }
+    }
+
+    /// Nodes that nothing leads to.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let rootless = |(i, ports): (usize, &Vec<PortId>)| ports.is_empty().then_some(id_at(i));
+        self.incoming.iter().enumerate().filter_map(rootless)
+    }
+
+    /// Every node where a task may start: the declared ones, and all roots, since a caller may
+    /// start a task at any of them.
+    pub(crate) fn starts(&self) -> Vec<NodeId> {
+        let mut all: Vec<NodeId> =
+            self.declared_starts.iter().copied().chain(self.roots()).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+pub(crate) fn id_at(index: usize) -> NodeId {
+    NodeId(index as u32)
+}
+
+fn declared_starts(graph: &Graph) -> Vec<NodeId> {
+    let mut starts = Vec::new();
+    for (id, node) in graph.iter() {
+        if node.has(&Attr::Init) || node.has(&Attr::Source) {
+            starts.push(id);
+        }
+        starts.extend(node.spawns.iter().chain(&node.notifies).map(|e| e.target));
+    }
+    starts.sort();
+    starts.dedup();
+    starts
+}
+
+/// The nodes that dataflow leads to from `from`, without `from` itself.
+pub(crate) fn descendants(graph: &Graph, from: NodeId) -> NodeSet {
+    let mut seen = NodeSet::new(graph.len());
+    let mut stack = vec![from];
+    while let Some(id) = stack.pop() {
+        for target in graph.node(id).ports.iter().flat_map(|p| &p.targets) {
+            if seen.insert(*target) {
+                stack.push(*target);
+            }
+        }
+    }
+    seen
+}

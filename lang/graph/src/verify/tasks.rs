@@ -1,0 +1,149 @@
+//! Checks of what one task can run: conflicting effects, blocking nodes, double enabling.
+
+use std::collections::HashMap;
+
+use super::condition::Conditions;
+use super::index::{Index, NodeSet, descendants};
+use super::report::Report;
+use crate::{Effects, Graph, Kind, NodeId, NodeKind, PortId};
+
+/// A node with more incoming edges has only these compared with each other.
+const MAX_EDGES_COMPARED: usize = 256;
+
+/// Runs every check for every place where a task may start.
+pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut Report) {
+    let mut reach = Reach { graph, cache: HashMap::new() };
+    for start in index.starts() {
+        let conditions = Conditions::new(graph, index, order, start);
+        let task = Task { graph, index, order, conditions };
+        task.conflicts(&mut reach, report);
+        task.blocking(&mut reach, report);
+        task.enabled_twice(report);
+    }
+}
+
+/// Who reaches whom, computed for the nodes that are asked about.
+struct Reach<'a> {
+    graph: &'a Graph,
+    cache: HashMap<NodeId, NodeSet>,
+}
+
+impl Reach<'_> {
+    fn leads(&mut self, from: NodeId, to: NodeId) -> bool {
+        let graph = self.graph;
+        self.cache.entry(from).or_insert_with(|| descendants(graph, from)).contains(to)
+    }
+}
+
+struct Task<'a> {
+    graph: &'a Graph,
+    index: &'a Index,
+    order: &'a [NodeId],
+    conditions: Conditions<'a>,
+}
+
+impl Task<'_> {
+    fn runnable(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.order.iter().copied().filter(|id| !self.conditions.of(*id).is_never())
+    }
+
+    fn effects(&self, id: NodeId) -> Effects {
+        self.graph.node(id).effects.unwrap_or_default()
+    }
+
+    fn name(&self, id: NodeId) -> &str {
+        &self.graph.node(id).name
+    }
+
+    fn conflicts(&self, reach: &mut Reach, report: &mut Report) {
+        let touching: Vec<NodeId> =
+            self.runnable().filter(|id| self.effects(*id) != Effects::NONE).collect();
+        for (i, a) in touching.iter().enumerate() {
+            for b in &touching[i + 1..] {
+                // `touching` is in topological order, so only `a` can lead to `b`.
+                if self.effects(*a).conflicts(self.effects(*b))
+                    && !reach.leads(*a, *b)
+                    && self.conditions.of(*a).compatible(self.conditions.of(*b))
+                {
+                    self.report_conflict((*a).min(*b), (*a).max(*b), report);
+                }
+            }
+        }
+    }
+
+    fn report_conflict(&self, a: NodeId, b: NodeId, report: &mut Report) {
+        let (a_does, b_does) = (effect_list(self.effects(a)), effect_list(self.effects(b)));
+        let message = format!(
+            "`{}` ({a_does}) and `{}` ({b_does}) can both run on one packet, in either order",
+            self.name(a),
+            self.name(b),
+        );
+        let remedy = "order them by an edge, or let one F-node choose between them";
+        report.add(Kind::ConflictingEffects, a, message, remedy);
+    }
+
+    /// A task that blocks resumes at the blocking node with nothing else remembered. So when the
+    /// node runs, no earlier node may have enabled anything that does not come before it.
+    fn blocking(&self, reach: &mut Reach, report: &mut Report) {
+        let blockers = self.runnable().filter(|id| self.effects(*id).contains(Effects::BLOCKS));
+        for blocker in blockers {
+            let when = self.conditions.of(blocker);
+            for (port, target) in self.graph.dataflow() {
+                let stays = target == blocker || reach.leads(target, blocker);
+                if stays || !reach.leads(port.node, blocker) {
+                    continue;
+                }
+                if self.conditions.of_port(port).compatible(when) {
+                    self.report_blocking(blocker, port.node, target, report);
+                }
+            }
+        }
+    }
+
+    fn report_blocking(&self, blocker: NodeId, from: NodeId, to: NodeId, report: &mut Report) {
+        let (name, from, to) = (self.name(blocker), self.name(from), self.name(to));
+        let message = format!(
+            "`{name}` may block its task while the edge from `{from}` to `{to}` is enabled: \
+             the task would forget it"
+        );
+        let remedy = format!("let `{to}` follow `{name}`, precede it, or run in a spawned task");
+        report.add(Kind::BlockingNotCut, blocker, message, remedy);
+    }
+
+    fn enabled_twice(&self, report: &mut Report) {
+        for id in self.runnable() {
+            let incoming = &self.index.incoming[id.index()];
+            let operator = matches!(self.graph.node(id).kind, NodeKind::Operator(_));
+            if operator || incoming.len() < 2 {
+                continue;
+            }
+            if let Some((a, b)) = self.both_enabled(incoming) {
+                let message = format!(
+                    "`{}` can be enabled by both {} and {} in one task; it runs once",
+                    self.name(id),
+                    self.port_text(a),
+                    self.port_text(b),
+                );
+                let remedy = "join the two with an OR node if that is meant";
+                report.add(Kind::EnabledTwice, id, message, remedy);
+            }
+        }
+    }
+
+    fn both_enabled(&self, incoming: &[PortId]) -> Option<(PortId, PortId)> {
+        let compared = incoming.iter().take(MAX_EDGES_COMPARED);
+        let when: Vec<_> = compared.map(|p| (*p, self.conditions.of_port(*p))).collect();
+        let mut pairs =
+            when.iter().enumerate().flat_map(|(i, a)| when[i + 1..].iter().map(move |b| (a, b)));
+        pairs.find(|(a, b)| a.1.compatible(&b.1)).map(|(a, b)| (a.0, b.0))
+    }
+
+    fn port_text(&self, port: PortId) -> String {
+        let node = self.graph.node(port.node);
+        format!("`{}.{}`", node.name, node.ports[port.port as usize].name)
+    }
+}
+
+fn effect_list(effects: Effects) -> String {
+    effects.names().collect::<Vec<_>>().join(", ")
+}
