@@ -1,0 +1,119 @@
+//! A ring that the kernel fills and we drain: completion and RX.
+
+use std::ops::Range;
+
+use crate::parts::{RingError, RingParts};
+use crate::turnstile::Turnstile;
+
+/// Several threads consume from a ring that the kernel produces (COREC on AF_XDP).
+///
+/// `pop`, `drain` and [`claim`](Self::claim) take descriptors out; the other methods are getters.
+/// None blocks, allocates or makes a system call. The ring looks readable to `poll()` until the
+/// descriptors are released, and one arrival wakes every waiter: let one thread sleep per queue.
+pub struct MultiConsumer<T> {
+    parts: RingParts<T>,
+    gate: Turnstile,
+}
+
+impl<T: Copy + Send> MultiConsumer<T> {
+    /// Takes over our side of a ring, from whatever position it stands at.
+    ///
+    /// # Errors
+    /// [`RingError::Length`] if the length is not a power of two of at most 2³⁰.
+    ///
+    /// # Safety
+    /// The parts lead to memory that is valid, aligned and laid out as they say until the ring and
+    /// all its claims are gone; nobody else writes `consumer`; the other side has written valid
+    /// `T`s between `consumer` and `producer` and leaves them alone until `consumer` has passed.
+    pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
+        parts.check()?;
+        // SAFETY: the indices are valid and ours alone by the caller's word.
+        let gate = unsafe { Turnstile::new(parts.consumer, parts.producer, parts.len, 0) };
+        Ok(MultiConsumer { parts, gate })
+    }
+
+    /// The number of slots.
+    pub fn capacity(&self) -> u32 {
+        self.parts.len
+    }
+
+    /// How many descriptors wait; only a hint when other threads consume too.
+    pub fn available(&self) -> u32 {
+        self.gate.room()
+    }
+
+    /// How many descriptors are claimed and not yet released to the kernel. If it stays up, some
+    /// thread sleeps while it holds a [`Claim`].
+    pub fn unreleased(&self) -> u32 {
+        self.gate.unfinished()
+    }
+
+    /// Whether the kernel wants a system call before it goes on with the ring.
+    pub fn needs_wakeup(&self) -> bool {
+        // SAFETY: the parts are live by the contract of `new`.
+        unsafe { self.parts.needs_wakeup() }
+    }
+
+    /// Moves up to `out.len()` descriptors to the front of `out` and returns their number.
+    #[inline]
+    pub fn pop(&self, out: &mut [T]) -> usize {
+        let max = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        let Some(claim) = self.claim(max) else { return 0 };
+        for (place, descriptor) in out.iter_mut().zip(claim.iter()) {
+            *place = descriptor;
+        }
+        claim.len() as usize
+    }
+
+    /// Hands up to `max` descriptors to `take` in ring order and returns their number. They are
+    /// released after the last one, also if `take` panics: keep it short.
+    #[inline]
+    pub fn drain(&self, max: u32, take: impl FnMut(T)) -> usize {
+        let Some(claim) = self.claim(max) else { return 0 };
+        claim.iter().for_each(take);
+        claim.len() as usize
+    }
+
+    /// Takes up to `max` descriptors for this thread alone; `None` if there are none (or `max` is
+    /// 0). Copy them out and drop the claim: until then the kernel cannot reuse their slots nor
+    /// those behind them.
+    #[inline]
+    pub fn claim(&self, max: u32) -> Option<Claim<'_, T>> {
+        let range = self.gate.claim(1, max)?;
+        Some(Claim { ring: self, range })
+    }
+}
+
+/// Descriptors that belong to the holder; dropping it releases their slots to the kernel.
+#[must_use = "dropping a claim without reading it loses its descriptors"]
+pub struct Claim<'r, T: Copy + Send> {
+    ring: &'r MultiConsumer<T>,
+    range: Range<u64>,
+}
+
+impl<T: Copy + Send> Claim<'_, T> {
+    /// The number of descriptors, at least 1.
+    #[allow(clippy::len_without_is_empty, reason = "a claim is never empty")]
+    pub fn len(&self) -> u32 {
+        (self.range.end - self.range.start) as u32
+    }
+
+    /// The descriptors in ring order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = T> + '_ {
+        (0..self.len()).map(|i| self.at(i))
+    }
+
+    fn at(&self, i: u32) -> T {
+        // SAFETY: the parts are live by the contract of `MultiConsumer::new`; the position is ours
+        // alone, and the kernel does not write it before we complete it.
+        unsafe { self.ring.parts.slot(self.range.start + u64::from(i)).read() }
+    }
+}
+
+impl<T: Copy + Send> Drop for Claim<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: claimed in `MultiConsumer::claim`, completed only here.
+        unsafe { self.ring.gate.complete(self.range.clone()) };
+    }
+}

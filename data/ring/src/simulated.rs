@@ -1,0 +1,94 @@
+//! A ring in ordinary memory whose other side is played by a single thread of ours: the kernel's
+//! part in tests, models and memory links.
+
+use std::ptr::NonNull;
+
+use crate::parts::{RingError, RingParts};
+use crate::sync::{AtomicU32, Ordering, Slot};
+
+/// Memory laid out as a ring, and the kernel's two moves on it. It must outlive the
+/// [`MultiProducer`](crate::MultiProducer) or [`MultiConsumer`](crate::MultiConsumer) made of its
+/// [`parts`](Self::parts); keep it in an `Arc` beside them.
+pub struct SimulatedKernel<T> {
+    producer: Box<AtomicU32>,
+    consumer: Box<AtomicU32>,
+    flags: Box<AtomicU32>,
+    slots: Box<[Slot<T>]>,
+}
+
+// SAFETY: the indices are atomics, and the slots are used by the ring's protocol: by the kernel's
+// side in `take` and `give`, whose contract is one thread at a time, and else by the ring.
+unsafe impl<T: Send> Sync for SimulatedKernel<T> {}
+
+impl<T: Copy + Send> SimulatedKernel<T> {
+    /// A ring of `len` slots, all `blank`, with both indices at `start`.
+    ///
+    /// # Errors
+    /// [`RingError::Length`] if `len` is not a power of two of at most 2³⁰.
+    pub fn new(len: u32, start: u32, blank: T) -> Result<Self, RingError> {
+        let ring = SimulatedKernel {
+            producer: Box::new(AtomicU32::new(start)),
+            consumer: Box::new(AtomicU32::new(start)),
+            flags: Box::new(AtomicU32::new(0)),
+            slots: (0..len).map(|_| Slot::new(blank)).collect(),
+        };
+        ring.parts().check()?;
+        Ok(ring)
+    }
+
+    /// The addresses of the ring's parts.
+    pub fn parts(&self) -> RingParts<T> {
+        RingParts {
+            producer: NonNull::from(&*self.producer),
+            consumer: NonNull::from(&*self.consumer),
+            flags: NonNull::from(&*self.flags),
+            slots: NonNull::from(&*self.slots).cast(),
+            len: self.slots.len() as u32,
+        }
+    }
+
+    /// Sets or clears the ring's "needs wakeup" flag.
+    pub fn set_needs_wakeup(&self, needed: bool) {
+        self.flags.store(u32::from(needed), Ordering::Relaxed);
+    }
+
+    /// The producer and the consumer index, as the kernel sees them.
+    pub fn indices(&self) -> (u32, u32) {
+        (self.producer.load(Ordering::Acquire), self.consumer.load(Ordering::Acquire))
+    }
+
+    /// Consumes up to `max` produced descriptors, as the kernel does with fill and TX rings.
+    ///
+    /// # Safety
+    /// Only one thread calls it at a time, and no [`MultiConsumer`](crate::MultiConsumer) exists.
+    pub unsafe fn take(&self, max: u32) -> Vec<T> {
+        let (producer, consumer) = self.indices();
+        let n = producer.wrapping_sub(consumer).min(max);
+        // SAFETY: what lies between the indices is written and not touched until we move ours.
+        let read = |i| unsafe { self.slot(consumer.wrapping_add(i)).read() };
+        let taken = (0..n).map(read).collect();
+        self.consumer.store(consumer.wrapping_add(n), Ordering::Release);
+        taken
+    }
+
+    /// Produces as many of `items` as fit and returns their number, as the kernel does with
+    /// completion and RX rings.
+    ///
+    /// # Safety
+    /// Only one thread calls it at a time, and no [`MultiProducer`](crate::MultiProducer) exists.
+    pub unsafe fn give(&self, items: &[T]) -> usize {
+        let (producer, consumer) = self.indices();
+        let room = self.slots.len() - producer.wrapping_sub(consumer) as usize;
+        let n = room.min(items.len());
+        for (i, item) in items[..n].iter().enumerate() {
+            // SAFETY: the slots from `producer` to `consumer + len` are free and ours.
+            unsafe { self.slot(producer.wrapping_add(i as u32)).write(*item) };
+        }
+        self.producer.store(producer.wrapping_add(n as u32), Ordering::Release);
+        n
+    }
+
+    fn slot(&self, index: u32) -> &Slot<T> {
+        &self.slots[index as usize & (self.slots.len() - 1)]
+    }
+}

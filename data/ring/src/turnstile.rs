@@ -1,0 +1,170 @@
+//! The algorithm both rings share: claim by CAS, complete in any order, release in order.
+//!
+//! Words: `ours` is the kernel-visible index that our side moves, `theirs` the one the kernel
+//! moves. Positions are 64 bits and never wrap; the low 32 bits of one are the ring's index.
+//! Invariant: `ours ≤ head ≤ theirs + slack` and `theirs + slack - ours ≤ len`, where `slack` is
+//! `len` when we produce (we may run a lap ahead of the consumer) and 0 when we consume.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+pub(crate) struct Turnstile {
+    ours: NonNull<AtomicU32>,
+    theirs: NonNull<AtomicU32>,
+    slack: u32,
+    /// The next position to be claimed.
+    head: CachePadded<AtomicU64>,
+    /// How far `head` may go as far as is known: a cached lower bound of `theirs + slack`, so that
+    /// the cache line which the kernel writes is only fetched when the known room is used up.
+    limit: CachePadded<AtomicU64>,
+    /// `marks[p % len] == p + 1` says that position `p` is finished. Tagged with the position, so
+    /// that a mark never has to be cleared and one of an earlier lap cannot be mistaken.
+    marks: Box<[AtomicU64]>,
+}
+
+// SAFETY: the pointers lead to atomics, which may be used from any thread.
+unsafe impl Send for Turnstile {}
+// SAFETY: as above; all other state is atomic.
+unsafe impl Sync for Turnstile {}
+
+impl Turnstile {
+    /// # Safety
+    /// `ours` and `theirs` stay valid while the turnstile lives; nobody else writes `ours`.
+    pub(crate) unsafe fn new(
+        ours: NonNull<AtomicU32>,
+        theirs: NonNull<AtomicU32>,
+        len: u32,
+        slack: u32,
+    ) -> Self {
+        // SAFETY: valid by the caller's word.
+        let start = unsafe { ours.as_ref() }.load(Ordering::Acquire);
+        // One lap above, so that `head - len` cannot go below zero.
+        let head = u64::from(start) + (1 << 32);
+        let marks = (0..len).map(|_| AtomicU64::new(0)).collect();
+        let head_cell = CachePadded::new(AtomicU64::new(head));
+        let limit = CachePadded::new(AtomicU64::new(head));
+        Turnstile { ours, theirs, slack, head: head_cell, limit, marks }
+    }
+
+    fn ours(&self) -> &AtomicU32 {
+        // SAFETY: valid as long as self, by the contract of `new`.
+        unsafe { self.ours.as_ref() }
+    }
+
+    fn theirs(&self) -> &AtomicU32 {
+        // SAFETY: valid as long as self, by the contract of `new`.
+        unsafe { self.theirs.as_ref() }
+    }
+
+    /// Takes between `min` and `max` positions for the caller alone, or none.
+    #[inline]
+    pub(crate) fn claim(&self, min: u32, max: u32) -> Option<Range<u64>> {
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let mut room = self.limit.load(Ordering::Acquire).saturating_sub(head);
+            if room < u64::from(max) {
+                room = self.look_for_room(head);
+            }
+            let n = room.min(u64::from(max));
+            if n == 0 || n < u64::from(min) {
+                return None;
+            }
+            let taken = self.head.compare_exchange_weak(
+                head,
+                head + n,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match taken {
+                Ok(_) => return Some(head..head + n),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// The room behind `head`, from the kernel's index.
+    #[cold]
+    fn look_for_room(&self, head: u64) -> u64 {
+        let theirs = self.theirs().load(Ordering::Acquire);
+        // `theirs` was at least `head - slack` when `head` was read, hence is so now, and the
+        // 32-bit difference never exceeds the true one however long we were descheduled.
+        let ahead = theirs.wrapping_add(self.slack).wrapping_sub(head as u32);
+        let limit = head + u64::from(ahead);
+        let known = self.limit.fetch_max(limit, Ordering::AcqRel);
+        known.max(limit) - head
+    }
+
+    /// Declares a claimed range finished, and moves the kernel-visible index as far as it can.
+    ///
+    /// # Safety
+    /// The range was claimed here and has not been completed before.
+    #[inline]
+    pub(crate) unsafe fn complete(&self, claimed: Range<u64>) {
+        // While `claimed.start` is unmarked nobody but its owner can move the index beyond it, so
+        // the owner needs neither mark nor CAS once the index has arrived there.
+        if self.ours().load(Ordering::Acquire) == claimed.start as u32 {
+            self.ours().store(claimed.end as u32, Ordering::Release);
+        } else {
+            for position in claimed {
+                self.mark(position).store(position + 1, Ordering::Release);
+            }
+        }
+        self.carry_over_marks();
+    }
+
+    /// Moves the index over finished positions until there is an unfinished one right behind it.
+    ///
+    /// Whoever moves the index looks for a mark behind it afterwards, whoever leaves a mark looks
+    /// at the index afterwards, with a SeqCst fence between the two in both cases: so at least one
+    /// of the two sees the other, and no finished position is left lying.
+    #[inline]
+    fn carry_over_marks(&self) {
+        loop {
+            fence(Ordering::SeqCst);
+            let index = self.ours().load(Ordering::Acquire);
+            let from = self.widen(index);
+            let to = self.end_of_marks(from);
+            if to == from {
+                return;
+            }
+            // A failure means that another thread moved the index: look again from there.
+            let _ =
+                self.ours().compare_exchange(index, to as u32, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
+
+    fn end_of_marks(&self, mut position: u64) -> u64 {
+        while self.mark(position).load(Ordering::Acquire) == position + 1 {
+            position += 1;
+        }
+        position
+    }
+
+    /// The position of `index`, a value of `ours` read just before. `ours` is at most `len` behind
+    /// `head`, and `head` is read later, so the nearest position below is meant.
+    fn widen(&self, index: u32) -> u64 {
+        let head = self.head.load(Ordering::Acquire);
+        head - u64::from((head as u32).wrapping_sub(index))
+    }
+
+    fn mark(&self, position: u64) -> &AtomicU64 {
+        &self.marks[(position & (self.marks.len() as u64 - 1)) as usize]
+    }
+
+    /// How many positions can be claimed now; a hint when others claim too.
+    pub(crate) fn room(&self) -> u32 {
+        let head = self.head.load(Ordering::Acquire);
+        (self.look_for_room(head) as u32).min(self.marks.len() as u32)
+    }
+
+    /// How many positions are claimed but not yet visible to the kernel.
+    pub(crate) fn unfinished(&self) -> u32 {
+        let index = self.ours().load(Ordering::Acquire);
+        let head = self.head.load(Ordering::Acquire);
+        (head as u32).wrapping_sub(index)
+    }
+}

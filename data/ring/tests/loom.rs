@@ -1,0 +1,158 @@
+//! Every interleaving (up to a bound on preemptions) of small cases, checked by loom.
+#![cfg(loom)]
+#![allow(unsafe_code, reason = "rings are made of raw parts")]
+
+use loom::sync::Arc;
+use loom::thread;
+use weever_ring::simulated::SimulatedKernel;
+use weever_ring::{MultiConsumer, MultiProducer};
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// A ring and the memory it lies in, dropped in this order.
+struct Shared<R> {
+    ring: R,
+    kernel: SimulatedKernel<u32>,
+}
+
+fn producers(len: u32, start: u32) -> Arc<Shared<MultiProducer<u32>>> {
+    let kernel = SimulatedKernel::new(len, start, 0).unwrap();
+    // SAFETY: the boxes of `kernel` live as long as the ring beside it.
+    let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+    Arc::new(Shared { ring, kernel })
+}
+
+fn consumers(len: u32, start: u32) -> Arc<Shared<MultiConsumer<u32>>> {
+    let kernel = SimulatedKernel::new(len, start, 0).unwrap();
+    // SAFETY: the boxes of `kernel` live as long as the ring beside it.
+    let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
+    Arc::new(Shared { ring, kernel })
+}
+
+fn sorted(mut all: Vec<u32>) -> Vec<u32> {
+    all.sort_unstable();
+    all
+}
+
+/// When everybody has finished, nothing may be left behind the kernel's index.
+#[test]
+fn two_producers_leave_nothing_unpublished() {
+    check(|| {
+        let shared = producers(4, u32::MAX - 1);
+        let other = shared.clone();
+        let thread = thread::spawn(move || assert!(other.ring.push_all(&[1, 2])));
+        assert!(shared.ring.push_all(&[3]));
+        thread.join().unwrap();
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        let seen = unsafe { shared.kernel.take(4) };
+        assert!(seen == [1, 2, 3] || seen == [3, 1, 2], "{seen:?}");
+    });
+}
+
+/// Three threads: an owner in order, one that marks, one that helps.
+#[test]
+fn three_producers_leave_nothing_unpublished() {
+    check(|| {
+        let shared = producers(4, 0);
+        let threads = [1, 2].map(|item| {
+            let other = shared.clone();
+            thread::spawn(move || assert_eq!(other.ring.push(&[item]), 1))
+        });
+        assert_eq!(shared.ring.push(&[3]), 1);
+        threads.map(|t| t.join().unwrap());
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2, 3]);
+    });
+}
+
+/// The kernel consumes while slots are reused: no slot is overwritten before it was read.
+#[test]
+fn producers_reuse_slots_only_after_the_kernel() {
+    check(|| {
+        let shared = producers(2, u32::MAX);
+        let other = shared.clone();
+        let thread = thread::spawn(move || other.ring.push(&[1, 2]));
+        let kernel = shared.clone();
+        // SAFETY: the other call to `take` comes after this thread has ended.
+        let taker = thread::spawn(move || unsafe { kernel.kernel.take(2) });
+        let mine = shared.ring.push(&[3, 4]);
+        let theirs = thread.join().unwrap();
+        let mut seen = taker.join().unwrap();
+        assert_eq!(shared.ring.unpublished(), 0);
+        // SAFETY: the only thread left.
+        seen.extend(unsafe { shared.kernel.take(4) });
+        let expected = [1, 2].iter().take(theirs).chain([3, 4].iter().take(mine));
+        assert_eq!(sorted(seen), expected.copied().collect::<Vec<_>>());
+    });
+}
+
+/// Two consumers split what is there, and the slots all go back to the kernel.
+#[test]
+fn two_consumers_split_and_release() {
+    check(|| {
+        let shared = consumers(4, u32::MAX - 1);
+        // SAFETY: the only thread so far.
+        unsafe { shared.kernel.give(&[1, 2, 3]) };
+        let other = shared.clone();
+        let thread = thread::spawn(move || drain(&other.ring, 2));
+        let mut seen = drain(&shared.ring, 1);
+        seen.extend(thread.join().unwrap());
+        assert_eq!(shared.ring.unreleased(), 0);
+        seen.extend(drain(&shared.ring, 4));
+        assert_eq!(sorted(seen), [1, 2, 3]);
+        let (producer, consumer) = shared.kernel.indices();
+        assert_eq!(producer, consumer);
+    });
+}
+
+/// The kernel produces into slots that the consumers release meanwhile.
+#[test]
+fn consumers_against_a_producing_kernel() {
+    check(|| {
+        let shared = consumers(2, u32::MAX);
+        // SAFETY: the only thread so far.
+        unsafe { shared.kernel.give(&[1, 2]) };
+        let other = shared.clone();
+        let thread = thread::spawn(move || drain(&other.ring, 1));
+        let kernel = shared.clone();
+        // SAFETY: no other call to `give` at the same time.
+        let giver = thread::spawn(move || unsafe { kernel.kernel.give(&[3]) });
+        let mut seen = drain(&shared.ring, 2);
+        seen.extend(thread.join().unwrap());
+        let given = giver.join().unwrap() as u32;
+        assert_eq!(shared.ring.unreleased(), 0);
+        seen.extend(drain(&shared.ring, 2));
+        assert_eq!(sorted(seen), (1..=2 + given).collect::<Vec<_>>());
+    });
+}
+
+/// A consumer that sleeps on its claim holds back the release, and only that.
+#[test]
+fn a_sleeping_claim_blocks_no_other_consumer() {
+    check(|| {
+        let shared = consumers(4, 0);
+        // SAFETY: the only thread so far.
+        unsafe { shared.kernel.give(&[1, 2, 3]) };
+        let sleeper = shared.ring.claim(1).unwrap();
+        let other = shared.clone();
+        let thread = thread::spawn(move || drain(&other.ring, 1));
+        let mut seen = drain(&shared.ring, 1);
+        seen.extend(thread.join().unwrap());
+        assert_eq!(sorted(seen), [2, 3]);
+        assert_eq!(shared.kernel.indices().1, 0);
+        drop(sleeper);
+        assert_eq!(shared.kernel.indices().1, 3);
+    });
+}
+
+fn drain(ring: &MultiConsumer<u32>, max: u32) -> Vec<u32> {
+    let mut seen = Vec::new();
+    ring.drain(max, |item| seen.push(item));
+    seen
+}

@@ -1,0 +1,155 @@
+//! Random schedules of reservations, completions in any order and kernel moves, against an obvious
+//! reference.
+#![cfg(not(loom))]
+#![allow(unsafe_code, reason = "rings are made of raw parts")]
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use weever_ring::simulated::SimulatedKernel;
+use weever_ring::{MultiConsumer, MultiProducer, RingError};
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Reserve or claim up to so many.
+    Begin(u32),
+    /// Finish one of those begun, picked by this number.
+    Finish(usize),
+    /// The kernel moves by up to so many.
+    Kernel(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (0u32..9).prop_map(Step::Begin),
+        any::<usize>().prop_map(Step::Finish),
+        (0u32..9).prop_map(Step::Kernel),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+fn ring_shape() -> impl Strategy<Value = (u32, u32)> {
+    (0u32..5).prop_flat_map(|log| (Just(1 << log), prop_oneof![any::<u32>(), u32::MAX - 40..]))
+}
+
+/// The positions begun, in ring order, with whether they are finished; from the front the finished
+/// ones become visible to the kernel.
+#[derive(Default)]
+struct Reference {
+    begun: VecDeque<(u64, bool)>,
+    next: u64,
+}
+
+impl Reference {
+    fn begin(&mut self, n: u32) -> Vec<u64> {
+        let items: Vec<u64> = (self.next..).take(n as usize).collect();
+        self.begun.extend(items.iter().map(|item| (*item, false)));
+        self.next += u64::from(n);
+        items
+    }
+
+    fn finish(&mut self, items: &[u64]) -> usize {
+        self.begun.iter_mut().filter(|(item, _)| items.contains(item)).for_each(|b| b.1 = true);
+        let n = self.begun.iter().take_while(|(_, finished)| *finished).count();
+        self.begun.drain(..n);
+        n
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn producing_matches_the_reference((len, start) in ring_shape(), steps in steps()) {
+        let kernel = SimulatedKernel::new(len, start, u64::MAX).unwrap();
+        // SAFETY: `kernel` outlives the ring; a single thread throughout.
+        let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+        let (mut reference, mut open) = (Reference::default(), Vec::new());
+        let (mut visible, mut taken) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Begin(max) => {
+                    let room = len - visible - reference.begun.len() as u32;
+                    prop_assert_eq!(ring.free(), room);
+                    let reservation = ring.reserve(max);
+                    let n = reservation.as_ref().map_or(0, |r| r.len());
+                    prop_assert_eq!(n, room.min(max));
+                    let items = reference.begin(n);
+                    open.extend(reservation.map(|r| (r, items)));
+                }
+                Step::Finish(pick) if !open.is_empty() => {
+                    let (reservation, items) = open.swap_remove(pick % open.len());
+                    reservation.publish_with(|i| items[i as usize]);
+                    visible += reference.finish(&items) as u32;
+                }
+                Step::Finish(_) => {}
+                Step::Kernel(max) => {
+                    // SAFETY: as above.
+                    let seen = unsafe { kernel.take(max) };
+                    prop_assert_eq!(seen.len() as u32, visible.min(max));
+                    prop_assert!(seen.iter().copied().eq(taken..taken + seen.len() as u64));
+                    taken += seen.len() as u64;
+                    visible -= seen.len() as u32;
+                }
+            }
+            prop_assert_eq!(ring.unpublished() as usize, reference.begun.len());
+        }
+    }
+
+    #[test]
+    fn consuming_matches_the_reference((len, start) in ring_shape(), steps in steps()) {
+        let kernel = SimulatedKernel::new(len, start, u64::MAX).unwrap();
+        // SAFETY: `kernel` outlives the ring; a single thread throughout.
+        let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
+        let (mut reference, mut open) = (Reference::default(), Vec::new());
+        let (mut waiting, mut given) = (0, 0u64);
+        for step in steps {
+            match step {
+                Step::Begin(max) => {
+                    prop_assert_eq!(ring.available(), waiting);
+                    let claim = ring.claim(max);
+                    let n = claim.as_ref().map_or(0, |c| c.len());
+                    prop_assert_eq!(n, waiting.min(max));
+                    let items = reference.begin(n);
+                    waiting -= n;
+                    open.extend(claim.map(|c| (c, items)));
+                }
+                Step::Finish(pick) if !open.is_empty() => {
+                    let (claim, items) = open.swap_remove(pick % open.len());
+                    prop_assert!(claim.iter().eq(items.iter().copied()));
+                    drop(claim);
+                    reference.finish(&items);
+                }
+                Step::Finish(_) => {}
+                Step::Kernel(max) => {
+                    let items: Vec<u64> = (given..).take(max as usize).collect();
+                    let room = len - waiting - reference.begun.len() as u32;
+                    // SAFETY: as above.
+                    let n = unsafe { kernel.give(&items) } as u32;
+                    prop_assert_eq!(n, room.min(max));
+                    given += u64::from(n);
+                    waiting += n;
+                }
+            }
+            prop_assert_eq!(ring.unreleased() as usize, reference.begun.len());
+        }
+    }
+}
+
+#[test]
+fn lengths_that_are_no_ring_are_refused() {
+    for len in [0, 3, 12] {
+        let refused = SimulatedKernel::new(len, 0, 0u64).err();
+        assert_eq!(refused, Some(RingError::Length { len }));
+    }
+}
+
+#[test]
+fn wakeup_flag_is_the_first_bit() {
+    let kernel = SimulatedKernel::new(2, 0, 0u64).unwrap();
+    // SAFETY: `kernel` outlives the ring.
+    let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
+    assert!(!ring.needs_wakeup());
+    kernel.set_needs_wakeup(true);
+    assert!(ring.needs_wakeup());
+}
