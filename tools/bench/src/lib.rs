@@ -1,2 +1,13 @@
-//! Benchmarks of weever beside their peers.
+//! `weever bench`: weever and its peers in the same run, alternating.
+//!
+//! The machine that a benchmark runs on drifts, so an absolute figure says little and a ratio of
+//! two runs minutes apart says less. Every part therefore runs in *rounds*; in each round every
+//! contender runs once, and a ratio is the median of the rounds' ratios ([`Samples::ratio`]). A
+//! [`Report`] carries both, with their spread.
 #![forbid(unsafe_code)]
+
+mod report;
+mod samples;
+
+pub use report::{Report, Row};
+pub use samples::{Samples, Summary};
