@@ -1,2 +1,40 @@
-//! Views and builders of protocol headers: no I/O, no allocation.
+//! Views and builders of protocol headers: no I/O, no allocation, no `unsafe`.
+//!
+//! Every protocol has one file of the same shape:
+//! - the field offsets;
+//! - `XHeader`, a view over a fixed-size array of bytes: one length test when it is made, then
+//!   accessors with constant offsets that need no bounds check. It promises nothing about the
+//!   *content*, so a graph node can look at one field without validating the others;
+//! - `XView`, a checked view: `XView::new(bytes)` fails unless every length inside the header is
+//!   consistent with the bytes at hand, after which no accessor can panic or leave the slice;
+//! - `XRepr`, the values of a header, with `buffer_len` and `emit`;
+//! - setters over `&mut [u8; N]` for what the packet path rewrites in place.
+//!
+//! [`checksum`] holds the Internet checksum, [`fields`] the slow and obvious walk over a frame
+//! that faster classifiers are tested against.
+//!
+//! Multi-byte values cross this interface in host order, addresses as [`MacAddr`] and
+//! [`core::net::Ipv4Addr`].
+#![no_std]
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod bytes;
+
+pub mod arp;
+pub mod checksum;
+pub mod error;
+pub mod ethernet;
+pub mod fields;
+pub mod icmpv4;
+pub mod ipv4;
+pub mod ipv6;
+pub mod mac;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use error::{Layer, WireError};
+pub use mac::MacAddr;

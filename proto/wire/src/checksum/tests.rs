@@ -1,0 +1,106 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// RFC 1071 §4.1, word by word.
+fn naive(data: &[u8]) -> u16 {
+    let mut acc = 0u32;
+    for pair in data.chunks(2) {
+        acc += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+        acc = (acc & 0xffff) + (acc >> 16);
+    }
+    acc as u16
+}
+
+#[test]
+fn rfc1071_section_3_example() {
+    // The words 0001 f203 f4f5 f6f7 sum to 2ddf0, which folds to ddf2.
+    let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+    assert_eq!(sum(&data), 0xddf2);
+    assert_eq!(sum_array(&data), 0xddf2);
+    // The same bytes regrouped from an odd offset, as in the RFC's "byte swapped" column.
+    assert_eq!(combine_at(sum(&data[..3]), 3, sum(&data[3..])), 0xddf2);
+}
+
+#[test]
+fn rfc1624_section_4_example() {
+    // HC = 0xdd2f, m = 0x5555, m' = 0x3285: RFC 1141 yields 0xffff, the right answer is 0x0000.
+    assert_eq!(update16(0xdd2f, 0x5555, 0x3285), 0x0000);
+}
+
+#[test]
+fn all_ones_do_not_lose_carries() {
+    let data = [0xff; 65_535];
+    assert_eq!(sum(&data[..65_534]), 0xffff);
+    assert_eq!(sum(&data), naive(&data));
+    assert_eq!(fold(u64::MAX), 0xffff);
+    assert_eq!(fold(0), 0);
+}
+
+proptest! {
+    #[test]
+    fn equals_the_naive_sum(data in vec(any::<u8>(), 0..2000), skip in 0usize..9) {
+        let data = data.get(skip..).unwrap_or(&[]);
+        prop_assert_eq!(sum(data), naive(data));
+    }
+
+    #[test]
+    fn fold_keeps_the_value_modulo_ffff(wide: u64) {
+        let folded = fold(wide);
+        prop_assert_eq!(u64::from(folded) % 0xffff, wide % 0xffff);
+        prop_assert_eq!(folded == 0, wide == 0);
+    }
+
+    #[test]
+    fn splits_anywhere(data in vec(any::<u8>(), 1..300), at: prop::sample::Index) {
+        let at = at.index(data.len());
+        let (a, b) = data.split_at(at);
+        prop_assert_eq!(combine_at(sum(a), a.len(), sum(b)), sum(&data));
+    }
+
+    #[test]
+    fn finished_data_validate_and_single_bit_errors_do_not(
+        mut data in vec(any::<u8>(), 2..200), bit: prop::sample::Index,
+    ) {
+        data[0] = 0;
+        data[1] = 0;
+        let field = finish(sum(&data)).to_be_bytes();
+        data[..2].copy_from_slice(&field);
+        prop_assert!(is_valid(sum(&data)));
+        let bit = bit.index(data.len() * 8);
+        data[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(!is_valid(sum(&data)));
+    }
+
+    /// Packets have at least one non-zero covered word that the update does not touch: without
+    /// one, a sum of zero has two representations and the update picks the other.
+    #[test]
+    fn update_equals_recomputation(
+        mut data in vec(any::<u8>(), 8..64), new: u32, at in 0usize..2,
+    ) {
+        data[6] |= 1;
+        data.truncate(data.len() / 2 * 2);
+        let word = |d: &[u8]| u16::from_be_bytes([d[at * 2], d[at * 2 + 1]]);
+        let before = finish(sum(&data));
+        let old = word(&data);
+        data[at * 2..at * 2 + 2].copy_from_slice(&(new as u16).to_be_bytes());
+        prop_assert_eq!(update16(before, old, new as u16), finish(sum(&data)));
+
+        let before = finish(sum(&data));
+        let old = u32::from_be_bytes([data[0], data[1], data[2], data[3]]);
+        data[..4].copy_from_slice(&new.to_be_bytes());
+        prop_assert_eq!(update32(before, old, new), finish(sum(&data)));
+    }
+
+    #[test]
+    fn pseudo_header_equals_the_sum_of_its_bytes(src: u32, dst: u32, protocol: u8, length: u16) {
+        let mut bytes = [0u8; 12];
+        bytes[..4].copy_from_slice(&src.to_be_bytes());
+        bytes[4..8].copy_from_slice(&dst.to_be_bytes());
+        bytes[9] = protocol;
+        bytes[10..].copy_from_slice(&length.to_be_bytes());
+        let got = pseudo_v4(Ipv4Addr::from_bits(src), Ipv4Addr::from_bits(dst), protocol, length);
+        prop_assert_eq!(got, naive(&bytes));
+        prop_assert!(is_partial(naive(&bytes), got));
+    }
+}

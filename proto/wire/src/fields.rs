@@ -1,0 +1,158 @@
+//! One slow, obvious and tolerant walk over a frame: the reference for faster classifiers.
+//!
+//! A field is present if the frame holds all its bytes and the headers before it lead there. No
+//! checksum is looked at, and no length but those which say where the next header begins. The
+//! walk never looks beyond the frame, nor beyond the end of the IP packet within it.
+
+use core::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::ethernet::{self, EthernetHeader, ethertype};
+use crate::ipv4::{self, Ipv4Header, protocol};
+use crate::ipv6::{self, Ipv6Header};
+use crate::{MacAddr, arp::ArpHeader, tcp, vlan};
+
+/// Tags that are walked over; the type after the last one is reported as it is.
+pub const MAX_VLAN_TAGS: usize = 2;
+
+/// What a walk over a frame found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parsed {
+    /// Bytes of the frame.
+    pub frame_len: usize,
+    /// Where the Ethernet header begins: 0, if there is one.
+    pub l2: Option<usize>,
+    /// Where the header after Ethernet and its tags begins.
+    pub l3: Option<usize>,
+    /// Where the transport header begins; never in a later fragment.
+    pub l4: Option<usize>,
+    /// Destination station.
+    pub eth_dst: Option<MacAddr>,
+    /// Source station.
+    pub eth_src: Option<MacAddr>,
+    /// Type after all tags.
+    pub ethertype: Option<u16>,
+    /// VLAN identifier of the outer tag.
+    pub vlan: Option<u16>,
+    /// ARP operation, of IPv4 over Ethernet.
+    pub arp_op: Option<u16>,
+    /// ARP target protocol address.
+    pub arp_tpa: Option<Ipv4Addr>,
+    /// Version field of what the type says is IPv4 or IPv6.
+    pub ip_version: Option<u8>,
+    /// IPv4 source.
+    pub ip4_src: Option<Ipv4Addr>,
+    /// IPv4 destination.
+    pub ip4_dst: Option<Ipv4Addr>,
+    /// IPv4 protocol.
+    pub ip4_proto: Option<u8>,
+    /// IPv4 time to live.
+    pub ip4_ttl: Option<u8>,
+    /// IPv4 more-fragments flag and offset, 14 bits.
+    pub ip4_frag: Option<u16>,
+    /// IPv6 source.
+    pub ip6_src: Option<Ipv6Addr>,
+    /// IPv6 destination.
+    pub ip6_dst: Option<Ipv6Addr>,
+    /// IPv6 next header, as in the fixed header.
+    pub ip6_next: Option<u8>,
+    /// Type of an ICMP message over IPv4.
+    pub icmp_type: Option<u8>,
+    /// Code of an ICMP message over IPv4.
+    pub icmp_code: Option<u8>,
+    /// Source port of TCP, UDP or SCTP.
+    pub l4_src: Option<u16>,
+    /// Destination port of TCP, UDP or SCTP.
+    pub l4_dst: Option<u16>,
+    /// TCP control bits.
+    pub tcp_flags: Option<u8>,
+}
+
+/// Walks over `frame`.
+pub fn summarize(frame: &[u8]) -> Parsed {
+    let mut parsed = Parsed { frame_len: frame.len(), ..Parsed::default() };
+    let Some(l3) = walk_l2(frame, &mut parsed) else { return parsed };
+    parsed.l3 = Some(l3);
+    match parsed.ethertype {
+        Some(ethertype::ARP) => walk_arp(&frame[l3..], &mut parsed),
+        Some(ethertype::IPV4) => walk_ipv4(frame, l3, &mut parsed),
+        Some(ethertype::IPV6) => walk_ipv6(frame, l3, &mut parsed),
+        _ => {}
+    }
+    parsed
+}
+
+/// Ethernet and tags; where they end.
+fn walk_l2(frame: &[u8], parsed: &mut Parsed) -> Option<usize> {
+    let header = EthernetHeader::first(frame)?;
+    parsed.l2 = Some(0);
+    parsed.eth_dst = Some(header.dst());
+    parsed.eth_src = Some(header.src());
+    let (mut at, mut next) = (ethernet::HEADER_LEN, header.ethertype());
+    for _ in 0..MAX_VLAN_TAGS {
+        if !vlan::is_tag(next) {
+            break;
+        }
+        let tag = vlan::VlanHeader::at(frame, at)?;
+        parsed.vlan.get_or_insert(tag.vid());
+        (at, next) = (at + vlan::TAG_LEN, tag.ethertype());
+    }
+    parsed.ethertype = Some(next);
+    Some(at)
+}
+
+fn walk_arp(packet: &[u8], parsed: &mut Parsed) {
+    let Some(header) = ArpHeader::first(packet).filter(|h| h.is_ethernet_ipv4()) else { return };
+    parsed.arp_op = Some(header.op());
+    parsed.arp_tpa = Some(header.tpa());
+}
+
+fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
+    parsed.ip_version = frame.get(l3).map(|byte| byte >> 4);
+    let Some(header) = Ipv4Header::at(frame, l3).filter(|h| h.version() == 4) else { return };
+    parsed.ip4_src = Some(header.src());
+    parsed.ip4_dst = Some(header.dst());
+    parsed.ip4_proto = Some(header.protocol());
+    parsed.ip4_ttl = Some(header.ttl());
+    parsed.ip4_frag = Some(header.frag());
+    let (header_len, total_len) = (header.header_len(), header.total_len());
+    let lying = header_len < ipv4::HEADER_LEN || total_len < header_len;
+    if lying || l3 + header_len > frame.len() || header.is_later_fragment() {
+        return;
+    }
+    let end = frame.len().min(l3 + total_len);
+    walk_l4(&frame[..end], l3 + header_len, header.protocol(), parsed);
+    if header.protocol() == protocol::ICMP {
+        parsed.icmp_type = frame[..end].get(l3 + header_len).copied();
+        parsed.icmp_code = frame[..end].get(l3 + header_len + 1).copied();
+    }
+}
+
+fn walk_ipv6(frame: &[u8], l3: usize, parsed: &mut Parsed) {
+    parsed.ip_version = frame.get(l3).map(|byte| byte >> 4);
+    let Some(header) = Ipv6Header::at(frame, l3).filter(|h| h.version() == 6) else { return };
+    parsed.ip6_src = Some(header.src());
+    parsed.ip6_dst = Some(header.dst());
+    parsed.ip6_next = Some(header.next_header());
+    let l4 = l3 + ipv6::HEADER_LEN;
+    let end = frame.len().min(l4 + header.payload_len());
+    walk_l4(&frame[..end], l4, header.next_header(), parsed);
+}
+
+/// `packet` is the frame up to the end of the IP packet.
+fn walk_l4(packet: &[u8], l4: usize, protocol: u8, parsed: &mut Parsed) {
+    parsed.l4 = Some(l4);
+    if matches!(protocol, protocol::TCP | protocol::UDP | protocol::SCTP) {
+        parsed.l4_src = word(packet, l4);
+        parsed.l4_dst = word(packet, l4 + 2);
+    }
+    if protocol == protocol::TCP {
+        parsed.tcp_flags = packet.get(l4 + tcp::FLAGS_AT).copied();
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_be_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use super::*;
+use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec::Vec;
+
+fn udp_frame(vlan: Option<u16>, payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let mut frame = Vec::new();
+    let (src, dst) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    match vlan {
+        None => builder.ipv4(src, dst, 64).udp(1000, 53).write(&mut frame, payload).unwrap(),
+        Some(vid) => {
+            let builder = builder.single_vlan(vid.try_into().unwrap());
+            builder.ipv4(src, dst, 64).udp(1000, 53).write(&mut frame, payload).unwrap();
+        }
+    }
+    frame
+}
+
+#[test]
+fn a_tagged_udp_frame_yields_everything() {
+    let frame = udp_frame(Some(77), b"hello");
+    let got = summarize(&frame);
+    let wanted = Parsed {
+        frame_len: frame.len(),
+        l2: Some(0),
+        l3: Some(18),
+        l4: Some(38),
+        eth_src: Some(MacAddr([2, 0, 0, 0, 0, 1])),
+        eth_dst: Some(MacAddr([2, 0, 0, 0, 0, 2])),
+        ethertype: Some(ethertype::IPV4),
+        vlan: Some(77),
+        ip_version: Some(4),
+        ip4_src: Some(Ipv4Addr::new(10, 0, 0, 1)),
+        ip4_dst: Some(Ipv4Addr::new(10, 0, 0, 2)),
+        ip4_proto: Some(17),
+        ip4_ttl: Some(64),
+        ip4_frag: Some(0),
+        l4_src: Some(1000),
+        l4_dst: Some(53),
+        ..Parsed::default()
+    };
+    assert_eq!(got, wanted);
+}
+
+#[test]
+fn fragments_have_no_transport_header_except_the_first() {
+    let mut frame = udp_frame(None, b"hello");
+    frame[20..22].copy_from_slice(&0x2000u16.to_be_bytes());
+    let first = summarize(&frame);
+    assert_eq!((first.ip4_frag, first.l4_dst), (Some(0x2000), Some(53)));
+    frame[20..22].copy_from_slice(&0xe001u16.to_be_bytes());
+    let later = summarize(&frame);
+    assert_eq!((later.ip4_frag, later.l4, later.l4_dst), (Some(0x2001), None, None));
+}
+
+#[test]
+fn padding_behind_the_datagram_is_not_read() {
+    let mut frame = udp_frame(None, b"");
+    frame.resize(60, 0xff);
+    frame[16..18].copy_from_slice(&22u16.to_be_bytes());
+    let got = summarize(&frame);
+    assert_eq!((got.l4, got.l4_src, got.l4_dst), (Some(34), Some(1000), None));
+}
+
+#[test]
+fn arp_and_icmp() {
+    let mut frame = [0u8; 42];
+    frame[12..14].copy_from_slice(&ethertype::ARP.to_be_bytes());
+    frame[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 2]);
+    frame[38..42].copy_from_slice(&[10, 0, 0, 9]);
+    let got = summarize(&frame);
+    assert_eq!((got.arp_op, got.arp_tpa), (Some(2), Some(Ipv4Addr::new(10, 0, 0, 9))));
+    frame[18] = 8;
+    assert_eq!(summarize(&frame).arp_op, None);
+
+    let mut echo = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10; 4], [11; 4], 64);
+    builder.icmpv4_echo_request(1, 2).write(&mut echo, &[]).unwrap();
+    let got = summarize(&echo);
+    assert_eq!((got.icmp_type, got.icmp_code, got.l4_src), (Some(8), Some(0), None));
+}
+
+/// Frames that are mostly well formed, then cut and damaged.
+fn damaged_frame() -> impl Strategy<Value = Vec<u8>> {
+    let tag = prop::option::of(0u16..4096);
+    let patch = vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
+    (tag, vec(any::<u8>(), 0..30), any::<prop::sample::Index>(), patch).prop_map(
+        |(tag, payload, cut, patches)| {
+            let mut frame = udp_frame(tag, &payload);
+            for (at, byte) in patches {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+            frame.truncate(cut.index(frame.len() * 2).min(frame.len()));
+            frame
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_do_not_panic(frame in vec(any::<u8>(), 0..120)) {
+        prop_assert_eq!(summarize(&frame).frame_len, frame.len());
+    }
+
+    #[test]
+    fn offsets_stay_inside_and_in_order(frame in damaged_frame()) {
+        let got = summarize(&frame);
+        let ends = [got.l2, got.l3, got.l4].map(|o| o.unwrap_or(0));
+        prop_assert!(ends.iter().all(|&end| end <= frame.len()));
+        prop_assert!(got.l4.is_none() || got.l3.is_some_and(|l3| l3 < ends[2]));
+    }
+
+    /// Whatever the oracle accepts as a whole, we see the same way.
+    #[test]
+    fn agrees_with_etherparse(frame in damaged_frame()) {
+        let Ok(sliced) = SlicedPacket::from_ethernet(&frame) else { return Ok(()) };
+        let got = summarize(&frame);
+        if let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net {
+            prop_assert_eq!(got.ip4_src, Some(ip.header().source_addr()));
+            prop_assert_eq!(got.ip4_dst, Some(ip.header().destination_addr()));
+            prop_assert_eq!(got.ip4_proto, Some(ip.header().protocol().0));
+        }
+        if let Some(TransportSlice::Udp(udp)) = &sliced.transport {
+            prop_assert_eq!(got.l4_src, Some(udp.source_port()));
+            prop_assert_eq!(got.l4_dst, Some(udp.destination_port()));
+        }
+    }
+
+    /// A prefix of a frame never yields a field that the frame does not.
+    #[test]
+    fn cutting_only_removes(frame in damaged_frame(), cut: prop::sample::Index) {
+        let whole = summarize(&frame);
+        let part = summarize(&frame[..cut.index(frame.len() + 1)]);
+        prop_assert!(part.ethertype.is_none() || part.ethertype == whole.ethertype);
+        prop_assert!(part.ip4_dst.is_none() || part.ip4_dst == whole.ip4_dst);
+        prop_assert!(part.l4.is_none() || part.l4 == whole.l4);
+        prop_assert!(part.l4_dst.is_none() || part.l4_dst == whole.l4_dst);
+    }
+}

@@ -1,0 +1,212 @@
+//! The fixed IPv6 header (RFC 8200 §3), as far as extraction of its fields needs it.
+//!
+//! Extension headers are not walked.
+
+use core::net::Ipv6Addr;
+
+use crate::bytes::{array, be16, be32, first, header, put, room};
+use crate::{Layer, WireError};
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 40;
+
+const VERSION: usize = 0;
+const PAYLOAD_LEN: usize = 4;
+const NEXT: usize = 6;
+const HOP_LIMIT: usize = 7;
+const SRC: usize = 8;
+const DST: usize = 24;
+
+header! {
+    /// The fixed header; no value in it has been checked.
+    Ipv6Header, HEADER_LEN
+}
+
+impl Ipv6Header<'_> {
+    /// Version, 4 bits.
+    #[inline]
+    pub fn version(self) -> u8 {
+        self.0[VERSION] >> 4
+    }
+
+    /// Traffic class.
+    #[inline]
+    pub fn traffic_class(self) -> u8 {
+        (be16(self.0, VERSION) >> 4) as u8
+    }
+
+    /// Flow label, 20 bits.
+    #[inline]
+    pub fn flow_label(self) -> u32 {
+        be32(self.0, VERSION) & 0x000f_ffff
+    }
+
+    /// Bytes after this header, as it claims them.
+    #[inline]
+    pub fn payload_len(self) -> usize {
+        be16(self.0, PAYLOAD_LEN).into()
+    }
+
+    /// Protocol of what follows.
+    #[inline]
+    pub fn next_header(self) -> u8 {
+        self.0[NEXT]
+    }
+
+    /// Hop limit.
+    #[inline]
+    pub fn hop_limit(self) -> u8 {
+        self.0[HOP_LIMIT]
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(self) -> Ipv6Addr {
+        Ipv6Addr::from_octets(array(self.0, SRC))
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(self) -> Ipv6Addr {
+        Ipv6Addr::from_octets(array(self.0, DST))
+    }
+}
+
+/// A packet whose version and length are consistent with the bytes at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6View<'a> {
+    header: Ipv6Header<'a>,
+    payload: &'a [u8],
+}
+
+impl<'a> Ipv6View<'a> {
+    /// Checks version and payload length; bytes beyond the payload are cut off.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], [`WireError::BadField`], [`WireError::BadLength`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let header = Ipv6Header(first(bytes, Layer::Ipv6)?);
+        if header.version() != 6 {
+            let value = header.version().into();
+            return Err(WireError::BadField { layer: Layer::Ipv6, field: "version", value });
+        }
+        let (said, max) = (header.payload_len(), bytes.len() - HEADER_LEN);
+        let payload = bytes[HEADER_LEN..].get(..said).ok_or(WireError::BadLength {
+            layer: Layer::Ipv6,
+            said,
+            min: 0,
+            max,
+        })?;
+        Ok(Self { header, payload })
+    }
+
+    /// The fixed header.
+    pub fn header(self) -> Ipv6Header<'a> {
+        self.header
+    }
+
+    /// What follows it.
+    pub fn payload(self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The fixed header's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ipv6Repr {
+    /// Traffic class.
+    pub traffic_class: u8,
+    /// Flow label; only the low 20 bits are emitted.
+    pub flow_label: u32,
+    /// Bytes after the header.
+    pub payload_len: u16,
+    /// Protocol of what follows.
+    pub next_header: u8,
+    /// Hop limit.
+    pub hop_limit: u8,
+    /// Source address.
+    pub src: Ipv6Addr,
+    /// Destination address.
+    pub dst: Ipv6Addr,
+}
+
+impl Ipv6Repr {
+    /// The values in `view`.
+    pub fn parse(view: Ipv6View<'_>) -> Self {
+        let h = view.header;
+        Self {
+            traffic_class: h.traffic_class(),
+            flow_label: h.flow_label(),
+            payload_len: view.payload.len() as u16,
+            next_header: h.next_header(),
+            hop_limit: h.hop_limit(),
+            src: h.src(),
+            dst: h.dst(),
+        }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn buffer_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the fixed header to the front of `buf`.
+    ///
+    /// # Errors
+    /// [`WireError::NoRoom`].
+    pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
+        let (header, _) = room::<HEADER_LEN>(buf, Layer::Ipv6)?;
+        let label = self.flow_label & 0x000f_ffff;
+        let word = 6 << 28 | u32::from(self.traffic_class) << 20 | label;
+        put(header, VERSION, word.to_be_bytes());
+        put(header, PAYLOAD_LEN, self.payload_len.to_be_bytes());
+        put(header, NEXT, [self.next_header, self.hop_limit]);
+        put(header, SRC, self.src.octets());
+        put(header, DST, self.dst.octets());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::Ipv6HeaderSlice;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(
+            traffic_class: u8, flow_label in 0u32..1 << 20, payload_len in 0u16..50,
+            next_header: u8, hop_limit: u8, src: u128, dst: u128,
+        ) {
+            let (src, dst) = (Ipv6Addr::from_bits(src), Ipv6Addr::from_bits(dst));
+            let repr = Ipv6Repr {
+                traffic_class, flow_label, payload_len, next_header, hop_limit, src, dst,
+            };
+            let mut buf = [0xee; HEADER_LEN + 50];
+            repr.emit(&mut buf).unwrap();
+            prop_assert_eq!(Ipv6Repr::parse(Ipv6View::new(&buf).unwrap()), repr);
+        }
+
+        #[test]
+        fn agrees_with_etherparse(mut bytes in vec(any::<u8>(), 0..80), len in 0u8..50) {
+            if bytes.len() > 6 {
+                bytes[0] = 0x60 | bytes[0] & 0xf;
+                bytes[4..6].copy_from_slice(&[0, len]);
+            }
+            let Ok(view) = Ipv6View::new(&bytes) else {
+                prop_assert!(bytes.len() < HEADER_LEN + usize::from(len));
+                return Ok(());
+            };
+            let (ours, theirs) = (view.header(), Ipv6HeaderSlice::from_slice(&bytes).unwrap());
+            prop_assert_eq!(ours.traffic_class(), theirs.traffic_class());
+            prop_assert_eq!(ours.flow_label(), theirs.flow_label().value());
+            prop_assert_eq!(view.payload().len(), usize::from(theirs.payload_length()));
+            prop_assert_eq!(ours.next_header(), theirs.next_header().0);
+            prop_assert_eq!(ours.hop_limit(), theirs.hop_limit());
+            prop_assert_eq!(ours.src(), theirs.source_addr());
+            prop_assert_eq!(ours.dst(), theirs.destination_addr());
+        }
+    }
+}

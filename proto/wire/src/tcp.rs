@@ -1,0 +1,236 @@
+//! The fixed TCP header (RFC 9293 §3.1), as far as extraction of its fields needs it.
+
+use crate::bytes::{be16, be32, first, header, put, room};
+use crate::{Layer, WireError};
+
+/// Bytes of a header without options.
+pub const HEADER_LEN: usize = 20;
+/// Bytes of the longest header.
+pub const MAX_HEADER_LEN: usize = 60;
+
+const SRC: usize = 0;
+const DST: usize = 2;
+const SEQ: usize = 4;
+const ACK: usize = 8;
+const DATA_OFFSET: usize = 12;
+const FLAGS: usize = 13;
+const WINDOW: usize = 14;
+const CHECKSUM: usize = 16;
+const URGENT: usize = 18;
+
+/// Where the flags byte stands in the header, for walks over truncated segments.
+pub(crate) const FLAGS_AT: usize = FLAGS;
+
+/// Control bits.
+pub mod flag {
+    /// No more data from the sender.
+    pub const FIN: u8 = 0x01;
+    /// Synchronise sequence numbers.
+    pub const SYN: u8 = 0x02;
+    /// Reset.
+    pub const RST: u8 = 0x04;
+    /// Push.
+    pub const PSH: u8 = 0x08;
+    /// The acknowledgement field counts.
+    pub const ACK: u8 = 0x10;
+    /// The urgent pointer counts.
+    pub const URG: u8 = 0x20;
+    /// ECN echo (RFC 3168).
+    pub const ECE: u8 = 0x40;
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: u8 = 0x80;
+}
+
+header! {
+    /// The 20 fixed bytes of a header; no value in them has been checked.
+    TcpHeader, HEADER_LEN
+}
+
+impl TcpHeader<'_> {
+    /// Source port.
+    #[inline]
+    pub fn src_port(self) -> u16 {
+        be16(self.0, SRC)
+    }
+
+    /// Destination port.
+    #[inline]
+    pub fn dst_port(self) -> u16 {
+        be16(self.0, DST)
+    }
+
+    /// Sequence number.
+    #[inline]
+    pub fn seq(self) -> u32 {
+        be32(self.0, SEQ)
+    }
+
+    /// Acknowledgement number.
+    #[inline]
+    pub fn ack(self) -> u32 {
+        be32(self.0, ACK)
+    }
+
+    /// Header length in bytes as the header claims it: a multiple of 4 from 0 to 60.
+    #[inline]
+    pub fn header_len(self) -> usize {
+        usize::from(self.0[DATA_OFFSET] >> 4) * 4
+    }
+
+    /// The eight control bits, see [`flag`].
+    #[inline]
+    pub fn flags(self) -> u8 {
+        self.0[FLAGS]
+    }
+
+    /// Window.
+    #[inline]
+    pub fn window(self) -> u16 {
+        be16(self.0, WINDOW)
+    }
+
+    /// Checksum field.
+    #[inline]
+    pub fn checksum(self) -> u16 {
+        be16(self.0, CHECKSUM)
+    }
+
+    /// Urgent pointer.
+    #[inline]
+    pub fn urgent(self) -> u16 {
+        be16(self.0, URGENT)
+    }
+}
+
+/// A segment whose header length is consistent with the bytes at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpView<'a> {
+    header: TcpHeader<'a>,
+    options: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> TcpView<'a> {
+    /// Checks the header length.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], [`WireError::BadLength`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let header = TcpHeader(first(bytes, Layer::Tcp)?);
+        let (said, max) = (header.header_len(), bytes.len().min(MAX_HEADER_LEN));
+        if !(HEADER_LEN..=max).contains(&said) {
+            return Err(WireError::BadLength { layer: Layer::Tcp, said, min: HEADER_LEN, max });
+        }
+        let (whole, payload) = bytes.split_at(said);
+        Ok(Self { header, options: &whole[HEADER_LEN..], payload })
+    }
+
+    /// The fixed part of the header.
+    pub fn header(self) -> TcpHeader<'a> {
+        self.header
+    }
+
+    /// The options, unparsed.
+    pub fn options(self) -> &'a [u8] {
+        self.options
+    }
+
+    /// What the header precedes.
+    pub fn payload(self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+/// The values of a header without options; the checksum is the caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the fields are named and documented in RFC 9293 §3.1")]
+pub struct TcpRepr {
+    pub src_port: u16,
+    pub dst_port: u16,
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u8,
+    pub window: u16,
+    pub checksum: u16,
+    pub urgent: u16,
+}
+
+impl TcpRepr {
+    /// The values in `header`.
+    pub fn parse(header: TcpHeader<'_>) -> Self {
+        Self {
+            src_port: header.src_port(),
+            dst_port: header.dst_port(),
+            seq: header.seq(),
+            ack: header.ack(),
+            flags: header.flags(),
+            window: header.window(),
+            checksum: header.checksum(),
+            urgent: header.urgent(),
+        }
+    }
+
+    /// Bytes that [`emit`](Self::emit) writes.
+    pub const fn buffer_len(&self) -> usize {
+        HEADER_LEN
+    }
+
+    /// Writes the header to the front of `buf`.
+    ///
+    /// # Errors
+    /// [`WireError::NoRoom`].
+    pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
+        let (header, _) = room::<HEADER_LEN>(buf, Layer::Tcp)?;
+        put(header, SRC, self.src_port.to_be_bytes());
+        put(header, DST, self.dst_port.to_be_bytes());
+        put(header, SEQ, self.seq.to_be_bytes());
+        put(header, ACK, self.ack.to_be_bytes());
+        put(header, DATA_OFFSET, [0x50, self.flags]);
+        put(header, WINDOW, self.window.to_be_bytes());
+        put(header, CHECKSUM, self.checksum.to_be_bytes());
+        put(header, URGENT, self.urgent.to_be_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::TcpHeaderSlice;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn round_trip(ports: (u16, u16), seq: u32, ack: u32, flags: u8, rest: (u16, u16, u16)) {
+            let ((src_port, dst_port), (window, checksum, urgent)) = (ports, rest);
+            let repr =
+                TcpRepr { src_port, dst_port, seq, ack, flags, window, checksum, urgent };
+            let mut buf = [0xee; HEADER_LEN + 5];
+            repr.emit(&mut buf).unwrap();
+            let view = TcpView::new(&buf).unwrap();
+            prop_assert_eq!(TcpRepr::parse(view.header()), repr);
+            prop_assert_eq!((view.options().len(), view.payload().len()), (0, 5));
+        }
+
+        #[test]
+        fn agrees_with_etherparse(bytes in vec(any::<u8>(), 0..80)) {
+            match (TcpView::new(&bytes), TcpHeaderSlice::from_slice(&bytes)) {
+                (Ok(view), Ok(theirs)) => {
+                    let ours = view.header();
+                    prop_assert_eq!(ours.src_port(), theirs.source_port());
+                    prop_assert_eq!(ours.dst_port(), theirs.destination_port());
+                    prop_assert_eq!(ours.seq(), theirs.sequence_number());
+                    prop_assert_eq!(ours.ack(), theirs.acknowledgment_number());
+                    prop_assert_eq!(ours.flags() & flag::SYN != 0, theirs.syn());
+                    prop_assert_eq!(ours.flags() & flag::CWR != 0, theirs.cwr());
+                    prop_assert_eq!(ours.window(), theirs.window_size());
+                    prop_assert_eq!(ours.checksum(), theirs.checksum());
+                    prop_assert_eq!(ours.urgent(), theirs.urgent_pointer());
+                    prop_assert_eq!(view.options(), theirs.options());
+                }
+                (ours, theirs) => prop_assert!(ours.is_err() && theirs.is_err()),
+            }
+        }
+    }
+}
