@@ -184,3 +184,7 @@ fn unknown(
         known: if known.is_empty() { "it has none".into() } else { known.join(", ") },
     }
 }
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;
