@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod config;
 pub mod effects;
 pub mod finding;
 pub mod ids;
@@ -21,6 +22,7 @@ mod graph;
 mod testkit;
 
 pub use attr::Attr;
+pub use config::{ConfigType, Value};
 pub use effects::Effects;
 pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
