@@ -64,7 +64,7 @@ fn three_producers_leave_nothing_unpublished() {
             thread::spawn(move || assert_eq!(other.ring.push(&[item]), 1))
         });
         assert_eq!(shared.ring.push(&[3]), 1);
-        threads.map(|t| t.join().unwrap());
+        threads.into_iter().for_each(|t| t.join().unwrap());
         assert_eq!(shared.ring.unpublished(), 0);
         // SAFETY: the only thread left.
         assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2, 3]);
