@@ -1,0 +1,38 @@
+//! Rooms in which the time is an argument: a simulation has its own clock.
+
+use crate::report::Report;
+use crate::rules::Rules;
+use crate::source::Source;
+
+/// Finds calls that ask the machine for the time.
+pub(crate) fn check(sources: &[Source], rules: &Rules, report: &mut Report) {
+    let clockless = |source: &&Source| {
+        !source.is_test && rules.clockless_rooms.iter().any(|room| source.path.starts_with(room))
+    };
+    for source in sources.iter().filter(clockless) {
+        for (line, call) in &source.clock_lines {
+            let place = format!("{}:{line}", source.path.display());
+            report.fail("clock", place, format!("`{call}`: take the time as an argument here"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Tree;
+    use crate::source::parse_all;
+
+    #[test]
+    fn only_the_listed_rooms_are_without_a_clock() {
+        let ask = "fn f() { Instant::now(); }";
+        let tree = Tree::of(&[("proto/a.rs", ask), ("tools/a.rs", ask), ("proto/tests/a.rs", ask)]);
+        let rules = Rules { clockless_rooms: vec!["proto".to_owned()], ..Rules::default() };
+        let mut report = Report::default();
+        check(&parse_all(&tree).unwrap(), &rules, &mut report);
+        assert_eq!(
+            report.failures(),
+            ["clock proto/a.rs:1: `Instant::now`: take the time as an argument here"]
+        );
+    }
+}

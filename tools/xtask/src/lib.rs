@@ -1,2 +1,0 @@
-//! The project's own checks.
-#![forbid(unsafe_code)]

@@ -1,0 +1,90 @@
+//! What the checks found.
+
+use std::fmt;
+
+/// Findings in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    failures: Vec<Finding>,
+    warnings: Vec<Finding>,
+}
+
+#[derive(Debug)]
+struct Finding {
+    check: &'static str,
+    place: String,
+    message: String,
+}
+
+impl Report {
+    /// A broken rule: the command will fail.
+    pub(crate) fn fail(
+        &mut self,
+        check: &'static str,
+        place: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.failures.push(Finding { check, place: place.into(), message: message.into() });
+    }
+
+    /// Something to look at before it breaks a rule.
+    pub(crate) fn warn(
+        &mut self,
+        check: &'static str,
+        place: impl Into<String>,
+        message: impl Into<String>,
+    ) {
+        self.warnings.push(Finding { check, place: place.into(), message: message.into() });
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (severity, findings) in [("warning", &self.warnings), ("FAILED", &self.failures)] {
+            for Finding { check, place, message } in findings {
+                writeln!(f, "{severity} [{check}] {place}: {message}")?;
+            }
+        }
+        let (failures, warnings) = (self.failures.len(), self.warnings.len());
+        writeln!(f, "xtask check: {failures} failures, {warnings} warnings")
+    }
+}
+
+#[cfg(test)]
+impl Report {
+    /// `check place: message` of each failure.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        Self::lines(&self.failures)
+    }
+
+    /// `check place: message` of each warning.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        Self::lines(&self.warnings)
+    }
+
+    fn lines(findings: &[Finding]) -> Vec<String> {
+        findings.iter().map(|f| format!("{} {}: {}", f.check, f.place, f.message)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failures_fail() {
+        let mut report = Report::default();
+        report.warn("size", "a.rs", "is long");
+        assert!(!report.failed());
+        report.fail("unsafe", "b.rs", "is bold");
+        assert!(report.failed());
+        let text = report.to_string();
+        assert!(text.contains("warning [size] a.rs: is long"), "{text}");
+        assert!(text.contains("FAILED [unsafe] b.rs: is bold"), "{text}");
+        assert!(text.ends_with("1 failures, 1 warnings\n"), "{text}");
+    }
+}

@@ -1,0 +1,161 @@
+//! How long files and functions may be.
+
+use crate::exceptions::{Exceptions, FileException, FunctionException};
+use crate::report::Report;
+use crate::source::{Function, Source};
+
+const CHECK: &str = "size";
+
+/// Above the first a warning, above the second a failure.
+struct Limits {
+    warning: usize,
+    failure: usize,
+}
+
+const FILE: Limits = Limits { warning: 400, failure: 800 };
+const FUNCTION: Limits = Limits { warning: 50, failure: 100 };
+
+/// Measures lines of code: blank lines, comments, documentation and tests are free.
+pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+    for source in sources.iter().filter(|source| !source.is_test) {
+        let place = source.path.display().to_string();
+        let excused = file_exception(exceptions, source).map(|e| e.lines);
+        judge(&place, "the file", source.code_lines.len(), &FILE, excused, report);
+        for function in &source.functions {
+            let excused = function_exception(exceptions, source, function).map(|e| e.lines);
+            let place = format!("{place}:{}", function.line);
+            let what = format!("function `{}`", function.name);
+            judge(&place, &what, function.code_lines, &FUNCTION, excused, report);
+        }
+    }
+    check_exceptions(sources, exceptions, report);
+}
+
+fn judge(
+    place: &str,
+    what: &str,
+    lines: usize,
+    limits: &Limits,
+    excused: Option<usize>,
+    report: &mut Report,
+) {
+    let Limits { warning, failure } = *limits;
+    let limit = excused.unwrap_or(failure);
+    if lines > limit {
+        report.fail(
+            CHECK,
+            place,
+            format!("{what} has {lines} lines of code, over {limit}: split it"),
+        );
+    } else if excused.is_none() && lines > warning {
+        let message = format!("{what} has {lines} lines of code, over {warning} (limit {limit})");
+        report.warn(CHECK, place, message);
+    }
+}
+
+fn file_exception<'a>(exceptions: &'a Exceptions, source: &Source) -> Option<&'a FileException> {
+    exceptions.files.iter().find(|exception| exception.path == source.path)
+}
+
+fn function_exception<'a>(
+    exceptions: &'a Exceptions,
+    source: &Source,
+    function: &Function,
+) -> Option<&'a FunctionException> {
+    exceptions.functions.iter().find(|e| e.path == source.path && e.name == function.name)
+}
+
+/// An exception must have a reason, and something to excuse.
+fn check_exceptions(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+    for exception in &exceptions.files {
+        let long = |source: &&Source| source.code_lines.len() > FILE.failure;
+        let needed = sources.iter().filter(long).any(|s| s.path == exception.path);
+        check_exception(&exception.path.display().to_string(), &exception.reason, needed, report);
+    }
+    for exception in &exceptions.functions {
+        let long = |function: &Function| {
+            function.name == exception.name && function.code_lines > FUNCTION.failure
+        };
+        let source = sources.iter().find(|source| source.path == exception.path);
+        let needed = source.is_some_and(|source| source.functions.iter().any(long));
+        let place = format!("{}, `{}`", exception.path.display(), exception.name);
+        check_exception(&place, &exception.reason, needed, report);
+    }
+}
+
+fn check_exception(place: &str, reason: &str, needed: bool, report: &mut Report) {
+    if reason.trim().is_empty() {
+        report.fail(CHECK, place, "its exception gives no reason");
+    }
+    if !needed {
+        report.fail(CHECK, place, "its exception is not needed: remove it from exceptions.toml");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::Tree;
+    use crate::source::parse_all;
+
+    fn check_text(path: &str, text: &str, exceptions: &str) -> Report {
+        let mut report = Report::default();
+        let sources = parse_all(&Tree::of(&[(path, text)])).unwrap();
+        check(&sources, &toml::from_str(exceptions).unwrap(), &mut report);
+        report
+    }
+
+    fn constants(count: usize) -> String {
+        (0..count).map(|n| format!("const C{n}: u8 = 0;\n")).collect()
+    }
+
+    /// A function of that many lines in all.
+    fn function(lines: usize) -> String {
+        format!("fn long() {{\n{}}}\n", "    g();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn files_warn_above_400_and_fail_above_800() {
+        for (lines, warnings, failures) in [(400, 0, 0), (401, 1, 0), (800, 1, 0), (801, 0, 1)] {
+            let report = check_text("a.rs", &constants(lines), "");
+            let found = (report.warnings().len(), report.failures().len());
+            assert_eq!(found, (warnings, failures), "{lines}");
+        }
+    }
+
+    #[test]
+    fn functions_warn_above_50_and_fail_above_100() {
+        for (lines, warnings, failures) in [(50, 0, 0), (51, 1, 0), (100, 1, 0), (101, 0, 1)] {
+            let report = check_text("a.rs", &function(lines), "");
+            let found = (report.warnings().len(), report.failures().len());
+            assert_eq!(found, (warnings, failures), "{lines}");
+        }
+    }
+
+    #[test]
+    fn tests_may_be_long() {
+        let long = format!("#[cfg(test)]\nmod tests {{\n{}{}}}", constants(900), function(200));
+        assert_eq!(check_text("a.rs", &long, "").failures(), [""; 0]);
+        assert_eq!(check_text("x/tests/a.rs", &constants(900), "").failures(), [""; 0]);
+    }
+
+    #[test]
+    fn an_exception_excuses_up_to_its_own_limit() {
+        let exception = |lines: usize| {
+            format!("[[function]]\npath='a.rs'\nname='long'\nlines={lines}\nreason='a table'")
+        };
+        assert_eq!(check_text("a.rs", &function(120), &exception(120)).failures(), [""; 0]);
+        let found = check_text("a.rs", &function(121), &exception(120)).failures();
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn an_exception_must_be_needed_and_reasoned() {
+        let idle = "[[file]]\npath='a.rs'\nlines=900\nreason='was long once'";
+        let found = check_text("a.rs", &constants(10), idle).failures();
+        assert!(found[0].contains("not needed"), "{found:?}");
+        let mute = "[[file]]\npath='a.rs'\nlines=900\nreason=' '";
+        let found = check_text("a.rs", &constants(850), mute).failures();
+        assert!(found[0].contains("no reason"), "{found:?}");
+    }
+}
