@@ -1,2 +1,43 @@
 //! Versioned control messages and their client.
+//!
+//! A running stack listens on a Unix stream socket. A message is one JSON object on one line of
+//! at most [`MAX_MESSAGE`] bytes. The client sends a [`Request`], the stack answers each with one
+//! [`Response`] that carries the same `id`:
+//!
+//! ```text
+//! {"version":1,"id":1,"method":"counters"}
+//! {"version":1,"id":1,"ok":{…}}
+//! {"version":1,"id":2,"error":{"kind":"unknown-method","message":"…","remedy":"…"}}
+//! ```
+//!
+//! Within a version, fields may be added to answers, so a reader ignores those it does not know;
+//! parameters of requests that the stack does not know are refused, so that a misspelt one is not
+//! silently without effect. `docs/control.md` describes every method.
+//!
+//! [`Client`] is the blocking client; [`decode_request`] is what the stack reads requests with.
 #![forbid(unsafe_code)]
+
+mod client;
+mod counters;
+mod error;
+mod line;
+mod request;
+mod response;
+pub mod socket;
+mod status;
+
+pub use client::{Client, ClientError, TIMEOUT};
+pub use counters::{
+    Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,
+};
+pub use error::{ApiError, ErrorKind};
+pub use line::{LineError, LineReader};
+pub use request::{Call, GraphFormat, Rejection, Request, decode_request};
+pub use response::{GraphText, Outcome, Reply, Response, Stopping, decode_response};
+pub use status::{ServiceStatus, Status, WorkerStatus};
+
+/// The version of the messages in this crate. A stack answers requests of exactly this version.
+pub const VERSION: u32 = 1;
+
+/// The most bytes a message may have, its line end not counted: 1 MiB.
+pub const MAX_MESSAGE: usize = 1 << 20;

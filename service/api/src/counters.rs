@@ -1,0 +1,105 @@
+//! What the stack has counted.
+
+use serde::{Deserialize, Serialize};
+
+/// Answer to `counters`: everything counted since the stack was started, summed over workers.
+/// Counters are read while the workers run, so that sums over several of them may be a few packets
+/// apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Nanoseconds since the stack was started.
+    pub uptime_ns: u64,
+    /// The graph's nodes, in the order in which they run.
+    pub nodes: Vec<NodeCounters>,
+    /// Packets that were dropped, by node and reason.
+    pub drops: Vec<DropCounter>,
+    /// The links' queues.
+    pub links: Vec<LinkCounters>,
+    /// The buffer pools.
+    pub pools: Vec<PoolCounters>,
+}
+
+/// What one node has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeCounters {
+    /// The node's full name in the graph.
+    pub name: String,
+    /// Tasks that reached it.
+    pub packets: u64,
+    /// Tasks that left it, by port.
+    pub ports: Vec<PortCounter>,
+    /// The block's own counters.
+    pub own: Vec<NamedCounter>,
+}
+
+/// How many tasks left by one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PortCounter {
+    /// The port's name.
+    pub name: String,
+    /// Tasks that left by it.
+    pub packets: u64,
+}
+
+/// A counter that a block keeps for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NamedCounter {
+    /// What it counts, as the block's documentation names it.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+}
+
+/// Packets dropped at one place for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DropCounter {
+    /// The node at which the packets ended.
+    pub node: String,
+    /// The port or edge by which they would have left, if they left the node at all.
+    pub port: Option<String>,
+    /// Why, in words.
+    pub reason: String,
+    /// How many.
+    pub packets: u64,
+}
+
+/// What went through one queue of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinkCounters {
+    /// The link's name.
+    pub link: String,
+    /// The queue's number.
+    pub queue: u16,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets given to the device.
+    pub tx_packets: u64,
+    /// Bytes given to the device.
+    pub tx_bytes: u64,
+    /// Packets the device dropped because it was left no room.
+    pub rx_dropped: u64,
+    /// Receive descriptors that were invalid.
+    pub rx_invalid: u64,
+    /// Packets that could not be sent.
+    pub tx_dropped: u64,
+    /// Times the device found no free frame to put a packet in.
+    pub fill_empty: u64,
+}
+
+/// How full a buffer pool is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolCounters {
+    /// Frames it has.
+    pub frames: u64,
+    /// Frames in its depot: neither in a worker's cache, a packet nor a device's ring.
+    pub available: u64,
+}

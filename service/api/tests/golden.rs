@@ -1,0 +1,54 @@
+//! The wire format, byte by byte: what these files hold is what scripts rely on. A change to one
+//! of them, other than a field added to an answer, needs a new version.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weever_service_api::{
+    Counters, GraphText, Response, Status, Stopping, decode_request, decode_response,
+};
+
+/// Reads an answer into its type and writes it again: the same bytes must come out.
+fn round_trip<T: Serialize + DeserializeOwned + Debug>(golden: &str) -> T {
+    let golden = golden.trim_end();
+    let response: Response<T> = serde_json::from_str(golden).unwrap();
+    assert_eq!(response.encode(), golden);
+    let weever_service_api::Outcome::Ok(value) = response.outcome else { panic!("not an answer") };
+    value
+}
+
+#[test]
+fn requests() {
+    for line in include_str!("golden/requests.jsonl").lines() {
+        assert_eq!(decode_request(line.as_bytes()).unwrap().encode(), line);
+    }
+}
+
+#[test]
+fn answers() {
+    let counters: Counters = round_trip(include_str!("golden/counters.json"));
+    assert_eq!(counters.nodes[0].ports[1].packets, 2);
+    assert_eq!(counters.drops[1].port, None);
+    let status: Status = round_trip(include_str!("golden/status.json"));
+    assert_eq!(status.workers[0].queues, [0, 1, 2, 3]);
+    assert_eq!(round_trip::<Stopping>(include_str!("golden/stop.json")).pid, 4711);
+    assert_eq!(round_trip::<GraphText>(include_str!("golden/graph.json")).text.len(), 16);
+}
+
+#[test]
+fn errors() {
+    let golden = include_str!("golden/error.json").trim_end();
+    let response = decode_response(golden.as_bytes()).unwrap();
+    assert_eq!(response.encode(), golden);
+    let refused = decode_request(b"{}").unwrap_err();
+    assert_eq!(Response::<()>::new(refused.id, Err(refused.error)).encode(), golden);
+}
+
+#[test]
+fn fields_of_a_later_release_are_ignored() {
+    let golden = include_str!("golden/status.json");
+    let later = golden.replace("\"pid\":4711", "\"pid\":4711,\"mood\":\"good\"");
+    let response: Response<Status> = serde_json::from_str(&later).unwrap();
+    assert!(matches!(response.outcome, weever_service_api::Outcome::Ok(s) if s.pid == 4711));
+}
