@@ -5,7 +5,17 @@
 //! burst, run the graph, `tx` what it produced, `flush` once.
 //!
 //! Links know neither graphs nor protocols (DESIGN §3, rule 5).
+//!
+//! Beside the traits there are the links that need no device: [`memory`] joins two stacks,
+//! [`replay`] feeds a benchmark. [`fault`] wraps any link with loss and reordering, and every link
+//! has to pass [`conformance`].
 #![forbid(unsafe_code)]
+
+pub mod conformance;
+pub mod fault;
+pub mod memory;
+mod random;
+pub mod replay;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -51,6 +61,20 @@ pub struct LinkInfo {
     pub partial_checksums: bool,
     /// How it was opened, in words for people: `AF_XDP native, copy mode`.
     pub mode: String,
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+/// Bytes that a VLAN tag adds to it.
+const TAG: usize = 4;
+
+/// Whether a frame can be sent over a link of that MTU: it has a whole Ethernet header, and no
+/// more than `mtu` bytes behind it or behind its VLAN tag.
+#[inline]
+pub fn fits(frame: &[u8], mtu: u16) -> bool {
+    let most = ETHERNET + mtu as usize;
+    let tagged = || matches!(frame[12..ETHERNET], [0x81, 0x00] | [0x88, 0xa8]);
+    frame.len() >= ETHERNET && (frame.len() <= most || frame.len() <= most + TAG && tagged())
 }
 
 /// Counters of one queue since it was opened.

@@ -1,0 +1,151 @@
+//! One queue of a memory link.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rtrb::{Consumer, Producer};
+use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
+
+use super::doorbell::{Doorbell, RingsWhenGone};
+use crate::{LinkError, LinkQueue, QueueStats, fits};
+
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) link: String,
+    pub(super) queue: u16,
+    pub(super) mtu: u16,
+    pub(super) flags: Flags,
+    pub(super) outgoing: Producer<Buffer>,
+    pub(super) incoming: Consumer<Buffer>,
+    pub(super) peers_bell: Option<RingsWhenGone>,
+    pub(super) bell: Option<Arc<Doorbell>>,
+}
+
+#[derive(Debug)]
+pub(super) struct MemoryQueue {
+    parts: Parts,
+    /// Whether our bell is armed.
+    waiting: Cell<bool>,
+    /// Whether the peer has not been told of what was sent.
+    unsent: bool,
+    stats: QueueStats,
+}
+
+impl MemoryQueue {
+    pub(super) fn new(parts: Parts) -> MemoryQueue {
+        MemoryQueue {
+            parts,
+            waiting: Cell::new(false),
+            unsent: false,
+            stats: QueueStats::default(),
+        }
+    }
+
+    fn gone(&self) -> LinkError {
+        let why = "the other end was dropped".into();
+        LinkError::Gone { link: self.parts.link.clone(), why }
+    }
+
+    fn wake_up(&mut self) {
+        if self.waiting.replace(false)
+            && let Some(bell) = &self.parts.bell
+        {
+            bell.disarm();
+        }
+    }
+
+    /// Moves packets out of the front, passing over and freeing those that are too long, until
+    /// `room` were found.
+    fn send(&mut self, pool: &mut PoolCache, packets: &mut VecDeque<Buffer>, room: usize) {
+        let Ok(chunk) = self.parts.outgoing.write_chunk_uninit(room) else { return };
+        let (stats, mtu) = (&mut self.stats, self.parts.mtu);
+        let sent = chunk.fill_from_iter(std::iter::from_fn(|| {
+            loop {
+                let packet = packets.pop_front()?;
+                if fits(packet.data(), mtu) {
+                    stats.tx_bytes += packet.len() as u64;
+                    return Some(packet);
+                }
+                stats.tx_dropped += 1;
+                pool.free(packet);
+            }
+        }));
+        self.stats.tx_packets += sent as u64;
+        self.unsent |= sent > 0;
+    }
+}
+
+impl LinkQueue for MemoryQueue {
+    fn rx(
+        &mut self,
+        _pool: &mut PoolCache,
+        burst: &mut Burst,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        self.wake_up();
+        // Asked first: what was sent before the other end went must still be received.
+        let abandoned = self.parts.incoming.is_abandoned();
+        let n = self.parts.incoming.slots().min(max).min(BURST);
+        if n == 0 && abandoned && max > 0 {
+            return Err(self.gone());
+        }
+        let Ok(chunk) = self.parts.incoming.read_chunk(n) else { return Ok(0) };
+        for (slot, mut packet) in chunk.into_iter().enumerate() {
+            self.stats.rx_bytes += packet.len() as u64;
+            let (head, len) = (packet.head(), packet.len() as u16);
+            packet.received(head, len);
+            let meta = packet.meta_mut();
+            meta.l2 = head;
+            meta.queue = self.parts.queue;
+            meta.flags = self.parts.flags;
+            drop(burst.put(slot, packet));
+        }
+        self.stats.rx_packets += n as u64;
+        Ok(n)
+    }
+
+    fn tx(
+        &mut self,
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+    ) -> Result<usize, LinkError> {
+        if self.parts.outgoing.is_abandoned() {
+            return Err(self.gone());
+        }
+        let before = packets.len();
+        let room = self.parts.outgoing.slots().min(before);
+        if room > 0 {
+            self.send(pool, packets, room);
+        }
+        Ok(before - packets.len())
+    }
+
+    fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {
+        if std::mem::take(&mut self.unsent)
+            && let Some(RingsWhenGone(bell)) = &self.parts.peers_bell
+        {
+            bell.ring();
+        }
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        self.unsent
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        let bell = self.parts.bell.as_ref()?;
+        self.waiting.set(true);
+        bell.arm();
+        if !self.parts.incoming.is_empty() || self.parts.incoming.is_abandoned() {
+            bell.write();
+        }
+        Some(bell.fd())
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
