@@ -1,0 +1,93 @@
+//! What can go wrong between us and the kernel.
+
+use std::io;
+
+use super::rejection::Rejection;
+use crate::asm::AsmError;
+
+/// An error of the `bpf(2)` layer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BpfError {
+    /// The program could not be assembled: our mistake.
+    #[error("cannot assemble the program: {0}")]
+    Assemble(#[from] AsmError),
+    /// The kernel does not let this process do it.
+    #[error("{action}: not permitted; it needs CAP_BPF and CAP_NET_ADMIN (run as root)")]
+    Denied {
+        /// What was attempted.
+        action: String,
+    },
+    /// The kernel was built without `bpf(2)`, or is too old for the command.
+    #[error(
+        "{action}: this kernel cannot ({source}); Linux 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS is needed"
+    )]
+    Unsupported {
+        /// What was attempted.
+        action: String,
+        /// The kernel's word.
+        source: io::Error,
+    },
+    /// The verifier rejected the program.
+    #[error("{0}")]
+    Rejected(Box<Rejection>),
+    /// The program could not be attached to the interface.
+    #[error("cannot attach XDP program to interface {ifindex} in {mode} mode: {source}{hint}")]
+    Attach {
+        /// The interface.
+        ifindex: u32,
+        /// The mode tried last.
+        mode: super::AttachMode,
+        /// The kernel's word.
+        source: io::Error,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// A key or value has another size than the map was made for.
+    #[error("map `{map}`: {what} of {got} bytes given, {expected} needed")]
+    Size {
+        /// The map's name.
+        map: String,
+        /// "key" or "value".
+        what: &'static str,
+        /// The map's size.
+        expected: usize,
+        /// The size given.
+        got: usize,
+    },
+    /// A setting that makes no sense.
+    #[error("{what}")]
+    Setting {
+        /// Which one, and why.
+        what: String,
+    },
+    /// Any other failure of the system call.
+    #[error("{action}: {source}")]
+    Call {
+        /// What was attempted.
+        action: String,
+        /// The kernel's word.
+        source: io::Error,
+    },
+}
+
+impl BpfError {
+    /// Sorts a failed call by whose business it is.
+    pub(super) fn call(action: impl Into<String>, source: io::Error) -> Self {
+        let action = action.into();
+        match source.raw_os_error() {
+            Some(libc::EPERM) => BpfError::Denied { action },
+            Some(libc::ENOSYS) => BpfError::Unsupported { action, source },
+            _ => BpfError::Call { action, source },
+        }
+    }
+
+    /// Whether the reason is a missing permission.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            BpfError::Denied { .. } => true,
+            BpfError::Attach { source, .. } => source.raw_os_error() == Some(libc::EPERM),
+            _ => false,
+        }
+    }
+}

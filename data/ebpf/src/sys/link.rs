@@ -1,0 +1,153 @@
+//! Attaching programs to interfaces, for as long as a descriptor lives.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::call::{Attributes, Command, bpf, bpf_fd};
+use super::program::ATTACH_XDP;
+use super::{BpfError, XdpProgram};
+
+/// Where in the receive path a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a socket buffer.
+    Native,
+    /// In the kernel's stack, after it; any interface can, at about half the speed.
+    Generic,
+}
+
+impl AttachMode {
+    /// `XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE`.
+    fn flags(self) -> u32 {
+        match self {
+            AttachMode::Native => 1 << 2,
+            AttachMode::Generic => 1 << 1,
+        }
+    }
+}
+
+impl fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttachMode::Native => "native",
+            AttachMode::Generic => "generic",
+        })
+    }
+}
+
+/// A program attached to an interface. Dropping it, or the end of the process however it comes,
+/// detaches the program and leaves the interface to the kernel.
+#[derive(Debug)]
+pub struct XdpLink {
+    fd: OwnedFd,
+    ifindex: u32,
+    mode: AttachMode,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Create {
+    program: u32,
+    ifindex: u32,
+    attach_type: u32,
+    flags: u32,
+}
+// SAFETY: integers only, no padding, laid out as the variant of BPF_LINK_CREATE.
+unsafe impl Attributes for Create {}
+
+#[repr(C)]
+#[derive(Default)]
+struct Update {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old_program: u32,
+}
+// SAFETY: integers only, no padding, laid out as the variant of BPF_LINK_UPDATE.
+unsafe impl Attributes for Update {}
+
+impl XdpLink {
+    /// Attaches in the driver, or if that fails for another reason than permission or an attached
+    /// program, in the stack; [`mode`](Self::mode) says which.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`] with the reason of the last attempt.
+    pub fn attach(program: &XdpProgram, ifindex: u32) -> Result<XdpLink, BpfError> {
+        match Self::attach_in(program, ifindex, AttachMode::Native) {
+            Err(BpfError::Attach { source, .. }) if worth_another_mode(&source) => {
+                Self::attach_in(program, ifindex, AttachMode::Generic)
+            }
+            result => result,
+        }
+    }
+
+    /// Attaches in one mode.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`] with the kernel's reason.
+    pub fn attach_in(
+        program: &XdpProgram,
+        ifindex: u32,
+        mode: AttachMode,
+    ) -> Result<XdpLink, BpfError> {
+        let program = program.as_fd().as_raw_fd() as u32;
+        let mut attributes =
+            Create { program, ifindex, attach_type: ATTACH_XDP, flags: mode.flags() };
+        // SAFETY: no addresses in it; the command returns a descriptor.
+        let fd = unsafe { bpf_fd(Command::LinkCreate, &mut attributes) }.map_err(|source| {
+            let hint = hint(&source);
+            BpfError::Attach { ifindex, mode, source, hint }
+        })?;
+        Ok(XdpLink { fd, ifindex, mode })
+    }
+
+    /// Puts another program in place of the one attached; no frame passes by neither.
+    ///
+    /// # Errors
+    /// The kernel's word (ENODEV: the interface is gone).
+    pub fn replace(&self, program: &XdpProgram) -> Result<(), BpfError> {
+        let mut attributes = Update {
+            link: self.fd.as_raw_fd() as u32,
+            program: program.as_fd().as_raw_fd() as u32,
+            ..Update::default()
+        };
+        // SAFETY: no addresses in it.
+        unsafe { bpf(Command::LinkUpdate, &mut attributes) }.map(drop).map_err(|source| {
+            BpfError::call(format!("replace the XDP program of interface {}", self.ifindex), source)
+        })
+    }
+
+    /// The mode the program runs in.
+    pub fn mode(&self) -> AttachMode {
+        self.mode
+    }
+
+    /// The interface.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+}
+
+impl AsFd for XdpLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn worth_another_mode(native: &io::Error) -> bool {
+    !matches!(native.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::ENODEV))
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => "; it needs CAP_NET_ADMIN and CAP_BPF",
+        Some(libc::EBUSY | libc::EEXIST) => {
+            "; another XDP program is attached: `ip link set DEV xdp off` removes it"
+        }
+        Some(libc::ENODEV) => "; there is no such interface in this network namespace",
+        Some(libc::ERANGE) => "; the MTU (on veth, of the peer too) is too large: lower it to 3498",
+        Some(libc::EOPNOTSUPP) => "; the driver has no XDP in this mode",
+        _ => "",
+    }
+}

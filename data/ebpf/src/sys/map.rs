@@ -1,0 +1,175 @@
+//! Maps: tables shared between a program in the kernel and us.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::call::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
+use super::{BpfError, possible_cpus};
+
+/// What kind of table a map is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum MapKind {
+    /// Any key.
+    Hash = 1,
+    /// Keys `0..entries` as `u32`; all present from the start.
+    Array = 2,
+    /// As `Array`, with a value per possible CPU.
+    PerCpuArray = 6,
+    /// Keys `0..entries` as `u32`, values are interfaces to redirect to.
+    DevMap = 14,
+    /// Keys `0..entries` as `u32`, values are AF_XDP sockets to redirect to.
+    XskMap = 17,
+}
+
+/// A map; the kernel frees it when the last descriptor and the last program using it are gone.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    kind: MapKind,
+    name: String,
+    key_size: usize,
+    value_size: usize,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Create {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+    inner_fd: u32,
+    numa_node: u32,
+    name: [u8; 16],
+}
+// SAFETY: integers only, no padding, laid out as the variant of BPF_MAP_CREATE.
+unsafe impl Attributes for Create {}
+
+#[repr(C)]
+#[derive(Default)]
+struct Element {
+    fd: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+// SAFETY: integers only, padding explicit, laid out as the variant of BPF_MAP_*_ELEM.
+unsafe impl Attributes for Element {}
+
+impl Map {
+    /// Makes a map. `name` is for people (`bpftool map`); 15 characters of it are kept.
+    ///
+    /// # Errors
+    /// [`BpfError::Denied`] without CAP_BPF; else the kernel's word.
+    pub fn create(
+        kind: MapKind,
+        name: &str,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+    ) -> Result<Map, BpfError> {
+        let mut attributes = Create {
+            kind: kind as u32,
+            key_size,
+            value_size,
+            max_entries,
+            name: object_name(name),
+            ..Create::default()
+        };
+        // SAFETY: no addresses in it; the command returns a descriptor.
+        let fd = unsafe { bpf_fd(Command::MapCreate, &mut attributes) }.map_err(|source| {
+            BpfError::call(format!("create {kind:?} map `{name}` of {max_entries}"), source)
+        })?;
+        let (key_size, value_size) = (key_size as usize, value_size as usize);
+        Ok(Map { fd, kind, name: name.to_owned(), key_size, value_size })
+    }
+
+    /// The map's name, as given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The size in bytes of what [`lookup`](Self::lookup) and [`update`](Self::update) exchange:
+    /// for per-cpu maps the values of all possible CPUs, each rounded up to 8 bytes.
+    pub fn exchange_size(&self) -> usize {
+        match self.kind {
+            MapKind::PerCpuArray => {
+                self.value_size.next_multiple_of(8) * possible_cpus().unwrap_or(1)
+            }
+            _ => self.value_size,
+        }
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// [`BpfError::Size`] if key or value have the wrong size; else the kernel's word (E2BIG: the
+    /// map is full, or the index out of range).
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), BpfError> {
+        self.check("key", self.key_size, key.len())?;
+        self.check("value", self.exchange_size(), value.len())?;
+        let mut attributes = self.element(key, address(value));
+        // SAFETY: key and value are live and as large as the kernel reads, checked above.
+        unsafe { bpf(Command::MapUpdate, &mut attributes) }
+            .map(drop)
+            .map_err(|source| self.failed("update", source))
+    }
+
+    /// Copies the value of a key into `value` and says whether the key was there.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<bool, BpfError> {
+        self.check("key", self.key_size, key.len())?;
+        self.check("value", self.exchange_size(), value.len())?;
+        let mut attributes = self.element(key, address_mut(value));
+        // SAFETY: as in `update`, and `value` is exclusively ours.
+        let found = unsafe { bpf(Command::MapLookup, &mut attributes) };
+        self.present("look up in", found)
+    }
+
+    /// Removes a key and says whether it was there.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update); arrays cannot lose keys.
+    pub fn remove(&self, key: &[u8]) -> Result<bool, BpfError> {
+        self.check("key", self.key_size, key.len())?;
+        let mut attributes = self.element(key, 0);
+        // SAFETY: the key is live and as large as the kernel reads.
+        let removed = unsafe { bpf(Command::MapDelete, &mut attributes) };
+        self.present("remove from", removed)
+    }
+
+    fn element(&self, key: &[u8], value: u64) -> Element {
+        let fd = self.fd.as_raw_fd() as u32;
+        Element { fd, key: address(key), value, ..Element::default() }
+    }
+
+    fn check(&self, what: &'static str, expected: usize, got: usize) -> Result<(), BpfError> {
+        if expected == got {
+            return Ok(());
+        }
+        Err(BpfError::Size { map: self.name.clone(), what, expected, got })
+    }
+
+    fn present(&self, verb: &str, result: io::Result<i32>) -> Result<bool, BpfError> {
+        match result {
+            Ok(_) => Ok(true),
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+            Err(e) => Err(self.failed(verb, e)),
+        }
+    }
+
+    fn failed(&self, verb: &str, source: io::Error) -> BpfError {
+        BpfError::call(format!("{verb} map `{}`", self.name), source)
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,23 @@
+//! The `bpf(2)` layer: maps, programs, links and test runs, each an owned descriptor.
+//!
+//! Everything here is a system call that may take the kernel's mutexes but does not wait for
+//! events, except [`XdpProgram::run_live`], which runs for as long as it has frames to send.
+
+mod call;
+mod cpus;
+mod error;
+mod link;
+mod map;
+mod program;
+mod rejection;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use cpus::possible_cpus;
+pub use error::BpfError;
+pub use link::{AttachMode, XdpLink};
+pub use map::{Map, MapKind};
+pub use program::XdpProgram;
+pub use rejection::Rejection;
+pub use run::{LiveFrames, LiveOutcome, RunOutcome, XdpAction};

@@ -1,0 +1,135 @@
+//! The steering program's instructions.
+//!
+//! Registers that live through the program: R6 context, R7 where the frame's network header
+//! begins, R8 the end of the frame, R9 this CPU's counters or null.
+
+use super::{CTX_DATA, CTX_DATA_END, CTX_RX_QUEUE, ETHERNET};
+use crate::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Label, Program, Width};
+use crate::sys::{Map, XdpAction};
+
+const VLAN_TAG: i16 = 4;
+const IPV4_HEADER: i16 = 20;
+const IPV4_DESTINATION: i16 = 16;
+const ARP_BODY: i16 = 28;
+const ARP_TARGET: i16 = 24;
+
+/// Stack slots.
+const KEY: i16 = -4;
+const ADDRESS: i16 = -8;
+
+/// Offsets in the counters' value.
+const REDIRECTED: i16 = 0;
+const PASSED: i16 = 8;
+
+/// A 16-bit number in network order, as loading it from a frame yields it.
+fn network(number: u16) -> i32 {
+    i32::from(u16::from_ne_bytes(number.to_be_bytes()))
+}
+
+pub(super) fn emit(
+    sockets: &Map,
+    addresses: Option<&Map>,
+    counters: &Map,
+) -> Result<Program, AsmError> {
+    let mut asm = Assembler::new();
+    let pass = asm.label("pass");
+    find_counters(&mut asm, counters);
+    if let Some(addresses) = addresses {
+        let owned = asm.label("owned");
+        load_destination(&mut asm, pass, owned);
+        asm.bind(owned);
+        look_up_address(&mut asm, addresses, pass);
+    }
+    redirect(&mut asm, sockets);
+    leave_to_kernel(&mut asm, pass);
+    asm.assemble()
+}
+
+fn find_counters(asm: &mut Assembler, counters: &Map) {
+    asm.note("find this CPU's counters");
+    asm.mov(R6, R1);
+    asm.store(Width::W, R10, KEY, 0);
+    asm.load_map(R1, counters).mov(R2, R10).alu(AluOp::Add, R2, i32::from(KEY));
+    asm.call(Helper::MAP_LOOKUP_ELEM).mov(R9, R0);
+}
+
+/// Stores the frame's IPv4 destination, or the address an ARP message is about, on the stack and
+/// goes to `owned` (or falls through to what follows); goes to `pass` if the frame is neither.
+fn load_destination(asm: &mut Assembler, pass: Label, owned: Label) {
+    let (ipv4, arp) = (asm.label("ipv4"), asm.label("arp"));
+    parse_ethernet(asm, pass);
+    asm.note("tell IPv4 from ARP");
+    asm.jump_if(Cond::Eq, R1, network(0x0800), ipv4);
+    asm.jump_if(Cond::Eq, R1, network(0x0806), arp);
+    asm.jump(pass);
+
+    asm.bind(ipv4).note("IPv4: the destination");
+    require(asm, IPV4_HEADER, pass);
+    asm.load(Width::W, R1, R7, IPV4_DESTINATION).store(Width::W, R10, ADDRESS, R1);
+    asm.jump(owned);
+
+    asm.bind(arp).note("ARP for IPv4 over Ethernet: the target");
+    require(asm, ARP_BODY, pass);
+    // Hardware type 1, protocol type 0x0800, lengths 6 and 4 (RFC 826).
+    for (offset, expected) in [(0, 1), (2, 0x0800), (4, 0x0604)] {
+        asm.load(Width::H, R1, R7, offset).jump_if(Cond::Ne, R1, network(expected), pass);
+    }
+    asm.load(Width::W, R1, R7, ARP_TARGET).store(Width::W, R10, ADDRESS, R1);
+}
+
+/// Leaves the EtherType in R1 (network order) and the network header's start in R7; steps over
+/// one 802.1Q tag.
+fn parse_ethernet(asm: &mut Assembler, pass: Label) {
+    let untagged = asm.label("untagged");
+    asm.note("parse Ethernet");
+    asm.load(Width::W, R7, R6, CTX_DATA).load(Width::W, R8, R6, CTX_DATA_END);
+    require(asm, ETHERNET, pass);
+    asm.load(Width::H, R1, R7, 12).alu(AluOp::Add, R7, i32::from(ETHERNET));
+    asm.jump_if(Cond::Ne, R1, network(0x8100), untagged);
+    asm.note("step over an 802.1Q tag");
+    require(asm, VLAN_TAG, pass);
+    asm.load(Width::H, R1, R7, 2).alu(AluOp::Add, R7, i32::from(VLAN_TAG));
+    asm.bind(untagged);
+}
+
+/// Goes to `pass` unless the frame has `bytes` more from R7 on.
+fn require(asm: &mut Assembler, bytes: i16, pass: Label) {
+    asm.mov(R2, R7).alu(AluOp::Add, R2, i32::from(bytes));
+    asm.jump_if(Cond::Gt, R2, R8, pass);
+}
+
+fn look_up_address(asm: &mut Assembler, addresses: &Map, pass: Label) {
+    asm.note("is the address ours?");
+    asm.load_map(R1, addresses).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS));
+    asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, pass);
+}
+
+/// To the queue's socket; the kernel's helper answers "pass" itself if there is none.
+fn redirect(asm: &mut Assembler, sockets: &Map) {
+    let (passed, done) = (asm.label("no socket"), asm.label("done"));
+    asm.note("to the socket of the queue");
+    asm.load(Width::W, R2, R6, CTX_RX_QUEUE);
+    asm.load_map(R1, sockets).mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
+    asm.jump_if(Cond::Eq, R9, 0, done);
+    asm.jump_if(Cond::Ne, R0, XdpAction::Redirect as i32, passed);
+    count(asm, REDIRECTED);
+    asm.bind(done).exit();
+    asm.bind(passed);
+    count(asm, PASSED);
+    asm.exit();
+}
+
+fn leave_to_kernel(asm: &mut Assembler, pass: Label) {
+    let done = asm.label("passed");
+    asm.note("leave it to the kernel");
+    asm.bind(pass).mov(R0, XdpAction::Pass as i32).jump_if(Cond::Eq, R9, 0, done);
+    count(asm, PASSED);
+    asm.bind(done).exit();
+}
+
+/// R9 leads to this CPU's own value, and nothing else runs on it meanwhile: no atomics needed.
+fn count(asm: &mut Assembler, offset: i16) {
+    asm.load(Width::DW, R1, R9, offset).alu(AluOp::Add, R1, 1);
+    asm.store(Width::DW, R9, offset, R1);
+}
