@@ -24,6 +24,7 @@
 
 mod cpu;
 mod error;
+mod ethtool;
 mod fixture;
 mod link;
 mod namespace;

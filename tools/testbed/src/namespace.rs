@@ -11,12 +11,13 @@ use std::thread::{self, JoinHandle};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
+use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::Error;
 use crate::link::{self, LinkInfo};
 use crate::netlink::Netlink;
-use crate::{Mac, requests};
+use crate::{Mac, ethtool, requests};
 
 /// A network namespace that lives as long as this value, its clones, and the sockets and threads
 /// inside it. Cloning shares the namespace.
@@ -46,7 +47,7 @@ impl Namespace {
             unshare(CloneFlags::CLONE_NEWNET)?;
             let handle = File::open("/proc/thread-self/ns/net")?.into();
             silence_ipv6();
-            Ok(Inner { handle, netlink: Mutex::new(Netlink::open()?) })
+            Ok(Inner { handle, netlink: Mutex::new(Netlink::open(NETLINK_ROUTE)?) })
         });
         let inner = made.join().unwrap_or_else(|panic| resume_unwind(panic));
         let inner = Arc::new(inner.map_err(Error::CreateNamespace)?);
@@ -161,6 +162,20 @@ impl Namespace {
         let index = self.link(name)?.index;
         let action = format!("set the hardware address of link {name}");
         self.change(&action, link::set(index, LinkAttribute::Address(mac.to_vec())), 0)
+    }
+
+    /// Switches an offload of a link on or off, by the name that `ethtool -k` uses for its parts:
+    /// `tx-checksum-ip-generic`, `tx-tcp-segmentation`, `rx-gro`, … Offloads that depend on it
+    /// follow.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link or no such offload.
+    pub fn set_feature(&self, name: &str, feature: &str, on: bool) -> Result<(), Error> {
+        self.run(|| ethtool::set_feature(name, feature, on)).map_err(|source| {
+            let action =
+                format!("switch {feature} of link {name} {}", if on { "on" } else { "off" });
+            Error::Request { action, source }
+        })
     }
 
     /// Removes a link, and its peer if it has one.

@@ -1,12 +1,11 @@
-//! A route-netlink socket: one request, and all of its answers.
+//! A netlink socket: one request, and all of its answers.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
 };
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 /// Belongs for ever to the namespace of the thread that opened it.
@@ -17,20 +16,19 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket in the calling thread's namespace.
-    pub(crate) fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+    /// Opens a socket of that protocol in the calling thread's namespace.
+    pub(crate) fn open(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Self { socket, sequence: 0 })
     }
 
     /// Sends one request and returns what came before the kernel's acknowledgement.
-    pub(crate) fn request(
-        &mut self,
-        request: RouteNetlinkMessage,
-        flags: u16,
-    ) -> io::Result<Vec<RouteNetlinkMessage>> {
+    pub(crate) fn request<M>(&mut self, request: M, flags: u16) -> io::Result<Vec<M>>
+    where
+        M: NetlinkSerializable + NetlinkDeserializable,
+    {
         self.sequence += 1;
         self.send(request, flags | NLM_F_REQUEST | NLM_F_ACK)?;
         let mut answers = Vec::new();
@@ -42,11 +40,11 @@ impl Netlink {
         }
     }
 
-    fn send(&self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    fn send<M: NetlinkSerializable>(&self, request: M, flags: u16) -> io::Result<()> {
         let mut header = NetlinkHeader::default();
         header.flags = flags;
         header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(request));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
@@ -54,13 +52,13 @@ impl Netlink {
     }
 
     /// True when the datagram held the end of the answer.
-    fn read_datagram(
+    fn read_datagram<M: NetlinkDeserializable>(
         &self,
         mut rest: &[u8],
-        answers: &mut Vec<RouteNetlinkMessage>,
+        answers: &mut Vec<M>,
     ) -> io::Result<bool> {
         while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+            let message = NetlinkMessage::<M>::deserialize(rest)
                 .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
             rest = rest.get(aligned(message.header.length)..).unwrap_or_default();
             // What a request left behind that failed half-way is not an answer to this one.
@@ -89,11 +87,13 @@ fn aligned(length: u32) -> usize {
 mod tests {
     use super::*;
     use netlink_packet_core::NLM_F_DUMP;
+    use netlink_packet_route::RouteNetlinkMessage;
     use netlink_packet_route::link::LinkMessage;
+    use netlink_sys::protocols::NETLINK_ROUTE;
 
     #[test]
     fn a_dump_has_several_answers_and_an_end() {
-        let mut netlink = Netlink::open().unwrap();
+        let mut netlink = Netlink::open(NETLINK_ROUTE).unwrap();
         for _ in 0..2 {
             let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
             let answers = netlink.request(ask, NLM_F_DUMP).unwrap();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_refusal_carries_the_kernels_error_number() {
-        let mut netlink = Netlink::open().unwrap();
+        let mut netlink = Netlink::open(NETLINK_ROUTE).unwrap();
         let mut nobody = LinkMessage::default();
         nobody.header.index = i32::MAX as u32;
         let refused = netlink.request(RouteNetlinkMessage::GetLink(nobody), 0).unwrap_err();

@@ -127,6 +127,16 @@ impl VethEnd {
         self.namespace.add_neighbour(&self.name, address, mac)
     }
 
+    /// With `on` false, the kernel's stack finishes the transport checksums of what it sends from
+    /// this end. A new veth leaves them to a device that is not there: the frames then carry the
+    /// sum over the pseudo-header only.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the link is gone.
+    pub fn set_checksum_offload(&self, on: bool) -> Result<(), Error> {
+        self.namespace.set_feature(&self.name, "tx-checksum-ip-generic", on)
+    }
+
     /// Blocks until the link has a carrier: the first frame on a fresh link must not be lost.
     fn await_carrier(&self) -> Result<(), Error> {
         let deadline = Instant::now() + CARRIER_PATIENCE;
