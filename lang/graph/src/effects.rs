@@ -27,6 +27,9 @@ impl Effects {
     /// Writes metadata (recorded offsets, next hop, match id).
     pub const MARKS: Effects = Effects(1 << 7);
 
+    /// All of them.
+    pub const ALL: Effects = Effects(u8::MAX);
+
     const NAMES: [(&'static str, Effects); 8] = [
         ("reads", Effects::READS),
         ("writes", Effects::WRITES),

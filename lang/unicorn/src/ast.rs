@@ -1,0 +1,272 @@
+//! The syntax tree. It keeps what printing needs: the order of clauses, and comments.
+//!
+//! Two trees are equal when they say the same: places ([`Loc`]) do not count.
+
+use std::ops::Range;
+
+use weever_graph::ConfigType;
+
+/// Where something stands, in bytes of the source. All places are equal.
+#[derive(Clone, Copy, Debug, Default, Eq)]
+pub struct Loc {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl PartialEq for Loc {
+    fn eq(&self, _: &Loc) -> bool {
+        true
+    }
+}
+
+impl From<Range<usize>> for Loc {
+    fn from(span: Range<usize>) -> Loc {
+        Loc { start: span.start, end: span.end }
+    }
+}
+
+impl Loc {
+    /// The same as a range.
+    pub fn range(self) -> Range<usize> {
+        self.start..self.end
+    }
+}
+
+/// A name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ident {
+    /// Its characters.
+    pub name: String,
+    /// Where it stands.
+    pub loc: Loc,
+}
+
+/// A string without its quotes and escapes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Its characters.
+    pub value: String,
+    /// Where it stands, with its quotes.
+    pub loc: Loc,
+}
+
+/// SMT-LIB text, without the indentation that its lines share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raw {
+    /// Its characters.
+    pub text: String,
+    /// Where it stands, without its braces.
+    pub loc: Loc,
+}
+
+/// A comment, with its delimiters. Lines after the first are relative to its column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// Its characters.
+    pub text: String,
+    /// Whether an empty line follows.
+    pub gap: bool,
+}
+
+/// The comments of a node, cluster or clause.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comments {
+    /// On lines of their own before it.
+    pub leading: Vec<Comment>,
+    /// After it on its last line.
+    pub trailing: Vec<Comment>,
+}
+
+/// A node by its name relative to a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// How many clusters it steps outwards.
+    pub dots: usize,
+    /// The rest of the name.
+    pub name: String,
+    /// Where it stands, with its dots.
+    pub loc: Loc,
+}
+
+/// A whole file: one graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ast {
+    /// The graph's name.
+    pub name: Ident,
+    /// SMT-LIB declarations.
+    pub helpers: Option<Helpers>,
+    /// Nodes and clusters.
+    pub items: Vec<Item>,
+    /// Before the graph, and after it.
+    pub comments: Comments,
+    /// Before the brace that closes the graph.
+    pub tail: Vec<Comment>,
+}
+
+/// `helpers { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Helpers {
+    /// The script.
+    pub body: Raw,
+    /// Around it.
+    pub comments: Comments,
+}
+
+/// What a graph or cluster holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A node of any kind.
+    Node(Node),
+    /// A cluster.
+    Cluster(Cluster),
+}
+
+/// `cluster NAME { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Its own name.
+    pub name: Ident,
+    /// Nodes and clusters.
+    pub items: Vec<Item>,
+    /// Around it.
+    pub comments: Comments,
+    /// Before its closing brace.
+    pub tail: Vec<Comment>,
+}
+
+/// The word that declares a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// `node`.
+    Node,
+    /// `boolean`.
+    Boolean,
+    /// `and`.
+    And,
+    /// `nand`.
+    Nand,
+    /// `or`.
+    Or,
+    /// `nor`.
+    Nor,
+    /// `config`.
+    Config,
+}
+
+impl NodeKind {
+    /// Every kind.
+    pub const ALL: [NodeKind; 7] = [
+        NodeKind::Node,
+        NodeKind::Boolean,
+        NodeKind::And,
+        NodeKind::Nand,
+        NodeKind::Or,
+        NodeKind::Nor,
+        NodeKind::Config,
+    ];
+
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            NodeKind::Node => "node",
+            NodeKind::Boolean => "boolean",
+            NodeKind::And => "and",
+            NodeKind::Nand => "nand",
+            NodeKind::Or => "or",
+            NodeKind::Nor => "nor",
+            NodeKind::Config => "config",
+        }
+    }
+
+    /// The kind that `word` declares.
+    pub fn from_word(word: &str) -> Option<NodeKind> {
+        NodeKind::ALL.into_iter().find(|k| k.word() == word)
+    }
+}
+
+/// `node NAME { … }`, or another kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its own name.
+    pub name: Ident,
+    /// Its clauses as written.
+    pub body: Vec<Clause>,
+    /// Around it.
+    pub comments: Comments,
+    /// Before its closing brace.
+    pub tail: Vec<Comment>,
+}
+
+/// One line of a node's body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clause {
+    /// What it says.
+    pub kind: ClauseKind,
+    /// Around it.
+    pub comments: Comments,
+    /// Where it stands.
+    pub loc: Loc,
+}
+
+/// What a clause says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClauseKind {
+    /// `port p q [A B]`.
+    Port {
+        /// The ports, possibly none.
+        names: Vec<Ident>,
+        /// What each enables.
+        targets: Vec<Reference>,
+    },
+    /// `spawn label Target [predicate "…"]`.
+    Spawn {
+        /// The edge's label.
+        label: Ident,
+        /// Where the task starts.
+        target: Reference,
+        /// What holds of its packets.
+        predicates: Vec<Text>,
+    },
+    /// `notify label Target`.
+    Notify {
+        /// The edge's label.
+        label: Ident,
+        /// Where tasks are blocked.
+        target: Reference,
+    },
+    /// `effects reads …`.
+    Effects(Vec<Ident>),
+    /// `attr "text"`.
+    Attr(Text),
+    /// `implementation Name`.
+    Implementation(Ident),
+    /// `function name`.
+    Function(Ident),
+    /// `type T`.
+    Type(ConfigType),
+    /// `constraint port "EXPR"`.
+    Constraint {
+        /// Of which port.
+        port: Ident,
+        /// What holds there.
+        text: Text,
+    },
+    /// `predicate port "EXPR"`.
+    Predicate {
+        /// Of which port.
+        port: Ident,
+        /// What holds there.
+        text: Text,
+    },
+    /// `semantics p q { term }`.
+    Semantics {
+        /// Of which ports.
+        ports: Vec<Ident>,
+        /// The SMT-LIB term.
+        body: Raw,
+    },
+}

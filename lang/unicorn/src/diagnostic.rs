@@ -1,0 +1,69 @@
+//! What is wrong with a text, where, and what to do about it.
+
+use std::ops::Range;
+
+use weever_graph::Severity;
+
+/// One thing found in a Unicorn text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How much it matters.
+    pub severity: Severity,
+    /// Where, in bytes of the source.
+    pub span: Range<usize>,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What stands at `span`, in a few words; may be empty.
+    pub label: String,
+    /// What to do.
+    pub help: Option<String>,
+    /// Another place that has to do with it.
+    pub related: Option<(Range<usize>, String)>,
+}
+
+impl Diagnostic {
+    /// An error at `span`.
+    pub fn error(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Error, span, message.into())
+    }
+
+    /// A warning at `span`.
+    pub fn warning(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Warning, span, message.into())
+    }
+
+    pub(crate) fn new(severity: Severity, span: Range<usize>, message: String) -> Diagnostic {
+        Diagnostic { severity, span, message, label: String::new(), help: None, related: None }
+    }
+
+    /// The same with a label.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    /// The same with advice.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The same with another place.
+    #[must_use]
+    pub fn related(mut self, span: Range<usize>, label: impl Into<String>) -> Diagnostic {
+        self.related = Some((span, label.into()));
+        self
+    }
+
+    pub(crate) fn maybe_help(mut self, help: Option<String>) -> Diagnostic {
+        self.help = help.or(self.help);
+        self
+    }
+}
+
+/// Whether any of them is an error.
+pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|d| d.severity == Severity::Error)
+}

@@ -1,0 +1,229 @@
+//! The parser's place in the text, and the smallest things it reads.
+
+use std::ops::Range;
+
+use super::smt;
+use crate::Diagnostic;
+use crate::ast::{Comment, Comments, Ident, Loc, Raw, Reference, Text};
+use crate::comments::CommentStream;
+use crate::token::{Kind, Token, Tokens, is_reserved};
+
+pub(super) struct Parser<'s> {
+    pub(super) source: &'s str,
+    tokens: Vec<Token>,
+    at: usize,
+    comments: CommentStream<'s>,
+    diagnostics: Vec<Diagnostic>,
+    /// How many clusters are open.
+    pub(super) depth: usize,
+}
+
+impl<'s> Parser<'s> {
+    pub(super) fn new(source: &'s str, tokens: Tokens) -> Parser<'s> {
+        let comments = CommentStream::new(source, tokens.comments);
+        let diagnostics = tokens.diagnostics;
+        Parser { source, tokens: tokens.tokens, at: 0, comments, diagnostics, depth: 0 }
+    }
+
+    /// What was found wrong, in the order of the text.
+    pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
+        self.diagnostics.sort_by_key(|d| d.span.start);
+        self.diagnostics
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.tokens[self.at].kind
+    }
+
+    /// The kind of the token after `skip` others; [`Kind::End`] past the last one.
+    pub(super) fn ahead(&self, skip: usize) -> Kind {
+        self.tokens.get(self.at + skip).map_or(Kind::End, |t| t.kind)
+    }
+
+    pub(super) fn here(&self) -> Range<usize> {
+        self.tokens[self.at].span.clone()
+    }
+
+    /// The word here, reserved or not.
+    pub(super) fn word(&self) -> Option<&'s str> {
+        (self.kind() == Kind::Word).then(|| &self.source[self.here()])
+    }
+
+    /// Goes past the token here and says where it was. Stays at the end.
+    pub(super) fn bump(&mut self) -> Range<usize> {
+        let span = self.here();
+        if self.kind() != Kind::End {
+            self.at += 1;
+        }
+        span
+    }
+
+    pub(super) fn bump_if(&mut self, kind: Kind) -> bool {
+        let found = self.kind() == kind;
+        if found {
+            self.bump();
+        }
+        found
+    }
+
+    /// Goes on to the first token that starts at `offset` or later.
+    pub(super) fn advance_to(&mut self, offset: usize) {
+        while self.kind() != Kind::End && self.here().start < offset {
+            self.bump();
+        }
+    }
+
+    /// Where the last token ended.
+    pub(super) fn last_end(&self) -> usize {
+        self.at.checked_sub(1).map_or(0, |last| self.tokens[last].span.end)
+    }
+
+    pub(super) fn comments_before_here(&mut self) -> Vec<Comment> {
+        let here = self.here().start;
+        self.comments.before(here)
+    }
+
+    pub(super) fn comments_before_last(&mut self) -> Vec<Comment> {
+        let end = self.last_end();
+        let mut comments = self.comments.before(end);
+        comments.iter_mut().for_each(|c| c.gap = false);
+        comments
+    }
+
+    /// Gives the comments inside and right after what just ended.
+    pub(super) fn finish(&mut self, comments: &mut Comments) {
+        let end = self.last_end();
+        self.comments.finish(comments, end);
+    }
+
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    pub(super) fn error_here(&mut self, message: &str, help: Option<String>) {
+        let mut span = self.here();
+        if self.kind() == Kind::End {
+            span = self.last_end()..self.last_end();
+        }
+        let found = self.found();
+        self.report(Diagnostic::error(span, message).label(found).maybe_help(help));
+    }
+
+    fn found(&self) -> String {
+        match self.kind() {
+            Kind::End => "the text ends here".into(),
+            _ => "found this".into(),
+        }
+    }
+
+    pub(super) fn expect(&mut self, kind: Kind, message: &str) -> Option<Range<usize>> {
+        if self.kind() == kind {
+            return Some(self.bump());
+        }
+        self.error_here(message, None);
+        None
+    }
+
+    /// A name that is no reserved word. A reserved one that can only be meant as a name is
+    /// reported and taken.
+    pub(super) fn name(&mut self, what: &str) -> Option<Ident> {
+        let Some(word) = self.word() else {
+            self.error_here(&format!("expected {what}"), None);
+            return None;
+        };
+        if is_reserved(word) {
+            let message = format!("`{word}` is a reserved word, it cannot be {what}");
+            self.error_here(&message, None);
+            let as_name = [Kind::BraceOpen, Kind::BracketOpen, Kind::BracketClose, Kind::Text];
+            if !as_name.contains(&self.ahead(1)) {
+                return None;
+            }
+        }
+        let loc = Loc::from(self.bump());
+        Some(Ident { name: word.into(), loc })
+    }
+
+    pub(super) fn reference(&mut self) -> Option<Reference> {
+        let start = self.here().start;
+        let mut dots = 0;
+        while self.bump_if(Kind::Dot) {
+            dots += 1;
+        }
+        let name = self.name("a node's name")?;
+        Some(Reference { dots, loc: Loc { start, end: name.loc.end }, name: name.name })
+    }
+
+    pub(super) fn text(&mut self, what: &str) -> Option<Text> {
+        let span = self.expect(Kind::Text, &format!("expected {what} in double quotes"))?;
+        Some(Text { value: unescape(&self.source[span.clone()]), loc: Loc::from(span) })
+    }
+
+    pub(super) fn raw(&mut self, what: &str) -> Option<Raw> {
+        self.expect(Kind::BraceOpen, &format!("expected `{{` after `{what}`"))?;
+        let span = self.expect(Kind::Raw, "expected an SMT-LIB script")?;
+        let script = &self.source[span.clone()];
+        if let Err(at) = smt::balanced(script) {
+            let span = span.start + at..span.start + at + 1;
+            self.report(Diagnostic::error(span, "this parenthesis has no partner"));
+        }
+        let missing = format!("expected `}}` at the end of `{what}`");
+        self.expect(Kind::BraceClose, &missing)?;
+        Some(Raw { text: smt::dedent(script), loc: Loc::from(span) })
+    }
+
+    pub(super) fn open(&mut self, what: &str) -> bool {
+        let help = format!("the body of a {what} stands in braces");
+        if self.kind() == Kind::BraceOpen {
+            self.bump();
+            return true;
+        }
+        self.error_here("expected `{`", Some(help));
+        false
+    }
+
+    /// The brace that closes what `name` opened. If it is missing, nothing is taken.
+    pub(super) fn close(&mut self, name: &Ident, what: &str) {
+        if self.bump_if(Kind::BraceClose) {
+            return;
+        }
+        let end = self.last_end();
+        let message = format!("expected `}}` to close the {what} `{}`", name.name);
+        let error = Diagnostic::error(end..end, message).label("before this point");
+        self.report(error.related(name.loc.range(), format!("the {what} starts here")));
+    }
+
+    /// Goes past a brace group, or past one other token.
+    pub(super) fn skip_one(&mut self) {
+        let mut open = 0usize;
+        loop {
+            match self.kind() {
+                Kind::BraceOpen => open += 1,
+                Kind::BraceClose => open = open.saturating_sub(1),
+                Kind::End => return,
+                _ => {}
+            }
+            self.bump();
+            if open == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// The value of a string token. An unfinished one has no closing quote.
+fn unescape(token: &str) -> String {
+    let mut out = String::new();
+    let mut chars = token.chars().skip(1);
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => break,
+            '\\' => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some(escaped @ ('"' | '\\')) => out.push(escaped),
+                other => out.extend(std::iter::once('\\').chain(other)),
+            },
+            _ => out.push(c),
+        }
+    }
+    out
+}

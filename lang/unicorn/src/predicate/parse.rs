@@ -1,0 +1,319 @@
+//! The grammar around the primitives: and, or, not, parentheses, calls, comparisons.
+
+use weever_graph::{Field, Predicate};
+
+use super::token::{self, Token};
+use super::{PredicateError, fields, labels};
+
+/// Predicates nest no deeper than this.
+const MAX_DEPTH: u32 = 64;
+
+/// Reads a predicate in any of the three forms.
+///
+/// # Errors
+/// Where the text stops being a predicate, and why.
+pub fn parse(text: &str) -> Result<Predicate, PredicateError> {
+    let mut parser = Parser { text, at: 0, depth: 0 };
+    let predicate = parser.expression()?;
+    match parser.peek() {
+        Token::End => Ok(predicate),
+        _ => parser.fail("expected `and`, `or` or the end of the predicate"),
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    depth: u32,
+}
+
+pub(super) type Outcome<T = Predicate> = Result<T, PredicateError>;
+
+impl<'t> Parser<'t> {
+    fn rest(&self) -> (&'t str, usize) {
+        let rest = &self.text[self.at..];
+        let trimmed = rest.trim_start();
+        (trimmed, rest.len() - trimmed.len())
+    }
+
+    pub(super) fn peek(&self) -> Token<'t> {
+        token::first(self.rest().0).0
+    }
+
+    pub(super) fn next(&mut self) -> Token<'t> {
+        let (rest, space) = self.rest();
+        let (token, len) = token::first(rest);
+        self.at += space + len;
+        token
+    }
+
+    pub(super) fn take(&mut self, wanted: Token) -> bool {
+        let found = self.peek() == wanted;
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    pub(super) fn take_word(&mut self, word: &str) -> bool {
+        self.take(Token::Word(word))
+    }
+
+    pub(super) fn fail<T>(&self, message: impl Into<String>) -> Outcome<T> {
+        let at = self.at + self.rest().1;
+        Err(PredicateError { at, message: message.into(), help: None })
+    }
+
+    pub(super) fn fail_with<T>(&self, message: impl Into<String>, help: &str) -> Outcome<T> {
+        self.fail(message).map_err(|e| PredicateError { help: Some(help.into()), ..e })
+    }
+
+    pub(super) fn expect(&mut self, sign: &str) -> Outcome<()> {
+        if self.take(Token::Sign(sign)) { Ok(()) } else { self.fail(format!("expected `{sign}`")) }
+    }
+
+    fn expression(&mut self) -> Outcome {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.fail(format!("the predicate nests deeper than {MAX_DEPTH} levels"));
+        }
+        let mut all = self.negation()?;
+        let mut open = None;
+        while let Some(and) = self.operator() {
+            let right = self.negation()?;
+            all = join(all, and, right, open == Some(and));
+            open = Some(and);
+        }
+        self.depth -= 1;
+        Ok(all)
+    }
+
+    /// Takes `and` or `or`; says whether it is `and`.
+    fn operator(&mut self) -> Option<bool> {
+        let and = match self.peek() {
+            Token::Word("and") | Token::Sign("&&" | "&") => true,
+            Token::Word("or") | Token::Sign("||" | "|") => false,
+            _ => return None,
+        };
+        self.next();
+        Some(and)
+    }
+
+    fn negation(&mut self) -> Outcome {
+        let mut negations = 0u32;
+        while self.take_word("not") || self.take(Token::Sign("!")) {
+            negations += 1;
+            if negations > MAX_DEPTH {
+                return self.fail(format!("the predicate nests deeper than {MAX_DEPTH} levels"));
+            }
+        }
+        let inner = self.primary()?;
+        Ok((0..negations).fold(inner, |p, _| Predicate::Not(Box::new(p))))
+    }
+
+    fn primary(&mut self) -> Outcome {
+        if self.take(Token::Sign("(")) {
+            let inner = self.expression()?;
+            self.expect(")")?;
+            return Ok(inner);
+        }
+        let Token::Word(word) = self.peek() else {
+            return self.fail("expected a predicate");
+        };
+        let mut ahead = self.clone();
+        ahead.next();
+        let called = ahead.peek() == Token::Sign("(");
+        match word {
+            "and" | "or" if called => self.junction(word == "and"),
+            "and" | "or" => self.fail(format!("`{word}` stands between two predicates")),
+            "pred" if called => self.atom(),
+            "true" => self.constant(Predicate::True),
+            "false" => self.constant(Predicate::False),
+            _ => match fields::field_called(word) {
+                Some(field) => {
+                    self.next();
+                    self.comparison(field)
+                }
+                None => self.primitive_or_label(word),
+            },
+        }
+    }
+
+    fn constant(&mut self, predicate: Predicate) -> Outcome {
+        self.next();
+        Ok(predicate)
+    }
+
+    /// `and(a, b, …)` or `or(a, b, …)`.
+    fn junction(&mut self, and: bool) -> Outcome {
+        self.next();
+        self.expect("(")?;
+        let mut parts = Vec::new();
+        while !self.take(Token::Sign(")")) {
+            if !parts.is_empty() {
+                self.expect(",")?;
+            }
+            parts.push(self.expression()?);
+        }
+        Ok(if and { Predicate::And(parts) } else { Predicate::Or(parts) })
+    }
+
+    /// `pred(label,value)`.
+    fn atom(&mut self) -> Outcome {
+        self.next();
+        self.expect("(")?;
+        let label = self.atom_part("a label")?;
+        self.expect(",")?;
+        let value = self.atom_part("a value")?;
+        self.expect(")")?;
+        Ok(labels::atom(label, value))
+    }
+
+    fn atom_part(&mut self, what: &str) -> Outcome<&'t str> {
+        match self.peek() {
+            Token::Word(part) | Token::Quoted(part) => {
+                self.next();
+                Ok(part)
+            }
+            _ => self.fail(format!("expected {what}")),
+        }
+    }
+
+    fn primitive_or_label(&mut self, word: &'t str) -> Outcome {
+        if let Some(primitive) = self.primitive()? {
+            return Ok(primitive);
+        }
+        let label = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let number = word.starts_with(|c: char| c.is_ascii_digit());
+        if !label || number {
+            let help = "repeat what it belongs to: `port 53 or port 54`";
+            return self.fail_with(format!("`{word}` alone says nothing"), help);
+        }
+        self.next();
+        Ok(labels::bare(word))
+    }
+
+    /// What follows a field: `[& mask] OP value`, or `in lo-hi`.
+    pub(super) fn comparison(&mut self, field: Field) -> Outcome {
+        if self.take_word("in") {
+            return self.range(field);
+        }
+        let mask = if self.take(Token::Sign("&")) { Some(self.number(field)?) } else { None };
+        let Token::Sign(sign @ ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=")) = self.peek() else {
+            return self.fail("expected a comparison, as `=` or `in`");
+        };
+        self.next();
+        let (prefix, value) = self.number_or_prefix(field)?;
+        let mask = mask.or(prefix);
+        self.compared(field, mask, sign, value)
+    }
+
+    fn compared(&self, field: Field, mask: Option<u128>, sign: &str, value: u128) -> Outcome {
+        let full = field.full_mask();
+        let range = |lo: u128, hi: u128| Predicate::Range { field, lo, hi };
+        Ok(match (sign, mask) {
+            ("=" | "==", mask) => equal(field, mask.unwrap_or(full), value),
+            ("!=", mask) => differs(field, mask.unwrap_or(full), value),
+            (_, Some(_)) => return self.fail(format!("`{sign}` cannot be combined with a mask")),
+            ("<", _) if value == 0 => Predicate::False,
+            ("<", _) => range(0, value - 1),
+            ("<=", _) => range(0, value),
+            (">", _) if value == full => Predicate::False,
+            (">", _) => range(value + 1, full),
+            _ => range(value, full),
+        })
+    }
+
+    fn range(&mut self, field: Field) -> Outcome {
+        let at = self.clone();
+        let Token::Word(word) = self.next() else { return at.fail("expected a range, as `1-9`") };
+        let bounds = word.split_once('-');
+        let values = bounds.and_then(|(lo, hi)| Some((fields::value(lo)?, fields::value(hi)?)));
+        match values {
+            Some((lo, hi)) if lo <= hi && hi <= field.full_mask() => {
+                Ok(Predicate::Range { field, lo, hi })
+            }
+            Some(_) => at.fail(format!("`{word}` is no range of a {}-bit field", field.bits())),
+            None => at.fail("expected a range, as `1-9`"),
+        }
+    }
+
+    /// A value that fits the field.
+    pub(super) fn number(&mut self, field: Field) -> Outcome<u128> {
+        match self.number_or_prefix(field)? {
+            (None, value) => Ok(value),
+            _ => self.fail("a prefix cannot stand here"),
+        }
+    }
+
+    /// A value that fits the field, and the mask if a prefix length follows it.
+    pub(super) fn number_or_prefix(&mut self, field: Field) -> Outcome<(Option<u128>, u128)> {
+        let at = self.clone();
+        let parenthesis = self.take(Token::Sign("("));
+        let Token::Word(word) = self.next() else { return at.fail("expected a value") };
+        if parenthesis {
+            self.expect(")")?;
+        }
+        let (value, length) = match word.split_once('/') {
+            Some((value, length)) => (value, Some(length)),
+            None => (word, None),
+        };
+        let value = fields::value(value).or_else(|| named(field, value));
+        let Some(value) = value.filter(|v| *v <= field.full_mask()) else {
+            let (bits, name) = (field.bits(), fields::field_name(field));
+            return at.fail(format!("`{word}` is no value of {name}, which has {bits} bits"));
+        };
+        let mask = length.map(|l| l.parse().ok().and_then(|l| fields::prefix_mask(field, l)));
+        match mask {
+            Some(None) => at.fail(format!("`{word}` has no valid prefix length")),
+            mask => Ok((mask.flatten(), value)),
+        }
+    }
+}
+
+fn equal(field: Field, mask: u128, value: u128) -> Predicate {
+    if value & !mask != 0 { Predicate::False } else { fields::masked(field, mask, value) }
+}
+
+/// `!=` of a masked field. The field must be there: otherwise the packet does not match.
+fn differs(field: Field, mask: u128, value: u128) -> Predicate {
+    let there = fields::masked(field, 0, 0);
+    let same = equal(field, mask, value);
+    Predicate::And(vec![there, Predicate::Not(Box::new(same))])
+}
+
+fn named(field: Field, name: &str) -> Option<u128> {
+    let flag = |name: &str| {
+        let flags = ["fin", "syn", "rst", "push", "ack", "urg", "ece", "cwr"];
+        let short = name.strip_prefix("tcp-")?;
+        flags.iter().position(|f| *f == short).map(|bit| 1 << bit)
+    };
+    match field {
+        Field::Ip4Proto | Field::Ip6Next => labels::protocol(name),
+        Field::TcpFlags => flag(name),
+        Field::EthType => match name {
+            "ip" => Some(labels::ETH_IP4),
+            "arp" => Some(labels::ETH_ARP),
+            "ip6" => Some(labels::ETH_IP6),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// `left and right` or `left or right`; `grows` if `left` is the same operator's result.
+fn join(left: Predicate, and: bool, right: Predicate, grows: bool) -> Predicate {
+    match (left, and) {
+        (Predicate::And(mut parts), true) if grows => {
+            parts.push(right);
+            Predicate::And(parts)
+        }
+        (Predicate::Or(mut parts), false) if grows => {
+            parts.push(right);
+            Predicate::Or(parts)
+        }
+        (left, true) => Predicate::And(vec![left, right]),
+        (left, false) => Predicate::Or(vec![left, right]),
+    }
+}

@@ -1,0 +1,264 @@
+//! The primitives of pcap-filter(7).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use weever_graph::{Field, Predicate};
+
+use super::parse::{Outcome, Parser};
+use super::token::Token;
+use super::{bytes, fields, labels};
+
+/// Which of source and destination a primitive is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Src,
+    Dst,
+    Either,
+    Both,
+}
+
+impl Way {
+    fn of(self, src: Predicate, dst: Predicate) -> Predicate {
+        match self {
+            Way::Src => src,
+            Way::Dst => dst,
+            Way::Either => Predicate::Or(vec![src, dst]),
+            Way::Both => Predicate::And(vec![src, dst]),
+        }
+    }
+}
+
+impl<'t> Parser<'t> {
+    /// A primitive, if one starts here; nothing is taken if not.
+    pub(super) fn primitive(&mut self) -> Outcome<Option<Predicate>> {
+        let start = self.clone();
+        let Token::Word(word) = self.next() else {
+            *self = start;
+            return Ok(None);
+        };
+        if self.peek() == Token::Sign("[") {
+            return self.bytes_of(word).map(Some);
+        }
+        match word {
+            "ether" => self.ether().map(Some),
+            "vlan" => Ok(Some(self.vlan())),
+            "less" | "greater" => self.length(word == "less").map(Some),
+            "len" => self.comparison(Field::FrameLen).map(Some),
+            "ip" | "ip6" | "arp" | "tcp" | "udp" | "icmp" | "icmp6" | "sctp" | "igmp" => {
+                self.qualified(word).map(Some)
+            }
+            _ => {
+                *self = start;
+                self.unqualified("")
+            }
+        }
+    }
+
+    fn qualified(&mut self, proto: &str) -> Outcome {
+        let alone = protocol(proto);
+        match self.unqualified(proto)? {
+            // An ARP address is no IP address, and needs no further condition.
+            Some(inner) if proto == "arp" => Ok(inner),
+            Some(inner) => Ok(Predicate::And(vec![alone, inner])),
+            None => Ok(alone),
+        }
+    }
+
+    /// `[src|dst] (host|net|port|portrange|proto) …`, if that is what follows.
+    fn unqualified(&mut self, proto: &str) -> Outcome<Option<Predicate>> {
+        let directed = matches!(self.peek(), Token::Word("src" | "dst"));
+        let way = self.way();
+        let Token::Word(word) = self.peek() else {
+            return if directed { self.fail("expected an address or a port") } else { Ok(None) };
+        };
+        if matches!(word, "host" | "net" | "port" | "portrange" | "proto" | "multicast") {
+            self.next();
+        }
+        match word {
+            "port" => self.port(way).map(Some),
+            "portrange" => self.port_range(way).map(Some),
+            "proto" => self.ip_proto(proto).map(Some),
+            "multicast" if proto == "ip" => {
+                Ok(Some(fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000)))
+            }
+            "host" | "net" => self.address(proto, way).map(Some),
+            _ if directed => self.address(proto, way).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn way(&mut self) -> Way {
+        let src = self.take_word("src");
+        if !src && !self.take_word("dst") {
+            return Way::Either;
+        }
+        let one = if src { Way::Src } else { Way::Dst };
+        let other = if src { "dst" } else { "src" };
+        let mut ahead = self.clone();
+        let Token::Word(joint @ ("or" | "and")) = ahead.next() else { return one };
+        if !ahead.take_word(other) {
+            return one;
+        }
+        *self = ahead;
+        if joint == "or" { Way::Either } else { Way::Both }
+    }
+
+    fn port(&mut self, way: Way) -> Outcome {
+        let port = self.number(Field::L4Dst)?;
+        Ok(way.of(Predicate::eq(Field::L4Src, port), Predicate::eq(Field::L4Dst, port)))
+    }
+
+    fn port_range(&mut self, way: Way) -> Outcome {
+        let at = self.clone();
+        let bounds = match self.next() {
+            Token::Word(word) => word.split_once('-'),
+            _ => None,
+        };
+        let port = |text: &str| text.parse::<u16>().ok().map(u128::from);
+        let Some((lo, hi)) = bounds.and_then(|(lo, hi)| Some((port(lo)?, port(hi)?))) else {
+            return at.fail("expected a range of ports, as `1024-65535`");
+        };
+        let range = |field| Predicate::Range { field, lo: lo.min(hi), hi: lo.max(hi) };
+        Ok(way.of(range(Field::L4Src), range(Field::L4Dst)))
+    }
+
+    fn ip_proto(&mut self, proto: &str) -> Outcome {
+        let field = if proto == "ip6" { Field::Ip6Next } else { Field::Ip4Proto };
+        let number = self.number(field)?;
+        Ok(match proto {
+            "ip" | "ip6" => Predicate::eq(field, number),
+            _ => either_ip(number),
+        })
+    }
+
+    /// An address or prefix, or `net A mask M`.
+    fn address(&mut self, proto: &str, way: Way) -> Outcome {
+        let at = self.clone();
+        let Token::Word(word) = self.next() else { return at.fail("expected an address") };
+        let address = word.split('/').next().unwrap_or(word);
+        let (src, dst) = if proto == "arp" {
+            (None, Field::ArpTpa)
+        } else if address.parse::<Ipv4Addr>().is_ok() {
+            (Some(Field::Ip4Src), Field::Ip4Dst)
+        } else if address.parse::<Ipv6Addr>().is_ok() {
+            (Some(Field::Ip6Src), Field::Ip6Dst)
+        } else {
+            let help = "names are not looked up; write an IPv4 or IPv6 address";
+            return at.fail_with(format!("`{word}` is no address"), help);
+        };
+        *self = at;
+        let (prefix, value) = self.number_or_prefix(dst)?;
+        let mask = if self.take_word("mask") { Some(self.number(dst)?) } else { prefix };
+        let mask = mask.unwrap_or(dst.full_mask());
+        let test = |field| fields::masked(field, mask, value);
+        match src {
+            Some(src) => Ok(way.of(test(src), test(dst))),
+            None if way == Way::Src => self.fail("only the target address of ARP is known"),
+            None => Ok(test(dst)),
+        }
+    }
+
+    fn ether(&mut self) -> Outcome {
+        if self.take_word("proto") {
+            return Ok(Predicate::eq(Field::EthType, self.number(Field::EthType)?));
+        }
+        if self.take_word("broadcast") {
+            return Ok(Predicate::eq(Field::EthDst, Field::EthDst.full_mask()));
+        }
+        if self.take_word("multicast") {
+            let group = 1 << 40;
+            return Ok(fields::masked(Field::EthDst, group, group));
+        }
+        let way = self.way();
+        self.take_word("host");
+        let at = self.clone();
+        let Token::Word(word) = self.next() else { return at.fail("expected a MAC address") };
+        let Some(mac) = fields::mac(word) else {
+            return at.fail(format!("`{word}` is no MAC address"));
+        };
+        Ok(way.of(Predicate::eq(Field::EthSrc, mac), Predicate::eq(Field::EthDst, mac)))
+    }
+
+    fn vlan(&mut self) -> Predicate {
+        let mut ahead = self.clone();
+        match ahead.number(Field::VlanId) {
+            Ok(id) => {
+                *self = ahead;
+                Predicate::eq(Field::VlanId, id)
+            }
+            Err(_) => fields::masked(Field::VlanId, 0, 0),
+        }
+    }
+
+    fn length(&mut self, less: bool) -> Outcome {
+        let field = Field::FrameLen;
+        let bound = self.number(field)?;
+        let (lo, hi) = if less { (0, bound) } else { (bound, field.full_mask()) };
+        Ok(Predicate::Range { field, lo, hi })
+    }
+
+    /// `proto[offset:size] [& mask] OP value`, for the bytes that are a known field.
+    fn bytes_of(&mut self, proto: &str) -> Outcome {
+        let at = self.clone();
+        self.expect("[")?;
+        let Token::Word(place) = self.next() else { return at.fail("expected a byte offset") };
+        self.expect("]")?;
+        match bytes::field_at(proto, place) {
+            Some(bytes::Place::Whole(field)) => {
+                let inner = self.comparison(field)?;
+                Ok(bytes::qualified(proto, field, inner))
+            }
+            Some(bytes::Place::Part { field, shift, bits }) => {
+                let inner = self.part(field, shift, bits)?;
+                Ok(bytes::qualified(proto, field, inner))
+            }
+            None => at.fail_with(
+                format!("the bytes `{proto}[{place}]` are no field that weever knows"),
+                bytes::KNOWN,
+            ),
+        }
+    }
+
+    /// Bytes of which a field is only a part: the mask must select nothing else.
+    fn part(&mut self, field: Field, shift: u32, bits: u32) -> Outcome {
+        let at = self.clone();
+        let wide = Field::ArpTpa;
+        if !self.take(Token::Sign("&")) {
+            return at.fail("these bytes hold several fields: select one with `& MASK`");
+        }
+        let mask = self.number(wide)?;
+        let equal = match self.next() {
+            Token::Sign("=" | "==") => true,
+            Token::Sign("!=") => false,
+            _ => return at.fail("expected `=` or `!=`"),
+        };
+        let value = self.number(wide)?;
+        let within = ((1u128 << bits) - 1) << shift;
+        if mask & !within != 0 || value & !mask != 0 {
+            return at.fail(format!("the mask reaches outside {}", fields::field_name(field)));
+        }
+        let test = fields::masked(field, mask >> shift, value >> shift);
+        let there = fields::masked(field, 0, 0);
+        Ok(match equal {
+            true => test,
+            false => Predicate::And(vec![there, Predicate::Not(Box::new(test))]),
+        })
+    }
+}
+
+fn either_ip(protocol: u128) -> Predicate {
+    let (four, six) = (Field::Ip4Proto, Field::Ip6Next);
+    Predicate::Or(vec![Predicate::eq(four, protocol), Predicate::eq(six, protocol)])
+}
+
+fn protocol(name: &str) -> Predicate {
+    match name {
+        "ip" => Predicate::eq(Field::EthType, labels::ETH_IP4),
+        "ip6" => Predicate::eq(Field::EthType, labels::ETH_IP6),
+        "arp" => Predicate::eq(Field::EthType, labels::ETH_ARP),
+        "icmp" => Predicate::eq(Field::Ip4Proto, 1),
+        "igmp" => Predicate::eq(Field::Ip4Proto, 2),
+        "icmp6" => Predicate::eq(Field::Ip6Next, 58),
+        _ => either_ip(labels::protocol(name).unwrap_or(u128::from(u8::MAX))),
+    }
+}
