@@ -1,2 +1,38 @@
-//! Ethernet, ARP, IPv4, ICMP and UDP, sans-IO.
+//! Ethernet, ARP, IPv4, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
+//! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
+//!
+//! - [`ethernet`]: which frames are for us, and building headers;
+//! - [`addr`]: prefixes and the set of our own addresses;
+//! - [`arp`]: the neighbour cache, a state machine;
+//! - [`ipv4`]: each validation step as a function of its own, options, routes, building headers;
+//! - [`icmp`]: echo, when an error may be reported, rate limits;
+//! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
+//!
+//! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
+//! Nothing that is called per packet allocates.
+//!
+//! # Deliberate exceptions from the RFCs
+//! - Source-routed datagrams are refused, although RFC 1122 §3.2.1.8(c) wants a host to be able to
+//!   receive them: RFC 7126 §4.3 and §4.4 recommend the opposite, for security.
+//! - Any ARP packet that is accepted refreshes its sender's entry, as RFC 1122 §2.3.2.1 suggests,
+//!   where RFC 4861 would only count an answer to our own question.
+//! - An address is announced and defended (RFC 5227 §2.3, §2.4) but not probed for before use:
+//!   like a kernel, weever uses the address it was configured with.
+#![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod arp;
+pub mod ethernet;
+pub mod icmp;
+pub mod ipv4;
+pub mod udp;
+
+/// Nanoseconds in a millisecond.
+pub const MILLIS: u64 = 1_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000 * MILLIS;

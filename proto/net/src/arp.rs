@@ -1,0 +1,217 @@
+//! The neighbour cache: ARP (RFC 826, RFC 1122 §2.3.2), its states modelled after IPv6's (RFC 4861
+//! §7.3.2), and the claims to our own addresses (RFC 5227).
+//!
+//! ```text
+//!            lookup                reply                 unused for `reachable`
+//!  (absent) ───────► Incomplete ───────────► Reachable ────────────────► Stale ──► (absent)
+//!     ▲                 │  ▲                  │  ▲                         │   unused for `stale`
+//!     │ `failed`        │  │ no answer to     │  │ any packet              │ lookup
+//!     │ passed          │  │ `unicast_tries`  │  │ from it                 │
+//!     └─────── Failed ◄─┘  └──────────────── Probe ◄───────────────────────┘
+//!      no answer to `broadcast_tries`         ▲ used within `reachable`: asked before it expires
+//!                                             └── Reachable
+//! ```
+//!
+//! [`Cache`] has these kinds of methods:
+//! - *per packet*: [`Cache::lookup`] before a datagram is sent, [`Cache::handle`] for every ARP
+//!   packet that was received;
+//! - *time*: [`Cache::poll`] once [`Cache::poll_at`] has come (it is also safe to call it earlier);
+//! - *readers on other threads*: when [`Cache::generation`] has changed, publish a copy made with
+//!   [`Cache::for_each_resolved`]; report what was used of it with [`Cache::touch`];
+//! - *operators*: [`Cache::insert_static`], [`Cache::remove`], [`Cache::entries`],
+//!   [`Cache::set_locals`].
+//!
+//! The table is allocated once and never grows. A neighbour that nobody uses cannot push out one
+//! that is used, nor can any number of unanswered questions.
+
+use core::net::Ipv4Addr;
+
+use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
+use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
+use weever_wire::{MacAddr, WireError};
+
+use crate::SECOND;
+
+mod cache;
+mod claim;
+mod poll;
+mod receive;
+mod table;
+
+pub use cache::Cache;
+pub use table::TableFull;
+
+/// Limits and times of a [`Cache`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Neighbours that are known or asked for at the same time; at least 2.
+    pub capacity: usize,
+    /// How long an address is trusted after its neighbour was heard. RFC 1122 §2.3.2.1 wants "on
+    /// the order of a minute", RFC 4861 §10 has 30 s.
+    pub reachable: u64,
+    /// How long an address that nobody uses is kept after that.
+    pub stale: u64,
+    /// Between two requests. RFC 1122 §2.3.2.1: "A mechanism to prevent ARP flooding MUST be
+    /// included. The recommended maximum rate is 1 per second per destination."
+    pub retry: u64,
+    /// Requests to all before an unknown neighbour counts as absent.
+    pub broadcast_tries: u8,
+    /// Requests to a known neighbour before it is asked for by broadcast.
+    pub unicast_tries: u8,
+    /// How long an absent neighbour is not asked for again.
+    pub failed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            capacity: 1024,
+            reachable: 30 * SECOND,
+            stale: 300 * SECOND,
+            retry: SECOND,
+            broadcast_tries: 3,
+            unicast_tries: 3,
+            failed: 3 * SECOND,
+        }
+    }
+}
+
+/// Where an entry stands; see the picture in the [module's documentation](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Asked for by broadcast; the address is not known yet.
+    Incomplete,
+    /// Heard recently.
+    Reachable,
+    /// Not heard for a while, and not used.
+    Stale,
+    /// Not heard for a while, but used: being asked, and usable meanwhile.
+    Probe,
+    /// Did not answer.
+    Failed,
+    /// Entered by an operator: never ages, and packets do not change it.
+    Static,
+}
+
+impl State {
+    /// Whether an entry in this state has a link address.
+    #[inline]
+    pub const fn is_resolved(self) -> bool {
+        !matches!(self, State::Incomplete | State::Failed)
+    }
+}
+
+/// An entry, for listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its IPv4 address.
+    pub ip: Ipv4Addr,
+    /// Its link address, if it is known.
+    pub mac: Option<MacAddr>,
+    /// Where it stands.
+    pub state: State,
+    /// When it was last heard, or was first asked for.
+    pub heard_at: u64,
+    /// When it was last looked up or touched.
+    pub used_at: Option<u64>,
+}
+
+/// The answer to [`Cache::lookup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// Send it here.
+    Hit(MacAddr),
+    /// Already asked for: keep the datagram until [`Learned::ip`] or [`Action::Unresolved`] names
+    /// the address.
+    Incomplete,
+    /// As [`Lookup::Incomplete`], and send this request now.
+    MissSendRequest(Transmit),
+    /// It did not answer a moment ago: drop the datagram.
+    Failed,
+    /// Too many questions are open, or every entry is static: drop the datagram.
+    Full,
+}
+
+/// An ARP packet to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transmit {
+    /// Station that it goes to.
+    pub dst: MacAddr,
+    /// The packet; its sender hardware address is the frame's source.
+    pub arp: ArpRepr,
+}
+
+impl Transmit {
+    /// Bytes of the frame, without the padding that a device adds.
+    pub const FRAME_LEN: usize = HEADER_LEN + PACKET_LEN;
+
+    /// Writes the whole frame to the front of `buf`.
+    ///
+    /// # Errors
+    /// [`WireError::NoRoom`] if `buf` is shorter than [`Transmit::FRAME_LEN`].
+    pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
+        let ethernet = EthernetRepr { dst: self.dst, src: self.arp.sha, ethertype: ethertype::ARP };
+        ethernet.emit(buf)?;
+        self.arp.emit(&mut buf[HEADER_LEN..])
+    }
+
+    fn request(dst: MacAddr, sha: MacAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
+        Self { dst, arp: ArpRepr { op: op::REQUEST, sha, spa, tha: MacAddr::ZERO, tpa } }
+    }
+}
+
+/// What [`Cache::poll`] wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send this.
+    Send(Transmit),
+    /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
+    Unresolved(Ipv4Addr),
+}
+
+/// A link address that was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// Of whom.
+    pub ip: Ipv4Addr,
+    /// The address.
+    pub mac: MacAddr,
+    /// Whether it was asked for, so that datagrams may be waiting.
+    pub resolves: bool,
+    /// The address it replaces, if there was another one.
+    pub replaces: Option<MacAddr>,
+}
+
+/// What an ARP packet was taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Nothing was wrong with it.
+    Taken,
+    /// Neither request nor reply.
+    UnknownOp,
+    /// Its sender's address cannot be that of a station or host.
+    BadSender,
+    /// We sent it ourselves: a loop in the network.
+    Loop,
+    /// Another station uses one of our addresses (RFC 5227 §2.4).
+    Conflict {
+        /// Our address.
+        ip: Ipv4Addr,
+        /// The station.
+        mac: MacAddr,
+    },
+}
+
+/// What came of an ARP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it was taken for; name of a counter.
+    pub verdict: Verdict,
+    /// What to send.
+    pub reply: Option<Transmit>,
+    /// What was learned.
+    pub learned: Option<Learned>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! The cache, but for time ([`poll`](super::poll)) and packets ([`receive`](super::receive)).
+
+use core::net::Ipv4Addr;
+
+use weever_wire::MacAddr;
+
+use super::claim::Claims;
+use super::table::{Entry, NEVER, Table, TableFull};
+use super::{Config, Lookup, Neighbour, State, Transmit};
+use crate::addr::Locals;
+
+/// The neighbour cache of one link; see the [module's documentation](super).
+#[derive(Clone, Debug)]
+pub struct Cache {
+    pub(super) mac: MacAddr,
+    pub(super) locals: Locals,
+    pub(super) config: Config,
+    pub(super) table: Table,
+    pub(super) claims: Claims,
+    /// Entries in [`State::Incomplete`].
+    pub(super) incomplete: usize,
+    /// No deadline is earlier than this.
+    pub(super) wake: u64,
+    pub(super) generation: u64,
+}
+
+impl Cache {
+    /// An empty cache for the station `mac` with the addresses `locals`, which the first polls
+    /// will announce. Allocates all it will ever need.
+    pub fn new(mac: MacAddr, locals: Locals, config: Config, now: u64) -> Self {
+        let table = Table::new(config.capacity);
+        let mut cache = Self {
+            mac,
+            locals: Locals::default(),
+            config,
+            table,
+            claims: Claims::default(),
+            incomplete: 0,
+            wake: NEVER,
+            generation: 0,
+        };
+        cache.set_locals(locals, now);
+        cache
+    }
+
+    /// Our own addresses.
+    pub fn locals(&self) -> &Locals {
+        &self.locals
+    }
+
+    /// Replaces our own addresses; new ones will be announced.
+    pub fn set_locals(&mut self, locals: Locals, now: u64) {
+        self.claims.set(&locals, now);
+        self.locals = locals;
+        self.arm(now);
+    }
+
+    /// The link address of the neighbour `ip`, for a datagram that is to be sent to it.
+    pub fn lookup(&mut self, ip: Ipv4Addr, now: u64) -> Lookup {
+        let Some(entry) = self.table.find(ip) else { return self.miss(ip, now) };
+        match entry.state {
+            State::Incomplete => Lookup::Incomplete,
+            State::Failed if now < entry.deadline => Lookup::Failed,
+            State::Failed => {
+                self.table.remove(ip);
+                self.miss(ip, now)
+            }
+            State::Reachable | State::Stale | State::Probe | State::Static => {
+                let mac = entry.mac;
+                self.touch(ip, now);
+                Lookup::Hit(mac)
+            }
+        }
+    }
+
+    /// Notes that a reader of a published copy used the entry for `ip`; without this, an entry
+    /// goes stale and then away however much it is used.
+    pub fn touch(&mut self, ip: Ipv4Addr, now: u64) {
+        let Some(entry) = self.table.find(ip) else { return };
+        entry.used_at = Some(now);
+        if entry.state == State::Stale {
+            (entry.state, entry.tries, entry.deadline) = (State::Probe, 0, now);
+            self.arm(now);
+        }
+    }
+
+    fn miss(&mut self, ip: Ipv4Addr, now: u64) -> Lookup {
+        if self.incomplete >= self.table.max_incomplete() {
+            return Lookup::Full;
+        }
+        let deadline = now.saturating_add(self.config.retry);
+        let (mac, state) = (MacAddr::ZERO, State::Incomplete);
+        let entry = Entry { ip, mac, state, tries: 1, deadline, heard_at: now, used_at: Some(now) };
+        if self.insert(entry).is_err() {
+            return Lookup::Full;
+        }
+        self.incomplete += 1;
+        Lookup::MissSendRequest(self.request(MacAddr::BROADCAST, ip))
+    }
+
+    /// Enters an address that never ages and that packets do not change, in place of any other.
+    ///
+    /// # Errors
+    /// [`TableFull`].
+    pub fn insert_static(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Result<(), TableFull> {
+        self.remove(ip);
+        let (state, deadline) = (State::Static, NEVER);
+        self.insert(Entry { ip, mac, state, tries: 0, deadline, heard_at: now, used_at: None })?;
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// Removes an entry, static or not; what was known. If it was [`State::Incomplete`], nothing
+    /// else will tell the datagrams that wait for it.
+    pub fn remove(&mut self, ip: Ipv4Addr) -> Option<Neighbour> {
+        let entry = self.table.remove(ip)?;
+        self.incomplete -= usize::from(entry.state == State::Incomplete);
+        self.generation += u64::from(entry.state.is_resolved());
+        Some(listed(&entry))
+    }
+
+    /// All entries, by address.
+    pub fn entries(&self) -> impl Iterator<Item = Neighbour> + '_ {
+        self.table.iter().map(listed)
+    }
+
+    /// Calls `visit` for every neighbour whose link address is known, by ascending IPv4 address.
+    pub fn for_each_resolved(&self, mut visit: impl FnMut(Ipv4Addr, MacAddr)) {
+        for entry in self.table.iter().filter(|entry| entry.state.is_resolved()) {
+            visit(entry.ip, entry.mac);
+        }
+    }
+
+    /// A number that grows whenever what [`Cache::for_each_resolved`] visits has changed.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// When [`Cache::poll`] has something to do next; `None` if only a call can change that. It
+    /// may come early, never late.
+    #[inline]
+    pub fn poll_at(&self) -> Option<u64> {
+        (self.wake != NEVER).then_some(self.wake)
+    }
+
+    /// Inserts, keeps count of what is evicted for it, and arms the timer.
+    pub(super) fn insert(&mut self, entry: Entry) -> Result<(), TableFull> {
+        let evicted = self.table.insert(entry)?;
+        self.generation += u64::from(evicted.is_some_and(|old| old.state.is_resolved()));
+        self.arm(entry.deadline);
+        Ok(())
+    }
+
+    pub(super) fn arm(&mut self, at: u64) {
+        self.wake = self.wake.min(at);
+    }
+
+    pub(super) fn request(&self, dst: MacAddr, ip: Ipv4Addr) -> Transmit {
+        let source = self.locals.source_for(ip).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        Transmit::request(dst, self.mac, source, ip)
+    }
+}
+
+fn listed(entry: &Entry) -> Neighbour {
+    Neighbour {
+        ip: entry.ip,
+        mac: entry.state.is_resolved().then_some(entry.mac),
+        state: entry.state,
+        heard_at: entry.heard_at,
+        used_at: entry.used_at,
+    }
+}

@@ -1,0 +1,156 @@
+//! Reporting errors: when one may be, and what it looks like.
+
+use core::net::Ipv4Addr;
+
+use weever_wire::WireError;
+use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr, kind, unreachable};
+use weever_wire::ipv4::{self, Ipv4Header, protocol};
+
+use crate::addr::Locals;
+use crate::ipv4::template;
+
+/// Bytes of the longest datagram that reports an error: RFC 1812 §4.3.2.3, "SHOULD contain as much
+/// of the original datagram as possible without the length of the ICMP datagram exceeding 576
+/// bytes". RFC 1122 §3.2.2 asks for the header and eight bytes at least.
+pub const MAX_ERROR_LEN: usize = 576;
+
+const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
+
+/// What there is to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// RFC 1122 §3.2.2.1: "Protocol Unreachable, when the designated transport protocol is not
+    /// supported".
+    ProtocolUnreachable,
+    /// RFC 1122 §3.2.2.1: "Port Unreachable, when the designated transport protocol (e.g., UDP) is
+    /// unable to demultiplex the datagram".
+    PortUnreachable,
+    /// A neighbour did not answer; for datagrams that we forward, or our own applications'.
+    HostUnreachable,
+    /// Forbidden by configuration.
+    Prohibited,
+    /// The time to live ran out on our way.
+    TimeExceeded,
+    /// RFC 1122 §3.2.2.5: a header field is wrong at byte `pointer`.
+    ParameterProblem {
+        /// Which byte of the header.
+        pointer: u8,
+    },
+}
+
+impl Cause {
+    fn repr(self, quote: &[u8]) -> IcmpRepr<'_> {
+        let unreachable = |code| IcmpRepr::Unreachable { code, mtu: 0, quote };
+        match self {
+            Cause::ProtocolUnreachable => unreachable(unreachable::PROTOCOL),
+            Cause::PortUnreachable => unreachable(unreachable::PORT),
+            Cause::HostUnreachable => unreachable(unreachable::HOST),
+            Cause::Prohibited => unreachable(unreachable::PROHIBITED),
+            Cause::TimeExceeded => IcmpRepr::TimeExceeded { code: 0, quote },
+            Cause::ParameterProblem { pointer } => {
+                IcmpRepr::ParameterProblem { code: 0, pointer, quote }
+            }
+        }
+    }
+
+    /// The message's type.
+    pub fn kind(self) -> u8 {
+        self.repr(&[]).kind()
+    }
+}
+
+/// Why an error must not be reported. RFC 1122 §3.2.2: "An ICMP error message MUST NOT be sent as
+/// the result of receiving" any of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Silence {
+    /// What there is of the datagram is less than its header.
+    #[error("no whole header to quote")]
+    Truncated,
+    /// "an ICMP error message"
+    #[error("about an ICMP error")]
+    AboutAnError,
+    /// "a datagram destined to an IP broadcast or IP multicast address"
+    #[error("about a broadcast or multicast datagram")]
+    ToGroup,
+    /// "a datagram sent as a link-layer broadcast"
+    #[error("about a link-layer broadcast")]
+    LinkBroadcast,
+    /// "a non-initial fragment"
+    #[error("about a later fragment")]
+    LaterFragment,
+    /// "a datagram whose source address does not define a single host"
+    #[error("about a datagram from no single host")]
+    SourceNotAHost,
+}
+
+/// Whether an error about `datagram` may be reported; `link_group` says that its frame was sent to
+/// all stations or a group of them.
+///
+/// # Errors
+/// The rule which forbids it.
+pub fn may_report(datagram: &[u8], link_group: bool, locals: &Locals) -> Result<(), Silence> {
+    let header = Ipv4Header::first(datagram).ok_or(Silence::Truncated)?;
+    let l4 = header.header_len();
+    if l4 < ipv4::HEADER_LEN || datagram.len() < l4 {
+        return Err(Silence::Truncated);
+    }
+    let dst = header.dst();
+    if dst.is_multicast() || dst.is_broadcast() || locals.is_subnet_broadcast(dst) {
+        Err(Silence::ToGroup)
+    } else if link_group {
+        Err(Silence::LinkBroadcast)
+    } else if header.is_later_fragment() {
+        Err(Silence::LaterFragment)
+    } else if locals.check_source(header.src()).is_err() {
+        Err(Silence::SourceNotAHost)
+    } else if header.protocol() == protocol::ICMP && !is_query(datagram, l4) {
+        Err(Silence::AboutAnError)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether an ICMP message is surely no error; one without a type could be anything.
+fn is_query(datagram: &[u8], l4: usize) -> bool {
+    datagram.get(l4).is_some_and(|&kind| !kind::is_error(kind))
+}
+
+/// Bytes of the datagram that reports an error about `datagram`.
+pub fn error_len(datagram: &[u8]) -> usize {
+    ipv4::HEADER_LEN + HEADER_LEN + quote(datagram).len()
+}
+
+/// What is quoted; not the padding of a short frame.
+fn quote(datagram: &[u8]) -> &[u8] {
+    let claimed = Ipv4Header::first(datagram).map_or(usize::MAX, Ipv4Header::total_len);
+    &datagram[..datagram.len().min(claimed).min(MAX_QUOTE)]
+}
+
+/// Writes to the front of `out` the datagram that reports `cause` to the source of `datagram`,
+/// from our address `from`; returns its length, [`error_len`].
+///
+/// RFC 1122 §3.2.2: "the IP header that is returned MUST be unchanged" — so `datagram` must still
+/// be as it was received. The type of service is zero, as §3.2.2 recommends.
+///
+/// # Errors
+/// [`WireError::NoRoom`]; [`WireError::Truncated`] if `datagram` has no whole header.
+pub fn emit_error(
+    cause: Cause,
+    datagram: &[u8],
+    from: Ipv4Addr,
+    out: &mut [u8],
+) -> Result<usize, WireError> {
+    let (need, have) = (ipv4::HEADER_LEN, datagram.len());
+    let layer = weever_wire::Layer::Ipv4;
+    let to = Ipv4Header::first(datagram).ok_or(WireError::Truncated { layer, need, have })?.src();
+    let message = cause.repr(quote(datagram));
+    let len = message.buffer_len();
+    template(from, to, protocol::ICMP, len as u16).emit(out)?;
+    message.emit(&mut out[ipv4::HEADER_LEN..])?;
+    Ok(ipv4::HEADER_LEN + len)
+}
+
+#[cfg(test)]
+mod tests;

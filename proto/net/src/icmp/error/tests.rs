@@ -1,0 +1,111 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec::Vec;
+use weever_wire::icmpv4::IcmpView;
+use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
+
+const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+fn locals() -> Locals {
+    Locals::new(&["10.0.0.1/24".parse().unwrap()])
+}
+
+fn packet(change: impl FnOnce(&mut Ipv4Repr), payload: &[u8]) -> Vec<u8> {
+    let mut repr = template(PEER, US, protocol::UDP, payload.len() as u16);
+    change(&mut repr);
+    let mut packet = [&[0; 20], payload].concat();
+    repr.emit(&mut packet).unwrap();
+    packet
+}
+
+fn asked(change: impl FnOnce(&mut Ipv4Repr), payload: &[u8]) -> Result<(), Silence> {
+    may_report(&packet(change, payload), false, &locals())
+}
+
+#[test]
+fn rfc_1122_section_3_2_2() {
+    let icmp = |kind: u8| asked(|r| r.protocol = protocol::ICMP, &[kind, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(asked(|_| {}, &[0; 8]), Ok(()));
+    assert_eq!(icmp(kind::ECHO_REQUEST), Ok(()));
+    for error in [kind::UNREACHABLE, kind::TIME_EXCEEDED, kind::REDIRECT, 200] {
+        assert_eq!(icmp(error), Err(Silence::AboutAnError), "{error}");
+    }
+    assert_eq!(asked(|r| r.protocol = protocol::ICMP, &[]), Err(Silence::AboutAnError));
+    for dst in [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 255)] {
+        assert_eq!(asked(|r| r.dst = dst, &[]), Err(Silence::ToGroup), "{dst}");
+    }
+    assert_eq!(asked(|r| r.flags_frag = 1, &[]), Err(Silence::LaterFragment));
+    assert_eq!(asked(|r| r.flags_frag = 0x2000, &[]), Ok(()), "the first fragment");
+    for src in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "240.0.0.1", "10.0.0.255"] {
+        assert_eq!(asked(|r| r.src = src.parse().unwrap(), &[]), Err(Silence::SourceNotAHost));
+    }
+    let sent_to_all = may_report(&packet(|_| {}, &[]), true, &locals());
+    assert_eq!(sent_to_all, Err(Silence::LinkBroadcast));
+    assert_eq!(may_report(&[0x45; 19], false, &locals()), Err(Silence::Truncated));
+    assert_eq!(may_report(&[0x46; 20], false, &locals()), Err(Silence::Truncated));
+}
+
+fn reported(cause: Cause, datagram: &[u8]) -> Vec<u8> {
+    let mut out = [0xee; MAX_ERROR_LEN];
+    let len = emit_error(cause, datagram, US, &mut out).unwrap();
+    assert_eq!(len, error_len(datagram));
+    out[..len].to_vec()
+}
+
+#[test]
+fn causes_have_their_types_and_codes() {
+    let datagram = packet(|_| {}, b"payload!");
+    for (cause, kind, code, pointer) in [
+        (Cause::ProtocolUnreachable, 3, 2, 0),
+        (Cause::PortUnreachable, 3, 3, 0),
+        (Cause::HostUnreachable, 3, 1, 0),
+        (Cause::Prohibited, 3, 13, 0),
+        (Cause::TimeExceeded, 11, 0, 0),
+        (Cause::ParameterProblem { pointer: 20 }, 12, 0, 20),
+    ] {
+        let out = reported(cause, &datagram);
+        let header = IcmpView::new(&out[20..]).unwrap().header();
+        assert_eq!((header.kind(), header.code(), header.pointer()), (kind, code, pointer));
+        assert_eq!(cause.kind(), kind);
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_report_quotes_what_fits_and_no_padding(
+        payload in vec(any::<u8>(), 0..1400), padding in 0usize..20,
+    ) {
+        let mut datagram = packet(|_| {}, &payload);
+        let whole = datagram.len();
+        datagram.resize(whole + padding, 0xaa);
+        let out = reported(Cause::PortUnreachable, &datagram);
+        prop_assert!(out.len() <= MAX_ERROR_LEN);
+        let ip = Ipv4View::new(&out).unwrap();
+        prop_assert!(ip.checksum_ok());
+        prop_assert_eq!((ip.header().src(), ip.header().dst()), (US, PEER));
+        let icmp = IcmpView::new(ip.payload()).unwrap();
+        prop_assert!(icmp.checksum_ok());
+        prop_assert_eq!(icmp.data(), &datagram[..whole.min(MAX_ERROR_LEN - 28)]);
+    }
+
+    #[test]
+    fn any_bytes_and_any_room(bytes in vec(any::<u8>(), 0..80), room in 0usize..200) {
+        let mut out = std::vec![0; room];
+        let result = emit_error(Cause::PortUnreachable, &bytes, US, &mut out);
+        prop_assert_eq!(result.is_ok(), bytes.len() >= 20 && room >= error_len(&bytes));
+        if may_report(&bytes, false, &locals()).is_ok() {
+            prop_assert!(bytes.len() >= 20);
+        }
+    }
+
+    /// The loop that the rules exist to prevent: nothing is ever reported about a report.
+    #[test]
+    fn never_about_a_report(payload in vec(any::<u8>(), 0..60), protocol: u8) {
+        let datagram = packet(|r| r.protocol = protocol, &payload);
+        let out = reported(Cause::ProtocolUnreachable, &datagram);
+        let peer = Locals::new(&["10.0.0.2/24".parse().unwrap()]);
+        prop_assert_eq!(may_report(&out, false, &peer), Err(Silence::AboutAnError));
+    }
+}

@@ -1,0 +1,17 @@
+//! IPv4 for a host (RFC 791, RFC 1122 §3.2.1): each validation step is a function of its own, as
+//! each is a node of the graph; [`receive`] is their conjunction in the right order.
+
+pub use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Repr, Ipv4View, protocol};
+
+mod options;
+mod receive;
+mod route;
+mod transmit;
+
+pub use options::{OptionReject, check_options};
+pub use receive::{
+    Discard, checksum_ok, has_fixed_header, header_len_ok, is_whole, may_forward, receive,
+    total_len_ok, version_ok,
+};
+pub use route::{NextHop, Route, RouteError, Routes};
+pub use transmit::{DEFAULT_TTL, Ident, template};

@@ -1,0 +1,141 @@
+//! UDP for a host (RFC 768, RFC 1122 §4.1).
+
+use core::fmt;
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use weever_wire::{checksum, udp as wire};
+
+pub use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr, UdpView};
+
+mod transmit;
+pub use transmit::{HEADERS_LEN, complete_partial, emit_headers};
+
+/// An address and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// The address; unspecified in a socket that takes any of ours.
+    pub addr: Ipv4Addr,
+    /// The port.
+    pub port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddrV4::from(*self).fmt(f)
+    }
+}
+
+impl From<SocketAddrV4> for Endpoint {
+    fn from(addr: SocketAddrV4) -> Self {
+        Self { addr: *addr.ip(), port: addr.port() }
+    }
+}
+
+impl From<Endpoint> for SocketAddrV4 {
+    fn from(endpoint: Endpoint) -> Self {
+        SocketAddrV4::new(endpoint.addr, endpoint.port)
+    }
+}
+
+/// Both ends of a datagram, as its receiver sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// Our end.
+    pub local: Endpoint,
+    /// The peer's end.
+    pub remote: Endpoint,
+}
+
+/// What a datagram's checksum says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Checksum {
+    /// Computed and right.
+    Valid,
+    /// The sender computed none: RFC 768, "An all zero transmitted checksum value means that the
+    /// transmitter generated no checksum".
+    Absent,
+    /// Left to a device that never saw the frame; taken as valid on links between software ends.
+    Partial,
+    /// Computed and wrong.
+    Wrong,
+}
+
+/// Whether a checksum may be partial where a datagram came from: veth, virtio and TAP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Partial {
+    /// A wire: what looks partial is wrong.
+    #[default]
+    Refused,
+    /// A link between software ends.
+    Accepted,
+}
+
+/// Looks at the checksum of a datagram between these addresses. A partial one is recognised before
+/// anything is summed, which makes it the cheapest kind.
+#[inline]
+pub fn checksum(view: UdpView<'_>, src: Ipv4Addr, dst: Ipv4Addr, partial: Partial) -> Checksum {
+    let (field, pseudo) = (view.header().checksum(), view.pseudo_sum(src, dst));
+    if field == 0 {
+        Checksum::Absent
+    } else if partial == Partial::Accepted && checksum::is_partial(field, pseudo) {
+        Checksum::Partial
+    } else if view.checksum_ok(pseudo) {
+        Checksum::Valid
+    } else {
+        Checksum::Wrong
+    }
+}
+
+/// Whether the header is there, and its length covers it and is within `payload`, what the IPv4
+/// datagram carries.
+#[inline]
+pub fn length_ok(payload: &[u8]) -> bool {
+    UdpView::new(payload).is_ok()
+}
+
+/// Why a datagram is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum UdpReject {
+    /// The header is cut short, or its length is impossible.
+    #[error("wrong UDP length")]
+    Length,
+    /// RFC 1122 §4.1.3.4: "If a UDP datagram is received with a checksum that is non-zero and
+    /// invalid, UDP MUST silently discard the datagram."
+    #[error("wrong UDP checksum")]
+    Checksum,
+    /// Nobody can listen on port zero (RFC 768 reserves it for "no reply" as a source).
+    #[error("UDP destination port is zero")]
+    PortZero,
+}
+
+/// All steps in one; the payload is `view.payload()`.
+///
+/// # Errors
+/// The first step that failed.
+#[inline]
+pub fn receive(
+    payload: &[u8],
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    partial: Partial,
+) -> Result<(UdpView<'_>, Checksum), UdpReject> {
+    let view = UdpView::new(payload).map_err(|_| UdpReject::Length)?;
+    if view.header().dst_port() == 0 {
+        return Err(UdpReject::PortZero);
+    }
+    match checksum(view, src, dst, partial) {
+        Checksum::Wrong => Err(UdpReject::Checksum),
+        fine => Ok((view, fine)),
+    }
+}
+
+/// The ends of a datagram that was received between these addresses.
+#[inline]
+pub fn flow(header: wire::UdpHeader<'_>, src: Ipv4Addr, dst: Ipv4Addr) -> Flow {
+    let local = Endpoint { addr: dst, port: header.dst_port() };
+    Flow { local, remote: Endpoint { addr: src, port: header.src_port() } }
+}
+
+#[cfg(test)]
+mod tests;
