@@ -24,16 +24,31 @@ pub(crate) fn check_links(tree: &Tree, report: &mut Report) {
     }
 }
 
-/// Each crate from elsewhere that a manifest names must have a line in the table of reasons.
+/// Each crate from elsewhere that a manifest names must have a line in the table of reasons, and
+/// each line should still be of use.
 pub(crate) fn check_dependency_reasons(workspace: &Workspace, tree: &Tree, report: &mut Report) {
     let table = tree.files.get(Path::new(REASONS)).map(|text| String::from_utf8_lossy(text));
     let reasoned: BTreeSet<String> =
         table.iter().flat_map(|text| text.lines()).filter_map(reasoned_crate).collect();
+    let mut declared = fuzz_dependencies(tree);
     for (name, member) in &workspace.members {
         for used in member.declared.difference(&reasoned) {
             report.fail("reasons", name, format!("uses {used}, which has no line in {REASONS}"));
         }
+        declared.extend(member.declared.iter().cloned());
     }
+    for stale in reasoned.difference(&declared) {
+        report.warn("reasons", REASONS, format!("nobody uses {stale} any more"));
+    }
+}
+
+/// The fuzz targets are a workspace of their own, which `cargo metadata` does not show.
+fn fuzz_dependencies(tree: &Tree) -> BTreeSet<String> {
+    let manifest = tree.files.get(Path::new("fuzz/Cargo.toml"));
+    let text = manifest.map(|text| String::from_utf8_lossy(text)).unwrap_or_default();
+    let parsed: toml::Table = toml::from_str(&text).unwrap_or_default();
+    let dependencies = parsed.get("dependencies").and_then(toml::Value::as_table);
+    dependencies.map(|table| table.keys().cloned().collect()).unwrap_or_default()
 }
 
 /// The crate of a table row like "| `libc` | … |", if the row also gives a reason.
@@ -130,20 +145,34 @@ mod tests {
         );
     }
 
-    fn reason_failures(table: &str) -> Vec<String> {
+    fn check_reasons(table: &str) -> Report {
         let declared = BTreeSet::from(["libc".to_owned(), "syn".to_owned()]);
         let mut workspace = Workspace::default();
         workspace.members.insert("a".to_owned(), Member { declared, ..Member::default() });
+        let fuzz = "[dependencies]\nlibfuzzer-sys = '1'";
         let mut report = Report::default();
-        check_dependency_reasons(&workspace, &Tree::of(&[(REASONS, table)]), &mut report);
-        report.failures()
+        let tree = Tree::of(&[(REASONS, table), ("fuzz/Cargo.toml", fuzz)]);
+        check_dependency_reasons(&workspace, &tree, &mut report);
+        report
     }
+
+    const FULL: &str = "| crate | where | why |\n|---|---|---|\n| `libc` | a | system calls\n| `syn` | a | parses Rust |\n";
 
     #[test]
     fn every_dependency_needs_a_line_with_a_reason() {
-        let full = "| crate | where | why |\n|---|---|---|\n| `libc` | a | system calls\n| `syn` | a | parses Rust |";
-        assert_eq!(reason_failures(full), [""; 0]);
-        let found = reason_failures("| `libc` | a | system calls |\n| `syn` | a | |\n");
+        assert_eq!(check_reasons(FULL).failures(), [""; 0]);
+        let found = check_reasons("| `libc` | a | system calls |\n| `syn` | a | |\n").failures();
         assert_eq!(found, ["reasons a: uses syn, which has no line in docs/dependencies.md"]);
+    }
+
+    #[test]
+    fn a_line_that_has_outlived_its_dependency_is_pointed_out() {
+        let more = format!(
+            "{FULL}| `libfuzzer-sys` | fuzz | fuzzing engine |\n| `nom` | a | once parsed |\n"
+        );
+        let report = check_reasons(&more);
+        assert!(!report.failed());
+        let found = report.warnings();
+        assert_eq!(found, ["reasons docs/dependencies.md: nobody uses nom any more"]);
     }
 }
