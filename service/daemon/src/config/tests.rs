@@ -1,0 +1,129 @@
+use std::path::Path;
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::try_from(Settings::parse(Path::new("weever.toml"), text)?)
+}
+
+fn complaint(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+const GOOD: &str = "dev = \"eth0\"\naddr = \"192.0.2.10/24\"\n";
+
+fn complaint_after_good(text: &str) -> String {
+    complaint(&format!("{GOOD}{text}"))
+}
+
+#[test]
+fn the_least_that_works_has_the_defaults() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!(config, Config::new("eth0", "192.0.2.10/24".parse().unwrap()));
+    assert_eq!((config.share, config.mode, config.probe), (Share::Address, Mode::Adaptive, true));
+    assert_eq!(config.services, Services::default());
+}
+
+#[test]
+fn the_example_says_every_key_and_is_valid() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/weever.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    Config::try_from(Settings::parse(&path, &text).unwrap()).unwrap();
+    let unknown = complaint("nonsense = 1");
+    let known = unknown.split('`').skip(3).step_by(2).filter(|w| !w.contains("nonsense"));
+    let mut seen = 0;
+    for key in known {
+        assert!(text.contains(key), "{key} is not explained in the example");
+        seen += 1;
+    }
+    assert!(seen >= 13, "{unknown}");
+    // With every line that is commented out, it must still be valid.
+    let is_setting = |line: &str| line.starts_with("#") && !line.starts_with("# ") && line != "#";
+    let uncommented: Vec<&str> =
+        text.lines().map(|l| if is_setting(l) { &l[1..] } else { l }).collect();
+    let full = Settings::parse(&path, &uncommented.join("\n")).unwrap();
+    assert!(full.gateway.is_some() && full.cores.is_some() && full.control.is_some());
+    assert!(!full.routes.is_empty() && !full.neighbours.is_empty());
+    Config::try_from(full).unwrap();
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
+    let complaint = complaint_after_good("gatway = \"192.0.2.1\"\n");
+    assert!(complaint.starts_with("weever.toml:3:1: unknown key `gatway`"), "{complaint}");
+    assert!(complaint.ends_with("did you mean `gateway`?"), "{complaint}");
+    let complaint = complaint_after_good("[services]\necko = 7\n");
+    assert!(complaint.starts_with("weever.toml:4:1: unknown key `ecko`"), "{complaint}");
+    assert!(complaint.ends_with("did you mean `echo`?"), "{complaint}");
+}
+
+#[test]
+fn values_of_the_wrong_shape_are_named_with_their_line() {
+    for (text, line, what) in [
+        ("addr = \"10.0.0.1\"", "weever.toml:1:", "the prefix are missing"),
+        ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "not 0 to 32"),
+        ("\nvlan = 70000", "weever.toml:2:", "70000"),
+        ("[services]\necho = \"seven\"", "weever.toml:2:", "seven"),
+        ("mode = \"bussy\"", "weever.toml:1:", "did you mean `busy`?"),
+        ("share = \"some\"", "weever.toml:1:", "unknown variant `some`"),
+        ("[[neighbour]]\naddr = \"10.0.0.2\"\nmac = \"02:00\"", "weever.toml:3:", "`02:00`"),
+        ("dev = \"eth0", "weever.toml:1:", ""),
+        ("dev = \"a\"\ndev = \"b\"", "weever.toml:2:", "duplicate"),
+    ] {
+        let complaint = complaint(text);
+        assert!(complaint.starts_with(line) && complaint.contains(what), "{text}: {complaint}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_with_the_way_to_set_it() {
+    assert!(complaint("").starts_with("addr is not set"));
+    let no_device = complaint("addr = \"10.0.0.1/8\"");
+    assert!(no_device.starts_with("dev is not set") && no_device.contains("--dev"), "{no_device}");
+}
+
+#[test]
+fn values_that_make_no_sense_are_refused_with_a_remedy() {
+    for (text, key) in [
+        ("[services]\necho = 0", "services.echo = 0"),
+        ("[services]\ndiscard = 0", "services.discard = 0"),
+        ("[services]\necho = 7\ndiscard = 7", "services.discard = 7"),
+        ("gateway = \"10.9.9.9\"", "gateway = 10.9.9.9"),
+        ("gateway = \"192.0.2.10\"", "gateway = 192.0.2.10"),
+        ("gateway = \"192.0.2.255\"", "gateway = 192.0.2.255"),
+        ("vlan = 4095", "vlan = 4095"),
+        ("cores = [1, 1]", "cores = 1"),
+        ("[pool]\nframes = 3", "pool.frames = 3"),
+        ("[[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"", "route.via = 10.0.0.1"),
+        (
+            "[[neighbour]]\naddr = \"192.0.2.3\"\nmac = \"ff:ff:ff:ff:ff:ff\"",
+            "neighbour.mac = ff:ff:ff:ff:ff:ff",
+        ),
+    ] {
+        let complaint = complaint_after_good(text);
+        assert!(complaint.starts_with(key) && complaint.contains("; "), "{text}: {complaint}");
+    }
+    assert!(complaint("dev = \"a/b\"\naddr = \"10.0.0.1/8\"").starts_with("dev = \"a/b\""));
+    assert!(complaint("dev = \"\"\naddr = \"10.0.0.1/8\"").contains("empty"));
+    assert!(complaint("dev = \"x\"\naddr = \"10.0.0.0/8\"").contains("network's address"));
+}
+
+#[test]
+fn the_command_line_wins_over_the_file_and_the_rest_stays() {
+    let file = Settings::parse(Path::new("f"), &format!("{GOOD}[services]\necho = 7\n")).unwrap();
+    let over = Settings {
+        dev: Some("eth1".into()),
+        services: ServiceSettings { echo: None, discard: Some(9) },
+        ..Settings::default()
+    };
+    let config = Config::try_from(file.overridden_by(over)).unwrap();
+    assert_eq!(config.dev, "eth1");
+    assert_eq!(config.address.to_string(), "192.0.2.10/24");
+    assert_eq!(config.services, Services { echo: Some(7), discard: Some(9) });
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error_with_its_name() {
+    let error = Settings::read(Path::new("/nonexistent/weever.toml")).unwrap_err();
+    assert!(error.to_string().contains("/nonexistent/weever.toml"), "{error}");
+}

@@ -1,0 +1,32 @@
+//! The control socket of a running stack.
+//!
+//! [`ControlSocket::bind`] takes the place on the file system, before anything else is touched;
+//! [`ControlServer::serve`] answers on it once there is something to tell. Threads: one that
+//! accepts, and one per connection, all of them off the packet path.
+
+mod connection;
+mod server;
+mod socket;
+
+use weever_service_api::{ApiError, Counters, GraphFormat, GraphText, Status};
+
+pub use server::ControlServer;
+pub use socket::{ControlError, ControlSocket};
+
+/// Where answers come from. Called from several threads; may block briefly.
+pub trait Source: Send + Sync {
+    /// What has been counted.
+    fn counters(&self) -> Counters;
+
+    /// What is running.
+    fn status(&self) -> Status;
+
+    /// The running graph with its counters.
+    ///
+    /// # Errors
+    /// What to answer when it cannot be drawn in this format.
+    fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError>;
+
+    /// Begins to shut down, and returns at once. Called after the answer was sent.
+    fn stop(&self);
+}

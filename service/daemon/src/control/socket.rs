@@ -1,0 +1,172 @@
+//! A place on the file system to be asked at.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, fchmod};
+use socket2::{Domain, SockAddr, Socket, Type};
+use weever_service_api::{Client, ClientError, Status, socket as places};
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// Another stack answers there.
+    #[error(
+        "control socket {}: in use by {owner}; stop it with `weever stop --socket {}`, or choose another with --control",
+        path.display(), path.display()
+    )]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+        /// Who answers.
+        owner: String,
+    },
+    /// There is a file that is no socket.
+    #[error("control socket {}: there is a file that is no socket; choose another with --control", path.display())]
+    NotASocket {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("control socket {}: cannot {what}: {source}; choose another with --control", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+/// How long somebody else may take to bind in the same directory.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a stack may take to say who it is.
+const OWNER_PATIENCE: Duration = Duration::from_secs(1);
+const BACKLOG: i32 = 32;
+
+/// A bound control socket, which only its owner may connect to. Dropping it removes the file.
+#[derive(Debug)]
+pub struct ControlSocket {
+    pub(super) listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode: the file is removed only while it is still ours.
+    identity: (u64, u64),
+}
+
+impl ControlSocket {
+    /// Listens on `path`. Its directory is made if it is missing; a socket that nobody listens on
+    /// any more is replaced. Blocks for a second or two at most.
+    ///
+    /// # Errors
+    /// See [`ControlError`].
+    pub fn bind(path: &Path) -> Result<ControlSocket, ControlError> {
+        let fail = |what| {
+            let path = path.to_owned();
+            move |source| ControlError::Io { path, what, source }
+        };
+        let directory = path.parent().filter(|d| !d.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        make_directory(directory).map_err(fail("make its directory"))?;
+        // Two stacks that both find a stale socket must not remove each other's fresh one.
+        let _lock = lock(directory).map_err(fail("lock its directory"))?;
+        clear(path)?;
+        let listener = listen(path).map_err(fail("listen"))?;
+        let identity = fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()));
+        let identity = identity.map_err(fail("find it again"))?;
+        Ok(ControlSocket { listener, path: path.to_owned(), identity })
+    }
+
+    /// Listens in the first of the usual directories that allows it.
+    ///
+    /// # Errors
+    /// See [`ControlError`]; when no directory allows it, that of the first.
+    pub fn bind_default(link: &str) -> Result<ControlSocket, ControlError> {
+        let mut first_refusal = None;
+        for directory in places::directories() {
+            match ControlSocket::bind(&places::in_directory(&directory, link)) {
+                Err(refusal @ ControlError::Io { .. }) => {
+                    drop(first_refusal.get_or_insert(refusal))
+                }
+                other => return other,
+            }
+        }
+        Err(first_refusal.expect("there is always the system's directory"))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+        if ours {
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(directory)
+}
+
+fn lock(directory: &Path) -> io::Result<Flock<File>> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    let mut file = File::open(directory)?;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((back, _)) if Instant::now() < deadline => file = back,
+            Err((_, errno)) => return Err(errno.into()),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Makes sure that nobody is at `path`.
+fn clear(path: &Path) -> Result<(), ControlError> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ControlError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+        Err(_) => return Ok(()),
+    }
+    let owner = match Client::connect_within(path, OWNER_PATIENCE) {
+        Err(ClientError::NotRunning { .. }) => None,
+        Err(e) => Some(format!("somebody who does not answer ({e})")),
+        Ok(mut client) => Some(match client.status() {
+            Ok(Status { pid, link, .. }) => format!("a stack on {link}, process {pid}"),
+            Err(e) => format!("somebody who does not answer ({e})"),
+        }),
+    };
+    match owner {
+        Some(owner) => Err(ControlError::InUse { path: path.to_owned(), owner }),
+        None => fs::remove_file(path).map_err(|source| ControlError::Io {
+            path: path.to_owned(),
+            what: "replace what a dead process left",
+            source,
+        }),
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // The file gets its permissions from the socket when it is bound (unix(7)): so there is no
+    // moment in which others may connect.
+    fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    Ok(OwnedFd::from(socket).into())
+}
