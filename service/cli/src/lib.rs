@@ -1,2 +1,21 @@
 //! The control commands of weever.
+//!
+//! They know a running stack only by its control socket and the messages of `service/api`
+//! (DESIGN §3, rule 6): what they do, a script can.
 #![forbid(unsafe_code)]
+
+mod counters;
+mod error;
+mod find;
+mod format;
+mod graph;
+mod status;
+mod stop;
+mod table;
+
+pub use counters::CountersArgs;
+pub use error::CliError;
+pub use find::Target;
+pub use graph::LiveGraphArgs;
+pub use status::StatusArgs;
+pub use stop::StopArgs;

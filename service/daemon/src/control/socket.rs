@@ -93,7 +93,7 @@ impl ControlSocket {
         for directory in places::directories() {
             match ControlSocket::bind(&places::in_directory(&directory, link)) {
                 Err(refusal @ ControlError::Io { .. }) => {
-                    drop(first_refusal.get_or_insert(refusal))
+                    first_refusal.get_or_insert(refusal);
                 }
                 other => return other,
             }

@@ -1,0 +1,94 @@
+//! `weever status`.
+
+use std::io::Write;
+
+use clap::Args;
+use weever_service_api::{Status, WorkerStatus};
+
+use crate::format::span;
+use crate::{CliError, Target};
+
+/// Shows what a running stack is: device, address, services, workers.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Print the answer as JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatusArgs {
+    /// Asks and prints.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        let status = self.target.connect()?.status()?;
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &status).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{}", describe(&status))?;
+        }
+        Ok(())
+    }
+}
+
+fn describe(status: &Status) -> String {
+    let Status { link, mac, mtu, queues, mode, share, address, prefix, .. } = status;
+    let mut lines = vec![
+        ("process", format!("{} (weever {})", status.pid, status.program)),
+        ("up", span(status.uptime_ns)),
+        ("device", format!("{link}, {mac}, mtu {mtu}, {queues} {}", plural(*queues, "queue"))),
+        ("mode", mode.clone()),
+        ("share", share.clone()),
+        ("address", format!("{address}/{prefix}")),
+    ];
+    lines.extend(status.gateway.map(|gateway| ("gateway", gateway.to_string())));
+    lines.push(("services", services(status)));
+    lines.extend(status.workers.iter().map(|w| ("worker", worker(w))));
+    lines.iter().map(|(key, value)| format!("{key:<10}{value}\n")).collect()
+}
+
+fn services(status: &Status) -> String {
+    let services = status.services.iter();
+    let services: Vec<String> =
+        services.map(|s| format!("{} {} {}", s.protocol, s.name, s.port)).collect();
+    if services.is_empty() { "none".into() } else { services.join(", ") }
+}
+
+fn worker(worker: &WorkerStatus) -> String {
+    let core = worker.core.map_or("any core".into(), |core| format!("core {core}"));
+    let queues: Vec<String> = worker.queues.iter().map(u16::to_string).collect();
+    let (name, mode, state) = (&worker.name, &worker.mode, &worker.state);
+    let noun = plural(queues.len() as u16, "queue");
+    format!("{name} on {core}, {mode}, {noun} {}: {state}", queues.join(" "))
+}
+
+fn plural(n: u16, noun: &str) -> String {
+    if n == 1 { noun.into() } else { format!("{noun}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_in_words() {
+        let golden = include_str!("../../api/tests/golden/status.json");
+        let message: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let status = serde_json::from_value(message["ok"].clone()).unwrap();
+        let expected = "\
+process   4711 (weever 0.1.0)
+up        1.5 s
+device    eth0, 02:00:00:00:00:01, mtu 1500, 4 queues
+mode      AF_XDP native, copy mode
+share     address
+address   10.77.0.1/24
+services  udp echo 7
+worker    worker-0 on core 1, adaptive, queues 0 1 2 3: running
+";
+        assert_eq!(describe(&status), expected);
+    }
+}
