@@ -10,8 +10,6 @@ mod display;
 mod insn;
 mod op;
 mod program;
-#[cfg(test)]
-mod tests;
 
 pub use assembler::{AsmError, Assembler, Label};
 pub use decode::DecodeError;

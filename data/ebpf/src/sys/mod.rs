@@ -11,8 +11,6 @@ mod map;
 mod program;
 mod rejection;
 mod run;
-#[cfg(test)]
-mod tests;
 
 pub use cpus::possible_cpus;
 pub use error::BpfError;

@@ -60,8 +60,8 @@ impl Rejection {
 
 /// The number of the last instruction the verifier lists, or names in prose.
 fn culprit(log: &str) -> Option<usize> {
-    let listed = log.lines().rev().find_map(instruction_number);
-    listed.or_else(|| log.lines().rev().find_map(named_in_prose))
+    let words = || log.lines().rev().filter(|line| !is_statistics(line));
+    words().find_map(instruction_number).or_else(|| words().find_map(named_in_prose))
 }
 
 /// `17: (61) r1 = …` is instruction 17; `from 9 to 13:` is not one.
@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn prose_names_the_culprit_when_nothing_is_listed() {
-        assert_eq!(culprit("unreachable insn 3\nprocessed 0 insns\n"), Some(3));
+        let statistics = "processed 0 insns (limit 1000000) max_states_per_insn 0";
+        assert_eq!(culprit(&format!("unreachable insn 3\n{statistics}\n")), Some(3));
+        assert_eq!(culprit(statistics), None);
         assert_eq!(culprit("jump out of range from insn 2 to 40\n"), Some(2));
         assert_eq!(culprit("the log is empty"), None);
         assert_eq!(culprit(""), None);

@@ -42,7 +42,10 @@ pub(super) fn emit(
         look_up_address(&mut asm, addresses, pass);
     }
     redirect(&mut asm, sockets);
-    leave_to_kernel(&mut asm, pass);
+    // The verifier does not accept what cannot be reached.
+    if addresses.is_some() {
+        leave_to_kernel(&mut asm, pass);
+    }
     asm.assemble()
 }
 
