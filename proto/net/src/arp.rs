@@ -51,8 +51,8 @@ pub struct Config {
     pub reachable: u64,
     /// How long an address that nobody uses is kept after that.
     pub stale: u64,
-    /// Between two requests. RFC 1122 §2.3.2.1: "A mechanism to prevent ARP flooding MUST be
-    /// included. The recommended maximum rate is 1 per second per destination."
+    /// Between two requests. RFC 1122 §2.3.2.1: "A mechanism to prevent ARP flooding […] MUST
+    /// be included. The recommended maximum rate is 1 per second per destination."
     pub retry: u64,
     /// Requests to all before an unknown neighbour counts as absent.
     pub broadcast_tries: u8,

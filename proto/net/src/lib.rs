@@ -14,6 +14,8 @@
 //! # Deliberate exceptions from the RFCs
 //! - Source-routed datagrams are refused, although RFC 1122 §3.2.1.8(c) wants a host to be able to
 //!   receive them: RFC 7126 §4.3 and §4.4 recommend the opposite, for security.
+//! - An echo reply returns a record-route or timestamp option without adding us to it, which RFC
+//!   1122 §3.2.2.6 says SHOULD be done: nobody relies on it.
 //! - Any ARP packet that is accepted refreshes its sender's entry, as RFC 1122 §2.3.2.1 suggests,
 //!   where RFC 4861 would only count an answer to our own question.
 //! - An address is announced and defended (RFC 5227 §2.3, §2.4) but not probed for before use:

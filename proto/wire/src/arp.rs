@@ -85,6 +85,7 @@ impl<'a> ArpView<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`]; [`WireError::BadField`] with the first field that differs.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let raw = first::<PACKET_LEN>(bytes, Layer::Arp)?;
         expect("hrd", be16(raw, HTYPE), HTYPE_ETHERNET)?;
@@ -95,6 +96,7 @@ impl<'a> ArpView<'a> {
     }
 
     /// The packet.
+    #[inline]
     pub fn header(self) -> ArpHeader<'a> {
         self.header
     }
@@ -138,6 +140,7 @@ impl ArpRepr {
     ///
     /// # Errors
     /// [`WireError::NoRoom`].
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
         let (raw, _) = room::<PACKET_LEN>(buf, Layer::Arp)?;
         put(raw, HTYPE, HTYPE_ETHERNET.to_be_bytes());

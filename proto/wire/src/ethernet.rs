@@ -70,17 +70,20 @@ impl<'a> EthernetView<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`].
+    #[inline]
     pub fn new(frame: &'a [u8]) -> Result<Self, WireError> {
         let header = EthernetHeader(first(frame, Layer::Ethernet)?);
         Ok(Self { header, payload: &frame[HEADER_LEN..] })
     }
 
     /// The header.
+    #[inline]
     pub fn header(self) -> EthernetHeader<'a> {
         self.header
     }
 
     /// What follows the header, padding included.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }

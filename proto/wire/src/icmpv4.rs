@@ -135,26 +135,31 @@ impl<'a> IcmpView<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`].
+    #[inline]
     pub fn new(message: &'a [u8]) -> Result<Self, WireError> {
         Ok(Self { header: IcmpHeader(first(message, Layer::Icmpv4)?), message })
     }
 
     /// The header.
+    #[inline]
     pub fn header(self) -> IcmpHeader<'a> {
         self.header
     }
 
     /// Header and data.
+    #[inline]
     pub fn message(self) -> &'a [u8] {
         self.message
     }
 
     /// What follows the header: an echo's data, or the datagram that an error quotes.
+    #[inline]
     pub fn data(self) -> &'a [u8] {
         &self.message[HEADER_LEN..]
     }
 
     /// Whether the checksum over the whole message is right.
+    #[inline]
     pub fn checksum_ok(self) -> bool {
         checksum::is_valid(checksum::sum(self.message))
     }

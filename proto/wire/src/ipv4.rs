@@ -192,6 +192,7 @@ impl<'a> Ipv4View<'a> {
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadField`] for the version,
     /// [`WireError::BadLength`] for either length.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = Ipv4Header(first(bytes, Layer::Ipv4)?);
         if header.version() != 4 {
@@ -206,31 +207,37 @@ impl<'a> Ipv4View<'a> {
     }
 
     /// The fixed part of the header.
+    #[inline]
     pub fn header(self) -> Ipv4Header<'a> {
         self.header
     }
 
     /// The header with its options.
+    #[inline]
     pub fn header_bytes(self) -> &'a [u8] {
         self.header_bytes
     }
 
     /// The options; an empty iterator for most datagrams.
+    #[inline]
     pub fn options(self) -> Ipv4Options<'a> {
         Ipv4Options::new(&self.header_bytes[HEADER_LEN..])
     }
 
     /// What the header precedes.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
 
     /// Whether the header's checksum is right.
+    #[inline]
     pub fn checksum_ok(self) -> bool {
         checksum_ok(self.header_bytes)
     }
 }
 
+#[inline]
 fn within(said: usize, min: usize, max: usize) -> Result<usize, WireError> {
     if (min..=max).contains(&said) {
         return Ok(said);

@@ -84,6 +84,7 @@ impl<'a> Ipv6View<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadField`], [`WireError::BadLength`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = Ipv6Header(first(bytes, Layer::Ipv6)?);
         if header.version() != 6 {
@@ -101,11 +102,13 @@ impl<'a> Ipv6View<'a> {
     }
 
     /// The fixed header.
+    #[inline]
     pub fn header(self) -> Ipv6Header<'a> {
         self.header
     }
 
     /// What follows it.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
@@ -154,6 +157,7 @@ impl Ipv6Repr {
     ///
     /// # Errors
     /// [`WireError::NoRoom`].
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
         let (header, _) = room::<HEADER_LEN>(buf, Layer::Ipv6)?;
         let label = self.flow_label & 0x000f_ffff;

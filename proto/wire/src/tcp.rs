@@ -115,6 +115,7 @@ impl<'a> TcpView<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadLength`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = TcpHeader(first(bytes, Layer::Tcp)?);
         let (said, max) = (header.header_len(), bytes.len().min(MAX_HEADER_LEN));
@@ -126,16 +127,19 @@ impl<'a> TcpView<'a> {
     }
 
     /// The fixed part of the header.
+    #[inline]
     pub fn header(self) -> TcpHeader<'a> {
         self.header
     }
 
     /// The options, unparsed.
+    #[inline]
     pub fn options(self) -> &'a [u8] {
         self.options
     }
 
     /// What the header precedes.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
@@ -179,6 +183,7 @@ impl TcpRepr {
     ///
     /// # Errors
     /// [`WireError::NoRoom`].
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
         let (header, _) = room::<HEADER_LEN>(buf, Layer::Tcp)?;
         put(header, SRC, self.src_port.to_be_bytes());

@@ -90,16 +90,19 @@ impl<'a> UdpView<'a> {
     }
 
     /// The header.
+    #[inline]
     pub fn header(self) -> UdpHeader<'a> {
         self.header
     }
 
     /// Header and payload.
+    #[inline]
     pub fn datagram(self) -> &'a [u8] {
         self.datagram
     }
 
     /// What the header precedes.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         &self.datagram[HEADER_LEN..]
     }

@@ -60,17 +60,20 @@ impl<'a> VlanView<'a> {
     ///
     /// # Errors
     /// [`WireError::Truncated`].
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
         let header = VlanHeader(first(bytes, Layer::Vlan)?);
         Ok(Self { header, payload: &bytes[TAG_LEN..] })
     }
 
     /// The tag.
+    #[inline]
     pub fn header(self) -> VlanHeader<'a> {
         self.header
     }
 
     /// What follows the tag.
+    #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
@@ -105,6 +108,7 @@ impl VlanRepr {
     ///
     /// # Errors
     /// [`WireError::NoRoom`].
+    #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
         let (header, _) = room::<TAG_LEN>(buf, Layer::Vlan)?;
         let tci = u16::from(self.pcp & 7) << 13 | u16::from(self.dei) << 12 | self.vid & 0x0fff;

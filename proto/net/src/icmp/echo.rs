@@ -48,8 +48,7 @@ pub fn check_echo(message: &[u8], destination: Destination) -> Result<IcmpView<'
 /// RFC 1122 §3.2.2.6: "The IP source address in an ICMP Echo Reply MUST be the same as the
 /// specific-destination address of the corresponding ICMP Echo Request message", and "Data
 /// received in an ICMP Echo Request MUST be entirely included in the resulting Echo Reply."
-/// Options stay as they are, so a recorded route goes back to whom it interests. The time to live
-/// becomes `ttl`.
+/// Options stay as they are: a record route goes back unchanged. The time to live becomes `ttl`.
 pub fn reply_in_place(datagram: &mut [u8], ttl: u8) -> bool {
     let Ok(view) = Ipv4View::new(datagram) else { return false };
     let l4 = view.header_bytes().len();

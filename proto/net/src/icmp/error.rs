@@ -20,11 +20,10 @@ const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// RFC 1122 §3.2.2.1: "Protocol Unreachable, when the designated transport protocol is not
-    /// supported".
+    /// RFC 1122 §3.2.2.1: "when the designated transport protocol is not supported".
     ProtocolUnreachable,
-    /// RFC 1122 §3.2.2.1: "Port Unreachable, when the designated transport protocol (e.g., UDP) is
-    /// unable to demultiplex the datagram".
+    /// RFC 1122 §3.2.2.1: "when the designated transport protocol (e.g., UDP) is unable to
+    /// demultiplex the datagram but has no protocol mechanism to inform the sender".
     PortUnreachable,
     /// A neighbour did not answer; for datagrams that we forward, or our own applications'.
     HostUnreachable,
@@ -131,8 +130,9 @@ fn quote(datagram: &[u8]) -> &[u8] {
 /// Writes to the front of `out` the datagram that reports `cause` to the source of `datagram`,
 /// from our address `from`; returns its length, [`error_len`].
 ///
-/// RFC 1122 §3.2.2: "the IP header that is returned MUST be unchanged" — so `datagram` must still
-/// be as it was received. The type of service is zero, as §3.2.2 recommends.
+/// RFC 1122 §3.2.2: "this header and data MUST be unchanged from the received datagram", so
+/// `datagram` must still be as it came; and "ICMP error messages SHOULD be sent with normal (i.e.,
+/// zero) TOS bits".
 ///
 /// # Errors
 /// [`WireError::NoRoom`]; [`WireError::Truncated`] if `datagram` has no whole header.

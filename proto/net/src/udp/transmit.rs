@@ -11,7 +11,9 @@ use crate::ipv4::template;
 pub const HEADERS_LEN: usize = ipv4::HEADER_LEN + HEADER_LEN;
 
 /// Writes IPv4 and UDP headers in front of the payload that already stands at
-/// `buf[HEADERS_LEN..]`, to its end. RFC 1122 §4.1.3.4: a host "SHOULD generate UDP checksums".
+/// `buf[HEADERS_LEN..]`, to its end. RFC 1122 §4.1.3.4: an
+/// application may control whether a checksum is generated, "but it MUST default to checksumming
+/// on".
 ///
 /// # Errors
 /// [`WireError::NoRoom`] if `buf` is shorter than the headers, [`WireError::BadLength`] if it is
