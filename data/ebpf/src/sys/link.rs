@@ -145,7 +145,10 @@ fn hint(source: &io::Error) -> &'static str {
         Some(libc::EBUSY | libc::EEXIST) => {
             "; another XDP program is attached: `ip link set DEV xdp off` removes it"
         }
-        Some(libc::ENODEV) => "; there is no such interface in this network namespace",
+        // The kernel says EINVAL if there is none; drivers say it for settings they cannot combine.
+        Some(libc::EINVAL | libc::ENODEV) => {
+            "; is there such an interface in this network namespace? If so, see the kernel's log"
+        }
         Some(libc::ERANGE) => "; the MTU (on veth, of the peer too) is too large: lower it to 3498",
         Some(libc::EOPNOTSUPP) => "; the driver has no XDP in this mode",
         _ => "",
