@@ -6,8 +6,12 @@
 //! [`Report`] carries both, with their spread.
 #![forbid(unsafe_code)]
 
+mod error;
 mod report;
+mod rig;
 mod samples;
+mod traffic;
 
+pub use error::BenchError;
 pub use report::{Report, Row};
 pub use samples::{Samples, Summary};

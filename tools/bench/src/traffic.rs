@@ -1,0 +1,95 @@
+//! Open-loop load: live frames from one core, for as long as the handle lives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use weever_ebpf::sys::LiveFrames;
+use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span};
+use weever_testbed::{Fixture, pin_to};
+
+use crate::BenchError;
+use crate::rig::{HOST, PORT, Rig};
+
+/// Frames per system call: enough that the kernel does not sleep in between, few enough that the
+/// load stops within a tenth of a second.
+const PER_CALL: u32 = 1 << 19;
+
+/// How many source ports the load comes from.
+const FLOWS: u32 = 16;
+
+/// Load that runs until dropped.
+pub(crate) struct Traffic {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Traffic {
+    /// Starts UDP datagrams in Ethernet frames of `frame_len` bytes (with the four of the check
+    /// sequence, as sizes are usually given) to the contender's port.
+    pub(crate) fn start(rig: &Rig, frame_len: usize) -> Result<Traffic, BenchError> {
+        let settings = GeneratorSettings {
+            out_ifindex: rig.generator_end()?.index,
+            source_mac: rig.generator_end()?.mac,
+            destination_mac: rig.contender_end()?.mac,
+            sources: Span::one(Fixture::LEFT),
+            destination: HOST,
+            source_ports: Span { first: 10_000, count: FLOWS },
+            destination_ports: Span::one(PORT),
+            payload: vec![0x2a; payload_len(frame_len)],
+            udp_checksum: true,
+            order: Order::RoundRobin,
+        };
+        let generator = Generator::load(&settings)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (seen, core) = (stop.clone(), rig.generator_core);
+        let thread = rig.fixture.left.spawn("generator", move || {
+            // Without its core the load is merely less steady; the contenders all get the same.
+            drop(pin_to(core));
+            while !seen.load(Ordering::Relaxed) {
+                let live = LiveFrames { repeat: PER_CALL, batch: 64 };
+                if generator.run(live).is_err() {
+                    break;
+                }
+            }
+        });
+        let thread = thread.map_err(BenchError::of("generator"))?;
+        Ok(Traffic { stop, thread: Some(thread) })
+    }
+}
+
+/// The UDP payload of a frame of `frame_len` bytes: less headers (14 + 20 + 8) and check sequence.
+pub(crate) fn payload_len(frame_len: usize) -> usize {
+    frame_len.saturating_sub(14 + 20 + 8 + 4)
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn live_frames_reach_the_other_end() {
+        if !weever_testbed::privileged() {
+            return println!("skipped: needs CAP_NET_ADMIN");
+        }
+        let rig = Rig::new("rx").expect("the rig can be built");
+        let _sink = rig.pass_at_contender().expect("a program can be attached");
+        let traffic = Traffic::start(&rig, 64).expect("the load starts");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while rig.contender_end().unwrap().counters.rx_packets < 10_000 {
+            assert!(Instant::now() < deadline, "no load arrived");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(traffic);
+    }
+}

@@ -1,0 +1,112 @@
+//! From the stack's counters to a short table: what happened at each layer.
+
+use weever_service_api::{Counters, NodeCounters};
+
+use crate::outcome::LayerCount;
+
+/// The layers in the order in which a packet passes them, and the clusters of the host graph that
+/// make them up.
+const LAYERS: [(&str, &str); 9] = [
+    ("Ethernet receive", "RxL2Ether"),
+    ("ARP receive", "RxL3ARP"),
+    ("IPv4 receive", "RxL3IPv4"),
+    ("ICMP receive", "RxL3ICMP"),
+    ("UDP receive", "RxL4UDP"),
+    ("UDP send", "TxL4UDP"),
+    ("ICMP send", "TxL3ICMP"),
+    ("IPv4 send", "TxL3IPv4"),
+    ("ARP send", "TxL3ARP"),
+];
+
+/// The rows of the table. Layers that saw no packet are left out.
+pub fn layers(counters: &Counters) -> Vec<LayerCount> {
+    let mut rows = Vec::new();
+    link_rows(counters, &mut rows, true);
+    for (layer, cluster) in LAYERS {
+        let nodes = counters.nodes.iter().filter(|n| n.name.starts_with(cluster));
+        let most = nodes.map(reached).max().unwrap_or(0);
+        push(&mut rows, layer, "packets", most);
+        for drop in counters.drops.iter().filter(|d| d.node.starts_with(cluster)) {
+            push(&mut rows, layer, &format!("dropped: {}", drop.reason), drop.packets);
+        }
+    }
+    let elsewhere = |node: &str| !LAYERS.iter().any(|(_, cluster)| node.starts_with(cluster));
+    for drop in counters.drops.iter().filter(|d| elsewhere(&d.node)) {
+        push(&mut rows, &drop.node, &format!("dropped: {}", drop.reason), drop.packets);
+    }
+    link_rows(counters, &mut rows, false);
+    rows
+}
+
+fn reached(node: &NodeCounters) -> u64 {
+    node.packets
+}
+
+fn link_rows(counters: &Counters, rows: &mut Vec<LayerCount>, receive: bool) {
+    for queue in &counters.links {
+        let what = format!("queue {}", queue.queue);
+        let layer = format!("{} {}", queue.link, if receive { "receive" } else { "send" });
+        push(rows, &layer, &what, if receive { queue.rx_packets } else { queue.tx_packets });
+    }
+}
+
+fn push(rows: &mut Vec<LayerCount>, layer: &str, what: &str, count: u64) {
+    if count > 0 {
+        rows.push(LayerCount { layer: layer.into(), what: what.into(), count });
+    }
+}
+
+/// How many packets were dropped at `node`, for whatever reason.
+pub fn drops_at(counters: &Counters, node: &str) -> u64 {
+    counters.drops.iter().filter(|d| d.node == node).map(|d| d.packets).sum()
+}
+
+/// How many packets were dropped anywhere.
+pub fn drops(counters: &Counters) -> u64 {
+    counters.drops.iter().map(|d| d.packets).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weever_service_api::DropCounter;
+
+    fn counters() -> Counters {
+        let node = |name: &str, packets| NodeCounters {
+            name: name.into(),
+            packets,
+            ..NodeCounters::default()
+        };
+        let dropped = |node: &str, packets| DropCounter {
+            node: node.into(),
+            port: None,
+            reason: "because".into(),
+            packets,
+        };
+        Counters {
+            nodes: vec![node("RxL3IPv4Valid", 7), node("RxL3IPv4Classify", 9), node("TxQueue", 3)],
+            drops: vec![dropped("RxL3IPv4Valid", 2), dropped("TxQueue", 1), dropped("RxL4UDP", 0)],
+            ..Counters::default()
+        }
+    }
+
+    #[test]
+    fn each_layer_shows_what_reached_it_and_what_it_dropped() {
+        let rows = layers(&counters());
+        let brief: Vec<_> = rows.iter().map(|r| (&r.layer[..], &r.what[..], r.count)).collect();
+        assert_eq!(
+            brief,
+            [
+                ("IPv4 receive", "packets", 9),
+                ("IPv4 receive", "dropped: because", 2),
+                ("TxQueue", "dropped: because", 1),
+            ]
+        );
+    }
+
+    #[test]
+    fn drops_add_up() {
+        assert_eq!(drops(&counters()), 3);
+        assert_eq!(drops_at(&counters(), "TxQueue"), 1);
+    }
+}
