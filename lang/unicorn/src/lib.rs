@@ -2,7 +2,7 @@
 //! additions; `docs/unicorn.md`).
 //!
 //! [`load`] goes the whole way from text to a [`Graph`](weever_graph::Graph); [`parse`],
-//! [`lower`] and [`render`] are its parts.
+//! [`lower`], [`print()`] and [`render`] are its parts.
 #![forbid(unsafe_code)]
 
 pub mod ast;
@@ -13,6 +13,7 @@ mod diagnostic;
 mod load;
 mod lower;
 mod parser;
+mod print;
 mod render;
 mod suggest;
 mod token;
@@ -22,4 +23,5 @@ pub use diagnostic::{Diagnostic, has_errors};
 pub use load::{Errors, Loaded, load};
 pub use lower::lower;
 pub use parser::parse;
+pub use print::print;
 pub use render::{render, render_styled};

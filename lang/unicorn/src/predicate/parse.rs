@@ -16,8 +16,25 @@ pub fn parse(text: &str) -> Result<Predicate, PredicateError> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     let predicate = parser.expression()?;
     match parser.peek() {
+        // So that what is shown of it can be read again: there, each level is a parenthesis.
+        Token::End if height(&predicate) > MAX_DEPTH => parser.fail(too_deep()),
         Token::End => Ok(predicate),
         _ => parser.fail("expected `and`, `or` or the end of the predicate"),
+    }
+}
+
+fn too_deep() -> String {
+    format!("the predicate nests deeper than {MAX_DEPTH} levels")
+}
+
+/// Levels of a predicate; 1 for a single test.
+fn height(predicate: &Predicate) -> u32 {
+    match predicate {
+        Predicate::Not(inner) => 1 + height(inner),
+        Predicate::And(parts) | Predicate::Or(parts) => {
+            1 + parts.iter().map(height).max().unwrap_or(0)
+        }
+        _ => 1,
     }
 }
 
@@ -76,11 +93,17 @@ impl<'t> Parser<'t> {
     fn expression(&mut self) -> Outcome {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return self.fail(format!("the predicate nests deeper than {MAX_DEPTH} levels"));
+            return self.fail(too_deep());
         }
         let mut all = self.negation()?;
         let mut open = None;
+        let mut changes = 0;
         while let Some(and) = self.operator() {
+            // `a or b and c or d` is a level deeper at each change, without any parenthesis.
+            changes += u32::from(open != Some(and));
+            if changes > MAX_DEPTH {
+                return self.fail(too_deep());
+            }
             let right = self.negation()?;
             all = join(all, and, right, open == Some(and));
             open = Some(and);
@@ -105,7 +128,7 @@ impl<'t> Parser<'t> {
         while self.take_word("not") || self.take(Token::Sign("!")) {
             negations += 1;
             if negations > MAX_DEPTH {
-                return self.fail(format!("the predicate nests deeper than {MAX_DEPTH} levels"));
+                return self.fail(too_deep());
             }
         }
         let inner = self.primary()?;
@@ -315,5 +338,23 @@ fn join(left: Predicate, and: bool, right: Predicate, grows: bool) -> Predicate 
         }
         (left, true) => Predicate::And(vec![left, right]),
         (left, false) => Predicate::Or(vec![left, right]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Shown;
+    use super::*;
+
+    #[test]
+    fn depth_is_bounded_however_it_comes_about() {
+        let (ands, nots) = ("a and b or ".repeat(30_000), "!".repeat(64));
+        let parentheses = "(".repeat(100);
+        for text in [format!("{ands}c"), format!("{nots}{nots}a"), format!("{parentheses}a")] {
+            assert!(parse(&text).unwrap_err().message.contains("deeper than 64"), "{text:.20}");
+        }
+        let mixed = format!("{}(!a)", "(!b and ".repeat(20)) + &")".repeat(20);
+        let predicate = parse(&mixed).unwrap();
+        assert_eq!(parse(&Shown(&predicate).to_string()), Ok(predicate));
     }
 }

@@ -1,0 +1,228 @@
+//! A syntax tree back as text, in one canonical layout. Parsing the result gives an equal tree.
+
+use crate::ast::{
+    Ast, Clause, ClauseKind, Cluster, Comment, Comments, Helpers, Ident, Item, Node, Raw,
+    Reference, Text,
+};
+
+const INDENT: usize = 4;
+/// Lists of targets are broken before this column.
+const WIDTH: usize = 100;
+
+/// The tree's text. Comments stay with what they belong to.
+pub fn print(ast: &Ast) -> String {
+    let mut printer = Printer { out: String::new(), indent: 0 };
+    printer.ast(ast);
+    printer.out
+}
+
+struct Printer {
+    out: String,
+    indent: usize,
+}
+
+impl Printer {
+    fn ast(&mut self, ast: &Ast) {
+        self.comment_lines(&ast.comments.leading);
+        self.start(&format!("graph {} {{", ast.name.name));
+        self.out.push('\n');
+        self.indent += 1;
+        if let Some(helpers) = &ast.helpers {
+            self.helpers(helpers);
+            if !ast.items.is_empty() {
+                self.out.push('\n');
+            }
+        }
+        self.items(&ast.items);
+        self.comment_lines(&ast.tail);
+        self.indent -= 1;
+        self.start("}");
+        self.out.push('\n');
+        self.comment_lines(&ast.comments.trailing);
+    }
+
+    fn start(&mut self, text: &str) {
+        self.out.push_str(&" ".repeat(self.indent * INDENT));
+        self.out.push_str(text);
+    }
+
+    fn helpers(&mut self, helpers: &Helpers) {
+        self.comment_lines(&helpers.comments.leading);
+        self.start("helpers ");
+        self.raw(&helpers.body);
+        self.end(&helpers.comments);
+    }
+
+    fn items(&mut self, items: &[Item]) {
+        for (i, item) in items.iter().enumerate() {
+            if i > 0 && !(one_liner(&items[i - 1]) && one_liner(item)) {
+                self.out.push('\n');
+            }
+            match item {
+                Item::Node(node) => self.node(node),
+                Item::Cluster(cluster) => self.cluster(cluster),
+            }
+        }
+    }
+
+    fn cluster(&mut self, cluster: &Cluster) {
+        self.comment_lines(&cluster.comments.leading);
+        self.start(&format!("cluster {} {{", cluster.name.name));
+        if cluster.items.is_empty() && cluster.tail.is_empty() {
+            self.out.push('}');
+        } else {
+            self.out.push('\n');
+            self.indent += 1;
+            self.items(&cluster.items);
+            self.comment_lines(&cluster.tail);
+            self.indent -= 1;
+            self.start("}");
+        }
+        self.end(&cluster.comments);
+    }
+
+    fn node(&mut self, node: &Node) {
+        self.comment_lines(&node.comments.leading);
+        self.start(&format!("{} {} {{", node.kind.word(), node.name.name));
+        if node.body.is_empty() && node.tail.is_empty() {
+            self.out.push('}');
+        } else {
+            self.out.push('\n');
+            self.indent += 1;
+            for clause in &node.body {
+                self.clause(clause);
+            }
+            self.comment_lines(&node.tail);
+            self.indent -= 1;
+            self.start("}");
+        }
+        self.end(&node.comments);
+    }
+
+    fn clause(&mut self, clause: &Clause) {
+        self.comment_lines(&clause.comments.leading);
+        self.start("");
+        match &clause.kind {
+            ClauseKind::Port { names, targets } => self.port(names, targets),
+            ClauseKind::Semantics { ports, body } => {
+                self.out.push_str(&format!("{} ", words("semantics", ports)));
+                self.raw(body);
+            }
+            other => self.out.push_str(&simple(other)),
+        }
+        self.end(&clause.comments);
+    }
+
+    fn port(&mut self, names: &[Ident], targets: &[Reference]) {
+        let head = words("port", names) + if names.is_empty() { " [" } else { "[" };
+        self.out.push_str(&head);
+        let open = self.column();
+        for (i, target) in targets.iter().enumerate() {
+            let text = reference(target);
+            if i > 0 && self.column() + 1 + text.len() + 1 > WIDTH {
+                self.out.push('\n');
+                self.out.push_str(&" ".repeat(open));
+            } else if i > 0 {
+                self.out.push(' ');
+            }
+            self.out.push_str(&text);
+        }
+        self.out.push(']');
+    }
+
+    fn raw(&mut self, raw: &Raw) {
+        if !raw.text.contains(['\n', ';']) {
+            self.out.push_str(&format!("{{ {} }}", raw.text));
+            return;
+        }
+        self.out.push_str("{\n");
+        self.indent += 1;
+        for line in raw.text.split('\n') {
+            if !line.is_empty() {
+                self.start(line);
+            }
+            self.out.push('\n');
+        }
+        self.indent -= 1;
+        self.start("}");
+    }
+
+    fn comment_lines(&mut self, comments: &[Comment]) {
+        for comment in comments {
+            self.start("");
+            self.comment(comment);
+            self.out.push_str(if comment.gap { "\n\n" } else { "\n" });
+        }
+    }
+
+    /// Puts a comment here; its further lines start relative to this column.
+    fn comment(&mut self, comment: &Comment) {
+        let indent = " ".repeat(self.column());
+        for (i, line) in comment.text.split('\n').enumerate() {
+            if i > 0 {
+                self.out.push('\n');
+                self.out.push_str(if line.is_empty() { "" } else { &indent });
+            }
+            self.out.push_str(line);
+        }
+    }
+
+    /// Ends a line, after the comments that belong on it.
+    fn end(&mut self, comments: &Comments) {
+        for comment in &comments.trailing {
+            self.out.push(' ');
+            self.comment(comment);
+        }
+        self.out.push('\n');
+    }
+
+    fn column(&self) -> usize {
+        let line = self.out.rfind('\n').map_or(0, |n| n + 1);
+        self.out[line..].chars().count()
+    }
+}
+
+/// Whether the item takes one line, so that it may stand next to others like it.
+fn one_liner(item: &Item) -> bool {
+    let (comments, empty) = match item {
+        Item::Node(n) => (&n.comments, n.body.is_empty() && n.tail.is_empty()),
+        Item::Cluster(c) => (&c.comments, c.items.is_empty() && c.tail.is_empty()),
+    };
+    empty && comments.leading.is_empty()
+}
+
+fn words(first: &str, names: &[Ident]) -> String {
+    names.iter().fold(first.to_string(), |all, n| format!("{all} {}", n.name))
+}
+
+fn reference(reference: &Reference) -> String {
+    format!("{}{}", ".".repeat(reference.dots), reference.name)
+}
+
+fn quoted(text: &Text) -> String {
+    let escaped = text.value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+/// Clauses that fit one line.
+fn simple(kind: &ClauseKind) -> String {
+    match kind {
+        ClauseKind::Spawn { label, target, predicates } => {
+            let head = format!("spawn {} {}", label.name, reference(target));
+            predicates.iter().fold(head, |all, p| format!("{all} [predicate {}]", quoted(p)))
+        }
+        ClauseKind::Notify { label, target } => {
+            format!("notify {} {}", label.name, reference(target))
+        }
+        ClauseKind::Effects(names) => words("effects", names),
+        ClauseKind::Attr(text) => format!("attr {}", quoted(text)),
+        ClauseKind::Implementation(name) => format!("implementation {}", name.name),
+        ClauseKind::Function(name) => format!("function {}", name.name),
+        ClauseKind::Type(ty) => format!("type {ty}"),
+        ClauseKind::Constraint { port, text } => {
+            format!("constraint {} {}", port.name, quoted(text))
+        }
+        ClauseKind::Predicate { port, text } => format!("predicate {} {}", port.name, quoted(text)),
+        ClauseKind::Port { .. } | ClauseKind::Semantics { .. } => String::new(),
+    }
+}
