@@ -19,6 +19,7 @@ use weever_wire::MacAddr;
 pub use cidr::{Cidr, ParseCidrError};
 pub use error::ConfigError;
 pub use settings::{NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings};
+pub(crate) use suggest::nearest;
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
 /// is started. `examples/weever.toml` explains every setting.

@@ -2,7 +2,7 @@
 
 /// The entry of `known` that is nearest to `given`, if any is near: at most a third of its
 /// characters differ.
-pub(super) fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|name| (distance(given, name), *name));
     let (distance, name) = near.min()?;
     (distance * 3 <= name.chars().count().max(3)).then_some(name)
