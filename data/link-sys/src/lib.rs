@@ -1,2 +1,12 @@
-//! Links onto the kernel: AF_XDP, packet sockets.
-#![forbid(unsafe_code)]
+//! Links onto the kernel, and what their tests and benchmarks need beside them.
+//!
+//! - [`af_xdp`]: the link that matters. All queues of a device, without the kernel's stack.
+//! - [`netdev`]: what an interface is: index, MTU, address, driver, queues.
+//! - [`packet`]: packet sockets, for frames made by hand and as the benchmark's peer.
+//! - [`mmsg`]: batches of UDP datagrams through the kernel's stack, the other peer.
+#![allow(unsafe_code, reason = "system calls without a safe wrapper, and rings in mapped memory")]
+
+pub mod af_xdp;
+pub mod mmsg;
+pub mod netdev;
+pub mod packet;

@@ -25,6 +25,18 @@ impl PoolCache {
         Pool { owner: self.owner.clone() }
     }
 
+    /// Whether it draws from that pool.
+    #[inline]
+    pub fn draws_from(&self, pool: &Pool) -> bool {
+        self.owner.as_ptr() == pool.owner.as_ptr()
+    }
+
+    /// Whether the buffer's home is this cache's pool.
+    #[inline]
+    pub fn owns(&self, buffer: &Buffer) -> bool {
+        buffer.home() == self.owner.as_ptr()
+    }
+
     /// An empty buffer with the pool's headroom, or `None` when the pool is exhausted.
     #[inline]
     pub fn alloc(&mut self) -> Option<Buffer> {
@@ -60,13 +72,23 @@ impl PoolCache {
     /// Gives a buffer back. One of another pool goes home by its own way.
     #[inline]
     pub fn free(&mut self, buffer: Buffer) {
-        if buffer.home() != self.owner.as_ptr() {
+        if !self.owns(&buffer) {
             return drop(buffer);
         }
+        // SAFETY: the buffer was the only claim to its frame, and of this pool.
+        unsafe { self.free_raw(buffer.into_raw()) };
+    }
+
+    /// Gives a frame back that was lent out, without touching its bookkeeping.
+    ///
+    /// # Safety
+    /// As for [`adopt`](Self::adopt).
+    #[inline]
+    pub unsafe fn free_raw(&mut self, index: u32) {
         if self.stock.len() == CAPACITY {
             self.spill();
         }
-        self.stock.push(buffer.into_raw());
+        self.stock.push(index);
     }
 
     #[cold]

@@ -1,0 +1,104 @@
+//! Closing a queue without losing frames, nor getting back one that the kernel still uses.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{MembarrierCommand, membarrier};
+use weever_packet::{Pool, PoolCache};
+use weever_ring::RingParts;
+
+use super::frames::Frames;
+use super::queue::XskQueue;
+
+/// How long packets on their way out are waited for: as long as a slow receiver may hold them.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Frames that go home when this is dropped, which has to be after the socket is closed.
+pub(super) struct Homecoming {
+    pool: Pool,
+    indices: Vec<u32>,
+}
+
+impl Homecoming {
+    pub(super) fn new(pool: Pool) -> Homecoming {
+        Homecoming { pool, indices: Vec::new() }
+    }
+}
+
+impl Drop for Homecoming {
+    fn drop(&mut self) {
+        let mut cache = self.pool.cache();
+        for index in self.indices.drain(..) {
+            // SAFETY: what `Drop` of the queue proved to be in nobody's hands.
+            unsafe { cache.free_raw(index) };
+        }
+    }
+}
+
+impl Drop for XskQueue {
+    /// Blocks for some milliseconds.
+    fn drop(&mut self) {
+        let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
+        let mut cache = self.homecoming.pool.cache();
+        self.await_completions(&mut cache);
+        // What lies in the RX ring is ours whatever else goes on.
+        let frames = Frames::of(&self.homecoming.pool);
+        while self.socket.rx.drain(u32::MAX, |descriptor| {
+            // SAFETY: as in `Receiver::receive`.
+            unsafe { cache.free_raw(frames.index(descriptor.addr)) };
+        }) > 0
+        {}
+        // In copy mode only a packet's arrival or a kick makes the kernel take frames from the
+        // other rings: the first ended with the grace period, and the second is up to us. A device
+        // in zero-copy mode may have them in its own rings.
+        if quiet && !self.zero_copy {
+            let lent = unconsumed(&self.socket.fill_parts, |address| *address);
+            let unsent = unconsumed(&self.socket.tx_parts, |descriptor| descriptor.addr);
+            let mut indices: Vec<_> =
+                lent.into_iter().chain(unsent).map(|address| frames.index(address)).collect();
+            indices.sort_unstable();
+            indices.dedup();
+            self.homecoming.indices = indices;
+        }
+    }
+}
+
+impl XskQueue {
+    /// Waits for packets that the kernel has taken from the transmit ring.
+    fn await_completions(&mut self, cache: &mut PoolCache) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            self.transmitter.reap(&self.socket, cache);
+            let in_ring = self.socket.tx.capacity() - self.socket.tx.free();
+            if self.transmitter.out <= in_ring || Instant::now() > end {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// Waits until every core has left the receive path that it was in: this command is the kernel's
+/// `synchronize_rcu`, and a redirect runs within one RCU read section from the look into the map
+/// to the write into the socket's ring.
+fn grace_period() -> io::Result<()> {
+    Ok(membarrier(MembarrierCommand::Global)?)
+}
+
+/// The descriptors that we have produced and the kernel has not consumed. The ring is at rest.
+fn unconsumed<T: Copy>(parts: &RingParts<T>, address: impl Fn(&T) -> u64) -> Vec<u64> {
+    // SAFETY: the parts are those of a mapped ring: the socket lives until its queue's fields are
+    // dropped.
+    let (producer, consumer) = unsafe { (parts.producer.as_ref(), parts.consumer.as_ref()) };
+    let first = consumer.load(Ordering::Acquire);
+    let n = producer.load(Ordering::Acquire).wrapping_sub(first).min(parts.len);
+    let slots = parts.slots.cast::<T>();
+    let read = |i: u32| {
+        let slot = first.wrapping_add(i) & (parts.len - 1);
+        // SAFETY: masked to the ring; a slot is a `T` in memory, written before `producer` passed
+        // it, and nobody writes to a ring at rest.
+        address(unsafe { slots.add(slot as usize).as_ref() })
+    };
+    (0..n).map(read).collect()
+}

@@ -1,0 +1,113 @@
+//! How to open a device.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use weever_packet::Pool;
+
+use super::OpenError;
+
+/// What is taken from a device that the kernel uses too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Everything: `share = none`.
+    None,
+    /// What is for these addresses, ARP for them included: `share = address`. More can be taken
+    /// later through [`Steering`](super::Steering).
+    Address(Vec<Ipv4Addr>),
+}
+
+/// Which of a device's queues get a socket. What arrives on the others stays with the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queues {
+    /// All of them.
+    #[default]
+    All,
+    /// The first so many, as far as there are.
+    First(u16),
+}
+
+/// Where the steering program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// In the driver if it can, else in the kernel's stack.
+    #[default]
+    Auto,
+    /// In the driver only.
+    Native,
+    /// In the kernel's stack only.
+    Generic,
+}
+
+/// Sizes of each queue's rings, powers of two from 64 to 32,768.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSizes {
+    /// Received packets that wait for us.
+    pub rx: u32,
+    /// Packets that wait to be sent.
+    pub tx: u32,
+    /// Frames for the device to receive into. No more than half the pool is lent at once.
+    pub fill: u32,
+    /// Sent packets whose frames wait for us. With `tx` it limits what may be on its way out.
+    pub completion: u32,
+}
+
+impl Default for RingSizes {
+    fn default() -> RingSizes {
+        RingSizes { rx: 2048, tx: 2048, fill: 2048, completion: 2048 }
+    }
+}
+
+impl RingSizes {
+    pub(super) fn check(&self) -> Result<(), OpenError> {
+        let rings = [
+            ("rx", self.rx),
+            ("tx", self.tx),
+            ("fill", self.fill),
+            ("completion", self.completion),
+        ];
+        let bad = |(_, size): &(_, u32)| !size.is_power_of_two() || !(64..=32768).contains(size);
+        match rings.into_iter().find(bad) {
+            Some((ring, size)) => Err(OpenError::RingSize { ring, size }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct AfXdpConfig {
+    /// The interface's name.
+    pub interface: String,
+    /// Where frames come from. Every cache passed to the queues is one of this pool.
+    pub pool: Pool,
+    /// What is taken from the device.
+    pub share: Share,
+    /// Which queues.
+    pub queues: Queues,
+    /// Ring sizes.
+    pub rings: RingSizes,
+    /// Where the steering program runs.
+    pub attach: Attach,
+    /// Whether the device may read and write the frames itself, if it can.
+    pub zero_copy: bool,
+    /// How long to wait for a queue which is in use, or another XDP program, to go away: the
+    /// kernel needs some milliseconds to forget a socket that was closed.
+    pub patience: Duration,
+}
+
+impl AfXdpConfig {
+    /// The whole device, every queue, as fast as it will go.
+    pub fn new(interface: impl Into<String>, pool: Pool) -> AfXdpConfig {
+        AfXdpConfig {
+            interface: interface.into(),
+            pool,
+            share: Share::None,
+            queues: Queues::All,
+            rings: RingSizes::default(),
+            attach: Attach::Auto,
+            zero_copy: true,
+            patience: Duration::from_secs(1),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Why a device could not be opened.
+
+use std::io;
+
+use weever_ebpf::sys::BpfError;
+
+use crate::netdev::InterfaceError;
+
+/// Why a device could not be opened. Nothing of the attempt is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no such interface, or it cannot be asked.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// The process may not do it.
+    #[error(
+        "interface {interface}: {what}: not permitted; AF_XDP needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF (run as root)"
+    )]
+    Permission {
+        /// The interface.
+        interface: String,
+        /// What was attempted.
+        what: &'static str,
+    },
+    /// The kernel has no AF_XDP.
+    #[error("interface {interface}: this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")]
+    Unsupported {
+        /// The interface.
+        interface: String,
+    },
+    /// Somebody else's XDP program is attached.
+    #[error(
+        "interface {interface}: another XDP program is attached, perhaps by another weever; stop its owner, or remove it with `ip link set dev {interface} xdp off`"
+    )]
+    OtherProgram {
+        /// The interface.
+        interface: String,
+    },
+    /// Another AF_XDP socket has the queue.
+    #[error(
+        "interface {interface}: queue {queue} is in use by another AF_XDP socket, perhaps of another weever; `ss --xdp -ep` shows whose"
+    )]
+    QueueBusy {
+        /// The interface.
+        interface: String,
+        /// The queue.
+        queue: u16,
+    },
+    /// Its packets do not fit the pool's frames.
+    #[error(
+        "interface {interface}: its MTU is {mtu}, but frames of {frame_size} bytes hold {most}; use `ip link set dev {interface} mtu {most}`{}",
+        if *.frame_size < 4096 { ", or a pool of 4096-byte frames" } else { "" }
+    )]
+    Mtu {
+        /// The interface.
+        interface: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The largest that fits.
+        most: u32,
+        /// The pool's frame size.
+        frame_size: u32,
+    },
+    /// The pool has too few frames.
+    #[error(
+        "interface {interface}: {queues} queues need a pool of at least {needed} frames, this one has {frames}"
+    )]
+    PoolTooSmall {
+        /// The interface.
+        interface: String,
+        /// How many queues.
+        queues: u16,
+        /// How many frames are needed.
+        needed: usize,
+        /// How many there are.
+        frames: usize,
+    },
+    /// A ring's size is none.
+    #[error("{ring} ring of {size} entries: use a power of two from 64 to 32768")]
+    RingSize {
+        /// Which ring.
+        ring: &'static str,
+        /// The size asked for.
+        size: u32,
+    },
+    /// The steering program could not be loaded or attached.
+    #[error("interface {interface}: {source}")]
+    Bpf {
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: BpfError,
+    },
+    /// A system call failed.
+    #[error("interface {interface}: {what}: {source}")]
+    Io {
+        /// The interface.
+        interface: String,
+        /// The call.
+        what: &'static str,
+        /// The kernel's word.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// Sorts a failed call by whose business it is.
+    pub(super) fn call(interface: &str, what: &'static str, source: io::Error) -> OpenError {
+        let interface = interface.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => OpenError::Permission { interface, what },
+            Some(libc::EAFNOSUPPORT) => OpenError::Unsupported { interface },
+            _ => OpenError::Io { interface, what, source },
+        }
+    }
+
+    pub(super) fn bpf(interface: &str, source: BpfError) -> OpenError {
+        let interface = interface.to_owned();
+        match &source {
+            _ if source.is_denied() => {
+                OpenError::Permission { interface, what: "load and attach an XDP program" }
+            }
+            BpfError::Attach { source: busy, .. } if is_taken(busy) => {
+                OpenError::OtherProgram { interface }
+            }
+            _ => OpenError::Bpf { interface, source },
+        }
+    }
+}
+
+/// EBUSY: by a program attached in the other way; EEXIST: by one in the other mode.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}

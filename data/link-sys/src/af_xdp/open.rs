@@ -1,0 +1,176 @@
+//! Opening a device, step by step.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weever_ebpf::sys::AttachMode;
+use weever_link::LinkInfo;
+use weever_packet::Flags;
+
+use super::queue::{Facts, XskQueue};
+use super::socket::{KERNEL_HEADROOM, Socket, extra_headroom};
+use super::{AfXdp, AfXdpConfig, OpenError, Queues, Steering};
+use crate::netdev::Interface;
+
+/// Ethernet header and one VLAN tag.
+const LINK_HEADER: u32 = 18;
+/// A queue that has fewer frames to receive into is not worth opening.
+const LEAST_LENT: u32 = 64;
+/// Between two attempts at something that is in use.
+const PAUSE: Duration = Duration::from_millis(5);
+
+pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
+    config.rings.check()?;
+    let device = Interface::find(&config.interface)?;
+    check_mtu(config, &device)?;
+    let opening = Opening::new(config, &device)?;
+    let queues = opening.queues()?;
+    // Last, so that nothing is taken from the kernel before it can be received.
+    let mode = opening.attach()?;
+    let info = opening.info(mode, queues.first().is_some_and(|queue| queue.zero_copy));
+    Ok(AfXdp { info, queues, steering: opening.steering })
+}
+
+fn check_mtu(config: &AfXdpConfig, device: &Interface) -> Result<(), OpenError> {
+    let frame_size = config.pool.frame_size();
+    let headroom = KERNEL_HEADROOM + extra_headroom(&config.pool);
+    let most = frame_size.saturating_sub(headroom + LINK_HEADER);
+    if device.mtu <= most {
+        return Ok(());
+    }
+    Err(OpenError::Mtu { interface: device.name.clone(), mtu: device.mtu, most, frame_size })
+}
+
+struct Opening<'a> {
+    config: &'a AfXdpConfig,
+    device: &'a Interface,
+    steering: Arc<Steering>,
+    queues: u16,
+    lend: u32,
+    deadline: Instant,
+}
+
+impl<'a> Opening<'a> {
+    fn new(config: &'a AfXdpConfig, device: &'a Interface) -> Result<Opening<'a>, OpenError> {
+        let all = u16::try_from(device.rx_queues).unwrap_or(u16::MAX);
+        let queues = match config.queues {
+            Queues::All => all,
+            Queues::First(n) => n.min(all),
+        };
+        let lend = share_of_pool(config, queues)?;
+        let steering = Steering::load(&config.share, queues)
+            .map_err(|error| OpenError::bpf(&device.name, error))?;
+        let (steering, deadline) = (Arc::new(steering), Instant::now() + config.patience);
+        Ok(Opening { config, device, steering, queues, lend, deadline })
+    }
+
+    fn queues(&self) -> Result<Vec<XskQueue>, OpenError> {
+        let mut queues: Vec<XskQueue> = Vec::new();
+        for index in 0..self.queues {
+            let queue = self.queue(index, queues.first())?;
+            queues.push(queue);
+        }
+        Ok(queues)
+    }
+
+    fn queue(&self, index: u16, first: Option<&XskQueue>) -> Result<XskQueue, OpenError> {
+        let register = first.is_none().then_some(&self.config.pool);
+        let socket = Socket::new(&self.config.rings, register)
+            .map_err(|(what, source)| self.fail(what, source))?;
+        let mut queue = XskQueue::new(socket, &self.facts(index), self.steering.clone());
+        // Before binding, so that the device finds frames from its first packet on.
+        queue.lend(&mut self.config.pool.cache());
+        self.bind(&queue, first)?;
+        queue.zero_copy =
+            queue.socket.is_zero_copy().map_err(|error| self.fail("XDP_OPTIONS", error))?;
+        self.steering
+            .direct(index, &queue.socket)
+            .map_err(|error| OpenError::bpf(&self.device.name, error))?;
+        Ok(queue)
+    }
+
+    fn bind(&self, queue: &XskQueue, first: Option<&XskQueue>) -> Result<(), OpenError> {
+        let umem = first.map(|first| first.socket.as_fd());
+        let (ifindex, index) = (self.device.index, u32::from(queue.index));
+        let copy = !self.config.zero_copy;
+        self.patiently(|| queue.socket.bind(ifindex, index, umem, copy), is_busy).map_err(|error| {
+            let interface = self.device.name.clone();
+            if is_busy(&error) {
+                return OpenError::QueueBusy { interface, queue: queue.index };
+            }
+            self.fail("bind", error)
+        })
+    }
+
+    fn attach(&self) -> Result<AttachMode, OpenError> {
+        let attempt = || {
+            let attached = self.steering.attach(self.device.index, self.config.attach);
+            attached.map_err(|error| OpenError::bpf(&self.device.name, error))
+        };
+        self.patiently(attempt, |error| matches!(error, OpenError::OtherProgram { .. }))
+    }
+
+    /// Tries again while `busy` holds and there is time.
+    fn patiently<T, E>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+        busy: impl Fn(&E) -> bool,
+    ) -> Result<T, E> {
+        loop {
+            match attempt() {
+                Err(error) if busy(&error) && Instant::now() < self.deadline => {
+                    std::thread::sleep(PAUSE);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn facts(&self, index: u16) -> Facts<'_> {
+        Facts {
+            link: &self.device.name,
+            index,
+            mtu: self.device.mtu as u16,
+            flags: match self.device.partial_checksums() {
+                true => Flags::MAY_BE_PARTIAL,
+                false => Flags::NONE,
+            },
+            pool: &self.config.pool,
+            lend: self.lend,
+        }
+    }
+
+    fn fail(&self, what: &'static str, source: io::Error) -> OpenError {
+        OpenError::call(&self.device.name, what, source)
+    }
+
+    fn info(&self, mode: AttachMode, zero_copy: bool) -> LinkInfo {
+        let how = if zero_copy { "zero-copy" } else { "copy" };
+        LinkInfo {
+            name: self.device.name.clone(),
+            mac: self.device.mac,
+            mtu: self.device.mtu as u16,
+            queues: self.queues,
+            partial_checksums: self.device.partial_checksums(),
+            mode: format!("AF_XDP {mode}, {how} mode"),
+        }
+    }
+}
+
+/// How many frames each queue lends the device: the ring's size, but no more than half the pool
+/// for all queues together.
+fn share_of_pool(config: &AfXdpConfig, queues: u16) -> Result<u32, OpenError> {
+    let frames = config.pool.frames();
+    let share = frames as u32 / 2 / u32::from(queues).max(1);
+    if share >= LEAST_LENT {
+        return Ok(share.min(config.rings.fill));
+    }
+    let needed = 2 * LEAST_LENT as usize * usize::from(queues);
+    Err(OpenError::PoolTooSmall { interface: config.interface.clone(), queues, needed, frames })
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBUSY)
+}

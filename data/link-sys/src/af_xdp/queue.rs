@@ -1,0 +1,170 @@
+//! One queue of a device.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use weever_link::{LinkError, LinkQueue, QueueStats};
+use weever_packet::{Buffer, Burst, Flags, Pool, PoolCache};
+
+use super::Steering;
+use super::close::Homecoming;
+use super::frames::Frames;
+use super::receive::Receiver;
+use super::socket::Socket;
+use super::transmit::Transmitter;
+
+/// After how many polls in vain it is asked whether the device is still there.
+const IDLE_POLLS: u32 = 4096;
+
+/// One queue of a device. On drop the socket goes first, so that the kernel has let go of the
+/// frames when those that can be proven free go home.
+pub(super) struct XskQueue {
+    pub(super) socket: Socket,
+    pub(super) homecoming: Homecoming,
+    pub(super) receiver: Receiver,
+    pub(super) transmitter: Transmitter,
+    pub(super) steering: Arc<Steering>,
+    pub(super) index: u16,
+    pub(super) zero_copy: bool,
+    link: String,
+    pool: Pool,
+    idle: u32,
+    stats: QueueStats,
+}
+
+/// What a queue is, beside its socket.
+pub(super) struct Facts<'a> {
+    pub(super) link: &'a str,
+    pub(super) index: u16,
+    pub(super) mtu: u16,
+    pub(super) flags: Flags,
+    pub(super) pool: &'a Pool,
+    /// How many frames the device may have to receive into.
+    pub(super) lend: u32,
+}
+
+impl XskQueue {
+    pub(super) fn new(socket: Socket, facts: &Facts<'_>, steering: Arc<Steering>) -> XskQueue {
+        let frames = Frames::of(facts.pool);
+        let most_out = socket.tx.capacity().min(socket.completion.capacity());
+        XskQueue {
+            socket,
+            homecoming: Homecoming::new(facts.pool.clone()),
+            receiver: Receiver::new(frames, facts.index, facts.flags, facts.lend),
+            transmitter: Transmitter::new(frames, facts.mtu, most_out),
+            steering,
+            index: facts.index,
+            zero_copy: false,
+            link: facts.link.to_owned(),
+            pool: facts.pool.clone(),
+            idle: 0,
+            stats: QueueStats::default(),
+        }
+    }
+
+    /// Frames are adopted into whatever cache is passed, which is only sound for the right pool.
+    #[inline]
+    fn check(&self, pool: &PoolCache) -> Result<(), LinkError> {
+        if pool.draws_from(&self.pool) { Ok(()) } else { Err(self.wrong_pool()) }
+    }
+
+    #[cold]
+    fn wrong_pool(&self) -> LinkError {
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "a cache of another pool");
+        LinkError::Io { link: self.link.clone(), what: "use of a queue", source }
+    }
+
+    /// Lends the device frames before the socket is bound.
+    pub(super) fn lend(&mut self, pool: &mut PoolCache) {
+        self.receiver.refill(&self.socket, pool);
+    }
+
+    #[cold]
+    fn check_device(&mut self) -> Result<(), LinkError> {
+        self.idle = 0;
+        match recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT) {
+            Err(errno) => self.sort(errno, "recvfrom"),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// What a failed kick means. A device that is down may come up again, and what the kernel has
+    /// no room for now is tried again in the next turn.
+    fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
+        let link = self.link.clone();
+        match errno {
+            Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NETDOWN | Errno::INTR => Ok(()),
+            Errno::NXIO | Errno::NODEV => {
+                Err(LinkError::Gone { link, why: "the interface was removed".into() })
+            }
+            other => Err(LinkError::Io { link, what, source: other.into() }),
+        }
+    }
+}
+
+impl LinkQueue for XskQueue {
+    #[inline]
+    fn rx(
+        &mut self,
+        pool: &mut PoolCache,
+        burst: &mut Burst,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        self.check(pool)?;
+        let n = self.receiver.receive(&self.socket, pool, burst, max, &mut self.stats);
+        self.receiver.refill(&self.socket, pool);
+        if n > 0 {
+            self.idle = 0;
+            return Ok(n);
+        }
+        self.idle += 1;
+        if self.idle >= IDLE_POLLS {
+            self.check_device()?;
+        }
+        Ok(0)
+    }
+
+    #[inline]
+    fn tx(
+        &mut self,
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+    ) -> Result<usize, LinkError> {
+        self.check(pool)?;
+        Ok(self.transmitter.transmit(&self.socket, pool, packets, &mut self.stats))
+    }
+
+    #[inline]
+    fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
+        self.check(pool)?;
+        if let Err(errno) = self.transmitter.flush(&self.socket, self.zero_copy) {
+            self.sort(errno, "sendto")?;
+        }
+        self.transmitter.reap(&self.socket, pool);
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        self.transmitter.unsent()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    /// Asks the kernel; a device that is gone leaves its counts at zero.
+    fn stats(&self) -> QueueStats {
+        let Ok(kernel) = self.socket.statistics() else { return self.stats };
+        QueueStats {
+            rx_dropped: kernel.rx_dropped + kernel.rx_ring_full.unwrap_or(0),
+            rx_invalid: kernel.rx_invalid_descs,
+            tx_dropped: self.stats.tx_dropped + kernel.tx_invalid_descs,
+            fill_empty: kernel.rx_fill_ring_empty_descs.unwrap_or(0),
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One AF_XDP socket: its descriptor, its four rings, and nothing about buffers.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::xdp_desc;
+use rustix::net::sockopt::{
+    self, set_xdp_rx_ring_size, set_xdp_tx_ring_size, set_xdp_umem_completion_ring_size,
+    set_xdp_umem_fill_ring_size, set_xdp_umem_reg,
+};
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
+    XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpOptionsFlags,
+    XdpRingOffset, XdpStatistics, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use weever_packet::Pool;
+use weever_ring::{MultiConsumer, MultiProducer, RingParts};
+
+use super::RingSizes;
+use super::mapping::{Mapping, Place};
+
+/// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
+const MAX_TX_SKB_BUDGET: i32 = 9;
+/// `XDP_PACKET_HEADROOM` of `<linux/bpf.h>`: what the kernel leaves in front of a packet.
+pub(super) const KERNEL_HEADROOM: u32 = 256;
+
+/// A step that failed, by its name.
+pub(super) type Step<T> = Result<T, (&'static str, io::Error)>;
+
+fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> (&'static str, io::Error) {
+    move |error| (name, error.into())
+}
+
+/// A socket with its rings. Fields are dropped in order: the rings, which point into the
+/// mappings, then these, then the descriptor.
+pub(super) struct Socket {
+    pub(super) rx: MultiConsumer<xdp_desc>,
+    pub(super) tx: MultiProducer<xdp_desc>,
+    pub(super) fill: MultiProducer<u64>,
+    pub(super) completion: MultiConsumer<u64>,
+    pub(super) fill_parts: RingParts<u64>,
+    pub(super) tx_parts: RingParts<xdp_desc>,
+    _mappings: [Mapping; 4],
+    fd: OwnedFd,
+}
+
+impl Socket {
+    /// Makes a socket with empty rings, not bound. The first one of a pool registers it.
+    pub(super) fn new(sizes: &RingSizes, register: Option<&Pool>) -> Step<Socket> {
+        let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
+            .map_err(step("socket(AF_XDP)"))?;
+        if let Some(pool) = register {
+            set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
+        }
+        set_xdp_umem_fill_ring_size(&fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
+        set_xdp_umem_completion_ring_size(&fd, sizes.completion)
+            .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
+        set_xdp_rx_ring_size(&fd, sizes.rx).map_err(step("XDP_RX_RING"))?;
+        set_xdp_tx_ring_size(&fd, sizes.tx).map_err(step("XDP_TX_RING"))?;
+        // Kernels without the option send 32 packets per call, and `flush` calls again.
+        let _older_kernel = set_tx_budget(fd.as_fd(), sizes.tx);
+        Socket::map(fd, sizes).map_err(step("map rings"))
+    }
+
+    fn map(fd: OwnedFd, sizes: &RingSizes) -> io::Result<Socket> {
+        let offsets = sockopt::xdp_mmap_offsets(&fd)?;
+        let place = |at: u64, offsets: XdpRingOffset, len: u32| Place { at, offsets, len };
+        let map = fd.as_fd();
+        let (rx_map, rx) = Mapping::new(map, place(XDP_PGOFF_RX_RING, offsets.rx, sizes.rx))?;
+        let (tx_map, tx) = Mapping::new(map, place(XDP_PGOFF_TX_RING, offsets.tx, sizes.tx))?;
+        let at = XDP_UMEM_PGOFF_FILL_RING;
+        let (fill_map, fill) = Mapping::new(map, place(at, offsets.fr, sizes.fill))?;
+        let at = XDP_UMEM_PGOFF_COMPLETION_RING;
+        let (done_map, done) = Mapping::new(map, place(at, offsets.cr, sizes.completion))?;
+        // SAFETY: mapped with the kernel's offsets, kept in `_mappings` until the rings are gone;
+        // this socket is the only user of our side, and `XdpDesc` and `u64` take any bits.
+        let (rx, tx_ring) = unsafe { (MultiConsumer::new(rx), MultiProducer::new(tx)) };
+        // SAFETY: as above.
+        let (fill_ring, done) = unsafe { (MultiProducer::new(fill), MultiConsumer::new(done)) };
+        Ok(Socket {
+            rx: rx.map_err(io::Error::other)?,
+            tx: tx_ring.map_err(io::Error::other)?,
+            fill: fill_ring.map_err(io::Error::other)?,
+            completion: done.map_err(io::Error::other)?,
+            fill_parts: fill,
+            tx_parts: tx,
+            _mappings: [rx_map, tx_map, fill_map, done_map],
+            fd,
+        })
+    }
+
+    /// Binds to a device's queue; `umem` is the socket which registered the pool, if not this one.
+    /// It does not wait for a queue that is in use.
+    pub(super) fn bind(
+        &self,
+        ifindex: u32,
+        queue: u32,
+        umem: Option<BorrowedFd<'_>>,
+        force_copy: bool,
+    ) -> io::Result<()> {
+        let Some(shared_umem_fd) = umem else {
+            // Without asking for either, the kernel tries zero-copy and falls back to copying.
+            let copy = SocketAddrXdpFlags::XDP_COPY;
+            let mode = if force_copy { copy } else { SocketAddrXdpFlags::empty() };
+            let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP | mode;
+            return Ok(bind(&self.fd, &SocketAddrXdp::new(flags, ifindex, queue))?);
+        };
+        // The mode is the first socket's: naming it again is an error.
+        let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, ifindex, queue);
+        Ok(bind(&self.fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?)
+    }
+
+    /// Whether the device reads and writes the frames itself.
+    pub(super) fn is_zero_copy(&self) -> io::Result<bool> {
+        Ok(sockopt::xdp_options(&self.fd)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
+    }
+
+    pub(super) fn statistics(&self) -> io::Result<XdpStatistics> {
+        Ok(sockopt::xdp_statistics(&self.fd)?)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The kernel leaves its own headroom, so that only what the pool wants beyond it is asked for.
+fn registration(pool: &Pool) -> XdpUmemReg {
+    XdpUmemReg {
+        addr: pool.region().start().as_ptr() as u64,
+        len: pool.frames() as u64 * u64::from(pool.frame_size()),
+        chunk_size: pool.frame_size(),
+        headroom: extra_headroom(pool),
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    }
+}
+
+pub(super) fn extra_headroom(pool: &Pool) -> u32 {
+    u32::from(pool.headroom()).saturating_sub(KERNEL_HEADROOM)
+}
+
+fn set_tx_budget(fd: BorrowedFd<'_>, budget: u32) -> io::Result<()> {
+    let size = size_of::<u32>() as libc::socklen_t;
+    let value = (&raw const budget).cast();
+    // SAFETY: the value is live and of the size given.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, MAX_TX_SKB_BUDGET, value, size) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,119 @@
+//! What the kernel knows of a network interface, by `ioctl` in the caller's network namespace.
+
+mod names;
+mod request;
+
+use std::io;
+
+use request::Request;
+
+/// Why an interface could not be looked at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InterfaceError {
+    /// There is none of that name.
+    #[error("no interface {name} in this network namespace{}", names::remedy(.near))]
+    NotFound {
+        /// The name asked for.
+        name: String,
+        /// Names that look like it, or all there are if none does.
+        near: Vec<String>,
+    },
+    /// A request was refused.
+    #[error("interface {name}: {what}: {source}")]
+    Io {
+        /// The interface.
+        name: String,
+        /// The request.
+        what: &'static str,
+        /// The kernel's word.
+        source: io::Error,
+    },
+}
+
+/// An interface at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub index: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Largest packet behind the link header, in bytes.
+    pub mtu: u32,
+    /// Its driver's name; empty if it has none that tells (loopback).
+    pub driver: String,
+    /// How many receive queues are in use.
+    pub rx_queues: u32,
+}
+
+impl Interface {
+    /// Looks an interface up.
+    ///
+    /// # Errors
+    /// [`InterfaceError::NotFound`] with similar names.
+    pub fn find(name: &str) -> Result<Interface, InterfaceError> {
+        let not_found = || InterfaceError::NotFound { name: name.into(), near: names::near(name) };
+        let fail = |what| move |source| InterfaceError::Io { name: name.into(), what, source };
+        let request = Request::new(name).map_err(fail("socket"))?.ok_or_else(not_found)?;
+        let index = match request.index() {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Err(not_found()),
+            other => other.map_err(fail("SIOCGIFINDEX"))?,
+        };
+        Ok(Interface {
+            name: name.into(),
+            index,
+            mac: request.mac().map_err(fail("SIOCGIFHWADDR"))?,
+            mtu: request.mtu().map_err(fail("SIOCGIFMTU"))?,
+            driver: request.driver().unwrap_or_default(),
+            rx_queues: request.rx_queues().ok().or_else(|| listed_queues(name)).unwrap_or(1),
+        })
+    }
+
+    /// Whether its driver hands over packets whose transport checksum the sender's kernel left to
+    /// a device that never came (DESIGN §4.5).
+    pub fn partial_checksums(&self) -> bool {
+        matches!(self.driver.as_str(), "veth" | "virtio_net" | "tun" | "netkit" | "")
+    }
+}
+
+/// For drivers that do not answer about channels. The directory may show another namespace's
+/// interfaces, which is why it comes second.
+fn listed_queues(name: &str) -> Option<u32> {
+    let entries = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
+    let receive =
+        |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"rx-");
+    let n = entries.flatten().filter(receive).count();
+    u32::try_from(n).ok().filter(|n| *n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there() {
+        let lo = Interface::find("lo").unwrap();
+        assert_eq!((lo.name.as_str(), lo.mac), ("lo", [0; 6]));
+        assert!(lo.index > 0 && lo.mtu >= 1500 && lo.rx_queues == 1);
+    }
+
+    #[test]
+    fn a_misspelt_name_is_answered_with_the_right_one() {
+        for wrong in ["loo", "l0", "Lo"] {
+            let error = Interface::find(wrong).unwrap_err();
+            assert!(matches!(error, InterfaceError::NotFound { .. }));
+            let text = error.to_string();
+            assert!(text.contains(wrong) && text.contains("did you mean lo"), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_interface_can_have_are_not_found() {
+        for wrong in ["", "an-interface-name-that-is-too-long", "nul\0"] {
+            let error = Interface::find(wrong).unwrap_err();
+            assert!(matches!(error, InterfaceError::NotFound { .. }), "{error}");
+        }
+    }
+}
