@@ -1,0 +1,43 @@
+//! What keeps a command from doing its work, apart from mistakes in the text itself.
+
+use std::process::ExitCode;
+
+/// A file that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphToolError {
+    /// The file cannot be read.
+    #[error("cannot read {file}: {source}; is the path right, and may you read it?")]
+    Read {
+        /// The path as given.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not UTF-8.
+    #[error("{file} is not UTF-8 text: byte {at} cannot be decoded; is it a Unicorn file?")]
+    NotText {
+        /// The path as given.
+        file: String,
+        /// The first byte that is wrong.
+        at: usize,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {file}: {source}; the file was left as it was")]
+    Write {
+        /// The path as given.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// `--write` with standard input.
+    #[error("`--write` needs a file: standard input cannot be written back")]
+    WriteToStdin,
+}
+
+impl GraphToolError {
+    /// The exit status for such errors: 2.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(2)
+    }
+}

@@ -1,0 +1,46 @@
+//! Reading and writing the files named on the command line.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::GraphToolError;
+
+/// The text of `path`, or of standard input for `-`.
+pub(crate) fn read(path: &Path) -> Result<String, GraphToolError> {
+    let file = shown(path);
+    let bytes = if is_stdin(path) { read_stdin() } else { std::fs::read(path) };
+    let bytes = bytes.map_err(|source| GraphToolError::Read { file: file.clone(), source })?;
+    String::from_utf8(bytes)
+        .map_err(|e| GraphToolError::NotText { file, at: e.utf8_error().valid_up_to() })
+}
+
+fn read_stdin() -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Replaces the file's text at once: a reader sees the old text or the new one.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), GraphToolError> {
+    let failed = |source| GraphToolError::Write { file: shown(path), source };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let replaced = std::fs::write(&beside, text).and_then(|()| {
+        std::fs::set_permissions(&beside, std::fs::metadata(path)?.permissions())?;
+        std::fs::rename(&beside, path)
+    });
+    if replaced.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    replaced.map_err(failed)
+}
+
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// The path as messages name it.
+pub(crate) fn shown(path: &Path) -> String {
+    if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() }
+}
