@@ -1,2 +1,24 @@
-//! Schedules, the interpreter, tasks and workers.
+//! Executes graphs: from a verified graph to packets that walk it, sixty-four at a time.
+//!
+//! One path: [`Schedule::compile`] makes blocks of the nodes and, for every node where a task may
+//! start, a flat array of steps in topological order. An [`Engine`] runs batches of tasks over
+//! these arrays as bit masks (DESIGN §4.2), and keeps the queues of tasks between the batches
+//! (DESIGN §4.3). [`reference`] is the same meaning, one packet at a time and slowly, in the words
+//! of the Dragonet thesis; the tests hold the two together.
+//!
+//! The engine takes any verified graph. It knows neither the language, nor plans, nor policies
+//! (DESIGN §3, rule 3), and it never reads a clock.
 #![forbid(unsafe_code)]
+
+mod counters;
+mod interpreter;
+mod limits;
+pub mod reference;
+mod schedule;
+#[cfg(test)]
+mod testkit;
+
+pub use counters::{CounterKind, Counters, Reading};
+pub use interpreter::Engine;
+pub use limits::Limits;
+pub use schedule::{CompileError, Entry, Schedule};

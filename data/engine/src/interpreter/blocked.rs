@@ -1,0 +1,205 @@
+//! Blocked tasks: (node, key) to a FIFO of tasks.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use super::lane::Task;
+use crate::Limits;
+
+const NONE: u32 = u32::MAX;
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Wait {
+    node: u32,
+    key: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    task: Task,
+    next: u32,
+}
+
+/// The waiters of one key, linked through the slab.
+#[derive(Clone, Copy, Debug)]
+struct Fifo {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+/// A slab of waiters and the index of their queues. Nothing allocates once the slab has grown to
+/// its bound; the map is made twice as large as that, so that it only ever rehashes in place.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    queues: HashMap<Wait, Fifo, Mixing>,
+    waiters: Vec<Waiter>,
+    free: u32,
+    len: usize,
+    limit: usize,
+    per_key: usize,
+}
+
+impl Blocked {
+    pub(crate) fn new(limits: &Limits) -> Blocked {
+        Blocked {
+            queues: HashMap::with_capacity_and_hasher(limits.blocked * 2, Mixing::new()),
+            waiters: Vec::with_capacity(limits.blocked),
+            free: NONE,
+            len: 0,
+            limit: limits.blocked,
+            per_key: limits.blocked_per_key,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a task behind those that wait for the same key at the same node; gives it back when
+    /// there are too many. `woken` tasks that have not run count as blocked.
+    pub(crate) fn block(
+        &mut self,
+        node: u32,
+        key: u64,
+        task: Task,
+        woken: usize,
+    ) -> Result<(), Task> {
+        if self.len + woken >= self.limit || self.per_key == 0 {
+            return Err(task);
+        }
+        let wait = Wait { node, key };
+        let fifo = self.queues.get(&wait).copied();
+        if fifo.is_some_and(|fifo| fifo.len as usize >= self.per_key) {
+            return Err(task);
+        }
+        let new = self.store(task);
+        let fifo = match fifo {
+            None => Fifo { head: new, tail: new, len: 1 },
+            Some(Fifo { head, tail, len }) => {
+                self.waiters[tail as usize].next = new;
+                Fifo { head, tail: new, len: len + 1 }
+            }
+        };
+        self.queues.insert(wait, fifo);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Removes the tasks that wait for `key` at `node`, first blocked first.
+    pub(crate) fn wake(&mut self, node: u32, key: u64, mut each: impl FnMut(Task)) {
+        if self.len == 0 {
+            return;
+        }
+        let Some(fifo) = self.queues.remove(&Wait { node, key }) else { return };
+        let mut at = fifo.head;
+        while at != NONE {
+            let waiter = &mut self.waiters[at as usize];
+            each(waiter.task.take());
+            let next = std::mem::replace(&mut waiter.next, self.free);
+            self.free = at;
+            at = next;
+        }
+        self.len -= fifo.len as usize;
+    }
+
+    fn store(&mut self, task: Task) -> u32 {
+        let waiter = Waiter { task, next: NONE };
+        match self.free {
+            NONE => {
+                self.waiters.push(waiter);
+                self.waiters.len() as u32 - 1
+            }
+            index => {
+                self.free = self.waiters[index as usize].next;
+                self.waiters[index as usize] = waiter;
+                index
+            }
+        }
+    }
+}
+
+/// Multiply and fold, from a random start: keys may be chosen by peers, who must not be able to
+/// make them collide, and SipHash would cost more than the lookup.
+#[derive(Clone, Debug)]
+struct Mixing {
+    seed: u64,
+}
+
+impl Mixing {
+    fn new() -> Mixing {
+        Mixing { seed: RandomState::new().hash_one(0u8) }
+    }
+}
+
+impl BuildHasher for Mixing {
+    type Hasher = Mix;
+    fn build_hasher(&self) -> Mix {
+        Mix(self.seed)
+    }
+}
+
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        let product =
+            u128::from(self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn woken(blocked: &mut Blocked, node: u32, key: u64) -> usize {
+        let mut n = 0;
+        blocked.wake(node, key, |_| n += 1);
+        n
+    }
+
+    #[test]
+    fn keys_and_nodes_are_apart_and_bounds_hold() {
+        let limits = Limits { blocked: 5, blocked_per_key: 2, ..Limits::default() };
+        let mut blocked = Blocked::new(&limits);
+        assert!(blocked.block(1, 7, None, 0).is_ok());
+        assert!(blocked.block(1, 7, None, 0).is_ok());
+        assert!(blocked.block(1, 7, None, 0).is_err(), "two per key");
+        assert!(blocked.block(2, 7, None, 0).is_ok());
+        assert!(blocked.block(1, 8, None, 2).is_err(), "woken ones count");
+        assert!(blocked.block(1, 8, None, 1).is_ok());
+        assert_eq!(woken(&mut blocked, 1, 7), 2);
+        assert_eq!(woken(&mut blocked, 1, 7), 0);
+        assert_eq!(blocked.len(), 2);
+    }
+
+    #[test]
+    fn a_long_life_does_not_grow() {
+        let limits = Limits { blocked: 8, ..Limits::default() };
+        let mut blocked = Blocked::new(&limits);
+        let (map, slab) = (blocked.queues.capacity(), blocked.waiters.capacity());
+        for round in 0..10_000u64 {
+            for i in 0..8 {
+                assert!(blocked.block(0, round * 8 + i, None, 0).is_ok());
+            }
+            for i in 0..8 {
+                assert_eq!(woken(&mut blocked, 0, round * 8 + i), 1);
+            }
+        }
+        assert_eq!((blocked.queues.capacity(), blocked.waiters.capacity()), (map, slab));
+    }
+}

@@ -1,0 +1,62 @@
+//! What one batch needs while it walks the graph. Reused from batch to batch.
+
+use weever_blocks_api::{Priority, Requests};
+use weever_packet::Mask;
+
+use crate::counters::Counter;
+use crate::schedule::{Entry, Program};
+
+/// Where claimed buffers go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Spawn { entry: Entry, priority: Priority },
+    Transmit { link: u16 },
+    Collect { node: u32 },
+    Block { node: u32, key: u64 },
+}
+
+/// The disposition of some tasks, recorded until the batch's last node has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) to: Destination,
+    pub(crate) tasks: Mask,
+    /// Counts those that go there.
+    pub(crate) taken: Option<Counter>,
+    /// Counts those that find no room.
+    pub(crate) full: Counter,
+}
+
+/// Tasks that left by a port at which what nobody takes is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dropped {
+    pub(crate) reason: Counter,
+    pub(crate) tasks: Mask,
+}
+
+#[derive(Debug)]
+pub(crate) struct Frame {
+    /// Who enabled each port, by the entry's slot numbers.
+    pub(crate) slots: Box<[Mask]>,
+    pub(crate) requests: Requests,
+    /// At most one per task, since later dispositions of a task are ignored.
+    pub(crate) claims: Vec<Claimed>,
+    pub(crate) drops: Vec<Dropped>,
+    /// Node and key.
+    pub(crate) notifies: Vec<(u32, u64)>,
+    /// The tasks that have a disposition.
+    pub(crate) settled: Mask,
+}
+
+impl Frame {
+    pub(crate) fn new(program: &Program) -> Frame {
+        let reasons = program.nodes.iter().flat_map(|n| n.drops.iter()).flatten().count();
+        Frame {
+            slots: vec![0; program.max_slots()].into_boxed_slice(),
+            requests: Requests::new(),
+            claims: Vec::with_capacity(64),
+            drops: Vec::with_capacity(reasons),
+            notifies: Vec::with_capacity(64),
+            settled: 0,
+        }
+    }
+}

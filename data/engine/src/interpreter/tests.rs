@@ -1,0 +1,3 @@
+//! The interpreter against the reference, on random graphs.
+
+mod property;

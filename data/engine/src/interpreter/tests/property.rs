@@ -1,0 +1,316 @@
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+use weever_blocks_api::Env;
+use weever_graph::{NodeId, Verified};
+use weever_packet::{Burst, Pool, first_n};
+
+use crate::interpreter::frame::Destination;
+use crate::interpreter::trace::{BatchTrace, Trace};
+use crate::reference::{Outcome, Record, Reference};
+use crate::testkit::{KINDS, NodeSpec, STATELESS, graph, packet, pool, registry};
+use crate::{CounterKind, Counters, Engine, Limits, Schedule};
+
+const FRAMES: u32 = 1024;
+
+fn limits(batch: usize) -> Limits {
+    Limits {
+        batch,
+        tick: 1,
+        links: 2,
+        high: 100_000,
+        low: 100_000,
+        delayed: 100_000,
+        blocked: 100_000,
+        blocked_per_key: 100_000,
+        outbox: 100_000,
+        low_share: 100_000,
+    }
+}
+
+fn engine(graph: &Verified, pool: &Pool, limits: Limits) -> Engine {
+    let schedule = Schedule::compile(graph, &registry(), &Env::new()).expect("compiles");
+    let mut engine = Engine::new(schedule, pool.cache(), limits);
+    engine.trace = Some(Trace::default());
+    engine
+}
+
+fn reference<'g>(graph: &'g Verified, pool: &Pool) -> Reference<'g> {
+    Reference::new(graph, &registry(), &Env::new(), pool.cache()).expect("compiles")
+}
+
+/// A trace's tasks as the reference records them; drops are told apart by the counters.
+fn records(graph: &Verified, batch: &BatchTrace) -> Vec<Record> {
+    batch.tasks().map(|i| record(graph, batch, i)).collect()
+}
+
+fn record(graph: &Verified, batch: &BatchTrace, i: usize) -> Record {
+    let name = |node: u32, port: usize| {
+        let node = graph.node(NodeId(node));
+        match registry().type_of(node) {
+            Ok(block_type) => block_type.ports[port].name.to_string(),
+            Err(_) => node.ports[port].name.clone(),
+        }
+    };
+    let ran = batch.of_task(i).into_iter();
+    let enabled = ran.map(|(node, port)| (NodeId(node), port.map(|p| name(node, p)))).collect();
+    let claim = batch.claims.iter().find(|(_, tasks)| tasks >> i & 1 == 1);
+    let outcome = claim.map_or(Outcome::Unclaimed, |(to, _)| outcome(batch, *to));
+    Record { start: NodeId(batch.start), packet: batch.packets[i].clone(), enabled, outcome }
+}
+
+/// Entries are numbered in the order of their nodes.
+fn outcome(batch: &BatchTrace, to: Destination) -> Outcome {
+    match to {
+        Destination::Spawn { entry, .. } => Outcome::Spawned(NodeId(batch.entries[entry.index()])),
+        Destination::Transmit { link } => Outcome::Sent(link),
+        Destination::Collect { node } => Outcome::Collected(NodeId(node)),
+        Destination::Block { node, key } => Outcome::Blocked(NodeId(node), key),
+    }
+}
+
+fn without_reasons(records: &[Record]) -> Vec<Record> {
+    let mut records = records.to_vec();
+    for record in &mut records {
+        if matches!(record.outcome, Outcome::Dropped(..)) {
+            record.outcome = Outcome::Unclaimed;
+        }
+    }
+    records
+}
+
+fn compare_counters(
+    graph: &Verified,
+    counters: &Counters,
+    reference: &Reference<'_>,
+) -> Result<(), TestCaseError> {
+    let mut expected: BTreeMap<(String, CounterKind, String), u64> = BTreeMap::new();
+    let mut add = |node: &str, kind, label: &str, n| {
+        *expected.entry((node.into(), kind, label.into())).or_default() += n;
+    };
+    let name = |id: NodeId| graph.node(id).name.as_str();
+    for record in &reference.records {
+        add("", CounterKind::Total, "tasks", 1);
+        for (id, port) in &record.enabled {
+            let needy = graph.node(*id).implementation.as_deref() == Some("Needy");
+            if needy && record.packet.is_none() {
+                add(name(*id), CounterKind::NoBuffer, "", 1);
+                continue;
+            }
+            add(name(*id), CounterKind::Packets, "", 1);
+            if let Some(port) = port {
+                add(name(*id), CounterKind::Port, port, 1);
+            }
+        }
+        match &record.outcome {
+            Outcome::Dropped(id, reason) => add(name(*id), CounterKind::Drop, reason, 1),
+            Outcome::Unclaimed if record.packet.is_some() => {
+                add("", CounterKind::Total, "unclaimed", 1);
+            }
+            _ => {}
+        }
+    }
+    for (id, _, n) in &reference.counts {
+        add(name(*id), CounterKind::Own, "seen", *n);
+    }
+    add("", CounterKind::Total, "conflicts", reference.conflicts);
+    add("", CounterKind::Total, "blocked_now", reference.blocked() as u64);
+    add("", CounterKind::Total, "delayed_now", reference.delayed() as u64);
+    for reading in counters.describe() {
+        let key = (reading.node.to_string(), reading.kind, reading.label.to_string());
+        if reading.kind == CounterKind::Spawned || &*reading.label == "batches" {
+            continue;
+        }
+        let expected = expected.remove(&key).unwrap_or(0);
+        prop_assert_eq!(reading.value, expected, "counter {:?}", key);
+    }
+    expected.retain(|_, n| *n > 0);
+    prop_assert!(expected.is_empty(), "not counted: {:?}", expected);
+    Ok(())
+}
+
+/// Packets of generation 0 that went the same way through the same start nodes kept their order.
+fn check_order(batches: &[BatchTrace]) -> Result<(), TestCaseError> {
+    let mut paths: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
+    let mut last: HashMap<Vec<u32>, Vec<u8>> = HashMap::new();
+    for batch in batches {
+        for packet in batch.tasks().filter_map(|i| batch.packets[i].as_ref()) {
+            if packet.last() != Some(&0) {
+                continue;
+            }
+            let path = paths.entry(packet.clone()).or_default();
+            path.push(batch.start);
+            if let Some(before) = last.insert(path.clone(), packet.clone()) {
+                prop_assert!(before < *packet, "{before:?} before {packet:?} on {path:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn specs(kinds: u8) -> impl Strategy<Value = Vec<NodeSpec>> {
+    let targets = prop::collection::vec(any::<u16>(), 0..7);
+    let node = (0..kinds, targets, any::<u16>(), any::<u64>())
+        .prop_map(|(kind, targets, spawn, seed)| NodeSpec { kind, targets, spawn, seed });
+    prop::collection::vec(node, 1..24)
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Start,
+    Inject(usize),
+    Run,
+    Wait(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        1 => Just(Action::Start),
+        6 => (0usize..4).prop_map(Action::Inject),
+        2 => Just(Action::Run),
+        1 => (0u64..300).prop_map(Action::Wait),
+    ]
+}
+
+/// The entries by which a test may start tasks.
+fn starts(graph: &Verified) -> Vec<NodeId> {
+    let is_root = |id: &NodeId| graph.dataflow().all(|(_, to)| to != *id);
+    graph.iter().map(|(id, _)| id).filter(is_root).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+    ))]
+
+    /// Batches of one, all kinds of nodes: task by task the same, in the same order.
+    #[test]
+    fn one_by_one_it_is_the_reference(
+        specs in specs(KINDS),
+        reverse in any::<bool>(),
+        actions in prop::collection::vec(action(), 1..40),
+    ) {
+        let graph = graph(&specs, reverse);
+        let pool = pool(FRAMES);
+        let mut cache = pool.cache();
+        let mut engine = engine(&graph, &pool, limits(1));
+        let mut reference = reference(&graph, &pool);
+        let starts = starts(&graph);
+        let mut burst = Burst::new();
+        let mut now = 0;
+        for (id, action) in actions.iter().enumerate() {
+            match action {
+                Action::Start => {
+                    engine.start();
+                    reference.start();
+                }
+                Action::Inject(which) => {
+                    let start = starts[which % starts.len()];
+                    let entry = engine.entry(&graph.node(start).name).expect("a root is an entry");
+                    burst.put(3, packet(&mut cache, id as u64));
+                    engine.inject(entry, &mut burst, 1 << 3, now);
+                    prop_assert_eq!(burst.occupied(), 0);
+                    reference.inject(start, Some(packet(&mut cache, id as u64)), now);
+                }
+                Action::Run => {
+                    prop_assert_eq!(engine.run(now, usize::MAX), reference.run(now, usize::MAX));
+                }
+                Action::Wait(ns) => now += ns,
+            }
+        }
+        prop_assert_eq!(engine.run(now, usize::MAX), reference.run(now, usize::MAX));
+        prop_assert!(engine.idle());
+        let batches = engine.trace.take().expect("tracing").batches;
+        let ours: Vec<Record> = batches.iter().flat_map(|b| records(&graph, b)).collect();
+        prop_assert_eq!(ours, without_reasons(&reference.records));
+        compare_counters(&graph, &engine.counters(), &reference)?;
+        for link in 0..2 {
+            let theirs = reference.sent.iter().filter(|(l, _)| *l == link);
+            let theirs: Vec<&[u8]> = theirs.map(|(_, b)| b.data()).collect();
+            let ours: Vec<&[u8]> = engine.outbox(link).iter().map(|b| b.data()).collect();
+            prop_assert_eq!(ours, theirs);
+        }
+        drop((engine, reference, cache));
+        prop_assert_eq!(pool.available(), pool.frames());
+    }
+
+    /// Without state, a batch of n is n batches of one: the same for every packet, and each keeps
+    /// its place among those that go its way.
+    #[test]
+    fn a_batch_is_so_many_singles(
+        specs in specs(STATELESS),
+        reverse in any::<bool>(),
+        sizes in prop::collection::vec(1usize..=64, 1..4),
+    ) {
+        let graph = graph(&specs, reverse);
+        let pool = pool(4 * FRAMES);
+        let mut cache = pool.cache();
+        let mut engine = engine(&graph, &pool, limits(64));
+        let mut reference = reference(&graph, &pool);
+        let start = starts(&graph)[0];
+        let entry = engine.entry(&graph.node(start).name).expect("a root is an entry");
+        let mut burst = Burst::new();
+        let mut id = 0;
+        for (turn, size) in sizes.iter().enumerate() {
+            for i in 0..*size {
+                burst.put(i, packet(&mut cache, id));
+                reference.inject(start, Some(packet(&mut cache, id)), turn as u64);
+                id += 1;
+            }
+            engine.inject(entry, &mut burst, first_n(*size), turn as u64);
+        }
+        prop_assert_eq!(engine.run(1000, usize::MAX), reference.run(1000, usize::MAX));
+        while engine.next_deadline().is_some() {
+            prop_assert_eq!(engine.run(5000, usize::MAX), reference.run(5000, usize::MAX));
+        }
+        let batches = engine.trace.take().expect("tracing").batches;
+        let mut ours: Vec<Record> = batches.iter().flat_map(|b| records(&graph, b)).collect();
+        let mut theirs = without_reasons(&reference.records);
+        let key = |r: &Record| format!("{r:?}");
+        ours.sort_by_cached_key(key);
+        theirs.sort_by_cached_key(key);
+        prop_assert_eq!(ours, theirs);
+        check_order(&batches)?;
+        compare_counters(&graph, &engine.counters(), &reference)?;
+        drop((engine, reference, cache));
+        prop_assert_eq!(pool.available(), pool.frames());
+    }
+
+    /// Whatever is dropped for want of room, no frame is lost.
+    #[test]
+    fn tight_bounds_lose_no_frame(
+        specs in specs(KINDS),
+        bounds in prop::array::uniform7(0usize..6),
+        batch in 1usize..=64,
+        sizes in prop::collection::vec(1usize..=64, 1..6),
+    ) {
+        let graph = graph(&specs, false);
+        let pool = pool(128);
+        let mut cache = pool.cache();
+        let [high, low, delayed, blocked, blocked_per_key, outbox, links] = bounds;
+        let links = links as u16;
+        let limits = Limits {
+            batch, high, low, delayed, blocked, blocked_per_key, outbox, links,
+            tick: 10, low_share: 2,
+        };
+        let mut engine = engine(&graph, &pool, limits);
+        let entry = engine.entry("n0").expect("the source is an entry");
+        let mut burst = Burst::new();
+        engine.start();
+        for (turn, size) in sizes.iter().enumerate() {
+            let mut tasks = 0;
+            for i in 0..*size {
+                if let Some(mut buffer) = cache.alloc() {
+                    buffer.append(&[i as u8, turn as u8, 0]);
+                    burst.put(i, buffer);
+                    tasks |= 1 << i;
+                }
+            }
+            engine.inject(entry, &mut burst, tasks, turn as u64 * 100);
+            prop_assert_eq!(burst.occupied(), 0);
+            engine.run(turn as u64 * 100, 7);
+        }
+        drop((engine, cache));
+        prop_assert_eq!(pool.available(), pool.frames());
+    }
+}

@@ -1,0 +1,76 @@
+//! A graph as it is executed: blocks, and flat arrays of steps.
+
+mod compile;
+mod nodes;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use weever_blocks_api::{Block, BuildError};
+
+use crate::counters::Layout;
+pub(crate) use program::{Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span};
+
+/// A place where tasks may start, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry(pub(crate) u32);
+
+impl Entry {
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Why a verified graph has no schedule.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// A node has no implementation, or none that fits.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A config node without a value.
+    #[error("node {node}: a config node cannot run; configure it first")]
+    NotConfigured {
+        /// The node.
+        node: String,
+    },
+}
+
+/// A graph ready to run: one block per F- and T-node, and the steps of each entry.
+///
+/// Entries are the nodes where tasks may start: those with the attribute `source` or `init`, the
+/// targets of spawn and notify edges, nodes that may block, and nodes that nothing leads to.
+pub struct Schedule {
+    pub(crate) program: Program,
+    /// By node; `None` for an O-node, which the engine runs itself.
+    pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
+    pub(crate) layout: Layout,
+}
+
+impl Schedule {
+    /// The entry at the node called `node`.
+    pub fn entry(&self, node: &str) -> Option<Entry> {
+        self.program.entry(node)
+    }
+
+    /// The node names of every entry's steps, in the order of execution. For people and tests.
+    pub fn steps(&self, entry: Entry) -> impl Iterator<Item = &str> {
+        let steps = self.program.steps(entry);
+        steps.iter().map(|step| &*self.program.nodes[step.node as usize].name)
+    }
+
+    /// Every entry with its node's name.
+    pub fn entries(&self) -> impl Iterator<Item = (Entry, &str)> {
+        let name = |node: u32| &*self.program.nodes[node as usize].name;
+        let entries = self.program.entries.iter().enumerate();
+        entries.map(move |(i, plan)| (Entry(i as u32), name(plan.node)))
+    }
+}
+
+impl std::fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (entries, steps) = (self.program.entries.len(), self.program.steps.len());
+        write!(f, "Schedule({entries} entries, {steps} steps)")
+    }
+}

@@ -1,0 +1,137 @@
+//! Nodes: their blocks, and their edges in the order in which the block numbers them.
+
+use std::sync::Arc;
+
+use weever_blocks_api::{Block, BlockType, Env, Registry, TABLE};
+use weever_graph::{Graph, Node, NodeId, NodeKind};
+
+use super::program::{NodePlan, SpawnEdge};
+use super::{CompileError, Entry};
+use crate::counters::{Counter, CounterKind, Layout};
+
+/// A node prepared for being placed in entries.
+pub(super) struct Prepared {
+    pub(super) plan: NodePlan,
+    pub(super) block: Option<Box<dyn Block>>,
+    /// For each port of the graph's node, the number that the block gives it.
+    pub(super) ports: Vec<u32>,
+    /// Packets in; the ports' counters follow.
+    pub(super) counter: Counter,
+    pub(super) needs_buffer: bool,
+}
+
+pub(super) struct Preparation<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) registry: &'a Registry,
+    pub(super) env: &'a Env,
+    /// By node.
+    pub(super) entry_of: &'a [Option<Entry>],
+    pub(super) layout: &'a mut Layout,
+}
+
+impl Preparation<'_> {
+    pub(super) fn node(&mut self, id: NodeId) -> Result<Prepared, CompileError> {
+        let node = self.graph.node(id);
+        match node.kind {
+            NodeKind::Config(_) => Err(CompileError::NotConfigured { node: node.name.clone() }),
+            NodeKind::Operator(_) => Ok(self.prepare(id, None, None)),
+            NodeKind::Function | NodeKind::Table(_) => {
+                let block_type = self.registry.type_of(node)?;
+                let block = self.registry.build(node, self.env)?;
+                Ok(self.prepare(id, Some(block_type), Some(block)))
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        id: NodeId,
+        block_type: Option<&'static BlockType>,
+        block: Option<Box<dyn Block>>,
+    ) -> Prepared {
+        let node = self.graph.node(id);
+        let name: Arc<str> = node.name.as_str().into();
+        let ports = port_numbers(node, block_type);
+        let counter = self.layout.add(&name, CounterKind::Packets, "");
+        for place in graph_ports(&ports) {
+            self.layout.add(&name, CounterKind::Port, &node.ports[place].name);
+        }
+        let plan = self.plan(id, &name, &ports, block_type);
+        let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
+        let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
+        Prepared { plan, block, ports, counter, needs_buffer }
+    }
+
+    fn plan(
+        &mut self,
+        id: NodeId,
+        name: &Arc<str>,
+        ports: &[u32],
+        block_type: Option<&'static BlockType>,
+    ) -> NodePlan {
+        let node = self.graph.node(id);
+        let spawn = |label: &&str| self.spawn_edge(node, name, label);
+        let spawns = block_type.map_or(&[][..], |t| t.spawns).iter().filter_map(spawn).collect();
+        let drops = self.drops(node, name, ports);
+        let mut add = |kind| self.layout.add(name, kind, "");
+        let no_buffer = add(CounterKind::NoBuffer);
+        let outbox_full = add(CounterKind::OutboxFull);
+        let block_full = add(CounterKind::BlockFull);
+        let own = block_full.plus(1);
+        for label in block_type.map_or(&[][..], |t| t.counters) {
+            self.layout.add(name, CounterKind::Own, label);
+        }
+        NodePlan {
+            name: name.clone(),
+            entry: self.entry_of[id.index()],
+            spawns,
+            notifies: notify_targets(node, block_type),
+            drops,
+            own,
+            no_buffer,
+            outbox_full,
+            block_full,
+        }
+    }
+
+    fn spawn_edge(&mut self, node: &Node, name: &Arc<str>, label: &str) -> Option<SpawnEdge> {
+        let edge = node.spawns.iter().find(|e| e.label == label)?;
+        Some(SpawnEdge {
+            entry: self.entry_of[edge.target.index()]?,
+            spawned: self.layout.add(name, CounterKind::Spawned, label),
+            full: self.layout.add(name, CounterKind::SpawnFull, label),
+        })
+    }
+
+    fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Box<[Option<Counter>]> {
+        let reason = |place: usize| node.drop_reason(&node.ports[place].name);
+        let mut add = |reason| self.layout.add(name, CounterKind::Drop, reason);
+        graph_ports(ports).map(|place| reason(place).map(&mut add)).collect()
+    }
+}
+
+/// A table without a type of its own numbers its ports as the graph does; every other block by
+/// its type's names. `Registry::build` has checked that they correspond.
+fn port_numbers(node: &Node, block_type: Option<&'static BlockType>) -> Vec<u32> {
+    let in_graph = 0..node.ports.len() as u32;
+    match block_type.filter(|t| t.name != TABLE) {
+        None => in_graph.collect(),
+        Some(t) => {
+            let number = |name: &str| t.ports.iter().position(|p| p.name == name);
+            let by_name = |i: u32| number(&node.ports[i as usize].name).map_or(i, |n| n as u32);
+            in_graph.map(by_name).collect()
+        }
+    }
+}
+
+/// The graph's ports in the order of the block's numbers.
+fn graph_ports(ports: &[u32]) -> impl Iterator<Item = usize> + '_ {
+    let place = |n: u32| ports.iter().position(|p| *p == n);
+    (0..ports.len() as u32).filter_map(place)
+}
+
+fn notify_targets(node: &Node, block_type: Option<&'static BlockType>) -> Box<[u32]> {
+    let target = |label: &&str| node.notifies.iter().find(|e| e.label == *label);
+    let labels = block_type.map_or(&[][..], |t| t.notifies).iter();
+    labels.filter_map(target).map(|edge| edge.target.0).collect()
+}

@@ -1,0 +1,114 @@
+//! The flat arrays. Compiled once, then only read.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::Entry;
+use crate::counters::Counter;
+
+/// The mask slot that is always empty.
+pub(crate) const EMPTY_SLOT: u32 = 0;
+/// The mask slot that holds the batch's tasks: the input of an entry's first step.
+pub(crate) const TASKS_SLOT: u32 = 1;
+/// Where the ports' slots begin.
+pub(crate) const FIRST_PORT_SLOT: u32 = 2;
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    /// Calls the node's block.
+    Function,
+    /// Evaluates an operator. `swap`: NAND and NOR, which exchange the ports.
+    And { swap: bool },
+    /// As [`StepKind::And`].
+    Or { swap: bool },
+}
+
+/// One node in the order of one entry. Ranges index the program's arrays; output slots are
+/// numbered within the entry, in the order of the block type's ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) kind: StepKind,
+    pub(crate) node: u32,
+    pub(crate) needs_buffer: bool,
+    pub(crate) inputs: Range<u32>,
+    pub(crate) operands: Range<u32>,
+    pub(crate) outputs: Range<u32>,
+    /// Packets in; the ports' counters follow.
+    pub(crate) counter: Counter,
+}
+
+/// An operand of an O-node: the mask slots in which its source node says true and false.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) yes: u32,
+    pub(crate) no: u32,
+}
+
+/// The steps that tasks of one start node walk.
+#[derive(Clone, Debug)]
+pub(crate) struct EntryPlan {
+    pub(crate) node: u32,
+    pub(crate) steps: Range<u32>,
+    /// How many mask slots it uses.
+    pub(crate) slots: u32,
+}
+
+/// Where a spawn edge leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpawnEdge {
+    pub(crate) entry: Entry,
+    pub(crate) spawned: Counter,
+    pub(crate) full: Counter,
+}
+
+/// What is the same for a node in every entry. Edges are in the order of the block type.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePlan {
+    pub(crate) name: Arc<str>,
+    /// The entry that starts here, if tasks can.
+    pub(crate) entry: Option<Entry>,
+    pub(crate) spawns: Box<[SpawnEdge]>,
+    /// The nodes whose blocked tasks the notify edges wake.
+    pub(crate) notifies: Box<[u32]>,
+    /// Per port, the counter of the reason for which packets are dropped there.
+    pub(crate) drops: Box<[Option<Counter>]>,
+    /// The first of the block's own counters.
+    pub(crate) own: Counter,
+    pub(crate) no_buffer: Counter,
+    pub(crate) outbox_full: Counter,
+    pub(crate) block_full: Counter,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) entries: Vec<EntryPlan>,
+    pub(crate) init: Vec<Entry>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) inputs: Vec<u32>,
+    pub(crate) operands: Vec<Operand>,
+    pub(crate) nodes: Vec<NodePlan>,
+}
+
+impl Program {
+    pub(crate) fn entry(&self, node: &str) -> Option<Entry> {
+        self.nodes.iter().find(|n| &*n.name == node)?.entry
+    }
+
+    pub(crate) fn steps(&self, entry: Entry) -> &[Step] {
+        let steps = &self.entries[entry.index()].steps;
+        &self.steps[steps.start as usize..steps.end as usize]
+    }
+
+    /// The most mask slots that any entry uses.
+    pub(crate) fn max_slots(&self) -> usize {
+        self.entries.iter().map(|e| e.slots as usize).max().unwrap_or(0)
+    }
+}
+
+/// A range of positions in the program's arrays as indices.
+#[inline]
+pub(crate) fn span(range: &Range<u32>) -> Range<usize> {
+    range.start as usize..range.end as usize
+}
