@@ -18,6 +18,8 @@ pub struct Counters {
     pub links: Vec<LinkCounters>,
     /// The buffer pools.
     pub pools: Vec<PoolCounters>,
+    /// Of the engine as a whole, such as `batches` and `blocked_now`.
+    pub totals: Vec<NamedCounter>,
 }
 
 /// What one node has done.
@@ -30,25 +32,27 @@ pub struct NodeCounters {
     pub packets: u64,
     /// Tasks that left it, by port.
     pub ports: Vec<PortCounter>,
+    /// Tasks that it started, by spawn edge.
+    pub spawned: Vec<PortCounter>,
     /// The block's own counters.
     pub own: Vec<NamedCounter>,
 }
 
-/// How many tasks left by one port.
+/// How many tasks left by one port, or were started along one spawn edge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PortCounter {
-    /// The port's name.
+    /// The port's name, or the edge's label.
     pub name: String,
-    /// Tasks that left by it.
+    /// Tasks that took it.
     pub packets: u64,
 }
 
-/// A counter that a block keeps for itself.
+/// A counter that a block keeps for itself, or one of the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedCounter {
-    /// What it counts, as the block's documentation names it.
+    /// What it counts, as the documentation names it.
     pub name: String,
     /// Its value.
     pub value: u64,

@@ -91,7 +91,7 @@ fn nodes(now: &Counters, since: Option<Since<'_>>, with_idle: bool) -> Table {
     if since.is_some() {
         columns.push(("per second", Align::Right));
     }
-    columns.push(("left by", Align::Left));
+    columns.push(("left by (started) [counted]", Align::Left));
     let mut table = Table::new(&columns);
     for (position, node) in now.nodes.iter().enumerate() {
         if !with_idle && node.packets == 0 {
@@ -109,13 +109,15 @@ fn nodes(now: &Counters, since: Option<Since<'_>>, with_idle: bool) -> Table {
     table
 }
 
-/// `true 1,200  false 3`, and the block's own counters behind them.
+/// `true 1,200  false 3  (reply 1,200)  [partial 7]`: ports, spawn edges, the block's own.
 fn exits(node: &NodeCounters) -> String {
     let ports = node.ports.iter().filter(|p| p.packets > 0);
     let ports = ports.map(|p| format!("{} {}", p.name, grouped(p.packets)));
+    let spawned = node.spawned.iter().filter(|s| s.packets > 0);
+    let spawned = spawned.map(|s| format!("({} {})", s.name, grouped(s.packets)));
     let own = node.own.iter().filter(|c| c.value > 0);
     let own = own.map(|c| format!("[{} {}]", c.name, grouped(c.value)));
-    ports.chain(own).collect::<Vec<_>>().join("  ")
+    ports.chain(spawned).chain(own).collect::<Vec<_>>().join("  ")
 }
 
 fn drops(now: &Counters, since: Option<Since<'_>>) -> Table {
@@ -163,11 +165,12 @@ mod tests {
             name: name.into(),
             packets,
             ports,
-            own: Vec::new(),
+            ..NodeCounters::default()
         };
         let mut first =
             node("RxL2", 1000 * factor, vec![port("ip", 998 * factor), port("drop", 2 * factor)]);
         first.own = vec![NamedCounter { name: "bytes".into(), value: 64_000 * factor }];
+        first.spawned = vec![port("reply", 7 * factor)];
         let drop = |node: &str, port: Option<&str>, packets| DropCounter {
             node: node.into(),
             port: port.map(str::to_owned),
@@ -188,6 +191,7 @@ mod tests {
             drops: vec![drop("RxL2", None, 1), drop("RxL2", Some("drop"), 2 * factor)],
             links: vec![link],
             pools: vec![PoolCounters { frames: 8192, available: 4096 }],
+            totals: Vec::new(),
         }
     }
 
@@ -206,8 +210,8 @@ link  queue  rx packets  rx bytes  tx packets  tx bytes  dropped
 eth0      0       2,000   128,000           0         0        3
 pool: 4,096 of 8,192 frames in the depot
 
-node  packets  left by
-RxL2    2,000  ip 1,996  drop 4  [bytes 128,000]
+node  packets  left by (started) [counted]
+RxL2    2,000  ip 1,996  drop 4  (reply 14)  [bytes 128,000]
 
 dropped  reason        at
       4  bad checksum  RxL2.drop

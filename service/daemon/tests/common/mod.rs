@@ -23,7 +23,7 @@ impl Source for Fake {
             name: "RxL3IPv4".into(),
             packets: 5,
             ports: vec![port("true", 3), port("false", 2)],
-            own: Vec::new(),
+            ..NodeCounters::default()
         };
         let (node_name, reason) = (node.name.clone(), "bad checksum".into());
         let drop = DropCounter { node: node_name, port: Some("false".into()), reason, packets: 2 };
