@@ -139,14 +139,34 @@ fn a_shared_device_gives_only_what_is_addressed_to_us() {
     assert_eq!(verdict(&steer, &ours[0]), Some(XdpAction::Pass));
 }
 
+/// More addresses than the program compares one by one; 0.0.0.0 is nobody's.
 #[test]
-fn several_addresses_and_broadcast() {
+fn many_addresses_come_and_go() {
     require_net_admin!();
     let steer = Steer::load(Share::Address, 1).unwrap();
     let socket = XskSocket::new().unwrap();
     steer.set_socket(0, &socket).unwrap();
-    for address in [OURS, Ipv4Addr::BROADCAST] {
-        steer.add_address(address).unwrap();
-        assert_eq!(verdict(&steer, &ipv4(address, 0)), Some(XdpAction::Redirect));
+    let all: Vec<_> = (1..=20).map(|i| Ipv4Addr::new(10, 0, 0, i)).collect();
+    let expect = |ours: &[Ipv4Addr]| {
+        for address in &all {
+            let expected =
+                if ours.contains(address) { XdpAction::Redirect } else { XdpAction::Pass };
+            assert_eq!(verdict(&steer, &ipv4(*address, 0)), Some(expected), "{address}");
+        }
+        assert_eq!(verdict(&steer, &ipv4(Ipv4Addr::UNSPECIFIED, 0)), Some(XdpAction::Pass));
+    };
+    for n in 0..all.len() {
+        expect(&all[..n]);
+        steer.add_address(all[n]).unwrap();
+        steer.add_address(all[n]).unwrap();
     }
+    for n in 0..all.len() {
+        expect(&all[n..]);
+        assert!(steer.remove_address(all[n]).unwrap());
+        assert!(!steer.remove_address(all[n]).unwrap());
+    }
+    expect(&[]);
+    steer.add_address(Ipv4Addr::BROADCAST).unwrap();
+    assert_eq!(verdict(&steer, &ipv4(Ipv4Addr::BROADCAST, 0)), Some(XdpAction::Redirect));
+    assert!(matches!(steer.add_address(Ipv4Addr::UNSPECIFIED), Err(BpfError::Setting { .. })));
 }

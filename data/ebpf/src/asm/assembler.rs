@@ -145,6 +145,14 @@ impl Assembler {
         self.emit(Insn::LoadImm64 { dst, imm: Imm64::MapFd(fd) })
     }
 
+    /// `dst = the address of a byte of the only value of an array map`. As for
+    /// [`load_map`](Self::load_map).
+    #[track_caller]
+    pub fn load_map_value(&mut self, dst: Reg, map: &impl AsFd, offset: u32) -> &mut Self {
+        let fd = map.as_fd().as_raw_fd();
+        self.emit(Insn::LoadImm64 { dst, imm: Imm64::MapValue { fd, offset } })
+    }
+
     /// `dst = *(width *)(base + off)`.
     #[track_caller]
     pub fn load(&mut self, width: Width, dst: Reg, base: Reg, off: i16) -> &mut Self {

@@ -5,6 +5,7 @@
 //!   for redirected frames to arrive.
 //! - [`Generator`]: makes traffic from live frames, for benchmarks.
 
+mod addresses;
 mod frame;
 mod generator;
 mod generator_program;

@@ -3,11 +3,10 @@
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use super::addresses::AddressTable;
 use super::steer_program;
 use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
 
-/// How many IPv4 addresses a steering program can own.
-const MAX_ADDRESSES: u32 = 1024;
 /// A value of the counters' map: two `u64`.
 const COUNTERS_SIZE: usize = 16;
 
@@ -41,7 +40,7 @@ pub struct SteerCounters {
 pub struct Steer {
     program: XdpProgram,
     sockets: Map,
-    addresses: Option<Map>,
+    addresses: Option<AddressTable>,
     counters: Map,
 }
 
@@ -54,9 +53,7 @@ impl Steer {
         let sockets = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, queues.max(1))?;
         let addresses = match share {
             Share::None => None,
-            Share::Address => {
-                Some(Map::create(MapKind::Hash, "weever_addrs", 4, 1, MAX_ADDRESSES)?)
-            }
+            Share::Address => Some(AddressTable::new()?),
         };
         let size = COUNTERS_SIZE as u32;
         let counters = Map::create(MapKind::PerCpuArray, "weever_steered", 4, size, 1)?;
@@ -107,12 +104,14 @@ impl Steer {
         self.sockets.remove(&queue.to_ne_bytes())
     }
 
-    /// Takes an address, which may be the broadcast or a multicast address too.
+    /// Takes an address, which may be the broadcast or a multicast address too. The first seven are
+    /// found faster than the others. Waits for a concurrent change of the addresses to end.
     ///
     /// # Errors
-    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`]; E2BIG above 1,024.
+    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`], or for 0.0.0.0; E2BIG
+    /// above 1,024 addresses.
     pub fn add_address(&self, address: Ipv4Addr) -> Result<(), BpfError> {
-        self.owned()?.update(&address.octets(), &[1])
+        self.owned()?.add(address)
     }
 
     /// Gives an address back to the kernel and says whether it was ours.
@@ -120,10 +119,10 @@ impl Steer {
     /// # Errors
     /// [`BpfError::Setting`] if the program was loaded with [`Share::None`].
     pub fn remove_address(&self, address: Ipv4Addr) -> Result<bool, BpfError> {
-        self.owned()?.remove(&address.octets())
+        self.owned()?.remove(address)
     }
 
-    fn owned(&self) -> Result<&Map, BpfError> {
+    fn owned(&self) -> Result<&AddressTable, BpfError> {
         self.addresses.as_ref().ok_or_else(|| BpfError::Setting {
             what: "a device that is not shared has no address to choose; use share = address"
                 .to_owned(),

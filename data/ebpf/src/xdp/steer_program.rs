@@ -3,6 +3,7 @@
 //! Registers that live through the program: R6 context, R7 where the frame's network header
 //! begins, R8 the end of the frame, R9 this CPU's counters or null.
 
+use super::addresses::{AddressTable, NEAR};
 use super::{CTX_DATA, CTX_DATA_END, CTX_RX_QUEUE, ETHERNET};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Label, Program, Width};
@@ -29,17 +30,15 @@ fn network(number: u16) -> i32 {
 
 pub(super) fn emit(
     sockets: &Map,
-    addresses: Option<&Map>,
+    addresses: Option<&AddressTable>,
     counters: &Map,
 ) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let pass = asm.label("pass");
     find_counters(&mut asm, counters);
     if let Some(addresses) = addresses {
-        let owned = asm.label("owned");
-        load_destination(&mut asm, pass, owned);
-        asm.bind(owned);
-        look_up_address(&mut asm, addresses, pass);
+        load_destination(&mut asm, pass);
+        require_owned(&mut asm, addresses, pass);
     }
     redirect(&mut asm, sockets);
     // The verifier does not accept what cannot be reached.
@@ -57,10 +56,10 @@ fn find_counters(asm: &mut Assembler, counters: &Map) {
     asm.call(Helper::MAP_LOOKUP_ELEM).mov(R9, R0);
 }
 
-/// Stores the frame's IPv4 destination, or the address an ARP message is about, on the stack and
-/// goes to `owned` (or falls through to what follows); goes to `pass` if the frame is neither.
-fn load_destination(asm: &mut Assembler, pass: Label, owned: Label) {
-    let (ipv4, arp) = (asm.label("ipv4"), asm.label("arp"));
+/// Leaves the frame's IPv4 destination, or the address an ARP message is about, in R3; goes to
+/// `pass` if the frame is neither.
+fn load_destination(asm: &mut Assembler, pass: Label) {
+    let (ipv4, arp, loaded) = (asm.label("ipv4"), asm.label("arp"), asm.label("loaded"));
     parse_ethernet(asm, pass);
     asm.note("tell IPv4 from ARP");
     asm.jump_if(Cond::Eq, R1, network(0x0800), ipv4);
@@ -69,8 +68,7 @@ fn load_destination(asm: &mut Assembler, pass: Label, owned: Label) {
 
     asm.bind(ipv4).note("IPv4: the destination");
     require(asm, IPV4_HEADER, pass);
-    asm.load(Width::W, R1, R7, IPV4_DESTINATION).store(Width::W, R10, ADDRESS, R1);
-    asm.jump(owned);
+    asm.load(Width::W, R3, R7, IPV4_DESTINATION).jump(loaded);
 
     asm.bind(arp).note("ARP for IPv4 over Ethernet: the target");
     require(asm, ARP_BODY, pass);
@@ -78,7 +76,7 @@ fn load_destination(asm: &mut Assembler, pass: Label, owned: Label) {
     for (offset, expected) in [(0, 1), (2, 0x0800), (4, 0x0604)] {
         asm.load(Width::H, R1, R7, offset).jump_if(Cond::Ne, R1, network(expected), pass);
     }
-    asm.load(Width::W, R1, R7, ARP_TARGET).store(Width::W, R10, ADDRESS, R1);
+    asm.load(Width::W, R3, R7, ARP_TARGET).bind(loaded);
 }
 
 /// Leaves the EtherType in R1 (network order) and the network header's start in R7; steps over
@@ -102,10 +100,21 @@ fn require(asm: &mut Assembler, bytes: i16, pass: Label) {
     asm.jump_if(Cond::Gt, R2, R8, pass);
 }
 
-fn look_up_address(asm: &mut Assembler, addresses: &Map, pass: Label) {
-    asm.note("is the address ours?");
-    asm.load_map(R1, addresses).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS));
+/// Goes to `pass` unless the address in R3 is ours.
+fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
+    let owned = asm.label("owned");
+    asm.note("is it one of the near addresses?").load_map_value(R2, &addresses.near, 0);
+    // 0.0.0.0 fills the unused places and is nobody's.
+    asm.jump_if(Cond::Eq, R3, 0, pass);
+    for place in 1..=NEAR as i16 {
+        asm.load(Width::W, R1, R2, 4 * place).jump_if(Cond::Eq, R1, R3, owned);
+    }
+    asm.note("are there more, and is it one of them?");
+    asm.load(Width::W, R1, R2, 0).jump_if(Cond::Eq, R1, 0, pass);
+    asm.store(Width::W, R10, ADDRESS, R3);
+    asm.load_map(R1, &addresses.all).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS));
     asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, pass);
+    asm.bind(owned);
 }
 
 /// To the queue's socket; the kernel's helper answers "pass" itself if there is none.
