@@ -41,6 +41,22 @@ impl Graph {
         &mut self.nodes[id.index()]
     }
 
+    /// Takes out the node at `id` and every edge to it. Ids above it go down by one.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        self.nodes.remove(id.index());
+        let moved = |old: NodeId| NodeId(old.0 - u32::from(old > id));
+        for node in &mut self.nodes {
+            for port in &mut node.ports {
+                port.targets.retain(|t| *t != id);
+                port.targets.iter_mut().for_each(|t| *t = moved(*t));
+            }
+            for edges in [&mut node.spawns, &mut node.notifies] {
+                edges.retain(|e| e.target != id);
+                edges.iter_mut().for_each(|e| e.target = moved(e.target));
+            }
+        }
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()

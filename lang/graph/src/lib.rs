@@ -3,12 +3,13 @@
 //!
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
 //! and notify edges start at a node and may form cycles. The path that data takes through this
-//! crate is: build or lower into a [`Graph`] → give every config node a value (`configure`) →
+//! crate is: build or lower into a [`Graph`] → give every config node a value ([`configure()`]) →
 //! [`verify`] → hand the [`Verified`] graph to an engine. [`dot`] draws any graph.
 #![forbid(unsafe_code)]
 
 pub mod attr;
 pub mod config;
+pub mod configure;
 pub mod dot;
 pub mod effects;
 pub mod finding;
@@ -18,13 +19,16 @@ pub mod predicate;
 pub mod table;
 pub mod verify;
 
+mod expand;
 mod graph;
 #[cfg(test)]
 mod testkit;
 
 pub use attr::Attr;
 pub use config::{ConfigType, Value};
+pub use configure::{ConfigError, ConfigValue, configure};
 pub use effects::Effects;
+pub use expand::expand;
 pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
 pub use ids::{NodeId, PortId};

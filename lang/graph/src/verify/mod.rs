@@ -14,6 +14,8 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use shape::check_table;
+
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
 use index::Index;
 use report::Report;

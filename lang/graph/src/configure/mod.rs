@@ -1,0 +1,152 @@
+//! Giving a config node a value (Dragonet thesis §2.2.3; queue management §3.1).
+//!
+//! The node is replaced: by edges, by a table in its place, or by a subgraph. What replaces it
+//! may only touch the node's own neighbours, so that the effect of a value stays local.
+
+mod subgraph;
+mod table_value;
+#[cfg(test)]
+mod tests;
+
+pub use subgraph::{From, NewEdge, Subgraph, To};
+
+use crate::config::ValueError;
+use crate::verify::check_table;
+use crate::{ConfigSpec, ConfigType, Graph, Node, NodeId, NodeKind, TableSpec, Value};
+
+/// A value for a config node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigValue {
+    /// One of the node's ports: what enabled the node now enables what the port does.
+    Choice(String),
+    /// A table: the node becomes a T-node in place, with the same ports.
+    Table(TableSpec),
+    /// Nodes and edges, computed by a configuration function.
+    Subgraph(Subgraph),
+}
+
+/// Why a value cannot be applied. The graph is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No node has the name.
+    #[error("there is no node `{0}`; use the full name, with those of its clusters")]
+    NoNode(String),
+    /// The node is of another kind.
+    #[error("`{0}` is no config node, or already has its value")]
+    NotConfig(String),
+    /// The configuration space cannot be read.
+    #[error("the type of `{node}` cannot be read: {reason}")]
+    BadType {
+        /// The node.
+        node: String,
+        /// What is wrong with its type.
+        reason: String,
+    },
+    /// The value lies outside the configuration space.
+    #[error("the value for `{node}` is outside its type: {reason}")]
+    OutsideType {
+        /// The node.
+        node: String,
+        /// Which part, and why.
+        reason: ValueError,
+    },
+    /// The node has no such port.
+    #[error("`{node}` has no port `{port}`; it has {known}")]
+    NoPort {
+        /// The node.
+        node: String,
+        /// The value.
+        port: String,
+        /// The ports it has.
+        known: String,
+    },
+    /// The table does not fit the node.
+    #[error("the table for `{node}` does not fit it: {reason}")]
+    BadTable {
+        /// The node.
+        node: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A spawn or notify edge needs the node to stay.
+    #[error("`{node}` would vanish, but `{edge}` starts or ends there; give it a table instead")]
+    StillNeeded {
+        /// The node.
+        node: String,
+        /// The edge's label.
+        edge: String,
+    },
+    /// An edge's end is neither new nor a neighbour of the node.
+    #[error("the value for `{node}` connects `{end}`, which is neither new nor its neighbour")]
+    NotLocal {
+        /// The node.
+        node: String,
+        /// The end.
+        end: String,
+    },
+}
+
+/// Replaces the config node called `name` by what `value` makes of it. Ids of other nodes change
+/// when the node vanishes; names do not.
+///
+/// # Errors
+/// If there is no such node, or the value does not lie in its configuration space. The graph is
+/// unchanged then.
+pub fn configure(graph: &mut Graph, name: &str, value: ConfigValue) -> Result<(), ConfigError> {
+    let id = graph.find(name).ok_or_else(|| ConfigError::NoNode(name.into()))?;
+    let node = graph.node(id);
+    let NodeKind::Config(spec) = &node.kind else {
+        return Err(ConfigError::NotConfig(name.into()));
+    };
+    let ty = config_type(node, spec)?;
+    match value {
+        ConfigValue::Choice(port) => {
+            check_choice(node, ty.as_ref(), &port)?;
+            let chosen = subgraph::straight_to(graph, id, &port)?;
+            subgraph::replace(graph, id, chosen)
+        }
+        ConfigValue::Table(table) => {
+            table_value::check(node, ty.as_ref(), &table)?;
+            check_table(&table, node.ports.len())
+                .map_err(|reason| ConfigError::BadTable { node: name.into(), reason })?;
+            graph.node_mut(id).kind = NodeKind::Table(table);
+            Ok(())
+        }
+        ConfigValue::Subgraph(subgraph) => subgraph::replace(graph, id, subgraph),
+    }
+}
+
+/// The type, if one is given.
+fn config_type(node: &Node, spec: &ConfigSpec) -> Result<Option<ConfigType>, ConfigError> {
+    let Some(text) = &spec.ty else { return Ok(None) };
+    let bad = |e: crate::config::TypeError| ConfigError::BadType {
+        node: node.name.clone(),
+        reason: e.to_string(),
+    };
+    text.parse().map(Some).map_err(bad)
+}
+
+fn check_choice(node: &Node, ty: Option<&ConfigType>, port: &str) -> Result<(), ConfigError> {
+    let value = match ty {
+        Some(ConfigType::Bool) => port.parse().map_or(Value::Label(port.into()), Value::Bool),
+        Some(ConfigType::Int { .. } | ConfigType::UInt(_) | ConfigType::SInt(_)) => {
+            port.parse().map_or(Value::Label(port.into()), Value::Number)
+        }
+        _ => Value::Label(port.into()),
+    };
+    let checked = ty.map_or(Ok(()), |ty| ty.check(&value));
+    checked.map_err(|reason| ConfigError::OutsideType { node: node.name.clone(), reason })
+}
+
+fn require_port(node: &Node, name: &str) -> Result<usize, ConfigError> {
+    node.port(name).ok_or_else(|| ConfigError::NoPort {
+        node: node.name.clone(),
+        port: name.into(),
+        known: node.ports.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn name_of(graph: &Graph, id: NodeId) -> String {
+    graph.node(id).name.clone()
+}
