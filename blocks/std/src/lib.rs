@@ -1,2 +1,28 @@
-//! The blocks that ship with weever.
+//! The blocks that ship with weever: one folder per family, with a README that lists ports,
+//! parameters and counters.
+//!
+//! [`registry`] is what an engine builds graphs with. The protocol blocks of a host share state,
+//! which [`host::provide`] puts into the environment. Blocks are adapters: what a protocol says is
+//! in `weever-net` and `weever-wire`, and where a packet goes next is in the graph.
 #![forbid(unsafe_code)]
+
+pub mod arp;
+pub mod counter;
+pub mod discard;
+pub mod ethernet;
+pub mod host;
+pub mod icmp;
+pub mod ipv4;
+pub mod queue;
+pub mod table;
+pub mod udp;
+
+#[cfg(test)]
+mod bench;
+mod check;
+mod headers;
+mod registry;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+pub use registry::registry;

@@ -53,6 +53,8 @@ pub struct Endpoints {
     pub remote: [u8; 16],
     /// The neighbour the packet goes to next.
     pub next_hop: [u8; 16],
+    /// The link address of that neighbour, once it is known.
+    pub next_mac: [u8; 6],
     /// Our port, or the ICMP identifier.
     pub local_port: u16,
     /// The peer's port.

@@ -1,0 +1,95 @@
+//! What an ARP packet changes: the neighbour cache, and who waits for it.
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, bits,
+};
+use weever_graph::Effects;
+use weever_net::arp::{Outcome, Verdict};
+use weever_wire::arp::{ArpRepr, ArpView};
+
+use super::address;
+use crate::check::{MARKS, reader};
+use crate::host::Neighbours;
+
+const PORTS: &[PortDoc] = &[
+    PortDoc { name: "out", doc: "taken, and nothing to send" },
+    PortDoc { name: "conflict", doc: "another station uses one of our addresses" },
+    PortDoc { name: "drop", doc: "the cache refused it" },
+];
+const EFFECTS: Effects = MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL);
+
+const fn handler(name: &'static str, summary: &'static str) -> BlockType {
+    BlockType {
+        spawns: &["response"],
+        notifies: &["resolved"],
+        effects: EFFECTS,
+        counters: &["answered", "learned", "conflicts"],
+        ..reader(name, summary, PORTS, make)
+    }
+}
+
+/// Learns from a request to us, and answers it.
+pub static INIT_RESPONSE: BlockType =
+    handler("RxL3ARPInitResponse", "Learns the sender of a request to us, and has it answered.");
+
+/// Learns from whoever we have to do with.
+pub static PROCESS_PENDING_RESPONSE: BlockType = handler(
+    "RxL3ARPProcessPendingResponse",
+    "Enters a neighbour's link address and wakes what waits for it; defends our addresses.",
+);
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let neighbours = build.env::<Neighbours>("the neighbour cache")?;
+    Ok(Box::new(Handle { neighbours, resolved: Vec::with_capacity(64) }))
+}
+
+struct Handle {
+    neighbours: Arc<Neighbours>,
+    resolved: Vec<u64>,
+}
+
+impl Block for Handle {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut session = self.neighbours.session();
+        let mut answered: Mask = 0;
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let Ok(view) = ArpView::new(packet.at(packet.meta().l3)) else {
+                ports.enable(2, 1 << task);
+                continue;
+            };
+            let outcome = session.handle(&ArpRepr::parse(view), cx.now);
+            note(cx, &mut self.resolved, &outcome);
+            match outcome.reply {
+                Some(reply) => {
+                    address(packet, &reply);
+                    answered |= 1 << task;
+                }
+                None => ports.enable(port_of(outcome.verdict), 1 << task),
+            }
+        }
+        // What is woken must find the new address published.
+        drop(session);
+        self.resolved.drain(..).for_each(|key| cx.notify(0, key));
+        cx.count(0, answered.count_ones().into());
+        cx.spawn(0, answered);
+    }
+}
+
+fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, outcome: &Outcome) {
+    if let Some(learned) = outcome.learned {
+        cx.count(1, 1);
+        resolved.extend(learned.resolves.then_some(u64::from(learned.ip.to_bits())));
+    }
+    cx.count(2, matches!(outcome.verdict, Verdict::Conflict { .. }).into());
+}
+
+fn port_of(verdict: Verdict) -> usize {
+    match verdict {
+        Verdict::Taken => 0,
+        Verdict::Conflict { .. } => 1,
+        _ => 2,
+    }
+}

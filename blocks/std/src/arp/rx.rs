@@ -1,0 +1,108 @@
+//! Receive: what an ARP packet asks or tells (RFC 826, "Packet Reception").
+
+use std::sync::Arc;
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_graph::Effects;
+use weever_net::addr::{Locals, Martian};
+use weever_wire::arp::{ArpHeader, op};
+
+use crate::check::{Classify, READS, Validate, boolean, reader, tasks_where};
+use crate::host::{HostState, Neighbours};
+
+/// The packet, or `None` when it is cut short.
+#[inline(always)]
+pub(super) fn header(packet: &Buffer) -> Option<ArpHeader<'_>> {
+    ArpHeader::first(packet.at(packet.meta().l3))
+}
+
+/// Is it ARP of IPv4 over Ethernet?
+pub static VALID_HEADER_LENGTH: BlockType =
+    boolean("RxL3ARPValidHeaderLength", "Is it whole, and about IPv4 over Ethernet?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ArpHeader::is_ethernet_ipv4))))
+    });
+
+/// Which operation is it?
+pub static CLASSIFY: BlockType = reader(
+    "RxL3ARPClassify",
+    "Which operation is it?",
+    &[
+        PortDoc { name: "request", doc: "a request" },
+        PortDoc { name: "response", doc: "a reply" },
+        PortDoc { name: "drop", doc: "any other" },
+    ],
+    |_| Ok(Box::new(Classify::<3, _>(operation))),
+);
+
+fn operation(packet: &Buffer) -> usize {
+    match header(packet).map(ArpHeader::op) {
+        Some(op::REQUEST) => 0,
+        Some(op::REPLY) => 1,
+        _ => 2,
+    }
+}
+
+/// Is its target one of our addresses?
+pub static LOCAL_IP_DEST: BlockType =
+    boolean("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
+        let locals = build.env::<HostState>("the host's state")?.locals.clone();
+        let ours = move |arp: ArpHeader<'_>| locals.is_ours(arp.tpa());
+        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&ours))))
+    });
+
+/// Can the sender of a request be another station?
+pub static VALID_REQUEST: BlockType = boolean(
+    "RxL3ARPValidRequest",
+    "Can its sender be another station? A probe has no address yet (RFC 5227 §2.1.1).",
+    |build| valid_sender(build, true),
+);
+
+/// Can the sender of a reply be another station?
+pub static VALID_RESPONSE: BlockType =
+    boolean("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
+        valid_sender(build, false)
+    });
+
+fn valid_sender(
+    build: &weever_blocks_api::Build<'_>,
+    may_probe: bool,
+) -> Result<Box<dyn Block>, weever_blocks_api::BuildError> {
+    let host = build.env::<HostState>("the host's state")?;
+    let valid = move |arp: ArpHeader<'_>| {
+        let station = arp.sha().is_unicast() && arp.sha() != host.mac;
+        station && valid_address(arp, &host.locals, may_probe)
+    };
+    Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&valid))))
+}
+
+/// A claim to one of our addresses goes on: it has to be answered (RFC 5227 §2.4).
+fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
+    let probe = may_probe && arp.spa().is_unspecified();
+    probe || matches!(locals.check_source(arp.spa()), Ok(()) | Err(Martian::Own))
+}
+
+/// Do we have to do with the sender?
+pub static IS_PENDING: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    ..boolean(
+        "RxL3ARPIsPending",
+        "Is the sender a neighbour that we know or ask for, or does it claim our address?",
+        |build| {
+            let neighbours = build.env::<Neighbours>("the neighbour cache")?;
+            Ok(Box::new(IsPending { neighbours }))
+        },
+    )
+};
+
+struct IsPending {
+    neighbours: Arc<Neighbours>,
+}
+
+impl Block for IsPending {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let session = self.neighbours.session();
+        let known = |arp: ArpHeader<'_>| session.knows(arp.spa());
+        let yes = tasks_where(burst, input, |packet| header(packet).is_some_and(known));
+        ports.decide(input, yes);
+    }
+}

@@ -1,0 +1,83 @@
+//! Transmit: requests, replies and announcements.
+
+use std::net::Ipv4Addr;
+
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_graph::Effects;
+use weever_packet::{Endpoints, Flags};
+use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
+use weever_wire::ethernet::ethertype;
+use weever_wire::{MacAddr, WireError};
+
+use crate::check::{Change, MARKS, Mark, Validate, boolean, reader};
+use crate::headers::push;
+use crate::host::HostState;
+
+fn has_endpoints(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::ENDPOINTS)
+}
+
+/// Empties a received packet, for the answer to it.
+pub static INITIATE_RESPONSE: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..boolean(
+        "TxL3ARPInitiateResponse",
+        "Empties a received ARP packet for the answer that its metadata describes.",
+        |_| {
+            let empty = |p: &mut Buffer| {
+                let start = p.meta().l3;
+                has_endpoints(p) && p.set_bounds(start, start)
+            };
+            Ok(Box::new(Mark(empty)))
+        },
+    )
+};
+
+/// Where requests start.
+pub static SEND_REQUEST: BlockType =
+    boolean("TxL3ARPSendRequest", "Where requests for a neighbour's link address start.", |_| {
+        Ok(Box::new(Validate(has_endpoints)))
+    });
+
+/// Where announcements start.
+pub static SEND_GRATUITOUS: BlockType = boolean(
+    "TxL3ARPSendGratuitous",
+    "Where announcements of our own addresses start (RFC 5227 §2.3).",
+    |_| Ok(Box::new(Validate(has_endpoints))),
+);
+
+/// Makes room for the packet.
+pub static ALLOCATE_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3ARPAllocateHeader",
+        "Makes room for an ARP packet.",
+        &[
+            PortDoc { name: "out", doc: "there is room" },
+            PortDoc { name: "drop", doc: "no headroom" },
+        ],
+        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, PACKET_LEN as u16)))),
+    )
+};
+
+/// Writes the packet.
+pub static FILL_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::WRITES),
+    ..boolean("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
+        let own = build.env::<HostState>("the host's state")?.mac;
+        Ok(Box::new(Mark(move |p: &mut Buffer| fill(p, own).is_ok())))
+    })
+};
+
+fn fill(packet: &mut Buffer, own: MacAddr) -> Result<(), WireError> {
+    let head = packet.head();
+    let meta = packet.meta_mut();
+    (meta.l3, meta.ethertype) = (head, ethertype::ARP);
+    let ends = &meta.endpoints;
+    let operation = u16::from(ends.protocol);
+    // RFC 826: a request's target hardware address is what it asks for.
+    let tha = if operation == op::REPLY { MacAddr(ends.next_mac) } else { MacAddr::ZERO };
+    let spa = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
+    let tpa = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
+    ArpRepr { op: operation, sha: own, spa, tha, tpa }.emit(packet.data_mut())
+}

@@ -1,0 +1,127 @@
+//! What validators and classifiers have in common: one pass over the tasks of a burst.
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, bits,
+};
+use weever_graph::Effects;
+
+/// Looks at a packet, and cannot run without one.
+pub(crate) const READS: Effects = Effects::READS.union(Effects::NEEDS_BUFFER);
+/// Looks at a packet and records in its metadata what it found.
+pub(crate) const MARKS: Effects = READS.union(Effects::MARKS);
+
+/// The ports of a `boolean` node.
+pub(crate) const BOOLEAN: &[PortDoc] = &[
+    PortDoc { name: "false", doc: "the test failed" },
+    PortDoc { name: "true", doc: "the test holds" },
+];
+
+/// How a block type makes its blocks.
+pub(crate) type Make = fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>;
+
+/// A block type with these ports that only reads; other parts by struct update.
+pub(crate) const fn reader(
+    name: &'static str,
+    summary: &'static str,
+    ports: &'static [PortDoc],
+    make: Make,
+) -> BlockType {
+    BlockType {
+        name,
+        summary,
+        ports,
+        spawns: &[],
+        notifies: &[],
+        effects: READS,
+        params: &[],
+        counters: &[],
+        make,
+    }
+}
+
+/// A block type with ports `false` and `true` that only reads.
+pub(crate) const fn boolean(name: &'static str, summary: &'static str, make: Make) -> BlockType {
+    reader(name, summary, BOOLEAN, make)
+}
+
+/// The tasks of `input` whose packets pass `test`. A task without a packet does not pass.
+#[inline(always)]
+pub(crate) fn tasks_where(
+    burst: &Burst,
+    input: Mask,
+    mut test: impl FnMut(&Buffer) -> bool,
+) -> Mask {
+    let mut yes = 0;
+    for task in bits(input) {
+        yes |= Mask::from(burst.get(task).is_some_and(&mut test)) << task;
+    }
+    yes
+}
+
+/// [`tasks_where`] for tests that record what they found.
+#[inline(always)]
+pub(crate) fn tasks_marked(
+    burst: &mut Burst,
+    input: Mask,
+    mut test: impl FnMut(&mut Buffer) -> bool,
+) -> Mask {
+    let mut yes = 0;
+    for task in bits(input) {
+        yes |= Mask::from(burst.get_mut(task).is_some_and(&mut test)) << task;
+    }
+    yes
+}
+
+/// A validator: the packets that pass leave by `true`.
+pub(crate) struct Validate<F>(pub(crate) F);
+
+impl<F: Fn(&Buffer) -> bool + Send> Block for Validate<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        ports.decide(input, tasks_where(burst, input, &self.0));
+    }
+}
+
+/// A step that may fail for want of room: the packets that it could change leave by port 0, the
+/// others by port 1.
+pub(crate) struct Change<F>(pub(crate) F);
+
+impl<F: Fn(&mut Buffer) -> bool + Send> Block for Change<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let done = tasks_marked(burst, input, &self.0);
+        ports.enable(0, done);
+        ports.enable(1, input & !done);
+    }
+}
+
+/// A validator that records what it found.
+pub(crate) struct Mark<F>(pub(crate) F);
+
+impl<F: Fn(&mut Buffer) -> bool + Send> Block for Mark<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        ports.decide(input, tasks_marked(burst, input, &self.0));
+    }
+}
+
+/// A classifier: the function says by which port a packet leaves. A task without a packet takes
+/// the last one.
+pub(crate) struct Classify<const N: usize, F>(pub(crate) F);
+
+impl<const N: usize, F: Fn(&Buffer) -> usize + Send> Block for Classify<N, F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut masks = [0; N];
+        for task in bits(input) {
+            let port = burst.get(task).map_or(N - 1, &self.0);
+            masks[port.min(N - 1)] |= 1 << task;
+        }
+        for (port, mask) in masks.into_iter().enumerate() {
+            ports.enable(port, mask);
+        }
+    }
+}
+
+/// The packet's bytes between two recorded offsets, as far as they are there.
+#[inline(always)]
+pub(crate) fn between(packet: &Buffer, from: u16, to: u16) -> &[u8] {
+    let bytes = packet.at(from);
+    &bytes[..bytes.len().min(usize::from(to.saturating_sub(from)))]
+}

@@ -1,0 +1,140 @@
+//! Receive: what an Ethernet II header with at most one 802.1Q tag says.
+
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_packet::Flags;
+use weever_wire::MacAddr;
+use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
+use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
+
+use crate::check::{Classify, MARKS, Mark, Validate, boolean, reader};
+use crate::host::HostState;
+
+const UNTAGGED: u16 = HEADER_LEN as u16;
+const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
+
+/// Is there a whole Ethernet header? Records where it and the next header are.
+pub static CLASSIFIED: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL2EtherClassified",
+        "Is there an Ethernet header? Records l2, l3, the EtherType and the VLAN tag.",
+        |_| Ok(Box::new(Mark(classified))),
+    )
+};
+
+#[inline]
+fn classified(packet: &mut Buffer) -> bool {
+    let l2 = packet.head();
+    let frame = packet.data();
+    let Some(header) = EthernetHeader::first(frame) else { return false };
+    let (mut next, mut len, mut vlan) = (header.ethertype(), UNTAGGED, 0);
+    if is_tag(next)
+        && let Some(tag) = VlanHeader::at(frame, HEADER_LEN)
+    {
+        vlan = u16::from(tag.pcp()) << 13 | tag.vid();
+        (next, len) = (tag.ethertype(), TAGGED);
+    }
+    let group = header.dst().is_multicast();
+    let meta = packet.meta_mut();
+    (meta.l2, meta.l3, meta.ethertype, meta.vlan) = (l2, l2 + len, next, vlan);
+    if group {
+        meta.flags = meta.flags.with(Flags::LINK_BROADCAST);
+    }
+    true
+}
+
+/// Is the tag there that the header announces?
+pub static VALID_LENGTH: BlockType = boolean(
+    "RxL2EtherValidLength",
+    "Is the 802.1Q tag whole, if the header announces one?",
+    |_| Ok(Box::new(Validate(|p: &Buffer| tagged(p) || !is_tag(p.meta().ethertype)))),
+);
+
+#[inline]
+fn tagged(packet: &Buffer) -> bool {
+    packet.meta().l3.wrapping_sub(packet.meta().l2) == TAGGED
+}
+
+/// Where to, or `None` without a header.
+#[inline(always)]
+fn dst(packet: &Buffer) -> Option<MacAddr> {
+    EthernetHeader::first(packet.at(packet.meta().l2)).map(EthernetHeader::dst)
+}
+
+/// Is the destination a single station?
+pub static VALID_UNICAST: BlockType =
+    boolean("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| dst(p).is_some_and(|dst| !dst.is_multicast()))))
+    });
+
+/// Is the destination a group other than all stations?
+pub static VALID_MULTICAST: BlockType = boolean(
+    "RxL2EtherValidMulticast",
+    "Is the destination a group of stations, but not all of them?",
+    |_| {
+        let group = |dst: MacAddr| dst.is_multicast() && !dst.is_broadcast();
+        Ok(Box::new(Validate(move |p: &Buffer| dst(p).is_some_and(group))))
+    },
+);
+
+/// Is the destination every station?
+pub static VALID_BROADCAST: BlockType =
+    boolean("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| dst(p).is_some_and(MacAddr::is_broadcast))))
+    });
+
+/// Is a frame for a single station for us?
+pub static VALID_LOCAL_MAC: BlockType =
+    boolean("RxL2EtherValidLocalMAC", "Is it for us: our address, or a group?", |build| {
+        let own = build.env::<HostState>("the host's state")?.mac;
+        let ours = move |dst: MacAddr| dst == own || dst.is_multicast();
+        Ok(Box::new(Validate(move |p: &Buffer| dst(p).is_some_and(ours))))
+    });
+
+/// Is the source a single station?
+pub static VALID_SRC: BlockType =
+    boolean("RxL2EtherValidSrc", "Is the source a single station, as it must be?", |_| {
+        let src = |p: &Buffer| EthernetHeader::first(p.at(p.meta().l2)).map(EthernetHeader::src);
+        Ok(Box::new(Validate(move |p: &Buffer| src(p).is_some_and(|s| !s.is_multicast()))))
+    });
+
+/// Is the type field a type?
+pub static VALID_TYPE: BlockType =
+    boolean("RxL2EtherValidType", "Is the type field a type, not an 802.3 length?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| p.meta().ethertype >= ethertype::MIN)))
+    });
+
+/// Is the frame in our VLAN?
+pub static VALID_VLAN: BlockType = boolean(
+    "RxL2EtherValidVlan",
+    "Is it in our VLAN? Without one: untagged, or tagged with a priority only.",
+    |build| {
+        let own = build.env::<HostState>("the host's state")?.vlan.unwrap_or(0);
+        // A second tag shows as the type that follows the first.
+        let single = |p: &Buffer| !is_tag(p.meta().ethertype);
+        let ours = move |p: &Buffer| p.meta().vlan & 0x0fff == own;
+        Ok(Box::new(Validate(move |p: &Buffer| single(p) && ours(p))))
+    },
+);
+
+/// Which network protocol is it?
+pub static CLASSIFY_L3: BlockType = reader(
+    "RxL2EtherClassifyL3",
+    "Which network protocol is it, by the EtherType behind the tag?",
+    &[
+        PortDoc { name: "ipv4", doc: "IPv4" },
+        PortDoc { name: "ipv6", doc: "IPv6" },
+        PortDoc { name: "arp", doc: "ARP" },
+        PortDoc { name: "drop", doc: "any other" },
+    ],
+    |_| Ok(Box::new(Classify::<4, _>(network_protocol))),
+);
+
+fn network_protocol(packet: &Buffer) -> usize {
+    match packet.meta().ethertype {
+        ethertype::IPV4 => 0,
+        ethertype::IPV6 => 1,
+        ethertype::ARP => 2,
+        _ => 3,
+    }
+}

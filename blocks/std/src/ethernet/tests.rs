@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use weever_blocks_api::{BlockType, Mask};
+use weever_net::addr::Locals;
+use weever_packet::{Endpoints, Flags};
+use weever_wire::MacAddr;
+
+use super::*;
+use crate::bench::Bench;
+use crate::host::HostState;
+use crate::testing::frames::*;
+
+const IP4: u16 = 0x0800;
+const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+
+fn bench(vlan: Option<u16>) -> Bench {
+    let host = HostState { vlan, ..HostState::new(HOST_MAC, Locals::default()) };
+    Bench::new().providing(Arc::new(host))
+}
+
+/// The tasks that leave by `true`, after their headers were recorded.
+fn passed(block: &'static BlockType, vlan: Option<u16>, frames: &[&[u8]]) -> Mask {
+    let mut bench = bench(vlan);
+    let all = (1 << frames.len()) - 1;
+    let burst = bench.burst(frames);
+    let burst = bench.run(&CLASSIFIED, burst, all).burst;
+    bench.run(block, burst, all).ports[1]
+}
+
+fn frame(dst: MacAddr, src: MacAddr) -> Vec<u8> {
+    ethernet(dst, src, IP4, b"payload")
+}
+
+#[test]
+fn offsets_are_recorded() {
+    let mut bench = bench(None);
+    let plain = frame(HOST_MAC, PEER_MAC);
+    let tag = tagged(&frame(GROUP, PEER_MAC), 5, 3);
+    let burst = bench.burst(&[&plain, &tag, &plain[..13]]);
+    let ran = bench.run(&CLASSIFIED, burst, 0b111);
+    assert_eq!(ran.ports, [0b100, 0b011]);
+    let (plain, tag) = (*ran.packet(0).meta(), *ran.packet(1).meta());
+    assert_eq!((plain.l3 - plain.l2, plain.ethertype, plain.vlan), (14, IP4, 0));
+    assert_eq!((tag.l3 - tag.l2, tag.ethertype, tag.vlan), (18, IP4, 3 << 13 | 5));
+    assert!(!plain.flags.has(Flags::LINK_BROADCAST) && tag.flags.has(Flags::LINK_BROADCAST));
+}
+
+#[test]
+fn a_tag_cut_short() {
+    let whole = tagged(&frame(HOST_MAC, PEER_MAC), 5, 0);
+    assert_eq!(passed(&VALID_LENGTH, None, &[&whole[..18], &whole[..17], &whole[..14]]), 0b001);
+}
+
+#[test]
+fn destinations_and_sources() {
+    let to = [HOST_MAC, PEER_MAC, GROUP, MacAddr::BROADCAST].map(|dst| frame(dst, PEER_MAC));
+    let to: Vec<&[u8]> = to.iter().map(Vec::as_slice).collect();
+    assert_eq!(passed(&VALID_UNICAST, None, &to), 0b0011);
+    assert_eq!(passed(&VALID_MULTICAST, None, &to), 0b0100);
+    assert_eq!(passed(&VALID_BROADCAST, None, &to), 0b1000);
+    assert_eq!(passed(&VALID_LOCAL_MAC, None, &to), 0b1101);
+    let from = [PEER_MAC, GROUP].map(|src| frame(HOST_MAC, src));
+    assert_eq!(passed(&VALID_SRC, None, &[&from[0], &from[1]]), 0b01);
+}
+
+#[test]
+fn types_and_lengths() {
+    let typed = |ethertype| ethernet(HOST_MAC, PEER_MAC, ethertype, &[]);
+    assert_eq!(passed(&VALID_TYPE, None, &[&typed(0x600), &typed(0x5ff), &typed(46)]), 0b001);
+    let frames = [IP4, 0x86dd, 0x0806, 0x88cc].map(typed);
+    let mut bench = bench(None);
+    let burst = bench.burst(&frames.each_ref().map(Vec::as_slice));
+    let burst = bench.run(&CLASSIFIED, burst, 0b1111).burst;
+    assert_eq!(bench.run(&CLASSIFY_L3, burst, 0b1111).ports, [0b0001, 0b0010, 0b0100, 0b1000]);
+}
+
+#[test]
+fn vlans() {
+    let plain = frame(HOST_MAC, PEER_MAC);
+    let [priority, five, six] = [0, 5, 6].map(|vid| tagged(&plain, vid, 7));
+    let twice = tagged(&priority, 0, 0);
+    let frames: [&[u8]; 5] = [&plain, &priority, &five, &six, &twice];
+    assert_eq!(passed(&VALID_VLAN, None, &frames), 0b00011);
+    assert_eq!(passed(&VALID_VLAN, Some(5), &frames), 0b00100);
+}
+
+#[test]
+fn headers_are_written() {
+    for (vlan, wanted) in
+        [(None, frame(PEER_MAC, HOST_MAC)), (Some(5), tagged(&frame(PEER_MAC, HOST_MAC), 5, 0))]
+    {
+        let mut bench = bench(vlan);
+        let mut packet = bench.packet(b"payload");
+        packet.meta_mut().ethertype = IP4;
+        packet.meta_mut().endpoints = Endpoints { next_mac: PEER_MAC.0, ..Endpoints::default() };
+        let burst = bench.single(packet);
+        let burst = bench.run(&ALLOCATE_HEADER, burst, 1).burst;
+        let ran = bench.run(&FILL_HEADER, burst, 1);
+        assert_eq!(ran.ports, [1, 0]);
+        assert_eq!(ran.packet(0).data(), wanted);
+    }
+}
+
+#[test]
+fn no_headroom_is_a_drop() {
+    let mut bench = bench(None);
+    let mut packet = bench.packet(b"payload");
+    packet.set_bounds(13, 20);
+    let burst = bench.single(packet);
+    let ran = bench.run(&ALLOCATE_HEADER, burst, 1);
+    assert_eq!(ran.ports, [0, 1]);
+}

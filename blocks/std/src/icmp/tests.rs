@@ -1,0 +1,117 @@
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use weever_blocks_api::{BlockType, Buffer, Claim, Priority};
+use weever_net::addr::Locals;
+use weever_net::icmp::ErrorLimits;
+use weever_packet::Flags;
+use weever_wire::icmpv4::{IcmpRepr, IcmpView};
+use weever_wire::ipv4::protocol;
+
+use super::*;
+use crate::bench::{Bench, Ran};
+use crate::host::HostState;
+use crate::testing::frames::*;
+
+fn bench() -> Bench {
+    let locals = Locals::new(&["10.0.0.1/24".parse().unwrap()]);
+    Bench::new().providing(Arc::new(HostState::new(HOST_MAC, locals)))
+}
+
+fn received(bench: &mut Bench, datagram: &[u8]) -> Buffer {
+    let mut packet = bench.packet(datagram);
+    let (head, len) = (packet.head(), packet.len() as u16);
+    let meta = packet.meta_mut();
+    (meta.l3, meta.l4, meta.end) = (head, head + 20, head + len);
+    packet
+}
+
+fn run(block: &'static BlockType, datagram: &[u8]) -> Ran {
+    let mut bench = bench();
+    let packet = received(&mut bench, datagram);
+    let burst = bench.single(packet);
+    bench.run(block, burst, 1)
+}
+
+fn message(dst: Ipv4Addr, repr: IcmpRepr<'_>) -> Vec<u8> {
+    icmp(dst, repr)[14..].to_vec()
+}
+
+const REQUEST: IcmpRepr<'_> = IcmpRepr::EchoRequest { ident: 3, seq: 4, data: b"data" };
+const REPLY: IcmpRepr<'_> = IcmpRepr::EchoReply { ident: 3, seq: 4, data: b"data" };
+
+#[test]
+fn validators() {
+    let good = message(HOST, REQUEST);
+    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..28]).ports, [0, 1]);
+    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..27]).ports, [1, 0]);
+    assert_eq!(run(&VALID_CHECKSUM, &good).ports, [0, 1]);
+    assert_eq!(run(&VALID_CHECKSUM, &good[..31]).ports, [1, 0]);
+    assert_eq!(run(&IS_TYPE_REQUEST, &good).ports, [0, 1]);
+    assert_eq!(run(&IS_TYPE_REQUEST, &message(HOST, REPLY)).ports, [1, 0]);
+}
+
+#[test]
+fn only_what_is_sent_to_us_alone_is_answered() {
+    let answered = [(Claim::Spawn { edge: 0, priority: Priority::High }, 1)];
+    assert_eq!(run(&NEEDS_RESPONSE, &message(HOST, REQUEST)).requests.claims, answered);
+    let ran = run(&NEEDS_RESPONSE, &message(SUBNET_BROADCAST, REQUEST));
+    assert_eq!((ran.ports, ran.requests.claims), (vec![1], vec![]));
+}
+
+#[test]
+fn the_reply_carries_the_data() {
+    let mut bench = bench();
+    let packet = received(&mut bench, &message(HOST, REQUEST));
+    let burst = bench.single(packet);
+    let burst = bench.run(&INITIATE_RESPONSE, burst, 1).burst;
+    let ran = bench.run(&FILL_HEADER, burst, 1);
+    let view = IcmpView::new(ran.packet(0).data()).unwrap();
+    assert!(view.checksum_ok());
+    assert_eq!(IcmpRepr::parse(view), Ok(REPLY));
+}
+
+/// A UDP datagram for a closed port, with this much payload.
+fn stray(len: usize) -> Vec<u8> {
+    udp(5000, 33434, &vec![0x5a; len])[14..].to_vec()
+}
+
+#[test]
+fn an_error_quotes_what_it_is_about() {
+    for (len, quoted) in [(4, 32), (1000, 548)] {
+        let mut bench = bench();
+        let datagram = stray(len);
+        let padded = [&datagram[..], &[0; 10]].concat();
+        let packet = received(&mut bench, &padded);
+        let mut burst = bench.single(packet);
+        for block in [&INITIATE_UNREACHABLE, &ALLOCATE_HEADER, &FILL_UNREACHABLE] {
+            burst = bench.run(block, burst, 1).burst;
+        }
+        let view = IcmpView::new(burst.get(0).unwrap().data()).unwrap();
+        assert!(view.checksum_ok());
+        let wanted = IcmpRepr::Unreachable { code: 3, mtu: 0, quote: &datagram[..quoted] };
+        assert_eq!(IcmpRepr::parse(view), Ok(wanted));
+    }
+}
+
+#[test]
+fn errors_are_bounded_and_sometimes_forbidden() {
+    let limits = IcmpLimits::new(ErrorLimits::new(1, 2));
+    let mut bench = bench().providing(Arc::new(limits));
+    let reply = message(HOST, REPLY);
+    let to_all = ipv4(ipv4_repr(PEER, SUBNET_BROADCAST, protocol::UDP), &stray(1)[20..]);
+    let datagrams = [stray(1), to_all, stray(2), stray(3)];
+    let mut burst = weever_blocks_api::Burst::new();
+    for (task, datagram) in datagrams.iter().enumerate() {
+        let packet = received(&mut bench, datagram);
+        burst.put(task, packet);
+    }
+    let ran = bench.run(&CLOSED_PORT_ACTION, burst, 0b1111);
+    assert_eq!(ran.ports, [0b0010, 0b1000]);
+    assert_eq!(ran.requests.claims[0].1, 0b0101);
+
+    let mut packet = received(&mut bench, &reply);
+    packet.meta_mut().flags = Flags::LINK_BROADCAST;
+    let burst = bench.single(packet);
+    assert_eq!(bench.run(&CLOSED_PORT_ACTION, burst, 1).ports, [1, 0]);
+}

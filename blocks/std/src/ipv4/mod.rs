@@ -1,0 +1,12 @@
+#![doc = include_str!("README.md")]
+
+mod rx;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+pub use rx::{
+    CLASSIFY, VALID_CHECKSUM, VALID_HEADER_LENGTH, VALID_LENGTH, VALID_LOCAL_IP, VALID_OPTIONS,
+    VALID_REASSEMBLY, VALID_SOURCE, VALID_TTL, VALID_VERSION,
+};
+pub use tx::{ALLOCATE_HEADER, FILL_HEADER, ROUTING};

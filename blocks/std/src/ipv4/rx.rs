@@ -1,0 +1,149 @@
+//! Receive: one block per rule (RFC 791, RFC 1122 §3.2.1).
+
+use weever_blocks_api::{BlockType, Buffer, ParamDoc, PortDoc};
+use weever_net::addr::Destination;
+use weever_net::ipv4::{self, Ipv4Header, check_options, protocol};
+
+use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, reader};
+use crate::host::HostState;
+
+/// The fixed header, or `None` when the packet is shorter.
+#[inline(always)]
+fn header(packet: &Buffer) -> Option<Ipv4Header<'_>> {
+    Ipv4Header::first(packet.at(packet.meta().l3))
+}
+
+/// The header with its options; only behind [`VALID_HEADER_LENGTH`].
+#[inline(always)]
+fn whole_header(packet: &Buffer) -> &[u8] {
+    between(packet, packet.meta().l3, packet.meta().l4)
+}
+
+/// Is the header there? Records l4.
+pub static VALID_HEADER_LENGTH: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL3IPv4ValidHeaderLength",
+        "Is the header whole, and its length field possible? Records l4.",
+        |_| Ok(Box::new(Mark(valid_header_length))),
+    )
+};
+
+#[inline]
+fn valid_header_length(packet: &mut Buffer) -> bool {
+    let l3 = packet.meta().l3;
+    let bytes = packet.at(l3);
+    let Some(header) = Ipv4Header::first(bytes) else { return false };
+    let whole = ipv4::header_len_ok(header, bytes.len());
+    let l4 = l3 + header.header_len() as u16;
+    packet.meta_mut().l4 = l4;
+    whole
+}
+
+/// Is it a whole datagram?
+pub static VALID_REASSEMBLY: BlockType = boolean(
+    "RxL3IPv4ValidReassembly",
+    "Is it a whole datagram? Fragments are not reassembled yet.",
+    |_| Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::is_whole)))),
+);
+
+/// Is it version 4?
+pub static VALID_VERSION: BlockType =
+    boolean("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::version_ok))))
+    });
+
+/// Is the total length possible? Records where the packet ends.
+pub static VALID_LENGTH: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL3IPv4ValidLength",
+        "Does the total length cover the header, and no more than there is? Records the end.",
+        |_| Ok(Box::new(Mark(valid_length))),
+    )
+};
+
+#[inline]
+fn valid_length(packet: &mut Buffer) -> bool {
+    let l3 = packet.meta().l3;
+    let bytes = packet.at(l3);
+    let Some(header) = Ipv4Header::first(bytes) else { return false };
+    let (possible, total) = (ipv4::total_len_ok(header, bytes.len()), header.total_len());
+    packet.meta_mut().end = l3.saturating_add(total as u16);
+    possible
+}
+
+/// Is the time to live large enough?
+pub static VALID_TTL: BlockType = BlockType {
+    params: &[ParamDoc {
+        name: "min",
+        default: "0",
+        doc: "smallest time to live that is taken; 255 for the security of RFC 5082",
+    }],
+    ..boolean(
+        "RxL3IPv4ValidTTL",
+        "Is the time to live at least the minimum? A host takes any (RFC 1122 §3.2.1.7).",
+        |build| {
+            let min: u8 = build.param("min")?;
+            Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(|h| h.ttl() >= min))))
+        },
+    )
+};
+
+/// Is the header's checksum right?
+pub static VALID_CHECKSUM: BlockType =
+    boolean("RxL3IPv4ValidChecksum", "Is the header's checksum right?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| weever_wire::ipv4::checksum_ok(whole_header(p)))))
+    });
+
+/// Are the options harmless?
+pub static VALID_OPTIONS: BlockType = boolean(
+    "RxL3IPv4ValidOptions",
+    "Are the options well formed, without a source route (RFC 7126 §4.3)?",
+    |_| Ok(Box::new(Validate(|p: &Buffer| check_options(whole_header(p)).is_ok()))),
+);
+
+/// Is the destination ours?
+pub static VALID_LOCAL_IP: BlockType = boolean(
+    "RxL3IPv4ValidLocalIP",
+    "Is the destination one of our addresses, or a broadcast address of ours?",
+    |build| {
+        let host = build.env::<HostState>("the host's state")?;
+        let locals = host.locals.clone();
+        let ours = move |header: Ipv4Header<'_>| {
+            matches!(locals.classify(header.dst()), Destination::Local | Destination::Broadcast)
+        };
+        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&ours))))
+    },
+);
+
+/// Can the source be a host elsewhere?
+pub static VALID_SOURCE: BlockType = boolean(
+    "RxL3IPv4ValidSource",
+    "Can the source be another host's address (RFC 1122 §3.2.1.3)?",
+    |build| {
+        let locals = build.env::<HostState>("the host's state")?.locals.clone();
+        let foreign = move |h: Ipv4Header<'_>| locals.check_source(h.src()).is_ok();
+        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&foreign))))
+    },
+);
+
+/// Which transport protocol is it?
+pub static CLASSIFY: BlockType = reader(
+    "RxL3IPv4Classify",
+    "Which transport protocol is it?",
+    &[
+        PortDoc { name: "udp", doc: "UDP" },
+        PortDoc { name: "icmp", doc: "ICMP" },
+        PortDoc { name: "drop", doc: "any other" },
+    ],
+    |_| Ok(Box::new(Classify::<3, _>(transport))),
+);
+
+fn transport(packet: &Buffer) -> usize {
+    match header(packet).map(Ipv4Header::protocol) {
+        Some(protocol::UDP) => 0,
+        Some(protocol::ICMP) => 1,
+        _ => 2,
+    }
+}

@@ -1,0 +1,94 @@
+//! Transmit: the route, then the header. Who the packet goes to is in its metadata.
+
+use std::net::Ipv4Addr;
+
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_graph::Effects;
+use weever_net::addr::Destination;
+use weever_net::ipv4::{HEADER_LEN, template};
+use weever_packet::{Endpoints, Flags};
+use weever_wire::WireError;
+use weever_wire::ethernet::ethertype;
+
+use crate::check::{Change, MARKS, Mark, boolean, reader};
+use crate::headers::push;
+use crate::host::HostState;
+
+/// Finds the next hop.
+pub static ROUTING: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "TxL3IPv4Routing",
+        "Is there a route? Records the next hop, and our address where none was chosen.",
+        |build| {
+            let host = build.env::<HostState>("the host's state")?;
+            Ok(Box::new(Mark(move |p: &mut Buffer| route(p, &host))))
+        },
+    )
+};
+
+#[inline]
+fn route(packet: &mut Buffer, host: &HostState) -> bool {
+    let meta = packet.meta_mut();
+    let ends = &mut meta.endpoints;
+    let remote = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
+    // A host neither sends to itself through its link, nor to all as an answer to one.
+    let single = host.locals.classify(remote) == Destination::Other;
+    let hop = host.routes.next_hop(remote).filter(|_| single);
+    let Some(hop) = hop.filter(|_| meta.flags.has(Flags::ENDPOINTS)) else { return false };
+    ends.next_hop = Endpoints::mapped(hop.neighbour.to_bits());
+    if Endpoints::v4(&ends.local) == 0 {
+        ends.local = Endpoints::mapped(hop.source.to_bits());
+    }
+    true
+}
+
+/// Makes room for the header.
+pub static ALLOCATE_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3IPv4AllocateHeader",
+        "Makes room for the IPv4 header, if the datagram fits the link.",
+        &[
+            PortDoc { name: "out", doc: "there is room" },
+            PortDoc { name: "drop", doc: "longer than the MTU, or no headroom" },
+        ],
+        |build| {
+            let mtu = usize::from(build.env::<HostState>("the host's state")?.mtu);
+            let allocate =
+                move |p: &mut Buffer| p.len() + HEADER_LEN <= mtu && push(p, HEADER_LEN as u16);
+            Ok(Box::new(Change(allocate)))
+        },
+    )
+};
+
+/// Writes the header.
+pub static FILL_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::WRITES),
+    ..reader(
+        "TxL3IPv4FillHeader",
+        "Writes the IPv4 header from the metadata: whole, not to be fragmented.",
+        &[
+            PortDoc { name: "out", doc: "written" },
+            PortDoc { name: "drop", doc: "no room was made" },
+        ],
+        |_| Ok(Box::new(Change(|p: &mut Buffer| fill(p).is_ok()))),
+    )
+};
+
+#[inline]
+fn fill(packet: &mut Buffer) -> Result<(), WireError> {
+    let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
+    let head = packet.head();
+    let meta = packet.meta_mut();
+    (meta.l3, meta.ethertype) = (head, ethertype::IPV4);
+    let ends = &meta.endpoints;
+    let src = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
+    let dst = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
+    let mut repr = template(src, dst, ends.protocol, payload_len);
+    repr.tos = ends.tos;
+    if ends.ttl != 0 {
+        repr.ttl = ends.ttl;
+    }
+    repr.emit(packet.data_mut())
+}

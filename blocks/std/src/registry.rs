@@ -1,0 +1,145 @@
+//! Every block of this crate.
+
+use weever_blocks_api::{BlockType, Registry};
+
+use crate::{arp, counter, discard, ethernet, icmp, ipv4, queue, table, udp};
+
+static GENERAL: [&BlockType; 5] =
+    [&counter::COUNTER, &discard::DISCARD, &queue::RX_QUEUE, &queue::TX_QUEUE, &table::TABLE_TYPE];
+
+static ETHERNET: [&BlockType; 12] = [
+    &ethernet::CLASSIFIED,
+    &ethernet::VALID_LENGTH,
+    &ethernet::VALID_UNICAST,
+    &ethernet::VALID_MULTICAST,
+    &ethernet::VALID_BROADCAST,
+    &ethernet::VALID_LOCAL_MAC,
+    &ethernet::VALID_SRC,
+    &ethernet::VALID_TYPE,
+    &ethernet::VALID_VLAN,
+    &ethernet::CLASSIFY_L3,
+    &ethernet::ALLOCATE_HEADER,
+    &ethernet::FILL_HEADER,
+];
+
+static ARP: [&BlockType; 15] = [
+    &arp::VALID_HEADER_LENGTH,
+    &arp::CLASSIFY,
+    &arp::LOCAL_IP_DEST,
+    &arp::VALID_REQUEST,
+    &arp::VALID_RESPONSE,
+    &arp::IS_PENDING,
+    &arp::INIT_RESPONSE,
+    &arp::PROCESS_PENDING_RESPONSE,
+    &arp::INITIATE_RESPONSE,
+    &arp::SEND_REQUEST,
+    &arp::SEND_GRATUITOUS,
+    &arp::ALLOCATE_HEADER,
+    &arp::FILL_HEADER,
+    &arp::LOOKUP,
+    &arp::TIMER,
+];
+
+static IPV4: [&BlockType; 13] = [
+    &ipv4::VALID_HEADER_LENGTH,
+    &ipv4::VALID_REASSEMBLY,
+    &ipv4::VALID_VERSION,
+    &ipv4::VALID_LENGTH,
+    &ipv4::VALID_TTL,
+    &ipv4::VALID_CHECKSUM,
+    &ipv4::VALID_OPTIONS,
+    &ipv4::VALID_LOCAL_IP,
+    &ipv4::VALID_SOURCE,
+    &ipv4::CLASSIFY,
+    &ipv4::ROUTING,
+    &ipv4::ALLOCATE_HEADER,
+    &ipv4::FILL_HEADER,
+];
+
+static ICMP: [&BlockType; 10] = [
+    &icmp::VALID_HEADER_LENGTH,
+    &icmp::VALID_CHECKSUM,
+    &icmp::IS_TYPE_REQUEST,
+    &icmp::NEEDS_RESPONSE,
+    &icmp::CLOSED_PORT_ACTION,
+    &icmp::INITIATE_RESPONSE,
+    &icmp::FILL_HEADER,
+    &icmp::INITIATE_UNREACHABLE,
+    &icmp::ALLOCATE_HEADER,
+    &icmp::FILL_UNREACHABLE,
+];
+
+static UDP: [&BlockType; 7] = [
+    &udp::VALID_HEADER_LENGTH,
+    &udp::VALID_LENGTH,
+    &udp::VALID_CHECKSUM,
+    &udp::UDP_ECHO,
+    &udp::INITIATE_RESPONSE,
+    &udp::ALLOCATE_HEADER,
+    &udp::FILL_HEADER,
+];
+
+/// Every block type of this crate, by name.
+pub fn registry() -> Registry {
+    let families: [&'static [&'static BlockType]; 6] =
+        [&GENERAL, &ETHERNET, &ARP, &IPV4, &ICMP, &UDP];
+    families.into_iter().fold(Registry::new(), Registry::with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANUAL: &str = concat!(
+        include_str!("counter/README.md"),
+        include_str!("discard/README.md"),
+        include_str!("queue/README.md"),
+        include_str!("table/README.md"),
+        include_str!("ethernet/README.md"),
+        include_str!("arp/README.md"),
+        include_str!("ipv4/README.md"),
+        include_str!("icmp/README.md"),
+        include_str!("udp/README.md"),
+    );
+
+    /// What the manual's row must name of a type.
+    fn names(block: &BlockType) -> Vec<String> {
+        let ports = block.ports.iter().map(|port| port.name);
+        let edges = block.spawns.iter().chain(block.notifies).copied();
+        let rest = ports.chain(edges).chain(block.counters.iter().copied());
+        let params = block
+            .params
+            .iter()
+            .map(|p| format!("`{}` (default `{}`): {}", p.name, p.default, p.doc));
+        rest.map(|name| format!("`{name}`")).chain(params).collect()
+    }
+
+    #[test]
+    fn the_manual_covers_every_block() {
+        for block in registry().iter() {
+            let start = format!("| `{}` |", block.name);
+            let row = MANUAL.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("no row for {}", block.name));
+            for name in names(block) {
+                assert!(row.contains(&name), "{}: {name} is not in its row", block.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_blocks_share_a_name() {
+        let listed =
+            GENERAL.len() + ETHERNET.len() + ARP.len() + IPV4.len() + ICMP.len() + UDP.len();
+        assert_eq!(registry().iter().count(), listed);
+    }
+
+    #[test]
+    fn false_and_true_come_first() {
+        for block in registry().iter() {
+            let at = |name| block.ports.iter().position(|port| port.name == name);
+            if let (Some(no), Some(yes)) = (at("false"), at("true")) {
+                assert_eq!((no, yes), (0, 1), "{}", block.name);
+            }
+        }
+    }
+}

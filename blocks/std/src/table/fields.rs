@@ -1,0 +1,184 @@
+//! A packet's fields, packed into a key.
+
+use weever_graph::Field;
+use weever_packet::Buffer;
+use weever_wire::arp::ArpHeader;
+use weever_wire::ethernet::EthernetHeader;
+use weever_wire::icmpv4::IcmpHeader;
+use weever_wire::ipv4::Ipv4Header;
+use weever_wire::ipv6::Ipv6Header;
+use weever_wire::vlan::{VlanHeader, is_tag};
+use weever_wire::{ethernet, ipv4};
+
+use ethernet::ethertype;
+use ipv4::protocol;
+
+/// Words of the widest key: every field there is, once.
+pub(super) const MAX_WORDS: usize = 10;
+/// Where a TCP header has its flags (RFC 9293 §3.1).
+const TCP_FLAGS: usize = 13;
+
+/// The packed fields of a packet, and which of them it has (bit i: the table's field i).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key<const W: usize> {
+    pub(super) words: [u64; W],
+    pub(super) present: u32,
+}
+
+/// How to get a key from a packet.
+pub(super) trait Extract<const W: usize>: Send {
+    fn key(&self, packet: &Buffer) -> Key<W>;
+}
+
+impl<const W: usize, F: Fn(&Buffer) -> Key<W> + Send> Extract<W> for F {
+    #[inline(always)]
+    fn key(&self, packet: &Buffer) -> Key<W> {
+        self(packet)
+    }
+}
+
+/// The fast path of the commonest table, sockets by local address and port: both lie at recorded
+/// offsets.
+#[inline(always)]
+pub(super) fn local_socket(packet: &Buffer) -> Key<1> {
+    let meta = packet.meta();
+    let ip = Ipv4Header::first(packet.at(meta.l3));
+    let ports = packet.at(meta.l4).first_chunk::<4>();
+    match (ip, ports) {
+        (Some(ip), Some([_, _, a, b])) => {
+            let port = u16::from_be_bytes([*a, *b]);
+            Key { words: [u64::from(ip.dst().to_bits()) << 16 | u64::from(port)], present: 0b11 }
+        }
+        _ => Key { words: [0], present: 0 },
+    }
+}
+
+/// Where each field of a table lies in its key.
+pub(super) struct Plan {
+    fields: Vec<Field>,
+}
+
+impl Plan {
+    pub(super) fn new(fields: &[Field]) -> Plan {
+        Plan { fields: fields.to_vec() }
+    }
+
+    /// Words that a key needs.
+    pub(super) fn words(&self) -> usize {
+        let bits: u32 = self.fields.iter().map(|field| field.bits()).sum();
+        bits.div_ceil(64) as usize
+    }
+}
+
+impl<const W: usize> Extract<W> for Plan {
+    fn key(&self, packet: &Buffer) -> Key<W> {
+        let mut key = Key { words: [0; W], present: 0 };
+        for (i, field) in self.fields.iter().enumerate() {
+            let value = value_of(packet, *field);
+            key.present |= u32::from(value.is_some()) << i;
+            append(&mut key.words, field.bits(), value.unwrap_or(0));
+        }
+        key
+    }
+}
+
+/// Packs values for one field each, in the order of the table: shifts in from the right, so the
+/// first field ends up leftmost.
+pub(super) fn append<const W: usize>(words: &mut [u64; W], bits: u32, value: u128) {
+    for part in (0..bits.div_ceil(64)).rev() {
+        let width = if part == bits.div_ceil(64) - 1 { bits - part * 64 } else { 64 };
+        let chunk = (value >> (part * 64)) as u64;
+        shift_in(words, width, chunk);
+    }
+}
+
+fn shift_in<const W: usize>(words: &mut [u64; W], width: u32, value: u64) {
+    for i in 0..W {
+        let next = if i + 1 < W { words[i + 1] } else { value << (64 - width) };
+        words[i] = match width {
+            64 => next,
+            _ => words[i] << width | next >> (64 - width),
+        };
+    }
+}
+
+/// The value of a field, by the offsets recorded in the metadata.
+pub(super) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
+    let meta = packet.meta();
+    match field {
+        Field::FrameLen => Some(packet.len() as u128),
+        Field::EthType => Some(meta.ethertype.into()),
+        Field::EthDst => Some(ethernet(packet)?.dst().to_bits().into()),
+        Field::EthSrc => Some(ethernet(packet)?.src().to_bits().into()),
+        Field::VlanId => vlan_id(packet),
+        Field::ArpOp => Some(arp(packet)?.op().into()),
+        Field::ArpTpa => Some(arp(packet)?.tpa().to_bits().into()),
+        Field::Ip6Src => Some(ipv6(packet)?.src().to_bits()),
+        Field::Ip6Dst => Some(ipv6(packet)?.dst().to_bits()),
+        Field::Ip6Next => Some(ipv6(packet)?.next_header().into()),
+        Field::IpVersion => ip_version(packet),
+        Field::Ip4Src => Some(ipv4(packet)?.src().to_bits().into()),
+        Field::Ip4Dst => Some(ipv4(packet)?.dst().to_bits().into()),
+        Field::Ip4Proto => Some(ipv4(packet)?.protocol().into()),
+        Field::Ip4Ttl => Some(ipv4(packet)?.ttl().into()),
+        Field::Ip4Frag => Some(ipv4(packet)?.frag().into()),
+        Field::IcmpType => Some(icmp(packet)?.kind().into()),
+        Field::IcmpCode => Some(icmp(packet)?.code().into()),
+        Field::L4Src => Some(ports(packet)?.0.into()),
+        Field::L4Dst => Some(ports(packet)?.1.into()),
+        Field::TcpFlags => tcp_flags(packet),
+    }
+}
+
+fn ethernet(packet: &Buffer) -> Option<EthernetHeader<'_>> {
+    EthernetHeader::first(packet.at(packet.meta().l2))
+}
+
+fn vlan_id(packet: &Buffer) -> Option<u128> {
+    let frame = packet.at(packet.meta().l2);
+    EthernetHeader::first(frame).filter(|h| is_tag(h.ethertype()))?;
+    Some(VlanHeader::at(frame, ethernet::HEADER_LEN)?.vid().into())
+}
+
+fn arp(packet: &Buffer) -> Option<ArpHeader<'_>> {
+    let found = ArpHeader::first(packet.at(packet.meta().l3));
+    found.filter(|h| packet.meta().ethertype == ethertype::ARP && h.is_ethernet_ipv4())
+}
+
+fn ipv4(packet: &Buffer) -> Option<Ipv4Header<'_>> {
+    let found = Ipv4Header::first(packet.at(packet.meta().l3));
+    found.filter(|_| packet.meta().ethertype == ethertype::IPV4)
+}
+
+fn ipv6(packet: &Buffer) -> Option<Ipv6Header<'_>> {
+    let found = Ipv6Header::first(packet.at(packet.meta().l3));
+    found.filter(|_| packet.meta().ethertype == ethertype::IPV6)
+}
+
+fn ip_version(packet: &Buffer) -> Option<u128> {
+    let is_ip = matches!(packet.meta().ethertype, ethertype::IPV4 | ethertype::IPV6);
+    let first = packet.at(packet.meta().l3).first().filter(|_| is_ip)?;
+    Some((first >> 4).into())
+}
+
+/// The transport header of a protocol in `of`, if it is not cut off by fragmentation.
+fn transport<'a>(packet: &'a Buffer, of: &[u8]) -> Option<&'a [u8]> {
+    let four = ipv4(packet).filter(|ip| !ip.is_later_fragment()).map(Ipv4Header::protocol);
+    let found = four.or_else(|| ipv6(packet).map(Ipv6Header::next_header))?;
+    of.contains(&found).then(|| packet.at(packet.meta().l4))
+}
+
+fn ports(packet: &Buffer) -> Option<(u16, u16)> {
+    let header = transport(packet, &[protocol::UDP, protocol::TCP, protocol::SCTP])?;
+    let [a, b, c, d] = *header.first_chunk::<4>()?;
+    Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
+}
+
+fn icmp(packet: &Buffer) -> Option<IcmpHeader<'_>> {
+    IcmpHeader::first(transport(packet, &[protocol::ICMP])?)
+}
+
+fn tcp_flags(packet: &Buffer) -> Option<u128> {
+    let header = transport(packet, &[protocol::TCP])?;
+    header.get(TCP_FLAGS).map(|flags| (*flags).into())
+}

@@ -1,0 +1,93 @@
+#![doc = include_str!("README.md")]
+
+mod fields;
+mod index;
+#[cfg(test)]
+mod tests;
+
+use weever_blocks_api::{Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, TABLE, bits};
+use weever_graph::{Field, NodeKind, TableSpec};
+
+use crate::check::{MARKS, reader};
+use fields::Extract;
+use index::{Index, Verdict};
+
+/// The block type. It runs every table node that has no type of its own, whatever its ports.
+pub static TABLE_TYPE: BlockType = BlockType {
+    effects: MARKS,
+    counters: &["hits", "misses"],
+    ..reader(
+        TABLE,
+        "Matches packets against a table's entries; a hit writes the entry's id to the metadata \
+         and leaves by the entry's port.",
+        &[],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let NodeKind::Table(spec) = &build.node.kind else {
+        let what = "a table's value (the node is no table)";
+        return Err(BuildError::Environment { node: build.node.name.clone(), what });
+    };
+    if spec.fields == [Field::Ip4Dst, Field::L4Dst] {
+        return Ok(Box::new(Table::<_, 1>::new(fields::local_socket, spec)));
+    }
+    let plan = fields::Plan::new(&spec.fields);
+    if plan.words() > fields::MAX_WORDS || spec.fields.len() > 32 {
+        return Err(too_wide(build));
+    }
+    // The widths of one to four words cover a 5-tuple; the last holds every field there is.
+    Ok(match plan.words() {
+        0 | 1 => Box::new(Table::<_, 1>::new(plan, spec)),
+        2 => Box::new(Table::<_, 2>::new(plan, spec)),
+        3 | 4 => Box::new(Table::<_, 4>::new(plan, spec)),
+        _ => Box::new(Table::<_, { fields::MAX_WORDS }>::new(plan, spec)),
+    })
+}
+
+fn too_wide(build: &Build<'_>) -> BuildError {
+    let what = "room for a table's key (it names fields more than once)";
+    BuildError::Environment { node: build.node.name.clone(), what }
+}
+
+/// A table over keys of `W` words.
+struct Table<E, const W: usize> {
+    extract: E,
+    index: Index<W>,
+    masks: Vec<Mask>,
+}
+
+impl<E: Extract<W>, const W: usize> Table<E, W> {
+    fn new(extract: E, spec: &TableSpec) -> Table<E, W> {
+        let ports = spec.entries.iter().map(|e| e.port).chain([spec.miss]).max().unwrap_or(0);
+        Table { extract, index: Index::new(spec), masks: vec![0; ports as usize + 1] }
+    }
+}
+
+impl<E: Extract<W>, const W: usize> Block for Table<E, W> {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut hits = 0;
+        let mut last: Option<(fields::Key<W>, Verdict)> = None;
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let key = self.extract.key(packet);
+            // Neighbours in a burst are often of one flow.
+            let verdict = match last {
+                Some((of, verdict)) if of == key => verdict,
+                _ => self.index.find(&key),
+            };
+            last = Some((key, verdict));
+            if let Some(entry) = verdict.entry {
+                packet.meta_mut().entry = entry;
+                hits += 1;
+            }
+            self.masks[verdict.port as usize] |= 1 << task;
+        }
+        cx.count(0, hits);
+        cx.count(1, u64::from(input.count_ones()) - hits);
+        for (port, mask) in self.masks.iter_mut().enumerate() {
+            ports.enable(port, std::mem::take(mask));
+        }
+    }
+}

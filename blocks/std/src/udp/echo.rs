@@ -1,0 +1,53 @@
+//! The echo service (RFC 862).
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_graph::Effects;
+use weever_net::addr::Locals;
+use weever_wire::ipv4::Ipv4Header;
+use weever_wire::udp::UdpHeader;
+
+use crate::check::{READS, reader, tasks_where};
+use crate::host::HostState;
+
+/// Answers datagrams with what they carry.
+pub static UDP_ECHO: BlockType = BlockType {
+    spawns: &["reply"],
+    effects: READS.union(Effects::CONSUMES),
+    counters: &["packets"],
+    ..reader(
+        "UdpEcho",
+        "Sends datagrams back to where they came from (RFC 862).",
+        &[PortDoc {
+            name: "drop",
+            doc: "to a broadcast address, or from the same port: an answer could loop",
+        }],
+        |build| {
+            let locals = build.env::<HostState>("the host's state")?.locals.clone();
+            Ok(Box::new(UdpEcho { locals }))
+        },
+    )
+};
+
+struct UdpEcho {
+    locals: Locals,
+}
+
+impl UdpEcho {
+    /// Two echo services must not be set on each other by a forged datagram.
+    #[inline]
+    fn may_answer(&self, packet: &Buffer) -> bool {
+        let ip = Ipv4Header::first(packet.at(packet.meta().l3));
+        let udp = UdpHeader::first(packet.at(packet.meta().l4));
+        let (Some(ip), Some(udp)) = (ip, udp) else { return false };
+        udp.src_port() != udp.dst_port() && udp.src_port() != 0 && self.locals.is_ours(ip.dst())
+    }
+}
+
+impl Block for UdpEcho {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let answered = tasks_where(burst, input, |packet| self.may_answer(packet));
+        cx.count(0, answered.count_ones().into());
+        cx.spawn(0, answered);
+        ports.enable(0, input & !answered);
+    }
+}

@@ -1,0 +1,107 @@
+//! Receive: header, length, checksum (RFC 768, RFC 1122 §4.1.3).
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
+use weever_packet::Flags;
+use weever_wire::checksum;
+use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::udp::{HEADER_LEN, UdpHeader};
+
+use crate::check::{MARKS, Mark, Validate, between, boolean, tasks_marked};
+
+#[inline(always)]
+fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
+    UdpHeader::first(between(packet, packet.meta().l4, packet.meta().end))
+}
+
+/// Is the header whole?
+pub static VALID_HEADER_LENGTH: BlockType =
+    boolean("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some())))
+    });
+
+/// Is the length possible? Records the end.
+pub static VALID_LENGTH: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL4UDPValidLength",
+        "Does the length cover the header, and no more than the datagram? Records the end.",
+        |_| Ok(Box::new(Mark(valid_length))),
+    )
+};
+
+#[inline]
+fn valid_length(packet: &mut Buffer) -> bool {
+    let Some(length) = header(packet).map(UdpHeader::length) else { return false };
+    let meta = packet.meta_mut();
+    let possible = length as usize >= HEADER_LEN && length <= meta.end.saturating_sub(meta.l4);
+    if possible {
+        meta.end = meta.l4 + length;
+    }
+    possible
+}
+
+/// Is the checksum right, absent or partial?
+pub static VALID_CHECKSUM: BlockType = BlockType {
+    effects: MARKS,
+    counters: &["absent", "partial"],
+    ..boolean(
+        "RxL4UDPValidChecksum",
+        "Is the checksum right, absent (zero), or partial where the link allows that?",
+        |_| Ok(Box::new(ValidChecksum)),
+    )
+};
+
+struct ValidChecksum;
+
+/// What a checksum field turned out to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Right,
+    Wrong,
+    Absent,
+    Partial,
+}
+
+impl Block for ValidChecksum {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (mut absent, mut partial) = (0, 0);
+        let right = tasks_marked(burst, input, |packet| {
+            let found = verify(packet);
+            absent += u64::from(found == Found::Absent);
+            partial += u64::from(found == Found::Partial);
+            found != Found::Wrong
+        });
+        cx.count(0, absent);
+        cx.count(1, partial);
+        ports.decide(input, right);
+    }
+}
+
+#[inline]
+fn verify(packet: &mut Buffer) -> Found {
+    let meta = *packet.meta();
+    let datagram = between(packet, meta.l4, meta.end);
+    let (Some(header), Some(ip)) =
+        (UdpHeader::first(datagram), Ipv4Header::first(packet.at(meta.l3)))
+    else {
+        return Found::Wrong;
+    };
+    // What a lying length covers cannot be summed; that verdict is the length's.
+    let Some(datagram) = datagram.get(..header.length().into()) else { return Found::Right };
+    if header.checksum() == 0 {
+        return Found::Absent;
+    }
+    if meta.flags.has(Flags::CHECKSUM_VERIFIED) {
+        return Found::Right;
+    }
+    let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, header.length());
+    // Cheaper than the sum, and on such links nearly every packet.
+    if meta.flags.has(Flags::MAY_BE_PARTIAL) && checksum::is_partial(header.checksum(), pseudo) {
+        packet.meta_mut().flags = meta.flags.with(Flags::PARTIAL_CHECKSUM);
+        return Found::Partial;
+    }
+    match checksum::is_valid(checksum::combine(pseudo, checksum::sum(datagram))) {
+        true => Found::Right,
+        false => Found::Wrong,
+    }
+}

@@ -1,0 +1,133 @@
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use weever_blocks_api::{Buffer, Claim, Mask, Priority};
+use weever_net::addr::Locals;
+use weever_packet::{Endpoints, Flags};
+use weever_wire::checksum;
+use weever_wire::ipv4::protocol;
+use weever_wire::udp::UdpView;
+
+use super::*;
+use crate::bench::{Bench, Ran};
+use crate::host::HostState;
+use crate::testing::frames::*;
+
+const CLIENT: SocketAddrV4 = SocketAddrV4::new(PEER, 5000);
+const SERVER: SocketAddrV4 = SocketAddrV4::new(HOST, 7);
+
+fn bench() -> Bench {
+    let locals = Locals::new(&["10.0.0.1/24".parse().unwrap()]);
+    Bench::new().providing(Arc::new(HostState::new(HOST_MAC, locals)))
+}
+
+/// A datagram as it looks behind the validators of IPv4.
+fn received(bench: &mut Bench, datagram: &[u8], flags: Flags) -> Buffer {
+    let mut packet = bench.packet(datagram);
+    let (head, len) = (packet.head(), packet.len() as u16);
+    let meta = packet.meta_mut();
+    (meta.l3, meta.l4, meta.end, meta.flags) = (head, head + 20, head + len, flags);
+    packet
+}
+
+fn run(block: &'static weever_blocks_api::BlockType, datagram: &[u8], flags: Flags) -> Ran {
+    let mut bench = bench();
+    let packet = received(&mut bench, datagram, flags);
+    let burst = bench.single(packet);
+    bench.run(block, burst, 1)
+}
+
+fn checksum_of(datagram: &[u8], flags: Flags) -> (Vec<Mask>, Vec<(u32, u64)>) {
+    let ran = run(&VALID_CHECKSUM, datagram, flags);
+    (ran.ports, ran.requests.counts)
+}
+
+fn datagram() -> Vec<u8> {
+    udp_datagram(CLIENT, SERVER, b"payload")
+}
+
+fn with_checksum(check: u16) -> Vec<u8> {
+    let mut datagram = datagram();
+    datagram[26..28].copy_from_slice(&check.to_be_bytes());
+    datagram
+}
+
+#[test]
+fn headers_and_lengths() {
+    let good = datagram();
+    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..28], Flags::NONE).ports, [0, 1]);
+    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..27], Flags::NONE).ports, [1, 0]);
+    for (length, wanted) in [(7, [1, 0]), (8, [0, 1]), (15, [0, 1]), (16, [1, 0])] {
+        let mut datagram = good.clone();
+        datagram[25] = length;
+        let ran = run(&VALID_LENGTH, &datagram, Flags::NONE);
+        assert_eq!(ran.ports, wanted, "{length}");
+        if wanted == [0, 1] {
+            let meta = ran.packet(0).meta();
+            assert_eq!(meta.end - meta.l4, length.into());
+        }
+    }
+}
+
+#[test]
+fn checksums() {
+    let pseudo = checksum::pseudo_v4(PEER, HOST, protocol::UDP, 15);
+    let partial = Flags::MAY_BE_PARTIAL;
+    assert_eq!(checksum_of(&datagram(), Flags::NONE), (vec![0, 1], vec![]));
+    assert_eq!(checksum_of(&datagram(), partial), (vec![0, 1], vec![]));
+    assert_eq!(checksum_of(&with_checksum(0), Flags::NONE), (vec![0, 1], vec![(0, 1)]));
+    assert_eq!(checksum_of(&with_checksum(pseudo), partial), (vec![0, 1], vec![(1, 1)]));
+    assert_eq!(checksum_of(&with_checksum(pseudo), Flags::NONE), (vec![1, 0], vec![]));
+    assert_eq!(checksum_of(&with_checksum(pseudo ^ 1), partial), (vec![1, 0], vec![]));
+    let verified = Flags::CHECKSUM_VERIFIED;
+    assert_eq!(checksum_of(&with_checksum(1), verified), (vec![0, 1], vec![]));
+}
+
+#[test]
+fn a_partial_checksum_is_marked() {
+    let pseudo = checksum::pseudo_v4(PEER, HOST, protocol::UDP, 15);
+    let ran = run(&VALID_CHECKSUM, &with_checksum(pseudo), Flags::MAY_BE_PARTIAL);
+    assert!(ran.packet(0).meta().flags.has(Flags::PARTIAL_CHECKSUM));
+}
+
+#[test]
+fn the_echo_answers_whom_it_may() {
+    let answered = [(Claim::Spawn { edge: 0, priority: Priority::High }, 1)];
+    assert_eq!(run(&UDP_ECHO, &datagram(), Flags::NONE).requests.claims, answered);
+    let to_all = SocketAddrV4::new(SUBNET_BROADCAST, 7);
+    let [own_port, no_port] = [7, 0].map(|port| SocketAddrV4::new(PEER, port));
+    for (src, dst) in [(CLIENT, to_all), (own_port, SERVER), (no_port, SERVER)] {
+        let ran = run(&UDP_ECHO, &udp_datagram(src, dst, b"x"), Flags::NONE);
+        assert_eq!((ran.ports, ran.requests.claims), (vec![1], vec![]), "{src} {dst}");
+    }
+}
+
+#[test]
+fn an_answer_is_made_of_the_question() {
+    for payload in [&b"payload"[..], b"", &[0xa5; 1472]] {
+        let mut bench = bench();
+        let question = udp_datagram(CLIENT, SERVER, payload);
+        let packet = received(&mut bench, &question, Flags::NONE);
+        let mut burst = bench.single(packet);
+        for block in [&INITIATE_RESPONSE, &ALLOCATE_HEADER, &FILL_HEADER] {
+            let ran = bench.run(block, burst, 1);
+            assert_eq!(ran.ports, [1, 0], "{}", block.name);
+            burst = ran.burst;
+        }
+        let packet = burst.get(0).unwrap();
+        assert_eq!(packet.data(), udp_segment(SERVER, CLIENT, payload));
+        let ends = packet.meta().endpoints;
+        assert_eq!(Endpoints::v4(&ends.local), HOST.to_bits());
+        assert_eq!(Endpoints::v4(&ends.remote), PEER.to_bits());
+        let view = UdpView::new(packet.data()).unwrap();
+        assert!(view.checksum_ok(view.pseudo_sum(HOST, PEER)));
+    }
+}
+
+#[test]
+fn what_was_not_received_cannot_be_answered() {
+    let mut bench = bench();
+    let packet = bench.packet(b"no header was recorded");
+    let burst = bench.single(packet);
+    assert_eq!(bench.run(&INITIATE_RESPONSE, burst, 1).ports, [0, 1]);
+}
