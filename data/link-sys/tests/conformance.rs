@@ -1,0 +1,25 @@
+//! AF_XDP does what every link has to do.
+
+mod common;
+
+use weever_link::conformance::suite;
+use weever_link_sys::af_xdp::Attach;
+use weever_testbed::require_net_admin;
+
+#[test]
+fn af_xdp_in_the_driver_conforms() {
+    require_net_admin!();
+    suite(|| common::against_the_kernel(|config| config.attach = Attach::Native));
+}
+
+#[test]
+fn af_xdp_in_the_stack_conforms() {
+    require_net_admin!();
+    suite(|| common::against_the_kernel(|config| config.attach = Attach::Generic));
+}
+
+#[test]
+fn af_xdp_with_four_queues_at_both_ends_conforms() {
+    require_net_admin!();
+    suite(|| common::against_itself(4));
+}
