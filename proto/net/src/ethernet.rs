@@ -103,7 +103,8 @@ mod tests {
         assert_eq!(received(group, PEER, 0x800), Ok(LinkDestination::Multicast));
         assert_eq!(received(PEER, PEER, 0x800), Err(FrameReject::OtherStation));
         assert_eq!(received(OWN, group, 0x800), Err(FrameReject::GroupSource));
-        assert_eq!(received(OWN, PEER, 100), Err(FrameReject::LengthField));
+        assert_eq!(received(OWN, PEER, ethertype::MIN - 1), Err(FrameReject::LengthField));
+        assert_eq!(received(OWN, PEER, ethertype::MIN), Ok(LinkDestination::Us));
         assert_eq!(receive(&[0; 13], OWN), Err(FrameReject::Truncated));
     }
 

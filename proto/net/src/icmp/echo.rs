@@ -103,6 +103,15 @@ mod tests {
         assert_eq!(ask(&reply, Destination::Local), Some(EchoReject::NotARequest));
     }
 
+    #[test]
+    fn a_message_without_a_whole_header_is_left_alone() {
+        let mut packet = request(&[]);
+        packet[3] = 27;
+        let before = packet.clone();
+        assert!(!reply_in_place(&mut packet, 64));
+        assert_eq!(packet, before);
+    }
+
     proptest! {
         #[test]
         fn the_reply_goes_back_with_the_data(data in vec(any::<u8>(), 0..100)) {

@@ -200,6 +200,13 @@ mod tests {
     }
 
     #[test]
+    fn a_checksum_needs_a_whole_header() {
+        let packet = with_options(&[148, 4, 0, 0]);
+        assert!(checksum_ok(&packet));
+        assert!(!checksum_ok(&packet[..23]) && !checksum_ok(&packet[..19]));
+    }
+
+    #[test]
     fn only_routers_look_at_the_ttl() {
         for (ttl, wanted) in [(0, false), (1, false), (2, true)] {
             let packet = packet(Ipv4Repr { ttl, ..repr() });

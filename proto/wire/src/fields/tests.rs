@@ -82,6 +82,58 @@ fn arp_and_icmp() {
     assert_eq!((got.icmp_type, got.icmp_code, got.l4_src), (Some(8), Some(0), None));
 }
 
+#[test]
+fn ipv6_fields_and_ports() {
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([3; 16], [7; 16], 64);
+    builder.tcp(1000, 80, 5, 6).syn().write(&mut frame, b"data").unwrap();
+    let got = summarize(&frame);
+    assert_eq!((got.ip_version, got.ip6_next), (Some(6), Some(6)));
+    assert_eq!(got.ip6_src.map(|ip| ip.octets()), Some([3; 16]));
+    assert_eq!(got.ip6_dst.map(|ip| ip.octets()), Some([7; 16]));
+    assert_eq!(
+        (got.l3, got.l4, got.l4_src, got.l4_dst),
+        (Some(14), Some(54), Some(1000), Some(80))
+    );
+    assert_eq!((got.tcp_flags, got.ip4_dst), (Some(tcp::flag::SYN), None));
+    // A payload that ends within the ports, then a version that contradicts the type.
+    frame[18..20].copy_from_slice(&[0, 3]);
+    let got = summarize(&frame);
+    assert_eq!((got.l4_src, got.l4_dst, got.tcp_flags), (Some(1000), None, None));
+    frame[14] = 0x45;
+    let got = summarize(&frame);
+    assert_eq!((got.ip_version, got.ip6_src, got.l4), (Some(4), None, None));
+}
+
+#[test]
+fn a_lying_ipv4_header_leads_nowhere() {
+    let good = udp_frame(None, b"");
+    let patched = |at: usize, byte: u8| {
+        let mut frame = good.clone();
+        frame[at] = byte;
+        summarize(&frame)
+    };
+    assert_eq!(summarize(&good).l4, Some(34));
+    assert_eq!(patched(14, 0x44).l4, None, "header shorter than it can be");
+    assert_eq!(patched(14, 0x4f).l4, None, "header beyond the frame");
+    assert_eq!(patched(17, 19).l4, None, "total length within the header");
+    assert_eq!(patched(17, 255).l4_dst, Some(53), "a total length beyond the frame ends with it");
+    let version = patched(14, 0x55);
+    assert_eq!((version.ip_version, version.ip4_dst), (Some(5), None));
+}
+
+#[test]
+fn two_tags_are_walked_over_and_a_third_is_reported() {
+    let mut frame = udp_frame(Some(5), b"");
+    for outer in [6u8, 7] {
+        frame.splice(12..12, [0x88, 0xa8, 0, outer]);
+        let got = summarize(&frame);
+        assert_eq!(got.vlan, Some(outer.into()));
+        let wanted = if outer == 6 { ethertype::IPV4 } else { ethertype::VLAN };
+        assert_eq!((got.ethertype, got.ip4_dst.is_some()), (Some(wanted), outer == 6));
+    }
+}
+
 /// Frames that are mostly well formed, then cut and damaged.
 fn damaged_frame() -> impl Strategy<Value = Vec<u8>> {
     let tag = prop::option::of(0u16..4096);

@@ -81,11 +81,12 @@ mod tests {
 
     #[test]
     fn walks_over_padding_and_stops_at_the_end() {
-        let area = [1, 148, 4, 0, 0, 131, 7, 4, 10, 0, 0, 1, 0, 7, 99, 99];
+        let area = [1, 148, 4, 0, 0, 131, 7, 4, 10, 0, 0, 1, 99, 2, 0, 7, 99, 99];
         let got: Vec<_> = Ipv4Options::new(&area).map(Result::unwrap).collect();
         let alert = Ipv4Option { kind: 148, offset: 1, data: &[0, 0] };
         let route = Ipv4Option { kind: 131, offset: 5, data: &[4, 10, 0, 0, 1] };
-        assert_eq!(got, [alert, route]);
+        let empty = Ipv4Option { kind: 99, offset: 12, data: &[] };
+        assert_eq!(got, [alert, route, empty]);
     }
 
     #[test]
