@@ -1,8 +1,8 @@
 //! What a stack is to be: read from `weever.toml` and the command line, and checked.
 
 mod check;
-mod cidr;
 mod error;
+mod host;
 mod settings;
 mod suggest;
 #[cfg(test)]
@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
+use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
-pub use cidr::{Cidr, ParseCidrError};
 pub use error::ConfigError;
 pub use settings::{NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings};
 pub(crate) use suggest::nearest;

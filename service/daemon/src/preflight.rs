@@ -10,9 +10,10 @@ mod rights;
 use std::io;
 use std::net::Ipv4Addr;
 
+use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
-use crate::config::{Cidr, Config};
+use crate::config::Config;
 use interfaces::{Interface, interfaces};
 
 /// Why a stack cannot be started on a device.
@@ -85,7 +86,7 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
     if !device.up {
         return Err(PreflightError::Down { dev: config.dev.clone() });
     }
-    kernel_address(&all, config.address.address)?;
+    kernel_address(&all, config.address.addr())?;
     rights::check()
 }
 
@@ -101,7 +102,7 @@ pub fn probe(config: &Config) -> Result<(), PreflightError> {
     let Some(mac) = device.ethernet.filter(|_| config.probe && config.vlan.is_none()) else {
         return Ok(());
     };
-    let address = config.address.address;
+    let address = config.address.addr();
     let failed = |source| PreflightError::Io { what: "ask for the address by ARP", source };
     match probe::ask(device.link, mac, address).map_err(failed)? {
         Some(owner) => Err(PreflightError::HostHas { address, dev: config.dev.clone(), owner }),
@@ -125,9 +126,9 @@ fn find<'a>(all: &'a [Interface], dev: &str) -> Result<&'a Interface, PreflightE
 
 fn kernel_address(all: &[Interface], address: Ipv4Addr) -> Result<(), PreflightError> {
     for interface in all {
-        let own = |cidr: &&Cidr| cidr.address == address;
+        let own = |cidr: &&Cidr| cidr.addr() == address;
         if let Some(cidr) = interface.addresses.iter().find(own) {
-            let (dev, prefix) = (interface.name.clone(), cidr.prefix);
+            let (dev, prefix) = (interface.name.clone(), cidr.prefix_len());
             return Err(PreflightError::KernelHas { address, dev, prefix });
         }
     }

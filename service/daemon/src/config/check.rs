@@ -2,9 +2,11 @@
 
 use std::net::Ipv4Addr;
 
+use weever_net::addr::Cidr;
 use weever_packet::{HugePages, PoolConfig};
 
-use super::{Cidr, Config, ConfigError, PoolSettings, Route, Services, Settings};
+use super::host::unfit_for_host;
+use super::{Config, ConfigError, PoolSettings, Route, Services, Settings};
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
 const LONGEST_DEVICE_NAME: usize = 15;
@@ -42,7 +44,7 @@ impl TryFrom<Settings> for Config {
         let address = host_address(settings.addr)?;
         let mut config = Config::new(device(settings.dev)?, address);
         config.gateway = gateway(settings.gateway, address)?;
-        config.routes = routes(settings.routes, address)?;
+        config.routes = routes(settings.routes, address, config.gateway.is_some())?;
         config.neighbours = neighbours(settings.neighbours, address)?;
         config.vlan = vlan(settings.vlan)?;
         config.share = settings.share.unwrap_or_default();
@@ -77,7 +79,7 @@ fn device(name: Option<String>) -> Result<String, ConfigError> {
 fn host_address(address: Option<Cidr>) -> Result<Cidr, ConfigError> {
     let remedy = "give `--addr 192.0.2.10/24`, or `addr = \"192.0.2.10/24\"` in the configuration";
     let address = address.ok_or(ConfigError::Missing { key: "addr", remedy })?;
-    match address.unfit_for_host() {
+    match unfit_for_host(address) {
         Some(problem) => {
             let remedy = "give an address of a host of the network";
             Err(ConfigError::invalid("addr", address, problem, remedy))
@@ -96,32 +98,41 @@ fn gateway(gateway: Option<Ipv4Addr>, own: Cidr) -> Result<Option<Ipv4Addr>, Con
 /// A neighbour must be another host of the own network.
 fn on_link(key: &str, neighbour: Ipv4Addr, own: Cidr) -> Result<(), ConfigError> {
     let fail = |problem: String| {
-        let remedy =
-            format!("give the address of another host of {}/{}", own.network(), own.prefix);
+        let remedy = format!("give the address of another host of {}", own.network());
         Err(ConfigError::invalid(key, neighbour, problem, remedy))
     };
-    let as_host = Cidr { address: neighbour, prefix: own.prefix };
+    let as_host = Cidr::new(neighbour, own.prefix_len()).and_then(unfit_for_host);
     if !own.contains(neighbour) {
         fail(format!("it is not in the network of addr = {own}"))
-    } else if neighbour == own.address {
+    } else if neighbour == own.addr() {
         fail("it is the stack's own address".into())
-    } else if let Some(problem) = as_host.unfit_for_host() {
+    } else if let Some(problem) = as_host {
         fail(problem.into())
     } else {
         Ok(())
     }
 }
 
-fn routes(settings: Vec<super::RouteSetting>, own: Cidr) -> Result<Vec<Route>, ConfigError> {
+fn routes(
+    settings: Vec<super::RouteSetting>,
+    own: Cidr,
+    has_gateway: bool,
+) -> Result<Vec<Route>, ConfigError> {
     let mut routes: Vec<Route> = Vec::new();
     for super::RouteSetting { to, via } in settings {
         on_link("route.via", via, own)?;
-        let to = Cidr { address: to.network(), prefix: to.prefix };
-        if routes.iter().any(|r| r.to == to) {
-            let remedy = "keep one of the two";
-            return Err(ConfigError::invalid("route.to", to, "there are two routes to it", remedy));
-        }
-        routes.push(Route { to, via });
+        let to = to.network();
+        let problem = if routes.iter().any(|r| r.to == to) {
+            "there are two routes to it"
+        } else if to == own.network() {
+            "it is the stack's own network"
+        } else if to == Cidr::ALL && has_gateway {
+            "that is what gateway is for"
+        } else {
+            routes.push(Route { to, via });
+            continue;
+        };
+        return Err(ConfigError::invalid("route.to", to, problem, "remove this route"));
     }
     Ok(routes)
 }
@@ -173,12 +184,11 @@ fn services(echo: Option<u16>, discard: Option<u16>) -> Result<Services, ConfigE
     }
 }
 
+/// A list, because there will be several workers.
 fn cores(cores: Vec<usize>) -> Result<Vec<usize>, ConfigError> {
-    for (position, core) in cores.iter().enumerate() {
-        if cores[..position].contains(core) {
-            let remedy = "give every worker a core of its own";
-            return Err(ConfigError::invalid("cores", core, "it is there twice", remedy));
-        }
+    if cores.len() > 1 {
+        let (problem, remedy) = ("there is one worker so far", "name one core");
+        return Err(ConfigError::invalid("cores", format!("{cores:?}"), problem, remedy));
     }
     Ok(cores)
 }

@@ -1,12 +1,15 @@
 //! Settings as they are written: every one of them optional, from the file or the command line.
 
+use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
-use super::{Cidr, ConfigError, Mode, Share};
+use super::{ConfigError, Mode, Share};
 
 /// What a file or a command line says. What it does not say is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -15,6 +18,7 @@ pub struct Settings {
     /// The network device.
     pub dev: Option<String>,
     /// The stack's address with its network.
+    #[serde(deserialize_with = "optional_cidr")]
     pub addr: Option<Cidr>,
     /// The router for other networks.
     pub gateway: Option<Ipv4Addr>,
@@ -67,6 +71,7 @@ pub struct PoolSettings {
 #[serde(deny_unknown_fields)]
 pub struct RouteSetting {
     /// The network.
+    #[serde(deserialize_with = "text")]
     pub to: Cidr,
     /// The router, which must be in the stack's own network.
     pub via: Ipv4Addr,
@@ -79,14 +84,22 @@ pub struct NeighbourSetting {
     /// The neighbour's address.
     pub addr: Ipv4Addr,
     /// Its hardware address.
-    #[serde(deserialize_with = "mac")]
+    #[serde(deserialize_with = "text")]
     pub mac: MacAddr,
 }
 
-fn mac<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<MacAddr, D::Error> {
+/// Reads a value that is written as text.
+fn text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
     let text = String::deserialize(deserializer)?;
-    let complain = |e| serde::de::Error::custom(format!("`{text}` is {e}"));
-    text.parse().map_err(complain)
+    text.parse().map_err(|e| serde::de::Error::custom(format!("`{text}` is {e}")))
+}
+
+fn optional_cidr<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cidr>, D::Error> {
+    text(deserializer).map(Some)
 }
 
 impl Settings {

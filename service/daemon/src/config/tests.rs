@@ -60,8 +60,12 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
 #[test]
 fn values_of_the_wrong_shape_are_named_with_their_line() {
     for (text, line, what) in [
-        ("addr = \"10.0.0.1\"", "weever.toml:1:", "the prefix are missing"),
-        ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "not 0 to 32"),
+        (
+            "addr = \"10.0.0.1\"",
+            "weever.toml:1:",
+            "`10.0.0.1` is not an IPv4 address with a prefix",
+        ),
+        ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "from 0 to 32"),
         ("\nvlan = 70000", "weever.toml:2:", "70000"),
         ("[services]\necho = \"seven\"", "weever.toml:2:", "seven"),
         ("mode = \"bussy\"", "weever.toml:1:", "did you mean `busy`?"),
@@ -92,9 +96,14 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
         ("gateway = \"192.0.2.10\"", "gateway = 192.0.2.10"),
         ("gateway = \"192.0.2.255\"", "gateway = 192.0.2.255"),
         ("vlan = 4095", "vlan = 4095"),
-        ("cores = [1, 1]", "cores = 1"),
+        ("cores = [0, 1]", "cores = [0, 1]"),
         ("[pool]\nframes = 3", "pool.frames = 3"),
         ("[[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"", "route.via = 10.0.0.1"),
+        ("[[route]]\nto = \"192.0.2.1/24\"\nvia = \"192.0.2.3\"", "route.to = 192.0.2.0/24"),
+        (
+            "gateway = \"192.0.2.1\"\n[[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.3\"",
+            "route.to = 0.0.0.0/0",
+        ),
         (
             "[[neighbour]]\naddr = \"192.0.2.3\"\nmac = \"ff:ff:ff:ff:ff:ff\"",
             "neighbour.mac = ff:ff:ff:ff:ff:ff",

@@ -5,9 +5,8 @@ use std::io;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::LinkAddr;
+use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
-
-use crate::config::Cidr;
 
 /// ARPHRD_ETHER of `linux/if_arp.h`.
 const ETHERNET: u16 = 1;
@@ -56,7 +55,7 @@ fn cidr(entry: &InterfaceAddress) -> Option<Cidr> {
     let address = entry.address.as_ref()?.as_sockaddr_in()?.ip();
     let mask = entry.netmask.as_ref().and_then(|m| m.as_sockaddr_in());
     let prefix = mask.map_or(32, |m| m.ip().to_bits().count_ones());
-    Some(Cidr { address, prefix: prefix as u8 })
+    Cidr::new(address, prefix as u8)
 }
 
 #[cfg(test)]
@@ -69,7 +68,7 @@ mod tests {
         let lo = all.iter().find(|i| i.name == "lo").unwrap();
         assert_eq!(lo.ethernet, None);
         for cidr in &lo.addresses {
-            assert!(cidr.prefix <= 32);
+            assert!(cidr.addr().is_loopback());
         }
     }
 }
