@@ -20,6 +20,10 @@
 //!   where RFC 4861 would only count an answer to our own question.
 //! - An address is announced and defended (RFC 5227 §2.3, §2.4) but not probed for before use:
 //!   like a kernel, weever uses the address it was configured with.
+//!
+//! # Not supported
+//! Fragmentation and reassembly, forwarding, joining multicast groups (IGMP), path MTU discovery,
+//! ICMP redirects, proxy ARP, policy routing and several routes to one prefix, IPv6.
 #![no_std]
 #![forbid(unsafe_code)]
 

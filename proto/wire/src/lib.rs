@@ -15,6 +15,10 @@
 //!
 //! Multi-byte values cross this interface in host order, addresses as [`MacAddr`] and
 //! [`core::net::Ipv4Addr`].
+//!
+//! # Not supported
+//! IPv6 extension headers, ICMPv6, TCP options, 802.2 LLC and SNAP, more than two VLAN tags, and ARP
+//! for anything but IPv4 over Ethernet.
 #![no_std]
 #![forbid(unsafe_code)]
 
