@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::report::Report;
-use crate::{Attr, Graph, Kind, NodeId, NodeKind};
+use crate::{Attr, Graph, Kind, NodeId, NodeKind, PortId};
 
 pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut Report) {
     for (id, node) in graph.iter().filter(|(_, n)| n.has(&Attr::Init)) {
@@ -20,13 +20,20 @@ pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
             let message = format!("operator `{}` has no operands", node.name);
             report.add(Kind::NoOperands, id, message, "connect a node's `true` and `false` to it");
         }
-        for port in incoming {
+        for port in incoming.iter().filter(|p| is_outcome(graph, **p)) {
             let others = incoming.iter().filter(|p| p.node == port.node).count();
             if others == 1 {
                 half_operand(graph, id, port.node, report);
             }
         }
     }
+}
+
+/// Whether the port is one of a node's two outcomes. What a config node's ports will be is open.
+fn is_outcome(graph: &Graph, port: PortId) -> bool {
+    let source = graph.node(port.node);
+    let name = source.ports[port.port as usize].name.as_str();
+    !matches!(source.kind, NodeKind::Config(_)) && matches!(name, "true" | "false")
 }
 
 fn half_operand(graph: &Graph, operator: NodeId, source: NodeId, report: &mut Report) {

@@ -270,7 +270,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// A value that fits the field, and the mask if a prefix length follows it.
+    /// A value that fits the field, and the mask if a prefix length follows it. Bits behind the
+    /// prefix are cleared.
     pub(super) fn number_or_prefix(&mut self, field: Field) -> Outcome<(Option<u128>, u128)> {
         let at = self.clone();
         let parenthesis = self.take(Token::Sign("("));
@@ -290,7 +291,7 @@ impl<'t> Parser<'t> {
         let mask = length.map(|l| l.parse().ok().and_then(|l| fields::prefix_mask(field, l)));
         match mask {
             Some(None) => at.fail(format!("`{word}` has no valid prefix length")),
-            mask => Ok((mask.flatten(), value)),
+            mask => Ok((mask.flatten(), value & mask.flatten().unwrap_or(u128::MAX))),
         }
     }
 }
