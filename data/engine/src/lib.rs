@@ -7,7 +7,8 @@
 //! of the Dragonet thesis; the tests hold the two together.
 //!
 //! The engine takes any verified graph. It knows neither the language, nor plans, nor policies
-//! (DESIGN §3, rule 3), and it never reads a clock.
+//! (DESIGN §3, rule 3). Only [`Worker::run`] reads a clock; everything below it is told the time.
+//! A [`Worker`] joins an engine with the queues of its links.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -17,8 +18,10 @@ pub mod reference;
 mod schedule;
 #[cfg(test)]
 mod testkit;
+mod worker;
 
 pub use counters::{CounterKind, Counters, Reading};
 pub use interpreter::Engine;
 pub use limits::Limits;
 pub use schedule::{CompileError, Entry, Schedule};
+pub use worker::{Attached, Lost, Mode, Turn, Waker, Worker, WorkerStats, monotonic};

@@ -38,6 +38,9 @@ static EATER: BlockType =
     BlockType { name: "Eater", make: |build| make(build, Kind::Eater), ..PLAIN };
 static SENDER: BlockType =
     BlockType { name: "Sender", make: |build| make(build, Kind::Sender), ..PLAIN };
+/// Sends everything by link 0.
+static ECHO: BlockType =
+    BlockType { name: "Echo", ports: &[], make: |_| Ok(Box::new(Echo)), ..PLAIN };
 static MOVER: BlockType = BlockType {
     name: "Mover",
     spawns: &["low", "move"],
@@ -64,8 +67,9 @@ static WAKER: BlockType = BlockType {
 };
 
 pub(crate) fn registry() -> Registry {
-    Registry::new()
-        .with(&[&TWO, &ONE, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER, &WAKER])
+    Registry::new().with(&[
+        &TWO, &ONE, &ECHO, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER, &WAKER,
+    ])
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -104,6 +108,14 @@ pub(crate) fn mix(x: u64) -> u64 {
 
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(mix(seed), |h, b| mix(h ^ u64::from(*b)))
+}
+
+struct Echo;
+
+impl Block for Echo {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        cx.transmit(0, input);
+    }
 }
 
 impl Block for TestBlock {

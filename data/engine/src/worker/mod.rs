@@ -1,0 +1,189 @@
+//! A thread's loop: receive, run the graph, send (DESIGN §2).
+
+mod egress;
+mod run;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod wait;
+
+use std::sync::Arc;
+
+use weever_link::{LinkError, LinkQueue};
+use weever_packet::{BURST, Burst, Nanos, first_n};
+
+use crate::{Engine, Entry};
+use egress::Egress;
+pub use run::{Mode, monotonic};
+pub use stats::WorkerStats;
+use wait::Bell;
+pub use wait::Waker;
+
+/// A queue that a worker serves, and where its packets enter the graph.
+pub struct Attached {
+    /// The link's number, by which blocks send: below [`Limits::links`](crate::Limits::links).
+    pub link: u16,
+    /// Where received packets start.
+    pub entry: Entry,
+    /// The queue.
+    pub queue: Box<dyn LinkQueue>,
+}
+
+/// A queue that failed. The worker has let go of it and serves the others.
+#[derive(Debug)]
+pub struct Lost {
+    /// The link's number.
+    pub link: u16,
+    /// What happened.
+    pub error: LinkError,
+}
+
+/// What one turn of the loop did.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Packets received.
+    pub received: usize,
+    /// Queued tasks run.
+    pub ran: usize,
+    /// Packets handed to devices.
+    pub sent: usize,
+    /// Queues that failed.
+    pub lost: Vec<Lost>,
+}
+
+impl Turn {
+    /// Whether nothing happened.
+    pub fn is_idle(&self) -> bool {
+        self.received == 0 && self.ran == 0 && self.sent == 0
+    }
+}
+
+/// Queued tasks that one turn runs before it receives again.
+const BUDGET: usize = 4 * BURST;
+
+/// An engine together with the queues that feed it and that it sends by.
+///
+/// Either call [`turn`](Worker::turn) yourself, with your own clock; or [`run`](Worker::run) it
+/// on a thread of its own. Whoever starts the thread pins it.
+pub struct Worker {
+    engine: Engine,
+    /// `None`: it failed.
+    queues: Vec<Option<Attached>>,
+    egress: Egress,
+    burst: Box<Burst>,
+    /// The queue that receives first in the next turn, so that none has the room to itself.
+    first: usize,
+    bell: Bell,
+    stats: Arc<WorkerStats>,
+}
+
+impl Worker {
+    /// A worker for `engine`. A link may have several queues here; a packet leaves by the one that
+    /// its metadata's queue number selects, modulo their number.
+    ///
+    /// # Errors
+    /// Without a file descriptor for the [`Waker`].
+    pub fn new(engine: Engine, queues: Vec<Attached>) -> std::io::Result<Worker> {
+        let links = queues.iter().map(|q| q.link).collect::<Vec<_>>();
+        Ok(Worker {
+            egress: Egress::new(engine.limits().links, &links),
+            stats: Arc::new(WorkerStats::new(links)),
+            engine,
+            queues: queues.into_iter().map(Some).collect(),
+            burst: Box::new(Burst::new()),
+            first: 0,
+            bell: Bell::new()?,
+        })
+    }
+
+    /// The engine.
+    pub fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// What wakes this worker from any thread when it sleeps in [`run`](Worker::run).
+    pub fn waker(&self) -> Waker {
+        self.bell.waker()
+    }
+
+    /// The worker's counters and its queues', readable from any thread.
+    pub fn stats(&self) -> Arc<WorkerStats> {
+        self.stats.clone()
+    }
+
+    /// One turn: a burst from each queue as far as there is room behind it, queued tasks up to a
+    /// budget, everything that can be sent, one flush. Does not block. `now` is monotonic.
+    pub fn turn(&mut self, now: Nanos) -> Turn {
+        let mut turn = Turn::default();
+        let queues = self.queues.len();
+        for i in 0..queues {
+            self.receive((self.first + i) % queues, now, &mut turn);
+        }
+        self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
+        turn.ran = self.engine.run(now, BUDGET);
+        let Worker { engine, queues, egress, stats, .. } = self;
+        egress.send(engine, queues, &mut turn);
+        for index in 0..queues.len() {
+            attempt(queues, index, &mut turn, |attached| attached.queue.flush(engine.pool()));
+        }
+        stats.count_turn(&turn, egress.take_undeliverable());
+        turn
+    }
+
+    fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) {
+        let max = self.engine.outbox_room().min(BURST);
+        if max == 0 {
+            return;
+        }
+        let Worker { engine, queues, burst, .. } = self;
+        let received =
+            attempt(queues, index, turn, |attached| attached.queue.rx(engine.pool(), burst, max));
+        let Some((n, attached)) = received.zip(queues[index].as_ref()).filter(|(n, _)| *n > 0)
+        else {
+            return;
+        };
+        for i in 0..n {
+            if let Some(buffer) = burst.get_mut(i) {
+                let meta = buffer.meta_mut();
+                meta.link = attached.link;
+                meta.arrived = now;
+                buffer.prefetch();
+            }
+        }
+        turn.received += n;
+        engine.inject(attached.entry, burst, first_n(n), now);
+    }
+
+    /// Whether packets wait for a device to take them.
+    fn has_backlog(&mut self) -> bool {
+        self.egress.has_backlog(&mut self.engine)
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.queues.iter().flatten().any(|attached| attached.queue.unsent())
+    }
+}
+
+/// Does something with a queue, and lets go of it when it fails.
+fn attempt<T>(
+    queues: &mut [Option<Attached>],
+    index: usize,
+    turn: &mut Turn,
+    action: impl FnOnce(&mut Attached) -> Result<T, LinkError>,
+) -> Option<T> {
+    let attached = queues[index].as_mut()?;
+    match action(attached) {
+        Ok(done) => Some(done),
+        Err(error) => {
+            turn.lost.push(Lost { link: attached.link, error });
+            queues[index] = None;
+            None
+        }
+    }
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Worker({} queues, {:?})", self.queues.iter().flatten().count(), self.engine)
+    }
+}

@@ -1,0 +1,108 @@
+//! Turn after turn, and when to sleep in between.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+use weever_packet::Nanos;
+
+use super::stats::PUBLISH_EVERY;
+use super::wait::LOOK_EVERY;
+use super::{Lost, Worker};
+
+/// What a worker does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Looks again at once, always. For a core of its own.
+    Busy,
+    /// Looks again for so many nanoseconds, then sleeps until something comes.
+    Adaptive {
+        /// How long it looks.
+        spin: Nanos,
+    },
+    /// Sleeps until something comes. For a core that others need.
+    Interrupt,
+}
+
+impl Default for Mode {
+    /// Looks for 50 µs: about twice what waking up costs.
+    fn default() -> Mode {
+        Mode::Adaptive { spin: 50_000 }
+    }
+}
+
+impl Mode {
+    fn spins_for(self) -> Nanos {
+        match self {
+            Mode::Busy => Nanos::MAX,
+            Mode::Adaptive { spin } => spin,
+            Mode::Interrupt => 0,
+        }
+    }
+}
+
+/// The system's monotonic clock in nanoseconds: the time base of every worker.
+pub fn monotonic() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
+}
+
+impl Worker {
+    /// Turns until `stop` is set; blocks the calling thread. Set `stop`, then use the
+    /// [`Waker`](super::Waker). `lost` hears of each queue that fails.
+    pub fn run(&mut self, stop: &AtomicBool, mode: Mode, mut lost: impl FnMut(Lost)) {
+        let spin = mode.spins_for();
+        let mut now = monotonic();
+        let mut busy_at = now;
+        let mut published = Published { at: now, stale: true };
+        while !stop.load(Ordering::Relaxed) {
+            let turn = self.turn(now);
+            let idle = turn.is_idle() && self.engine.idle();
+            published.stale |= !idle;
+            turn.lost.into_iter().for_each(&mut lost);
+            now = monotonic();
+            if !idle {
+                busy_at = now;
+            } else if now.saturating_sub(busy_at) >= spin && !self.has_unsent() {
+                self.sleep(now, published.next());
+                now = monotonic();
+            } else {
+                std::hint::spin_loop();
+            }
+            self.publish(now, &mut published);
+        }
+        self.stats.publish(&self.queues);
+    }
+
+    fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
+        let until = [self.engine.next_deadline(), publish_at].into_iter().flatten().min();
+        let timeout = until.map(|until| until.saturating_sub(now));
+        self.stats.count_sleep();
+        if self.has_backlog() {
+            // The device takes nothing and does not say when it will. Its receive side may be
+            // readable all the while, so waiting for that would be spinning.
+            self.bell.sleep_deaf(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+        } else {
+            self.bell.sleep(&self.queues, timeout);
+        }
+    }
+
+    fn publish(&mut self, now: Nanos, published: &mut Published) {
+        if published.next().is_some_and(|at| now >= at) {
+            self.stats.publish(&self.queues);
+            *published = Published { at: now, stale: false };
+        }
+    }
+}
+
+/// When the queues' counters were last copied for other threads.
+struct Published {
+    at: Nanos,
+    /// Whether something has happened since.
+    stale: bool,
+}
+
+impl Published {
+    fn next(&self) -> Option<Nanos> {
+        self.stale.then_some(self.at.saturating_add(PUBLISH_EVERY))
+    }
+}

@@ -1,0 +1,136 @@
+//! A worker's counters, and a copy of its queues', for other threads.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use weever_link::QueueStats;
+use weever_packet::Nanos;
+
+use super::{Attached, Turn};
+
+/// How often the queues' counters are copied: asking a device costs a system call.
+pub(super) const PUBLISH_EVERY: Nanos = 100_000_000;
+
+const FIELDS: usize = 8;
+
+#[derive(Debug, Default)]
+struct Published([AtomicU64; FIELDS]);
+
+/// Counters of a worker. Only the worker writes.
+#[derive(Debug)]
+pub struct WorkerStats {
+    links: Vec<u16>,
+    queues: Vec<Published>,
+    turns: AtomicU64,
+    received: AtomicU64,
+    sent: AtomicU64,
+    undeliverable: AtomicU64,
+    sleeps: AtomicU64,
+}
+
+impl WorkerStats {
+    pub(super) fn new(links: Vec<u16>) -> WorkerStats {
+        WorkerStats {
+            queues: links.iter().map(|_| Published::default()).collect(),
+            links,
+            turns: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            undeliverable: AtomicU64::new(0),
+            sleeps: AtomicU64::new(0),
+        }
+    }
+
+    /// Turns of the loop.
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Relaxed)
+    }
+
+    /// Packets received on all queues.
+    pub fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+
+    /// Packets handed to devices.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    /// Packets for a link that has no queue here any more.
+    pub fn undeliverable(&self) -> u64 {
+        self.undeliverable.load(Relaxed)
+    }
+
+    /// Times the worker went to sleep.
+    pub fn sleeps(&self) -> u64 {
+        self.sleeps.load(Relaxed)
+    }
+
+    /// Each queue's link and counters, in the order of attachment. They are up to 100 ms old
+    /// while the worker runs, exact once it has stopped; those of a failed queue stay as they
+    /// were when last asked for.
+    pub fn queues(&self) -> Vec<(u16, QueueStats)> {
+        let read = |p: &Published| unpack(std::array::from_fn(|i| p.0[i].load(Relaxed)));
+        self.links.iter().copied().zip(self.queues.iter().map(read)).collect()
+    }
+
+    pub(super) fn count_turn(&self, turn: &Turn, undeliverable: u64) {
+        add(&self.turns, 1);
+        add(&self.received, turn.received as u64);
+        add(&self.sent, turn.sent as u64);
+        add(&self.undeliverable, undeliverable);
+    }
+
+    pub(super) fn count_sleep(&self) {
+        add(&self.sleeps, 1);
+    }
+
+    pub(super) fn publish(&self, queues: &[Option<Attached>]) {
+        for (published, attached) in self.queues.iter().zip(queues) {
+            let Some(attached) = attached else { continue };
+            for (cell, value) in published.0.iter().zip(pack(attached.queue.stats())) {
+                cell.store(value, Relaxed);
+            }
+        }
+    }
+}
+
+fn add(cell: &AtomicU64, n: u64) {
+    cell.store(cell.load(Relaxed) + n, Relaxed);
+}
+
+fn pack(stats: QueueStats) -> [u64; FIELDS] {
+    let QueueStats {
+        rx_packets,
+        rx_bytes,
+        tx_packets,
+        tx_bytes,
+        rx_dropped,
+        rx_invalid,
+        tx_dropped,
+        fill_empty,
+    } = stats;
+    [rx_packets, rx_bytes, tx_packets, tx_bytes, rx_dropped, rx_invalid, tx_dropped, fill_empty]
+}
+
+fn unpack(values: [u64; FIELDS]) -> QueueStats {
+    let [
+        rx_packets,
+        rx_bytes,
+        tx_packets,
+        tx_bytes,
+        rx_dropped,
+        rx_invalid,
+        tx_dropped,
+        fill_empty,
+    ] = values;
+    QueueStats {
+        rx_packets,
+        rx_bytes,
+        tx_packets,
+        tx_bytes,
+        rx_dropped,
+        rx_invalid,
+        tx_dropped,
+        fill_empty,
+    }
+}

@@ -1,0 +1,220 @@
+//! Workers over memory links: the graph sends everything back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weever_blocks_api::Env;
+use weever_graph::{Attr, Graph, Node, NodeKind, Verified, verify};
+use weever_link::memory::{MemoryConfig, pair};
+use weever_link::{Link, LinkError, LinkQueue};
+use weever_packet::{Burst, Pool, PoolCache};
+
+use super::{Attached, Mode, Worker};
+use crate::testkit::{pool, registry};
+use crate::{Engine, Limits, Schedule};
+
+/// Everything that enters leaves by link 0.
+fn echo() -> Verified {
+    let mut graph = Graph::new("echo");
+    let mut node = Node::new("Echo", NodeKind::Function);
+    node.attrs.push(Attr::Source);
+    graph.add(node);
+    verify(graph).expect("one node is sound")
+}
+
+fn engine(pool: &Pool, limits: Limits) -> Engine {
+    let schedule = Schedule::compile(&echo(), &registry(), &Env::new()).expect("compiles");
+    Engine::new(schedule, pool.cache(), limits)
+}
+
+struct Bench {
+    worker: Worker,
+    peers: Vec<Box<dyn LinkQueue>>,
+    pool: Pool,
+    cache: PoolCache,
+}
+
+fn bench(queues: u16, ring: usize, waitable: bool, limits: Limits) -> Bench {
+    let pool = pool(2048);
+    let config = MemoryConfig { queues, ring, waitable, ..MemoryConfig::default() };
+    let (mut left, mut right) = pair(&config).expect("descriptors");
+    let engine = engine(&pool, limits);
+    let entry = engine.entry("Echo").expect("a source is an entry");
+    let attach = |queue| Attached { link: 0, entry, queue };
+    let queues = left.take_queues().into_iter().map(attach).collect();
+    let worker = Worker::new(engine, queues).expect("descriptors");
+    Bench { worker, peers: right.take_queues(), cache: pool.cache(), pool }
+}
+
+/// Sends `n` frames numbered from `first` into the worker; how many there was room for.
+fn send(
+    peer: &mut dyn LinkQueue,
+    cache: &mut PoolCache,
+    first: u8,
+    n: u8,
+) -> Result<usize, LinkError> {
+    let frame = |i: u8| {
+        let mut buffer = cache.alloc().expect("enough frames");
+        assert!(buffer.append(&[0; 59]) && buffer.append(&[i]));
+        buffer
+    };
+    let mut frames = (first..first + n).map(frame).collect();
+    let sent = peer.tx(cache, &mut frames)?;
+    peer.flush(cache)?;
+    Ok(sent)
+}
+
+fn receive(peer: &mut dyn LinkQueue, cache: &mut PoolCache) -> Result<Vec<u8>, LinkError> {
+    let mut burst = Burst::new();
+    let n = peer.rx(cache, &mut burst, 64)?;
+    let number = |i| burst.take(i).map(|b| b.data()[59]);
+    Ok((0..n).filter_map(number).collect())
+}
+
+#[test]
+fn a_turn_receives_runs_and_sends_in_order() -> Result<(), LinkError> {
+    let mut b = bench(1, 256, false, Limits::default());
+    send(&mut *b.peers[0], &mut b.cache, 0, 100)?;
+    let first = b.worker.turn(5);
+    assert_eq!((first.received, first.sent), (64, 64));
+    let second = b.worker.turn(6);
+    assert_eq!((second.received, second.sent), (36, 36));
+    assert!(b.worker.turn(7).is_idle());
+    let mut back = receive(&mut *b.peers[0], &mut b.cache)?;
+    back.extend(receive(&mut *b.peers[0], &mut b.cache)?);
+    assert_eq!(back, (0..100).collect::<Vec<u8>>());
+    assert_eq!(b.worker.stats().received(), 100);
+    drop((b.worker, b.peers, b.cache));
+    assert_eq!(b.pool.available(), b.pool.frames());
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_sent_holds_back_what_is_received() -> Result<(), LinkError> {
+    let mut b = bench(1, 16, false, Limits { outbox: 8, ..Limits::default() });
+    // 16 in flight to the peer, 8 in the outbox, the rest stays in the device.
+    for _ in 0..10 {
+        send(&mut *b.peers[0], &mut b.cache, 0, 8)?;
+        b.worker.turn(1);
+    }
+    assert_eq!(b.worker.stats().received(), 24);
+    assert_eq!(b.worker.engine().counters().total("unclaimed"), 0);
+    assert_eq!(receive(&mut *b.peers[0], &mut b.cache)?.len(), 16);
+    assert_eq!(b.worker.turn(2).sent, 8);
+    assert_eq!(b.worker.turn(3).received, 8);
+    Ok(())
+}
+
+#[test]
+fn packets_leave_by_the_queue_in_their_metadata() -> Result<(), LinkError> {
+    let mut b = bench(3, 256, false, Limits::default());
+    for queue in 0..3u8 {
+        send(&mut *b.peers[queue as usize], &mut b.cache, queue * 10, 5)?;
+    }
+    b.worker.turn(1);
+    for queue in 0..3u8 {
+        let expected: Vec<u8> = (queue * 10..queue * 10 + 5).collect();
+        assert_eq!(receive(&mut *b.peers[queue as usize], &mut b.cache)?, expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_lost_queue_is_reported_once_and_the_others_go_on() -> Result<(), LinkError> {
+    let mut b = bench(2, 256, false, Limits::default());
+    send(&mut *b.peers[0], &mut b.cache, 0, 3)?;
+    b.peers.remove(0);
+    let turn = b.worker.turn(1);
+    assert_eq!(turn.received, 3);
+    assert_eq!(turn.lost.len(), 1);
+    assert!(matches!(turn.lost[0].error, LinkError::Gone { .. }));
+    assert!(b.worker.turn(2).lost.is_empty());
+    send(&mut *b.peers[0], &mut b.cache, 7, 2)?;
+    b.worker.turn(3);
+    assert_eq!(receive(&mut *b.peers[0], &mut b.cache)?, [7, 8]);
+    b.peers.clear();
+    assert_eq!(b.worker.turn(4).lost.len(), 1);
+    assert!(b.worker.turn(5).is_idle());
+    assert_eq!(b.worker.stats().undeliverable(), 3);
+    drop((b.worker, b.cache));
+    assert_eq!(b.pool.available(), b.pool.frames());
+    Ok(())
+}
+
+/// Runs the worker on a thread while `peer` does its part.
+fn running(
+    mode: Mode,
+    waitable: bool,
+    peer: impl FnOnce(&mut dyn LinkQueue, &mut PoolCache),
+) -> u64 {
+    let Bench { mut worker, mut peers, pool, mut cache } =
+        bench(1, 256, waitable, Limits::default());
+    let (stop, waker, stats) = (AtomicBool::new(false), worker.waker(), worker.stats());
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            worker.run(&stop, mode, |lost| panic!("{lost:?}"));
+            worker
+        });
+        peer(&mut *peers[0], &mut cache);
+        stop.store(true, Ordering::Relaxed);
+        waker.wake();
+        drop(thread.join().expect("the worker does not panic"));
+    });
+    let (link, queue) = stats.queues()[0];
+    assert_eq!((link, queue.rx_packets), (0, stats.received()), "published at the end");
+    drop((peers, cache));
+    assert_eq!(pool.available(), pool.frames());
+    stats.sleeps()
+}
+
+fn echo_one_by_one(peer: &mut dyn LinkQueue, cache: &mut PoolCache, pause: Duration) {
+    for i in 0..20 {
+        assert_eq!(send(peer, cache, i, 1).ok(), Some(1));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let back = loop {
+            let back = receive(peer, cache).expect("the worker holds the other end");
+            if !back.is_empty() || Instant::now() > deadline {
+                break back;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(back, [i]);
+        std::thread::sleep(pause);
+    }
+}
+
+#[test]
+fn sleeps_until_a_packet_comes() {
+    let pause = Duration::from_millis(2);
+    let sleeps = running(Mode::Interrupt, true, |p, c| echo_one_by_one(p, c, pause));
+    // Each sleep ended by a packet, by the end, or to publish counters; it did not spin.
+    assert!((1..100).contains(&sleeps), "{sleeps} sleeps for 20 packets");
+}
+
+#[test]
+fn adaptive_works_with_and_without_a_descriptor() {
+    for waitable in [true, false] {
+        let pause = Duration::from_millis(1);
+        running(Mode::Adaptive { spin: 1000 }, waitable, |p, c| echo_one_by_one(p, c, pause));
+    }
+}
+
+#[test]
+fn busy_never_sleeps() {
+    let sleeps = running(Mode::Busy, true, |p, c| echo_one_by_one(p, c, Duration::ZERO));
+    assert_eq!(sleeps, 0);
+}
+
+#[test]
+fn stops_while_asleep_for_want_of_room() {
+    let sleeps = running(Mode::Interrupt, true, |peer, cache| {
+        // Twice as many as the ring back to us holds; we take none until it is over.
+        let mut sent = 0;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while sent < 512 && Instant::now() < deadline {
+            sent += send(peer, cache, 0, 1).expect("the worker holds the other end");
+        }
+        assert_eq!(sent, 512);
+    });
+    assert!(sleeps > 0);
+}
