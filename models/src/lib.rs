@@ -1,2 +1,27 @@
-//! The protocol graphs that ship with weever.
+//! The graphs that ship with weever: `.unicorn` files, embedded, and what makes them runnable.
+//!
+//! [`host`] is a whole host; [`counters`] holds small graphs to measure with. The graphs that come
+//! out have every value they need, but not the effects of their blocks: have a registry annotate
+//! them, then verify them. Models are data: adding one needs no code, only a line in [`ALL`].
 #![forbid(unsafe_code)]
+
+pub mod counters;
+mod host;
+
+pub use host::{HostConfig, ModelError, Service, Socket, host};
+
+/// A model as it is shipped.
+#[derive(Clone, Copy, Debug)]
+pub struct Model {
+    /// Its path in this folder.
+    pub file: &'static str,
+    /// Its text.
+    pub source: &'static str,
+}
+
+/// A host on one Ethernet link: ARP, IPv4, ICMP echo and UDP.
+pub const HOST: Model =
+    Model { file: "proto/host.unicorn", source: include_str!("../proto/host.unicorn") };
+
+/// Every model.
+pub const ALL: &[Model] = &[HOST];

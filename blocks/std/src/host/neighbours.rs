@@ -202,9 +202,10 @@ impl Session<'_> {
             let fresh = Arc::new(Snapshot::of(&self.slow.cache));
             let old = self.shared.published.swap(fresh);
             // Use that was not told yet must not be lost with the old snapshot.
-            let used = old.known.iter().filter(|known| known.used.load(Ordering::Relaxed));
             let fresh = self.shared.published.load();
-            used.for_each(|known| drop(fresh.find(known.ip)));
+            for known in old.known.iter().filter(|known| known.used.load(Ordering::Relaxed)) {
+                fresh.find(known.ip);
+            }
         }
     }
 }

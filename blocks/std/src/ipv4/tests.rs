@@ -176,7 +176,7 @@ fn a_header_is_written() {
 
 #[test]
 fn what_exceeds_the_mtu_is_a_drop() {
-    for (len, wanted) in [(1480, [1, 0]), (1481, [0, 1])] {
+    for (len, wanted) in [(1480, [1, 0, 0]), (1481, [0, 1, 0])] {
         let mut bench = bench();
         let burst = addressed(&mut bench, HOST, PEER, &vec![0; len]);
         assert_eq!(bench.run(&ALLOCATE_HEADER, burst, 1).ports, wanted);

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
 use weever_net::addr::Destination;
 use weever_net::ipv4::{HEADER_LEN, template};
@@ -10,7 +10,7 @@ use weever_packet::{Endpoints, Flags};
 use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
-use crate::check::{Change, MARKS, Mark, boolean, reader};
+use crate::check::{Change, MARKS, Mark, boolean, reader, tasks_marked, tasks_where};
 use crate::headers::push;
 use crate::host::HostState;
 
@@ -51,16 +51,29 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
         "Makes room for the IPv4 header, if the datagram fits the link.",
         &[
             PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "drop", doc: "longer than the MTU, or no headroom" },
+            PortDoc { name: "toolong", doc: "longer than the MTU" },
+            PortDoc { name: "drop", doc: "no headroom" },
         ],
         |build| {
-            let mtu = usize::from(build.env::<HostState>("the host's state")?.mtu);
-            let allocate =
-                move |p: &mut Buffer| p.len() + HEADER_LEN <= mtu && push(p, HEADER_LEN as u16);
-            Ok(Box::new(Change(allocate)))
+            let mtu = build.env::<HostState>("the host's state")?.mtu;
+            Ok(Box::new(AllocateHeader { longest: usize::from(mtu).saturating_sub(HEADER_LEN) }))
         },
     )
 };
+
+struct AllocateHeader {
+    longest: usize,
+}
+
+impl Block for AllocateHeader {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let fitting = tasks_where(burst, input, |packet| packet.len() <= self.longest);
+        let done = tasks_marked(burst, fitting, |packet| push(packet, HEADER_LEN as u16));
+        ports.enable(0, done);
+        ports.enable(1, input & !fitting);
+        ports.enable(2, fitting & !done);
+    }
+}
 
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {

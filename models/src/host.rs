@@ -1,0 +1,192 @@
+//! The host's graph and its sockets.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use weever_graph::{
+    ConfigError, ConfigValue, Entry, Field, Graph, Key, Node, TableSpec, configure,
+};
+use weever_unicorn::{Errors, load};
+
+use crate::{HOST, Model};
+
+/// The config node that becomes the socket table.
+const SOCKETS: &str = "RxL4UDPSockets";
+/// Every address and port that one host can have open, and more.
+const CAPACITY: usize = 1 << 20;
+
+/// Who serves a socket: the port of the socket table by which its datagrams leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Service {
+    /// Datagrams are sent back (RFC 862).
+    Echo,
+    /// Datagrams are thrown away (RFC 863).
+    Discard,
+}
+
+impl Service {
+    /// The name of its port in the socket table.
+    pub fn port(self) -> &'static str {
+        match self {
+            Service::Echo => "echo",
+            Service::Discard => "discard",
+        }
+    }
+}
+
+/// A UDP socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Socket {
+    /// The local address; `None`: any of ours, broadcast addresses included.
+    pub addr: Option<Ipv4Addr>,
+    /// The local port.
+    pub port: u16,
+    /// Who serves it.
+    pub service: Service,
+}
+
+/// What the host's graph is configured with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Its UDP sockets. A datagram goes to the one with its very address, before one with any; its
+    /// metadata then has the socket's position here as `entry`.
+    pub sockets: Vec<Socket>,
+}
+
+impl HostConfig {
+    /// A host with one socket on any of its addresses.
+    pub fn serving(service: Service, port: u16) -> HostConfig {
+        HostConfig { sockets: vec![Socket { addr: None, port, service }] }
+    }
+
+    /// The same with one more socket on any address.
+    #[must_use]
+    pub fn and(mut self, service: Service, port: u16) -> HostConfig {
+        self.sockets.push(Socket { addr: None, port, service });
+        self
+    }
+}
+
+/// Why a model could not be made ready.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// Its text is no graph; a bug of the model.
+    #[error("model {file}: {errors}")]
+    Text {
+        /// The model.
+        file: &'static str,
+        /// What is wrong with it.
+        errors: Errors,
+    },
+    /// A config node does not take its value.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Two sockets have the same address and port.
+    #[error("two sockets on UDP port {port} of {}: give one another port or address", any_or(addr))]
+    AddressInUse {
+        /// The address, if they have one.
+        addr: Option<Ipv4Addr>,
+        /// The port.
+        port: u16,
+    },
+    /// A socket cannot have port 0.
+    #[error("a socket on UDP port 0: use 1 to 65535")]
+    PortZero,
+}
+
+fn any_or(addr: &Option<Ipv4Addr>) -> String {
+    addr.map_or("any address".into(), |addr| addr.to_string())
+}
+
+/// The host's graph with these sockets, ready to be annotated and verified.
+///
+/// # Errors
+/// If two sockets clash, or one has port 0.
+pub fn host(config: &HostConfig) -> Result<Graph, ModelError> {
+    check(&config.sockets)?;
+    let mut graph = parse(HOST)?;
+    let table = {
+        let node = graph.find(SOCKETS).ok_or_else(|| ConfigError::NoNode(SOCKETS.into()))?;
+        socket_table(graph.node(node), &config.sockets)?
+    };
+    configure(&mut graph, SOCKETS, ConfigValue::Table(table))?;
+    Ok(graph)
+}
+
+/// A model's graph, not configured.
+pub(crate) fn parse(model: Model) -> Result<Graph, ModelError> {
+    let loaded = load(model.source, model.file);
+    Ok(loaded.map_err(|errors| ModelError::Text { file: model.file, errors })?.graph)
+}
+
+fn check(sockets: &[Socket]) -> Result<(), ModelError> {
+    let mut seen = HashSet::new();
+    for Socket { addr, port, .. } in sockets.iter().copied() {
+        if port == 0 {
+            return Err(ModelError::PortZero);
+        }
+        if !seen.insert((addr, port)) {
+            return Err(ModelError::AddressInUse { addr, port });
+        }
+    }
+    Ok(())
+}
+
+fn socket_table(node: &Node, sockets: &[Socket]) -> Result<TableSpec, ConfigError> {
+    let port = |name: &str| {
+        let missing = || ConfigError::NoPort {
+            node: node.name.clone(),
+            port: name.into(),
+            known: node.ports.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+        };
+        node.port(name).map(|port| port as u32).ok_or_else(missing)
+    };
+    let entry = |(id, socket): (usize, &Socket)| {
+        let addr = socket.addr.map_or(ANY, |addr| exact(Field::Ip4Dst, addr.to_bits().into()));
+        let keys = vec![addr, exact(Field::L4Dst, socket.port.into())];
+        let priority = u32::from(socket.addr.is_some());
+        Ok(Entry { id: id as u32, keys, priority, port: port(socket.service.port())? })
+    };
+    let entries: Result<_, ConfigError> = sockets.iter().enumerate().map(entry).collect();
+    let fields = vec![Field::Ip4Dst, Field::L4Dst];
+    Ok(TableSpec { fields, entries: entries?, miss: port("miss")?, capacity: CAPACITY })
+}
+
+const ANY: Key = Key { mask: 0, value: 0 };
+
+fn exact(field: Field, value: u128) -> Key {
+    Key { mask: field.full_mask(), value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weever_graph::NodeKind;
+
+    #[test]
+    fn sockets_become_entries() {
+        let own = Socket { addr: Some(Ipv4Addr::LOCALHOST), port: 7, service: Service::Discard };
+        let mut config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
+        config.sockets.push(own);
+        let graph = host(&config).unwrap();
+        let node = graph.node(graph.find(SOCKETS).unwrap());
+        let NodeKind::Table(table) = &node.kind else { panic!("not a table") };
+        let ports: Vec<u32> = table.entries.iter().map(|e| e.port).collect();
+        assert_eq!(ports, [0, 1, 1]);
+        assert_eq!(table.entries[2].keys[0].value, 0x7f00_0001);
+        assert!(table.entries[2].priority > table.entries[0].priority);
+    }
+
+    #[test]
+    fn sockets_that_clash_are_refused() {
+        let twice = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 7);
+        let error = host(&twice).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "two sockets on UDP port 7 of any address: give one another port or address"
+        );
+        assert!(matches!(host(&HostConfig::serving(Service::Echo, 0)), Err(ModelError::PortZero)));
+    }
+}
