@@ -268,6 +268,8 @@ mod tests {
         let repr = UdpRepr { src_port: 0, dst_port: 0, payload_len: 1 };
         let refused = WireError::NoRoom { layer: Layer::Udp, need: 9, have: 8 };
         assert_eq!(repr.emit_with_checksum(&mut [0; 8], any, any), Err(refused));
+        let repr = UdpRepr { payload_len: u16::MAX - 8, ..repr };
+        assert_eq!(repr.emit(&mut [0; 8]), Ok(()));
         let repr = UdpRepr { payload_len: u16::MAX - 7, ..repr };
         assert!(matches!(repr.emit(&mut [0; 8]), Err(WireError::BadLength { .. })));
     }

@@ -89,8 +89,9 @@ fn a_used_neighbour_is_asked_before_it_expires_and_stays_usable() {
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     cache.lookup(PEER_IP, T + SECOND);
-    let due = T + 30 * SECOND;
+    let (due, generation) = (T + 30 * SECOND, cache.generation());
     assert_eq!(polled(&mut cache, due), [Action::Send(request_to(PEER))]);
+    assert_eq!(cache.generation(), generation, "readers need not know");
     assert_eq!(state(&cache, PEER_IP), Some(State::Probe));
     assert_eq!(cache.lookup(PEER_IP, due), Lookup::Hit(PEER));
     reply_from_peer(&mut cache, due + 1);

@@ -203,6 +203,7 @@ mod tests {
     fn a_checksum_needs_a_whole_header() {
         let packet = with_options(&[148, 4, 0, 0]);
         assert!(checksum_ok(&packet));
+        assert!(has_fixed_header(&packet[..20]) && !has_fixed_header(&packet[..19]));
         assert!(!checksum_ok(&packet[..23]) && !checksum_ok(&packet[..19]));
     }
 

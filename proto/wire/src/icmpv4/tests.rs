@@ -72,6 +72,12 @@ fn fragmentation_needed_carries_the_mtu_where_rfc_1191_puts_it() {
 }
 
 #[test]
+fn numbers_are_those_of_rfc_792() {
+    use unreachable::{FRAGMENTATION_NEEDED, HOST, NET, PORT, PROTOCOL, SOURCE_ROUTE};
+    assert_eq!([NET, HOST, PROTOCOL, PORT, FRAGMENTATION_NEEDED, SOURCE_ROUTE], [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
 fn unknown_types_count_as_errors() {
     let errors: Vec<u8> = (0..=255).filter(|&k| kind::is_error(k)).collect();
     assert!([3, 4, 5, 11, 12, 200].iter().all(|k| errors.contains(k)));
