@@ -88,8 +88,6 @@ fn datagrams_of_the_kernel_come_with_partial_checksums_and_are_flagged() {
     let ip = &packet.data()[14..];
     assert_eq!(sum(&ip[..20]), 0xffff, "the header's own checksum is complete");
     let carried = u32::from(u16::from_be_bytes([ip[26], ip[27]]));
-    let full = sum(&[&ip[20..20 + 109], &(pseudo(ip) as u16).to_be_bytes()].concat());
-    assert!(carried == pseudo(ip) || full == 0xffff, "partial or complete, but not wrong");
     assert_eq!(carried, pseudo(ip), "veth leaves it to a device that never comes");
 }
 

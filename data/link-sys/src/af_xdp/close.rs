@@ -12,12 +12,12 @@ use super::frames::Frames;
 use super::queue::XskQueue;
 
 /// How long packets on their way out are waited for: as long as a slow receiver may hold them.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Frames that go home when this is dropped, which has to be after the socket is closed.
 pub(super) struct Homecoming {
     pool: Pool,
-    indices: Vec<u32>,
+    pub(super) indices: Vec<u32>,
 }
 
 impl Homecoming {
@@ -82,7 +82,7 @@ impl XskQueue {
 /// Waits until every core has left the receive path that it was in: this command is the kernel's
 /// `synchronize_rcu`, and a redirect runs within one RCU read section from the look into the map
 /// to the write into the socket's ring.
-fn grace_period() -> io::Result<()> {
+pub(super) fn grace_period() -> io::Result<()> {
     Ok(membarrier(MembarrierCommand::Global)?)
 }
 

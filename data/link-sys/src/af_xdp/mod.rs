@@ -12,6 +12,7 @@
 //! Frames that the kernel holds when a queue is dropped come home if it can be proven that it does
 //! not use them any more; in zero-copy mode some cannot, and are lost to the pool.
 
+mod bare;
 mod close;
 mod config;
 mod error;
@@ -24,6 +25,7 @@ mod socket;
 mod steering;
 mod transmit;
 
+pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, Queues, RingSizes, Share};
 pub use error::OpenError;
 pub use steering::Steering;

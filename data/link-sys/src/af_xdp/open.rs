@@ -11,7 +11,7 @@ use weever_packet::Flags;
 
 use super::queue::{Facts, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Socket, extra_headroom};
-use super::{AfXdp, AfXdpConfig, OpenError, Queues, Steering};
+use super::{AfXdp, AfXdpConfig, Bare, OpenError, Queues, Steering};
 use crate::netdev::Interface;
 
 /// Ethernet header and one VLAN tag.
@@ -31,6 +31,19 @@ pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     let mode = opening.attach()?;
     let info = opening.info(mode, queues.first().is_some_and(|queue| queue.zero_copy));
     Ok(AfXdp { info, queues, steering: opening.steering })
+}
+
+pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {
+    let config = AfXdpConfig { queues: Queues::First(1), ..config.clone() };
+    config.rings.check()?;
+    let device = Interface::find(&config.interface)?;
+    check_mtu(&config, &device)?;
+    let opening = Opening::new(&config, &device)?;
+    let bare = Bare::new(opening.socket(true)?, &config.pool, opening.steering.clone());
+    opening.bind(bare.socket(), 0, None)?;
+    opening.direct(0, bare.socket())?;
+    opening.attach()?;
+    Ok(bare)
 }
 
 fn check_mtu(config: &AfXdpConfig, device: &Interface) -> Result<(), OpenError> {
@@ -76,32 +89,38 @@ impl<'a> Opening<'a> {
     }
 
     fn queue(&self, index: u16, first: Option<&XskQueue>) -> Result<XskQueue, OpenError> {
-        let register = first.is_none().then_some(&self.config.pool);
-        let socket = Socket::new(&self.config.rings, register)
-            .map_err(|(what, source)| self.fail(what, source))?;
+        let socket = self.socket(first.is_none())?;
         let mut queue = XskQueue::new(socket, &self.facts(index), self.steering.clone());
         // Before binding, so that the device finds frames from its first packet on.
         queue.lend(&mut self.config.pool.cache());
-        self.bind(&queue, first)?;
+        self.bind(&queue.socket, index, first)?;
         queue.zero_copy =
             queue.socket.is_zero_copy().map_err(|error| self.fail("XDP_OPTIONS", error))?;
-        self.steering
-            .direct(index, &queue.socket)
-            .map_err(|error| OpenError::bpf(&self.device.name, error))?;
+        self.direct(index, &queue.socket)?;
         Ok(queue)
     }
 
-    fn bind(&self, queue: &XskQueue, first: Option<&XskQueue>) -> Result<(), OpenError> {
+    fn socket(&self, is_first: bool) -> Result<Socket, OpenError> {
+        let register = is_first.then_some(&self.config.pool);
+        let socket = Socket::new(&self.config.rings, register);
+        socket.map_err(|(what, source)| self.fail(what, source))
+    }
+
+    fn bind(&self, socket: &Socket, queue: u16, first: Option<&XskQueue>) -> Result<(), OpenError> {
         let umem = first.map(|first| first.socket.as_fd());
-        let (ifindex, index) = (self.device.index, u32::from(queue.index));
-        let copy = !self.config.zero_copy;
-        self.patiently(|| queue.socket.bind(ifindex, index, umem, copy), is_busy).map_err(|error| {
-            let interface = self.device.name.clone();
+        let (ifindex, copy) = (self.device.index, !self.config.zero_copy);
+        let attempt = || socket.bind(ifindex, u32::from(queue), umem, copy);
+        self.patiently(attempt, is_busy).map_err(|error| {
             if is_busy(&error) {
-                return OpenError::QueueBusy { interface, queue: queue.index };
+                return OpenError::QueueBusy { interface: self.device.name.clone(), queue };
             }
             self.fail("bind", error)
         })
+    }
+
+    fn direct(&self, index: u16, socket: &Socket) -> Result<(), OpenError> {
+        let directed = self.steering.direct(index, socket);
+        directed.map_err(|error| OpenError::bpf(&self.device.name, error))
     }
 
     fn attach(&self) -> Result<AttachMode, OpenError> {

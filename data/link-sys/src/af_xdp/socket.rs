@@ -39,8 +39,10 @@ pub(super) struct Socket {
     pub(super) tx: MultiProducer<xdp_desc>,
     pub(super) fill: MultiProducer<u64>,
     pub(super) completion: MultiConsumer<u64>,
-    pub(super) fill_parts: RingParts<u64>,
+    pub(super) rx_parts: RingParts<xdp_desc>,
     pub(super) tx_parts: RingParts<xdp_desc>,
+    pub(super) fill_parts: RingParts<u64>,
+    pub(super) completion_parts: RingParts<u64>,
     _mappings: [Mapping; 4],
     fd: OwnedFd,
 }
@@ -75,16 +77,19 @@ impl Socket {
         let (done_map, done) = Mapping::new(map, place(at, offsets.cr, sizes.completion))?;
         // SAFETY: mapped with the kernel's offsets, kept in `_mappings` until the rings are gone;
         // this socket is the only user of our side, and `XdpDesc` and `u64` take any bits.
-        let (rx, tx_ring) = unsafe { (MultiConsumer::new(rx), MultiProducer::new(tx)) };
+        let (rx_ring, tx_ring) = unsafe { (MultiConsumer::new(rx), MultiProducer::new(tx)) };
         // SAFETY: as above.
-        let (fill_ring, done) = unsafe { (MultiProducer::new(fill), MultiConsumer::new(done)) };
+        let (fill_ring, done_ring) =
+            unsafe { (MultiProducer::new(fill), MultiConsumer::new(done)) };
         Ok(Socket {
-            rx: rx.map_err(io::Error::other)?,
+            rx: rx_ring.map_err(io::Error::other)?,
             tx: tx_ring.map_err(io::Error::other)?,
             fill: fill_ring.map_err(io::Error::other)?,
-            completion: done.map_err(io::Error::other)?,
-            fill_parts: fill,
+            completion: done_ring.map_err(io::Error::other)?,
+            rx_parts: rx,
             tx_parts: tx,
+            fill_parts: fill,
+            completion_parts: done,
             _mappings: [rx_map, tx_map, fill_map, done_map],
             fd,
         })

@@ -1,0 +1,158 @@
+//! What the link costs beside AF_XDP with nothing around it: receive-and-drop and echo over a veth
+//! pair, alternating. Run as root: `cargo run --release -p weever-link-sys --example rates`.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use weever_ebpf::sys::{LiveFrames, XdpLink};
+use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span, drop_all};
+use weever_link::Link;
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Bare, RingSizes};
+use weever_packet::{Burst, HugePages, Pool, PoolConfig};
+use weever_testbed::{Fixture, pin_to};
+
+const RUN: Duration = Duration::from_millis(1000);
+const WARM_UP: Duration = Duration::from_millis(100);
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Calls `step`, which says how many packets it handled, and returns millions per second.
+fn rate(mut step: impl FnMut() -> usize) -> f64 {
+    let mut timed = |time: Duration| {
+        let (start, mut packets) = (Instant::now(), 0);
+        while start.elapsed() < time {
+            packets += (0..100).map(|_| step()).sum::<usize>();
+        }
+        packets as f64 / start.elapsed().as_secs_f64() / 1e6
+    };
+    timed(WARM_UP);
+    timed(RUN)
+}
+
+fn config(rings: RingSizes) -> Result<AfXdpConfig> {
+    let huge_pages = HugePages::Try;
+    let pool = Pool::new(PoolConfig { huge_pages, frames: 8192, ..PoolConfig::default() })?;
+    Ok(AfXdpConfig { rings, ..AfXdpConfig::new("right0", pool) })
+}
+
+fn turn(frame: &mut [u8]) {
+    let (to, from) = frame.split_at_mut(6);
+    to.swap_with_slice(&mut from[..6]);
+}
+
+fn bare_drop(config: &AfXdpConfig) -> Result<f64> {
+    let mut bare = Bare::open(config)?;
+    Ok(rate(|| bare.receive_and_drop()))
+}
+
+fn bare_echo(config: &AfXdpConfig) -> Result<f64> {
+    let mut bare = Bare::open(config)?;
+    Ok(rate(|| bare.echo(turn)))
+}
+
+fn link_drop(config: &AfXdpConfig) -> Result<f64> {
+    let mut link = AfXdp::open(config)?;
+    let (mut queue, mut cache) = (link.take_queues().remove(0), config.pool.cache());
+    let mut burst = Burst::new();
+    let measured = rate(|| {
+        let n = queue.rx(&mut cache, &mut burst, 64).unwrap_or(0);
+        (0..n).filter_map(|slot| burst.take(slot)).for_each(|packet| cache.free(packet));
+        n
+    });
+    Ok(measured)
+}
+
+fn link_echo(config: &AfXdpConfig) -> Result<f64> {
+    let mut link = AfXdp::open(config)?;
+    let (mut queue, mut cache) = (link.take_queues().remove(0), config.pool.cache());
+    let mut burst = Burst::new();
+    let mut packets = VecDeque::with_capacity(256);
+    let measured = rate(|| {
+        // As a worker does: no more is received than can be held back.
+        let room = 128usize.saturating_sub(packets.len()).min(64);
+        let n = queue.rx(&mut cache, &mut burst, room).unwrap_or(0);
+        for mut packet in (0..n).filter_map(|slot| burst.take(slot)) {
+            turn(packet.data_mut());
+            packets.push_back(packet);
+        }
+        let sent = queue.tx(&mut cache, &mut packets).unwrap_or(0);
+        queue.flush(&mut cache).unwrap_or(());
+        sent
+    });
+    Ok(measured)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn compare(
+    what: &str,
+    config: &AfXdpConfig,
+    bare: fn(&AfXdpConfig) -> Result<f64>,
+    link: fn(&AfXdpConfig) -> Result<f64>,
+) -> Result<()> {
+    let (mut bares, mut links, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..7 {
+        let (b, l) = (bare(config)?, link(config)?);
+        bares.push(b);
+        links.push(l);
+        ratios.push(l / b);
+    }
+    let (b, l) = (median(&mut bares), median(&mut links));
+    let ratio = median(&mut ratios);
+    let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
+    println!("{what:<24} bare {b:.3}  link {l:.3} Mpps  ratio {ratio:.3} ({low:.3} to {high:.3})");
+    Ok(())
+}
+
+fn measure(rings: RingSizes) -> Result<()> {
+    drop(pin_to(1));
+    let config = config(rings)?;
+    compare(&format!("drop, rings {}", rings.rx), &config, bare_drop, link_drop)?;
+    compare(&format!("echo, rings {}", rings.rx), &config, bare_echo, link_echo)
+}
+
+fn main() -> Result<()> {
+    let net = Fixture::pair(1)?;
+    let (left, right) = (&net.veth.left, &net.veth.right);
+    let sink = drop_all()?;
+    let _sink = net.left.run(|| XdpLink::attach(&sink, left.index))?;
+    let generator = Generator::load(&GeneratorSettings {
+        out_ifindex: left.index,
+        source_mac: left.mac,
+        destination_mac: right.mac,
+        sources: Span::one(Fixture::LEFT),
+        destination: Fixture::RIGHT,
+        source_ports: Span { first: 1000, count: 16 },
+        destination_ports: Span::one(7),
+        payload: vec![0x2a; 18],
+        udp_checksum: true,
+        order: Order::RoundRobin,
+    })?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            net.left.enter();
+            drop(pin_to(0));
+            while !stop.load(Ordering::Relaxed) {
+                let live = LiveFrames { repeat: 1 << 19, batch: 64 };
+                if generator.run(live).is_err() {
+                    return;
+                }
+            }
+        });
+        let measured = net.right.run(|| {
+            for size in [512, 1024, 2048] {
+                let rings = RingSizes { rx: size, tx: size, fill: size, completion: size };
+                measure(rings)?;
+            }
+            Ok(())
+        });
+        stop.store(true, Ordering::Relaxed);
+        measured
+    })
+}
