@@ -1,5 +1,9 @@
-//! Help for tests: frames to send, and an independent look at them. For this crate, fuzz targets
-//! and whoever tests a graph.
+//! Help for tests: frames to send, an independent look at them, and a host in a box. For this
+//! crate, fuzz targets and whoever tests a graph.
 
 pub mod fields;
 pub mod frames;
+#[cfg(feature = "testing")]
+pub mod host;
+#[cfg(feature = "testing")]
+pub use host::HostBox;

@@ -1,0 +1,188 @@
+//! A host in a box: a graph on an engine, with frames in, frames out, and a clock that tests move.
+
+use weever_blocks_api::{Env, Nanos};
+use weever_engine::{CounterKind, Engine, Entry, Limits, Schedule};
+use weever_graph::{Graph, verify};
+use weever_net::addr::Locals;
+use weever_packet::{Burst, Flags, HugePages, Pool, PoolConfig};
+
+use super::frames::HOST_MAC;
+use crate::host::{HostState, provide};
+
+/// Where packets enter.
+const SOURCE: &str = "RxQueue";
+/// How far the clock moves at once, so that timers come in their order.
+const STEP: Nanos = 10_000_000;
+
+/// A graph that runs on memory alone.
+#[derive(Debug)]
+pub struct HostBox {
+    engine: Engine,
+    source: Entry,
+    pool: Pool,
+    burst: Burst,
+    flags: Flags,
+    now: Nanos,
+    received: u64,
+    sent: u64,
+}
+
+/// The host of the [frames](super::frames): 10.0.0.1/24.
+pub fn host_state() -> HostState {
+    let cidr = "10.0.0.1/24".parse().expect("a valid prefix");
+    HostState::new(HOST_MAC, Locals::new(&[cidr]))
+}
+
+impl HostBox {
+    /// Runs `graph` as the host of the [frames](super::frames), with the engine's default limits.
+    pub fn new(graph: Graph) -> HostBox {
+        HostBox::with(graph, host_state(), Limits::default())
+    }
+
+    /// Runs `graph` as `host`. Its source is called `RxQueue`.
+    ///
+    /// Panics when the graph does not verify or a block cannot be made, saying why.
+    pub fn with(graph: Graph, host: HostState, limits: Limits) -> HostBox {
+        let env = Env::new();
+        provide(&env, host, 0);
+        HostBox::in_env(graph, &env, limits)
+    }
+
+    /// Runs `graph` with the shared state in `env`; panics as [`with`](Self::with) does.
+    pub fn in_env(mut graph: Graph, env: &Env, limits: Limits) -> HostBox {
+        let registry = crate::registry();
+        registry.annotate(&mut graph).unwrap_or_else(|e| panic!("{e}"));
+        let verified = verify(graph).unwrap_or_else(|errors| panic!("{errors:#?}"));
+        let schedule = Schedule::compile(&verified, &registry, env);
+        let schedule = schedule.unwrap_or_else(|e| panic!("{e}"));
+        let source = schedule.entry(SOURCE).expect("the graph has a node `RxQueue`");
+        let config =
+            PoolConfig { frames: 8192, huge_pages: HugePages::Never, ..PoolConfig::default() };
+        let pool = Pool::new(config).expect("memory for a pool");
+        let mut engine = Engine::new(schedule, pool.cache(), limits);
+        engine.start();
+        let burst = Burst::new();
+        let flags = Flags::NONE;
+        HostBox { engine, source, pool, burst, flags, now: 0, received: 0, sent: 0 }
+    }
+
+    /// What the link says of the frames that are received from now on.
+    pub fn set_flags(&mut self, flags: Flags) {
+        self.flags = flags;
+    }
+
+    /// Receives frames, 64 at a time, and runs everything that follows from them. Frames too long
+    /// for a buffer are cut off.
+    pub fn receive<F: AsRef<[u8]>>(&mut self, frames: &[F]) {
+        for chunk in frames.chunks(64) {
+            let mut tasks = 0;
+            for (task, frame) in chunk.iter().enumerate() {
+                let mut packet = self.engine.pool().alloc().expect("the pool is large enough");
+                let frame = frame.as_ref();
+                packet.append(&frame[..frame.len().min(packet.tailroom())]);
+                let start = packet.head();
+                let meta = packet.meta_mut();
+                (meta.l2, meta.flags, meta.arrived) = (start, self.flags, self.now);
+                self.burst.put(task, packet);
+                tasks |= 1 << task;
+                self.received += 1;
+            }
+            self.engine.inject(self.source, &mut self.burst, tasks, self.now);
+            self.settle();
+        }
+    }
+
+    /// Lets time pass, in small steps.
+    pub fn advance(&mut self, nanos: Nanos) {
+        let end = self.now + nanos;
+        while self.now < end {
+            self.now = end.min(self.now + STEP);
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        // Bounded: a graph that feeds itself without end is a failure, not a hang.
+        for _ in 0..1000 {
+            self.engine.run(self.now, 4096);
+            if self.engine.idle() {
+                return;
+            }
+        }
+        panic!("the graph does not come to rest");
+    }
+
+    /// The time in nanoseconds.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// The frames that were sent since the last call, in their order.
+    pub fn sent(&mut self) -> Vec<Vec<u8>> {
+        let (pool, outbox) = self.engine.transmit(0);
+        let mut frames = Vec::new();
+        for packet in outbox.drain(..) {
+            frames.push(packet.data().to_vec());
+            pool.free(packet);
+        }
+        self.sent += frames.len() as u64;
+        frames
+    }
+
+    /// Every drop with a stated reason that happened: node, reason, how often.
+    pub fn drops(&self) -> Vec<(String, String, u64)> {
+        let readings = self.engine.counters().describe().into_iter();
+        let drops = readings.filter(|r| r.kind == CounterKind::Drop && r.value > 0);
+        drops.map(|r| (r.node.to_string(), r.label.to_string(), r.value)).collect()
+    }
+
+    /// How often the counter of `kind` called `label` at `node` was raised; panics when there is
+    /// no such counter.
+    pub fn count(&self, node: &str, kind: CounterKind, label: &str) -> u64 {
+        let value = self.engine.counters().get(node, kind, label);
+        value.unwrap_or_else(|| panic!("{node} has no {} counter `{label}`", kind.name()))
+    }
+
+    /// The total called `label`, as [`weever_engine::Counters::total`].
+    pub fn total(&self, label: &str) -> u64 {
+        self.engine.counters().total(label)
+    }
+
+    /// Asserts that every packet has had exactly one fate: what came in or was made equals what
+    /// was sent, dropped for a reason, taken to its end, or still waits; and that no two nodes
+    /// wanted the same packet.
+    pub fn check_fates(&mut self) {
+        self.sent();
+        let of = |kinds: &[CounterKind]| -> u64 {
+            let readings = self.engine.counters().describe();
+            readings.iter().filter(|r| kinds.contains(&r.kind)).map(|r| r.value).sum()
+        };
+        let made: u64 = ["requests", "announcements"].iter().map(|name| self.own(name)).sum();
+        let refused = of(&[
+            CounterKind::Drop,
+            CounterKind::SpawnFull,
+            CounterKind::OutboxFull,
+            CounterKind::BlockFull,
+        ]);
+        let ended = refused + self.total("unclaimed") + self.total("blocked_now");
+        // A timer that finds its queue full is no packet; none does within the default limits.
+        assert_eq!(self.received + made, self.sent + ended, "each packet has exactly one fate");
+        assert_eq!(self.total("conflicts"), 0);
+    }
+
+    /// The sum of the blocks' own counters of this name.
+    fn own(&self, name: &str) -> u64 {
+        let readings = self.engine.counters().describe();
+        let own = readings.iter().filter(|r| r.kind == CounterKind::Own && &*r.label == name);
+        own.map(|r| r.value).sum()
+    }
+
+    /// Ends the host: [`check_fates`](Self::check_fates), and asserts that every buffer has come
+    /// home once the engine is gone.
+    pub fn finish(mut self) {
+        self.check_fates();
+        let HostBox { engine, pool, burst, .. } = self;
+        drop((engine, burst));
+        assert_eq!(pool.available(), pool.frames(), "buffers are conserved");
+    }
+}

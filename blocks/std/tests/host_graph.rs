@@ -1,0 +1,7 @@
+//! The host's graph on the engine: what goes in, what comes out, and why the rest does not.
+
+mod host_graph {
+    mod answers;
+    mod drops;
+    mod neighbours;
+}
