@@ -1,5 +1,7 @@
 //! A syntax tree back as text, in one canonical layout. Parsing the result gives an equal tree.
 
+use weever_graph::ConfigType;
+
 use crate::ast::{
     Ast, Clause, ClauseKind, Cluster, Comment, Comments, Helpers, Ident, Item, Node, Raw,
     Reference, Text,
@@ -108,6 +110,7 @@ impl Printer {
                 self.out.push_str(&format!("{} ", words("semantics", ports)));
                 self.raw(body);
             }
+            ClauseKind::Type(ty) => self.config_type(ty),
             other => self.out.push_str(&simple(other)),
         }
         self.end(&clause.comments);
@@ -128,6 +131,34 @@ impl Printer {
             self.out.push_str(&text);
         }
         self.out.push(']');
+    }
+
+    /// A product that does not fit its line has a line for each member.
+    fn config_type(&mut self, ty: &ConfigType) {
+        let line = format!("type {ty}");
+        let members = match ty {
+            ConfigType::Product(members) => Some((members, "", String::new())),
+            ConfigType::List { ordered, element, length } => match &**element {
+                ConfigType::Product(members) => {
+                    let (open, close) = if *ordered { ("[", "]") } else { ("{", "}") };
+                    Some((members, open, format!("{close}{length}")))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let fits = self.column() + line.len() <= WIDTH;
+        let Some((members, open, close)) = members.filter(|_| !fits) else {
+            return self.out.push_str(&line);
+        };
+        self.out.push_str(&format!("type {open}(\n"));
+        self.indent += 1;
+        for (i, (label, ty)) in members.iter().enumerate() {
+            let comma = if i + 1 == members.len() { "" } else { "," };
+            self.start(&format!("{label}: {ty}{comma}\n"));
+        }
+        self.indent -= 1;
+        self.start(&format!("){close}"));
     }
 
     fn raw(&mut self, raw: &Raw) {
@@ -218,11 +249,12 @@ fn simple(kind: &ClauseKind) -> String {
         ClauseKind::Attr(text) => format!("attr {}", quoted(text)),
         ClauseKind::Implementation(name) => format!("implementation {}", name.name),
         ClauseKind::Function(name) => format!("function {}", name.name),
-        ClauseKind::Type(ty) => format!("type {ty}"),
         ClauseKind::Constraint { port, text } => {
             format!("constraint {} {}", port.name, quoted(text))
         }
         ClauseKind::Predicate { port, text } => format!("predicate {} {}", port.name, quoted(text)),
-        ClauseKind::Port { .. } | ClauseKind::Semantics { .. } => String::new(),
+        ClauseKind::Port { .. } | ClauseKind::Semantics { .. } | ClauseKind::Type(_) => {
+            String::new()
+        }
     }
 }

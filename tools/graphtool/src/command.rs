@@ -5,28 +5,44 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weever_unicorn::{Diagnostic, Loaded, has_errors, load, parse, print, render, render_styled};
+use weever_graph::{ConfigValue, Graph, Severity, configure, dot, verify};
+use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled};
 
-use crate::{GraphToolError, file, show};
+use crate::{GraphToolError, Streams, file, show};
 
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GraphCommand {
     /// Report every mistake and doubt in FILE; exit with 1 if there is an error.
-    Check(OneFile),
+    Check(Check),
     /// Print FILE in the canonical layout.
     Fmt(Fmt),
     /// Draw FILE in the DOT language, for `dot -Tsvg`.
-    Dot(OneFile),
+    Dot(Input),
     /// Show FILE's nodes by cluster: kind, ports, edges, effects.
-    Show(OneFile),
+    Show(Input),
 }
 
 /// The file to work on.
 #[derive(Args, Clone, Debug)]
-pub struct OneFile {
+pub struct Input {
     /// A Unicorn file, or `-` for standard input.
     pub file: PathBuf,
+    /// Give a config node one of its ports as value first (full name); may be repeated.
+    #[arg(long = "set", value_name = "NODE=PORT", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// The file to check, and how strictly.
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// Check also what must hold before the graph can run: every config node has a value, operands
+    /// come from `true` and `false`, effects are ordered, blocking nodes are cut vertices.
+    #[arg(long)]
+    pub executable: bool,
 }
 
 /// The file to format, and what to do with the result.
@@ -42,76 +58,145 @@ pub struct Fmt {
     pub write: bool,
 }
 
-/// Executes a command. Results go to standard output, diagnostics to standard error. The exit
-/// code is 0, or 1 if the text has errors or `fmt --check` found another layout.
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(node, port)| !node.is_empty() && !port.is_empty());
+    let (node, port) = parts.ok_or("write it as NODE=PORT, for instance RxFilter=default")?;
+    Ok((node.into(), port.into()))
+}
+
+/// Executes a command on the process's own streams. Results go to standard output, diagnostics to
+/// standard error, in colours if that is a terminal. The exit code is 0, or 1 if the text has
+/// errors or `fmt --check` found another layout.
 ///
 /// # Errors
 /// If a file cannot be read or written; [`GraphToolError::exit_code`] is the status to exit with.
 pub fn run(command: GraphCommand) -> Result<ExitCode, GraphToolError> {
+    run_with(
+        command,
+        &mut Streams {
+            input: &mut std::io::stdin().lock(),
+            output: &mut std::io::stdout().lock(),
+            errors: &mut std::io::stderr().lock(),
+            colours: std::io::stderr().is_terminal(),
+        },
+    )
+}
+
+/// The same with given streams.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
     match command {
-        GraphCommand::Check(OneFile { file }) => with_graph(&file, |loaded| summary(&file, loaded)),
-        GraphCommand::Fmt(fmt) => format(&fmt),
-        GraphCommand::Dot(OneFile { file }) => {
-            with_graph(&file, |loaded| weever_graph::dot::dot(&loaded.graph))
+        GraphCommand::Check(Check { input, executable }) => {
+            let depth = if executable { Depth::Executable } else { Depth::Check };
+            let name = file::shown(&input.file);
+            with_graph(&input, depth, streams, |graph| summary(&name, graph))
         }
-        GraphCommand::Show(OneFile { file }) => with_graph(&file, |loaded| show(&loaded.graph)),
+        GraphCommand::Fmt(fmt) => format(&fmt, streams),
+        GraphCommand::Dot(input) => with_graph(&input, Depth::Use, streams, dot::dot),
+        GraphCommand::Show(input) => with_graph(&input, Depth::Use, streams, show),
     }
+}
+
+/// How much there is to say about the graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// No notes: the graph itself is wanted.
+    Use,
+    /// Everything that loading finds.
+    Check,
+    /// Also what verification finds.
+    Executable,
 }
 
 fn with_graph(
-    path: &Path,
-    output: impl FnOnce(&Loaded) -> String,
+    input: &Input,
+    depth: Depth,
+    streams: &mut Streams,
+    output: impl FnOnce(&Graph) -> String,
 ) -> Result<ExitCode, GraphToolError> {
-    let source = file::read(path)?;
-    match load(&source, &file::shown(path)) {
-        Ok(loaded) => {
-            complain(&loaded.diagnostics, &source, path);
-            put(&output(&loaded));
-            Ok(ExitCode::SUCCESS)
-        }
+    let path = input.file.as_path();
+    let source = file::read(path, streams)?;
+    let (mut graph, mut diagnostics) = match load(&source, &file::shown(path)) {
+        Ok(loaded) => (loaded.graph, loaded.diagnostics),
         Err(errors) => {
-            complain(&errors.diagnostics, &source, path);
-            Ok(ExitCode::FAILURE)
+            complain(&errors.diagnostics, &source, path, streams);
+            return Ok(ExitCode::FAILURE);
         }
+    };
+    if depth == Depth::Use {
+        diagnostics.retain(|d| d.severity > Severity::Note);
+    }
+    let set = set(&mut graph, input, streams);
+    if set && depth == Depth::Executable {
+        let mut more = findings(graph.clone());
+        more.retain(|d| !diagnostics.contains(d));
+        diagnostics.extend(more);
+        diagnostics.sort_by_key(|d| d.span.start);
+    }
+    complain(&diagnostics, &source, path, streams);
+    if !set || has_errors(&diagnostics) {
+        return Ok(ExitCode::FAILURE);
+    }
+    put(streams.output, &output(&graph));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything verification says; errors alone if there are any.
+fn findings(graph: Graph) -> Vec<Diagnostic> {
+    match verify(graph) {
+        Ok(verified) => verified.warnings().chain(verified.notes()).map(Diagnostic::from).collect(),
+        Err(errors) => errors.iter().map(Diagnostic::from).collect(),
     }
 }
 
-fn summary(path: &Path, loaded: &Loaded) -> String {
-    let (nodes, edges) = (loaded.graph.len(), loaded.graph.dataflow().count());
-    let name = &loaded.graph.name;
-    format!("{}: graph `{name}`, {nodes} nodes, {edges} edges: no errors\n", file::shown(path))
+fn set(graph: &mut Graph, input: &Input, streams: &mut Streams) -> bool {
+    for (node, port) in &input.settings {
+        if let Err(error) = configure(graph, node, ConfigValue::Choice(port.clone())) {
+            put(streams.errors, &format!("error: --set {node}={port}: {error}\n"));
+            return false;
+        }
+    }
+    true
 }
 
-fn format(fmt: &Fmt) -> Result<ExitCode, GraphToolError> {
+fn summary(name: &str, graph: &Graph) -> String {
+    let (nodes, edges) = (graph.len(), graph.dataflow().count());
+    format!("{name}: graph `{}`, {nodes} nodes, {edges} edges: no errors\n", graph.name)
+}
+
+fn format(fmt: &Fmt, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
     if fmt.write && file::is_stdin(&fmt.file) {
         return Err(GraphToolError::WriteToStdin);
     }
-    let source = file::read(&fmt.file)?;
+    let source = file::read(&fmt.file, streams)?;
     let (ast, diagnostics) = parse(&source);
     if has_errors(&diagnostics) {
-        complain(&diagnostics, &source, &fmt.file);
+        complain(&diagnostics, &source, &fmt.file, streams);
         return Ok(ExitCode::FAILURE);
     }
     let text = print(&ast);
     if fmt.check && text != source {
         let name = file::shown(&fmt.file);
-        eprintln!("{name} is not in the canonical layout; `weever graph fmt --write` changes it");
+        let advice = "`weever graph fmt --write` changes it";
+        put(streams.errors, &format!("{name} is not in the canonical layout; {advice}\n"));
         return Ok(ExitCode::FAILURE);
     }
     if fmt.write && text != source {
         file::write(&fmt.file, &text)?;
     } else if !fmt.write && !fmt.check {
-        put(&text);
+        put(streams.output, &text);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn complain(diagnostics: &[Diagnostic], source: &str, path: &Path) {
-    let draw = if std::io::stderr().is_terminal() { render_styled } else { render };
-    eprint!("{}", draw(diagnostics, source, &file::shown(path)));
+fn complain(diagnostics: &[Diagnostic], source: &str, path: &Path, streams: &mut Streams) {
+    let draw = if streams.colours { render_styled } else { render };
+    put(streams.errors, &draw(diagnostics, source, &file::shown(path)));
 }
 
-/// Writes to standard output. A reader that has gone away (`| head`) is no error.
-fn put(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+/// A reader that has gone away (`| head`) is no error.
+fn put(stream: &mut dyn Write, text: &str) {
+    let _ = stream.write_all(text.as_bytes());
 }

@@ -1,22 +1,21 @@
 //! Reading and writing the files named on the command line.
 
-use std::io::Read;
 use std::path::Path;
 
-use crate::GraphToolError;
+use crate::{GraphToolError, Streams};
 
 /// The text of `path`, or of standard input for `-`.
-pub(crate) fn read(path: &Path) -> Result<String, GraphToolError> {
+pub(crate) fn read(path: &Path, streams: &mut Streams) -> Result<String, GraphToolError> {
     let file = shown(path);
-    let bytes = if is_stdin(path) { read_stdin() } else { std::fs::read(path) };
+    let bytes = if is_stdin(path) { read_stdin(streams) } else { std::fs::read(path) };
     let bytes = bytes.map_err(|source| GraphToolError::Read { file: file.clone(), source })?;
     String::from_utf8(bytes)
         .map_err(|e| GraphToolError::NotText { file, at: e.utf8_error().valid_up_to() })
 }
 
-fn read_stdin() -> std::io::Result<Vec<u8>> {
+fn read_stdin(streams: &mut Streams) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    std::io::stdin().lock().read_to_end(&mut bytes)?;
+    streams.input.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

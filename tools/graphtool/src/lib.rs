@@ -7,7 +7,9 @@ mod command;
 mod error;
 mod file;
 mod show;
+mod streams;
 
-pub use command::{GraphCommand, run};
+pub use command::{Check, Fmt, GraphCommand, Input, run, run_with};
 pub use error::GraphToolError;
 pub use show::show;
+pub use streams::Streams;

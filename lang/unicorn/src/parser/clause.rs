@@ -99,10 +99,14 @@ impl Parser<'_> {
     }
 
     fn port(&mut self) -> Option<ClauseKind> {
-        let names = self.names();
+        let line = self.last_end();
+        let mut names = self.names();
         if self.kind() != Kind::BracketOpen {
+            // What stands on further lines was hardly meant as a port's name.
+            self.rewind_to_line_after(line);
+            names.retain(|n| n.loc.end <= self.last_end());
             let help = "write the nodes that the port enables in brackets, `[]` for none";
-            self.error_here("expected `[`", Some(help.into()));
+            self.error_after("expected `[`", Some(help.into()));
             return Some(ClauseKind::Port { names, targets: Vec::new() });
         }
         self.bump();
@@ -193,8 +197,9 @@ impl Parser<'_> {
                 Some(ClauseKind::Type(ty))
             }
             Err(error) => {
-                self.advance_to(start + error.at);
-                self.error_here(&error.message, None);
+                // The parser stays at the start of the type, so that it is skipped as a whole.
+                let at = (start + error.at).min(self.source.len());
+                self.report(Diagnostic::error(at..at, error.message).label("here"));
                 None
             }
         }

@@ -73,6 +73,14 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Goes back to the first token that stands on a later line than `offset`, if that lies behind.
+    pub(super) fn rewind_to_line_after(&mut self, offset: usize) {
+        let line_end = self.source[offset..].find('\n').map_or(self.source.len(), |n| offset + n);
+        while self.at > 0 && self.tokens[self.at - 1].span.start > line_end {
+            self.at -= 1;
+        }
+    }
+
     /// Where the last token ended.
     pub(super) fn last_end(&self) -> usize {
         self.at.checked_sub(1).map_or(0, |last| self.tokens[last].span.end)
@@ -101,26 +109,29 @@ impl<'s> Parser<'s> {
     }
 
     pub(super) fn error_here(&mut self, message: &str, help: Option<String>) {
-        let mut span = self.here();
-        if self.kind() == Kind::End {
-            span = self.last_end()..self.last_end();
-        }
-        let found = self.found();
-        self.report(Diagnostic::error(span, message).label(found).maybe_help(help));
+        let last = self.last_end();
+        let (span, label) = match self.kind() {
+            Kind::End => (last..last, "the text ends here"),
+            _ => (self.here(), "found this"),
+        };
+        self.report(Diagnostic::error(span, message).label(label).maybe_help(help));
     }
 
-    fn found(&self) -> String {
-        match self.kind() {
-            Kind::End => "the text ends here".into(),
-            _ => "found this".into(),
+    /// The same for something that was expected to stand on the line of the last token.
+    pub(super) fn error_after(&mut self, message: &str, help: Option<String>) {
+        let last = self.last_end();
+        if !self.source[last..self.here().start].contains('\n') {
+            return self.error_here(message, help);
         }
+        let error = Diagnostic::error(last..last, message).label("before the line ends");
+        self.report(error.maybe_help(help));
     }
 
     pub(super) fn expect(&mut self, kind: Kind, message: &str) -> Option<Range<usize>> {
         if self.kind() == kind {
             return Some(self.bump());
         }
-        self.error_here(message, None);
+        self.error_after(message, None);
         None
     }
 
@@ -128,7 +139,7 @@ impl<'s> Parser<'s> {
     /// reported and taken.
     pub(super) fn name(&mut self, what: &str) -> Option<Ident> {
         let Some(word) = self.word() else {
-            self.error_here(&format!("expected {what}"), None);
+            self.error_after(&format!("expected {what}"), None);
             return None;
         };
         if is_reserved(word) {
@@ -177,7 +188,7 @@ impl<'s> Parser<'s> {
             self.bump();
             return true;
         }
-        self.error_here("expected `{`", Some(help));
+        self.error_after("expected `{`", Some(help));
         false
     }
 
@@ -192,8 +203,16 @@ impl<'s> Parser<'s> {
         self.report(error.related(name.loc.range(), format!("the {what} starts here")));
     }
 
-    /// Goes past a brace group, or past one other token.
+    /// Goes past a brace group, a bracket and what is in it, or one other token.
     pub(super) fn skip_one(&mut self) {
+        if self.bump_if(Kind::BracketOpen) {
+            let ends = [Kind::BracketClose, Kind::BraceOpen, Kind::BraceClose, Kind::End];
+            while !ends.contains(&self.kind()) {
+                self.bump();
+            }
+            self.bump_if(Kind::BracketClose);
+            return;
+        }
         let mut open = 0usize;
         loop {
             match self.kind() {

@@ -24,7 +24,7 @@ pub fn parse(source: &str) -> (Ast, Vec<Diagnostic>) {
 impl Parser<'_> {
     fn graph(&mut self) -> Ast {
         let mut comments = Comments { leading: self.comments_before_here(), trailing: Vec::new() };
-        let name = self.header();
+        let Some(name) = self.header() else { return self.no_graph(comments) };
         comments.leading.extend(self.comments_before_last());
         let helpers = (self.word() == Some("helpers")).then(|| self.helpers()).flatten();
         let items = self.items();
@@ -35,7 +35,13 @@ impl Parser<'_> {
         Ast { name, helpers, items, comments, tail }
     }
 
-    fn header(&mut self) -> Ident {
+    /// Without a header there is nothing to read the rest as.
+    fn no_graph(&mut self, comments: Comments) -> Ast {
+        let name = Ident { name: "unnamed".into(), loc: Loc::from(self.here()) };
+        Ast { name, helpers: None, items: Vec::new(), comments, tail: Vec::new() }
+    }
+
+    fn header(&mut self) -> Option<Ident> {
         let nameless = Ident { name: "unnamed".into(), loc: Loc::from(self.here()) };
         if self.word() == Some("graph") {
             self.bump();
@@ -45,13 +51,13 @@ impl Parser<'_> {
             let expected = "a file starts with `graph NAME {`".to_string();
             self.error_here("expected `graph`", Some(help.unwrap_or(expected)));
             if !meant {
-                return nameless;
+                return None;
             }
             self.bump();
         }
         let name = self.name("the graph's name").unwrap_or(nameless);
         self.open("graph");
-        name
+        Some(name)
     }
 
     fn helpers(&mut self) -> Option<Helpers> {

@@ -7,6 +7,7 @@ use weever_graph::{Field, Predicate};
 use super::parse::{Outcome, Parser};
 use super::token::Token;
 use super::{bytes, fields, labels};
+use crate::suggest;
 
 /// Which of source and destination a primitive is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,8 +144,10 @@ impl<'t> Parser<'t> {
         } else if address.parse::<Ipv6Addr>().is_ok() {
             (Some(Field::Ip6Src), Field::Ip6Dst)
         } else {
-            let help = "names are not looked up; write an IPv4 or IPv6 address";
-            return at.fail_with(format!("`{word}` is no address"), help);
+            let words = ["host", "net", "port", "portrange", "proto"];
+            let plain = "names are not looked up; write an IPv4 or IPv6 address".to_string();
+            let help = suggest::did_you_mean(word, words).unwrap_or(plain);
+            return at.fail_with(format!("`{word}` is no address"), &help);
         };
         *self = at;
         let (prefix, value) = self.number_or_prefix(dst)?;
