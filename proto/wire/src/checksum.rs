@@ -68,7 +68,7 @@ fn to_network(native: u16) -> u16 {
 pub const fn fold(wide: u64) -> u16 {
     let wide = (wide & 0xffff_ffff) + (wide >> 32);
     let wide = (wide & 0xffff) + ((wide >> 16) & 0xffff) + (wide >> 32);
-    let wide = (wide & 0xffff) + (wide >> 16);
+    // At most 0x1fffe by now: one more carry, and then none.
     ((wide & 0xffff) + (wide >> 16)) as u16
 }
 

@@ -237,13 +237,13 @@ fn addresses_are_announced_twice() {
     let announcement = Action::Send(Transmit::request(MacAddr::BROADCAST, US, US_IP, US_IP));
     assert_eq!(polled(&mut cache, T), [announcement]);
     assert_eq!(cache.poll_at(), Some(T + 2 * SECOND));
-    assert_eq!(polled(&mut cache, T + 2 * SECOND), [announcement]);
-    assert_eq!(cache.poll_at(), None);
-    let second = Cidr::new(PEER_IP, 24).unwrap();
-    let both = Locals::new(&[Cidr::new(US_IP, 24).unwrap(), second]);
-    cache.set_locals(both, T + 3 * SECOND);
-    let announcement = Action::Send(Transmit::request(MacAddr::BROADCAST, US, PEER_IP, PEER_IP));
-    assert_eq!(polled(&mut cache, T + 3 * SECOND), [announcement]);
+    let both = Locals::new(&[US_IP, PEER_IP].map(|ip| Cidr::new(ip, 24).unwrap()));
+    cache.set_locals(both, T + SECOND);
+    let second = Action::Send(Transmit::request(MacAddr::BROADCAST, US, PEER_IP, PEER_IP));
+    for (now, due, next) in [(1, second, Some(2)), (2, announcement, Some(3)), (3, second, None)] {
+        assert_eq!(polled(&mut cache, T + now * SECOND), [due]);
+        assert_eq!(cache.poll_at(), next.map(|next| T + next * SECOND));
+    }
 }
 
 #[test]
