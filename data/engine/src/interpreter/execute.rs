@@ -3,13 +3,15 @@
 use weever_blocks_api::{Block, Claim, Cx, Ports};
 use weever_packet::{Burst, Mask, Nanos};
 
-use super::frame::{Claimed, Destination, Dropped, Frame};
+use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::settle::Settlement;
 use super::tasks::Batch;
 use crate::Counters;
-use crate::counters::{Counter, total};
-use crate::schedule::{Operand, Program, Step, StepKind, TASKS_SLOT, span};
+use crate::counters::total;
+use crate::schedule::{
+    EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step, StepKind, TASKS_SLOT, span,
+};
 
 /// Everything that running a batch touches.
 pub(crate) struct Walk<'a> {
@@ -20,8 +22,6 @@ pub(crate) struct Walk<'a> {
     pub(crate) burst: &'a mut Burst,
     pub(crate) batch: Batch,
     pub(crate) now: Nanos,
-    /// The last mask counted, and its size: most nodes of a graph see the same tasks.
-    pub(crate) counted: (Mask, u64),
     #[cfg(test)]
     pub(crate) trace: Option<&'a mut super::trace::Trace>,
 }
@@ -38,16 +38,16 @@ impl Walk<'_> {
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.begin(&self.batch, self.burst, program);
         }
-        let tasks = self.count(self.batch.tasks);
-        self.runtime.counters.add(total::TASKS, tasks);
-        self.runtime.counters.add(total::BATCHES, 1);
         for step in &program.steps[span(&entry.steps)] {
-            let inputs = &program.inputs[span(&step.inputs)];
-            let input = inputs.iter().fold(0, |mask, slot| mask | self.frame.slots[*slot as usize]);
+            let more = &program.inputs[span(&step.more_inputs)];
+            let first = self.frame.slots[step.input as usize];
+            let input =
+                more.iter().fold(first, |mask, slot| mask | self.frame.slots[*slot as usize]);
             if input != 0 {
                 self.step(step, input);
             }
         }
+        self.count(entry);
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.end(&self.frame.claims);
@@ -56,36 +56,34 @@ impl Walk<'_> {
         Settlement { program, blocks, frame, runtime, burst, batch, now }.run();
     }
 
-    #[inline]
-    fn count(&mut self, mask: Mask) -> u64 {
-        if mask != self.counted.0 {
-            self.counted = (mask, u64::from(mask.count_ones()));
-        }
-        self.counted.1
-    }
-
-    #[inline]
-    fn add(&mut self, counter: Counter, tasks: Mask) {
-        let n = self.count(tasks);
-        self.runtime.counters.add(counter, n);
-    }
-
-    #[inline]
-    fn step(&mut self, step: &Step, reached: Mask) {
-        let input = match step.kind {
-            StepKind::Function => self.function(step, reached),
-            StepKind::And { swap } => self.operator(step, reached, swap, and),
-            StepKind::Or { swap } => self.operator(step, reached, swap, or),
-        };
-        for (port, slot) in span(&step.outputs).enumerate() {
-            let tasks = self.frame.slots[slot];
-            if tasks != 0 {
-                self.add(step.counter.plus(1 + port), tasks & input);
+    /// Every mask is still there, in the order of the counters: one pass counts them all. Most
+    /// nodes see the same tasks, so most masks are like the one before.
+    fn count(&self, entry: &EntryPlan) {
+        let counters = &*self.runtime.counters;
+        let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
+        counters.add(total::TASKS, last.1);
+        counters.add(total::BATCHES, 1);
+        let slots = &self.frame.slots[FIRST_STEP_SLOT as usize..];
+        for (mask, counter) in slots.iter().zip(&self.program.counters[span(&entry.counters)]) {
+            if *mask != 0 {
+                if *mask != last.0 {
+                    last = (*mask, u64::from(mask.count_ones()));
+                }
+                counters.add(*counter, last.1);
             }
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, step: &Step, input: Mask) {
+        match step.kind {
+            StepKind::Function => self.function(step, input),
+            StepKind::And { swap } => self.operator(step, input, swap, and),
+            StepKind::Or { swap } => self.operator(step, input, swap, or),
         }
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
-            trace.step(step.node, reached, &self.frame.slots[span(&step.outputs)]);
+            trace.step(step.node, input, &self.frame.slots[step.slots()][1..]);
         }
     }
 
@@ -95,77 +93,58 @@ impl Walk<'_> {
         input: Mask,
         swap: bool,
         evaluate: fn(&[Operand], &[Mask]) -> (Mask, Mask),
-    ) -> Mask {
-        self.add(step.counter, input);
+    ) {
+        self.frame.slots[step.place as usize] = input;
         let operands = &self.program.operands[span(&step.operands)];
         // A task that starts at an operator has no operands to decide by.
         if !operands.is_empty() {
             let (yes, no) = evaluate(operands, &self.frame.slots);
-            let outputs = &mut self.frame.slots[span(&step.outputs)];
-            outputs.copy_from_slice(&if swap { [yes, no] } else { [no, yes] });
+            let outputs = if swap { [yes, no] } else { [no, yes] };
+            self.frame.slots[step.slots()][1..].copy_from_slice(&outputs);
         }
-        input
     }
 
     #[inline]
-    fn function(&mut self, step: &Step, mut input: Mask) -> Mask {
-        let node = step.node as usize;
+    fn function(&mut self, step: &Step, mut input: Mask) {
         if step.needs_buffer && input & !self.batch.occupied != 0 {
             input = self.mask_out(step, input);
             if input == 0 {
-                return 0;
+                return;
             }
         }
-        self.add(step.counter, input);
-        let outputs = &mut self.frame.slots[span(&step.outputs)];
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.frame.requests);
-        if let Some(block) = &mut self.blocks[node] {
-            block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
-        }
-        let claimed = match self.frame.requests.is_empty() {
-            true => 0,
-            false => self.drain(step, input),
-        };
-        let enabled = self.check_outputs(step, input);
-        debug_assert!(
-            enabled & claimed == 0 && enabled | claimed == input,
-            "block of node {}: input {input:#x} must be enabled {enabled:#x} or claimed \
-             {claimed:#x}, not both",
-            self.program.nodes[node].name,
-        );
-        input
-    }
-
-    #[cold]
-    fn mask_out(&mut self, step: &Step, input: Mask) -> Mask {
-        let without = input & !self.batch.occupied;
-        self.add(self.program.nodes[step.node as usize].no_buffer, without);
-        input & self.batch.occupied
-    }
-
-    /// Records drops, and keeps what a faulty block enabled for tasks that are not its own from
-    /// spreading. Returns who left by some port.
-    #[inline]
-    fn check_outputs(&mut self, step: &Step, input: Mask) -> Mask {
-        let drops = &self.program.nodes[step.node as usize].drops;
+        let Frame { slots, requests, .. } = &mut *self.frame;
+        let Some((place, outputs)) = slots[step.slots()].split_first_mut() else { return };
+        *place = input;
+        let Some(block) = &mut self.blocks[step.node as usize] else { return };
+        let mut cx = Cx::new(self.now, &mut self.runtime.pool, requests);
+        block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
+        // What a faulty block enabled for tasks that are not its own, or twice, must not spread.
         let mut enabled = 0;
-        for (slot, drop) in span(&step.outputs).zip(drops) {
-            let tasks = &mut self.frame.slots[slot];
+        for tasks in outputs {
             debug_assert!(
-                *tasks & !input == 0 && *tasks & enabled == 0,
-                "block of node {} enabled {tasks:#x} of input {input:#x} by a port, after \
-                 {enabled:#x}",
+                *tasks & !(input & !enabled) == 0,
+                "block of node {}: a port has {tasks:#x}, the input is {input:#x}, and \
+                 {enabled:#x} left before",
                 self.program.nodes[step.node as usize].name,
             );
             *tasks &= input & !enabled;
             enabled |= *tasks;
-            if let Some(reason) = *drop
-                && *tasks != 0
-            {
-                self.frame.drops.push(Dropped { reason, tasks: *tasks });
-            }
         }
-        enabled
+        let claimed = if requests.is_empty() { 0 } else { self.drain(step, input) };
+        debug_assert!(
+            enabled & claimed == 0 && enabled | claimed == input,
+            "block of node {}: of input {input:#x}, {enabled:#x} left and {claimed:#x} were \
+             taken away; each task must do one of the two",
+            self.program.nodes[step.node as usize].name,
+        );
+    }
+
+    #[cold]
+    fn mask_out(&mut self, step: &Step, input: Mask) -> Mask {
+        let without = u64::from((input & !self.batch.occupied).count_ones());
+        let no_buffer = self.program.nodes[step.node as usize].no_buffer;
+        self.runtime.counters.add(no_buffer, without);
+        input & self.batch.occupied
     }
 
     /// Carries out what a block has asked for. Returns the tasks that it claimed.
@@ -173,7 +152,7 @@ impl Walk<'_> {
         let plan = &self.program.nodes[step.node as usize];
         let Frame { requests, claims, notifies, settled, .. } = &mut *self.frame;
         let mut claimed = 0;
-        for (claim, tasks) in requests.claims.drain(..) {
+        for (claim, tasks) in &requests.claims {
             claimed |= tasks;
             let tasks = tasks & input;
             if tasks & *settled != 0 {
@@ -182,17 +161,23 @@ impl Walk<'_> {
             let tasks = tasks & !*settled;
             *settled |= tasks;
             if tasks != 0 {
-                claims.push(record(self.program, step.node, claim, tasks));
+                claims.push(record(self.program, step.node, *claim, tasks));
             }
         }
-        for request in requests.spawns.drain(..) {
-            self.runtime.spawn(&plan.spawns[request.edge as usize], request, self.now);
+        requests.claims.clear();
+        for (counter, n) in &requests.counts {
+            self.runtime.counters.add(plan.own.plus(*counter as usize), *n);
         }
-        let targets = requests.notifies.drain(..);
-        notifies.extend(targets.map(|(edge, key)| (plan.notifies[edge as usize], key)));
-        for (counter, n) in requests.counts.drain(..) {
-            self.runtime.counters.add(plan.own.plus(counter as usize), n);
+        requests.counts.clear();
+        if !requests.spawns.is_empty() {
+            for request in requests.spawns.drain(..) {
+                self.runtime.spawn(&plan.spawns[request.edge as usize], request, self.now);
+            }
         }
+        for (edge, key) in &requests.notifies {
+            notifies.push((plan.notifies[*edge as usize], *key));
+        }
+        requests.notifies.clear();
         claimed
     }
 }

@@ -26,21 +26,13 @@ pub(crate) struct Claimed {
     pub(crate) full: Counter,
 }
 
-/// Tasks that left by a port at which what nobody takes is dropped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Dropped {
-    pub(crate) reason: Counter,
-    pub(crate) tasks: Mask,
-}
-
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// Who enabled each port, by the entry's slot numbers.
+    /// Who reached each node and enabled each port, by the entry's slot numbers.
     pub(crate) slots: Box<[Mask]>,
     pub(crate) requests: Requests,
     /// At most one per task, since later dispositions of a task are ignored.
     pub(crate) claims: Vec<Claimed>,
-    pub(crate) drops: Vec<Dropped>,
     /// Node and key.
     pub(crate) notifies: Vec<(u32, u64)>,
     /// The tasks that have a disposition.
@@ -49,12 +41,10 @@ pub(crate) struct Frame {
 
 impl Frame {
     pub(crate) fn new(program: &Program) -> Frame {
-        let reasons = program.nodes.iter().flat_map(|n| n.drops.iter()).flatten().count();
         Frame {
             slots: vec![0; program.max_slots()].into_boxed_slice(),
             requests: Requests::new(),
             claims: Vec::with_capacity(64),
-            drops: Vec::with_capacity(reasons),
             notifies: Vec::with_capacity(64),
             settled: 0,
         }

@@ -134,7 +134,6 @@ impl Engine {
             burst,
             batch,
             now,
-            counted: (0, 0),
             #[cfg(test)]
             trace: self.trace.as_mut(),
         };

@@ -7,7 +7,7 @@ use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::tasks::Batch;
 use crate::counters::total;
-use crate::schedule::Program;
+use crate::schedule::{Program, span};
 
 pub(super) struct Settlement<'a> {
     pub(super) program: &'a Program,
@@ -33,7 +33,6 @@ impl Settlement<'_> {
             self.count_drops(left);
             self.free(left);
         }
-        self.frame.drops.clear();
         self.wake();
     }
 
@@ -73,8 +72,10 @@ impl Settlement<'_> {
                 refused |= 1 << i;
                 continue;
             }
-            outbox.extend(self.burst.take(i));
-            room -= 1;
+            if let Some(buffer) = self.burst.take(i) {
+                outbox.push_back(buffer);
+                room -= 1;
+            }
         }
         refused
     }
@@ -119,10 +120,13 @@ impl Settlement<'_> {
     /// The first stated reason, in the order of the schedule, is the reason.
     fn count_drops(&mut self, left: Mask) {
         let mut unexplained = left;
-        for drop in &self.frame.drops {
-            let tasks = drop.tasks & unexplained;
-            self.runtime.counters.add(drop.reason, u64::from(tasks.count_ones()));
-            unexplained &= !tasks;
+        let entry = &self.program.entries[self.batch.entry.index()];
+        for drop in &self.program.drops[span(&entry.drops)] {
+            let tasks = self.frame.slots[drop.slot as usize] & unexplained;
+            if tasks != 0 {
+                self.runtime.counters.add(drop.reason, u64::from(tasks.count_ones()));
+                unexplained &= !tasks;
+            }
         }
         self.runtime.counters.add(total::UNCLAIMED, u64::from(unexplained.count_ones()));
     }

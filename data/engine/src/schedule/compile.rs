@@ -4,8 +4,8 @@ use weever_blocks_api::{Env, Registry};
 use weever_graph::{Attr, Effects, Graph, NodeId, NodeKind, Op, PortId, Verified};
 
 use super::nodes::{Preparation, Prepared};
-use super::program::TASKS_SLOT;
-use super::program::{EMPTY_SLOT, EntryPlan, FIRST_PORT_SLOT, Operand, Program, Step, StepKind};
+use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
+use super::program::{StepKind, TASKS_SLOT};
 use super::{CompileError, Entry, Schedule};
 use crate::counters::Layout;
 
@@ -87,42 +87,58 @@ impl<'a> Builder<'a> {
 
     fn add_entry(&mut self, start: NodeId, order: &[NodeId]) {
         let mut places = Places::new(self.graph, start);
-        let first = self.program.steps.len() as u32;
+        let marks = self.marks();
         for id in order {
-            if !places.reached[id.index()] {
-                continue;
+            if places.reached[id.index()] {
+                let step = self.step(*id, start, &mut places);
+                self.count_and_drop(*id, step.place);
+                self.program.steps.push(step);
             }
-            let step = self.step(*id, start, &mut places);
-            self.program.steps.push(step);
         }
-        let steps = first..self.program.steps.len() as u32;
-        self.program.entries.push(EntryPlan { node: start.0, steps, slots: places.next });
+        let [steps, counters, drops] = self.marks();
+        let (steps, counters, drops) = (marks[0]..steps, marks[1]..counters, marks[2]..drops);
+        let slots = places.next;
+        self.program.entries.push(EntryPlan { node: start.0, steps, slots, counters, drops });
+    }
+
+    /// How long the arrays are that an entry adds to.
+    fn marks(&self) -> [u32; 3] {
+        let Program { steps, counters, drops, .. } = &self.program;
+        [steps.len() as u32, counters.len() as u32, drops.len() as u32]
+    }
+
+    fn count_and_drop(&mut self, id: NodeId, place: u32) {
+        let node = &self.nodes[id.index()];
+        self.program.counters.extend((0..=node.ports.len()).map(|i| node.counter.plus(i)));
+        let slots = place + 1..;
+        let drops = slots.zip(&node.drops);
+        let drops = drops.filter_map(|(slot, drop)| drop.map(|reason| DropSlot { slot, reason }));
+        self.program.drops.extend(drops);
     }
 
     fn step(&mut self, id: NodeId, start: NodeId, places: &mut Places) -> Step {
-        let first_input = self.program.inputs.len() as u32;
-        let first_operand = self.program.operands.len() as u32;
         let kind = self.kind(id);
+        let operands = match kind {
+            StepKind::Function => Vec::new(),
+            _ if id == start => Vec::new(),
+            _ => self.operands(id, places),
+        };
+        let incoming = self.incoming[id.index()].iter();
+        let mut inputs = incoming.filter_map(|p| self.slot(*p, places)).collect::<Vec<_>>();
         if id == start {
-            self.program.inputs.push(TASKS_SLOT);
-        } else {
-            let incoming = self.incoming[id.index()].iter();
-            let slots: Vec<u32> = incoming.filter_map(|p| self.slot(*p, places)).collect();
-            self.program.inputs.extend(slots);
-            if kind != StepKind::Function {
-                let operands = self.operands(id, places);
-                self.program.operands.extend(operands);
-            }
+            inputs = vec![TASKS_SLOT];
         }
         let node = &self.nodes[id.index()];
+        let ports = node.ports.len() as u32;
         Step {
             kind,
-            node: id.0,
             needs_buffer: node.needs_buffer,
-            inputs: first_input..self.program.inputs.len() as u32,
-            operands: first_operand..self.program.operands.len() as u32,
-            outputs: places.reserve(id, node.ports.len() as u32),
-            counter: node.counter,
+            node: id.0,
+            input: inputs[0],
+            more_inputs: append(&mut self.program.inputs, &inputs[1..]),
+            place: places.reserve(id, ports),
+            ports,
+            operands: append(&mut self.program.operands, &operands),
         }
     }
 
@@ -138,8 +154,8 @@ impl<'a> Builder<'a> {
 
     /// Where this entry keeps who left by `port`; `None` when it does not reach the node.
     fn slot(&self, port: PortId, places: &Places) -> Option<u32> {
-        let first = places.first_slot[port.node.index()]?;
-        Some(first + self.nodes[port.node.index()].ports[port.port as usize])
+        let place = places.place_of[port.node.index()]?;
+        Some(place + 1 + self.nodes[port.node.index()].ports[port.port as usize])
     }
 
     /// One operand per source node, also for those that this entry does not reach: they stay
@@ -161,7 +177,7 @@ impl<'a> Builder<'a> {
 /// Which nodes one entry reaches, and where their ports' masks lie.
 struct Places {
     reached: Vec<bool>,
-    first_slot: Vec<Option<u32>>,
+    place_of: Vec<Option<u32>>,
     next: u32,
 }
 
@@ -174,13 +190,20 @@ impl Places {
                 stack.extend(graph.node(id).ports.iter().flat_map(|p| &p.targets));
             }
         }
-        Places { reached, first_slot: vec![None; graph.len()], next: FIRST_PORT_SLOT }
+        Places { reached, place_of: vec![None; graph.len()], next: FIRST_STEP_SLOT }
     }
 
-    fn reserve(&mut self, id: NodeId, ports: u32) -> std::ops::Range<u32> {
-        let first = self.next;
-        self.first_slot[id.index()] = Some(first);
-        self.next += ports;
-        first..self.next
+    /// Slots for a node's input and its ports.
+    fn reserve(&mut self, id: NodeId, ports: u32) -> u32 {
+        let place = self.next;
+        self.place_of[id.index()] = Some(place);
+        self.next += 1 + ports;
+        place
     }
+}
+
+fn append<T: Copy>(array: &mut Vec<T>, items: &[T]) -> std::ops::Range<u32> {
+    let first = array.len() as u32;
+    array.extend_from_slice(items);
+    first..array.len() as u32
 }

@@ -9,7 +9,9 @@ mod tests;
 use weever_blocks_api::{Block, BuildError};
 
 use crate::counters::Layout;
-pub(crate) use program::{Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span};
+pub(crate) use program::{
+    EntryPlan, FIRST_STEP_SLOT, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span,
+};
 
 /// A place where tasks may start, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

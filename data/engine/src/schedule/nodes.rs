@@ -17,6 +17,8 @@ pub(super) struct Prepared {
     pub(super) ports: Vec<u32>,
     /// Packets in; the ports' counters follow.
     pub(super) counter: Counter,
+    /// Per port as the block numbers them, what counts the packets dropped there.
+    pub(super) drops: Vec<Option<Counter>>,
     pub(super) needs_buffer: bool,
 }
 
@@ -56,23 +58,22 @@ impl Preparation<'_> {
         for place in graph_ports(&ports) {
             self.layout.add(&name, CounterKind::Port, &node.ports[place].name);
         }
-        let plan = self.plan(id, &name, &ports, block_type);
+        let drops = self.drops(node, &name, &ports);
+        let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        Prepared { plan, block, ports, counter, needs_buffer }
+        Prepared { plan, block, ports, counter, drops, needs_buffer }
     }
 
     fn plan(
         &mut self,
         id: NodeId,
         name: &Arc<str>,
-        ports: &[u32],
         block_type: Option<&'static BlockType>,
     ) -> NodePlan {
         let node = self.graph.node(id);
         let spawn = |label: &&str| self.spawn_edge(node, name, label);
         let spawns = block_type.map_or(&[][..], |t| t.spawns).iter().filter_map(spawn).collect();
-        let drops = self.drops(node, name, ports);
         let mut add = |kind| self.layout.add(name, kind, "");
         let no_buffer = add(CounterKind::NoBuffer);
         let outbox_full = add(CounterKind::OutboxFull);
@@ -86,7 +87,6 @@ impl Preparation<'_> {
             entry: self.entry_of[id.index()],
             spawns,
             notifies: notify_targets(node, block_type),
-            drops,
             own,
             no_buffer,
             outbox_full,
@@ -103,7 +103,7 @@ impl Preparation<'_> {
         })
     }
 
-    fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Box<[Option<Counter>]> {
+    fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Vec<Option<Counter>> {
         let reason = |place: usize| node.drop_reason(&node.ports[place].name);
         let mut add = |reason| self.layout.add(name, CounterKind::Drop, reason);
         graph_ports(ports).map(|place| reason(place).map(&mut add)).collect()

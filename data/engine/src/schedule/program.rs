@@ -10,8 +10,8 @@ use crate::counters::Counter;
 pub(crate) const EMPTY_SLOT: u32 = 0;
 /// The mask slot that holds the batch's tasks: the input of an entry's first step.
 pub(crate) const TASKS_SLOT: u32 = 1;
-/// Where the ports' slots begin.
-pub(crate) const FIRST_PORT_SLOT: u32 = 2;
+/// Where the steps' slots begin.
+pub(crate) const FIRST_STEP_SLOT: u32 = 2;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,18 +24,28 @@ pub(crate) enum StepKind {
     Or { swap: bool },
 }
 
-/// One node in the order of one entry. Ranges index the program's arrays; output slots are
-/// numbered within the entry, in the order of the block type's ports.
+/// One node in the order of one entry. Ranges index the program's arrays. From `place` on lie the
+/// slots of its input and of its ports, in the order of the block type; its counters have the
+/// same order.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
-    pub(crate) node: u32,
     pub(crate) needs_buffer: bool,
-    pub(crate) inputs: Range<u32>,
+    pub(crate) node: u32,
+    /// The first slot that leads here; few nodes have more.
+    pub(crate) input: u32,
+    pub(crate) more_inputs: Range<u32>,
+    pub(crate) place: u32,
+    pub(crate) ports: u32,
     pub(crate) operands: Range<u32>,
-    pub(crate) outputs: Range<u32>,
-    /// Packets in; the ports' counters follow.
-    pub(crate) counter: Counter,
+}
+
+impl Step {
+    /// Its slots: the input's and the ports'.
+    #[inline]
+    pub(crate) fn slots(&self) -> Range<usize> {
+        self.place as usize..(self.place + 1 + self.ports) as usize
+    }
 }
 
 /// An operand of an O-node: the mask slots in which its source node says true and false.
@@ -52,6 +62,16 @@ pub(crate) struct EntryPlan {
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
     pub(crate) slots: u32,
+    /// What each slot counts, from the first step's on.
+    pub(crate) counters: Range<u32>,
+    pub(crate) drops: Range<u32>,
+}
+
+/// A port at which what nobody takes is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DropSlot {
+    pub(crate) slot: u32,
+    pub(crate) reason: Counter,
 }
 
 /// Where a spawn edge leads.
@@ -71,8 +91,6 @@ pub(crate) struct NodePlan {
     pub(crate) spawns: Box<[SpawnEdge]>,
     /// The nodes whose blocked tasks the notify edges wake.
     pub(crate) notifies: Box<[u32]>,
-    /// Per port, the counter of the reason for which packets are dropped there.
-    pub(crate) drops: Box<[Option<Counter>]>,
     /// The first of the block's own counters.
     pub(crate) own: Counter,
     pub(crate) no_buffer: Counter,
@@ -88,6 +106,8 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     pub(crate) inputs: Vec<u32>,
     pub(crate) operands: Vec<Operand>,
+    pub(crate) counters: Vec<Counter>,
+    pub(crate) drops: Vec<DropSlot>,
     pub(crate) nodes: Vec<NodePlan>,
 }
 
