@@ -2,6 +2,7 @@
 //! part in tests, models and memory links.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use crate::parts::{RingError, RingParts};
 use crate::sync::{AtomicU32, Ordering, Slot};
@@ -10,10 +11,11 @@ use crate::sync::{AtomicU32, Ordering, Slot};
 /// [`MultiProducer`](crate::MultiProducer) or [`MultiConsumer`](crate::MultiConsumer) made of its
 /// [`parts`](Self::parts); keep it in an `Arc` beside them.
 pub struct SimulatedKernel<T> {
-    producer: Box<AtomicU32>,
-    consumer: Box<AtomicU32>,
-    flags: Box<AtomicU32>,
-    slots: Box<[Slot<T>]>,
+    // `Arc` and not `Box`: moving a box claims that no pointer into it is in use.
+    producer: Arc<AtomicU32>,
+    consumer: Arc<AtomicU32>,
+    flags: Arc<AtomicU32>,
+    slots: Arc<[Slot<T>]>,
 }
 
 // SAFETY: the indices are atomics, and the slots are used by the ring's protocol: by the kernel's
@@ -27,9 +29,9 @@ impl<T: Copy + Send> SimulatedKernel<T> {
     /// [`RingError::Length`] if `len` is not a power of two of at most 2³⁰.
     pub fn new(len: u32, start: u32, blank: T) -> Result<Self, RingError> {
         let ring = SimulatedKernel {
-            producer: Box::new(AtomicU32::new(start)),
-            consumer: Box::new(AtomicU32::new(start)),
-            flags: Box::new(AtomicU32::new(0)),
+            producer: Arc::new(AtomicU32::new(start)),
+            consumer: Arc::new(AtomicU32::new(start)),
+            flags: Arc::new(AtomicU32::new(0)),
             slots: (0..len).map(|_| Slot::new(blank)).collect(),
         };
         ring.parts().check()?;

@@ -21,14 +21,14 @@ struct Shared<R> {
 
 fn producers(len: u32, start: u32) -> Arc<Shared<MultiProducer<u32>>> {
     let kernel = SimulatedKernel::new(len, start, 0).unwrap();
-    // SAFETY: the boxes of `kernel` live as long as the ring beside it.
+    // SAFETY: the memory of `kernel` lives as long as the ring beside it.
     let ring = unsafe { MultiProducer::new(kernel.parts()) }.unwrap();
     Arc::new(Shared { ring, kernel })
 }
 
 fn consumers(len: u32, start: u32) -> Arc<Shared<MultiConsumer<u32>>> {
     let kernel = SimulatedKernel::new(len, start, 0).unwrap();
-    // SAFETY: the boxes of `kernel` live as long as the ring beside it.
+    // SAFETY: the memory of `kernel` lives as long as the ring beside it.
     let ring = unsafe { MultiConsumer::new(kernel.parts()) }.unwrap();
     Arc::new(Shared { ring, kernel })
 }

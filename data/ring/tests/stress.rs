@@ -11,7 +11,7 @@ use weever_ring::simulated::SimulatedKernel;
 use weever_ring::{MultiConsumer, MultiProducer};
 
 const THREADS: u64 = 4;
-const EACH: u64 = 60_000;
+const EACH: u64 = if cfg!(miri) { 100 } else { 60_000 };
 
 fn tag(thread: u64, sequence: u64) -> u64 {
     thread << 32 | sequence

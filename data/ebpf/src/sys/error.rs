@@ -91,3 +91,20 @@ impl BpfError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_permission_is_told_from_other_failures() {
+        let failed = |code| BpfError::call("create map `m`", io::Error::from_raw_os_error(code));
+        let denied = failed(libc::EPERM);
+        assert!(denied.is_denied());
+        assert!(denied.to_string().contains("CAP_BPF and CAP_NET_ADMIN"), "{denied}");
+        assert!(matches!(failed(libc::ENOSYS), BpfError::Unsupported { .. }));
+        let other = failed(libc::E2BIG);
+        assert!(!other.is_denied());
+        assert!(other.to_string().starts_with("create map `m`: "), "{other}");
+    }
+}
