@@ -14,7 +14,7 @@ pub struct Counters {
     pub nodes: Vec<NodeCounters>,
     /// Packets that were dropped, by node and reason.
     pub drops: Vec<DropCounter>,
-    /// The links' queues.
+    /// The links' queues, up to a tenth of a second old.
     pub links: Vec<LinkCounters>,
     /// The buffer pools.
     pub pools: Vec<PoolCounters>,

@@ -2,11 +2,12 @@
 
 mod view;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use weever_service_api::Counters;
 
 use crate::{CliError, Target};
 
@@ -29,6 +30,14 @@ pub struct CountersArgs {
     watch: Option<Duration>,
 }
 
+/// Writes counters as tables for people, those of nodes that nothing reached left out.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write_counters(out: &mut dyn Write, counters: &Counters) -> io::Result<()> {
+    view::write(out, counters, None, false, false)
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
     number.map(Duration::from_secs_f64).ok_or_else(|| "use 0.1 to 86400".into())
@@ -45,7 +54,7 @@ impl CountersArgs {
             // A connection per reading: the stack sends idle clients away.
             let counters = self.target.connect()?.counters()?;
             if self.json {
-                serde_json::to_writer(&mut *out, &counters).map_err(std::io::Error::from)?;
+                serde_json::to_writer(&mut *out, &counters).map_err(io::Error::from)?;
                 writeln!(out)?;
             } else {
                 view::write(out, &counters, earlier.as_ref(), self.drops, self.all)?;

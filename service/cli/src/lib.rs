@@ -13,7 +13,7 @@ mod status;
 mod stop;
 mod table;
 
-pub use counters::CountersArgs;
+pub use counters::{CountersArgs, write_counters};
 pub use error::CliError;
 pub use find::Target;
 pub use graph::LiveGraphArgs;

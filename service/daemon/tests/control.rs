@@ -1,6 +1,8 @@
 //! The control server over a real socket, with clients of every sort.
 
 mod common;
+#[path = "common/fake.rs"]
+mod fake;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{Fake, fake, temporary_path};
+use common::temporary_path;
+use fake::{Fake, fake};
 use weever_daemon::control::{ControlError, ControlServer, ControlSocket};
 use weever_service_api::{Client, ClientError, ErrorKind, GraphFormat, MAX_MESSAGE};
 

@@ -1,0 +1,128 @@
+//! A running stack: a link, the graph over it, the worker that executes it, and the control socket.
+
+mod error;
+mod graph;
+mod host;
+mod picture;
+mod report;
+mod shared;
+mod start;
+mod stopper;
+mod view;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weever_link::Link;
+use weever_packet::Pool;
+use weever_service_api::{Counters, Status};
+
+use crate::config::Config;
+use crate::control::{ControlServer, Source};
+
+pub use error::StartError;
+pub use report::Report;
+pub use stopper::Stopper;
+
+use shared::Shared;
+use worker::Worker;
+
+/// A running stack: its worker and its control socket have threads of their own. Dropping it stops
+/// it; [`stop`](Stack::stop) also tells what it has done.
+pub struct Stack {
+    worker: Option<Worker>,
+    link: Option<Box<dyn Link>>,
+    control: Option<ControlServer>,
+    shared: Arc<Shared>,
+}
+
+impl Stack {
+    /// Opens the configuration's device over AF_XDP, in the network namespace of the calling
+    /// thread, and starts a stack on it. Blocks for about half a second.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left behind.
+    pub fn start(config: Config) -> Result<Stack, StartError> {
+        start::on_device(config)
+    }
+
+    /// Starts a stack on a link that is open already, whose buffers come from `pool`. The address
+    /// is taken without asking. There is a control socket only if the configuration names one, and
+    /// the worker is bound to a core only if it names that.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_on(link: Box<dyn Link>, pool: Pool, config: Config) -> Result<Stack, StartError> {
+        start::on_link(link, pool, config)
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> Counters {
+        self.shared.counters()
+    }
+
+    /// What is running.
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// The running graph in Graphviz's language, with its counters.
+    pub fn dot(&self) -> String {
+        self.shared.dot()
+    }
+
+    /// The configuration, with what start filled in.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The control socket, if there is one.
+    pub fn control_path(&self) -> Option<&Path> {
+        self.control.as_ref().map(ControlServer::path)
+    }
+
+    /// What tells it to stop, from any thread.
+    pub fn stopper(&self) -> Stopper {
+        self.shared.stopper.clone()
+    }
+
+    /// Blocks until somebody wants it to stop: a [`Stopper`], a control message, or a worker that
+    /// has failed. It runs on until [`stop`](Self::stop).
+    pub fn wait(&self) {
+        self.shared.stopper.wait();
+    }
+
+    /// Stops it: the worker ends, the device goes back to the kernel, the control socket is
+    /// removed. Blocks for as long as that takes (milliseconds).
+    #[must_use = "the report tells whether a worker failed"]
+    pub fn stop(mut self) -> Report {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Report {
+        if let Some(worker) = self.worker.take() {
+            worker.stop(&self.shared.meter);
+        }
+        let report = self.shared.report();
+        // Last, so that a client which waits for its connection to be closed knows that the device
+        // is free.
+        self.link = None;
+        self.control = None;
+        report
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if self.worker.is_some() {
+            drop(self.shut_down());
+        }
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stack({} on {})", self.shared.config.address, self.shared.link.name)
+    }
+}

@@ -1,0 +1,59 @@
+//! Why a stack did not start.
+
+use std::io;
+
+use weever_blocks_api::BuildError;
+use weever_engine::CompileError;
+use weever_graph::GraphError;
+use weever_link_sys::af_xdp::OpenError;
+use weever_models::ModelError;
+use weever_packet::PoolError;
+
+use crate::control::ControlError;
+use crate::preflight::PreflightError;
+
+/// Why a stack did not start. Nothing of the attempt is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The device, the address or the rights of the process are not as they have to be.
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    /// There is no place for the control socket.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// There is no memory for packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The device could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The configuration asks for something that cannot be had.
+    #[error("{0}")]
+    Setting(String),
+    /// The graph is at fault: a defect of weever, or of a graph that somebody changed.
+    #[error("the host graph cannot run: {}", joined(.0))]
+    Graph(Vec<GraphError>),
+    /// Likewise, in the text of the graph.
+    #[error("the host graph cannot run: {0}")]
+    Model(#[from] ModelError),
+    /// A node of the graph has no implementation that fits; a defect, too.
+    #[error("the host graph cannot run: {0}")]
+    Build(#[from] BuildError),
+    /// Likewise, found when the graph was compiled.
+    #[error("the host graph cannot run: {0}")]
+    Compile(#[from] CompileError),
+    /// The system refused.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+fn joined(errors: &[GraphError]) -> String {
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}

@@ -1,0 +1,27 @@
+//! What is left of a stack that has stopped.
+
+use weever_service_api::Counters;
+
+/// What a stack has done.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The last counters.
+    pub counters: Counters,
+    /// Why a worker ended before it was told to, if one did.
+    pub failure: Option<String>,
+}
+
+impl Report {
+    /// Packets received and sent by the link, and dropped anywhere.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let links = self.counters.links.iter();
+        let (received, sent) =
+            links.fold((0, 0), |(rx, tx), link| (rx + link.rx_packets, tx + link.tx_packets));
+        let lost =
+            |l: &weever_service_api::LinkCounters| l.rx_dropped + l.rx_invalid + l.tx_dropped;
+        let by_links: u64 = self.counters.links.iter().map(lost).sum();
+        let by_nodes: u64 = self.counters.drops.iter().map(|d| d.packets).sum();
+        (received, sent, by_links + by_nodes)
+    }
+}

@@ -1,0 +1,132 @@
+//! `weever up`: a stack in the foreground.
+
+mod banner;
+mod signals;
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use clap::Args;
+use weever_net::addr::Cidr;
+
+use crate::config::{Config, ConfigError, Mode, PoolSettings, ServiceSettings, Settings, Share};
+use crate::stack::{Report, Stack, StartError};
+
+/// Runs the stack in the foreground, until it is told to stop by a signal or `weever stop`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct UpArgs {
+    /// Read settings from this file; options of the command line win over it
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The network device whose queues the stack uses
+    #[arg(long, value_name = "DEVICE")]
+    dev: Option<String>,
+    /// The stack's own address with its network's prefix, such as 192.0.2.10/24
+    #[arg(long, value_name = "ADDRESS/PREFIX")]
+    addr: Option<Cidr>,
+    /// The router for other networks
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<Ipv4Addr>,
+    /// The VLAN to be in
+    #[arg(long, value_name = "ID")]
+    vlan: Option<u16>,
+    /// What to take from the device: `address` or `none` (the whole device)
+    #[arg(long, value_name = "WHAT")]
+    share: Option<Share>,
+    /// How workers wait for packets: `busy`, `adaptive` or `interrupt`
+    #[arg(long, value_name = "MODE")]
+    mode: Option<Mode>,
+    /// The core to run on
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    cores: Option<Vec<usize>>,
+    /// Answer datagrams to this UDP port with what they carry
+    #[arg(long, value_name = "PORT")]
+    echo: Option<u16>,
+    /// Take and count datagrams to this UDP port
+    #[arg(long, value_name = "PORT")]
+    discard: Option<u16>,
+    /// How many buffers for packets to have
+    #[arg(long, value_name = "NUMBER")]
+    frames: Option<u32>,
+    /// Listen for control commands on this socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Do not ask the network whether somebody else has the address
+    #[arg(long)]
+    no_probe: bool,
+    /// Print all counters at the end
+    #[arg(long)]
+    pub counters: bool,
+}
+
+/// Why `weever up` failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The stack could not be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// Signals could not be taken over, or the banner not be written.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+impl UpArgs {
+    /// The configuration that file and command line give together.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        let file = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
+        Config::try_from(file.overridden_by(self.settings()))
+    }
+
+    fn settings(&self) -> Settings {
+        let Self { echo, discard, .. } = *self;
+        Settings {
+            dev: self.dev.clone(),
+            addr: self.addr,
+            gateway: self.gateway,
+            vlan: self.vlan,
+            share: self.share,
+            mode: self.mode,
+            cores: self.cores.clone(),
+            control: self.control.clone(),
+            probe: self.no_probe.then_some(false),
+            services: ServiceSettings { echo, discard },
+            pool: PoolSettings { frames: self.frames, huge_pages: None },
+            routes: Vec::new(),
+            neighbours: Vec::new(),
+        }
+    }
+
+    /// Starts the stack, says on `out` what runs, and blocks until it has stopped: by SIGINT,
+    /// SIGTERM or SIGHUP, by a control message, or because a worker failed. To be called on the
+    /// main thread before others are started, since signals are taken over for all of them.
+    ///
+    /// # Errors
+    /// See [`UpError`]. A worker's failure is in the report.
+    pub fn run(&self, out: &mut dyn Write) -> Result<Report, UpError> {
+        let config = self.config()?;
+        let signals = signals::take_over();
+        let signals =
+            signals.map_err(|source| UpError::Io { what: "take over signals", source })?;
+        let stack = Stack::start(config)?;
+        let written = banner::write(out, &stack).and_then(|()| out.flush());
+        let watching = signals::watch(signals, stack.stopper());
+        watching.map_err(|source| UpError::Io { what: "watch for signals", source })?;
+        // Nobody may be reading any more: that is no reason not to run.
+        drop(written);
+        stack.wait();
+        Ok(stack.stop())
+    }
+}

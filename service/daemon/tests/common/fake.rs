@@ -1,0 +1,50 @@
+//! A source of answers that is no stack.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weever_daemon::control::Source;
+use weever_service_api::{
+    ApiError, Counters, DropCounter, ErrorKind, GraphFormat, GraphText, NodeCounters, PortCounter,
+    Status,
+};
+
+/// Counts how often it was told to stop.
+#[derive(Default)]
+pub(crate) struct Fake {
+    pub(crate) stops: AtomicU32,
+}
+
+impl Source for Fake {
+    fn counters(&self) -> Counters {
+        let port = |name: &str, packets| PortCounter { name: name.into(), packets };
+        let node = NodeCounters {
+            name: "RxL3IPv4".into(),
+            packets: 5,
+            ports: vec![port("true", 3), port("false", 2)],
+            ..NodeCounters::default()
+        };
+        let (node_name, reason) = (node.name.clone(), "bad checksum".into());
+        let drop = DropCounter { node: node_name, port: Some("false".into()), reason, packets: 2 };
+        Counters { nodes: vec![node], drops: vec![drop], ..Counters::default() }
+    }
+
+    fn status(&self) -> Status {
+        let golden = include_str!("../../../api/tests/golden/status.json");
+        let message: serde_json::Value = serde_json::from_str(golden).unwrap();
+        serde_json::from_value(message["ok"].clone()).unwrap()
+    }
+
+    fn graph(&self, _: GraphFormat) -> Result<GraphText, ApiError> {
+        Err(ApiError::new(ErrorKind::Internal, "there is no graph", "start a real stack"))
+    }
+
+    fn stop(&self) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A fake source, ready to be served.
+pub(crate) fn fake() -> Arc<Fake> {
+    Arc::new(Fake::default())
+}

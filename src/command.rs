@@ -1,0 +1,103 @@
+//! The command line, and who carries out what.
+
+mod failure;
+mod up;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use weever_cli::{CliError, CountersArgs, LiveGraphArgs, StatusArgs, StopArgs};
+use weever_graphtool::GraphCommand;
+
+use failure::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  weever up --dev eth0 --addr 192.0.2.10/24 --echo 7    run a stack that echoes UDP
+  weever up -c weever.toml                              run a stack as a file says
+  weever status                                         what is running
+  weever counters --watch 1                             what it counts, with rates
+  weever counters --drops                               what it dropped, and why
+  weever graph check host.unicorn                       check a protocol graph
+  weever stop                                           shut it down
+
+Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
+
+/// A host network stack for Linux, driven by a policy and built as a graph.
+///
+/// weever runs in user space, takes its packets from the queues of a network device by AF_XDP, and
+/// executes a protocol graph that is written in a language of its own, Unicorn.
+#[derive(Debug, Parser)]
+#[command(name = "weever", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Up(Box<weever_daemon::UpArgs>),
+    Counters(CountersArgs),
+    Status(StatusArgs),
+    Stop(StopArgs),
+    /// Work with protocol graphs: check, format, draw and show files, and draw the running one
+    #[command(subcommand)]
+    Graph(Graph),
+}
+
+#[derive(Debug, Subcommand)]
+enum Graph {
+    #[command(flatten)]
+    File(GraphCommand),
+    Live(LiveGraphArgs),
+}
+
+impl Cli {
+    pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        match self.command {
+            Command::Up(args) => up::run(&args),
+            Command::Counters(args) => ask(|out| args.run(out)),
+            Command::Status(args) => ask(|out| args.run(out)),
+            Command::Stop(args) => ask(|out| args.run(out)),
+            Command::Graph(Graph::Live(args)) => ask(|out| args.run(out)),
+            Command::Graph(Graph::File(command)) => Ok(weever_graphtool::run(command)?),
+        }
+    }
+}
+
+fn ask(command: impl FnOnce(&mut dyn Write) -> Result<(), CliError>) -> Result<ExitCode, Failure> {
+    let mut out = io::stdout().lock();
+    match command(&mut out) {
+        // A reader that has seen enough (`weever counters | head`) is no failure.
+        Err(CliError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
+        other => other?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_option_says_what_it_does() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} has no help");
+            for arg in command.get_arguments().filter(|a| !a.is_hide_set()) {
+                let told = arg.get_help().is_some();
+                assert!(told, "{name}: {} has no help", arg.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}

@@ -1,0 +1,34 @@
+//! What a command failed with, and the exit status for it.
+
+use std::process::ExitCode;
+
+use weever_cli::CliError;
+use weever_daemon::UpError;
+use weever_graphtool::GraphToolError;
+
+/// A command line or a configuration that is wrong; clap's own choice, too.
+const USAGE: u8 = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Cli(#[from] CliError),
+    #[error(transparent)]
+    Up(#[from] UpError),
+    #[error("the stack ended by itself: {0}")]
+    Ended(String),
+    #[error(transparent)]
+    Graph(#[from] GraphToolError),
+}
+
+impl Failure {
+    /// Says on standard error what went wrong.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("error: {self}");
+        match self {
+            Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
+            Failure::Graph(error) => error.exit_code(),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}

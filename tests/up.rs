@@ -1,0 +1,274 @@
+//! `weever up` as a process of its own, in a network namespace, with the kernel as the peer.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use weever_testbed::{Fixture, Namespace, require_net_admin};
+
+const STACK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
+const ECHO: u16 = 7;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn temporary(ending: &str) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("weever-up-{}-{number}.{ending}", std::process::id()))
+}
+
+/// Runs the program to its end in a namespace.
+fn weever(namespace: &Namespace, args: &[&str]) -> Output {
+    namespace.run(|| Command::new(env!("CARGO_BIN_EXE_weever")).args(args).output().unwrap())
+}
+
+fn complaint(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A stack that runs as a child; killed if the test does not end it.
+struct Up {
+    child: Child,
+    banner: String,
+    socket: PathBuf,
+}
+
+impl Up {
+    /// Starts it on `left0` and waits for the end of its banner.
+    fn start(net: &Fixture, more: &[&str]) -> Up {
+        Up::start_at(temporary("sock"), net, more)
+    }
+
+    fn start_at(socket: PathBuf, net: &Fixture, more: &[&str]) -> Up {
+        let address = format!("{STACK}/24");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
+        command.args(["up", "--dev", "left0", "--addr", &address, "--echo", "7"]);
+        command.arg("--control").arg(&socket).args(more);
+        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = net.left.run(|| command.spawn().unwrap());
+        let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let mut banner = String::new();
+        while !banner.contains("Ctrl-C") {
+            let line = lines.next().expect("it ended before its banner did").unwrap();
+            banner.push_str(&line);
+            banner.push('\n');
+        }
+        Up { child, banner, socket }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    /// Waits for its end, and returns what it printed last.
+    fn end(mut self) -> (ExitStatus, String) {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let mut rest = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        (status, rest)
+    }
+
+    fn ask(&self, args: &[&str]) -> String {
+        let socket = self.socket.to_str().unwrap();
+        let program = env!("CARGO_BIN_EXE_weever");
+        let output = Command::new(program).args(args).args(["--socket", socket]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+        drop(std::fs::remove_file(&self.socket));
+    }
+}
+
+fn net(queues: u32) -> Fixture {
+    let net = Fixture::pair(queues).unwrap();
+    net.assign_addresses().unwrap();
+    net
+}
+
+fn socket(namespace: &Namespace, address: Ipv4Addr) -> UdpSocket {
+    namespace.run(|| {
+        let socket = UdpSocket::bind((address, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        socket
+    })
+}
+
+/// The kernel sends datagrams to the stack's echo service, and each comes back.
+fn echo(net: &Fixture, lengths: &[usize]) {
+    let socket = socket(&net.right, Fixture::RIGHT);
+    let mut buffer = [0; 2048];
+    for length in lengths {
+        let payload: Vec<u8> = (0..*length).map(|i| (i * 7) as u8).collect();
+        socket.send_to(&payload, (STACK, ECHO)).unwrap();
+        let (got, from) = socket.recv_from(&mut buffer).expect("no answer");
+        assert_eq!(&buffer[..got], payload);
+        assert_eq!(from, SocketAddrV4::new(STACK, ECHO).into());
+    }
+}
+
+/// The kernel's own addresses at both ends talk to each other, past the stack or after it.
+fn kernel_to_kernel(net: &Fixture) {
+    let left = socket(&net.left, Fixture::LEFT);
+    let right = socket(&net.right, Fixture::RIGHT);
+    let mut buffer = [0; 64];
+    for (from, to) in [(&right, &left), (&left, &right)] {
+        from.send_to(b"by the kernel", to.local_addr().unwrap()).unwrap();
+        let (got, _) = to.recv_from(&mut buffer).expect("the kernel lost it");
+        assert_eq!(&buffer[..got], b"by the kernel");
+    }
+}
+
+/// How many packets the link has received, which is known a tenth of a second later.
+fn await_received(up: &Up) -> u64 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let json = up.ask(&["counters", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let links = json["links"].as_array().unwrap().iter();
+        let received = links.map(|link| link["rx_packets"].as_u64().unwrap()).sum();
+        if received > 0 || Instant::now() > deadline {
+            return received;
+        }
+    }
+}
+
+#[test]
+fn it_echoes_is_asked_and_ends_cleanly_on_a_signal() {
+    require_net_admin!();
+    let net = net(4);
+    let up = Up::start(&net, &["--counters"]);
+    let expected = ["left0", "AF_XDP", "4 queues", "10.77.0.10/24", "udp echo", "port 7"];
+    for part in expected.iter().copied().chain([up.socket.to_str().unwrap()]) {
+        assert!(up.banner.contains(part), "{part} is not in\n{}", up.banner);
+    }
+    echo(&net, &[0, 1, 64, 1000, 1472]);
+    kernel_to_kernel(&net);
+
+    let counters = up.ask(&["counters"]);
+    assert!(counters.contains("RxQueue") && counters.contains("left0"), "{counters}");
+    assert!(await_received(&up) >= 5);
+    assert!(up.ask(&["counters", "--drops"]).contains("drop"));
+    assert!(up.ask(&["status"]).contains("udp echo 7"));
+    assert!(up.ask(&["graph", "live"]).starts_with("digraph"));
+
+    let path = up.socket.clone();
+    up.signal(Signal::SIGTERM);
+    let (status, rest) = up.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(rest.contains("weever has stopped") && rest.contains("RxQueue"), "{rest}");
+    assert!(!path.exists(), "the control socket was left behind");
+    kernel_to_kernel(&net);
+    // The device is free for the next one, which stops by being asked.
+    let up = Up::start(&net, &["--share", "address", "--mode", "busy"]);
+    echo(&net, &[64]);
+    assert!(up.ask(&["stop"]).contains("has shut down"));
+    assert_eq!(up.end().0.code(), Some(0));
+}
+
+#[test]
+fn killed_in_the_middle_of_traffic_it_leaves_the_device_to_the_kernel() {
+    require_net_admin!();
+    let net = net(2);
+    let up = Up::start(&net, &[]);
+    echo(&net, &[64]);
+    let flood = net.right.spawn("flood", || {
+        let socket = UdpSocket::bind((Fixture::RIGHT, 0)).unwrap();
+        for _ in 0..20_000 {
+            drop(socket.send_to(&[0; 64], (STACK, ECHO)));
+        }
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    up.signal(Signal::SIGKILL);
+    let socket = up.socket.clone();
+    let stale = temporary("sock");
+    std::fs::rename(&socket, &stale).unwrap();
+    assert_eq!(up.end().0.signal(), Some(Signal::SIGKILL as i32));
+    flood.unwrap().join().unwrap();
+    kernel_to_kernel(&net);
+    // Its socket is still there, and the next stack takes its place.
+    let up = Up::start_at(stale.clone(), &net, &[]);
+    echo(&net, &[64]);
+    up.signal(Signal::SIGINT);
+    assert_eq!(up.end().0.code(), Some(0));
+    assert!(!stale.exists());
+}
+
+#[test]
+fn what_cannot_be_is_said_clearly() {
+    require_net_admin!();
+    let net = net(1);
+    let up = |args: &[&str]| complaint(&weever(&net.left, &[&["up"], args].concat()));
+    for (args, parts) in [
+        (&["--dev", "left7", "--addr", "10.77.0.10/24"][..], &["left7", "left0"][..]),
+        (&["--dev", "left0", "--addr", "10.77.0.1/24"], &["in use", "ip addr del"]),
+        (&["--dev", "left0", "--addr", "10.77.0.2/24"], &["in use", "answers for it"]),
+        (&["--dev", "left0"], &["addr is not set"]),
+        (&["--addr", "10.77.0.10/24"], &["dev is not set"]),
+        (&["--dev", "left0", "--addr", "10.77.0.10"], &["10.77.0.10", "prefix"]),
+        (&["-c", "/nonexistent.toml"], &["/nonexistent.toml"]),
+    ] {
+        let complaint = up(args);
+        for part in parts {
+            assert!(complaint.contains(part), "{args:?}: {complaint}");
+        }
+    }
+    kernel_to_kernel(&net);
+}
+
+#[test]
+fn a_second_stack_on_the_same_device_is_refused_and_the_first_goes_on() {
+    require_net_admin!();
+    let net = net(1);
+    let up = Up::start(&net, &[]);
+    let control = temporary("sock");
+    let args = ["up", "--dev", "left0", "--addr", "10.77.0.11/24", "--control"];
+    let args = [&args[..], &[control.to_str().unwrap()]].concat();
+    let complaint = complaint(&weever(&net.left, &args));
+    assert!(complaint.contains("left0") && complaint.contains("another"), "{complaint}");
+    assert!(!control.exists());
+    echo(&net, &[64]);
+    drop(up);
+}
+
+#[test]
+fn without_rights_it_says_which_are_missing() {
+    require_net_admin!();
+    let net = net(1);
+    if !Path::new("/usr/bin/setpriv").exists() {
+        println!("skipped: needs setpriv");
+        return;
+    }
+    // The program may lie where nobody else may read.
+    let copy = temporary("bin");
+    std::fs::copy(env!("CARGO_BIN_EXE_weever"), &copy).unwrap();
+    let output = net.left.run(|| {
+        Command::new("/usr/bin/setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+            .arg(&copy)
+            .args(["up", "--dev", "left0", "--addr", "10.77.0.10/24"])
+            .output()
+            .unwrap()
+    });
+    std::fs::remove_file(copy).unwrap();
+    let complaint = complaint(&output);
+    assert!(complaint.contains("CAP_NET_ADMIN") && complaint.contains("root"), "{complaint}");
+}
