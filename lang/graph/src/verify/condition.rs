@@ -5,6 +5,8 @@
 //! joining clauses makes them weaker, never wrong, so two nodes with contradicting conditions
 //! never run in the same task. That keeps the analysis sound within bounded space.
 
+use std::collections::HashMap;
+
 use super::index::Index;
 use crate::{Graph, Node, NodeId, NodeKind, Op, PortId};
 
@@ -114,21 +116,24 @@ fn common(a: &Clause, b: &Clause) -> Clause {
 pub(crate) struct Conditions<'a> {
     graph: &'a Graph,
     fact_limit: usize,
-    /// Per node: when it runs. For an O-node: when `false`, when `true`.
-    runs: Vec<Condition>,
-    operators: Vec<Option<[Condition; 2]>>,
+    /// When each node runs that the task can reach.
+    runs: HashMap<NodeId, Condition>,
+    /// For an O-node: when it is `false`, when `true`.
+    operators: HashMap<NodeId, [Condition; 2]>,
+    never: Condition,
 }
 
 impl<'a> Conditions<'a> {
-    /// `order` must be a topological order of `graph`.
-    pub(crate) fn new(graph: &'a Graph, index: &Index, order: &[NodeId], start: NodeId) -> Self {
+    /// `reached` must be what the task can reach, in a topological order.
+    pub(crate) fn new(graph: &'a Graph, index: &Index, reached: &[NodeId], start: NodeId) -> Self {
         let mut all = Conditions {
             graph,
             fact_limit: ((1 << 20) / graph.len().max(1)).clamp(8, 512),
-            runs: vec![Condition::never(); graph.len()],
-            operators: vec![None; graph.len()],
+            runs: HashMap::new(),
+            operators: HashMap::new(),
+            never: Condition::never(),
         };
-        for id in order {
+        for id in reached {
             let incoming = &index.incoming[id.index()];
             let runs = if *id == start { Condition::always() } else { all.any_of(incoming) };
             if let NodeKind::Operator(op) = graph.node(*id).kind {
@@ -137,22 +142,22 @@ impl<'a> Conditions<'a> {
                 } else {
                     all.operator(op, incoming)
                 };
-                all.operators[id.index()] = Some(outcome);
+                all.operators.insert(*id, outcome);
             }
-            all.runs[id.index()] = runs;
+            all.runs.insert(*id, runs);
         }
         all
     }
 
     /// When `id` runs.
     pub(crate) fn of(&self, id: NodeId) -> &Condition {
-        &self.runs[id.index()]
+        self.runs.get(&id).unwrap_or(&self.never)
     }
 
     /// When the task leaves by `port`.
     pub(crate) fn of_port(&self, port: PortId) -> Condition {
         let node = self.graph.node(port.node);
-        let base = match &self.operators[port.node.index()] {
+        let base = match self.operators.get(&port.node) {
             Some(outcome) => &outcome[port.port.min(1) as usize],
             None => self.of(port.node),
         };

@@ -1,5 +1,7 @@
 //! Warnings and notes about how nodes are connected.
 
+use std::collections::BTreeMap;
+
 use super::index::Index;
 use super::report::Report;
 use crate::{Attr, Graph, Kind, NodeId, NodeKind, PortId};
@@ -20,11 +22,12 @@ pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
             let message = format!("operator `{}` has no operands", node.name);
             report.add(Kind::NoOperands, id, message, "connect a node's `true` and `false` to it");
         }
+        let mut outcomes: BTreeMap<NodeId, usize> = BTreeMap::new();
         for port in incoming.iter().filter(|p| is_outcome(graph, **p)) {
-            let others = incoming.iter().filter(|p| p.node == port.node).count();
-            if others == 1 {
-                half_operand(graph, id, port.node, report);
-            }
+            *outcomes.entry(port.node).or_default() += 1;
+        }
+        for (source, _) in outcomes.iter().filter(|(_, connected)| **connected == 1) {
+            half_operand(graph, id, *source, report);
         }
     }
 }
@@ -48,7 +51,7 @@ pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut Report) {
     if index.declared_starts.is_empty() {
         return;
     }
-    for id in index.roots().filter(|id| !index.declared_starts.contains(id)) {
+    for id in index.roots().filter(|id| index.declared_starts.binary_search(id).is_err()) {
         let message =
             format!("no edge leads to `{}` and no task starts there", graph.node(id).name);
         let remedy = "connect it, or give it the attribute \"source\" or \"init\"";

@@ -1,5 +1,7 @@
 //! What the checks look up again and again: who leads to whom, and where tasks start.
 
+use std::collections::HashSet;
+
 use crate::{Attr, Graph, NodeId, PortId};
 
 /// A set of nodes.
@@ -11,12 +13,8 @@ impl NodeSet {
         NodeSet(vec![0; nodes.div_ceil(64)])
     }
 
-    /// Adds `id`; whether it was new.
-    pub(crate) fn insert(&mut self, id: NodeId) -> bool {
-        let (word, bit) = (id.index() / 64, 1 << (id.index() % 64));
-        let new = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        new
+    pub(crate) fn insert(&mut self, id: NodeId) {
+        self.0[id.index() / 64] |= 1 << (id.index() % 64);
     }
 
     pub(crate) fn contains(&self, id: NodeId) -> bool {
@@ -81,13 +79,23 @@ fn declared_starts(graph: &Graph) -> Vec<NodeId> {
 /// The nodes that dataflow leads to from `from`, without `from` itself.
 pub(crate) fn descendants(graph: &Graph, from: NodeId) -> NodeSet {
     let mut seen = NodeSet::new(graph.len());
-    let mut stack = vec![from];
-    while let Some(id) = stack.pop() {
+    for id in reached_from(graph, from).into_iter().skip(1) {
+        seen.insert(id);
+    }
+    seen
+}
+
+/// `from`, then the nodes that dataflow leads to from there, in no particular order.
+pub(crate) fn reached_from(graph: &Graph, from: NodeId) -> Vec<NodeId> {
+    let mut seen = HashSet::from([from]);
+    let (mut reached, mut next) = (vec![from], 0);
+    while let Some(id) = reached.get(next).copied() {
+        next += 1;
         for target in graph.node(id).ports.iter().flat_map(|p| &p.targets) {
             if seen.insert(*target) {
-                stack.push(*target);
+                reached.push(*target);
             }
         }
     }
-    seen
+    reached
 }

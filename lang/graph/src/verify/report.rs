@@ -1,15 +1,18 @@
 //! Where the checks write what they find.
 
+use std::collections::HashSet;
+
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
 
 pub(crate) struct Report<'a> {
     graph: &'a Graph,
     findings: Vec<Finding>,
+    known: HashSet<(Kind, NodeId, String)>,
 }
 
 impl<'a> Report<'a> {
     pub(crate) fn new(graph: &'a Graph) -> Report<'a> {
-        Report { graph, findings: Vec::new() }
+        Report { graph, findings: Vec::new(), known: HashSet::new() }
     }
 
     /// Adds a finding about `node`, once.
@@ -20,10 +23,9 @@ impl<'a> Report<'a> {
         message: String,
         remedy: impl Into<String>,
     ) {
-        let span = self.graph.node(node).span;
-        let finding = Finding { kind, node, span, message, remedy: remedy.into() };
-        if !self.findings.contains(&finding) {
-            self.findings.push(finding);
+        if self.known.insert((kind, node, message.clone())) {
+            let span = self.graph.node(node).span;
+            self.findings.push(Finding { kind, node, span, message, remedy: remedy.into() });
         }
     }
 

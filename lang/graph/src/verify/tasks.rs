@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::condition::Conditions;
-use super::index::{Index, NodeSet, descendants};
+use super::index::{Index, NodeSet, descendants, reached_from};
 use super::report::Report;
 use crate::{Effects, Graph, Kind, NodeId, NodeKind, PortId};
 
@@ -13,9 +13,15 @@ const MAX_EDGES_COMPARED: usize = 256;
 /// Runs every check for every place where a task may start.
 pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut Report) {
     let mut reach = Reach { graph, cache: HashMap::new() };
+    let mut position = vec![0; graph.len()];
+    for (at, id) in order.iter().enumerate() {
+        position[id.index()] = at;
+    }
     for start in index.starts() {
-        let conditions = Conditions::new(graph, index, order, start);
-        let task = Task { graph, index, order, conditions };
+        let mut reached = reached_from(graph, start);
+        reached.sort_by_key(|id| position[id.index()]);
+        let conditions = Conditions::new(graph, index, &reached, start);
+        let task = Task { graph, index, reached, conditions };
         task.conflicts(&mut reach, report);
         task.blocking(&mut reach, report);
         task.enabled_twice(report);
@@ -38,13 +44,20 @@ impl Reach<'_> {
 struct Task<'a> {
     graph: &'a Graph,
     index: &'a Index,
-    order: &'a [NodeId],
+    /// What the task can reach, in a topological order.
+    reached: Vec<NodeId>,
     conditions: Conditions<'a>,
 }
 
 impl Task<'_> {
     fn runnable(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.order.iter().copied().filter(|id| !self.conditions.of(*id).is_never())
+        self.reached.iter().copied().filter(|id| !self.conditions.of(*id).is_never())
+    }
+
+    fn edges(&self, node: NodeId) -> impl Iterator<Item = (PortId, NodeId)> + '_ {
+        self.graph.node(node).ports.iter().enumerate().flat_map(move |(port, p)| {
+            p.targets.iter().map(move |t| (PortId { node, port: port as u32 }, *t))
+        })
     }
 
     fn effects(&self, id: NodeId) -> Effects {
@@ -88,12 +101,11 @@ impl Task<'_> {
         let blockers = self.runnable().filter(|id| self.effects(*id).contains(Effects::BLOCKS));
         for blocker in blockers {
             let when = self.conditions.of(blocker);
-            for (port, target) in self.graph.dataflow() {
-                let stays = target == blocker || reach.leads(target, blocker);
-                if stays || !reach.leads(port.node, blocker) {
-                    continue;
-                }
-                if self.conditions.of_port(port).compatible(when) {
+            let before: Vec<NodeId> =
+                self.reached.iter().copied().filter(|id| reach.leads(*id, blocker)).collect();
+            for (port, target) in before.iter().flat_map(|id| self.edges(*id)) {
+                let stays = target == blocker || before.contains(&target);
+                if !stays && self.conditions.of_port(port).compatible(when) {
                     self.report_blocking(blocker, port.node, target, report);
                 }
             }

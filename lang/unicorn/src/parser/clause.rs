@@ -88,7 +88,12 @@ impl Parser<'_> {
 
     fn names(&mut self) -> Vec<Ident> {
         let mut names = Vec::new();
+        let complete = self.words_lead_to_bracket();
         while let Some(word) = self.word() {
+            if !complete && self.starts_line() {
+                // Hardly meant as a port's name.
+                break;
+            }
             let closes = matches!(self.ahead(1), Kind::BracketOpen | Kind::BraceOpen);
             if is_reserved(word) && !closes {
                 break;
@@ -99,12 +104,8 @@ impl Parser<'_> {
     }
 
     fn port(&mut self) -> Option<ClauseKind> {
-        let line = self.last_end();
-        let mut names = self.names();
+        let names = self.names();
         if self.kind() != Kind::BracketOpen {
-            // What stands on further lines was hardly meant as a port's name.
-            self.rewind_to_line_after(line);
-            names.retain(|n| n.loc.end <= self.last_end());
             let help = "write the nodes that the port enables in brackets, `[]` for none";
             self.error_after("expected `[`", Some(help.into()));
             return Some(ClauseKind::Port { names, targets: Vec::new() });

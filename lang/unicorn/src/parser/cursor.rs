@@ -11,6 +11,8 @@ use crate::token::{Kind, Token, Tokens, is_reserved};
 pub(super) struct Parser<'s> {
     pub(super) source: &'s str,
     tokens: Vec<Token>,
+    /// Per token, where the run of plain words that starts there ends.
+    words_end: Vec<usize>,
     at: usize,
     comments: CommentStream<'s>,
     diagnostics: Vec<Diagnostic>,
@@ -22,7 +24,9 @@ impl<'s> Parser<'s> {
     pub(super) fn new(source: &'s str, tokens: Tokens) -> Parser<'s> {
         let comments = CommentStream::new(source, tokens.comments);
         let diagnostics = tokens.diagnostics;
-        Parser { source, tokens: tokens.tokens, at: 0, comments, diagnostics, depth: 0 }
+        let tokens = tokens.tokens;
+        let words_end = words_end(source, &tokens);
+        Parser { source, tokens, words_end, at: 0, comments, diagnostics, depth: 0 }
     }
 
     /// What was found wrong, in the order of the text.
@@ -73,12 +77,17 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Goes back to the first token that stands on a later line than `offset`, if that lies behind.
-    pub(super) fn rewind_to_line_after(&mut self, offset: usize) {
-        let line_end = self.source[offset..].find('\n').map_or(self.source.len(), |n| offset + n);
-        while self.at > 0 && self.tokens[self.at - 1].span.start > line_end {
-            self.at -= 1;
-        }
+    /// Whether the words that start here end at a bracket or brace.
+    pub(super) fn words_lead_to_bracket(&self) -> bool {
+        let after = self.words_end[self.at];
+        let at = if self.tokens[after].kind == Kind::Word { after + 1 } else { after };
+        let kind = self.tokens.get(at).map_or(Kind::End, |t| t.kind);
+        matches!(kind, Kind::BracketOpen | Kind::BraceOpen)
+    }
+
+    /// Whether a line ended between the last token and this one.
+    pub(super) fn starts_line(&self) -> bool {
+        self.source[self.last_end()..self.here().start].contains('\n')
     }
 
     /// Where the last token ended.
@@ -120,7 +129,7 @@ impl<'s> Parser<'s> {
     /// The same for something that was expected to stand on the line of the last token.
     pub(super) fn error_after(&mut self, message: &str, help: Option<String>) {
         let last = self.last_end();
-        if !self.source[last..self.here().start].contains('\n') {
+        if !self.starts_line() {
             return self.error_here(message, help);
         }
         let error = Diagnostic::error(last..last, message).label("before the line ends");
@@ -227,6 +236,16 @@ impl<'s> Parser<'s> {
             }
         }
     }
+}
+
+fn words_end(source: &str, tokens: &[Token]) -> Vec<usize> {
+    let mut ends: Vec<usize> = (0..tokens.len()).collect();
+    for i in (0..tokens.len().saturating_sub(1)).rev() {
+        if tokens[i].kind == Kind::Word && !is_reserved(&source[tokens[i].span.clone()]) {
+            ends[i] = ends[i + 1];
+        }
+    }
+    ends
 }
 
 /// The value of a string token. An unfinished one has no closing quote.
