@@ -25,6 +25,17 @@ pub enum PoolError {
     /// The configuration makes no sense.
     #[error("pool: {0}")]
     Config(String),
+    /// The system has not as much memory. Asking for it all the same would not fail but have the
+    /// kernel kill processes, perhaps others than this one.
+    #[error(
+        "pool: {bytes} bytes are wanted, {available} are available; lower the number of frames"
+    )]
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+        /// How much there is.
+        available: usize,
+    },
     /// The system refused the memory.
     #[error("pool: cannot map {bytes} bytes ({what}): {source}; lower the number of frames")]
     Map {
@@ -63,7 +74,11 @@ impl Region {
                 return Ok(region);
             }
         }
-        Region::try_map(len.next_multiple_of(4096), MemfdFlags::CLOEXEC, false)
+        let bytes = len.next_multiple_of(4096);
+        match available() {
+            Some(available) if bytes > available => Err(PoolError::Memory { bytes, available }),
+            _ => Region::try_map(bytes, MemfdFlags::CLOEXEC, false),
+        }
     }
 
     fn try_map(len: usize, flags: MemfdFlags, huge: bool) -> Result<Region, PoolError> {
@@ -103,6 +118,14 @@ impl Region {
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// What `/proc/meminfo` says can be had without swapping, in bytes; `None` where it cannot be read.
+fn available() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
 }
 
 impl Drop for Region {

@@ -135,3 +135,17 @@ fn it_says_what_it_is() {
     let link = FaultyLink::new(Box::new(left), FaultConfig::default());
     assert_eq!(link.info().mode, "memory, with faults");
 }
+
+#[test]
+#[should_panic(expected = "receives in order")]
+fn a_link_that_reorders_what_comes_in_does_not_conform() {
+    let rx = Faults { reorder: 0.2, reorder_depth: 2, ..Faults::default() };
+    suite(|| wrapped(FaultConfig { seed: 1, rx, ..FaultConfig::default() }));
+}
+
+#[test]
+#[should_panic(expected = "sends in order")]
+fn a_link_that_reorders_what_goes_out_does_not_conform() {
+    let tx = Faults { reorder: 0.2, reorder_depth: 2, ..Faults::default() };
+    suite(|| wrapped(FaultConfig { seed: 1, tx, ..FaultConfig::default() }));
+}

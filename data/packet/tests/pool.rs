@@ -1,0 +1,72 @@
+//! Making pools.
+
+use weever_packet::{HugePages, Pool, PoolConfig, PoolError, Region};
+
+fn complaint(config: PoolConfig) -> String {
+    let error = Pool::new(config).unwrap_err();
+    assert!(matches!(error, PoolError::Config(_)), "{error}");
+    error.to_string()
+}
+
+#[test]
+fn settings_that_make_no_sense_are_named() {
+    let ok = PoolConfig::default();
+    for frame_size in [0, 1024, 2047, 3000, 8192] {
+        let text = complaint(PoolConfig { frame_size, ..ok });
+        assert!(text.contains(&frame_size.to_string()) && text.contains("2048 or 4096"), "{text}");
+    }
+    for frames in [0, (1 << 24) + 1, u32::MAX] {
+        let text = complaint(PoolConfig { frames, ..ok });
+        assert!(text.contains(&frames.to_string()), "{text}");
+    }
+    let text = complaint(PoolConfig { headroom: 2048, ..ok });
+    assert!(text.contains("headroom 2048"), "{text}");
+}
+
+#[test]
+fn memory_that_cannot_be_had_is_an_error() {
+    // Beyond the address space, so that no mistake here could take the machine's memory.
+    let error = Region::map(1 << 60, HugePages::Never).unwrap_err();
+    assert!(matches!(error, PoolError::Memory { .. }), "{error}");
+    assert!(error.to_string().contains("lower the number of frames"), "{error}");
+}
+
+#[test]
+fn without_huge_pages_ordinary_ones_do() {
+    // Whether any are reserved is the machine's business; a pool is made in either case.
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+    let free: usize = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let pool = Pool::new(PoolConfig { frames: 512, ..PoolConfig::default() }).unwrap();
+    assert!(!pool.region().is_huge() || free > 0);
+    let plain = PoolConfig { huge_pages: HugePages::Never, frames: 512, ..PoolConfig::default() };
+    assert!(!Pool::new(plain).unwrap().region().is_huge());
+}
+
+#[test]
+fn a_region_holds_every_frame_and_can_be_shared() {
+    for (frames, frame_size) in [(1, 2048), (100, 4096), (513, 2048)] {
+        let config = PoolConfig { frames, frame_size, ..PoolConfig::default() };
+        let pool = Pool::new(config).unwrap();
+        let (region, bytes) = (pool.region(), pool.frames() * frame_size as usize);
+        assert!(region.len() >= bytes && !region.is_empty());
+        assert_eq!(pool.frame_size(), frame_size);
+        let file = std::fs::File::from(region.fd().try_clone_to_owned().unwrap());
+        assert_eq!(file.metadata().unwrap().len(), region.len() as u64);
+        let mut buffer = pool.cache().alloc().unwrap();
+        buffer.append(b"seen by both");
+        let mut seen = [0; 12];
+        let at = u64::from(buffer.index()) * u64::from(frame_size) + u64::from(buffer.head());
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut seen, at).unwrap();
+        assert_eq!(&seen, b"seen by both", "frame i starts at i * frame_size");
+    }
+}
+
+#[test]
+fn clones_are_the_same_pool() {
+    let pool = Pool::new(PoolConfig { frames: 64, ..PoolConfig::default() }).unwrap();
+    let clone = pool.clone();
+    let buffer = clone.cache().alloc().unwrap();
+    assert_eq!((pool.available(), clone.available()), (63, 63));
+    assert!(pool.cache().owns(&buffer) && pool.cache().draws_from(&clone));
+    assert_eq!(format!("{pool:?}"), "Pool(64 frames of 2048, 63 home)");
+}
