@@ -1,3 +1,5 @@
-//! The interpreter against the reference, on random graphs.
+//! The interpreter: rule by rule, and against the reference on random graphs.
 
 mod property;
+mod script;
+mod semantics;
