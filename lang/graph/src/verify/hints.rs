@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::index::Index;
 use super::report::Report;
-use crate::{Attr, Graph, Kind, NodeId, NodeKind, PortId};
+use crate::{Attr, Graph, Kind, Node, NodeId, NodeKind, Op, PortId};
 
 pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut Report) {
     for (id, node) in graph.iter().filter(|(_, n)| n.has(&Attr::Init)) {
@@ -22,27 +22,43 @@ pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
             let message = format!("operator `{}` has no operands", node.name);
             report.add(Kind::NoOperands, id, message, "connect a node's `true` and `false` to it");
         }
-        let mut outcomes: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for port in incoming.iter().filter(|p| is_outcome(graph, **p)) {
-            *outcomes.entry(port.node).or_default() += 1;
-        }
-        for (source, _) in outcomes.iter().filter(|(_, connected)| **connected == 1) {
-            half_operand(graph, id, *source, report);
+        for (source, connected) in outcomes_connected(graph, incoming) {
+            if let [only] = connected[..]
+                && shows(node, only == "true")
+            {
+                half_operand(graph, id, source, only, report);
+            }
         }
     }
 }
 
-/// Whether the port is one of a node's two outcomes. What a config node's ports will be is open.
-fn is_outcome(graph: &Graph, port: PortId) -> bool {
-    let source = graph.node(port.node);
-    let name = source.ports[port.port as usize].name.as_str();
-    !matches!(source.kind, NodeKind::Config(_)) && matches!(name, "true" | "false")
+/// Per operand, the outcomes by which it is connected.
+fn outcomes_connected<'g>(graph: &'g Graph, incoming: &[PortId]) -> BTreeMap<NodeId, Vec<&'g str>> {
+    let mut outcomes: BTreeMap<NodeId, Vec<&str>> = BTreeMap::new();
+    for port in incoming {
+        let source = graph.node(port.node);
+        let name = source.ports[port.port as usize].name.as_str();
+        // What a config node's ports will be is open.
+        let open = matches!(source.kind, NodeKind::Config(_));
+        if !open && matches!(name, "true" | "false") {
+            outcomes.entry(port.node).or_default().push(name);
+        }
+    }
+    outcomes
 }
 
-fn half_operand(graph: &Graph, operator: NodeId, source: NodeId, report: &mut Report) {
+/// Whether anything follows the outcome that an operator cannot reach without the other outcome of
+/// an operand of which only one (`true` or `false`) is connected.
+fn shows(operator: &Node, only_true: bool) -> bool {
+    let swapped = matches!(operator.kind, NodeKind::Operator(Op::Nand | Op::Nor));
+    let hidden = if only_true == swapped { "true" } else { "false" };
+    operator.ports.iter().any(|p| p.name == hidden && !p.targets.is_empty())
+}
+
+fn half_operand(graph: &Graph, operator: NodeId, source: NodeId, only: &str, report: &mut Report) {
     let (name, source) = (&graph.node(operator).name, &graph.node(source).name);
-    let message = format!("`{name}` sees only one of the outcomes of its operand `{source}`");
-    report.add(Kind::HalfOperand, operator, message, "the other leaves it undecided");
+    let message = format!("`{name}` sees only the `{only}` of its operand `{source}`");
+    report.add(Kind::HalfOperand, operator, message, "the other outcome leaves it undecided");
 }
 
 /// Every unreachable node lies behind a root that nothing starts, so the roots are reported. A

@@ -245,7 +245,8 @@ fn exclusive_edges_into_one_node_are_no_warning() {
 #[test]
 fn notes_for_half_operands_unknown_attributes_and_unreachable_roots() {
     let mut g = Graph::new("g");
-    let op = add_op(&mut g, "op", Op::And, &[("false", &[]), ("true", &[])]);
+    let end = add(&mut g, "end", &[]);
+    let op = add_op(&mut g, "op", Op::And, &[("false", &[end]), ("true", &[])]);
     let x = add(&mut g, "x", &[("false", &[]), ("true", &[op])]);
     add(&mut g, "lost", &[]);
     g.node_mut(x).attrs.extend([Attr::Source, Attr::Other("shiny".into())]);
@@ -253,4 +254,21 @@ fn notes_for_half_operands_unknown_attributes_and_unreachable_roots() {
     let mut kinds: Vec<Kind> = v.notes().map(|n| n.kind).collect();
     kinds.sort_by_key(|k| format!("{k:?}"));
     assert_eq!(kinds, [Kind::HalfOperand, Kind::UnknownAttribute, Kind::Unreachable]);
+}
+
+#[test]
+fn a_half_operand_whose_other_outcome_nobody_would_see_is_no_note() {
+    for (op, noted) in
+        [(Op::And, "false"), (Op::Or, "false"), (Op::Nand, "true"), (Op::Nor, "true")]
+    {
+        for follows in ["false", "true"] {
+            let mut g = Graph::new("g");
+            let end = add(&mut g, "end", &[]);
+            let to = |port: &str| if port == follows { vec![end] } else { Vec::new() };
+            let (no, yes) = (to("false"), to("true"));
+            let op = add_op(&mut g, "op", op, &[("false", &no), ("true", &yes)]);
+            add(&mut g, "x", &[("false", &[]), ("true", &[op])]);
+            assert_eq!(verify(g).unwrap().notes().count(), usize::from(follows == noted));
+        }
+    }
 }

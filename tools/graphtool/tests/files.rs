@@ -1,0 +1,110 @@
+//! Commands on real files: reading, writing back, and what cannot be read.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use weever_graphtool::{GraphCommand, GraphToolError, Streams, run_with};
+
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(subcommand)]
+    command: GraphCommand,
+}
+
+struct Ran {
+    result: Result<ExitCode, GraphToolError>,
+    output: String,
+    errors: String,
+}
+
+fn run(words: &[&str]) -> Ran {
+    let command = Line::try_parse_from(words).expect("a command").command;
+    let (mut output, mut errors) = (Vec::new(), Vec::new());
+    let mut streams = Streams {
+        input: &mut std::io::empty(),
+        output: &mut output,
+        errors: &mut errors,
+        colours: false,
+    };
+    let result = run_with(command, &mut streams);
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { result, output: text(output), errors: text(errors) }
+}
+
+/// A file of its own for each test, gone afterwards.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, contents: &[u8]) -> Temporary {
+        let name = format!("weever-graphtool-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, contents).expect("a writable temporary folder");
+        Temporary(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+
+    fn contents(&self) -> String {
+        std::fs::read_to_string(&self.0).expect("still there")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+const UGLY: &str = "graph g { node A { port x[] } }";
+const NEAT: &str = "graph g {\n    node A {\n        port x[]\n    }\n}\n";
+
+fn is(ran: &Ran, code: ExitCode) -> bool {
+    ran.result.as_ref().is_ok_and(|c| *c == code)
+}
+
+#[test]
+fn fmt_prints_checks_and_writes() {
+    let file = Temporary::new("fmt", UGLY.as_bytes());
+    assert_eq!(run(&["fmt", file.path()]).output, NEAT);
+    let check = run(&["fmt", "--check", file.path()]);
+    assert!(is(&check, ExitCode::FAILURE) && check.output.is_empty());
+    assert!(check.errors.contains("fmt --write"), "{}", check.errors);
+    assert_eq!(file.contents(), UGLY);
+    assert!(is(&run(&["fmt", "--write", file.path()]), ExitCode::SUCCESS));
+    assert_eq!(file.contents(), NEAT);
+    assert!(is(&run(&["fmt", "--check", file.path()]), ExitCode::SUCCESS));
+}
+
+#[test]
+fn fmt_leaves_a_wrong_file_alone() {
+    let file = Temporary::new("wrong", b"graph g { nod A {} }");
+    let ran = run(&["fmt", "--write", file.path()]);
+    assert!(is(&ran, ExitCode::FAILURE) && ran.errors.contains("did you mean `node`?"));
+    assert_eq!(file.contents(), "graph g { nod A {} }");
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let missing = run(&["check", "/nowhere/x.unicorn"]).result.unwrap_err();
+    assert!(matches!(missing, GraphToolError::Read { .. }));
+    assert!(missing.to_string().contains("/nowhere/x.unicorn"), "{missing}");
+    let folder = run(&["show", Path::new("/tmp").to_str().unwrap()]).result.unwrap_err();
+    assert!(matches!(folder, GraphToolError::Read { .. }));
+    let binary = Temporary::new("binary", b"graph \xff");
+    let error = run(&["dot", binary.path()]).result.unwrap_err();
+    assert!(matches!(error, GraphToolError::NotText { at: 6, .. }), "{error}");
+    let stdin = run(&["fmt", "--write", "-"]).result.unwrap_err();
+    assert!(matches!(stdin, GraphToolError::WriteToStdin));
+    assert_eq!(stdin.exit_code(), ExitCode::from(2));
+}
+
+#[test]
+fn settings_are_checked_on_the_command_line() {
+    for bad in ["--set=A", "--set==b", "--set=a="] {
+        assert!(Line::try_parse_from(["check", bad, "x"]).is_err(), "{bad}");
+    }
+}
