@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,7 @@ fn complaint(output: &Output) -> String {
 struct Up {
     child: Child,
     banner: String,
+    errors: Option<ChildStderr>,
     socket: PathBuf,
 }
 
@@ -50,16 +51,21 @@ impl Up {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
         command.args(["up", "--dev", "left0", "--addr", &address, "--echo", "7"]);
         command.arg("--control").arg(&socket).args(more);
-        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = net.left.run(|| command.spawn().unwrap());
         let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         let mut banner = String::new();
         while !banner.contains("Ctrl-C") {
-            let line = lines.next().expect("it ended before its banner did").unwrap();
+            let Some(line) = lines.next() else {
+                let errors = std::io::read_to_string(child.stderr.unwrap()).unwrap();
+                panic!("it ended before its banner did: {errors}");
+            };
+            let line = line.unwrap();
             banner.push_str(&line);
             banner.push('\n');
         }
-        Up { child, banner, socket }
+        let errors = child.stderr.take();
+        Up { child, banner, errors, socket }
     }
 
     fn signal(&self, signal: Signal) {
@@ -247,6 +253,54 @@ fn a_second_stack_on_the_same_device_is_refused_and_the_first_goes_on() {
     assert!(!control.exists());
     echo(&net, &[64]);
     drop(up);
+}
+
+#[test]
+fn the_whole_device_can_be_taken_and_is_given_back() {
+    require_net_admin!();
+    let net = net(2);
+    for mode in ["busy", "interrupt"] {
+        let up = Up::start(&net, &["--share", "none", "--mode", mode]);
+        echo(&net, &[1, 1472]);
+        let kernel = socket(&net.left, Fixture::LEFT);
+        kernel.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let stranger = socket(&net.right, Fixture::RIGHT);
+        stranger.send_to(b"for the kernel", kernel.local_addr().unwrap()).unwrap();
+        assert!(kernel.recv_from(&mut [0; 64]).is_err(), "the kernel got what is not its own");
+        up.signal(Signal::SIGHUP);
+        assert_eq!(up.end().0.code(), Some(0));
+        kernel_to_kernel(&net);
+    }
+}
+
+#[test]
+fn a_device_that_is_removed_ends_it_with_a_reason() {
+    require_net_admin!();
+    let net = net(2);
+    let mut up = Up::start(&net, &["--mode", "busy"]);
+    echo(&net, &[64]);
+    net.veth.clone().delete().unwrap();
+    let errors = up.errors.take().unwrap();
+    assert_eq!(up.end().0.code(), Some(1));
+    let complaint = std::io::read_to_string(errors).unwrap();
+    assert!(complaint.contains("left0"), "{complaint}");
+}
+
+#[test]
+fn commands_say_when_nothing_runs() {
+    let nowhere = temporary("sock");
+    for command in [&["status"][..], &["counters"], &["stop"], &["graph", "live"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_weever"))
+            .args(command)
+            .arg("--socket")
+            .arg(&nowhere)
+            .output()
+            .unwrap();
+        let complaint = complaint(&output);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(complaint.contains(nowhere.to_str().unwrap()), "{complaint}");
+        assert!(complaint.contains("weever up"), "{complaint}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod view;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use clap::Args;
 use weever_service_api::Counters;
 
 use crate::{CliError, Target};
+
+/// Has a terminal clear its screen and go to the top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// Shows what a running stack has counted: links, nodes with their ports, drops with their reasons.
 #[derive(Args, Clone, Debug, Default)]
@@ -57,6 +60,9 @@ impl CountersArgs {
                 serde_json::to_writer(&mut *out, &counters).map_err(io::Error::from)?;
                 writeln!(out)?;
             } else {
+                if earlier.is_some() && io::stdout().is_terminal() {
+                    write!(out, "{CLEAR}")?;
+                }
                 view::write(out, &counters, earlier.as_ref(), self.drops, self.all)?;
             }
             out.flush()?;

@@ -179,6 +179,55 @@ fn a_fixed_neighbour_is_not_asked_for() {
 }
 
 #[test]
+fn inside_a_vlan_only_its_frames_are_answered_and_answers_are_tagged() {
+    let fixed = vec![(PEER, PEER_MAC)];
+    let (_stack, mut peer) = start(with(|c| (c.vlan, c.neighbours) = (Some(5), fixed)));
+    let question = frames::udp(4000, ECHO, b"tagged?");
+    peer.send(&question);
+    peer.send(&frames::tagged(&question, 6, 0));
+    peer.send(&frames::tagged(&question, 5, 0));
+    let answer = std::iter::repeat_with(|| peer.receive_any(PATIENCE).expect("no answer"))
+        .find(|frame| frame.ends_with(b"tagged?"))
+        .unwrap();
+    assert_eq!(answer[12..18], [0x81, 0, 0, 5, 8, 0]);
+    while let Some(frame) = peer.receive_any(Duration::from_millis(50)) {
+        assert!(!frame.ends_with(b"tagged?"), "the others were answered");
+    }
+}
+
+#[test]
+fn a_flood_is_survived_and_accounted_for() {
+    let (stack, mut peer) = start(with(|c| c.neighbours = vec![(PEER, PEER_MAC)]));
+    let frame = frames::udp(4000, ECHO, &[0; 64]);
+    let (mut answers, mut burst) = (0, Burst::new());
+    for _ in 0..200 {
+        let copies = (0..64).filter_map(|_| peer.cache.alloc());
+        let mut packets: std::collections::VecDeque<_> = copies
+            .map(|mut buffer| {
+                assert!(buffer.append(&frame));
+                buffer
+            })
+            .collect();
+        peer.queue.tx(&mut peer.cache, &mut packets).unwrap();
+        peer.queue.flush(&mut peer.cache).unwrap();
+        packets.drain(..).for_each(|buffer| peer.cache.free(buffer));
+        // Taken seldom, so that everything on the way back is full most of the time.
+        answers += peer.queue.rx(&mut peer.cache, &mut burst, 8).unwrap();
+        (0..8).filter_map(|i| burst.take(i)).for_each(drop);
+    }
+    while peer.receive_any(Duration::from_millis(200)).is_some() {
+        answers += 1;
+    }
+    peer.echo(b"still there");
+    let report = stack.stop();
+    assert_eq!(report.failure, None);
+    let (received, sent, dropped) = report.totals();
+    assert!(answers > 0 && received > 0);
+    // Everything that went in came out or was a counted drop (ARP announcements come on top).
+    assert!(sent + dropped >= received && sent <= received + 5, "{:#?}", report.counters);
+}
+
+#[test]
 fn a_running_stack_is_asked_and_stopped_over_its_socket() {
     let (stack, mut peer) = start(config());
     let path = stack.control_path().unwrap().to_owned();
