@@ -170,6 +170,9 @@ proptest! {
     fn agrees_with_etherparse(frame in damaged_frame()) {
         let Ok(sliced) = SlicedPacket::from_ethernet(&frame) else { return Ok(()) };
         let got = summarize(&frame);
+        // The oracle walks over a prestandard tag, which is none to the kernel nor to us.
+        let prestandard = |at: usize| frame.get(at..at + 2) == Some(&[0x91, 0]);
+        prop_assume!(!prestandard(12) && !prestandard(16));
         if let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net {
             prop_assert_eq!(got.ip4_src, Some(ip.header().source_addr()));
             prop_assert_eq!(got.ip4_dst, Some(ip.header().destination_addr()));
