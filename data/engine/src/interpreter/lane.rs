@@ -16,49 +16,91 @@ struct Run {
     tasks: u32,
 }
 
+/// Sixty-four tasks that were handed over as they were.
+#[derive(Debug)]
+struct Whole {
+    burst: Box<Burst>,
+    occupied: Mask,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
+    /// Comes before `tasks`.
+    whole: Option<Whole>,
     tasks: VecDeque<Task>,
     /// How many tasks were served before their run came first, in a batch with earlier ones.
     ahead: u32,
 }
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.tasks.len() + if self.whole.is_some() { BURST } else { 0 }
+    }
+
+    /// Makes single tasks of a whole burst; returns the burst.
+    #[cold]
+    fn break_up(&mut self) -> Option<Box<Burst>> {
+        let mut burst = self.whole.take()?.burst;
+        for i in (0..BURST).rev() {
+            self.tasks.push_front(burst.take(i));
+        }
+        Some(burst)
+    }
+}
+
+/// How many bursts may lie in a lane's queues; further ones are moved task by task.
+const BURSTS: usize = 4;
 
 /// Queues of all entries. The entry whose first task has waited longest is served first.
 #[derive(Debug)]
 pub(crate) struct Lane {
     queues: Box<[Queue]>,
     runs: VecDeque<Run>,
+    /// Empty bursts, to be exchanged for full ones.
+    #[allow(clippy::vec_box, reason = "a box moves in and out as a pointer, not 512 bytes")]
+    spare: Vec<Box<Burst>>,
     limit: usize,
 }
 
 impl Lane {
     pub(crate) fn new(entries: usize, limit: usize) -> Lane {
-        let queue = |_| Queue { tasks: VecDeque::with_capacity(limit.min(BURST)), ahead: 0 };
+        let room = limit.min(BURST);
+        let queue = |_| Queue { tasks: VecDeque::with_capacity(room), ..Queue::default() };
         let queues = (0..entries).map(queue).collect();
-        Lane { queues, runs: VecDeque::with_capacity(BURST), limit }
+        let spare = (0..BURSTS).map(|_| Box::default()).collect();
+        Lane { queues, runs: VecDeque::with_capacity(BURST), spare, limit }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         // Runs that were served ahead may linger; they are skipped when they come first.
-        self.runs.iter().all(|run| self.queues[run.entry.index()].tasks.is_empty())
+        self.runs.iter().all(|run| self.queues[run.entry.index()].len() == 0)
     }
 
     /// Appends a task; gives it back when the entry's queue is full.
     pub(crate) fn push(&mut self, entry: Entry, task: Task) -> Result<(), Task> {
-        let queue = &mut self.queues[entry.index()].tasks;
+        let queue = &mut self.queues[entry.index()];
         if queue.len() >= self.limit {
             return Err(task);
         }
-        queue.push_back(task);
+        queue.tasks.push_back(task);
         self.lengthen(entry, 1);
         Ok(())
     }
 
     /// Appends tasks with their buffers from the burst, in order, and returns those that found the
-    /// queue full. Their buffers stay in the burst.
+    /// queue full. Their buffers stay in the burst. `occupied`: the slots that hold a buffer.
     #[inline]
-    pub(crate) fn push_all(&mut self, entry: Entry, burst: &mut Burst, tasks: Mask) -> Mask {
-        let queue = &mut self.queues[entry.index()].tasks;
+    pub(crate) fn push_all(
+        &mut self,
+        entry: Entry,
+        burst: &mut Burst,
+        tasks: Mask,
+        occupied: Mask,
+    ) -> Mask {
+        if tasks == Mask::MAX && self.hand_over(entry, burst, occupied) {
+            return 0;
+        }
+        let queue = &mut self.queues[entry.index()];
         let room = self.limit.saturating_sub(queue.len());
         let mut refused = 0;
         let mut accepted = 0;
@@ -67,13 +109,26 @@ impl Lane {
                 refused |= 1 << i;
                 continue;
             }
-            queue.push_back(burst.take(i));
+            queue.tasks.push_back(burst.take(i));
             accepted += 1;
         }
         if accepted > 0 {
             self.lengthen(entry, accepted as u32);
         }
         refused
+    }
+
+    /// Takes a full burst as it is and leaves an empty one, if nothing waits there yet.
+    fn hand_over(&mut self, entry: Entry, burst: &mut Burst, occupied: Mask) -> bool {
+        let queue = &mut self.queues[entry.index()];
+        if queue.len() > 0 || self.limit < BURST {
+            return false;
+        }
+        let Some(mut spare) = self.spare.pop() else { return false };
+        std::mem::swap(burst, &mut *spare);
+        queue.whole = Some(Whole { burst: spare, occupied });
+        self.lengthen(entry, BURST as u32);
+        true
     }
 
     #[inline]
@@ -106,11 +161,18 @@ impl Lane {
     pub(crate) fn take(
         &mut self,
         entry: Entry,
-        burst: &mut Burst,
+        burst: &mut Box<Burst>,
         from: usize,
         to: usize,
     ) -> (usize, Mask) {
         let queue = &mut self.queues[entry.index()];
+        if from > 0 || to < BURST {
+            self.spare.extend(queue.break_up());
+        } else if let Some(whole) = queue.whole.take() {
+            queue.ahead += BURST as u32;
+            self.spare.push(std::mem::replace(burst, whole.burst));
+            return (BURST, whole.occupied);
+        }
         let end = to.min(from + queue.tasks.len());
         queue.ahead += (end - from) as u32;
         let mut occupied = 0;

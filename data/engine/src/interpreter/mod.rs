@@ -108,13 +108,13 @@ impl Engine {
         done
     }
 
-    fn run_high(&mut self, burst: &mut Burst, max: usize, now: Nanos) -> usize {
+    fn run_high(&mut self, burst: &mut Box<Burst>, max: usize, now: Nanos) -> usize {
         let max = max.min(self.runtime.limits.batch);
         let batch = self.runtime.tasks.next_high(burst, max);
         batch.map_or(0, |batch| self.walk(burst, batch, now))
     }
 
-    fn run_low(&mut self, burst: &mut Burst, max: usize, served: usize, now: Nanos) -> usize {
+    fn run_low(&mut self, burst: &mut Box<Burst>, max: usize, served: usize, now: Nanos) -> usize {
         let share = self.runtime.limits.low_share.saturating_sub(served);
         let max = max.min(share).min(self.runtime.limits.batch);
         if max == 0 {

@@ -43,7 +43,8 @@ impl Settlement<'_> {
         let tasks = self.frame.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
         let refused = match to {
             Destination::Spawn { entry, priority } => {
-                self.runtime.tasks.lane(priority).push_all(entry, self.burst, tasks)
+                let lane = self.runtime.tasks.lane(priority);
+                lane.push_all(entry, self.burst, tasks, self.batch.occupied)
             }
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(node, tasks),

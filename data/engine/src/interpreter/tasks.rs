@@ -67,7 +67,7 @@ impl Tasks {
 
     /// Moves the next woken and HIGH tasks of one entry into the burst, at most `max`.
     #[inline]
-    pub(crate) fn next_high(&mut self, burst: &mut Burst, max: usize) -> Option<Batch> {
+    pub(crate) fn next_high(&mut self, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
         match self.urgent.front() {
             Some(entry) => Some(self.next_woken(*entry, burst, max)),
             None => next_of(&mut self.high, burst, max),
@@ -75,13 +75,13 @@ impl Tasks {
     }
 
     /// Moves the next LOW tasks of one entry into the burst, at most `max`.
-    pub(crate) fn next_low(&mut self, burst: &mut Burst, max: usize) -> Option<Batch> {
+    pub(crate) fn next_low(&mut self, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
         next_of(&mut self.low, burst, max)
     }
 
     /// A batch of woken tasks is filled up with the entry's HIGH ones.
     #[cold]
-    fn next_woken(&mut self, entry: Entry, burst: &mut Burst, max: usize) -> Batch {
+    fn next_woken(&mut self, entry: Entry, burst: &mut Box<Burst>, max: usize) -> Batch {
         let queue = &mut self.woken[entry.index()];
         let n = max.min(BURST).min(queue.len());
         let mut occupied = 0;
@@ -101,7 +101,7 @@ impl Tasks {
 }
 
 #[inline]
-fn next_of(lane: &mut Lane, burst: &mut Burst, max: usize) -> Option<Batch> {
+fn next_of(lane: &mut Lane, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
     let entry = lane.first()?;
     let (end, occupied) = lane.take(entry, burst, 0, max.min(BURST));
     Some(Batch { entry, tasks: first_n(end), occupied })
