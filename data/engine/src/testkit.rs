@@ -159,7 +159,8 @@ impl TestBlock {
         match self.kind {
             Kind::Plain => false,
             Kind::Eater | Kind::Sender => chance == 0,
-            Kind::Mover => chance < 2,
+            // Some move everything, so that whole batches are handed over.
+            Kind::Mover => self.seed & 6 == 0 || chance < 2,
             Kind::Parent => {
                 if chance == 0 {
                     spawn_child(cx, bytes, decision);

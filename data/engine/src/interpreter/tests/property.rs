@@ -180,7 +180,7 @@ fn starts(graph: &Verified) -> Vec<NodeId> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(
-        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150)
+        std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
     ))]
 
     /// Batches of one, all kinds of nodes: task by task the same, in the same order.
@@ -240,7 +240,7 @@ proptest! {
     fn a_batch_is_so_many_singles(
         specs in specs(STATELESS),
         reverse in any::<bool>(),
-        sizes in prop::collection::vec(1usize..=64, 1..4),
+        sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..4),
     ) {
         let graph = graph(&specs, reverse);
         let pool = pool(4 * FRAMES);
@@ -282,7 +282,7 @@ proptest! {
         specs in specs(KINDS),
         bounds in prop::array::uniform7(0usize..6),
         batch in 1usize..=64,
-        sizes in prop::collection::vec(1usize..=64, 1..6),
+        sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..6),
     ) {
         let graph = graph(&specs, false);
         let pool = pool(128);

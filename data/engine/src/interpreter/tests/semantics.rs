@@ -215,6 +215,34 @@ fn tasks_of_one_entry_form_batches_in_the_order_of_their_first() {
     assert_eq!(log.take(), [("y", vec![4])]);
 }
 
+/// Sixty-four packets to `y` are handed over as a burst; the order is as if they were not.
+#[test]
+fn a_whole_batch_keeps_its_place() {
+    let log = Log::default();
+    let (mut engine, pool) = spawner(&log, Limits { high: 150, ..Limits::default() });
+    let all: Vec<u8> = (0..64).collect();
+    for budget in [1000, 10] {
+        inject(&mut engine, "x", &all, 0);
+        inject(&mut engine, "x", &[64, 0x81, 65], 0);
+        inject(&mut engine, "x", &all, 0);
+        while engine.run(0, budget) > 0 {}
+        assert!(engine.idle());
+        let seen = log.take();
+        let of = |name| seen.iter().filter(move |(n, _)| *n == name).flat_map(|(_, p)| p.clone());
+        let expected: Vec<u8> = (0..66).chain(0..64).collect();
+        assert_eq!(of("y").collect::<Vec<u8>>(), expected);
+        assert_eq!(of("z").collect::<Vec<u8>>(), [0x81]);
+        assert_eq!(seen[0].1.len(), budget.min(64));
+    }
+    // It counts in full against the bound, and what it leaves behind goes home.
+    for _ in 0..3 {
+        inject(&mut engine, "x", &all, 0);
+    }
+    assert_eq!(get(&engine, "x", CounterKind::SpawnFull, "a"), 3 * 64 - 150);
+    drop(engine);
+    assert_eq!(pool.available(), pool.frames());
+}
+
 #[test]
 fn a_full_queue_drops_at_the_edge() {
     let log = Log::default();
