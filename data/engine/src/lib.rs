@@ -3,7 +3,7 @@
 //! One path: [`Schedule::compile`] makes blocks of the nodes and, for every node where a task may
 //! start, a flat array of steps in topological order. An [`Engine`] runs batches of tasks over
 //! these arrays as bit masks (DESIGN §4.2), and keeps the queues of tasks between the batches
-//! (DESIGN §4.3). [`reference`] is the same meaning, one packet at a time and slowly, in the words
+//! (DESIGN §4.3). [`reference`](mod@reference) is the same meaning, one packet at a time and slowly, in the words
 //! of the Dragonet thesis; the tests hold the two together.
 //!
 //! The engine takes any verified graph. It knows neither the language, nor plans, nor policies
