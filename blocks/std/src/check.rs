@@ -77,7 +77,7 @@ pub(crate) struct Validate<F>(pub(crate) F);
 
 impl<F: Fn(&Buffer) -> bool + Send> Block for Validate<F> {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        ports.decide(input, tasks_where(burst, input, &self.0));
+        ports.decide(input, tasks_where(burst, input, |packet| (self.0)(packet)));
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Change<F>(pub(crate) F);
 
 impl<F: Fn(&mut Buffer) -> bool + Send> Block for Change<F> {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let done = tasks_marked(burst, input, &self.0);
+        let done = tasks_marked(burst, input, |packet| (self.0)(packet));
         ports.enable(0, done);
         ports.enable(1, input & !done);
     }
@@ -98,7 +98,7 @@ pub(crate) struct Mark<F>(pub(crate) F);
 
 impl<F: Fn(&mut Buffer) -> bool + Send> Block for Mark<F> {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        ports.decide(input, tasks_marked(burst, input, &self.0));
+        ports.decide(input, tasks_marked(burst, input, |packet| (self.0)(packet)));
     }
 }
 

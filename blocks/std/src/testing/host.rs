@@ -1,7 +1,7 @@
 //! A host in a box: a graph on an engine, with frames in, frames out, and a clock that tests move.
 
 use weever_blocks_api::{Env, Nanos};
-use weever_engine::{CounterKind, Engine, Entry, Limits, Schedule};
+use weever_engine::{CounterKind, Engine, Entry, Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
 use weever_net::addr::Locals;
 use weever_packet::{Burst, Flags, HugePages, Pool, PoolConfig};
@@ -56,8 +56,9 @@ impl HostBox {
         let schedule = Schedule::compile(&verified, &registry, env);
         let schedule = schedule.unwrap_or_else(|e| panic!("{e}"));
         let source = schedule.entry(SOURCE).expect("the graph has a node `RxQueue`");
-        let config =
-            PoolConfig { frames: 8192, huge_pages: HugePages::Never, ..PoolConfig::default() };
+        // What may be held at once: sent, blocked, and a few bursts on their way.
+        let frames = (limits.outbox * usize::from(limits.links) + limits.blocked + 512) as u32;
+        let config = PoolConfig { frames, huge_pages: HugePages::Never, ..PoolConfig::default() };
         let pool = Pool::new(config).expect("memory for a pool");
         let mut engine = Engine::new(schedule, pool.cache(), limits);
         engine.start();
@@ -131,9 +132,14 @@ impl HostBox {
 
     /// Every drop with a stated reason that happened: node, reason, how often.
     pub fn drops(&self) -> Vec<(String, String, u64)> {
-        let readings = self.engine.counters().describe().into_iter();
+        let readings = self.readings().into_iter();
         let drops = readings.filter(|r| r.kind == CounterKind::Drop && r.value > 0);
         drops.map(|r| (r.node.to_string(), r.label.to_string(), r.value)).collect()
+    }
+
+    /// Every counter.
+    pub fn readings(&self) -> Vec<Reading> {
+        self.engine.counters().describe()
     }
 
     /// How often the counter of `kind` called `label` at `node` was raised; panics when there is
@@ -154,7 +160,7 @@ impl HostBox {
     pub fn check_fates(&mut self) {
         self.sent();
         let of = |kinds: &[CounterKind]| -> u64 {
-            let readings = self.engine.counters().describe();
+            let readings = self.readings();
             readings.iter().filter(|r| kinds.contains(&r.kind)).map(|r| r.value).sum()
         };
         let made: u64 = ["requests", "announcements"].iter().map(|name| self.own(name)).sum();
@@ -172,7 +178,7 @@ impl HostBox {
 
     /// The sum of the blocks' own counters of this name.
     fn own(&self, name: &str) -> u64 {
-        let readings = self.engine.counters().describe();
+        let readings = self.readings();
         let own = readings.iter().filter(|r| r.kind == CounterKind::Own && &*r.label == name);
         own.map(|r| r.value).sum()
     }

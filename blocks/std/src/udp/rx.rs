@@ -77,27 +77,26 @@ impl Block for ValidChecksum {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn verify(packet: &mut Buffer) -> Found {
-    let meta = *packet.meta();
+    let meta = packet.meta();
+    let (l3, flags) = (meta.l3, meta.flags);
     let datagram = between(packet, meta.l4, meta.end);
-    let (Some(header), Some(ip)) =
-        (UdpHeader::first(datagram), Ipv4Header::first(packet.at(meta.l3)))
-    else {
-        return Found::Wrong;
-    };
+    let Some(header) = UdpHeader::first(datagram) else { return Found::Wrong };
+    let Some(ip) = Ipv4Header::first(packet.at(l3)) else { return Found::Wrong };
+    let (length, field) = (header.length(), header.checksum());
     // What a lying length covers cannot be summed; that verdict is the length's.
-    let Some(datagram) = datagram.get(..header.length().into()) else { return Found::Right };
-    if header.checksum() == 0 {
+    let Some(datagram) = datagram.get(..length.into()) else { return Found::Right };
+    if field == 0 {
         return Found::Absent;
     }
-    if meta.flags.has(Flags::CHECKSUM_VERIFIED) {
+    if flags.has(Flags::CHECKSUM_VERIFIED) {
         return Found::Right;
     }
-    let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, header.length());
+    let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, length);
     // Cheaper than the sum, and on such links nearly every packet.
-    if meta.flags.has(Flags::MAY_BE_PARTIAL) && checksum::is_partial(header.checksum(), pseudo) {
-        packet.meta_mut().flags = meta.flags.with(Flags::PARTIAL_CHECKSUM);
+    if flags.has(Flags::MAY_BE_PARTIAL) && checksum::is_partial(field, pseudo) {
+        packet.meta_mut().flags = flags.with(Flags::PARTIAL_CHECKSUM);
         return Found::Partial;
     }
     match checksum::is_valid(checksum::combine(pseudo, checksum::sum(datagram))) {
