@@ -1,5 +1,6 @@
 //! A graph as a table for people.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use weever_graph::{Edge, Graph, Node, NodeKind, Op, Predicate};
@@ -10,16 +11,27 @@ pub fn show(graph: &Graph) -> String {
     let mut out = String::new();
     let (nodes, edges) = (graph.len(), graph.dataflow().count());
     let _ = writeln!(out, "graph {}: {nodes} nodes, {edges} edges", graph.name);
-    let mut shown_cluster = None;
-    for (_, node) in graph.iter() {
-        if shown_cluster != Some(&node.clusters) {
-            let path = node.clusters.join("/");
-            let _ = writeln!(out, "\n{}", if path.is_empty() { "(no cluster)" } else { &path });
-            shown_cluster = Some(&node.clusters);
+    for (path, nodes) in by_cluster(graph) {
+        let _ = writeln!(out, "\n{}", if path.is_empty() { "(no cluster)" } else { &path });
+        for node in nodes {
+            show_node(&mut out, graph, node);
         }
-        show_node(&mut out, graph, node);
     }
     out
+}
+
+/// The nodes of each cluster, clusters in the order in which their first nodes stand.
+fn by_cluster(graph: &Graph) -> Vec<(String, Vec<&Node>)> {
+    let mut groups: Vec<(String, Vec<&Node>)> = Vec::new();
+    let mut known: HashMap<&[String], usize> = HashMap::new();
+    for (_, node) in graph.iter() {
+        let group = *known.entry(&node.clusters).or_insert_with(|| {
+            groups.push((node.clusters.join("/"), Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(node);
+    }
+    groups
 }
 
 fn show_node(out: &mut String, graph: &Graph, node: &Node) {
