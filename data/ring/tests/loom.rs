@@ -8,8 +8,12 @@ use weever_ring::simulated::SimulatedKernel;
 use weever_ring::{MultiConsumer, MultiProducer};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_bounded(3, model);
+}
+
+fn check_bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -57,7 +61,7 @@ fn two_producers_leave_nothing_unpublished() {
 /// Three threads: an owner in order, one that marks, one that helps.
 #[test]
 fn three_producers_leave_nothing_unpublished() {
-    check(|| {
+    check_bounded(2, || {
         let shared = producers(4, 0);
         let threads = [1, 2].map(|item| {
             let other = shared.clone();
@@ -68,6 +72,25 @@ fn three_producers_leave_nothing_unpublished() {
         assert_eq!(shared.ring.unpublished(), 0);
         // SAFETY: the only thread left.
         assert_eq!(sorted(unsafe { shared.kernel.take(4) }), [1, 2, 3]);
+    });
+}
+
+/// A descriptor that one producer finished and another carried over is complete when the kernel
+/// sees it.
+#[test]
+fn the_kernel_sees_only_finished_descriptors() {
+    check(|| {
+        let shared = producers(2, u32::MAX);
+        let other = shared.clone();
+        let thread = thread::spawn(move || assert!(other.ring.push_all(&[1])));
+        let kernel = shared.clone();
+        // SAFETY: no other call to `take`.
+        let taker = thread::spawn(move || unsafe { kernel.kernel.take(2) });
+        assert!(shared.ring.push_all(&[2]));
+        thread.join().unwrap();
+        let seen = taker.join().unwrap();
+        assert!(seen.iter().all(|item| [1, 2].contains(item)), "{seen:?}");
+        assert_eq!(shared.ring.unpublished(), 0);
     });
 }
 
