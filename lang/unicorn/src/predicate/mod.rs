@@ -10,6 +10,7 @@
 //! Where pcap-filter's `host` also looks into ARP, this one means IP only: write `arp host`.
 
 mod bytes;
+mod compare;
 mod display;
 mod fields;
 mod labels;

@@ -1,0 +1,117 @@
+//! Comparisons of a field: `= value`, `& mask = value`, `in lo-hi`.
+
+use weever_graph::{Field, Predicate};
+
+use super::parse::{Outcome, Parser};
+use super::token::Token;
+use super::{fields, labels};
+
+impl Parser<'_> {
+    /// What follows a field: `[& mask] OP value`, or `in lo-hi`.
+    pub(super) fn comparison(&mut self, field: Field) -> Outcome {
+        if self.take_word("in") {
+            return self.range(field);
+        }
+        let mask = if self.take(Token::Sign("&")) { Some(self.number(field)?) } else { None };
+        let Token::Sign(sign @ ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=")) = self.peek() else {
+            return self.fail("expected a comparison, as `=` or `in`");
+        };
+        self.next();
+        let (prefix, value) = self.number_or_prefix(field)?;
+        let mask = mask.or(prefix);
+        self.compared(field, mask, sign, value)
+    }
+
+    fn compared(&self, field: Field, mask: Option<u128>, sign: &str, value: u128) -> Outcome {
+        let full = field.full_mask();
+        let range = |lo: u128, hi: u128| Predicate::Range { field, lo, hi };
+        Ok(match (sign, mask) {
+            ("=" | "==", mask) => equal(field, mask.unwrap_or(full), value),
+            ("!=", mask) => differs(field, mask.unwrap_or(full), value),
+            (_, Some(_)) => return self.fail(format!("`{sign}` cannot be combined with a mask")),
+            ("<", _) if value == 0 => Predicate::False,
+            ("<", _) => range(0, value - 1),
+            ("<=", _) => range(0, value),
+            (">", _) if value == full => Predicate::False,
+            (">", _) => range(value + 1, full),
+            _ => range(value, full),
+        })
+    }
+
+    fn range(&mut self, field: Field) -> Outcome {
+        let at = self.clone();
+        let Token::Word(word) = self.next() else { return at.fail("expected a range, as `1-9`") };
+        let bounds = word.split_once('-');
+        let values = bounds.and_then(|(lo, hi)| Some((fields::value(lo)?, fields::value(hi)?)));
+        match values {
+            Some((lo, hi)) if lo <= hi && hi <= field.full_mask() => {
+                Ok(Predicate::Range { field, lo, hi })
+            }
+            Some(_) => at.fail(format!("`{word}` is no range of a {}-bit field", field.bits())),
+            None => at.fail("expected a range, as `1-9`"),
+        }
+    }
+
+    /// A value that fits the field.
+    pub(super) fn number(&mut self, field: Field) -> Outcome<u128> {
+        match self.number_or_prefix(field)? {
+            (None, value) => Ok(value),
+            _ => self.fail("a prefix cannot stand here"),
+        }
+    }
+
+    /// A value that fits the field, and the mask if a prefix length follows it. Bits behind the
+    /// prefix are cleared.
+    pub(super) fn number_or_prefix(&mut self, field: Field) -> Outcome<(Option<u128>, u128)> {
+        let at = self.clone();
+        let parenthesis = self.take(Token::Sign("("));
+        let Token::Word(word) = self.next() else { return at.fail("expected a value") };
+        if parenthesis {
+            self.expect(")")?;
+        }
+        let (value, length) = match word.split_once('/') {
+            Some((value, length)) => (value, Some(length)),
+            None => (word, None),
+        };
+        let value = fields::value(value).or_else(|| named(field, value));
+        let Some(value) = value.filter(|v| *v <= field.full_mask()) else {
+            let (bits, name) = (field.bits(), fields::field_name(field));
+            return at.fail(format!("`{word}` is no value of {name}, which has {bits} bits"));
+        };
+        let mask = length.map(|l| l.parse().ok().and_then(|l| fields::prefix_mask(field, l)));
+        match mask {
+            Some(None) => at.fail(format!("`{word}` has no valid prefix length")),
+            mask => Ok((mask.flatten(), value & mask.flatten().unwrap_or(u128::MAX))),
+        }
+    }
+}
+
+fn equal(field: Field, mask: u128, value: u128) -> Predicate {
+    if value & !mask != 0 { Predicate::False } else { fields::masked(field, mask, value) }
+}
+
+/// `!=` of a masked field. The field must be there: otherwise the packet does not match.
+fn differs(field: Field, mask: u128, value: u128) -> Predicate {
+    let there = fields::masked(field, 0, 0);
+    let same = equal(field, mask, value);
+    Predicate::And(vec![there, Predicate::Not(Box::new(same))])
+}
+
+fn named(field: Field, name: &str) -> Option<u128> {
+    let flag = |name: &str| {
+        let flags = ["fin", "syn", "rst", "push", "ack", "urg", "ece", "cwr"];
+        let short = name.strip_prefix("tcp-")?;
+        flags.iter().position(|f| *f == short).map(|bit| 1 << bit)
+    };
+    match field {
+        Field::Ip4Proto | Field::Ip6Next => labels::protocol(name),
+        Field::TcpFlags => flag(name),
+        Field::EthType => match name {
+            "ip" => Some(labels::ETH_IP4),
+            "arp" => Some(labels::ETH_ARP),
+            "ip6" => Some(labels::ETH_IP6),
+            _ => None,
+        },
+        _ => None,
+    }
+}
