@@ -15,7 +15,7 @@ pub(crate) enum Failure {
     Cli(#[from] CliError),
     #[error(transparent)]
     Up(#[from] UpError),
-    #[error("the stack ended by itself: {0}")]
+    #[error("while the stack ran: {0}")]
     Ended(String),
     #[error(transparent)]
     Graph(#[from] GraphToolError),
