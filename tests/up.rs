@@ -274,6 +274,30 @@ fn the_whole_device_can_be_taken_and_is_given_back() {
 }
 
 #[test]
+fn counters_are_watched_until_the_stack_ends() {
+    require_net_admin!();
+    let net = net(1);
+    let up = Up::start(&net, &["--mode", "interrupt"]);
+    let mut watch = Command::new(env!("CARGO_BIN_EXE_weever"))
+        .args(["counters", "--json", "--watch", "0.1", "--socket"])
+        .arg(&up.socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut uptime = || {
+        let json: serde_json::Value =
+            serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        json["uptime_ns"].as_u64().unwrap()
+    };
+    assert!(uptime() < uptime());
+    drop(up);
+    let output = watch.wait_with_output().unwrap();
+    assert!(complaint(&output).contains("no weever stack listens"), "{output:?}");
+}
+
+#[test]
 fn a_device_that_is_removed_ends_it_with_a_reason() {
     require_net_admin!();
     let net = net(2);
