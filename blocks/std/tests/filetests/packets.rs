@@ -1,0 +1,164 @@
+//! Frames in words.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::str::SplitWhitespace;
+
+use weever_blocks_std::testing::frames::*;
+use weever_wire::MacAddr;
+use weever_wire::icmpv4::IcmpRepr;
+use weever_wire::ipv4::Ipv4Repr;
+
+/// Who sends a frame that is described.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum From {
+    Peer,
+    Host,
+}
+
+/// The words of a line, as they are used up.
+pub(crate) struct Words<'a>(SplitWhitespace<'a>);
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(text: &'a str) -> Words<'a> {
+        Words(text.split_whitespace())
+    }
+
+    pub(crate) fn next(&mut self, what: &str) -> Result<&'a str, String> {
+        self.0.next().ok_or_else(|| format!("expected {what}"))
+    }
+
+    pub(crate) fn number<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
+        let word = self.next(what)?;
+        let parsed = match word.strip_prefix("0x") {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => word.parse().ok(),
+        };
+        let fits = parsed.and_then(|n| T::try_from(n).ok());
+        fits.ok_or_else(|| format!("expected {what}, found `{word}`"))
+    }
+
+    pub(crate) fn rest(self) -> String {
+        self.0.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The frame that a description stands for: `udp 5000 7 "text" | cut 20`.
+pub(crate) fn frame(text: &str, from: From) -> Result<Vec<u8>, String> {
+    let mut parts = text.split('|');
+    let mut frame = packet(parts.next().unwrap_or_default().trim(), from)?;
+    for change in parts {
+        frame = changed(frame, change.trim())?;
+    }
+    Ok(frame)
+}
+
+fn packet(text: &str, from: From) -> Result<Vec<u8>, String> {
+    let mut words = Words::new(text);
+    match words.next("a packet")? {
+        "hex" => hex(&words.rest()),
+        "udp" => udp_of(words, text, from),
+        "ping" => {
+            let (ident, seq) = (words.number("an identifier")?, words.number("a number")?);
+            let data = &payload(text);
+            Ok(message(from, IcmpRepr::EchoRequest { ident, seq, data }))
+        }
+        "pong" => {
+            let (ident, seq) = (words.number("an identifier")?, words.number("a number")?);
+            let data = &payload(text);
+            Ok(message(from, IcmpRepr::EchoReply { ident, seq, data }))
+        }
+        "arp" => arp_of(words, from),
+        other => Err(format!("unknown packet `{other}`: use hex, udp, ping, pong or arp")),
+    }
+}
+
+/// What stands between double quotes, or nothing; `*N` behind it repeats it.
+fn payload(text: &str) -> Vec<u8> {
+    let mut parts = text.splitn(3, '"');
+    let quoted = parts.nth(1).unwrap_or_default();
+    let times = parts.next().and_then(|rest| rest.trim().strip_prefix('*')?.trim().parse().ok());
+    quoted.as_bytes().repeat(times.unwrap_or(1))
+}
+
+fn hex(text: &str) -> Result<Vec<u8>, String> {
+    let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+    let pair = |at: usize| {
+        let byte = digits.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+        byte.ok_or_else(|| format!("expected pairs of hexadecimal digits, found `{text}`"))
+    };
+    (0..digits.len()).step_by(2).map(pair).collect()
+}
+
+fn ends(from: From) -> (Ipv4Addr, Ipv4Addr) {
+    if from == From::Peer { (PEER, HOST) } else { (HOST, PEER) }
+}
+
+fn framed(from: From, datagram: &[u8]) -> Vec<u8> {
+    match from {
+        From::Peer => from_peer(datagram),
+        From::Host => ethernet(PEER_MAC, HOST_MAC, 0x0800, datagram),
+    }
+}
+
+/// The host's datagrams are atomic: no identification (RFC 6864).
+fn header(from: From, protocol: u8) -> Ipv4Repr {
+    let (src, dst) = ends(from);
+    let ident = if from == From::Peer { 7 } else { 0 };
+    Ipv4Repr { ident, ..ipv4_repr(src, dst, protocol) }
+}
+
+fn udp_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, String> {
+    let (src_port, dst_port) = (words.number("a port")?, words.number("a port")?);
+    let (src, dst) = ends(from);
+    let (src, dst) = (SocketAddrV4::new(src, src_port), SocketAddrV4::new(dst, dst_port));
+    let segment = udp_segment(src, dst, &payload(text));
+    Ok(framed(from, &ipv4(header(from, 17), &segment)))
+}
+
+fn message(from: From, repr: IcmpRepr<'_>) -> Vec<u8> {
+    framed(from, &ipv4(header(from, 1), &icmp_message(repr)))
+}
+
+fn arp_of(mut words: Words<'_>, from: From) -> Result<Vec<u8>, String> {
+    let (us, them) = match from {
+        From::Peer => ((PEER_MAC, PEER), (HOST_MAC, HOST)),
+        From::Host => ((HOST_MAC, HOST), (PEER_MAC, PEER)),
+    };
+    match words.next("request, reply or announce")? {
+        "request" => {
+            let wanted = words.next("an address")?;
+            let wanted = wanted.parse().map_err(|_| format!("`{wanted}` is no address"))?;
+            Ok(arp(1, us, (MacAddr::ZERO, wanted)))
+        }
+        "reply" => Ok(arp(2, us, them)),
+        "announce" => Ok(arp(1, us, (MacAddr::ZERO, us.1))),
+        other => Err(format!("unknown ARP packet `{other}`: use request, reply or announce")),
+    }
+}
+
+fn changed(mut frame: Vec<u8>, change: &str) -> Result<Vec<u8>, String> {
+    let mut words = Words::new(change);
+    match words.next("a change")? {
+        "cut" => frame.truncate(words.number("a length")?),
+        "pad" => {
+            let len: u16 = words.number("a length")?;
+            frame.resize(frame.len().max(len.into()), 0xee);
+        }
+        "tag" => frame = tagged(&frame, words.number("a VLAN")?, words.number("a priority")?),
+        "set" => {
+            let (at, value): (u16, u8) = (words.number("an offset")?, words.number("a byte")?);
+            let len = frame.len();
+            let byte = frame.get_mut(usize::from(at));
+            *byte.ok_or_else(|| format!("offset {at} of a frame of {len} bytes"))? = value;
+        }
+        "ip" => {
+            let (at, value): (u16, u8) = (words.number("an offset")?, words.number("a byte")?);
+            if at >= 20 || frame.len() < 34 {
+                return Err(format!("offset {at} is not in an IPv4 header"));
+            }
+            frame = [&frame[..14], &patched(&frame[14..], at.into(), value)].concat();
+        }
+        other => return Err(format!("unknown change `{other}`: use cut, pad, tag, set or ip")),
+    }
+    Ok(frame)
+}
