@@ -14,6 +14,16 @@
 //! parameters of requests that the stack does not know are refused, so that a misspelt one is not
 //! silently without effect. `docs/control.md` describes every method.
 //!
+//! ```no_run
+//! # fn main() -> Result<(), weever_service_api::ClientError> {
+//! let mut client = weever_service_api::Client::connect("/run/weever/eth0.sock")?;
+//! for link in client.counters()?.links {
+//!     println!("queue {}: {} packets received", link.queue, link.rx_packets);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! [`Client`] is the blocking client; [`decode_request`] is what the stack reads requests with.
 #![forbid(unsafe_code)]
 
