@@ -18,17 +18,34 @@ const WARM_UP: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Calls `step`, which says how many packets it handled, and returns millions per second.
-fn rate(mut step: impl FnMut() -> usize) -> f64 {
-    let mut timed = |time: Duration| {
-        let (start, mut packets) = (Instant::now(), 0);
-        while start.elapsed() < time {
-            packets += (0..100).map(|_| step()).sum::<usize>();
+/// What a contender did.
+#[derive(Clone, Copy)]
+struct Measured {
+    /// Millions of packets per second.
+    rate: f64,
+    /// Nanoseconds per packet of the median call that handled a full burst: what the code costs,
+    /// also where others use the cores.
+    cost: f64,
+}
+
+/// Calls `step`, which says how many packets it handled.
+fn measure_steps(mut step: impl FnMut() -> usize) -> Measured {
+    let start = Instant::now();
+    while start.elapsed() < WARM_UP {
+        step();
+    }
+    let mut costs = Vec::with_capacity(1 << 17);
+    let (start, mut packets) = (Instant::now(), 0);
+    let mut last = start;
+    while last - start < RUN {
+        let n = step();
+        let now = Instant::now();
+        if n == 64 && costs.len() < costs.capacity() {
+            costs.push((now - last).as_nanos() as f64 / 64.0);
         }
-        packets as f64 / start.elapsed().as_secs_f64() / 1e6
-    };
-    timed(WARM_UP);
-    timed(RUN)
+        (last, packets) = (now, packets + n);
+    }
+    Measured { rate: packets as f64 / (last - start).as_secs_f64() / 1e6, cost: median(&mut costs) }
 }
 
 fn config(rings: RingSizes) -> Result<AfXdpConfig> {
@@ -42,21 +59,21 @@ fn turn(frame: &mut [u8]) {
     to.swap_with_slice(&mut from[..6]);
 }
 
-fn bare_drop(config: &AfXdpConfig) -> Result<f64> {
+fn bare_drop(config: &AfXdpConfig) -> Result<Measured> {
     let mut bare = Bare::open(config)?;
-    Ok(rate(|| bare.receive_and_drop()))
+    Ok(measure_steps(|| bare.receive_and_drop()))
 }
 
-fn bare_echo(config: &AfXdpConfig) -> Result<f64> {
+fn bare_echo(config: &AfXdpConfig) -> Result<Measured> {
     let mut bare = Bare::open(config)?;
-    Ok(rate(|| bare.echo(turn)))
+    Ok(measure_steps(|| bare.echo(turn)))
 }
 
-fn link_drop(config: &AfXdpConfig) -> Result<f64> {
+fn link_drop(config: &AfXdpConfig) -> Result<Measured> {
     let mut link = AfXdp::open(config)?;
     let (mut queue, mut cache) = (link.take_queues().remove(0), config.pool.cache());
     let mut burst = Burst::new();
-    let measured = rate(|| {
+    let measured = measure_steps(|| {
         let n = queue.rx(&mut cache, &mut burst, 64).unwrap_or(0);
         (0..n).filter_map(|slot| burst.take(slot)).for_each(|packet| cache.free(packet));
         n
@@ -64,12 +81,12 @@ fn link_drop(config: &AfXdpConfig) -> Result<f64> {
     Ok(measured)
 }
 
-fn link_echo(config: &AfXdpConfig) -> Result<f64> {
+fn link_echo(config: &AfXdpConfig) -> Result<Measured> {
     let mut link = AfXdp::open(config)?;
     let (mut queue, mut cache) = (link.take_queues().remove(0), config.pool.cache());
     let mut burst = Burst::new();
     let mut packets = VecDeque::with_capacity(256);
-    let measured = rate(|| {
+    let measured = measure_steps(|| {
         // As a worker does: no more is received than can be held back.
         let room = 128usize.saturating_sub(packets.len()).min(64);
         let n = queue.rx(&mut cache, &mut burst, room).unwrap_or(0);
@@ -86,26 +103,27 @@ fn link_echo(config: &AfXdpConfig) -> Result<f64> {
 
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 fn compare(
     what: &str,
     config: &AfXdpConfig,
-    bare: fn(&AfXdpConfig) -> Result<f64>,
-    link: fn(&AfXdpConfig) -> Result<f64>,
+    bare: fn(&AfXdpConfig) -> Result<Measured>,
+    link: fn(&AfXdpConfig) -> Result<Measured>,
 ) -> Result<()> {
-    let (mut bares, mut links, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..7 {
-        let (b, l) = (bare(config)?, link(config)?);
-        bares.push(b);
-        links.push(l);
-        ratios.push(l / b);
-    }
-    let (b, l) = (median(&mut bares), median(&mut links));
-    let ratio = median(&mut ratios);
-    let (low, high) = (ratios[0], ratios[ratios.len() - 1]);
-    println!("{what:<24} bare {b:.3}  link {l:.3} Mpps  ratio {ratio:.3} ({low:.3} to {high:.3})");
+    let runs: Result<Vec<_>> = (0..7).map(|_| Ok((bare(config)?, link(config)?))).collect();
+    let runs = runs?;
+    let middle =
+        |of: fn(&(Measured, Measured)) -> f64| median(&mut runs.iter().map(of).collect::<Vec<_>>());
+    println!(
+        "{what:<18} bare {:.3} link {:.3} Mpps, ratio {:.3}; full bursts: bare {:.1} link {:.1} ns",
+        middle(|run| run.0.rate),
+        middle(|run| run.1.rate),
+        middle(|run| run.1.rate / run.0.rate),
+        middle(|run| run.0.cost),
+        middle(|run| run.1.cost),
+    );
     Ok(())
 }
 

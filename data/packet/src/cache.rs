@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::buffer::prefetch;
 use crate::pool::{BUNDLE, Bundle, Owner};
 use crate::{Buffer, Pool};
 
@@ -67,6 +68,13 @@ impl PoolCache {
     pub unsafe fn adopt(&self, index: u32) -> Buffer {
         // SAFETY: the caller gives up the only claim to this frame.
         unsafe { Buffer::from_slot(self.owner.shared().slots[index as usize].get()) }
+    }
+
+    /// Hints that a frame which was lent out will be adopted soon. Any number is allowed.
+    #[inline]
+    pub fn expect(&self, index: u32) {
+        let slot = self.owner.shared().slots.as_ptr().wrapping_add(index as usize);
+        prefetch(slot.cast());
     }
 
     /// Gives a buffer back. One of another pool goes home by its own way.

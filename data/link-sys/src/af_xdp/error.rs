@@ -133,3 +133,50 @@ impl OpenError {
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(errno: i32) -> OpenError {
+        OpenError::call("eth7", "bind", io::Error::from_raw_os_error(errno))
+    }
+
+    #[test]
+    fn a_refused_call_says_what_it_takes() {
+        for errno in [libc::EPERM, libc::EACCES] {
+            let error = call(errno);
+            assert!(matches!(error, OpenError::Permission { .. }));
+            let text = error.to_string();
+            for part in ["eth7", "bind", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_af_xdp_is_told_from_a_failure() {
+        assert!(matches!(call(libc::EAFNOSUPPORT), OpenError::Unsupported { .. }));
+        let failure = call(libc::ENOMEM);
+        assert!(matches!(failure, OpenError::Io { .. }));
+        assert!(failure.to_string().contains("eth7: bind"), "{failure}");
+    }
+
+    #[test]
+    fn reasons_of_the_bpf_layer_are_sorted() {
+        let denied = BpfError::Denied { action: "load".into() };
+        assert!(matches!(OpenError::bpf("eth7", denied), OpenError::Permission { .. }));
+        let other = BpfError::Setting { what: "odd".into() };
+        assert!(matches!(OpenError::bpf("eth7", other), OpenError::Bpf { .. }));
+    }
+
+    #[test]
+    fn larger_frames_are_only_advised_where_there_are_any() {
+        let text = |frame_size| {
+            let (interface, mtu, most) = ("eth7".into(), 9000, frame_size - 274);
+            OpenError::Mtu { interface, mtu, most, frame_size }.to_string()
+        };
+        assert!(text(2048).contains("mtu 1774") && text(2048).contains("4096-byte frames"));
+        assert!(!text(4096).contains("4096-byte"), "{}", text(4096));
+    }
+}

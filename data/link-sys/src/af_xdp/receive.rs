@@ -36,6 +36,8 @@ impl Receiver {
         stats: &mut QueueStats,
     ) -> usize {
         let Some(claim) = socket.rx.claim(max.min(BURST) as u32) else { return 0 };
+        // The bookkeeping of a large pool is not in the nearest caches: fetch all of it at once.
+        claim.iter().for_each(|descriptor| pool.expect(self.frames.index(descriptor.addr)));
         for (slot, descriptor) in claim.iter().enumerate() {
             let head = self.frames.offset(descriptor.addr);
             // SAFETY: the frame was lent from this pool, and the kernel hands each of them back
