@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use common::{await_packet, config, open_left, pool, receive, send};
 use weever_link::{Link, LinkQueue};
-use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Attach, OpenError, Queues, RingSizes, Share};
+use weever_link_sys::af_xdp::{
+    AfXdp, AfXdpConfig, Attach, Bare, OpenError, Queues, RingSizes, Share,
+};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_packet::{Buffer, Flags, PoolConfig};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
@@ -383,4 +385,56 @@ fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
         queue.flush(&mut cache).unwrap();
     }
     assert!(!queue.unsent());
+}
+
+#[test]
+fn without_capabilities_it_says_which_are_needed() {
+    require_net_admin!();
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    let net = Fixture::pair(1).unwrap();
+    let pool = pool(1024);
+    let attempt = net.left.run(|| {
+        let none = CapabilitySet::empty();
+        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        // Of this thread, which ends after it.
+        set_capabilities(None, sets).unwrap();
+        AfXdp::open(&config("left0", &pool))
+    });
+    let Err(error) = attempt else { panic!("opened") };
+    assert!(matches!(error, OpenError::Permission { .. }), "{error}");
+    assert!(error.to_string().contains("CAP_NET_ADMIN"), "{error}");
+    assert_eq!(pool.available(), pool.frames());
+}
+
+#[test]
+fn what_links_are_measured_against_works() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let pool = pool(256);
+    let mut bare = net.left.run(|| Bare::open(&config("left0", &pool))).unwrap();
+    let peer = net.right.run(|| PacketSocket::open("right0", Protocol::EtherType(0x88b5))).unwrap();
+    let mut frame = [0xff; 60];
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let awaited = |step: &mut dyn FnMut() -> usize| {
+        let (end, mut seen) = (Instant::now() + Duration::from_secs(2), 0);
+        while seen < 30 && Instant::now() < end {
+            seen += step();
+        }
+        seen
+    };
+    // More than there are frames, so that they have to go round.
+    for number in 0..20u8 {
+        frame[20] = number;
+        (0..30).for_each(|_| peer.send(&frame).unwrap());
+        assert!(awaited(&mut || bare.receive_and_drop()) >= 30);
+        (0..30).for_each(|_| peer.send(&frame).unwrap());
+        assert!(awaited(&mut || bare.echo(|packet| packet[21] ^= 0xff)) >= 30);
+        let mut back = [0; 100];
+        for _ in 0..30 {
+            let length = peer.receive(&mut back, Duration::from_secs(2)).unwrap();
+            assert_eq!((length, back[20], back[21]), (Some(60), number, 0));
+        }
+    }
+    drop(bare);
+    assert_eq!(pool.available(), pool.frames());
 }
