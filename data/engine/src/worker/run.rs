@@ -9,6 +9,9 @@ use super::stats::PUBLISH_EVERY;
 use super::wait::LOOK_EVERY;
 use super::{Lost, Worker};
 
+/// A device that goes away does not always say so to who waits for it.
+const LONGEST_SLEEP: Nanos = 1_000_000_000;
+
 /// What a worker does when there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -75,12 +78,12 @@ impl Worker {
 
     fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
         let until = [self.engine.next_deadline(), publish_at].into_iter().flatten().min();
-        let timeout = until.map(|until| until.saturating_sub(now));
+        let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
         self.stats.count_sleep();
         if self.has_backlog() {
             // The device takes nothing and does not say when it will. Its receive side may be
             // readable all the while, so waiting for that would be spinning.
-            self.bell.sleep_deaf(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY));
+            self.bell.sleep_deaf(timeout.min(LOOK_EVERY));
         } else {
             self.bell.sleep(&self.queues, timeout);
         }

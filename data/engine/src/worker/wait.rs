@@ -41,13 +41,13 @@ impl Bell {
 
     /// Sleeps until a packet arrives, somebody wakes the worker, or `timeout` nanoseconds have
     /// passed.
-    pub(super) fn sleep(&self, queues: &[Option<Attached>], timeout: Option<Nanos>) {
+    pub(super) fn sleep(&self, queues: &[Option<Attached>], timeout: Nanos) {
         let mut fds = vec![PollFd::new(&*self.0, PollFlags::IN)];
         let mut timeout = timeout;
         for attached in queues.iter().flatten() {
             match attached.queue.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-                None => timeout = Some(timeout.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)),
+                None => timeout = timeout.min(LOOK_EVERY),
             }
         }
         self.wait(&mut fds, timeout);
@@ -55,12 +55,11 @@ impl Bell {
 
     /// Sleeps until somebody wakes the worker or the time is over; packets may wait meanwhile.
     pub(super) fn sleep_deaf(&self, timeout: Nanos) {
-        self.wait(&mut [PollFd::new(&*self.0, PollFlags::IN)], Some(timeout));
+        self.wait(&mut [PollFd::new(&*self.0, PollFlags::IN)], timeout);
     }
 
-    fn wait(&self, fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
-        let timeout = timeout.map(timespec);
-        match poll(fds, timeout.as_ref()) {
+    fn wait(&self, fds: &mut [PollFd<'_>], timeout: Nanos) {
+        match poll(fds, Some(&timespec(timeout))) {
             Ok(_) | Err(Errno::INTR) => {}
             // No memory for the wait. Sleeping blindly is better than spinning unasked.
             Err(_) => std::thread::sleep(Duration::from_nanos(LOOK_EVERY)),
