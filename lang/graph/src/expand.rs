@@ -19,7 +19,7 @@ pub fn expand(graph: &Graph, id: NodeId) -> Graph {
         return always_miss(out, id, &table);
     }
     let exits = exits(&mut out, &node, &table);
-    let filter = |i: usize| filter(&node, &table, entries[i]);
+    let filter = |i: usize| filter(&node, &table, i, entries[i]);
     let ids: Vec<NodeId> =
         (0..entries.len()).map(|i| if i == 0 { id } else { out.add(filter(i)) }).collect();
     *out.node_mut(id) = filter(0);
@@ -64,8 +64,9 @@ fn part(node: &Node, name: &str, kind: NodeKind) -> Node {
     part
 }
 
-fn filter(node: &Node, table: &TableSpec, entry: &Entry) -> Node {
-    let mut filter = part(node, &format!("entry{}", entry.id), NodeKind::Function);
+fn filter(node: &Node, table: &TableSpec, at: usize, entry: &Entry) -> Node {
+    // Ids may repeat; names must not.
+    let mut filter = part(node, &format!("{at}_id{}", entry.id), NodeKind::Function);
     filter.effects = node.effects;
     let test = |(field, key): (&crate::Field, &crate::Key)| Predicate::Match {
         field: *field,
