@@ -55,3 +55,19 @@ fn every_discard_has_a_reason() {
     }
     assert!(HOST.source.contains("attr \"drop "));
 }
+
+/// The manual lists every reason, and no other.
+#[test]
+fn the_manual_lists_every_reason() {
+    let manual = include_str!("../../docs/protocols.md");
+    let mut wanted = Vec::new();
+    for (_, node) in host(&HostConfig::default()).unwrap().iter() {
+        for attr in &node.attrs {
+            if let weever_graph::Attr::Drop { port, reason } = attr {
+                wanted.push(format!("| `{}` | `{port}` | {reason} |", node.name));
+            }
+        }
+    }
+    let listed = manual.lines().filter(|line| line.starts_with("| `"));
+    assert_eq!(listed.collect::<Vec<_>>(), wanted);
+}

@@ -31,6 +31,17 @@ impl Block for Counter {
 mod tests {
     use crate::bench::Bench;
 
+    /// What `docs/blocks.md` shows of this file is what stands here.
+    #[test]
+    fn the_walkthrough_is_up_to_date() {
+        let guide = include_str!("../../../../docs/blocks.md");
+        let source = include_str!("mod.rs");
+        let shown = guide.split("```rust,ignore\n").skip(1).filter_map(|s| s.split("```").next());
+        for snippet in shown.take(2) {
+            assert!(source.contains(snippet.trim_end()), "not in the source:\n{snippet}");
+        }
+    }
+
     #[test]
     fn counts_what_it_passes_on() {
         let mut bench = Bench::new();
