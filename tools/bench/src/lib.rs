@@ -6,12 +6,21 @@
 //! [`Report`] carries both, with their spread.
 #![forbid(unsafe_code)]
 
+mod assemble;
+mod command;
+mod contender;
+mod echo;
 mod error;
+mod frame;
+mod in_memory;
+mod peers;
+mod receive;
 mod report;
 mod rig;
 mod samples;
 mod traffic;
 
+pub use command::{BenchArgs, run};
 pub use error::BenchError;
 pub use report::{Report, Row};
 pub use samples::{Samples, Summary};

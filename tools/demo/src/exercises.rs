@@ -77,6 +77,8 @@ pub(crate) fn stream(
 
 /// How many of each bad frame are sent.
 const OF_EACH: u64 = 3;
+/// How many bad frames are sent in all.
+pub(crate) const BAD_FRAMES: u64 = OF_EACH * frames::KINDS as u64;
 
 /// Frames that must be counted and dropped, each at its own node, and nothing else with them.
 pub(crate) fn bad_frames(

@@ -10,7 +10,7 @@ use crate::peer::Ends;
 
 /// A frame that must not get through.
 #[derive(Debug)]
-pub struct Bad {
+pub(crate) struct Bad {
     /// What is wrong with it, for people.
     pub what: &'static str,
     /// The node of the host graph that must find out.
@@ -51,8 +51,11 @@ fn good(ends: &Ends, port: u16, flags_frag: u16) -> Vec<u8> {
     frame
 }
 
+/// How many kinds of bad frames there are.
+pub(crate) const KINDS: usize = 4;
+
 /// One of each kind.
-pub fn bad_frames(ends: &Ends, port: u16) -> Vec<Bad> {
+pub(crate) fn bad_frames(ends: &Ends, port: u16) -> [Bad; KINDS] {
     let bad = |what, node, frame| Bad { what, node, frame };
     let mut header_sum = good(ends, port, 0);
     header_sum[IP + 10] ^= 0x55;
@@ -61,7 +64,7 @@ pub fn bad_frames(ends: &Ends, port: u16) -> Vec<Bad> {
     let mut truncated = good(ends, port, 0);
     truncated.truncate(DATA + PAYLOAD / 2);
     let first_fragment = good(ends, port, ipv4::FLAG_MF);
-    vec![
+    [
         bad("wrong IPv4 header checksum", "RxL3IPv4ValidChecksum", header_sum),
         bad("wrong UDP checksum", "RxL4UDPValidChecksum", udp_sum),
         bad("truncated IPv4 packet", "RxL3IPv4ValidLength", truncated),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
-use weever_link_sys::packet::PacketSocket;
+use weever_link_sys::packet::{PacketSocket, Protocol as Seen};
 use weever_testbed::Namespace;
 use weever_wire::ipv4::Ipv4View;
 
@@ -15,7 +15,7 @@ use crate::peer::{Ends, Peer, PeerError};
 const IDENT: u16 = 0x7eee;
 
 /// Sockets of the kernel's stack in one namespace.
-pub struct KernelPeer {
+pub(crate) struct KernelPeer {
     udp: UdpSocket,
     icmp: Socket,
     raw: PacketSocket,
@@ -42,7 +42,7 @@ impl KernelPeer {
                 .map_err(failed("ICMP socket"))?;
             let to: SocketAddr = SocketAddrV4::new(ends.stack, 0).into();
             icmp.connect(&to.into()).map_err(failed("ICMP socket"))?;
-            let raw = PacketSocket::open(interface)
+            let raw = PacketSocket::open(interface, Seen::All)
                 .map_err(|e| failed("packet socket")(io::Error::other(e)))?;
             Ok(KernelPeer { udp, icmp, raw, ends, sequence: 0 })
         })
@@ -109,6 +109,6 @@ impl Peer for KernelPeer {
     }
 
     fn send_frame(&mut self, frame: &[u8]) -> Result<(), PeerError> {
-        self.raw.send(frame).map(drop).map_err(|e| failed("packet socket")(io::Error::other(e)))
+        self.raw.send(frame).map_err(failed("packet socket"))
     }
 }

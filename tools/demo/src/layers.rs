@@ -4,42 +4,38 @@ use weever_service_api::{Counters, NodeCounters};
 
 use crate::outcome::LayerCount;
 
-/// The layers in the order in which a packet passes them, and the clusters of the host graph that
-/// make them up.
-const LAYERS: [(&str, &str); 9] = [
-    ("Ethernet receive", "RxL2Ether"),
-    ("ARP receive", "RxL3ARP"),
-    ("IPv4 receive", "RxL3IPv4"),
-    ("ICMP receive", "RxL3ICMP"),
-    ("UDP receive", "RxL4UDP"),
-    ("UDP send", "TxL4UDP"),
-    ("ICMP send", "TxL3ICMP"),
-    ("IPv4 send", "TxL3IPv4"),
-    ("ARP send", "TxL3ARP"),
+/// The layers in the order in which a packet passes them: a name, the cluster of the host graph,
+/// and the node in it that every packet of the layer reaches.
+const LAYERS: [(&str, &str, &str); 9] = [
+    ("Ethernet receive", "RxL2Ether", "Classified"),
+    ("ARP receive", "RxL3ARP", "ValidHeaderLength"),
+    ("IPv4 receive", "RxL3IPv4", "ValidHeaderLength"),
+    ("ICMP receive", "RxL3ICMP", "ValidHeaderLength"),
+    ("UDP receive", "RxL4UDP", "ValidHeaderLength"),
+    ("UDP send", "TxL4UDP", "FillHeader"),
+    ("ICMP send", "TxL3ICMP", "FillHeader"),
+    ("IPv4 send", "TxL3IPv4", "FillHeader"),
+    ("neighbour lookup", "TxL3ARP", "Lookup_"),
 ];
 
 /// The rows of the table. Layers that saw no packet are left out.
-pub fn layers(counters: &Counters) -> Vec<LayerCount> {
+pub(crate) fn layers(counters: &Counters) -> Vec<LayerCount> {
     let mut rows = Vec::new();
     link_rows(counters, &mut rows, true);
-    for (layer, cluster) in LAYERS {
-        let nodes = counters.nodes.iter().filter(|n| n.name.starts_with(cluster));
-        let most = nodes.map(reached).max().unwrap_or(0);
-        push(&mut rows, layer, "packets", most);
+    for (layer, cluster, node) in LAYERS {
+        let is_node = |n: &&NodeCounters| n.name.strip_prefix(cluster) == Some(node);
+        let reached = counters.nodes.iter().find(is_node).map_or(0, |n| n.packets);
+        push(&mut rows, layer, "packets", reached);
         for drop in counters.drops.iter().filter(|d| d.node.starts_with(cluster)) {
             push(&mut rows, layer, &format!("dropped: {}", drop.reason), drop.packets);
         }
     }
-    let elsewhere = |node: &str| !LAYERS.iter().any(|(_, cluster)| node.starts_with(cluster));
+    let elsewhere = |node: &str| !LAYERS.iter().any(|(_, cluster, _)| node.starts_with(cluster));
     for drop in counters.drops.iter().filter(|d| elsewhere(&d.node)) {
         push(&mut rows, &drop.node, &format!("dropped: {}", drop.reason), drop.packets);
     }
     link_rows(counters, &mut rows, false);
     rows
-}
-
-fn reached(node: &NodeCounters) -> u64 {
-    node.packets
 }
 
 fn link_rows(counters: &Counters, rows: &mut Vec<LayerCount>, receive: bool) {
@@ -57,12 +53,12 @@ fn push(rows: &mut Vec<LayerCount>, layer: &str, what: &str, count: u64) {
 }
 
 /// How many packets were dropped at `node`, for whatever reason.
-pub fn drops_at(counters: &Counters, node: &str) -> u64 {
+pub(crate) fn drops_at(counters: &Counters, node: &str) -> u64 {
     counters.drops.iter().filter(|d| d.node == node).map(|d| d.packets).sum()
 }
 
 /// How many packets were dropped anywhere.
-pub fn drops(counters: &Counters) -> u64 {
+pub(crate) fn drops(counters: &Counters) -> u64 {
     counters.drops.iter().map(|d| d.packets).sum()
 }
 
@@ -84,7 +80,11 @@ mod tests {
             packets,
         };
         Counters {
-            nodes: vec![node("RxL3IPv4Valid", 7), node("RxL3IPv4Classify", 9), node("TxQueue", 3)],
+            nodes: vec![
+                node("RxL3IPv4ValidHeaderLength", 9),
+                node("RxL3IPv4Valid", 12),
+                node("TxQueue", 3),
+            ],
             drops: vec![dropped("RxL3IPv4Valid", 2), dropped("TxQueue", 1), dropped("RxL4UDP", 0)],
             ..Counters::default()
         }

@@ -57,6 +57,13 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// The outcome as one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers serialise")
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.setup {

@@ -1,13 +1,13 @@
 //! Payloads whose every byte can be verified.
 
 /// Bytes of a datagram that carry its number.
-pub const HEADER: usize = 8;
+pub(crate) const HEADER: usize = 8;
 
 /// Largest UDP payload in a frame of 1,500 bytes.
 const LARGEST: u64 = 1472;
 
 /// `len` bytes that depend on `seed`: splitmix64's output.
-pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -25,7 +25,7 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// Datagram number `number`: the number, then bytes that depend on it; the length varies with it.
-pub fn datagram(number: u64) -> Vec<u8> {
+pub(crate) fn datagram(number: u64) -> Vec<u8> {
     let len = HEADER as u64 + number.wrapping_mul(2_654_435_761) % (LARGEST - HEADER as u64 + 1);
     let mut out = number.to_be_bytes().to_vec();
     out.extend_from_slice(&bytes(number, len as usize - HEADER));
@@ -33,7 +33,7 @@ pub fn datagram(number: u64) -> Vec<u8> {
 }
 
 /// The number of a datagram that is intact, `None` for any other.
-pub fn verify(received: &[u8]) -> Option<u64> {
+pub(crate) fn verify(received: &[u8]) -> Option<u64> {
     let number = u64::from_be_bytes(*received.first_chunk()?);
     (datagram(number) == received).then_some(number)
 }

@@ -15,7 +15,7 @@ pub struct PeerError {
 
 /// Both ends of the conversation, as hand-made frames need them.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// weever's MAC address.
     pub stack_mac: [u8; 6],
     /// weever's address.
@@ -27,7 +27,7 @@ pub struct Ends {
 }
 
 /// A host that talks to weever through a stack of its own: the kernel's, or smoltcp's.
-pub trait Peer {
+pub(crate) trait Peer {
     /// Its name, for people.
     fn name(&self) -> &'static str;
 

@@ -84,7 +84,7 @@ impl Device for Cable {
 }
 
 /// A smoltcp host with a UDP and an ICMP socket.
-pub struct SmoltcpPeer {
+pub(crate) struct SmoltcpPeer {
     cable: Cable,
     interface: Interface,
     sockets: SocketSet<'static>,

@@ -1,0 +1,65 @@
+//! The command line of `weever bench`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::peers::Plan;
+use crate::{BenchError, Report, echo, in_memory, receive};
+
+/// Arguments of `weever bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    part: Part,
+    /// Print one line of JSON instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+    /// Rounds: every contender runs once in each, and ratios are taken round by round
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: Option<u16>,
+    /// How long each contender runs in each round, in milliseconds
+    #[arg(long, global = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    each: Option<u64>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Part {
+    /// What the graph costs per packet, on a memory link
+    Engine {
+        /// Run only the contenders with this in their names (for a profiler)
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
+    /// Receiving into a UDP socket, beside bare AF_XDP, TPACKET_V3 and recvmmsg (needs root)
+    Rx,
+    /// UDP echo, beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
+    UdpEcho,
+}
+
+/// Runs a benchmark and prints what it found. Blocks for its whole length, under a minute with the
+/// defaults.
+pub fn run(args: &BenchArgs) -> ExitCode {
+    match measure(args) {
+        Ok(report) if args.json => println!("{}", report.to_json()),
+        Ok(report) => print!("{report}"),
+        Err(error) => {
+            eprintln!("weever bench: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
+    let plan = |rounds: usize, each: u64| Plan {
+        rounds: args.rounds.map_or(rounds, usize::from),
+        each: Duration::from_millis(args.each.unwrap_or(each)),
+    };
+    match &args.part {
+        Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
+        Part::Rx => receive::run(plan(5, 1000)),
+        Part::UdpEcho => echo::run(plan(5, 500)),
+    }
+}

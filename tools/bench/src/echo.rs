@@ -1,0 +1,184 @@
+//! `weever bench udp-echo`: datagrams sent back, as many as can be and one at a time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use weever_link::{Link, LinkQueue};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_models::Service;
+use weever_packet::{Burst, Pool, PoolCache, PoolConfig};
+use weever_testbed::{Fixture, pin_to};
+use weever_wire::MacAddr;
+
+use crate::contender::{Contender, Gate, rate};
+use crate::frame::udp_frame;
+use crate::peers::{self, Plan};
+use crate::rig::{HOST, PORT, Rig};
+use crate::traffic::Traffic;
+use crate::{BenchError, Report, Samples};
+
+type Body = fn(&Gate, [u8; 6]) -> Result<(), BenchError>;
+
+const CONTENDERS: [(&str, Body); 3] = [
+    ("weever", |gate, mac| peers::weever(gate, Service::Echo, 0, mac)),
+    ("bare AF_XDP", |gate, _| peers::bare_echo(gate)),
+    ("kernel mmsg", |gate, _| peers::mmsg_echo(gate)),
+];
+
+/// Frame sizes, check sequence included.
+const SIZES: [usize; 3] = [64, 512, 1024];
+/// An echo that takes longer is lost.
+const LOST: Duration = Duration::from_millis(100);
+/// Of the round-trip times.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+
+type BySize = [Samples; SIZES.len()];
+type ByQuantile = [Samples; QUANTILES.len()];
+
+pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
+    let rig = Rig::new("udp-echo")?;
+    rig.kernel_host()?;
+    let mut rates: [BySize; CONTENDERS.len()] = Default::default();
+    let mut times: [ByQuantile; CONTENDERS.len()] = Default::default();
+    for _ in 0..plan.rounds {
+        for ((_, body), rates) in CONTENDERS.iter().zip(&mut rates) {
+            throughput(&rig, *body, plan.each, rates)?;
+        }
+        for ((_, body), times) in CONTENDERS.iter().zip(&mut times) {
+            round_trips(&rig, *body, plan.each, times)?;
+        }
+    }
+    Ok(report(&rig, &rates, &times))
+}
+
+/// Open-loop load of each size; what comes back is counted where it was sent from.
+fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut BySize) -> Result<(), BenchError> {
+    let _counting = rig.drop_at_generator()?;
+    let mac = rig.generator_end()?.mac;
+    let contender = Contender::start(rig, move |gate| body(gate, mac))?;
+    for (size, samples) in SIZES.iter().zip(rates) {
+        let traffic = Traffic::start(rig, *size)?;
+        samples.push(rate(each, || Ok(rig.generator_end()?.counters.rx_packets))?);
+        drop(traffic);
+    }
+    contender.finish()
+}
+
+/// One datagram in flight, from AF_XDP on the generator's core, spinning.
+fn round_trips(
+    rig: &Rig,
+    body: Body,
+    each: Duration,
+    times: &mut ByQuantile,
+) -> Result<(), BenchError> {
+    let mac = rig.generator_end()?.mac;
+    let host_mac = rig.contender_end()?.mac;
+    let contender = Contender::start(rig, move |gate| body(gate, mac))?;
+    let core = rig.generator_core;
+    let histogram = rig.fixture.left.run(move || {
+        pin_to(core).map_err(BenchError::of("client"))?;
+        Client::open(mac, host_mac)?.ping_pong(each)
+    })?;
+    for ((_, quantile), samples) in QUANTILES.iter().zip(times) {
+        samples.push(histogram.value_at_quantile(*quantile) as f64 / 1e3);
+    }
+    contender.finish()
+}
+
+struct Client {
+    /// Keeps the steering program attached.
+    _link: AfXdp,
+    queue: Box<dyn LinkQueue>,
+    pool: PoolCache,
+    frame: Vec<u8>,
+}
+
+impl Client {
+    fn open(mac: [u8; 6], host_mac: [u8; 6]) -> Result<Client, BenchError> {
+        let failed = "client";
+        let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
+        let config = AfXdpConfig::new("left0", pool.clone());
+        let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
+        let queue = link.take_queues().pop();
+        let queue = queue.ok_or_else(|| BenchError::of(failed)("the device has no queue"))?;
+        let ends = (MacAddr(mac), Fixture::LEFT, MacAddr(host_mac), HOST);
+        let frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
+        Ok(Client { _link: link, queue, pool: pool.cache(), frame })
+    }
+
+    fn ping_pong(mut self, during: Duration) -> Result<Histogram<u64>, BenchError> {
+        let failed = "client";
+        let mut times = Histogram::new(3).map_err(BenchError::of(failed))?;
+        // The first answers come late: caches, and the contender's first packet.
+        for _ in 0..100 {
+            self.round_trip().map_err(BenchError::of(failed))?;
+        }
+        let started = Instant::now();
+        while started.elapsed() < during {
+            if let Some(time) = self.round_trip().map_err(BenchError::of(failed))? {
+                times.saturating_record(time.as_nanos() as u64);
+            }
+        }
+        if times.is_empty() {
+            return Err(BenchError::of(failed)("no datagram came back"));
+        }
+        Ok(times)
+    }
+
+    /// Sends a datagram and waits for an answer; `None` if none came.
+    fn round_trip(&mut self) -> Result<Option<Duration>, weever_link::LinkError> {
+        let mut packets: VecDeque<_> = self.pool.alloc().into_iter().collect();
+        packets.iter_mut().for_each(|packet| {
+            packet.append(&self.frame);
+        });
+        let sent = Instant::now();
+        self.queue.tx(&mut self.pool, &mut packets)?;
+        self.queue.flush(&mut self.pool)?;
+        let mut burst = Burst::new();
+        loop {
+            let n = self.queue.rx(&mut self.pool, &mut burst, 64)?;
+            let elapsed = sent.elapsed();
+            let arrived = (0..n).filter_map(|i| burst.take(i));
+            let echoes = arrived.map(|packet| {
+                let is_echo = packet.data().get(12..14) == self.frame.get(12..14);
+                self.pool.free(packet);
+                is_echo
+            });
+            if echoes.fold(false, |any, is_echo| any | is_echo) {
+                return Ok(Some(elapsed));
+            }
+            if elapsed > LOST {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+fn report(rig: &Rig, rates: &[BySize], times: &[ByQuantile]) -> Report {
+    let mut report = Report::new("udp-echo");
+    report.setup(rig.describe());
+    report.setup("load: live frames, open loop; counted where they come back");
+    report.setup("RTT: one datagram in flight, AF_XDP client; every contender polls");
+    for (size, at) in SIZES.iter().zip(0..) {
+        for ((name, _), rates) in CONTENDERS.iter().zip(rates) {
+            report.row(&format!("{name}, {size} B"), "Mpps", &rates[at]);
+        }
+    }
+    for ((name, _), times) in CONTENDERS.iter().zip(times) {
+        for ((quantile, _), samples) in QUANTILES.iter().zip(times) {
+            report.row(&format!("{name}, RTT {quantile}"), "µs", samples);
+        }
+    }
+    if let ([weever, bare, kernel], [weever_rtt, bare_rtt, kernel_rtt]) = (rates, times) {
+        for (size, at) in SIZES.iter().zip(0..) {
+            let suffix = if *size == 64 { String::new() } else { format!("_{size}") };
+            let against = |peer: &BySize| weever[at].ratio(&peer[at]);
+            report.ratio(&format!("echo_vs_kernel{suffix}"), "ratio", &against(kernel));
+            report.ratio(&format!("echo_vs_bare_xsk{suffix}"), "ratio", &against(bare));
+        }
+        report.ratio("rtt_vs_kernel", "ratio", &weever_rtt[0].ratio(&kernel_rtt[0]));
+        report.ratio("rtt_vs_bare_xsk", "ratio", &weever_rtt[0].ratio(&bare_rtt[0]));
+    }
+    report
+}

@@ -1,0 +1,204 @@
+//! `weever bench engine`: what the graph costs, without a device.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use weever_engine::{Engine, Entry};
+use weever_graph::Graph;
+use weever_link::replay::{ReplayConfig, ReplayLink};
+use weever_link::{Link, LinkQueue};
+use weever_models::counters::{HOST_SOURCE, SOURCE, chain};
+use weever_models::{HostConfig, Service, host};
+use weever_packet::{BURST, Burst, Pool, PoolCache, PoolConfig, first_n};
+use weever_wire::MacAddr;
+
+use crate::assemble::{Identity, engine};
+use crate::frame::udp_frame;
+use crate::peers::Plan;
+use crate::{BenchError, Report, Samples};
+
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const PORT: u16 = 9;
+/// Lengths of the chains of `counter` blocks.
+const CHAINS: [usize; 5] = [1, 5, 10, 25, 50];
+const BATCHES: [usize; 2] = [BURST, 1];
+
+/// Something that consumes the replayed packets, a batch per call.
+struct Contender {
+    name: String,
+    batch: usize,
+    queue: Box<dyn LinkQueue>,
+    work: Work,
+    samples: Samples,
+}
+
+enum Work {
+    /// Only the link: receive and free. What it costs is in every other figure too.
+    Link(PoolCache),
+    /// An engine, and where packets enter it.
+    Engine(Box<Engine>, Entry),
+}
+
+/// Measures every contender; with `only`, those with that in their names: for a profiler.
+pub(crate) fn run(plan: Plan, only: Option<&str>) -> Result<Report, BenchError> {
+    let mut contenders = contenders()?;
+    contenders.retain(|c| only.is_none_or(|only| c.name.contains(only)));
+    for round in 0..=plan.rounds {
+        for contender in &mut contenders {
+            let ns = contender.measure(plan.each)?;
+            // The first round warms caches and fills pools.
+            if round > 0 {
+                contender.samples.push(ns);
+            }
+        }
+    }
+    Ok(report(&contenders))
+}
+
+fn report(contenders: &[Contender]) -> Report {
+    let mut report = Report::new("engine");
+    report.setup("memory link that replays one 60-byte UDP frame, one thread, no device");
+    report.setup("every figure includes the link: alloc, copy of the frame, free");
+    for contender in contenders {
+        report.row(&contender.name, "ns/packet", &contender.samples);
+    }
+    let of = |name: &str| contenders.iter().find(|c| c.name == name).map(|c| &c.samples);
+    for (key, name) in
+        [("graph_ns", "host graph, batch 64"), ("graph_ns_batch1", "host graph, batch 1")]
+    {
+        if let Some(samples) = of(name) {
+            report.ratio(key, "ns/packet", samples);
+        }
+    }
+    for batch in BATCHES {
+        let ends = (of(&chain_name(50, batch)), of(&chain_name(1, batch)));
+        if let (Some(long), Some(short)) = ends {
+            let slope = long.0.iter().zip(&short.0).map(|(l, s)| (l - s) / 49.0).collect();
+            report.ratio(&format!("block_ns_batch{batch}"), "ns/packet/block", &Samples(slope));
+        }
+    }
+    report
+}
+
+fn chain_name(blocks: usize, batch: usize) -> String {
+    format!("{blocks} counters, batch {batch}")
+}
+
+fn contenders() -> Result<Vec<Contender>, BenchError> {
+    let mut all = Vec::new();
+    for batch in BATCHES {
+        all.push(Contender::link(batch)?);
+        let graph = host(&HostConfig::serving(Service::Discard, PORT));
+        let graph = graph.map_err(BenchError::of("host graph"))?;
+        all.push(Contender::graph(
+            format!("host graph, batch {batch}"),
+            graph,
+            HOST_SOURCE,
+            batch,
+        )?);
+        for blocks in CHAINS {
+            let name = chain_name(blocks, batch);
+            all.push(Contender::graph(name, chain(blocks), SOURCE, batch)?);
+        }
+    }
+    Ok(all)
+}
+
+impl Contender {
+    fn link(batch: usize) -> Result<Contender, BenchError> {
+        let (mut link, pool) = replay()?;
+        let work = Work::Link(pool.cache());
+        Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
+    }
+
+    fn graph(
+        name: String,
+        graph: Graph,
+        source: &'static str,
+        batch: usize,
+    ) -> Result<Contender, BenchError> {
+        let (mut link, pool) = replay()?;
+        let identity = Identity { address: HOST, neighbour: PEER, neighbour_mac: PEER_MAC };
+        let engine = engine(graph, link.info(), &identity, pool.cache())?;
+        let missing = || BenchError::of("weever")(format!("the graph has no {source}"));
+        let entry = engine.entry(source).ok_or_else(missing)?;
+        Contender::new(name, batch, &mut link, Work::Engine(Box::new(engine), entry))
+    }
+
+    fn new(
+        name: String,
+        batch: usize,
+        link: &mut ReplayLink,
+        work: Work,
+    ) -> Result<Contender, BenchError> {
+        let queue = link.take_queues().pop();
+        let queue = queue.ok_or_else(|| BenchError::of("memory link")("it has no queue"))?;
+        Ok(Contender { name, batch, queue, work, samples: Samples::default() })
+    }
+
+    /// Nanoseconds per packet over about `each`.
+    fn measure(&mut self, each: Duration) -> Result<f64, BenchError> {
+        let mut burst = Burst::new();
+        let mut packets = 0;
+        let started = Instant::now();
+        while started.elapsed() < each {
+            // The clock is read once for many packets: it would be a third of a batch of one.
+            for turn in 0..4096 / self.batch {
+                let now = turn as u64;
+                packets += self.turn(&mut burst, now).map_err(BenchError::of("memory link"))?;
+            }
+        }
+        Ok(started.elapsed().as_nanos() as f64 / packets as f64)
+    }
+
+    #[inline]
+    fn turn(&mut self, burst: &mut Burst, now: u64) -> Result<usize, weever_link::LinkError> {
+        match &mut self.work {
+            Work::Link(pool) => {
+                let n = self.queue.rx(pool, burst, self.batch)?;
+                (0..n).filter_map(|i| burst.take(i)).for_each(|buffer| pool.free(buffer));
+                Ok(n)
+            }
+            Work::Engine(engine, entry) => {
+                let n = self.queue.rx(engine.pool(), burst, self.batch)?;
+                engine.inject(*entry, burst, first_n(n), now);
+                engine.run(now, BURST);
+                Ok(n)
+            }
+        }
+    }
+}
+
+fn replay() -> Result<(ReplayLink, Pool), BenchError> {
+    let config = PoolConfig { frames: 1024, ..PoolConfig::default() };
+    let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
+    let mut config = ReplayConfig::new(Vec::new());
+    let ends = (MacAddr(PEER_MAC), PEER, MacAddr(config.info.mac), HOST);
+    config.frames = vec![udp_frame(ends, PORT, 60).map_err(BenchError::of("frame"))?];
+    Ok((ReplayLink::new(config), pool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contender_moves_packets() {
+        let report = run(Plan { rounds: 1, each: Duration::from_micros(1) }, None).unwrap();
+        assert!(report.rows.iter().all(|row| row.median.is_finite()), "{report}");
+        assert!(report.ratios["graph_ns"] > 0.0);
+    }
+
+    #[test]
+    fn the_frame_reaches_the_socket() {
+        let graph = host(&HostConfig::serving(Service::Discard, PORT)).unwrap();
+        let mut contender = Contender::graph("host".into(), graph, HOST_SOURCE, 64).unwrap();
+        contender.turn(&mut Burst::new(), 0).unwrap();
+        let Work::Engine(engine, _) = &contender.work else { unreachable!("made above") };
+        let readings = engine.counters().describe();
+        let served = readings.iter().filter(|r| r.node.contains("Discard"));
+        assert!(served.map(|r| r.value).any(|value| value == 64), "{readings:?}");
+    }
+}

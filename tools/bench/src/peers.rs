@@ -1,0 +1,164 @@
+//! The contenders: weever, AF_XDP with nothing around it, and what the kernel offers.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use weever_ebpf::sys::XdpLink;
+use weever_ebpf::xdp;
+use weever_engine::{Attached, CounterKind, Mode, Worker};
+use weever_link::Link;
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Bare};
+use weever_link_sys::mmsg::ReceiveBatch;
+use weever_link_sys::netdev::Interface;
+use weever_link_sys::packet::{Protocol, RingShape, TpacketRing};
+use weever_models::counters::{HOST_SOURCE, host_with_counters};
+use weever_models::{HostConfig, Service};
+use weever_packet::{Pool, PoolConfig};
+use weever_testbed::Fixture;
+
+use crate::BenchError;
+use crate::assemble::{Identity, engine};
+use crate::contender::Gate;
+use crate::rig::{HOST, PORT};
+
+/// The contender's interface.
+const DEVICE: &str = "right0";
+
+fn device(contender: &'static str) -> Result<AfXdpConfig, BenchError> {
+    let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(contender))?;
+    Ok(AfXdpConfig::new(DEVICE, pool))
+}
+
+/// weever: the host's graph with `counters` extra blocks at its front, serving `service`.
+pub(crate) fn weever(
+    gate: &Gate,
+    service: Service,
+    counters: usize,
+    generator_mac: [u8; 6],
+) -> Result<(), BenchError> {
+    let failed = "weever";
+    let config = device(failed)?;
+    let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
+    let graph = host_with_counters(&HostConfig::serving(service, PORT), counters);
+    let identity =
+        Identity { address: HOST, neighbour: Fixture::LEFT, neighbour_mac: generator_mac };
+    let graph = graph.map_err(BenchError::of(failed))?;
+    let mut engine = engine(graph, link.info(), &identity, config.pool.cache())?;
+    engine.start();
+    let no_source = || BenchError::of(failed)("the graph has no source");
+    let entry = engine.entry(HOST_SOURCE).ok_or_else(no_source)?;
+    let counters = engine.counters();
+    let attach = |queue| Attached { link: 0, entry, queue };
+    let queues = link.take_queues().into_iter().map(attach).collect();
+    let mut worker = Worker::new(engine, queues).map_err(BenchError::of(failed))?;
+    let port = service.port();
+    gate.open_with(move || counters.get("RxL4UDPSockets", CounterKind::Port, port).unwrap_or(0));
+    let mut lost = None;
+    worker.run(&gate.stop, Mode::Busy, |event| lost = Some(event.error));
+    lost.map_or(Ok(()), |error| Err(BenchError::of(failed)(error)))
+}
+
+/// AF_XDP, receive and drop.
+pub(crate) fn bare_drop(gate: &Gate) -> Result<(), BenchError> {
+    let mut bare = bare()?;
+    gate.open();
+    while gate.running() {
+        gate.add(bare.receive_and_drop());
+    }
+    Ok(())
+}
+
+/// AF_XDP, echo: addresses and ports exchanged in place, checksums stay right.
+pub(crate) fn bare_echo(gate: &Gate) -> Result<(), BenchError> {
+    let mut bare = bare()?;
+    gate.open();
+    while gate.running() {
+        gate.add(bare.echo(turn_round));
+    }
+    Ok(())
+}
+
+fn bare() -> Result<Bare, BenchError> {
+    let failed = "bare AF_XDP";
+    Bare::open(&device(failed)?).map_err(BenchError::of(failed))
+}
+
+/// Makes a UDP datagram its own answer.
+fn turn_round(frame: &mut [u8]) {
+    let Some(headers) = frame.first_chunk_mut::<42>() else { return };
+    let swap = |headers: &mut [u8; 42], at: usize, len: usize| {
+        let (first, second) = headers[at..at + 2 * len].split_at_mut(len);
+        first.swap_with_slice(second);
+    };
+    swap(headers, 0, 6);
+    swap(headers, 26, 4);
+    swap(headers, 34, 2);
+}
+
+/// A packet socket with a mapped ring, receive and drop.
+pub(crate) fn tpacket(gate: &Gate) -> Result<(), BenchError> {
+    let failed = "TPACKET_V3";
+    let _pass = pass(failed)?;
+    let ring = TpacketRing::open(DEVICE, Protocol::All, RingShape::default());
+    let mut ring = ring.map_err(BenchError::of(failed))?;
+    gate.open();
+    while gate.running() {
+        gate.add(ring.next_block(|_| {}));
+    }
+    Ok(())
+}
+
+/// The kernel's UDP, receive and drop.
+pub(crate) fn recvmmsg(gate: &Gate) -> Result<(), BenchError> {
+    kernel_udp(gate, "kernel recvmmsg", |_, _| Ok(()))
+}
+
+/// The kernel's UDP, echo.
+pub(crate) fn mmsg_echo(gate: &Gate) -> Result<(), BenchError> {
+    kernel_udp(gate, "kernel echo", |batch, socket| batch.send_back(socket).map(drop))
+}
+
+fn kernel_udp(
+    gate: &Gate,
+    name: &'static str,
+    answer: impl Fn(&mut ReceiveBatch, &UdpSocket) -> std::io::Result<()>,
+) -> Result<(), BenchError> {
+    let _pass = pass(name)?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(BenchError::of(name))?;
+    socket.set_nonblocking(true).map_err(BenchError::of(name))?;
+    let mut batch = ReceiveBatch::new();
+    gate.open();
+    while gate.running() {
+        // Polled, as weever is: neither sleeps.
+        let received = match batch.receive(&socket) {
+            Ok(n) => n,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(e) => return Err(BenchError::of(name)(e)),
+        };
+        // A send buffer that is full is the load's doing; what is lost then is not counted.
+        if let Err(e) = answer(&mut batch, &socket)
+            && e.raw_os_error() != Some(ENOBUFS)
+            && e.kind() != std::io::ErrorKind::WouldBlock
+        {
+            return Err(BenchError::of(name)(e));
+        }
+        gate.add(received);
+    }
+    Ok(())
+}
+
+/// `ENOBUFS` on Linux.
+const ENOBUFS: i32 = 105;
+
+/// A veth end takes redirected frames only with a program attached.
+fn pass(contender: &'static str) -> Result<XdpLink, BenchError> {
+    let index = Interface::find(DEVICE).map_err(BenchError::of(contender))?.index;
+    Ok(XdpLink::attach(&xdp::pass()?, index)?)
+}
+
+/// How long each contender is measured in each round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) each: Duration,
+}
