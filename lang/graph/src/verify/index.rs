@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::{Attr, Graph, NodeId, PortId};
+use crate::{Attr, Effects, Graph, Node, NodeId, PortId};
 
 /// A set of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +48,13 @@ impl Index {
         self.incoming.iter().enumerate().filter_map(rootless)
     }
 
-    /// Every node where a task may start: the declared ones, and all roots, since a caller may
-    /// start a task at any of them.
-    pub(crate) fn starts(&self) -> Vec<NodeId> {
+    /// Every node where a task may start: the declared ones, all roots, since a caller may start
+    /// a task at any of them, and those where a blocked task goes on.
+    pub(crate) fn starts(&self, graph: &Graph) -> Vec<NodeId> {
+        let blocks = |n: &Node| n.effects.is_some_and(|e| e.contains(Effects::BLOCKS));
+        let blocking = graph.iter().filter(|(_, n)| blocks(n)).map(|(id, _)| id);
         let mut all: Vec<NodeId> =
-            self.declared_starts.iter().copied().chain(self.roots()).collect();
+            self.declared_starts.iter().copied().chain(self.roots()).chain(blocking).collect();
         all.sort();
         all.dedup();
         all

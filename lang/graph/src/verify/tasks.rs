@@ -17,7 +17,7 @@ pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut
     for (at, id) in order.iter().enumerate() {
         position[id.index()] = at;
     }
-    for start in index.starts() {
+    for start in index.starts(graph) {
         let mut reached = reached_from(graph, start);
         reached.sort_by_key(|id| position[id.index()]);
         let conditions = Conditions::new(graph, index, &reached, start);
