@@ -14,10 +14,12 @@ pub(crate) const fn be32<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The `M` bytes at `at`, a constant.
+/// The `M` bytes at `at`, a constant. One load: `array::from_fn` would be a call and a loop.
 #[inline(always)]
 pub(crate) fn array<const M: usize, const N: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {
-    core::array::from_fn(|i| bytes[at + i])
+    let mut out = [0; M];
+    out.copy_from_slice(&bytes[at..at + M]);
+    out
 }
 
 /// Writes `value` at `at`, a constant.
