@@ -14,6 +14,7 @@ use failure::Failure;
 
 const EXAMPLES: &str = "\
 Examples:
+  weever demo                                           see it at work
   weever up --dev eth0 --addr 192.0.2.10/24 --echo 7    run a stack that echoes UDP
   weever up -c weever.toml                              run a stack as a file says
   weever status                                         what is running
@@ -21,6 +22,7 @@ Examples:
   weever counters --drops                               what it dropped, and why
   weever graph check host.unicorn                       check a protocol graph
   weever stop                                           shut it down
+  weever bench udp-echo --json                          measure it beside the kernel
 
 Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
 
@@ -41,6 +43,10 @@ enum Command {
     Counters(CountersArgs),
     Status(StatusArgs),
     Stop(StopArgs),
+    /// Shows the stack at work against the kernel, or without root against smoltcp
+    Demo(weever_demo::DemoArgs),
+    /// Measures the stack beside its peers, in one run
+    Bench(weever_bench::BenchArgs),
     /// Work with protocol graphs: check, format, draw and show files, and draw the running one
     #[command(subcommand)]
     Graph(Graph),
@@ -60,6 +66,8 @@ impl Cli {
             Command::Counters(args) => ask(|out| args.run(out)),
             Command::Status(args) => ask(|out| args.run(out)),
             Command::Stop(args) => ask(|out| args.run(out)),
+            Command::Demo(args) => Ok(weever_demo::run(&args)),
+            Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(Graph::Live(args)) => ask(|out| args.run(out)),
             Command::Graph(Graph::File(command)) => Ok(weever_graphtool::run(command)?),
         }
