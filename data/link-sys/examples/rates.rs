@@ -134,6 +134,15 @@ fn measure(rings: RingSizes) -> Result<()> {
     compare(&format!("echo, rings {}", rings.rx), &config, bare_echo, link_echo)
 }
 
+/// Ends the load however the measurement ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn main() -> Result<()> {
     let net = Fixture::pair(1)?;
     let (left, right) = (&net.veth.left, &net.veth.right);
@@ -163,14 +172,13 @@ fn main() -> Result<()> {
                 }
             }
         });
-        let measured = net.right.run(|| {
+        let _stop = Stop(&stop);
+        net.right.run(|| {
             for size in [512, 1024, 2048] {
                 let rings = RingSizes { rx: size, tx: size, fill: size, completion: size };
                 measure(rings)?;
             }
             Ok(())
-        });
-        stop.store(true, Ordering::Relaxed);
-        measured
+        })
     })
 }
