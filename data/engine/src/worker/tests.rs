@@ -9,7 +9,8 @@ use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkError, LinkQueue};
 use weever_packet::{Burst, Pool, PoolCache};
 
-use super::{Attached, Mode, Worker};
+use super::wait::LOOK_EVERY;
+use super::{Attached, Mode, Worker, WorkerStats};
 use crate::testkit::{pool, registry};
 use crate::{Engine, Limits, Schedule};
 
@@ -145,17 +146,17 @@ fn a_lost_queue_is_reported_once_and_the_others_go_on() -> Result<(), LinkError>
 fn running(
     mode: Mode,
     waitable: bool,
-    peer: impl FnOnce(&mut dyn LinkQueue, &mut PoolCache),
+    limits: Limits,
+    peer: impl FnOnce(&mut dyn LinkQueue, &mut PoolCache, &WorkerStats),
 ) -> u64 {
-    let Bench { mut worker, mut peers, pool, mut cache } =
-        bench(1, 256, waitable, Limits::default());
+    let Bench { mut worker, mut peers, pool, mut cache } = bench(1, 256, waitable, limits);
     let (stop, waker, stats) = (AtomicBool::new(false), worker.waker(), worker.stats());
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             worker.run(&stop, mode, |lost| panic!("{lost:?}"));
             worker
         });
-        peer(&mut *peers[0], &mut cache);
+        peer(&mut *peers[0], &mut cache, &stats);
         stop.store(true, Ordering::Relaxed);
         waker.wake();
         drop(thread.join().expect("the worker does not panic"));
@@ -186,7 +187,8 @@ fn echo_one_by_one(peer: &mut dyn LinkQueue, cache: &mut PoolCache, pause: Durat
 #[test]
 fn sleeps_until_a_packet_comes() {
     let pause = Duration::from_millis(2);
-    let sleeps = running(Mode::Interrupt, true, |p, c| echo_one_by_one(p, c, pause));
+    let sleeps =
+        running(Mode::Interrupt, true, Limits::default(), |p, c, _| echo_one_by_one(p, c, pause));
     // Each sleep ended by a packet, by the end, or to publish counters; it did not spin.
     assert!((1..100).contains(&sleeps), "{sleeps} sleeps for 20 packets");
 }
@@ -195,26 +197,39 @@ fn sleeps_until_a_packet_comes() {
 fn adaptive_works_with_and_without_a_descriptor() {
     for waitable in [true, false] {
         let pause = Duration::from_millis(1);
-        running(Mode::Adaptive { spin: 1000 }, waitable, |p, c| echo_one_by_one(p, c, pause));
+        let mode = Mode::Adaptive { spin: 1000 };
+        running(mode, waitable, Limits::default(), |p, c, _| echo_one_by_one(p, c, pause));
     }
 }
 
 #[test]
 fn busy_never_sleeps() {
-    let sleeps = running(Mode::Busy, true, |p, c| echo_one_by_one(p, c, Duration::ZERO));
+    let sleeps = running(Mode::Busy, true, Limits::default(), |p, c, _| {
+        echo_one_by_one(p, c, Duration::ZERO);
+    });
     assert_eq!(sleeps, 0);
 }
 
 #[test]
-fn stops_while_asleep_for_want_of_room() {
-    let sleeps = running(Mode::Interrupt, true, |peer, cache| {
-        // Twice as many as the ring back to us holds; we take none until it is over.
-        let mut sent = 0;
+fn a_device_that_takes_nothing_is_not_spun_on() {
+    let limits = Limits { outbox: 8, ..Limits::default() };
+    running(Mode::Interrupt, true, limits, |peer, cache, stats| {
+        // The ring back to us and the outbox fill up; then packets wait to be received all along.
         let deadline = Instant::now() + Duration::from_secs(20);
-        while sent < 512 && Instant::now() < deadline {
+        let mut sent = 0;
+        while sent < 256 + 8 + 10 && Instant::now() < deadline {
             sent += send(peer, cache, 0, 1).expect("the worker holds the other end");
         }
-        assert_eq!(sent, 512);
+        while stats.received() < 256 + 8 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert_eq!(stats.received(), 256 + 8);
+        let (start, before) = (Instant::now(), stats.sleeps());
+        while stats.sleeps() < before + 5 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (slept, most) = (stats.sleeps() - before, start.elapsed().as_nanos() as u64);
+        assert!((5..=most / LOOK_EVERY + 1).contains(&slept), "{slept} sleeps in {most} ns");
+        assert_eq!(stats.received(), 256 + 8);
     });
-    assert!(sleeps > 0);
 }
