@@ -59,7 +59,7 @@ fn reasoned_crate(row: &str) -> Option<String> {
     (reason.split_whitespace().count() > 1).then(|| name.to_owned())
 }
 
-/// Line numbers and relative targets of `[text](target)` and of `[name]: target`.
+/// Line numbers and relative targets of `[text](target)`, `[name]: target`, `href` and `src`.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -76,10 +76,12 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Targets of Markdown's links, and of the HTML that pictures need.
 fn inline_targets(line: &str) -> Vec<String> {
     let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
-    let starts = prose.split("](").skip(1);
-    starts.filter_map(|rest| rest.split([')', ' ']).next()).map(str::to_owned).collect()
+    let opened = ["](", "href=\"", "src=\""];
+    let starts = opened.iter().flat_map(|opening| prose.split(opening).skip(1));
+    starts.filter_map(|rest| rest.split([')', ' ', '"']).next()).map(str::to_owned).collect()
 }
 
 fn definition_target(line: &str) -> Option<String> {
@@ -143,6 +145,12 @@ mod tests {
                 "links docs/page.md:4: `missing/x.md` leads nowhere",
             ]
         );
+    }
+
+    #[test]
+    fn pictures_must_be_there() {
+        let html = r#"<a href="other.md"><img src="gone.svg" alt="x"></a>"#;
+        assert_eq!(link_failures(html), ["links docs/page.md:1: `gone.svg` leads nowhere"]);
     }
 
     fn check_reasons(table: &str) -> Report {
