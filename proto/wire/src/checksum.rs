@@ -9,9 +9,28 @@ use core::net::Ipv4Addr;
 /// One's-complement sum of `data`, an odd last byte padded with zero on the right (RFC 1071 §4.1).
 ///
 /// Two chains of 64-bit additions with carry: measured as 2 to 8 times faster than 32-bit lanes in
-/// baseline SIMD registers, whose widening costs more than it saves. Correct at any alignment. To continue a sum at an odd offset see [`combine_at`].
+/// baseline SIMD registers, whose widening costs more than it saves. Short data is not worth their
+/// setting up. Correct at any alignment. To continue a sum at an odd offset see [`combine_at`].
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
+    if data.len() < SHORT { sum_short(data) } else { sum_long(data) }
+}
+
+/// Below this many bytes one chain of 32-bit words takes fewer instructions.
+const SHORT: usize = 64;
+
+#[inline]
+fn sum_short(data: &[u8]) -> u16 {
+    let (words, rest) = data.as_chunks::<8>();
+    let mut acc = 0u64;
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        acc += (word & 0xffff_ffff) + (word >> 32);
+    }
+    to_network(fold(acc + native_tail(rest)))
+}
+
+fn sum_long(data: &[u8]) -> u16 {
     // RFC 1071 §2(B): the sum does not depend on byte order, so native words are added and the
     // 16-bit result is put in order at the end.
     let (blocks, rest) = data.as_chunks::<16>();
