@@ -68,8 +68,6 @@ impl Cli {
             Command::Stop(args) => ask(|out| args.run(out)),
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
-            Command::Demo(args) => Ok(weever_demo::run(&args)),
-            Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(Graph::Live(args)) => ask(|out| args.run(out)),
             Command::Graph(Graph::File(command)) => Ok(weever_graphtool::run(command)?),
         }

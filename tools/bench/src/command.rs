@@ -1,5 +1,6 @@
 //! The command line of `weever bench`.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,8 +43,11 @@ enum Part {
 /// defaults.
 pub fn run(args: &BenchArgs) -> ExitCode {
     match measure(args) {
-        Ok(report) if args.json => println!("{}", report.to_json()),
-        Ok(report) => print!("{report}"),
+        Ok(report) => {
+            let text = if args.json { report.to_json() + "\n" } else { report.to_string() };
+            // A reader that has seen enough (`weever bench … | head`) is no failure.
+            drop(std::io::stdout().write_all(text.as_bytes()));
+        }
         Err(error) => {
             eprintln!("weever bench: {error}");
             return ExitCode::FAILURE;

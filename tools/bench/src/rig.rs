@@ -59,13 +59,6 @@ impl Rig {
         Ok(self.fixture.veth.right.add_neighbour(Fixture::LEFT, mac)?)
     }
 
-    /// Lets redirected frames into the kernel's stack at the contender's end: a veth end takes
-    /// them only with a program attached.
-    pub(crate) fn pass_at_contender(&self) -> Result<XdpLink, BenchError> {
-        let index = self.contender_end()?.index;
-        self.fixture.right.run(|| Ok(XdpLink::attach(&xdp::pass()?, index)?))
-    }
-
     /// Drops, and thereby counts, what comes back to the generator's end.
     pub(crate) fn drop_at_generator(&self) -> Result<XdpLink, BenchError> {
         let index = self.generator_end()?.index;

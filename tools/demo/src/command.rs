@@ -1,5 +1,6 @@
 //! The command line of `weever demo`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -38,10 +39,9 @@ pub fn run(args: &DemoArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match args.json {
-        true => println!("{}", outcome.to_json()),
-        false => print!("{outcome}"),
-    }
+    let text = if args.json { outcome.to_json() + "\n" } else { outcome.to_string() };
+    // A reader that has seen enough (`weever demo | head`) is no failure.
+    drop(std::io::stdout().write_all(text.as_bytes()));
     if outcome.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
