@@ -1,12 +1,13 @@
 #![doc = include_str!("README.md")]
 
 use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_graph::Effects;
 
 use crate::check::{READS, reader};
 
 /// The block type.
 pub static COUNTER: BlockType = BlockType {
-    effects: READS.union(weever_graph::Effects::STATEFUL),
+    effects: READS.union(Effects::STATEFUL),
     counters: &["packets", "bytes"],
     ..reader(
         "Counter",

@@ -1,7 +1,9 @@
 use std::net::Ipv4Addr;
 
-use weever_blocks_std::testing::{HostBox, frames::*};
-use weever_engine::CounterKind;
+use weever_blocks_api::Env;
+use weever_blocks_std::host::provide;
+use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
 use weever_wire::MacAddr;
 
@@ -124,4 +126,49 @@ fn our_address_is_defended() {
     let reason = "another station uses our IPv4 address";
     assert_eq!(host.count("RxL3ARPProcessPendingResponse", CounterKind::Drop, reason), 1);
     host.finish();
+}
+
+/// Two workers of one host: the answer comes to the one that did not ask.
+#[test]
+fn an_answer_on_one_worker_wakes_what_waits_on_another() {
+    let env = Env::new();
+    provide(&env, host_state(), 0);
+    let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let [mut asking, mut answered] =
+        [(); 2].map(|()| HostBox::in_env(graph(), &env, Limits::default()));
+    asking.advance(5 * SECOND);
+    answered.advance(5 * SECOND);
+    asking.sent();
+    answered.sent();
+
+    asking.receive(&[udp(5000, 7, b"a"), udp(5000, 7, b"b")]);
+    assert_eq!(asking.sent(), [request()]);
+    answered.receive(&[arp_reply()]);
+    assert_eq!(asking.total("blocked_now"), 2);
+    asking.advance(20_000_000);
+    assert_eq!(payloads(&asking.sent()), b"ab");
+    answered.receive(&[udp(5000, 7, b"c")]);
+    assert_eq!(payloads(&answered.sent()), b"c", "what one learned both know");
+    asking.finish();
+    answered.finish();
+}
+
+/// As above, for a neighbour that nobody answers for: only one worker's timer finds that out.
+#[test]
+fn giving_up_is_known_to_every_worker() {
+    let env = Env::new();
+    provide(&env, host_state(), 0);
+    let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let [mut first, mut second] =
+        [(); 2].map(|()| HostBox::in_env(graph(), &env, Limits::default()));
+    first.receive(&[udp(5000, 7, b"a")]);
+    second.receive(&[udp(5000, 7, b"b")]);
+    first.advance(4 * SECOND);
+    second.advance(4 * SECOND);
+    for mut worker in [first, second] {
+        let reason = "neighbour does not answer ARP";
+        assert_eq!(worker.count(LOOKUP, CounterKind::Drop, reason), 1);
+        worker.sent();
+        worker.finish();
+    }
 }
