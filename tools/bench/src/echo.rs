@@ -109,7 +109,8 @@ impl Client {
 
     fn ping_pong(mut self, during: Duration) -> Result<Histogram<u64>, BenchError> {
         let failed = "client";
-        let mut times = Histogram::new(3).map_err(BenchError::of(failed))?;
+        let most = LOST.as_nanos() as u64;
+        let mut times = Histogram::new_with_max(most, 3).map_err(BenchError::of(failed))?;
         // The first answers come late: caches, and the contender's first packet.
         for _ in 0..100 {
             self.round_trip().map_err(BenchError::of(failed))?;
