@@ -15,6 +15,7 @@ pub mod icmp;
 pub mod ipv4;
 pub mod queue;
 pub mod table;
+pub mod tee;
 pub mod udp;
 
 #[cfg(test)]

@@ -2,10 +2,16 @@
 
 use weever_blocks_api::{BlockType, Registry};
 
-use crate::{arp, counter, discard, ethernet, icmp, ipv4, queue, table, udp};
+use crate::{arp, counter, discard, ethernet, icmp, ipv4, queue, table, tee, udp};
 
-static GENERAL: [&BlockType; 5] =
-    [&counter::COUNTER, &discard::DISCARD, &queue::RX_QUEUE, &queue::TX_QUEUE, &table::TABLE_TYPE];
+static GENERAL: [&BlockType; 6] = [
+    &counter::COUNTER,
+    &discard::DISCARD,
+    &queue::RX_QUEUE,
+    &queue::TX_QUEUE,
+    &table::TABLE_TYPE,
+    &tee::TEE,
+];
 
 static ETHERNET: [&BlockType; 12] = [
     &ethernet::CLASSIFIED,
@@ -95,6 +101,7 @@ mod tests {
         include_str!("discard/README.md"),
         include_str!("queue/README.md"),
         include_str!("table/README.md"),
+        include_str!("tee/README.md"),
         include_str!("ethernet/README.md"),
         include_str!("arp/README.md"),
         include_str!("ipv4/README.md"),

@@ -163,7 +163,8 @@ impl HostBox {
             let readings = self.readings();
             readings.iter().filter(|r| kinds.contains(&r.kind)).map(|r| r.value).sum()
         };
-        let made: u64 = ["requests", "announcements"].iter().map(|name| self.own(name)).sum();
+        let made: u64 =
+            ["requests", "announcements", "copies"].iter().map(|name| self.own(name)).sum();
         let refused = of(&[
             CounterKind::Drop,
             CounterKind::SpawnFull,
