@@ -298,6 +298,35 @@ fn counters_are_watched_until_the_stack_ends() {
 }
 
 #[test]
+fn what_the_link_lost_is_among_the_drops() {
+    require_net_admin!();
+    let net = net(1);
+    let up = Up::start(&net, &["--frames", "1024", "--mode", "interrupt"]);
+    echo(&net, &[64]);
+    // More than the rings hold arrives while the stack stands still.
+    up.signal(Signal::SIGSTOP);
+    let flood = socket(&net.right, Fixture::RIGHT);
+    for _ in 0..10_000 {
+        drop(flood.send_to(&[0; 64], (STACK, ECHO)));
+    }
+    up.signal(Signal::SIGCONT);
+    let deadline = Instant::now() + PATIENCE;
+    let drops = loop {
+        let drops = up.ask(&["counters", "--drops"]);
+        if drops.contains("left0 queue 0") || Instant::now() > deadline {
+            break drops;
+        }
+    };
+    assert!(drops.contains("ring full, or no free frame"), "{drops}");
+    let json = up.ask(&["counters", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let lost = json["links"][0]["rx_dropped"].as_u64().unwrap();
+    let drops = json["drops"].as_array().unwrap().iter();
+    let by_queue = drops.filter(|d| d["node"] == "left0 queue 0").map(|d| d["packets"].as_u64());
+    assert!(lost > 1000 && by_queue.sum::<Option<u64>>() == Some(lost), "{json}");
+}
+
+#[test]
 fn a_device_that_is_removed_ends_it_with_a_reason() {
     require_net_admin!();
     let net = net(2);

@@ -12,7 +12,7 @@ pub struct Counters {
     pub uptime_ns: u64,
     /// The graph's nodes, in the order in which they run.
     pub nodes: Vec<NodeCounters>,
-    /// Packets that were dropped, by node and reason.
+    /// Packets that were dropped, by node (or link and queue) and reason.
     pub drops: Vec<DropCounter>,
     /// The links' queues, up to a tenth of a second old.
     pub links: Vec<LinkCounters>,
@@ -62,7 +62,7 @@ pub struct NamedCounter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DropCounter {
-    /// The node at which the packets ended.
+    /// The node at which the packets ended, or the link (`eth0`) or its queue (`eth0 queue 2`).
     pub node: String,
     /// The port or edge by which they would have left, if they left the node at all.
     pub port: Option<String>,

@@ -18,10 +18,6 @@ impl Report {
         let links = self.counters.links.iter();
         let (received, sent) =
             links.fold((0, 0), |(rx, tx), link| (rx + link.rx_packets, tx + link.tx_packets));
-        let lost =
-            |l: &weever_service_api::LinkCounters| l.rx_dropped + l.rx_invalid + l.tx_dropped;
-        let by_links: u64 = self.counters.links.iter().map(lost).sum();
-        let by_nodes: u64 = self.counters.drops.iter().map(|d| d.packets).sum();
-        (received, sent, by_links + by_nodes)
+        (received, sent, self.counters.drops.iter().map(|d| d.packets).sum())
     }
 }

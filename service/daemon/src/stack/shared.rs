@@ -79,6 +79,7 @@ impl Source for Shared {
         let numbered = (0..).zip(&queues);
         counters.links =
             numbered.map(|(number, (_, q))| view::queue(&self.link.name, number, q)).collect();
+        counters.drops.extend(counters.links.iter().flat_map(view::lost));
         counters.drops.extend(self.undeliverable());
         let (frames, available) = (self.pool.frames() as u64, self.pool.available() as u64);
         counters.pools.push(PoolCounters { frames, available });

@@ -88,6 +88,21 @@ pub(super) fn queue(link: &str, queue: u16, stats: &QueueStats) -> LinkCounters 
     }
 }
 
+/// What the queue of a link lost, in the same form as what a node dropped. That the device found
+/// no free frame (`fill_empty`) is a cause of the first, and so is not counted again.
+pub(super) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCounter> + use<> {
+    let node = format!("{} queue {}", link.link, link.queue);
+    let losses = [
+        (link.rx_dropped, "receive ring full, or no free frame"),
+        (link.rx_invalid, "invalid receive descriptor"),
+        (link.tx_dropped, "not sent: too long, or refused by the device"),
+    ];
+    let happened = losses.into_iter().filter(|(packets, _)| *packets > 0);
+    happened.map(move |(packets, reason)| {
+        DropCounter { node: node.clone(), port: None, reason: reason.into(), packets }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +143,21 @@ mod tests {
         let shown: Vec<_> = drops.iter().map(|d| (d.reason.as_str(), d.packets)).collect();
         assert_eq!(shown, [("too short", 3), ("queue of tasks is full", 2)]);
         assert_eq!(drops[1].port.as_deref(), Some("reply"));
+    }
+
+    #[test]
+    fn what_a_link_lost_is_named_by_its_queue() {
+        let stats = QueueStats {
+            rx_packets: 5,
+            rx_dropped: 3,
+            tx_dropped: 1,
+            fill_empty: 2,
+            ..QueueStats::default()
+        };
+        let lost: Vec<_> = lost(&queue("eth0", 2, &stats)).collect();
+        assert!(lost.iter().all(|d| d.node == "eth0 queue 2"), "{lost:?}");
+        assert_eq!(lost.iter().map(|d| d.packets).collect::<Vec<_>>(), [3, 1]);
+        assert!(lost[0].reason.contains("ring full") && lost[1].reason.contains("not sent"));
     }
 
     #[test]
