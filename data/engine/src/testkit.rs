@@ -41,6 +41,14 @@ static SENDER: BlockType =
 /// Sends everything by link 0.
 static ECHO: BlockType =
     BlockType { name: "Echo", ports: &[], make: |_| Ok(Box::new(Echo)), ..PLAIN };
+/// Starts a new task with everything.
+static PASS_ON: BlockType = BlockType {
+    name: "PassOn",
+    ports: &[],
+    spawns: &["on"],
+    make: |_| Ok(Box::new(PassOn)),
+    ..PLAIN
+};
 static MOVER: BlockType = BlockType {
     name: "Mover",
     spawns: &["low", "move"],
@@ -68,7 +76,8 @@ static WAKER: BlockType = BlockType {
 
 pub(crate) fn registry() -> Registry {
     Registry::new().with(&[
-        &TWO, &ONE, &ECHO, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER, &WAKER,
+        &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER,
+        &WAKER,
     ])
 }
 
@@ -115,6 +124,14 @@ struct Echo;
 impl Block for Echo {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         cx.transmit(0, input);
+    }
+}
+
+struct PassOn;
+
+impl Block for PassOn {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        cx.spawn(0, input);
     }
 }
 

@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits};
+use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, ParamDoc, PortDoc, Ports};
 use weever_graph::Effects;
 
 use crate::check::{READS, reader};
@@ -29,9 +29,7 @@ pub static TX_QUEUE: BlockType = BlockType {
 struct RxQueue;
 
 impl Block for RxQueue {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        // The next node reads the headers of all of them: let the loads overlap.
-        bits(input).filter_map(|task| burst.get(task)).for_each(|packet| packet.prefetch());
+    fn run(&mut self, _: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         ports.enable(0, input);
     }
 }

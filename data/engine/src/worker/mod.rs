@@ -58,7 +58,8 @@ impl Turn {
     }
 }
 
-/// Queued tasks that one turn runs before it receives again.
+/// Queued tasks that one turn runs at least, if there are so many, before it receives again. Where
+/// more was received, as many as that: else what several queues receive would pile up here.
 const BUDGET: usize = 4 * BURST;
 
 /// An engine together with the queues that feed it and that it sends by.
@@ -120,7 +121,7 @@ impl Worker {
             self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        turn.ran = self.engine.run(now, BUDGET);
+        turn.ran = self.engine.run(now, BUDGET.max(turn.received));
         let Worker { engine, queues, egress, stats, .. } = self;
         egress.send(engine, queues, &mut turn);
         for index in 0..queues.len() {
@@ -147,20 +148,16 @@ impl Worker {
                 let meta = buffer.meta_mut();
                 meta.link = attached.link;
                 meta.arrived = now;
-                buffer.prefetch();
             }
         }
         turn.received += n;
         engine.inject(attached.entry, burst, first_n(n), now);
     }
 
-    /// Whether packets wait for a device to take them.
+    /// Whether packets wait for a device to take them, or to send what it has taken.
     fn has_backlog(&mut self) -> bool {
-        self.egress.has_backlog(&mut self.engine)
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.queues.iter().flatten().any(|attached| attached.queue.unsent())
+        let mut queues = self.queues.iter().flatten();
+        queues.any(|attached| attached.queue.unsent()) || self.egress.has_backlog(&mut self.engine)
     }
 }
 

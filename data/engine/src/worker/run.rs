@@ -65,7 +65,7 @@ impl Worker {
             now = monotonic();
             if !idle {
                 busy_at = now;
-            } else if now.saturating_sub(busy_at) >= spin && !self.has_unsent() {
+            } else if now.saturating_sub(busy_at) >= spin {
                 self.sleep(now, published.next());
                 now = monotonic();
             } else {
@@ -81,8 +81,8 @@ impl Worker {
         let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
         self.stats.count_sleep();
         if self.has_backlog() {
-            // The device takes nothing and does not say when it will. Its receive side may be
-            // readable all the while, so waiting for that would be spinning.
+            // The device takes or sends nothing (it may be down) and does not say when it will. Its
+            // receive side may be readable all the while, so waiting for that would be spinning.
             self.bell.sleep_deaf(timeout.min(LOOK_EVERY));
         } else {
             self.bell.sleep(&self.queues, timeout);

@@ -1,13 +1,14 @@
 //! Workers over memory links: the graph sends everything back.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weever_blocks_api::Env;
-use weever_graph::{Attr, Graph, Node, NodeKind, Verified, verify};
+use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Verified, verify};
 use weever_link::memory::{MemoryConfig, pair};
-use weever_link::{Link, LinkError, LinkQueue};
-use weever_packet::{Burst, Pool, PoolCache};
+use weever_link::{Link, LinkError, LinkQueue, QueueStats};
+use weever_packet::{Buffer, Burst, Pool, PoolCache};
 
 use super::wait::LOOK_EVERY;
 use super::{Attached, Mode, Worker, WorkerStats};
@@ -23,8 +24,20 @@ fn echo() -> Verified {
     verify(graph).expect("one node is sound")
 }
 
-fn engine(pool: &Pool, limits: Limits) -> Engine {
-    let schedule = Schedule::compile(&echo(), &registry(), &Env::new()).expect("compiles");
+/// The same, by a task of its own.
+fn echo_by_spawn() -> Verified {
+    let mut graph = Graph::new("echo by spawn");
+    let mut first = Node::new("PassOn", NodeKind::Function);
+    first.attrs.push(Attr::Source);
+    let echo = Edge { label: "on".into(), target: NodeId(1), predicates: Vec::new() };
+    first.spawns.push(echo);
+    graph.add(first);
+    graph.add(Node::new("Echo", NodeKind::Function));
+    verify(graph).expect("two nodes are sound")
+}
+
+fn engine(pool: &Pool, limits: Limits, graph: &Verified) -> Engine {
+    let schedule = Schedule::compile(graph, &registry(), &Env::new()).expect("compiles");
     Engine::new(schedule, pool.cache(), limits)
 }
 
@@ -36,11 +49,17 @@ struct Bench {
 }
 
 fn bench(queues: u16, ring: usize, waitable: bool, limits: Limits) -> Bench {
+    bench_of(&echo(), queues, ring, waitable, limits)
+}
+
+fn bench_of(graph: &Verified, queues: u16, ring: usize, waitable: bool, limits: Limits) -> Bench {
     let pool = pool(2048);
     let config = MemoryConfig { queues, ring, waitable, ..MemoryConfig::default() };
     let (mut left, mut right) = pair(&config).expect("descriptors");
-    let engine = engine(&pool, limits);
-    let entry = engine.entry("Echo").expect("a source is an entry");
+    let engine = engine(&pool, limits, graph);
+    let source = graph.iter().find(|(_, node)| node.has(&Attr::Source));
+    let source = source.and_then(|(_, node)| engine.entry(&node.name));
+    let entry = source.expect("a source is an entry");
     let attach = |queue| Attached { link: 0, entry, queue };
     let queues = left.take_queues().into_iter().map(attach).collect();
     let worker = Worker::new(engine, queues).expect("descriptors");
@@ -103,6 +122,22 @@ fn what_cannot_be_sent_holds_back_what_is_received() -> Result<(), LinkError> {
     assert_eq!(receive(&mut *b.peers[0], &mut b.cache)?.len(), 16);
     assert_eq!(b.worker.turn(2).sent, 8);
     assert_eq!(b.worker.turn(3).received, 8);
+    Ok(())
+}
+
+#[test]
+fn a_turn_runs_what_many_queues_received() -> Result<(), LinkError> {
+    let mut b = bench_of(&echo_by_spawn(), 8, 256, false, Limits::default());
+    for round in 0..20 {
+        for peer in &mut b.peers {
+            send(&mut **peer, &mut b.cache, 0, 64)?;
+        }
+        let turn = b.worker.turn(round);
+        assert_eq!((turn.received, turn.ran, turn.sent), (512, 512, 512), "turn {round}");
+        for peer in &mut b.peers {
+            assert_eq!(receive(&mut **peer, &mut b.cache)?.len(), 64);
+        }
+    }
     Ok(())
 }
 
@@ -232,4 +267,53 @@ fn a_device_that_takes_nothing_is_not_spun_on() {
         assert!((5..=most / LOOK_EVERY + 1).contains(&slept), "{slept} sleeps in {most} ns");
         assert_eq!(stats.received(), 256 + 8);
     });
+}
+
+/// A device that is down: it has taken packets and does not send them.
+struct Stuck;
+
+impl LinkQueue for Stuck {
+    fn rx(&mut self, _: &mut PoolCache, _: &mut Burst, _: usize) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn tx(&mut self, _: &mut PoolCache, _: &mut VecDeque<Buffer>) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    fn flush(&mut self, _: &mut PoolCache) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        true
+    }
+
+    fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> QueueStats {
+        QueueStats::default()
+    }
+}
+
+#[test]
+fn a_device_that_is_down_is_not_spun_on() {
+    let pool = pool(64);
+    let engine = engine(&pool, Limits::default(), &echo());
+    let entry = engine.entry("Echo").expect("a source is an entry");
+    let stuck = Attached { link: 0, entry, queue: Box::new(Stuck) };
+    let mut worker = Worker::new(engine, vec![stuck]).expect("descriptors");
+    let (stats, waker, stop) = (worker.stats(), worker.waker(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run(&stop, Mode::Interrupt, |_| ()));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while stats.sleeps() < 5 && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        waker.wake();
+    });
+    assert!(stats.sleeps() >= 5, "{} sleeps", stats.sleeps());
 }
