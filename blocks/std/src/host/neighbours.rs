@@ -152,7 +152,7 @@ impl Session<'_> {
     /// Whether there is an entry for `ip`, resolved or not, or the address is ours.
     pub(crate) fn knows(&self, ip: Ipv4Addr) -> bool {
         let cache = &self.slow.cache;
-        cache.locals().is_ours(ip) || cache.entries().any(|entry| entry.ip == ip)
+        cache.locals().is_ours(ip) || cache.contains(ip)
     }
 
     /// Lets the cache learn from an ARP packet, and answer it.

@@ -119,6 +119,11 @@ impl Cache {
         Some(listed(&entry))
     }
 
+    /// Whether there is an entry for `ip`, resolved or not. A binary search.
+    pub fn contains(&self, ip: Ipv4Addr) -> bool {
+        self.table.contains(ip)
+    }
+
     /// All entries, by address.
     pub fn entries(&self) -> impl Iterator<Item = Neighbour> + '_ {
         self.table.iter().map(listed)

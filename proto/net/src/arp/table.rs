@@ -51,6 +51,10 @@ impl Table {
     }
 
     /// Inserts an entry whose address is not there; what was evicted for it, if anything.
+    pub(super) fn contains(&self, ip: Ipv4Addr) -> bool {
+        self.entries.binary_search_by_key(&ip, |entry| entry.ip).is_ok()
+    }
+
     pub(super) fn insert(&mut self, entry: Entry) -> Result<Option<Entry>, TableFull> {
         let evicted = match self.entries.len() < self.capacity {
             true => None,

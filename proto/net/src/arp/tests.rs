@@ -48,7 +48,9 @@ fn request_to(dst: MacAddr) -> Transmit {
 fn a_question_is_asked_once_and_answered() {
     let mut cache = quiet(Config::default());
     let asked = Lookup::MissSendRequest(request_to(MacAddr::BROADCAST));
+    assert!(!cache.contains(PEER_IP));
     assert_eq!(cache.lookup(PEER_IP, T), asked);
+    assert!(cache.contains(PEER_IP), "asked for");
     assert_eq!(cache.lookup(PEER_IP, T), Lookup::Incomplete);
     let generation = cache.generation();
     let learned = reply_from_peer(&mut cache, T + 1).learned;
@@ -56,6 +58,7 @@ fn a_question_is_asked_once_and_answered() {
     assert_eq!(learned, Some(wanted));
     assert!(cache.generation() > generation);
     assert_eq!(cache.lookup(PEER_IP, T + 2), Lookup::Hit(PEER));
+    assert!(cache.contains(PEER_IP) && !cache.contains(US_IP));
 }
 
 #[test]
