@@ -56,7 +56,27 @@ fn only_what_is_sent_to_us_alone_is_answered() {
     let answered = [(Claim::Spawn { edge: 0, priority: Priority::High }, 1)];
     assert_eq!(run(&NEEDS_RESPONSE, &message(HOST, REQUEST)).requests.claims, answered);
     let ran = run(&NEEDS_RESPONSE, &message(SUBNET_BROADCAST, REQUEST));
-    assert_eq!((ran.ports, ran.requests.claims), (vec![1], vec![]));
+    assert_eq!((ran.ports, ran.requests.claims), (vec![1, 0], vec![]));
+}
+
+/// One bucket for the host: what one worker's block takes, the other's lacks.
+#[test]
+fn echo_replies_are_bounded_for_all_workers_together() {
+    let mut bench = bench().with_param("per_second", "10").with_param("burst", "3");
+    let mut workers = [bench.make(&NEEDS_RESPONSE), bench.make(&NEEDS_RESPONSE)];
+    let mut answered = Vec::new();
+    for (worker, later) in [(0, 0), (1, 0), (0, 100_000_000), (1, 0)] {
+        bench.now += later;
+        let mut burst = weever_blocks_api::Burst::new();
+        for task in 0..2 {
+            let packet = received(&mut bench, &message(HOST, REQUEST));
+            burst.put(task, packet);
+        }
+        let ran = bench.run_block(workers[worker].as_mut(), &NEEDS_RESPONSE, burst, 0b11);
+        assert_eq!(ran.ports[0], 0, "none was to a broadcast address");
+        answered.push(2 - ran.ports[1].count_ones());
+    }
+    assert_eq!(answered, [2, 1, 1, 0]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use weever_blocks_api::{BlockType, Buffer, ParamDoc, PortDoc};
 use weever_net::addr::Destination;
 use weever_net::ipv4::{self, Ipv4Header, check_options, protocol};
+use weever_packet::Flags;
 
 use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, reader};
 use crate::host::HostState;
@@ -103,17 +104,19 @@ pub static VALID_OPTIONS: BlockType = boolean(
     |_| Ok(Box::new(Validate(|p: &Buffer| check_options(whole_header(p)).is_ok()))),
 );
 
-/// Is the destination ours?
+/// Is the destination ours? A datagram for one host does not come in a link broadcast: RFC 1122
+/// §3.3.6 has it discarded, or one forged frame could have all hosts answer.
 pub static VALID_LOCAL_IP: BlockType = boolean(
     "RxL3IPv4ValidLocalIP",
-    "Is the destination one of our addresses, or a broadcast address of ours?",
+    "Is the destination one of our addresses in a frame for us alone, or a broadcast address of \
+     ours?",
     |build| {
-        let host = build.env::<HostState>("the host's state")?;
-        let locals = host.locals.clone();
-        let ours = move |header: Ipv4Header<'_>| {
-            matches!(locals.classify(header.dst()), Destination::Local | Destination::Broadcast)
+        let locals = build.env::<HostState>("the host's state")?.locals.clone();
+        let ours = move |p: &Buffer, header: Ipv4Header<'_>| match locals.classify(header.dst()) {
+            Destination::Local => !p.meta().flags.has(Flags::LINK_BROADCAST),
+            destination => destination == Destination::Broadcast,
         };
-        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&ours))))
+        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(|h| ours(p, h)))))
     },
 );
 

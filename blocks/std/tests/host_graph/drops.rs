@@ -94,8 +94,13 @@ fn arp_cases() -> Vec<Case> {
     ]
 }
 
+/// The frame sent to every station.
+fn to_all(frame: &[u8]) -> Vec<u8> {
+    [&MacAddr::BROADCAST.0, &frame[6..]].concat()
+}
+
 fn ipv4_cases() -> Vec<Case> {
-    let good = good();
+    let (good, ping) = (good(), echo_request(1, 2, b"data"));
     vec![
         ("19 bytes", cut(&good, 33), "RxL3IPv4ValidHeaderLength", "cut short"),
         ("no bytes", cut(&good, 14), "RxL3IPv4ValidHeaderLength", "cut short"),
@@ -113,6 +118,8 @@ fn ipv4_cases() -> Vec<Case> {
         ("from ourselves", between(HOST, HOST), "RxL3IPv4ValidSource", "source"),
         ("from all", between(Ipv4Addr::BROADCAST, HOST), "RxL3IPv4ValidSource", "source"),
         ("for another host", between(PEER, OTHER), "RxL3IPv4ValidLocalIP", "not ours"),
+        ("ours, in a link broadcast", to_all(&good), "RxL3IPv4ValidLocalIP", "link broadcast"),
+        ("a ping in a link broadcast", to_all(&ping), "RxL3IPv4ValidLocalIP", "link broadcast"),
         ("TCP", ip_patched(9, protocol::TCP), "RxL3IPv4Classify", "protocol"),
         ("a source route", source_routed(), "RxL3IPv4ValidOptions", "options"),
     ]

@@ -1,0 +1,87 @@
+//! Which echo requests are answered, and how often.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
+    bits,
+};
+use weever_graph::Effects;
+use weever_net::addr::Locals;
+use weever_net::icmp::RateLimit;
+use weever_wire::ipv4::Ipv4Header;
+
+use crate::check::{READS, reader, tasks_where};
+use crate::host::HostState;
+
+/// How many echo replies the host may still send; shared by all workers, so that the limit is one
+/// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
+/// with an echo request.
+#[derive(Debug, Default)]
+struct EchoLimit(OnceLock<Mutex<RateLimit>>);
+
+impl EchoLimit {
+    /// The tasks of `wanted`, from the first on, that may be answered now.
+    fn grant(&self, wanted: Mask, now: Nanos) -> Mask {
+        let Some(limit) = self.0.get().filter(|_| wanted != 0) else { return wanted };
+        let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
+        bits(wanted).take_while(|_| limit.take(now)).fold(0, |all, task| all | 1 << task)
+    }
+}
+
+/// Has the echo answered.
+pub static NEEDS_RESPONSE: BlockType = BlockType {
+    spawns: &["response"],
+    effects: READS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    params: &[
+        ParamDoc {
+            name: "per_second",
+            default: "10000",
+            doc: "echo replies that the host sends in a second",
+        },
+        ParamDoc { name: "burst", default: "1000", doc: "echo replies that it sends at once" },
+    ],
+    counters: &["answered"],
+    ..reader(
+        "RxL3ICMPNeedsResponse",
+        "Has an echo request answered, if it was sent to us alone (RFC 1122 §3.2.2.6) and not too \
+         many were.",
+        &[
+            PortDoc { name: "drop", doc: "to a broadcast address" },
+            PortDoc { name: "limited", doc: "too many were answered lately" },
+        ],
+        make,
+    )
+};
+
+/// The first worker's parameters hold; all workers run one graph.
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let locals = build.env::<HostState>("the host's state")?.locals.clone();
+    let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
+    let limit = build.env.get_or_default::<EchoLimit>();
+    limit.0.get_or_init(|| Mutex::new(RateLimit::new(per_second, burst)));
+    Ok(Box::new(NeedsResponse { locals, limit }))
+}
+
+struct NeedsResponse {
+    locals: Locals,
+    limit: Arc<EchoLimit>,
+}
+
+impl NeedsResponse {
+    fn is_for_us(&self, packet: &Buffer) -> bool {
+        let header = Ipv4Header::first(packet.at(packet.meta().l3));
+        header.is_some_and(|ip| self.locals.is_ours(ip.dst()))
+    }
+}
+
+impl Block for NeedsResponse {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let wanted = tasks_where(burst, input, |packet| self.is_for_us(packet));
+        let answered = self.limit.grant(wanted, cx.now);
+        cx.count(0, answered.count_ones().into());
+        cx.spawn(0, answered);
+        ports.enable(0, input & !wanted);
+        ports.enable(1, wanted & !answered);
+    }
+}
