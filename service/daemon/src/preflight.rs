@@ -1,8 +1,9 @@
-//! What is looked at before anything is touched: the device, the rights of the process, and
-//! whether the address is free.
+//! What is looked at before anything is touched: the device, the rights and the cores of the
+//! process, and whether the address is free.
 //!
 //! The kernel's own addresses are those of the network namespace that the calling thread is in.
 
+mod cores;
 mod interfaces;
 mod probe;
 mod rights;
@@ -14,6 +15,7 @@ use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
 use crate::config::Config;
+pub(crate) use cores::allowed as allowed_cores;
 use interfaces::{Interface, interfaces};
 
 /// Why a stack cannot be started on a device.
@@ -66,6 +68,14 @@ pub enum PreflightError {
         /// Who answered.
         owner: MacAddr,
     },
+    /// The process may not run on a core of the configuration.
+    #[error("cores = [{core}]: this process may not run there; use one of {allowed}")]
+    Core {
+        /// The core.
+        core: usize,
+        /// Those on which it may.
+        allowed: String,
+    },
     /// The system could not be asked.
     #[error("cannot {what}: {source}")]
     Io {
@@ -87,6 +97,7 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
         return Err(PreflightError::Down { dev: config.dev.clone() });
     }
     kernel_address(&all, config.address.addr())?;
+    cores::check(&config.cores)?;
     rights::check()
 }
 

@@ -20,7 +20,7 @@ use crate::preflight;
 /// What can be found out without touching anything comes first, and the device comes last.
 pub(super) fn on_device(mut config: Config) -> Result<Stack, StartError> {
     preflight::check(&config)?;
-    let cores = worker::allowed_cores().map_err(failed("read the affinity of the process"))?;
+    let cores = preflight::allowed_cores().map_err(failed("read the affinity of the process"))?;
     if config.cores.is_empty() {
         // The first core is where interrupts and everybody else's work tend to be.
         config.cores.extend(cores.last());
@@ -63,7 +63,8 @@ fn assemble(
     let graph = graph::verified(&config.services, &registry)?;
     let env = host::environment(&config, link.info(), now)?;
     let schedule = graph::compile(&graph, &registry, &env)?;
-    let mut engine = Engine::new(schedule, pool.cache(), Limits::default());
+    let limits = Limits::within(pool.frames(), schedule.entries().count());
+    let mut engine = Engine::new(schedule, pool.cache(), limits);
     engine.start();
     let worker = worker::attach(engine, HOST_SOURCE, link.take_queues())?;
     let shared = Arc::new(Shared {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use weever_engine::{self as engine, Attached, Engine, Lost, Waker, WorkerStats};
 use weever_link::LinkQueue;
@@ -15,6 +15,7 @@ use super::StartError;
 use super::shared::Shared;
 use super::stopper::StopOnDrop;
 use crate::config::Mode;
+use crate::preflight::allowed_cores;
 
 /// The name of the only worker's thread.
 pub(super) const NAME: &str = "worker-0";
@@ -161,10 +162,4 @@ fn unusable(core: usize, error: &io::Error) -> StartError {
     StartError::Setting(format!(
         "cores = [{core}]: the worker cannot be bound to it ({error}); this process may use {cores}"
     ))
-}
-
-/// The cores that the calling thread may run on, in ascending order.
-pub(super) fn allowed_cores() -> io::Result<Vec<usize>> {
-    let set = sched_getaffinity(THIS_THREAD)?;
-    Ok((0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect())
 }
