@@ -193,6 +193,15 @@ fn a_place_that_cannot_be_had_is_an_error_with_a_remedy() {
 }
 
 #[test]
+fn directories_that_somebody_named_are_not_made() {
+    let directory = temporary_path().with_extension("missing");
+    let error = ControlSocket::bind(&directory.join("deeper/x.sock")).unwrap_err();
+    assert!(matches!(error, ControlError::NoDirectory { .. }), "{error}");
+    assert!(error.to_string().contains("there is no directory"), "{error}");
+    assert!(!directory.exists());
+}
+
+#[test]
 fn a_file_that_somebody_else_put_in_its_place_is_not_removed() {
     let path = temporary_path();
     let socket = ControlSocket::bind(&path).unwrap();

@@ -34,6 +34,17 @@ pub enum ControlError {
         /// The file.
         path: PathBuf,
     },
+    /// There is no such directory.
+    #[error(
+        "control socket {}: there is no directory {}; make it, or choose another with --control",
+        path.display(), directory.display()
+    )]
+    NoDirectory {
+        /// The socket.
+        path: PathBuf,
+        /// Where it was to lie.
+        directory: PathBuf,
+    },
     /// The system refused.
     #[error("control socket {}: cannot {what}: {source}; choose another with --control", path.display())]
     Io {
@@ -62,8 +73,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens on `path`. Its directory is made if it is missing; a socket that nobody listens on
-    /// any more is replaced. Blocks for a second or two at most.
+    /// Listens on `path`, in a directory that is there. A socket that nobody listens on any more
+    /// is replaced. Blocks for a second or two at most.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -74,7 +85,10 @@ impl ControlSocket {
         };
         let directory = path.parent().filter(|d| !d.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
-        make_directory(directory).map_err(fail("make its directory"))?;
+        if !directory.exists() {
+            let (path, directory) = (path.to_owned(), directory.to_owned());
+            return Err(ControlError::NoDirectory { path, directory });
+        }
         // Two stacks that both find a stale socket must not remove each other's fresh one.
         let _lock = lock(directory).map_err(fail("lock its directory"))?;
         clear(path)?;
@@ -84,14 +98,20 @@ impl ControlSocket {
         Ok(ControlSocket { listener, path: path.to_owned(), identity })
     }
 
-    /// Listens in the first of the usual directories that allows it.
+    /// Listens in the first of the usual directories that allows it, and makes that if it is
+    /// missing.
     ///
     /// # Errors
     /// See [`ControlError`]; when no directory allows it, that of the first.
     pub fn bind_default(link: &str) -> Result<ControlSocket, ControlError> {
         let mut first_refusal = None;
         for directory in places::directories() {
-            match ControlSocket::bind(&places::in_directory(&directory, link)) {
+            let path = places::in_directory(&directory, link);
+            let made = make_directory(&directory).map_err(|source| {
+                let (path, what) = (path.clone(), "make its directory");
+                ControlError::Io { path, what, source }
+            });
+            match made.and_then(|()| ControlSocket::bind(&path)) {
                 Err(refusal @ ControlError::Io { .. }) => {
                     first_refusal.get_or_insert(refusal);
                 }
@@ -118,7 +138,10 @@ impl Drop for ControlSocket {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o755).create(directory)
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
 }
 
 fn lock(directory: &Path) -> io::Result<Flock<File>> {
