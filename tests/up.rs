@@ -121,7 +121,7 @@ fn socket(namespace: &Namespace, address: Ipv4Addr) -> UdpSocket {
 /// The kernel sends datagrams to the stack's echo service, and each comes back.
 fn echo(net: &Fixture, lengths: &[usize]) {
     let socket = socket(&net.right, Fixture::RIGHT);
-    let mut buffer = [0; 2048];
+    let mut buffer = [0; 4096];
     for length in lengths {
         let payload: Vec<u8> = (0..*length).map(|i| (i * 7) as u8).collect();
         socket.send_to(&payload, (STACK, ECHO)).unwrap();
@@ -229,6 +229,16 @@ fn what_cannot_be_is_said_clearly() {
         (&["--dev", "left0", "--addr", "10.77.0.2/24"], &["in use", "answers for it"]),
         (&["--dev", "left0"], &["addr is not set"]),
         (&["--addr", "10.77.0.10/24"], &["dev is not set"]),
+        (&[], &["error: dev is not set", "error: addr is not set"]),
+        (
+            &["--dev", "left0", "--addr", "10.77.0.10/24", "--cores", "1023"],
+            &["1023", "use one of"],
+        ),
+        (
+            &["--dev", "left0", "--addr", "10.77.0.10/24", "--control", "/nowhere/at/all"],
+            &["/nowhere/at"],
+        ),
+        (&["-c", "/dev/zero"], &["/dev/zero is longer than 16 MiB"]),
         (&["--dev", "left0", "--addr", "10.77.0.10"], &["10.77.0.10", "prefix"]),
         (&["-c", "/nonexistent.toml"], &["/nonexistent.toml"]),
     ] {
@@ -237,7 +247,24 @@ fn what_cannot_be_is_said_clearly() {
             assert!(complaint.contains(part), "{args:?}: {complaint}");
         }
     }
+    assert!(!Path::new("/nowhere").exists());
     kernel_to_kernel(&net);
+}
+
+#[test]
+fn packets_of_a_larger_mtu_need_larger_frames() {
+    require_net_admin!();
+    let net = net(1);
+    net.veth.left.set_mtu(3000).unwrap();
+    net.veth.right.set_mtu(3000).unwrap();
+    let args = ["up", "--dev", "left0", "--addr", "10.77.0.10/24", "--no-probe"];
+    let complaint = complaint(&weever(&net.left, &args));
+    assert!(
+        complaint.contains("MTU is 3000") && complaint.contains("--frame-size 4096"),
+        "{complaint}"
+    );
+    let _up = Up::start(&net, &["--frame-size", "4096"]);
+    echo(&net, &[64, 2900]);
 }
 
 #[test]

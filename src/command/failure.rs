@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use weever_cli::CliError;
 use weever_daemon::UpError;
+use weever_daemon::config::ConfigError;
 use weever_graphtool::GraphToolError;
 
 /// A command line or a configuration that is wrong; clap's own choice, too.
@@ -24,7 +25,12 @@ pub(crate) enum Failure {
 impl Failure {
     /// Says on standard error what went wrong.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("error: {self}");
+        match self {
+            Failure::Up(UpError::Config(ConfigError::Several(problems))) => {
+                problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            }
+            other => eprintln!("error: {other}"),
+        }
         match self {
             Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
             Failure::Graph(error) => error.exit_code(),

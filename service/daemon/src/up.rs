@@ -49,6 +49,9 @@ pub struct UpArgs {
     /// How many buffers for packets to have
     #[arg(long, value_name = "NUMBER")]
     frames: Option<u32>,
+    /// How large each is: 2048, or 4096 for packets that do not fit
+    #[arg(long, value_name = "BYTES")]
+    frame_size: Option<u32>,
     /// Listen for control commands on this socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -103,7 +106,11 @@ impl UpArgs {
             control: self.control.clone(),
             probe: self.no_probe.then_some(false),
             services: ServiceSettings { echo, discard },
-            pool: PoolSettings { frames: self.frames, huge_pages: None },
+            pool: PoolSettings {
+                frames: self.frames,
+                frame_size: self.frame_size,
+                huge_pages: None,
+            },
             routes: Vec::new(),
             neighbours: Vec::new(),
         }

@@ -50,7 +50,7 @@ pub enum OpenError {
     /// Its packets do not fit the pool's frames.
     #[error(
         "interface {interface}: its MTU is {mtu}, but frames of {frame_size} bytes hold {most}; use `ip link set dev {interface} mtu {most}`{}",
-        if *.frame_size < 4096 { ", or a pool of 4096-byte frames" } else { "" }
+        if *.frame_size < 4096 { ", or frames of 4096 bytes (`--frame-size 4096`)" } else { "" }
     )]
     Mtu {
         /// The interface.
@@ -176,7 +176,7 @@ mod tests {
             let (interface, mtu, most) = ("eth7".into(), 9000, frame_size - 274);
             OpenError::Mtu { interface, mtu, most, frame_size }.to_string()
         };
-        assert!(text(2048).contains("mtu 1774") && text(2048).contains("4096-byte frames"));
-        assert!(!text(4096).contains("4096-byte"), "{}", text(4096));
+        assert!(text(2048).contains("mtu 1774") && text(2048).contains("--frame-size 4096"));
+        assert!(!text(4096).contains("--frame-size"), "{}", text(4096));
     }
 }

@@ -8,12 +8,36 @@ use weever_packet::{HugePages, PoolConfig};
 use super::host::unfit_for_host;
 use super::{Config, ConfigError, PoolSettings, Route, Services, Settings};
 
+/// What is wrong so far: a configuration is looked at as a whole.
+#[derive(Default)]
+struct Problems(Vec<ConfigError>);
+
+impl Problems {
+    /// The value; the default one where there is a problem, which is noted.
+    fn note<T: Default>(&mut self, checked: Result<T, ConfigError>) -> T {
+        checked.unwrap_or_else(|problem| {
+            self.0.push(problem);
+            T::default()
+        })
+    }
+
+    fn none_or(mut self) -> Result<(), ConfigError> {
+        match self.0.len() {
+            0 => Ok(()),
+            1 => Err(self.0.remove(0)),
+            _ => Err(ConfigError::Several(self.0)),
+        }
+    }
+}
+
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
 const LONGEST_DEVICE_NAME: usize = 15;
 const DEFAULT_FRAMES: u32 = 16_384;
 /// Fewer cannot fill the rings of one queue and leave some to send with.
 const FEWEST_FRAMES: u32 = 1024;
 const MOST_FRAMES: u32 = 1 << 22;
+/// In bytes, the default first.
+const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
 impl Config {
     /// A configuration with the defaults, for a device (or a name, for a link that is none) and
@@ -41,20 +65,27 @@ impl TryFrom<Settings> for Config {
     type Error = ConfigError;
 
     fn try_from(settings: Settings) -> Result<Config, ConfigError> {
-        let address = host_address(settings.addr)?;
-        let mut config = Config::new(device(settings.dev)?, address);
-        config.gateway = gateway(settings.gateway, address)?;
-        config.routes = routes(settings.routes, address, config.gateway.is_some())?;
-        config.neighbours = neighbours(settings.neighbours, address)?;
-        config.vlan = vlan(settings.vlan)?;
+        let mut problems = Problems::default();
+        let dev = problems.note(device(settings.dev));
+        let address = problems.note(host_address(settings.addr).map(Some));
+        let mut config = Config::new(dev, address.unwrap_or(Cidr::ALL));
+        // What is in the own network can be said only where that is known.
+        if let Some(own) = address {
+            let has_gateway = settings.gateway.is_some();
+            config.gateway = problems.note(gateway(settings.gateway, own));
+            config.routes = routes(settings.routes, own, has_gateway, &mut problems);
+            config.neighbours = neighbours(settings.neighbours, own, &mut problems);
+        }
+        config.vlan = problems.note(vlan(settings.vlan));
         config.share = settings.share.unwrap_or_default();
-        config.services = services(settings.services.echo, settings.services.discard)?;
+        config.services =
+            services(settings.services.echo, settings.services.discard, &mut problems);
         config.mode = settings.mode.unwrap_or_default();
-        config.cores = cores(settings.cores.unwrap_or_default())?;
-        config.pool = pool(&settings.pool)?;
+        config.cores = problems.note(cores(settings.cores.unwrap_or_default()));
+        config.pool = pool(&settings.pool, &mut problems);
         config.control = settings.control;
         config.probe = settings.probe.unwrap_or(true);
-        Ok(config)
+        problems.none_or().map(|()| config)
     }
 }
 
@@ -117,10 +148,11 @@ fn routes(
     settings: Vec<super::RouteSetting>,
     own: Cidr,
     has_gateway: bool,
-) -> Result<Vec<Route>, ConfigError> {
+    problems: &mut Problems,
+) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     for super::RouteSetting { to, via } in settings {
-        on_link("route.via", via, own)?;
+        problems.note(on_link("route.via", via, own));
         let to = to.network();
         let problem = if routes.iter().any(|r| r.to == to) {
             "there are two routes to it"
@@ -132,29 +164,30 @@ fn routes(
             routes.push(Route { to, via });
             continue;
         };
-        return Err(ConfigError::invalid("route.to", to, problem, "remove this route"));
+        problems.0.push(ConfigError::invalid("route.to", to, problem, "remove this route"));
     }
-    Ok(routes)
+    routes
 }
 
 fn neighbours(
     settings: Vec<super::NeighbourSetting>,
     own: Cidr,
-) -> Result<Vec<(Ipv4Addr, weever_wire::MacAddr)>, ConfigError> {
+    problems: &mut Problems,
+) -> Vec<(Ipv4Addr, weever_wire::MacAddr)> {
     let mut neighbours: Vec<(Ipv4Addr, weever_wire::MacAddr)> = Vec::new();
     for super::NeighbourSetting { addr, mac } in settings {
-        on_link("neighbour.addr", addr, own)?;
+        problems.note(on_link("neighbour.addr", addr, own));
         if !mac.is_unicast() {
             let (problem, remedy) = ("it is not the address of one station", "`ip neigh` shows it");
-            return Err(ConfigError::invalid("neighbour.mac", mac, problem, remedy));
+            problems.0.push(ConfigError::invalid("neighbour.mac", mac, problem, remedy));
         }
         if neighbours.iter().any(|(other, _)| *other == addr) {
             let (problem, remedy) = ("it is there twice", "keep one of the two");
-            return Err(ConfigError::invalid("neighbour.addr", addr, problem, remedy));
+            problems.0.push(ConfigError::invalid("neighbour.addr", addr, problem, remedy));
         }
         neighbours.push((addr, mac));
     }
-    Ok(neighbours)
+    neighbours
 }
 
 fn vlan(vlan: Option<u16>) -> Result<Option<u16>, ConfigError> {
@@ -167,21 +200,19 @@ fn vlan(vlan: Option<u16>) -> Result<Option<u16>, ConfigError> {
     }
 }
 
-fn services(echo: Option<u16>, discard: Option<u16>) -> Result<Services, ConfigError> {
+fn services(echo: Option<u16>, discard: Option<u16>, problems: &mut Problems) -> Services {
     for (key, port) in [("services.echo", echo), ("services.discard", discard)] {
         if port == Some(0) {
             let (problem, remedy) = ("port 0 cannot be bound", "use 1 to 65535");
-            return Err(ConfigError::invalid(key, 0, problem, remedy));
+            problems.0.push(ConfigError::invalid(key, 0, problem, remedy));
         }
     }
-    match echo.filter(|_| echo == discard) {
-        Some(port) => {
-            let problem = "services.echo has the same port";
-            let remedy = "give every service a port of its own";
-            Err(ConfigError::invalid("services.discard", port, problem, remedy))
-        }
-        None => Ok(Services { echo, discard }),
+    if let Some(port) = echo.filter(|port| *port != 0 && echo == discard) {
+        let problem = "services.echo has the same port";
+        let remedy = "give every service a port of its own";
+        problems.0.push(ConfigError::invalid("services.discard", port, problem, remedy));
     }
+    Services { echo, discard }
 }
 
 /// A list, because there will be several workers.
@@ -193,14 +224,20 @@ fn cores(cores: Vec<usize>) -> Result<Vec<usize>, ConfigError> {
     Ok(cores)
 }
 
-fn pool(settings: &PoolSettings) -> Result<PoolConfig, ConfigError> {
+fn pool(settings: &PoolSettings, problems: &mut Problems) -> PoolConfig {
     let frames = settings.frames.unwrap_or(DEFAULT_FRAMES);
     if !(FEWEST_FRAMES..=MOST_FRAMES).contains(&frames) {
         let remedy = format!("use {FEWEST_FRAMES} to {MOST_FRAMES}");
         let problem = "that many frames cannot be used";
-        return Err(ConfigError::invalid("pool.frames", frames, problem, remedy));
+        problems.0.push(ConfigError::invalid("pool.frames", frames, problem, remedy));
+    }
+    let frame_size = settings.frame_size.unwrap_or(FRAME_SIZES[0]);
+    if !FRAME_SIZES.contains(&frame_size) {
+        let problem = "AF_XDP has no frames of that size";
+        let remedy = format!("use {} or {} (bytes)", FRAME_SIZES[0], FRAME_SIZES[1]);
+        problems.0.push(ConfigError::invalid("pool.frame-size", frame_size, problem, remedy));
     }
     let huge_pages =
         if settings.huge_pages == Some(false) { HugePages::Never } else { HugePages::Try };
-    Ok(PoolConfig { frames, huge_pages, ..PoolConfig::default() })
+    PoolConfig { frames, frame_size, huge_pages, ..PoolConfig::default() }
 }

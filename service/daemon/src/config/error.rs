@@ -17,6 +17,12 @@ pub enum ConfigError {
         /// The system's word.
         source: io::Error,
     },
+    /// The file does not end within 16 MiB.
+    #[error("{} is longer than 16 MiB: no configuration is; is the path right?", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is not TOML, has a key that is not known, or a value of the wrong shape.
     #[error("{}:{line}:{column}: {message}{hint}", path.display())]
     Text {
@@ -51,6 +57,13 @@ pub enum ConfigError {
         /// What would.
         remedy: String,
     },
+    /// Several of the two above. It is written with a line for each.
+    #[error("{}", joined(.0))]
+    Several(Vec<ConfigError>),
+}
+
+fn joined(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 impl ConfigError {

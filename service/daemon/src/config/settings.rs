@@ -1,6 +1,8 @@
 //! Settings as they are written: every one of them optional, from the file or the command line.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,6 +12,9 @@ use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
 use super::{ConfigError, Mode, Share};
+
+/// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
+const LONGEST: u64 = 16 << 20;
 
 /// What a file or a command line says. What it does not say is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -60,8 +65,10 @@ pub struct ServiceSettings {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PoolSettings {
-    /// How many frames of 2,048 bytes.
+    /// How many frames.
     pub frames: Option<u32>,
+    /// How many bytes each has: 2048 or 4096.
+    pub frame_size: Option<u32>,
     /// Whether to try for huge pages.
     pub huge_pages: Option<bool>,
 }
@@ -103,13 +110,18 @@ fn optional_cidr<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ci
 }
 
 impl Settings {
-    /// Reads a configuration file.
+    /// Reads a configuration file of at most 16 MiB.
     ///
     /// # Errors
-    /// [`ConfigError::Read`] and [`ConfigError::Text`].
+    /// [`ConfigError::Read`], [`ConfigError::TooLong`] and [`ConfigError::Text`].
     pub fn read(path: &Path) -> Result<Settings, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        let mut text = String::new();
+        // A byte more than is allowed, to notice.
+        let read = File::open(path).and_then(|f| f.take(LONGEST + 1).read_to_string(&mut text));
+        let read = read.map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        if read as u64 > LONGEST {
+            return Err(ConfigError::TooLong { path: path.into() });
+        }
         Settings::parse(path, &text)
     }
 
@@ -140,6 +152,7 @@ impl Settings {
             },
             pool: PoolSettings {
                 frames: over.pool.frames.or(self.pool.frames),
+                frame_size: over.pool.frame_size.or(self.pool.frame_size),
                 huge_pages: over.pool.huge_pages.or(self.pool.huge_pages),
             },
             routes: either(over.routes, self.routes),

@@ -81,7 +81,8 @@ fn values_of_the_wrong_shape_are_named_with_their_line() {
 
 #[test]
 fn what_is_missing_is_said_with_the_way_to_set_it() {
-    assert!(complaint("").starts_with("addr is not set"));
+    let nothing = complaint("");
+    assert!(nothing.starts_with("dev is not set") && nothing.contains("\naddr is not set"));
     let no_device = complaint("addr = \"10.0.0.1/8\"");
     assert!(no_device.starts_with("dev is not set") && no_device.contains("--dev"), "{no_device}");
 }
@@ -98,6 +99,7 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
         ("vlan = 4095", "vlan = 4095"),
         ("cores = [0, 1]", "cores = [0, 1]"),
         ("[pool]\nframes = 3", "pool.frames = 3"),
+        ("[pool]\nframe-size = 3000", "pool.frame-size = 3000"),
         ("[[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"", "route.via = 10.0.0.1"),
         ("[[route]]\nto = \"192.0.2.1/24\"\nvia = \"192.0.2.3\"", "route.to = 192.0.2.0/24"),
         (
@@ -115,6 +117,43 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
     assert!(complaint("dev = \"a/b\"\naddr = \"10.0.0.1/8\"").starts_with("dev = \"a/b\""));
     assert!(complaint("dev = \"\"\naddr = \"10.0.0.1/8\"").contains("empty"));
     assert!(complaint("dev = \"x\"\naddr = \"10.0.0.0/8\"").contains("network's address"));
+}
+
+#[test]
+fn all_problems_are_reported_at_once() {
+    let text = "gateway = \"10.0.0.1\"\nvlan = 5000\ncores = [0, 1]\n[services]\necho = 0\n\
+                [pool]\nframes = 1\nframe-size = 1\n\
+                [[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"\n\
+                [[route]]\nto = \"192.0.2.0/24\"\nvia = \"192.0.2.1\"\n";
+    let error = parse(&format!("{GOOD}{text}")).unwrap_err();
+    let ConfigError::Several(all) = &error else { panic!("{error}") };
+    let keys = |e: &ConfigError| e.to_string().split(' ').next().unwrap().to_owned();
+    let keys: Vec<String> = all.iter().map(keys).collect();
+    let expected = [
+        "gateway",
+        "route.via",
+        "route.to",
+        "vlan",
+        "services.echo",
+        "cores",
+        "pool.frames",
+        "pool.frame-size",
+    ];
+    assert_eq!(keys, expected, "{error}");
+    assert_eq!(error.to_string().lines().count(), all.len());
+}
+
+#[test]
+fn frames_may_be_larger() {
+    let config = parse(&format!("{GOOD}[pool]\nframe-size = 4096\n")).unwrap();
+    assert_eq!(config.pool.frame_size, 4096);
+}
+
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let error = Settings::read(Path::new("/dev/zero")).unwrap_err();
+    assert!(matches!(error, ConfigError::TooLong { .. }), "{error}");
+    assert!(error.to_string().contains("/dev/zero is longer than 16 MiB"), "{error}");
 }
 
 #[test]

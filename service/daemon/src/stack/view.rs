@@ -98,8 +98,11 @@ pub(super) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCounter> + u
         (link.tx_dropped, "not sent: too long, or refused by the device"),
     ];
     let happened = losses.into_iter().filter(|(packets, _)| *packets > 0);
-    happened.map(move |(packets, reason)| {
-        DropCounter { node: node.clone(), port: None, reason: reason.into(), packets }
+    happened.map(move |(packets, reason)| DropCounter {
+        node: node.clone(),
+        port: None,
+        reason: reason.into(),
+        packets,
     })
 }
 
