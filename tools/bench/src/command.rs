@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::peers::Plan;
+use crate::plan::Plan;
 use crate::{BenchError, Report, echo, in_memory, receive};
 
 /// Arguments of `weever bench`.
@@ -63,7 +63,7 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     };
     match &args.part {
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
-        Part::Rx => receive::run(plan(5, 1000)),
-        Part::UdpEcho => echo::run(plan(5, 500)),
+        Part::Rx => receive::run(plan(5, 800)),
+        Part::UdpEcho => echo::run(plan(5, 400)),
     }
 }

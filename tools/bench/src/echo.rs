@@ -13,7 +13,8 @@ use weever_wire::MacAddr;
 
 use crate::contender::{Contender, Gate, rate};
 use crate::frame::udp_frame;
-use crate::peers::{self, Plan};
+use crate::peers;
+use crate::plan::Plan;
 use crate::rig::{HOST, PORT, Rig};
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
@@ -34,14 +35,20 @@ const LOST: Duration = Duration::from_millis(100);
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
 type BySize = [Samples; SIZES.len()];
-type ByQuantile = [Samples; QUANTILES.len()];
+
+/// Round-trip times, a sample per round, and how many datagrams did not come back.
+#[derive(Default)]
+struct Times {
+    quantiles: [Samples; QUANTILES.len()],
+    lost: Samples,
+}
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let rig = Rig::new("udp-echo")?;
     rig.kernel_host()?;
     let mut rates: [BySize; CONTENDERS.len()] = Default::default();
-    let mut times: [ByQuantile; CONTENDERS.len()] = Default::default();
-    for _ in 0..plan.rounds {
+    let mut times: [Times; CONTENDERS.len()] = Default::default();
+    for _ in plan.rounds() {
         for ((_, body), rates) in CONTENDERS.iter().zip(&mut rates) {
             throughput(&rig, *body, plan.each, rates)?;
         }
@@ -66,23 +73,19 @@ fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut BySize) -> Resu
 }
 
 /// One datagram in flight, from AF_XDP on the generator's core, spinning.
-fn round_trips(
-    rig: &Rig,
-    body: Body,
-    each: Duration,
-    times: &mut ByQuantile,
-) -> Result<(), BenchError> {
+fn round_trips(rig: &Rig, body: Body, each: Duration, times: &mut Times) -> Result<(), BenchError> {
     let mac = rig.generator_end()?.mac;
     let host_mac = rig.contender_end()?.mac;
     let contender = Contender::start(rig, move |gate| body(gate, mac))?;
     let core = rig.generator_core;
-    let histogram = rig.fixture.left.run(move || {
+    let (histogram, lost) = rig.fixture.left.run(move || {
         pin_to(core).map_err(BenchError::of("client"))?;
         Client::open(mac, host_mac)?.ping_pong(each)
     })?;
-    for ((_, quantile), samples) in QUANTILES.iter().zip(times) {
+    for ((_, quantile), samples) in QUANTILES.iter().zip(&mut times.quantiles) {
         samples.push(histogram.value_at_quantile(*quantile) as f64 / 1e3);
     }
+    times.lost.push(lost as f64);
     contender.finish()
 }
 
@@ -91,7 +94,9 @@ struct Client {
     _link: AfXdp,
     queue: Box<dyn LinkQueue>,
     pool: PoolCache,
+    /// The datagram; its last bytes are its number.
     frame: Vec<u8>,
+    number: u32,
 }
 
 impl Client {
@@ -103,11 +108,14 @@ impl Client {
         let queue = link.take_queues().pop();
         let queue = queue.ok_or_else(|| BenchError::of(failed)("the device has no queue"))?;
         let ends = (MacAddr(mac), Fixture::LEFT, MacAddr(host_mac), HOST);
-        let frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
-        Ok(Client { _link: link, queue, pool: pool.cache(), frame })
+        let mut frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
+        // No checksum (RFC 768): the number changes each time.
+        frame[40..42].fill(0);
+        Ok(Client { _link: link, queue, pool: pool.cache(), frame, number: 0 })
     }
 
-    fn ping_pong(mut self, during: Duration) -> Result<Histogram<u64>, BenchError> {
+    /// The times in nanoseconds, and how many datagrams were lost.
+    fn ping_pong(mut self, during: Duration) -> Result<(Histogram<u64>, u64), BenchError> {
         let failed = "client";
         let most = LOST.as_nanos() as u64;
         let mut times = Histogram::new_with_max(most, 3).map_err(BenchError::of(failed))?;
@@ -115,20 +123,25 @@ impl Client {
         for _ in 0..100 {
             self.round_trip().map_err(BenchError::of(failed))?;
         }
-        let started = Instant::now();
+        let (started, mut lost) = (Instant::now(), 0);
         while started.elapsed() < during {
-            if let Some(time) = self.round_trip().map_err(BenchError::of(failed))? {
-                times.saturating_record(time.as_nanos() as u64);
+            match self.round_trip().map_err(BenchError::of(failed))? {
+                Some(time) => times.saturating_record(time.as_nanos() as u64),
+                None => lost += 1,
             }
         }
         if times.is_empty() {
             return Err(BenchError::of(failed)("no datagram came back"));
         }
-        Ok(times)
+        Ok((times, lost))
     }
 
     /// Sends a datagram and waits for an answer; `None` if none came.
     fn round_trip(&mut self) -> Result<Option<Duration>, weever_link::LinkError> {
+        self.number += 1;
+        let number = self.number.to_be_bytes();
+        let at = self.frame.len() - number.len();
+        self.frame[at..].copy_from_slice(&number);
         let mut packets: VecDeque<_> = self.pool.alloc().into_iter().collect();
         packets.iter_mut().for_each(|packet| {
             packet.append(&self.frame);
@@ -142,7 +155,8 @@ impl Client {
             let elapsed = sent.elapsed();
             let arrived = (0..n).filter_map(|i| burst.take(i));
             let echoes = arrived.map(|packet| {
-                let is_echo = packet.data().get(12..14) == self.frame.get(12..14);
+                // An answer that comes too late is another datagram's.
+                let is_echo = packet.data().get(at..at + number.len()) == Some(&number);
                 self.pool.free(packet);
                 is_echo
             });
@@ -156,7 +170,11 @@ impl Client {
     }
 }
 
-fn report(rig: &Rig, rates: &[BySize], times: &[ByQuantile]) -> Report {
+fn p50(times: &Times) -> &Samples {
+    &times.quantiles[0]
+}
+
+fn report(rig: &Rig, rates: &[BySize], times: &[Times]) -> Report {
     let mut report = Report::new("udp-echo");
     report.setup(rig.describe());
     report.setup("load: live frames, open loop; counted where they come back");
@@ -167,9 +185,10 @@ fn report(rig: &Rig, rates: &[BySize], times: &[ByQuantile]) -> Report {
         }
     }
     for ((name, _), times) in CONTENDERS.iter().zip(times) {
-        for ((quantile, _), samples) in QUANTILES.iter().zip(times) {
+        for ((quantile, _), samples) in QUANTILES.iter().zip(&times.quantiles) {
             report.row(&format!("{name}, RTT {quantile}"), "µs", samples);
         }
+        report.row(&format!("{name}, lost"), "datagrams", &times.lost);
     }
     if let ([weever, bare, kernel], [weever_rtt, bare_rtt, kernel_rtt]) = (rates, times) {
         for (size, at) in SIZES.iter().zip(0..) {
@@ -178,8 +197,8 @@ fn report(rig: &Rig, rates: &[BySize], times: &[ByQuantile]) -> Report {
             report.ratio(&format!("echo_vs_kernel{suffix}"), "ratio", &against(kernel));
             report.ratio(&format!("echo_vs_bare_xsk{suffix}"), "ratio", &against(bare));
         }
-        report.ratio("rtt_vs_kernel", "ratio", &weever_rtt[0].ratio(&kernel_rtt[0]));
-        report.ratio("rtt_vs_bare_xsk", "ratio", &weever_rtt[0].ratio(&bare_rtt[0]));
+        report.ratio("rtt_vs_kernel", "ratio", &p50(weever_rtt).ratio(p50(kernel_rtt)));
+        report.ratio("rtt_vs_bare_xsk", "ratio", &p50(weever_rtt).ratio(p50(bare_rtt)));
     }
     report
 }

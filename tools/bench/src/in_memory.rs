@@ -14,7 +14,7 @@ use weever_wire::MacAddr;
 
 use crate::assemble::{Identity, engine};
 use crate::frame::udp_frame;
-use crate::peers::Plan;
+use crate::plan::Plan;
 use crate::{BenchError, Report, Samples};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -45,7 +45,8 @@ enum Work {
 pub(crate) fn run(plan: Plan, only: Option<&str>) -> Result<Report, BenchError> {
     let mut contenders = contenders()?;
     contenders.retain(|c| only.is_none_or(|only| c.name.contains(only)));
-    for round in 0..=plan.rounds {
+    let plan = Plan { rounds: plan.rounds + 1, ..plan };
+    for round in plan.rounds() {
         for contender in &mut contenders {
             let ns = contender.measure(plan.each)?;
             // The first round warms caches and fills pools.

@@ -14,6 +14,7 @@ mod error;
 mod frame;
 mod in_memory;
 mod peers;
+mod plan;
 mod receive;
 mod report;
 mod rig;

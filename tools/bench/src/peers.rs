@@ -1,7 +1,6 @@
 //! The contenders: weever, AF_XDP with nothing around it, and what the kernel offers.
 
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
 
 use weever_ebpf::sys::XdpLink;
 use weever_ebpf::xdp;
@@ -154,11 +153,4 @@ const ENOBUFS: i32 = 105;
 fn pass(contender: &'static str) -> Result<XdpLink, BenchError> {
     let index = Interface::find(DEVICE).map_err(BenchError::of(contender))?.index;
     Ok(XdpLink::attach(&xdp::pass()?, index)?)
-}
-
-/// How long each contender is measured in each round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    pub(crate) rounds: usize,
-    pub(crate) each: Duration,
 }

@@ -3,7 +3,8 @@
 use weever_models::Service;
 
 use crate::contender::{Contender, Gate};
-use crate::peers::{self, Plan};
+use crate::peers;
+use crate::plan::Plan;
 use crate::rig::Rig;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
@@ -24,7 +25,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     rig.kernel_host()?;
     let mac = rig.generator_end()?.mac;
     let mut samples: [Samples; CONTENDERS.len()] = Default::default();
-    for _ in 0..plan.rounds {
+    for _ in plan.rounds() {
         for ((_, body), samples) in CONTENDERS.iter().zip(&mut samples) {
             let contender = Contender::start(&rig, move |gate| body(gate, mac))?;
             let traffic = Traffic::start(&rig, 64)?;

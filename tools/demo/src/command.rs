@@ -1,7 +1,8 @@
 //! The command line of `weever demo`.
 
+use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -24,7 +25,7 @@ pub struct DemoArgs {
     /// How many datagrams to verify
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     datagrams: u64,
-    /// Where to write the picture of the graph
+    /// Where to write the picture of the graph; by default among the temporary files
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
 }
@@ -46,23 +47,27 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 }
 
 fn demonstrate(args: &DemoArgs) -> Result<Outcome, DemoError> {
+    // Before anything else: a picture that cannot be written should not cost the whole table.
+    let mut picture = Picture::create(args.dot.as_deref())?;
     // Of this process alone, so that demonstrations run side by side.
     let control = std::env::temp_dir().join(format!("weever-demo-{}.sock", std::process::id()));
-    let stage = match args.memory || !weever_testbed::privileged() {
-        true => in_memory::stage(&control)?,
-        false => on_kernel::stage(&control)?,
+    let stage = match (args.memory, weever_testbed::privileged()) {
+        (true, _) => in_memory::stage(&control, "as you wish")?,
+        (false, false) => in_memory::stage(&control, "no privileges for AF_XDP (it needs root)")?,
+        (false, true) => on_kernel::stage(&control)?,
     };
-    let outcome = perform(args, stage, &control);
+    let client = Client::connect(&control);
+    // Nobody else is to connect, and if we are interrupted it should not stay.
     drop(std::fs::remove_file(&control));
-    outcome
+    perform(args, stage, client?, &mut picture)
 }
 
 fn perform(
     args: &DemoArgs,
     mut stage: Stage,
-    control: &std::path::Path,
+    mut client: Client,
+    picture: &mut Picture,
 ) -> Result<Outcome, DemoError> {
-    let mut client = Client::connect(control)?;
     let mut outcome = Outcome { setup: stage.setup.clone(), ..Outcome::default() };
     outcome.setup.push(format!("{} tries the stack out", stage.peer.name()));
     let peer = stage.peer.as_mut();
@@ -71,26 +76,51 @@ fn perform(
     exercises::stream(peer, args.datagrams, &mut outcome)?;
     let before = layers::drops(&client.counters()?);
     exercises::bad_frames(peer, PORT, &mut || client.counters(), &mut outcome)?;
-    let counters = client.counters()?;
-    let sent = exercises::BAD_FRAMES;
-    outcome.compare(
-        "drops while bad frames came, all told",
-        sent,
-        layers::drops(&counters) - before,
-    );
-    outcome.layers = layers::layers(&counters);
-    outcome.dot = Some(write_dot(args, &client.graph(GraphFormat::Dot)?.text)?);
+    let dropped = layers::drops(&client.counters()?) - before;
+    outcome.compare("drops while bad frames came, all told", exercises::BAD_FRAMES, dropped);
+    picture.write(&client.graph(GraphFormat::Dot)?.text)?;
+    outcome.dot = Some(picture.name());
     let report = stage.stack.stop();
+    // Only now are the link's counters final: while it runs they are up to 100 ms old.
+    outcome.layers = layers::layers(&report.counters);
     let failure = report.failure.map_or_else(|| "none".to_owned(), |f| f.to_string());
     outcome.compare("failed workers", "none", &failure);
     Ok(outcome)
 }
 
-fn write_dot(args: &DemoArgs, text: &str) -> Result<String, DemoError> {
-    let default = || std::env::temp_dir().join("weever-demo.dot");
-    let path = args.dot.clone().unwrap_or_else(default);
-    let shown = path.display().to_string();
-    std::fs::write(&path, text)
-        .map_err(|source| DemoError::Write { path: shown.clone(), source })?;
-    Ok(shown)
+/// The file that the picture of the graph goes to.
+struct Picture {
+    path: PathBuf,
+    file: File,
+}
+
+impl Picture {
+    /// Makes the file: `wanted`, or a new one among the temporary files.
+    fn create(wanted: Option<&Path>) -> Result<Picture, DemoError> {
+        let name = format!("weever-demo-{}.dot", std::process::id());
+        let path = wanted.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
+        let mut options = OpenOptions::new();
+        options.write(true);
+        // A name that can be guessed must not be a link that somebody else has laid.
+        match wanted {
+            Some(_) => options.create(true).truncate(true),
+            None => options.create_new(true),
+        };
+        match options.open(&path) {
+            Ok(file) => Ok(Picture { path, file }),
+            Err(source) => Err(failed(&path, source)),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), DemoError> {
+        self.file.write_all(text.as_bytes()).map_err(|source| failed(&self.path, source))
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn failed(path: &Path, source: std::io::Error) -> DemoError {
+    DemoError::Write { path: path.display().to_string(), source }
 }

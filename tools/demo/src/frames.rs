@@ -24,7 +24,11 @@ const UDP: usize = IP + ipv4::HEADER_LEN;
 const DATA: usize = UDP + udp::HEADER_LEN;
 const PAYLOAD: usize = 64;
 
-/// A correct UDP datagram to weever's echo port in a frame of its own.
+/// A correct UDP datagram to weever's echo port, as a frame.
+pub(crate) fn good_frame(ends: &Ends, port: u16) -> Vec<u8> {
+    good(ends, port, 0)
+}
+
 fn good(ends: &Ends, port: u16, flags_frag: u16) -> Vec<u8> {
     let mut frame = vec![0x5a; DATA + PAYLOAD];
     let link = EthernetRepr {
@@ -32,7 +36,8 @@ fn good(ends: &Ends, port: u16, flags_frag: u16) -> Vec<u8> {
         src: MacAddr(ends.peer_mac),
         ethertype: 0x0800,
     };
-    let datagram = UdpRepr { src_port: 9999, dst_port: port, payload_len: PAYLOAD as u16 };
+    let datagram =
+        UdpRepr { src_port: ends.peer_port, dst_port: port, payload_len: PAYLOAD as u16 };
     let packet = Ipv4Repr {
         tos: 0,
         ident: 1,

@@ -11,7 +11,7 @@ use weever_packet::{Pool, PoolConfig};
 
 use crate::error::DemoError;
 use crate::peer::Ends;
-use crate::smoltcp_peer::SmoltcpPeer;
+use crate::smoltcp_peer::{SmoltcpPeer, UDP_PORT};
 use crate::stage::{PORT, Stage};
 
 const STACK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
@@ -21,12 +21,17 @@ fn failed<E: std::fmt::Display>(e: E) -> DemoError {
     DemoError::Start(e.to_string())
 }
 
-/// A memory link with a stack on one end.
-pub(crate) fn stage(control: &Path) -> Result<Stage, DemoError> {
+/// A memory link with a stack on one end. `why`: what keeps us from a device.
+pub(crate) fn stage(control: &Path, why: &str) -> Result<Stage, DemoError> {
     let memory = MemoryConfig::default();
     let (left, right) = pair(&memory).map_err(failed)?;
-    let ends =
-        Ends { stack_mac: right.info().mac, stack: STACK, peer_mac: left.info().mac, peer: PEER };
+    let ends = Ends {
+        stack_mac: right.info().mac,
+        stack: STACK,
+        peer_mac: left.info().mac,
+        peer: PEER,
+        peer_port: UDP_PORT,
+    };
     let mut config =
         Config::new(right.info().name.clone(), format!("{STACK}/24").parse().map_err(failed)?);
     config.services.echo = Some(PORT);
@@ -37,7 +42,7 @@ pub(crate) fn stage(control: &Path) -> Result<Stage, DemoError> {
     let queue = left.take_queues().pop().ok_or_else(|| failed("the link has no queue"))?;
     let peer = SmoltcpPeer::new(queue, pool()?.cache(), ends, PORT);
     let setup = vec![
-        "no privileges for AF_XDP (it needs root): a memory link stands in for the device".into(),
+        format!("{why}: a memory link stands in for the device"),
         format!("left:  {PEER}, smoltcp"),
         format!("right: {STACK}, weever"),
     ];

@@ -44,6 +44,8 @@ impl KernelPeer {
             icmp.connect(&to.into()).map_err(failed("ICMP socket"))?;
             let raw = PacketSocket::open(interface, Seen::All)
                 .map_err(|e| failed("packet socket")(io::Error::other(e)))?;
+            let bound = udp.local_addr().map_err(failed("UDP socket"))?;
+            let ends = Ends { peer_port: bound.port(), ..ends };
             Ok(KernelPeer { udp, icmp, raw, ends, sequence: 0 })
         })
     }

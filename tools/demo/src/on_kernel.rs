@@ -27,6 +27,8 @@ pub(crate) fn stage(control: &Path) -> Result<Stage, DemoError> {
         stack: Fixture::RIGHT,
         peer_mac: left.mac,
         peer: Fixture::LEFT,
+        // Known when the peer has opened its sockets.
+        peer_port: 0,
     };
     let peer = KernelPeer::open(&fixture.left, &left.name, ends, PORT)?;
     let status = stack.status();

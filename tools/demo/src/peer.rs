@@ -24,6 +24,8 @@ pub(crate) struct Ends {
     pub peer_mac: [u8; 6],
     /// The peer's address.
     pub peer: Ipv4Addr,
+    /// The port on which the peer waits for echoes.
+    pub peer_port: u16,
 }
 
 /// A host that talks to weever through a stack of its own: the kernel's, or smoltcp's.

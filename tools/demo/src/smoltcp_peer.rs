@@ -15,6 +15,8 @@ use weever_packet::{Buffer, Burst, PoolCache};
 use crate::peer::{Ends, Peer, PeerError};
 
 const IDENT: u16 = 0x7eee;
+/// Where the UDP socket is bound.
+pub(crate) const UDP_PORT: u16 = 40_000;
 
 /// A memory link's queue as a smoltcp device.
 struct Cable {
@@ -154,7 +156,7 @@ impl SmoltcpPeer {
 fn udp_socket() -> udp::Socket<'static> {
     let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 128], vec![0; 1 << 18]);
     let mut socket = udp::Socket::new(buffer(), buffer());
-    let bound = socket.bind(40_000);
+    let bound = socket.bind(UDP_PORT);
     debug_assert!(bound.is_ok(), "a fresh socket can be bound");
     socket
 }
