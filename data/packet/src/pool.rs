@@ -123,26 +123,30 @@ impl Pool {
         let frames = (config.frames as usize).next_multiple_of(BUNDLE);
         let region = Region::map(frames * config.frame_size as usize, config.huge_pages)?;
         let base = region.start();
-        let shared = Box::leak(Box::new(Shared {
+        // One pointer for everything: what is derived from a reference would end when the parent
+        // is written through.
+        let home = NonNull::from(Box::leak(Box::new(Shared {
             region,
             slots: Box::new([]),
             frame_size: config.frame_size,
             headroom: config.headroom,
             bundles: ArrayQueue::new(frames / BUNDLE),
             singles: ArrayQueue::new(frames),
-        }));
-        let home = NonNull::from(&mut *shared);
+        })));
         let slot = |index: usize| {
             // SAFETY: the region holds `frames` frames, so the offset stays inside it.
             let start = unsafe { base.add(index * config.frame_size as usize) };
             UnsafeCell::new(Slot::new(start, home, index as u32))
         };
-        shared.slots = (0..frames).map(slot).collect();
+        let slots = (0..frames).map(slot).collect();
+        // SAFETY: made above and not handed out yet; the slots only carry its address.
+        unsafe { (*home.as_ptr()).slots = slots };
+        let owner = Owner(home);
         for first in (0..frames as u32).step_by(BUNDLE) {
             let bundle = std::array::from_fn(|i| first + i as u32);
-            shared.bundles.push(bundle).expect("the depot holds every bundle");
+            owner.shared().bundles.push(bundle).expect("the depot holds every bundle");
         }
-        Ok(Pool { owner: Arc::new(Owner(home)) })
+        Ok(Pool { owner: Arc::new(owner) })
     }
 
     /// A cache for one worker.
