@@ -111,7 +111,9 @@ pub trait LinkQueue: Send {
     ) -> Result<usize, LinkError>;
 
     /// Takes packets from the front of `packets` as far as there is room, in order, and returns
-    /// how many; what stays is held back, not lost. Frames that were sent come home to `pool`.
+    /// how many it took: those that cannot be sent are among them, freed and counted in
+    /// [`QueueStats::tx_dropped`]; only [`QueueStats::tx_packets`] says how many the device was
+    /// given. What stays is held back, not lost. Frames that were sent come home to `pool`.
     fn tx(
         &mut self,
         pool: &mut PoolCache,

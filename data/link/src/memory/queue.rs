@@ -56,6 +56,15 @@ impl MemoryQueue {
         }
     }
 
+    /// The other end is gone and nothing can reach it, but what it sent is still to be received:
+    /// the queue has to live until `rx` has said so.
+    fn discard(&mut self, pool: &mut PoolCache, packets: &mut VecDeque<Buffer>) -> usize {
+        let n = packets.len();
+        packets.drain(..).for_each(|packet| pool.free(packet));
+        self.stats.tx_dropped += n as u64;
+        n
+    }
+
     /// Moves packets out of the front, passing over and freeing those that are too long, until
     /// `room` were found.
     fn send(&mut self, pool: &mut PoolCache, packets: &mut VecDeque<Buffer>, room: usize) {
@@ -112,7 +121,10 @@ impl LinkQueue for MemoryQueue {
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
         if self.parts.outgoing.is_abandoned() {
-            return Err(self.gone());
+            if self.parts.incoming.is_empty() {
+                return Err(self.gone());
+            }
+            return Ok(self.discard(pool, packets));
         }
         let before = packets.len();
         let room = self.parts.outgoing.slots().min(before);

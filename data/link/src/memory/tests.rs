@@ -150,6 +150,21 @@ fn what_was_sent_before_the_end_is_still_received() {
 }
 
 #[test]
+fn sending_does_not_report_the_end_before_everything_was_received() {
+    let (mut left, mut right, mut cache) = ends(false);
+    send(&mut *right, &mut cache);
+    drop(right);
+    let mut packets: VecDeque<_> = (0..3).map(|_| packet(&mut cache)).collect();
+    assert_eq!(left.tx(&mut cache, &mut packets).unwrap(), 3);
+    assert_eq!((packets.len(), left.stats().tx_dropped, left.stats().tx_packets), (0, 3, 0));
+    let mut burst = Burst::new();
+    assert_eq!(left.rx(&mut cache, &mut burst, 64).unwrap(), 1);
+    packets.push_back(packet(&mut cache));
+    let error = left.tx(&mut cache, &mut packets).unwrap_err();
+    assert!(matches!(error, LinkError::Gone { .. }), "{error}");
+}
+
+#[test]
 fn a_received_packet_starts_with_fresh_metadata() {
     let (mut left, mut right, mut cache) = ends(false);
     let mut sent = packet(&mut cache);
