@@ -62,13 +62,17 @@ fn report(contenders: &[Contender]) -> Report {
     let mut report = Report::new("engine");
     report.setup("memory link that replays one 60-byte UDP frame, one thread, no device");
     report.setup("every figure includes the link: alloc, copy of the frame, free");
+    report.setup("host graph: all of it up to a UDP socket; UDP echo: and back out by the link");
     for contender in contenders {
         report.row(&contender.name, "ns/packet", &contender.samples);
     }
     let of = |name: &str| contenders.iter().find(|c| c.name == name).map(|c| &c.samples);
-    for (key, name) in
-        [("graph_ns", "host graph, batch 64"), ("graph_ns_batch1", "host graph, batch 1")]
-    {
+    for (key, name) in [
+        ("graph_ns", "host graph, batch 64"),
+        ("graph_ns_batch1", "host graph, batch 1"),
+        ("echo_ns", "UDP echo, batch 64"),
+        ("echo_ns_batch1", "UDP echo, batch 1"),
+    ] {
         if let Some(samples) = of(name) {
             report.ratio(key, "ns/packet", samples);
         }
@@ -91,14 +95,12 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     let mut all = Vec::new();
     for batch in BATCHES {
         all.push(Contender::link(batch)?);
-        let graph = host(&HostConfig::serving(Service::Discard, PORT));
-        let graph = graph.map_err(BenchError::of("host graph"))?;
-        all.push(Contender::graph(
-            format!("host graph, batch {batch}"),
-            graph,
-            HOST_SOURCE,
-            batch,
-        )?);
+        for (what, service) in [("host graph", Service::Discard), ("UDP echo", Service::Echo)] {
+            let graph = host(&HostConfig::serving(service, PORT));
+            let graph = graph.map_err(BenchError::of("host graph"))?;
+            let name = format!("{what}, batch {batch}");
+            all.push(Contender::graph(name, graph, HOST_SOURCE, batch)?);
+        }
         for blocks in CHAINS {
             let name = chain_name(blocks, batch);
             all.push(Contender::graph(name, chain(blocks), SOURCE, batch)?);
@@ -166,6 +168,10 @@ impl Contender {
                 let n = self.queue.rx(engine.pool(), burst, self.batch)?;
                 engine.inject(*entry, burst, first_n(n), now);
                 engine.run(now, BURST);
+                let (pool, outbox) = engine.transmit(0);
+                if !outbox.is_empty() {
+                    self.queue.tx(pool, outbox)?;
+                }
                 Ok(n)
             }
         }
