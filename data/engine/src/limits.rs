@@ -8,6 +8,10 @@ pub struct Limits {
     pub high: usize,
     /// LOW tasks that wait for one entry.
     pub low: usize,
+    /// HIGH tasks that wait for any entry.
+    pub high_total: usize,
+    /// LOW tasks that wait for any entry.
+    pub low_total: usize,
     /// Tasks to start after a delay.
     pub delayed: usize,
     /// Blocked tasks, and woken ones that have not run.
@@ -29,24 +33,25 @@ pub struct Limits {
 
 impl Limits {
     /// The defaults, made smaller where tasks could hold too much of a pool: those that are blocked,
-    /// delayed or queued at any of `entries` hold at most half of `frames`, and what waits for one
-    /// link at most an eighth. The rest is for what is received and sent, so that the answer that
-    /// blocked tasks wait for finds a frame, however many wait. `frames` is this engine's share of
-    /// the pool, 64 and eight for each entry at least;
-    /// [`Schedule::entries`](crate::Schedule::entries) has the entries.
-    pub fn within(frames: usize, entries: usize) -> Limits {
-        let (most, budget, entries) = (Limits::default(), frames / 2, entries.max(1));
+    /// delayed or queued hold at most half of `frames`, and what waits for one link at most an
+    /// eighth. The rest is for what is received and sent, so that the answer that blocked tasks
+    /// wait for finds a frame, however many wait. `frames` is this engine's share of the pool, 64
+    /// or more.
+    pub fn within(frames: usize) -> Limits {
+        let (most, budget) = (Limits::default(), frames / 2);
         let blocked = most.blocked.min(budget / 4);
-        let delayed = most.delayed.min(budget / 16).max(1);
-        let low = most.low.min(budget / 16 / entries).max(1);
-        let rest = budget.saturating_sub(blocked + delayed + low * entries);
+        let delayed = most.delayed.min(budget / 16);
+        let low_total = most.low_total.min(budget / 16);
+        let high_total = most.high_total.min(budget - blocked - delayed - low_total);
         Limits {
-            high: most.high.min(rest / entries).max(1),
-            low,
+            high: most.high.min(high_total),
+            low: most.low.min(low_total),
+            high_total,
+            low_total,
             delayed,
             blocked,
             blocked_per_key: most.blocked_per_key.min(blocked),
-            outbox: most.outbox.min(frames / 8).max(1),
+            outbox: most.outbox.min(frames / 8),
             ..most
         }
     }
@@ -57,6 +62,8 @@ impl Default for Limits {
         Limits {
             high: 4096,
             low: 1024,
+            high_total: 32_768,
+            low_total: 8192,
             delayed: 4096,
             blocked: 1024,
             blocked_per_key: 64,
@@ -75,18 +82,16 @@ mod tests {
 
     #[test]
     fn tasks_hold_at_most_half_of_the_pool() {
-        for frames in [64, 192, 1024, 8192, 16_384, 1 << 20] {
-            for entries in [1, 5, 8, 12, 24].into_iter().filter(|entries| entries * 8 <= frames) {
-                let l = Limits::within(frames, entries);
-                let held = l.blocked + l.delayed + (l.high + l.low) * entries;
-                assert!(held <= frames / 2, "{held} of {frames} with {entries} entries: {l:?}");
-                assert!(l.outbox <= frames / 8 && l.high > 0 && l.low > 0 && l.delayed > 0);
-            }
+        for frames in [64, 100, 1024, 8192, 16_384, 1 << 20] {
+            let l = Limits::within(frames);
+            let held = l.blocked + l.delayed + l.high_total + l.low_total;
+            assert!(held <= frames / 2 && l.outbox <= frames / 8, "{frames} frames: {l:?}");
+            assert!(l.high.min(l.low).min(l.delayed).min(l.blocked) > 0, "{frames} frames: {l:?}");
         }
     }
 
     #[test]
     fn a_large_pool_allows_the_defaults() {
-        assert_eq!(Limits::within(1 << 20, 12), Limits::default());
+        assert_eq!(Limits::within(1 << 20), Limits::default());
     }
 }

@@ -59,30 +59,40 @@ pub(crate) struct Lane {
     /// Empty bursts, to be exchanged for full ones.
     #[allow(clippy::vec_box, reason = "a box moves in and out as a pointer, not 512 bytes")]
     spare: Vec<Box<Burst>>,
-    limit: usize,
+    /// Tasks in all queues together.
+    len: usize,
+    /// How many may be in one queue, and in all.
+    limits: [usize; 2],
 }
 
 impl Lane {
-    pub(crate) fn new(entries: usize, limit: usize) -> Lane {
+    pub(crate) fn new(entries: usize, limit: usize, total: usize) -> Lane {
         let room = limit.min(BURST);
         let queue = |_| Queue { tasks: VecDeque::with_capacity(room), ..Queue::default() };
         let queues = (0..entries).map(queue).collect();
         let spare = (0..BURSTS).map(|_| Box::default()).collect();
-        Lane { queues, runs: VecDeque::with_capacity(BURST), spare, limit }
+        let runs = VecDeque::with_capacity(BURST);
+        Lane { queues, runs, spare, len: 0, limits: [limit, total] }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        // Runs that were served ahead may linger; they are skipped when they come first.
-        self.runs.iter().all(|run| self.queues[run.entry.index()].len() == 0)
+        self.len == 0
+    }
+
+    /// How many more tasks the entry's queue takes.
+    #[inline]
+    fn room(&self, entry: Entry) -> usize {
+        let [limit, total] = self.limits;
+        let queued = self.queues[entry.index()].len();
+        limit.saturating_sub(queued).min(total.saturating_sub(self.len))
     }
 
     /// Appends a task; gives it back when the entry's queue is full.
     pub(crate) fn push(&mut self, entry: Entry, task: Task) -> Result<(), Task> {
-        let queue = &mut self.queues[entry.index()];
-        if queue.len() >= self.limit {
+        if self.room(entry) == 0 {
             return Err(task);
         }
-        queue.tasks.push_back(task);
+        self.queues[entry.index()].tasks.push_back(task);
         self.lengthen(entry, 1);
         Ok(())
     }
@@ -100,8 +110,8 @@ impl Lane {
         if tasks == Mask::MAX && self.hand_over(entry, burst, occupied) {
             return 0;
         }
+        let room = self.room(entry);
         let queue = &mut self.queues[entry.index()];
-        let room = self.limit.saturating_sub(queue.len());
         let mut refused = 0;
         let mut accepted = 0;
         for i in bits(tasks) {
@@ -120,8 +130,11 @@ impl Lane {
 
     /// Takes a full burst as it is and leaves an empty one, if nothing waits there yet.
     fn hand_over(&mut self, entry: Entry, burst: &mut Burst, occupied: Mask) -> bool {
+        if self.room(entry) < BURST {
+            return false;
+        }
         let queue = &mut self.queues[entry.index()];
-        if queue.len() > 0 || self.limit < BURST {
+        if queue.len() > 0 {
             return false;
         }
         let Some(mut spare) = self.spare.pop() else { return false };
@@ -133,6 +146,7 @@ impl Lane {
 
     #[inline]
     fn lengthen(&mut self, entry: Entry, tasks: u32) {
+        self.len += tasks as usize;
         match self.runs.back_mut().filter(|run| run.entry == entry) {
             Some(run) => run.tasks += tasks,
             None => self.runs.push_back(Run { entry, tasks }),
@@ -170,11 +184,13 @@ impl Lane {
             self.spare.extend(queue.break_up());
         } else if let Some(whole) = queue.whole.take() {
             queue.ahead += BURST as u32;
+            self.len -= BURST;
             self.spare.push(std::mem::replace(burst, whole.burst));
             return (BURST, whole.occupied);
         }
         let end = to.min(from + queue.tasks.len());
         queue.ahead += (end - from) as u32;
+        self.len -= end - from;
         let mut occupied = 0;
         for (slot, task) in (from..end).zip(queue.tasks.drain(..end - from)) {
             if let Some(buffer) = task {

@@ -34,8 +34,8 @@ impl Tasks {
             woken: (0..entries).map(|_| VecDeque::new()).collect(),
             urgent: VecDeque::with_capacity(entries),
             woken_len: 0,
-            high: Lane::new(entries, limits.high),
-            low: Lane::new(entries, limits.low),
+            high: Lane::new(entries, limits.high, limits.high_total),
+            low: Lane::new(entries, limits.low, limits.low_total),
         }
     }
 

@@ -63,7 +63,7 @@ fn assemble(
     let graph = graph::verified(&config.services, &registry)?;
     let env = host::environment(&config, link.info(), now)?;
     let schedule = graph::compile(&graph, &registry, &env)?;
-    let limits = Limits::within(pool.frames(), schedule.entries().count());
+    let limits = Limits::within(pool.frames());
     let mut engine = Engine::new(schedule, pool.cache(), limits);
     engine.start();
     let worker = worker::attach(engine, HOST_SOURCE, link.take_queues())?;

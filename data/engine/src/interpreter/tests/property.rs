@@ -25,6 +25,7 @@ fn limits(batch: usize) -> Limits {
         blocked_per_key: 100_000,
         outbox: 100_000,
         low_share: 100_000,
+        ..Limits::default()
     }
 }
 
@@ -292,6 +293,7 @@ proptest! {
         let limits = Limits {
             batch, high, low, delayed, blocked, blocked_per_key, outbox, links,
             tick: 10, low_share: 2,
+            ..Limits::default()
         };
         let mut engine = engine(&graph, &pool, limits);
         let entry = engine.entry("n0").expect("the source is an entry");

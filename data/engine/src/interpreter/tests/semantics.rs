@@ -257,6 +257,25 @@ fn a_full_queue_drops_at_the_edge() {
     assert_eq!(pool.available(), pool.frames());
 }
 
+/// Whole bursts and single tasks count alike.
+#[test]
+fn all_queues_of_a_priority_have_a_bound_together() {
+    let log = Log::default();
+    let (mut engine, pool) = spawner(&log, Limits { high_total: 70, ..Limits::default() });
+    inject(&mut engine, "x", &[1; 64], 0);
+    inject(&mut engine, "x", &[0x81; 4], 0);
+    inject(&mut engine, "x", &[2; 4], 0);
+    inject(&mut engine, "x", &[0x82; 4], 0);
+    assert_eq!(get(&engine, "x", CounterKind::SpawnFull, "a"), 2);
+    assert_eq!(get(&engine, "x", CounterKind::SpawnFull, "b"), 4);
+    assert_eq!(engine.run(0, 1000), 70);
+    assert!(engine.idle());
+    inject(&mut engine, "x", &[1; 64], 0);
+    assert_eq!(engine.run(0, 1000), 64, "there is room again");
+    drop(engine);
+    assert_eq!(pool.available(), pool.frames());
+}
+
 /// Starts itself again and again.
 fn perpetual(
     priority: Priority,
