@@ -3,5 +3,6 @@
 mod host_graph {
     mod answers;
     mod drops;
+    mod exhaustion;
     mod neighbours;
 }

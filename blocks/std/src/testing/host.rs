@@ -10,7 +10,7 @@ use super::frames::HOST_MAC;
 use crate::host::{HostState, provide};
 
 /// Where packets enter.
-const SOURCE: &str = "RxQueue";
+pub(super) const SOURCE: &str = "RxQueue";
 /// How far the clock moves at once, so that timers come in their order.
 const STEP: Nanos = 10_000_000;
 

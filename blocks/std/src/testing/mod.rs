@@ -6,4 +6,6 @@ pub mod frames;
 #[cfg(feature = "testing")]
 pub mod host;
 #[cfg(feature = "testing")]
-pub use host::HostBox;
+pub mod link;
+#[cfg(feature = "testing")]
+pub use {host::HostBox, link::LinkBox};
