@@ -168,9 +168,14 @@ impl<'a> Reader<'a> {
         if self.take(">") {
             return Ok(Length { min, max: None });
         }
-        let max = Some(self.number("a length")?);
+        let start = self.at;
+        let most = self.number("a length")?;
+        if let Some(least) = min.filter(|least| *least > most) {
+            self.at = start;
+            return self.fail(format!("no length lies between {least} and {most}"));
+        }
         self.expect(">")?;
-        Ok(Length { min, max })
+        Ok(Length { min, max: Some(most) })
     }
 
     fn members(&mut self, close: &str) -> Result<Vec<(String, ConfigType)>, TypeError> {
@@ -290,12 +295,16 @@ mod tests {
     fn errors_say_where() {
         let error = "(a: Bolo)".parse::<ConfigType>().unwrap_err();
         assert_eq!(error.at, 4);
+        let error = "[Bool]<9,2>".parse::<ConfigType>().unwrap_err();
+        assert_eq!((error.at, &error.message[..]), (9, "no length lies between 9 and 2"));
         for bad in [
             "",
             "Int 7 1",
             "UInt 0",
             "UInt 129",
             "[Bool",
+            "[Bool]<9,2>",
+            "{UInt 2} <-1,2>",
             "Enum ()",
             "Int 1",
             "(a Bool)",
