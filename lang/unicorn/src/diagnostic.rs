@@ -32,6 +32,11 @@ impl Diagnostic {
         Diagnostic::new(Severity::Warning, span, message.into())
     }
 
+    /// A note at `span`.
+    pub fn note(span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(Severity::Note, span, message.into())
+    }
+
     pub(crate) fn new(severity: Severity, span: Range<usize>, message: String) -> Diagnostic {
         Diagnostic { severity, span, message, label: String::new(), help: None, related: None }
     }

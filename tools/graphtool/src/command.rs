@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use weever_graph::{ConfigValue, Graph, Severity, configure, dot, verify};
+use weever_graph::{Finding, Graph, Severity, dot, verify};
 use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled};
 
-use crate::{GraphToolError, Streams, file, show};
+use crate::{GraphToolError, Streams, blocks, file, setting, show};
 
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
@@ -28,8 +28,9 @@ pub enum GraphCommand {
 pub struct Input {
     /// A Unicorn file, or `-` for standard input.
     pub file: PathBuf,
-    /// Give a config node one of its ports as value first (full name); may be repeated.
-    #[arg(long = "set", value_name = "NODE=PORT", value_parser = parse_setting)]
+    /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
+    /// entries; may be repeated.
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse)]
     pub settings: Vec<(String, String)>,
 }
 
@@ -40,7 +41,8 @@ pub struct Check {
     #[command(flatten)]
     pub input: Input,
     /// Check also what must hold before the graph can run: every config node has a value, operands
-    /// come from `true` and `false`, effects are ordered, blocking nodes are cut vertices.
+    /// come from `true` and `false`, effects are ordered, blocking nodes are cut vertices. Effects
+    /// that are not written are those of weever's blocks, if they implement every node.
     #[arg(long)]
     pub executable: bool,
 }
@@ -56,12 +58,6 @@ pub struct Fmt {
     /// Write the result back to the file.
     #[arg(long)]
     pub write: bool,
-}
-
-fn parse_setting(text: &str) -> Result<(String, String), String> {
-    let parts = text.split_once('=').filter(|(node, port)| !node.is_empty() && !port.is_empty());
-    let (node, port) = parts.ok_or("write it as NODE=PORT, for instance RxFilter=default")?;
-    Ok((node.into(), port.into()))
 }
 
 /// Executes a command on the process's own streams. Results go to standard output, diagnostics to
@@ -130,7 +126,7 @@ fn with_graph(
     }
     let set = set(&mut graph, input, streams);
     if set && depth == Depth::Executable {
-        let mut more = findings(graph.clone());
+        let mut more = findings(&graph);
         more.retain(|d| !diagnostics.contains(d));
         diagnostics.extend(more);
         diagnostics.sort_by_key(|d| d.span.start);
@@ -144,17 +140,30 @@ fn with_graph(
 }
 
 /// Everything verification says; errors alone if there are any.
-fn findings(graph: Graph) -> Vec<Diagnostic> {
-    match verify(graph) {
-        Ok(verified) => verified.warnings().chain(verified.notes()).map(Diagnostic::from).collect(),
-        Err(errors) => errors.iter().map(Diagnostic::from).collect(),
+fn findings(graph: &Graph) -> Vec<Diagnostic> {
+    let mut annotated = graph.clone();
+    let unknown = blocks::annotate(&mut annotated);
+    match verify(annotated) {
+        Ok(verified) => {
+            let findings = verified.warnings().chain(verified.notes());
+            findings.map(Diagnostic::from).chain(unknown).collect()
+        }
+        Err(errors) => errors.iter().map(|error| with_remedy(graph, error)).collect(),
+    }
+}
+
+fn with_remedy(graph: &Graph, finding: &Finding) -> Diagnostic {
+    let diagnostic = Diagnostic::from(finding);
+    match setting::remedy(graph, finding) {
+        Some(remedy) => diagnostic.help(remedy),
+        None => diagnostic,
     }
 }
 
 fn set(graph: &mut Graph, input: &Input, streams: &mut Streams) -> bool {
-    for (node, port) in &input.settings {
-        if let Err(error) = configure(graph, node, ConfigValue::Choice(port.clone())) {
-            put(streams.errors, &format!("error: --set {node}={port}: {error}\n"));
+    for (node, value) in &input.settings {
+        if let Err(error) = setting::apply(graph, node, value) {
+            put(streams.errors, &format!("error: --set {node}={value}: {error}\n"));
             return false;
         }
     }

@@ -22,6 +22,12 @@ pub enum GraphToolError {
         /// The first byte that is wrong.
         at: usize,
     },
+    /// The file does not end within 16 MiB.
+    #[error("{file} is longer than 16 MiB: no graph is; is the path right?")]
+    TooLong {
+        /// The path as given.
+        file: String,
+    },
     /// The file cannot be written.
     #[error("cannot write {file}: {source}; the file was left as it was")]
     Write {

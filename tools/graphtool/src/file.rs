@@ -1,21 +1,33 @@
 //! Reading and writing the files named on the command line.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use crate::{GraphToolError, Streams};
 
+/// In bytes: some hundred times the host's graph. What is longer is a device, or some other file.
+const LONGEST: u64 = 16 << 20;
+
 /// The text of `path`, or of standard input for `-`.
 pub(crate) fn read(path: &Path, streams: &mut Streams) -> Result<String, GraphToolError> {
     let file = shown(path);
-    let bytes = if is_stdin(path) { read_stdin(streams) } else { std::fs::read(path) };
+    let bytes = match is_stdin(path) {
+        true => read_most(&mut *streams.input),
+        false => File::open(path).and_then(read_most),
+    };
     let bytes = bytes.map_err(|source| GraphToolError::Read { file: file.clone(), source })?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(GraphToolError::TooLong { file });
+    }
     String::from_utf8(bytes)
         .map_err(|e| GraphToolError::NotText { file, at: e.utf8_error().valid_up_to() })
 }
 
-fn read_stdin(streams: &mut Streams) -> std::io::Result<Vec<u8>> {
+/// A byte more than is allowed, to notice.
+fn read_most(from: impl Read) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    streams.input.read_to_end(&mut bytes)?;
+    from.take(LONGEST + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

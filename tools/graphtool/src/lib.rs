@@ -3,9 +3,11 @@
 //! [`GraphCommand`] is the command line, [`run`] executes it.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod command;
 mod error;
 mod file;
+mod setting;
 mod show;
 mod streams;
 

@@ -103,6 +103,53 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
+fn what_does_not_end_is_not_read_forever() {
+    for words in [&["check", "/dev/zero"][..], &["fmt", "/dev/zero"]] {
+        let error = run(words).result.unwrap_err();
+        assert!(matches!(error, GraphToolError::TooLong { .. }), "{error}");
+        assert!(error.to_string().contains("/dev/zero is longer than 16 MiB"), "{error}");
+    }
+    let command = Line::try_parse_from(["check", "-"]).expect("a command").command;
+    let mut streams = Streams {
+        input: &mut std::io::repeat(b' '),
+        output: &mut std::io::sink(),
+        errors: &mut std::io::sink(),
+        colours: false,
+    };
+    let error = run_with(command, &mut streams).unwrap_err();
+    assert!(error.to_string().contains("<stdin> is longer"), "{error}");
+}
+
+const HOST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/proto/host.unicorn");
+const NO_SOCKETS: &str = "--set=RxL4UDPSockets=empty";
+
+#[test]
+fn the_hosts_graph_passes_every_check() {
+    let checked = run(&["check", "--executable", NO_SOCKETS, HOST]);
+    assert!(is(&checked, ExitCode::SUCCESS), "{}", checked.errors);
+    assert!(!checked.errors.contains("no block implements"), "{}", checked.errors);
+    // Without a value it does not, and says how to give one.
+    let open = run(&["check", "--executable", HOST]);
+    assert!(is(&open, ExitCode::FAILURE) && open.errors.contains("RxL4UDPSockets=empty"));
+}
+
+#[test]
+fn effects_of_blocks_are_checked_in_the_hosts_graph() {
+    let host = std::fs::read_to_string(HOST).expect("the model");
+    let spoilt = host.replace("port out[L2EtherClassified]", "port out[L2EtherClassified Bad]");
+    let writer = "node Bad { implementation TxL2EtherFillHeader port true false[] }";
+    let spoilt = spoilt.replace("cluster Rx {", &format!("cluster Rx {{ {writer}"));
+    let file = Temporary::new("spoilt", spoilt.as_bytes());
+    let checked = run(&["check", "--executable", NO_SOCKETS, file.path()]);
+    assert!(is(&checked, ExitCode::FAILURE), "{}", checked.output);
+    assert!(checked.errors.contains("can both run on one packet"), "{}", checked.errors);
+    let file = Temporary::new("foreign", spoilt.replace("TxL2EtherFillHeader", "Foo").as_bytes());
+    let checked = run(&["check", "--executable", NO_SOCKETS, file.path()]);
+    assert!(is(&checked, ExitCode::SUCCESS), "{}", checked.errors);
+    assert!(checked.errors.contains("no block implements `Foo`:"), "{}", checked.errors);
+}
+
+#[test]
 fn settings_are_checked_on_the_command_line() {
     for bad in ["--set=A", "--set==b", "--set=a="] {
         assert!(Line::try_parse_from(["check", bad, "x"]).is_err(), "{bad}");
