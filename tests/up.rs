@@ -301,6 +301,28 @@ fn the_whole_device_can_be_taken_and_is_given_back() {
 }
 
 #[test]
+fn a_reader_may_close_early() {
+    require_net_admin!();
+    let net = net(1);
+    let up = Up::start(&net, &["--mode", "interrupt"]);
+    let socket = up.socket.to_str().unwrap();
+    for command in [
+        &["counters"][..],
+        &["counters", "--json"],
+        &["counters", "--watch", "0.1"],
+        &["status"],
+        &["graph", "live"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_weever"));
+        program.args(command).args(["--socket", socket]).stdout(writer);
+        let output = program.output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}
+
+#[test]
 fn counters_are_watched_until_the_stack_ends() {
     require_net_admin!();
     let net = net(1);
