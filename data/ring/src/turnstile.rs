@@ -87,14 +87,19 @@ impl Turnstile {
     }
 
     /// The room behind `head`, from the kernel's index.
-    #[cold]
+    #[inline]
     fn look_for_room(&self, head: u64) -> u64 {
         let theirs = self.theirs().load(Ordering::Acquire);
         // `theirs` was at least `head - slack` when `head` was read, hence is so now, and the
         // 32-bit difference never exceeds the true one however long we were descheduled.
         let ahead = theirs.wrapping_add(self.slack).wrapping_sub(head as u32);
         let limit = head + u64::from(ahead);
-        let known = self.limit.fetch_max(limit, Ordering::AcqRel);
+        let mut known = self.limit.load(Ordering::Acquire);
+        // Most looks find nothing new (an empty poll, the end of a burst): a locked instruction
+        // for each would cost more than the rest of the claim.
+        if known < limit {
+            known = self.limit.fetch_max(limit, Ordering::AcqRel);
+        }
         known.max(limit) - head
     }
 
