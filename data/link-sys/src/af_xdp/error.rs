@@ -62,6 +62,19 @@ pub enum OpenError {
         /// The pool's frame size.
         frame_size: u32,
     },
+    /// Some of its queues receive but cannot send: an AF_XDP socket sends by the transmit queue of
+    /// its number, and the kernel takes packets for one that is not there and never sends them.
+    #[error(
+        "interface {interface}: of {queues} queues to be opened only {senders} can send; use `ethtool -L {interface} rx {senders} tx {senders}` (`combined {senders}` on some drivers)"
+    )]
+    NoSender {
+        /// The interface.
+        interface: String,
+        /// How many queues were to be opened.
+        queues: u16,
+        /// How many transmit queues there are.
+        senders: u32,
+    },
     /// The pool has too few frames.
     #[error(
         "interface {interface}: {queues} queues need a pool of at least {needed} frames, this one has {frames}"

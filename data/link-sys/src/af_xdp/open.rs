@@ -56,6 +56,14 @@ fn check_mtu(config: &AfXdpConfig, device: &Interface) -> Result<(), OpenError> 
     Err(OpenError::Mtu { interface: device.name.clone(), mtu: device.mtu, most, frame_size })
 }
 
+fn check_senders(device: &Interface, queues: u16) -> Result<(), OpenError> {
+    let senders = device.tx_queues;
+    if u32::from(queues) <= senders {
+        return Ok(());
+    }
+    Err(OpenError::NoSender { interface: device.name.clone(), queues, senders })
+}
+
 struct Opening<'a> {
     config: &'a AfXdpConfig,
     device: &'a Interface,
@@ -72,6 +80,7 @@ impl<'a> Opening<'a> {
             Queues::All => all,
             Queues::First(n) => n.min(all),
         };
+        check_senders(device, queues)?;
         let lend = share_of_pool(config, queues)?;
         let steering = Steering::load(&config.share, queues)
             .map_err(|error| OpenError::bpf(&device.name, error))?;
@@ -192,4 +201,27 @@ fn share_of_pool(config: &AfXdpConfig, queues: u16) -> Result<u32, OpenError> {
 
 fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_cannot_send_is_refused_with_the_remedy() {
+        let device = Interface {
+            name: "eth7".into(),
+            index: 7,
+            mac: [2; 6],
+            mtu: 1500,
+            driver: "ena".into(),
+            rx_queues: 8,
+            tx_queues: 2,
+        };
+        assert!(check_senders(&device, 2).is_ok(), "as many as can send");
+        let error = check_senders(&device, 3).unwrap_err();
+        assert!(matches!(error, OpenError::NoSender { queues: 3, senders: 2, .. }));
+        let text = error.to_string();
+        assert!(text.contains("ethtool -L eth7 rx 2 tx 2"), "{text}");
+    }
 }

@@ -46,6 +46,8 @@ pub struct Interface {
     pub driver: String,
     /// How many receive queues are in use.
     pub rx_queues: u32,
+    /// How many transmit queues are in use.
+    pub tx_queues: u32,
 }
 
 impl Interface {
@@ -61,13 +63,16 @@ impl Interface {
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Err(not_found()),
             other => other.map_err(fail("SIOCGIFINDEX"))?,
         };
+        let (rx_queues, tx_queues) =
+            request.queues().ok().or_else(|| listed_queues(name)).unwrap_or((1, 1));
         Ok(Interface {
             name: name.into(),
             index,
             mac: request.mac().map_err(fail("SIOCGIFHWADDR"))?,
             mtu: request.mtu().map_err(fail("SIOCGIFMTU"))?,
             driver: request.driver().unwrap_or_default(),
-            rx_queues: request.rx_queues().ok().or_else(|| listed_queues(name)).unwrap_or(1),
+            rx_queues,
+            tx_queues,
         })
     }
 
@@ -80,12 +85,14 @@ impl Interface {
 
 /// For drivers that do not answer about channels. The directory may show another namespace's
 /// interfaces, which is why it comes second.
-fn listed_queues(name: &str) -> Option<u32> {
+fn listed_queues(name: &str) -> Option<(u32, u32)> {
     let entries = std::fs::read_dir(format!("/sys/class/net/{name}/queues")).ok()?;
-    let receive =
-        |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(b"rx-");
-    let n = entries.flatten().filter(receive).count();
-    u32::try_from(n).ok().filter(|n| *n > 0)
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let count = |prefix: &str| {
+        let n = names.iter().filter(|n| n.as_encoded_bytes().starts_with(prefix.as_bytes()));
+        u32::try_from(n.count()).ok().filter(|n| *n > 0)
+    };
+    count("rx-").zip(count("tx-"))
 }
 
 #[cfg(test)]
@@ -96,7 +103,8 @@ mod tests {
     fn loopback_is_there() {
         let lo = Interface::find("lo").unwrap();
         assert_eq!((lo.name.as_str(), lo.mac), ("lo", [0; 6]));
-        assert!(lo.index > 0 && lo.mtu >= 1500 && lo.rx_queues == 1);
+        assert!(lo.index > 0 && lo.mtu >= 1500);
+        assert_eq!((lo.rx_queues, lo.tx_queues), (1, 1));
     }
 
     #[test]

@@ -106,13 +106,14 @@ impl Request {
         Ok(String::from_utf8_lossy(name).into_owned())
     }
 
-    pub(super) fn rx_queues(&self) -> io::Result<u32> {
+    /// How many queues receive and how many send.
+    pub(super) fn queues(&self) -> io::Result<(u32, u32)> {
         let channels = Channels { command: GET_CHANNELS, ..Channels::default() };
         // SAFETY: the structure of this command.
-        let Channels { rx, combined, .. } = unsafe { self.ethtool(channels) }?;
-        match rx + combined {
-            0 => Err(io::ErrorKind::NotFound.into()),
-            n => Ok(n),
+        let Channels { rx, tx, combined, .. } = unsafe { self.ethtool(channels) }?;
+        match (rx + combined, tx + combined) {
+            (0, _) | (_, 0) => Err(io::ErrorKind::NotFound.into()),
+            both => Ok(both),
         }
     }
 }
