@@ -387,6 +387,91 @@ fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
     assert!(!queue.unsent());
 }
 
+/// Sends `n` frames as far as the queue takes them, for no longer than two seconds.
+fn send_many(queue: &mut dyn LinkQueue, cache: &mut weever_packet::PoolCache, n: usize) {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut packets = std::collections::VecDeque::new();
+    for _ in 0..n {
+        let mut packet = cache.alloc().unwrap();
+        packet.append(&[0xff; 60]);
+        packets.push_back(packet);
+    }
+    while (queue.unsent() || !packets.is_empty()) && Instant::now() < end {
+        queue.tx(cache, &mut packets).unwrap();
+        queue.flush(cache).unwrap();
+    }
+    assert!(packets.is_empty() && !queue.unsent(), "{} packets are left", packets.len());
+}
+
+/// A device without a carrier refuses every packet: its frame comes back, but the kernel does not
+/// say by the transmit ring that it was taken.
+#[test]
+fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
+    require_net_admin!();
+    let net = assigned();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    net.right.set_down("right0").unwrap();
+    send_many(&mut *queue, &mut cache, 300);
+    let stats = queue.stats();
+    assert_eq!((stats.tx_packets, stats.tx_dropped), (300, 300), "{stats:?}");
+    net.right.set_up("right0").unwrap();
+    send_many(&mut *queue, &mut cache, 300);
+    assert_eq!(queue.stats().tx_packets, 600);
+    // Again without a carrier, and dropped before the kernel has said what it took.
+    net.right.set_down("right0").unwrap();
+    let mut packets: std::collections::VecDeque<_> = (0..100)
+        .map(|_| {
+            let mut packet = cache.alloc().unwrap();
+            packet.append(&[0xff; 60]);
+            packet
+        })
+        .collect();
+    queue.tx(&mut cache, &mut packets).unwrap();
+    (0..50).for_each(|_| queue.flush(&mut cache).unwrap());
+    assert!(queue.unsent());
+    drop((queue, link, cache, packets));
+    assert_eq!(pool.available(), pool.frames());
+    let mut cache = pool.cache();
+    let mut all: Vec<_> = std::iter::from_fn(|| cache.alloc_raw()).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), pool.frames(), "each frame once");
+}
+
+#[test]
+fn what_a_device_that_is_down_cannot_send_is_not_given_to_others() {
+    require_net_admin!();
+    let net = assigned();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    net.left.set_down("left0").unwrap();
+    let mut packet = cache.alloc().unwrap();
+    packet.append(&[0xff; 60]);
+    queue.tx(&mut cache, &mut [packet].into()).unwrap();
+    drop((queue, link, cache));
+    assert_eq!(pool.available(), pool.frames() - 1, "the one that nobody knows to be free");
+}
+
+#[test]
+fn a_removed_device_is_noticed_by_a_queue_that_is_seldom_polled() {
+    require_net_admin!();
+    let net = assigned();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    while await_nothing(&mut *queue, &mut cache) {}
+    net.left.delete_link("left0").unwrap();
+    let gone = (0..5).any(|_| {
+        assert!(queue.fd().is_some(), "as for a wait");
+        std::thread::sleep(Duration::from_millis(300));
+        queue.rx(&mut cache, &mut weever_packet::Burst::new(), 64).is_err()
+    });
+    assert!(gone);
+}
+
 #[test]
 fn without_capabilities_it_says_which_are_needed() {
     require_net_admin!();

@@ -37,7 +37,8 @@ impl Drop for Homecoming {
 }
 
 impl Drop for XskQueue {
-    /// Blocks for some milliseconds.
+    /// Sends what is still to be sent. Blocks for some milliseconds, and up to a tenth of a second
+    /// if the device sends nothing.
     fn drop(&mut self) {
         let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
         let mut cache = self.homecoming.pool.cache();
@@ -49,29 +50,26 @@ impl Drop for XskQueue {
             unsafe { cache.free_raw(frames.index(descriptor.addr)) };
         }) > 0
         {}
-        // In copy mode only a packet's arrival or a kick makes the kernel take frames from the
-        // other rings: the first ended with the grace period, and the second is up to us. A device
-        // in zero-copy mode may have them in its own rings.
+        // In copy mode only a packet's arrival makes the kernel take frames from the fill ring,
+        // which ended with the grace period, and by then it has said how many it took. A device in
+        // zero-copy mode may have them in its own rings.
         if quiet && !self.zero_copy {
-            let lent = unconsumed(&self.socket.fill_parts, |address| *address);
-            let unsent = unconsumed(&self.socket.tx_parts, |descriptor| descriptor.addr);
-            let mut indices: Vec<_> =
-                lent.into_iter().chain(unsent).map(|address| frames.index(address)).collect();
-            indices.sort_unstable();
-            indices.dedup();
-            self.homecoming.indices = indices;
+            let lent = unconsumed(&self.socket.fill_parts);
+            self.homecoming.indices = lent.into_iter().map(|at| frames.index(at)).collect();
         }
     }
 }
 
 impl XskQueue {
-    /// Waits for packets that the kernel has taken from the transmit ring.
+    /// Sends and waits until all frames have come back. If they do not, they are lost to the pool:
+    /// the kernel does not say by the transmit ring which packets it has not taken (what looks
+    /// untaken may have been completed), and the device may still be reading.
     fn await_completions(&mut self, cache: &mut PoolCache) {
         let end = Instant::now() + PATIENCE;
         loop {
-            self.transmitter.reap(&self.socket, cache);
-            let in_ring = self.socket.tx.capacity() - self.socket.tx.free();
-            if self.transmitter.out <= in_ring || Instant::now() > end {
+            let _next_time = self.transmitter.flush(&self.socket, self.zero_copy);
+            self.transmitter.reap(&self.socket.completion, cache);
+            if self.transmitter.out == 0 || Instant::now() > end {
                 return;
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -86,19 +84,19 @@ pub(super) fn grace_period() -> io::Result<()> {
     Ok(membarrier(MembarrierCommand::Global)?)
 }
 
-/// The descriptors that we have produced and the kernel has not consumed. The ring is at rest.
-fn unconsumed<T: Copy>(parts: &RingParts<T>, address: impl Fn(&T) -> u64) -> Vec<u64> {
+/// The addresses that we have produced and the kernel has not consumed. The ring is at rest.
+fn unconsumed(parts: &RingParts<u64>) -> Vec<u64> {
     // SAFETY: the parts are those of a mapped ring: the socket lives until its queue's fields are
     // dropped.
     let (producer, consumer) = unsafe { (parts.producer.as_ref(), parts.consumer.as_ref()) };
     let first = consumer.load(Ordering::Acquire);
     let n = producer.load(Ordering::Acquire).wrapping_sub(first).min(parts.len);
-    let slots = parts.slots.cast::<T>();
+    let slots = parts.slots.cast::<u64>();
     let read = |i: u32| {
         let slot = first.wrapping_add(i) & (parts.len - 1);
-        // SAFETY: masked to the ring; a slot is a `T` in memory, written before `producer` passed
+        // SAFETY: masked to the ring; a slot is a `u64` in memory, written before `producer` passed
         // it, and nobody writes to a ring at rest.
-        address(unsafe { slots.add(slot as usize).as_ref() })
+        unsafe { slots.add(slot as usize).read() }
     };
     (0..n).map(read).collect()
 }

@@ -6,11 +6,12 @@
 //!
 //! What costs a system call: `flush`, when the kernel has to be told that there is something to
 //! send (always in copy mode, see [`weever_link::LinkInfo::mode`]), and reading
-//! [`stats`](weever_link::LinkQueue::stats). A queue that receives nothing asks every few thousand
-//! polls whether its device is still there.
+//! [`stats`](weever_link::LinkQueue::stats). A queue that receives nothing asks twice a second
+//! whether its device is still there.
 //!
 //! Frames that the kernel holds when a queue is dropped come home if it can be proven that it does
-//! not use them any more; in zero-copy mode some cannot, and are lost to the pool.
+//! not use them any more. The rest is lost to the pool: in zero-copy mode those lent to the device,
+//! and in either mode those of packets that the device does not send within a tenth of a second.
 
 mod bare;
 mod close;

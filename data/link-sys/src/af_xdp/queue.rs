@@ -1,9 +1,11 @@
 //! One queue of a device.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -17,8 +19,11 @@ use super::receive::Receiver;
 use super::socket::Socket;
 use super::transmit::Transmitter;
 
-/// After how many polls in vain it is asked whether the device is still there.
-const IDLE_POLLS: u32 = 4096;
+/// How often a queue that receives nothing asks whether its device is still there.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+/// After how many polls in vain the clock is read to see whether it is time for that. After a
+/// sleep the first one will do.
+const IDLE_POLLS: u32 = 64;
 
 /// One queue of a device. On drop the socket goes first, so that the kernel has let go of the
 /// frames when those that can be proven free go home.
@@ -33,6 +38,9 @@ pub(super) struct XskQueue {
     link: String,
     pool: Pool,
     idle: u32,
+    /// Whether somebody has waited on the descriptor since the clock was read.
+    waited: Cell<bool>,
+    checked: Instant,
     stats: QueueStats,
 }
 
@@ -50,7 +58,7 @@ pub(super) struct Facts<'a> {
 impl XskQueue {
     pub(super) fn new(socket: Socket, facts: &Facts<'_>, steering: Arc<Steering>) -> XskQueue {
         let frames = Frames::of(facts.pool);
-        let most_out = socket.tx.capacity().min(socket.completion.capacity());
+        let most_out = socket.completion.capacity();
         XskQueue {
             socket,
             homecoming: Homecoming::new(facts.pool.clone()),
@@ -62,6 +70,8 @@ impl XskQueue {
             link: facts.link.to_owned(),
             pool: facts.pool.clone(),
             idle: 0,
+            waited: Cell::new(false),
+            checked: Instant::now(),
             stats: QueueStats::default(),
         }
     }
@@ -83,9 +93,15 @@ impl XskQueue {
         self.receiver.refill(&self.socket, pool);
     }
 
+    /// Asks for the device when it is time. Nothing received is also what a zero-copy device
+    /// looks like that waits to be woken, which the call does.
     #[cold]
     fn check_device(&mut self) -> Result<(), LinkError> {
-        self.idle = 0;
+        self.waited.set(false);
+        if self.checked.elapsed() < CHECK_EVERY {
+            return Ok(());
+        }
+        self.checked = Instant::now();
         match recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT) {
             Err(errno) => self.sort(errno, "recvfrom"),
             Ok(_) => Ok(()),
@@ -118,11 +134,10 @@ impl LinkQueue for XskQueue {
         let n = self.receiver.receive(&self.socket, pool, burst, max, &mut self.stats);
         self.receiver.refill(&self.socket, pool);
         if n > 0 {
-            self.idle = 0;
             return Ok(n);
         }
-        self.idle += 1;
-        if self.idle >= IDLE_POLLS {
+        self.idle = self.idle.wrapping_add(1);
+        if self.idle.is_multiple_of(IDLE_POLLS) || self.waited.get() {
             self.check_device()?;
         }
         Ok(0)
@@ -135,16 +150,19 @@ impl LinkQueue for XskQueue {
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
         self.check(pool)?;
-        Ok(self.transmitter.transmit(&self.socket, pool, packets, &mut self.stats))
+        let rings = self.socket.tx_rings();
+        Ok(self.transmitter.transmit(rings, pool, packets, &mut self.stats))
     }
 
     #[inline]
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
         self.check(pool)?;
         if let Err(errno) = self.transmitter.flush(&self.socket, self.zero_copy) {
+            // In copy mode: one packet's frame has come back, but the device refused the packet.
+            self.stats.tx_dropped += u64::from(errno == Errno::BUSY && !self.zero_copy);
             self.sort(errno, "sendto")?;
         }
-        self.transmitter.reap(&self.socket, pool);
+        self.transmitter.reap(&self.socket.completion, pool);
         Ok(())
     }
 
@@ -153,6 +171,7 @@ impl LinkQueue for XskQueue {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.waited.set(true);
         Some(self.socket.as_fd())
     }
 

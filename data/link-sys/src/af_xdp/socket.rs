@@ -19,6 +19,7 @@ use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
 use super::RingSizes;
 use super::mapping::{Mapping, Place};
+use super::transmit::TxRings;
 
 /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
 const MAX_TX_SKB_BUDGET: i32 = 9;
@@ -114,6 +115,12 @@ impl Socket {
         // The mode is the first socket's: naming it again is an error.
         let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, ifindex, queue);
         Ok(bind(&self.fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?)
+    }
+
+    /// What the transmitter uses.
+    #[inline]
+    pub(super) fn tx_rings(&self) -> TxRings<'_> {
+        TxRings { tx: &self.tx, completion: &self.completion }
     }
 
     /// Whether the device reads and writes the frames itself.

@@ -7,19 +7,26 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use weever_link::{QueueStats, fits};
 use weever_packet::{BURST, Buffer, PoolCache};
+use weever_ring::{MultiConsumer, MultiProducer};
 
 use super::frames::Frames;
 use super::socket::Socket;
 
 const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
 
+/// What packets leave by and their frames come back by.
+#[derive(Clone, Copy)]
+pub(super) struct TxRings<'a> {
+    pub(super) tx: &'a MultiProducer<xdp_desc>,
+    pub(super) completion: &'a MultiConsumer<u64>,
+}
+
 pub(super) struct Transmitter {
     frames: Frames,
     mtu: u16,
     /// Packets given to the kernel whose frames have not come back.
     pub(super) out: u32,
-    /// How many that may be: no more than the completion ring takes, or the kernel stops sending,
-    /// and no more than the transmit ring takes, so that it always has room for the difference.
+    /// How many that may be: no more than the completion ring takes, or the kernel stops sending.
     most_out: u32,
     /// Whether the kernel may have left packets in the transmit ring.
     unsent: bool,
@@ -41,26 +48,42 @@ impl Transmitter {
     #[inline]
     pub(super) fn transmit(
         &mut self,
-        socket: &Socket,
+        rings: TxRings<'_>,
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
         stats: &mut QueueStats,
     ) -> usize {
         let before = packets.len();
         if self.out as usize + before > self.most_out as usize {
-            self.reap(socket, pool);
+            self.reap(rings.completion, pool);
         }
-        loop {
-            let room = (self.most_out - self.out).min(BURST as u32) as usize;
-            let n = self.gather(pool, packets, room, stats);
+        while !packets.is_empty() {
+            // The kernel may complete packets long before it says that it has taken them from the
+            // ring, so that what has come back is no measure of the ring's room.
+            let room = (self.most_out - self.out).min(rings.tx.free()).min(BURST as u32);
+            let n = self.gather(pool, packets, room as usize, stats);
             if n == 0 {
-                return before - packets.len();
+                break;
             }
-            let taken = socket.tx.push_all(&self.scratch[..n]);
-            debug_assert!(taken, "no more is out than the ring has slots");
+            if !rings.tx.push_all(&self.scratch[..n]) {
+                self.take_back(pool, packets, n);
+                break;
+            }
             self.out += n as u32;
             self.unsent = true;
             stats.tx_packets += n as u64;
+            stats.tx_bytes += self.scratch[..n].iter().map(|d| u64::from(d.len)).sum::<u64>();
+        }
+        before - packets.len()
+    }
+
+    /// Makes packets again of what was gathered last.
+    #[cold]
+    fn take_back(&self, pool: &PoolCache, packets: &mut VecDeque<Buffer>, n: usize) {
+        for descriptor in self.scratch[..n].iter().rev() {
+            // SAFETY: given up in `gather` just before, and not handed to the kernel.
+            let packet = unsafe { pool.adopt(self.frames.index(descriptor.addr)) };
+            packets.push_front(packet);
         }
     }
 
@@ -91,7 +114,6 @@ impl Transmitter {
                 }
             };
             let (head, len) = (packet.head(), packet.len() as u32);
-            stats.tx_bytes += u64::from(len);
             let addr = self.frames.address(packet.into_raw(), head);
             self.scratch[n] = xdp_desc { addr, len, options: 0 };
             n += 1;
@@ -112,12 +134,12 @@ impl Transmitter {
 
     /// Takes back the frames of what has been sent.
     #[inline]
-    pub(super) fn reap(&mut self, socket: &Socket, pool: &mut PoolCache) {
+    pub(super) fn reap(&mut self, completion: &MultiConsumer<u64>, pool: &mut PoolCache) {
         if self.out == 0 {
             return;
         }
         let frames = self.frames;
-        let done = socket.completion.drain(self.out, |address| {
+        let done = completion.drain(self.out, |address| {
             // SAFETY: we gave up this frame, of this pool, in `gather`; the kernel hands it back
             // once, when it has done with it.
             unsafe { pool.free_raw(frames.index(address)) };
@@ -142,16 +164,29 @@ fn copied(stranger: Buffer, pool: &mut PoolCache) -> Result<Buffer, Buffer> {
 }
 
 /// Calls the kernel until the ring is empty or it makes no progress: older kernels send 32 packets
-/// a call and then say EAGAIN.
+/// a call and then say EAGAIN. They do not say by the ring how far they came, but what they have
+/// sent is completed.
 #[inline]
-fn kick(socket: &Socket) -> Result<(), Errno> {
-    let mut room = 0;
+pub(super) fn kick(socket: &Socket) -> Result<(), Errno> {
+    let mut before = progress(socket);
     loop {
         let sent = send(socket, &[], SendFlags::DONTWAIT).map(drop);
-        let before = std::mem::replace(&mut room, socket.tx.free());
-        let again = sent == Err(Errno::AGAIN) && room > before && room < socket.tx.capacity();
-        if !again {
+        if sent != Err(Errno::AGAIN) {
             return sent;
         }
+        let now = progress(socket);
+        if now == before || now.0 == socket.tx.capacity() {
+            return sent;
+        }
+        before = now;
     }
 }
+
+/// What changes when the kernel sends: neither falls while nobody transmits or reaps.
+#[inline]
+fn progress(socket: &Socket) -> (u32, u32) {
+    (socket.tx.free(), socket.completion.available())
+}
+
+#[cfg(test)]
+mod tests;
