@@ -25,9 +25,11 @@ pub(crate) fn annotate(graph: &mut Graph) -> Option<Diagnostic> {
 }
 
 fn note(node: &Node, more: usize) -> Diagnostic {
-    let more = if more == 0 { String::new() } else { format!(", nor {more} more nodes") };
     let name = node.implementation_name();
-    let message = format!("no block implements `{name}`{more}: their effects are unknown");
+    let message = match more {
+        0 => format!("no block implements `{name}`: its effects are unknown"),
+        _ => format!("no block implements `{name}` and {more} more: their effects are unknown"),
+    };
     let help = "only effects that are written were checked; write `effects …`, or name the block \
                 by `implementation …`";
     Diagnostic::note(node.span.start as usize..node.span.end as usize, message).help(help)
