@@ -1,7 +1,7 @@
 //! A frame's fields by the reference walk, as predicates ask for them.
 
-use weever_graph::{Field, Predicate};
-use weever_wire::fields::{Parsed, summarize};
+use weever_graph::Field;
+use weever_wire::fields::Parsed;
 
 /// The value of `field` in a frame that was walked over.
 pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
@@ -28,10 +28,4 @@ pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
         Field::TcpFlags => parsed.tcp_flags.map(u128::from),
         Field::FrameLen => Some(parsed.frame_len as u128),
     }
-}
-
-/// Whether the predicate holds of the frame. Labels without a meaning never do.
-pub fn holds(predicate: &Predicate, frame: &[u8]) -> bool {
-    let parsed = summarize(frame);
-    predicate.eval(&|field| field_of(&parsed, field), &|_| None)
 }

@@ -1,0 +1,205 @@
+//! What the labels of the host's predicates mean, in the plainest words: bytes at their places, and
+//! sums word by word. Nothing here is shared with the blocks.
+
+use std::net::Ipv4Addr;
+
+use weever_blocks_std::testing::frames::{HOST, HOST_MAC, SUBNET_BROADCAST};
+
+/// A frame, and the host's state that predicates depend on.
+pub(crate) struct Facts<'a> {
+    pub(crate) frame: &'a [u8],
+    /// The addresses in the neighbour cache before the frame came.
+    pub(crate) known: &'a [Ipv4Addr],
+}
+
+/// Label, the value that it has where the test holds, and the test.
+type Atom = (&'static str, &'static str, fn(&Facts<'_>) -> Option<bool>);
+
+const ATOMS: &[Atom] = &[
+    ("vlan.tag", "whole", |f| Some(!is_tag(f.word(12)?) || f.frame.len() >= 18)),
+    ("vlan.membership", "ours", |f| f.in_our_vlan()),
+    ("eth.dst", "ours", |f| Some(f.bytes(0, 6)? == HOST_MAC.0)),
+    ("arp.asker", "possible", |f| Some(f.arp_sender()? || f.arp_probe()?)),
+    ("arp.answerer", "possible", |f| f.arp_sender()),
+    ("arp.target", "ours", |f| Some(f.ip(f.l3() + 24)? == HOST)),
+    ("arp.sender", "known", |f| {
+        let sender = f.ip(f.l3() + 14)?;
+        Some(sender == HOST || f.known.contains(&sender))
+    }),
+    ("ip.headerlength", "possible", |f| {
+        let available = f.frame.len() - f.l3();
+        Some(available >= 20 && (20..=available).contains(&f.header_len()?))
+    }),
+    ("ip.length", "possible", |f| {
+        let available = f.frame.len() - f.l3();
+        Some((f.header_len()?..=available).contains(&f.total_len()?))
+    }),
+    ("ip.checksum", "right", |f| Some(sums_up(&[f.bytes(f.l3(), f.header_len()?)?]))),
+    ("ip.options", "harmless", |f| Some(harmless(f.bytes(f.l3() + 20, f.header_len()? - 20)?))),
+    ("ip.src", "possible", |f| Some(is_host_elsewhere(f.ip(f.l3() + 12)?))),
+    ("ip.dst", "ours", |f| {
+        let dst = f.ip(f.l3() + 16)?;
+        let to_group = f.frame[0] & 1 == 1;
+        Some(dst == HOST && !to_group || dst == SUBNET_BROADCAST || dst == Ipv4Addr::BROADCAST)
+    }),
+    ("icmp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
+    ("icmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
+    ("udp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
+    ("udp.length", "possible", |f| {
+        let length = usize::from(f.word(f.l4()? + 4)?);
+        Some((8..=f.payload()?.len()).contains(&length))
+    }),
+    ("udp.checksum", "right", |f| f.udp_checksum()),
+    ("udp.answer", "loops", |f| {
+        let (from, to) = (f.word(f.l4()?)?, f.word(f.l4()? + 2)?);
+        Some(from == to || from == 0 || f.ip(f.l3() + 16)? != HOST)
+    }),
+];
+
+/// The label's value for the frame. A label that nobody explained here fails the test.
+pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
+    let atom = ATOMS.iter().find(|(known, ..)| *known == label);
+    let (_, value, test) = atom.unwrap_or_else(|| panic!("nobody knows what `{label}` means"));
+    if test(facts) == Some(true) { (*value).into() } else { "no".into() }
+}
+
+impl Facts<'_> {
+    fn bytes(&self, at: usize, len: usize) -> Option<&[u8]> {
+        self.frame.get(at..at + len)
+    }
+
+    fn word(&self, at: usize) -> Option<u16> {
+        self.bytes(at, 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
+    }
+
+    fn ip(&self, at: usize) -> Option<Ipv4Addr> {
+        self.bytes(at, 4).map(|b| Ipv4Addr::new(b[0], b[1], b[2], b[3]))
+    }
+
+    fn l3(&self) -> usize {
+        if self.word(12).is_some_and(is_tag) { 18 } else { 14 }
+    }
+
+    fn header_len(&self) -> Option<usize> {
+        self.frame.get(self.l3()).map(|byte| usize::from(byte % 16) * 4)
+    }
+
+    fn total_len(&self) -> Option<usize> {
+        self.word(self.l3() + 2).map(usize::from)
+    }
+
+    fn l4(&self) -> Option<usize> {
+        Some(self.l3() + self.header_len()?)
+    }
+
+    /// What the datagram carries.
+    fn payload(&self) -> Option<&[u8]> {
+        self.frame.get(self.l4()?..self.l3() + self.total_len()?)
+    }
+
+    /// The test host is in no VLAN.
+    fn in_our_vlan(&self) -> Option<bool> {
+        if !is_tag(self.word(12)?) {
+            return Some(true);
+        }
+        Some(self.word(14)? % 4096 == 0 && !is_tag(self.word(16)?))
+    }
+
+    fn arp_station(&self) -> Option<bool> {
+        let station = self.bytes(self.l3() + 8, 6)?;
+        Some(station[0] % 2 == 0 && station != [0; 6] && station != HOST_MAC.0)
+    }
+
+    fn arp_sender(&self) -> Option<bool> {
+        let address = self.ip(self.l3() + 14)?;
+        Some(self.arp_station()? && (address == HOST || is_host_elsewhere(address)))
+    }
+
+    fn arp_probe(&self) -> Option<bool> {
+        Some(self.arp_station()? && self.ip(self.l3() + 14)?.is_unspecified())
+    }
+
+    /// Absent is right, and so is what cannot be summed: that is for the length to say.
+    fn udp_checksum(&self) -> Option<bool> {
+        let (datagram, length) = (self.payload()?, self.word(self.l4()? + 4)?);
+        let Some(summed) = datagram.get(..length.into()) else { return Some(true) };
+        let absent = datagram[6..8] == [0, 0];
+        Some(absent || sums_up(&[&self.pseudo(17, length)?, summed]))
+    }
+
+    /// The header that UDP sums in front of its own: RFC 768.
+    fn pseudo(&self, protocol: u8, length: u16) -> Option<Vec<u8>> {
+        let addresses = self.bytes(self.l3() + 12, 8)?;
+        Some([addresses, &[0, protocol], &length.to_be_bytes()].concat())
+    }
+}
+
+fn is_tag(ethertype: u16) -> bool {
+    ethertype == 0x8100 || ethertype == 0x88a8
+}
+
+fn is_host_elsewhere(address: Ipv4Addr) -> bool {
+    let first = address.octets()[0];
+    let special = first == 0 || first == 127 || first >= 224;
+    !special && address != HOST && address != SUBNET_BROADCAST
+}
+
+fn harmless(mut options: &[u8]) -> bool {
+    loop {
+        match options {
+            [] | [0, ..] => return true,
+            [1, rest @ ..] => options = rest,
+            [131 | 137, ..] => return false,
+            [_, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
+                options = &options[usize::from(*len)..];
+            }
+            _ => return false,
+        }
+    }
+}
+
+/// The words of the parts, added up. All parts but the last have whole words.
+fn total(parts: &[&[u8]]) -> u64 {
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    words.map(|word| u64::from(word[0]) * 256 + u64::from(*word.get(1).unwrap_or(&0))).sum()
+}
+
+/// Whether the ones' complement sum, checksum included, is minus zero (RFC 1071).
+fn sums_up(parts: &[&[u8]]) -> bool {
+    let total = total(parts);
+    total > 0 && total.is_multiple_of(0xffff)
+}
+
+/// What has to stand in the zeroed checksum field of the parts.
+fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    (0xffff - (total(parts) % 0xffff) as u16).to_be_bytes()
+}
+
+/// Puts right the checksums of the frame, as far as there is room for them.
+pub(crate) fn repair(frame: &mut [u8]) {
+    repair_transport(frame);
+    let Some((at, len)) = ({
+        let facts = Facts { frame, known: &[] };
+        facts.header_len().map(|len| (facts.l3(), len))
+    }) else {
+        return;
+    };
+    if let Some(header) = frame.get_mut(at..at + len).filter(|h| h.len() >= 20) {
+        header[10..12].fill(0);
+        let sum = checksum(&[header]);
+        header[10..12].copy_from_slice(&sum);
+    }
+}
+
+fn repair_transport(frame: &mut [u8]) -> Option<()> {
+    let facts = Facts { frame, known: &[] };
+    let protocol = *frame.get(facts.l3() + 9)?;
+    let (l4, len) = (facts.l4()?, facts.payload()?.len());
+    let pseudo = facts.pseudo(protocol, len as u16)?;
+    let message = frame.get_mut(l4..l4 + len).filter(|message| message.len() >= 8)?;
+    let (before, at) = if protocol == 17 { (&pseudo[..], 6) } else { (&[][..], 2) };
+    message[at..at + 2].fill(0);
+    let sum = checksum(&[before, message]);
+    message[at..at + 2].copy_from_slice(&sum);
+    Some(())
+}

@@ -1,0 +1,121 @@
+//! Frames to hold predicates to.
+
+use std::net::Ipv4Addr;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weever_blocks_std::testing::frames::*;
+use weever_wire::MacAddr;
+use weever_wire::icmpv4::IcmpRepr;
+use weever_wire::ipv4::Ipv4Repr;
+
+use super::atoms;
+
+fn macs() -> impl Strategy<Value = MacAddr> {
+    let group = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+    prop_oneof![
+        4 => Just(HOST_MAC),
+        2 => Just(PEER_MAC),
+        2 => Just(MacAddr::BROADCAST),
+        1 => Just(group),
+        1 => any::<[u8; 6]>().prop_map(MacAddr),
+    ]
+}
+
+fn addresses() -> impl Strategy<Value = Ipv4Addr> {
+    prop_oneof![
+        4 => Just(HOST),
+        4 => Just(PEER),
+        1 => Just(SUBNET_BROADCAST),
+        1 => any::<u32>().prop_map(Ipv4Addr::from_bits),
+    ]
+}
+
+/// What may stand behind the fixed header: mostly nothing.
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    let some: [&[u8]; 6] = [
+        &[1, 1, 1, 0],
+        &[148, 4, 0, 0],
+        &[1, 131, 3, 4],
+        &[137, 3, 4, 0],
+        &[7, 7, 4, 0, 0, 0, 0, 0],
+        &[7, 9, 4, 0],
+    ];
+    let known = prop::sample::select(some.map(<[u8]>::to_vec).to_vec());
+    let random = (0usize..3).prop_flat_map(|words| vec(any::<u8>(), words * 4));
+    prop_oneof![6 => Just(vec![]), 2 => known, 1 => random]
+}
+
+fn datagrams() -> impl Strategy<Value = Vec<u8>> {
+    let protocols = prop_oneof![2 => Just(17u8), 2 => Just(1u8), 1 => any::<u8>()];
+    let fragments = prop_oneof![3 => Just(0x4000u16), 1 => any::<u16>()];
+    let payloads = prop_oneof![
+        vec(any::<u8>(), 0..40),
+        (
+            prop_oneof![2 => any::<u16>(), 1 => Just(7), 1 => Just(0)],
+            prop_oneof![Just(7), Just(9), Just(11)],
+            vec(any::<u8>(), 0..20)
+        )
+            .prop_map(|(from, to, data)| {
+                let socket = std::net::SocketAddrV4::new;
+                udp_segment(socket(PEER, from), socket(HOST, to), &data)
+            }),
+        (any::<bool>(), vec(any::<u8>(), 0..20)).prop_map(|(ask, data)| {
+            let (ident, seq, data) = (1, 2, data.as_slice());
+            icmp_message(match ask {
+                true => IcmpRepr::EchoRequest { ident, seq, data },
+                false => IcmpRepr::EchoReply { ident, seq, data },
+            })
+        }),
+    ];
+    (addresses(), addresses(), protocols, fragments, options(), payloads).prop_map(
+        |(src, dst, protocol, flags_frag, options, payload)| {
+            let repr = Ipv4Repr { flags_frag, ..ipv4_repr(src, dst, protocol) };
+            let mut datagram = ipv4(repr, &[&options[..], &payload].concat());
+            datagram[0] = 0x45 + (options.len() / 4) as u8;
+            datagram
+        },
+    )
+}
+
+fn arps() -> impl Strategy<Value = Vec<u8>> {
+    (
+        prop_oneof![2 => Just(1u16), 2 => Just(2), 1 => any::<u16>()],
+        macs(),
+        addresses(),
+        addresses(),
+    )
+        .prop_map(|(op, sha, spa, tpa)| arp(op, (sha, spa), (HOST_MAC, tpa))[14..].to_vec())
+}
+
+/// Frames that look like what a host receives, some of them tagged, cut short, damaged, or damaged
+/// and given right checksums.
+pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let typed = prop_oneof![
+        4 => datagrams().prop_map(|d| (0x0800u16, d)),
+        2 => arps().prop_map(|a| (0x0806, a)),
+        1 => (prop_oneof![Just(0x86dd), 0u16..0x800, any::<u16>()], vec(any::<u8>(), 0..60)),
+    ];
+    let damage = vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    let tags = prop_oneof![6 => Just(vec![]), 2 => vec((0u16..2, 0u8..8), 1..3)];
+    let cut = prop::option::weighted(0.2, any::<prop::sample::Index>());
+    (macs(), macs(), typed, tags, damage, any::<bool>(), cut).prop_map(
+        |(dst, src, (ethertype, payload), tags, damage, repair, cut)| {
+            let mut frame = ethernet(dst, src, ethertype, &payload);
+            for (vid, pcp) in tags {
+                frame = tagged(&frame, vid, pcp);
+            }
+            for (at, value) in damage {
+                let at = at.index(frame.len());
+                frame[at] = value;
+            }
+            if repair {
+                atoms::repair(&mut frame);
+            }
+            if let Some(cut) = cut {
+                frame.truncate(cut.index(frame.len()));
+            }
+            frame
+        },
+    )
+}
