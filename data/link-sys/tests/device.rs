@@ -237,28 +237,6 @@ fn an_exhausted_pool_is_counted_by_the_device() {
 }
 
 #[test]
-fn packets_from_another_pool_are_sent_too() {
-    require_net_admin!();
-    let net = Fixture::pair(1).unwrap();
-    let (own, other) = (pool(1024), pool(64));
-    let mut link = open_left(&net, &config("left0", &own)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), own.cache());
-    let witness = net.right.run(|| PacketSocket::open("right0", Protocol::EtherType(0x88b5)));
-    let mut stranger = other.cache().alloc().unwrap();
-    stranger.append(&[0xff; 12]);
-    stranger.append(&[0x88, 0xb5, 1, 2, 3]);
-    let sent = stranger.data().to_vec();
-    queue.tx(&mut cache, &mut [stranger].into()).unwrap();
-    queue.flush(&mut cache).unwrap();
-    let mut frame = [0; 100];
-    let length = witness.unwrap().receive(&mut frame, Duration::from_secs(2)).unwrap().unwrap();
-    assert_eq!(frame[..length], sent);
-    assert_eq!(other.available(), 64, "the frame went home");
-    let error = queue.rx(&mut other.cache(), &mut weever_packet::Burst::new(), 64).unwrap_err();
-    assert!(error.to_string().contains("another pool"), "{error}");
-}
-
-#[test]
 fn queues_without_a_socket_stay_with_the_kernel() {
     require_net_admin!();
     let net = Fixture::pair(3).unwrap();
@@ -364,95 +342,6 @@ fn settings_that_make_no_sense_are_refused() {
     let odd = AfXdpConfig { rings, ..config("left0", &pool(1024)) };
     let (error, text) = refusal(&net, &odd);
     assert!(matches!(error, OpenError::RingSize { ring: "tx", size: 1000 }), "{text}");
-}
-
-#[test]
-fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
-    require_net_admin!();
-    let net = assigned();
-    let pool = pool(1024);
-    let mut link: AfXdp = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
-    net.left.set_down("left0").unwrap();
-    let mut packet = cache.alloc().unwrap();
-    packet.append(&[0xff; 60]);
-    queue.tx(&mut cache, &mut [packet].into()).unwrap();
-    queue.flush(&mut cache).unwrap();
-    assert!(queue.unsent(), "held back");
-    net.left.set_up("left0").unwrap();
-    let end = Instant::now() + Duration::from_secs(2);
-    while queue.unsent() && Instant::now() < end {
-        queue.flush(&mut cache).unwrap();
-    }
-    assert!(!queue.unsent());
-}
-
-/// Sends `n` frames as far as the queue takes them, for no longer than two seconds.
-fn send_many(queue: &mut dyn LinkQueue, cache: &mut weever_packet::PoolCache, n: usize) {
-    let end = Instant::now() + Duration::from_secs(2);
-    let mut packets = std::collections::VecDeque::new();
-    for _ in 0..n {
-        let mut packet = cache.alloc().unwrap();
-        packet.append(&[0xff; 60]);
-        packets.push_back(packet);
-    }
-    while (queue.unsent() || !packets.is_empty()) && Instant::now() < end {
-        queue.tx(cache, &mut packets).unwrap();
-        queue.flush(cache).unwrap();
-    }
-    assert!(packets.is_empty() && !queue.unsent(), "{} packets are left", packets.len());
-}
-
-/// A device without a carrier refuses every packet: its frame comes back, but the kernel does not
-/// say by the transmit ring that it was taken.
-#[test]
-fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
-    require_net_admin!();
-    let net = assigned();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
-    net.right.set_down("right0").unwrap();
-    send_many(&mut *queue, &mut cache, 300);
-    let stats = queue.stats();
-    assert_eq!((stats.tx_packets, stats.tx_dropped), (300, 300), "{stats:?}");
-    net.right.set_up("right0").unwrap();
-    send_many(&mut *queue, &mut cache, 300);
-    assert_eq!(queue.stats().tx_packets, 600);
-    // Again without a carrier, and dropped before the kernel has said what it took.
-    net.right.set_down("right0").unwrap();
-    let mut packets: std::collections::VecDeque<_> = (0..100)
-        .map(|_| {
-            let mut packet = cache.alloc().unwrap();
-            packet.append(&[0xff; 60]);
-            packet
-        })
-        .collect();
-    queue.tx(&mut cache, &mut packets).unwrap();
-    (0..50).for_each(|_| queue.flush(&mut cache).unwrap());
-    assert!(queue.unsent());
-    drop((queue, link, cache, packets));
-    assert_eq!(pool.available(), pool.frames());
-    let mut cache = pool.cache();
-    let mut all: Vec<_> = std::iter::from_fn(|| cache.alloc_raw()).collect();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), pool.frames(), "each frame once");
-}
-
-#[test]
-fn what_a_device_that_is_down_cannot_send_is_not_given_to_others() {
-    require_net_admin!();
-    let net = assigned();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
-    net.left.set_down("left0").unwrap();
-    let mut packet = cache.alloc().unwrap();
-    packet.append(&[0xff; 60]);
-    queue.tx(&mut cache, &mut [packet].into()).unwrap();
-    drop((queue, link, cache));
-    assert_eq!(pool.available(), pool.frames() - 1, "the one that nobody knows to be free");
 }
 
 #[test]

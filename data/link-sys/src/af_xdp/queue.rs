@@ -131,7 +131,7 @@ impl LinkQueue for XskQueue {
         max: usize,
     ) -> Result<usize, LinkError> {
         self.check(pool)?;
-        let n = self.receiver.receive(&self.socket, pool, burst, max, &mut self.stats);
+        let n = self.receiver.receive(&self.socket.rx, pool, burst, max, &mut self.stats);
         self.receiver.refill(&self.socket, pool);
         if n > 0 {
             return Ok(n);

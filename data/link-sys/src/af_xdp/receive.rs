@@ -1,9 +1,10 @@
 //! Receiving, and lending the device frames to receive into.
 
+use libc::xdp_desc;
 use rustix::net::{RecvFlags, recv};
 use weever_link::QueueStats;
 use weever_packet::{BURST, Burst, Flags, PoolCache};
-use weever_ring::MultiProducer;
+use weever_ring::{MultiConsumer, MultiProducer};
 
 use super::frames::Frames;
 use super::socket::Socket;
@@ -32,13 +33,13 @@ impl Receiver {
     #[inline]
     pub(super) fn receive(
         &mut self,
-        socket: &Socket,
+        rx: &MultiConsumer<xdp_desc>,
         pool: &mut PoolCache,
         burst: &mut Burst,
         max: usize,
         stats: &mut QueueStats,
     ) -> usize {
-        let Some(claim) = socket.rx.claim(max.min(BURST) as u32) else { return 0 };
+        let Some(claim) = rx.claim(max.min(BURST) as u32) else { return 0 };
         // The bookkeeping of a large pool is not in the nearest caches: fetch all of it at once.
         claim.iter().for_each(|descriptor| pool.expect(self.frames.index(descriptor.addr)));
         for (slot, descriptor) in claim.iter().enumerate() {

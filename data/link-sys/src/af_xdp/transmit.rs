@@ -167,18 +167,18 @@ fn copied(stranger: Buffer, pool: &mut PoolCache) -> Result<Buffer, Buffer> {
 /// a call and then say EAGAIN. They do not say by the ring how far they came, but what they have
 /// sent is completed.
 #[inline]
-pub(super) fn kick(socket: &Socket) -> Result<(), Errno> {
-    let mut before = progress(socket);
+fn kick(socket: &Socket) -> Result<(), Errno> {
+    let mut before = None;
     loop {
         let sent = send(socket, &[], SendFlags::DONTWAIT).map(drop);
         if sent != Err(Errno::AGAIN) {
             return sent;
         }
         let now = progress(socket);
-        if now == before || now.0 == socket.tx.capacity() {
+        if before == Some(now) || now.0 == socket.tx.capacity() {
             return sent;
         }
-        before = now;
+        before = Some(now);
     }
 }
 

@@ -1,0 +1,116 @@
+//! AF_XDP sends: what happens to packets, and to their frames, when the device does not take them.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use common::{config, open_left, pool};
+use weever_link::{Link, LinkQueue};
+use weever_link_sys::packet::{PacketSocket, Protocol};
+use weever_packet::{Buffer, Burst, PoolCache};
+use weever_testbed::{Fixture, require_net_admin};
+
+fn packet(cache: &mut PoolCache) -> Buffer {
+    let mut packet = cache.alloc().unwrap();
+    assert!(packet.append(&[0xff; 60]));
+    packet
+}
+
+#[test]
+fn packets_from_another_pool_are_sent_too() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let (own, other) = (pool(1024), pool(64));
+    let mut link = open_left(&net, &config("left0", &own)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), own.cache());
+    let witness = net.right.run(|| PacketSocket::open("right0", Protocol::EtherType(0x88b5)));
+    let mut stranger = other.cache().alloc().unwrap();
+    stranger.append(&[0xff; 12]);
+    stranger.append(&[0x88, 0xb5, 1, 2, 3]);
+    let sent = stranger.data().to_vec();
+    queue.tx(&mut cache, &mut [stranger].into()).unwrap();
+    queue.flush(&mut cache).unwrap();
+    let mut frame = [0; 100];
+    let length = witness.unwrap().receive(&mut frame, Duration::from_secs(2)).unwrap().unwrap();
+    assert_eq!(frame[..length], sent);
+    assert_eq!(other.available(), 64, "the frame went home");
+    let error = queue.rx(&mut other.cache(), &mut Burst::new(), 64).unwrap_err();
+    assert!(error.to_string().contains("another pool"), "{error}");
+}
+
+#[test]
+fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    net.left.set_down("left0").unwrap();
+    let mut packets = [packet(&mut cache)].into();
+    queue.tx(&mut cache, &mut packets).unwrap();
+    queue.flush(&mut cache).unwrap();
+    assert!(queue.unsent(), "held back");
+    net.left.set_up("left0").unwrap();
+    let end = Instant::now() + Duration::from_secs(2);
+    while queue.unsent() && Instant::now() < end {
+        queue.flush(&mut cache).unwrap();
+    }
+    assert!(!queue.unsent());
+}
+
+/// Sends `n` frames as far as the queue takes them, for no longer than two seconds.
+fn send_many(queue: &mut dyn LinkQueue, cache: &mut PoolCache, n: usize) {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut packets: VecDeque<_> = (0..n).map(|_| packet(cache)).collect();
+    while (queue.unsent() || !packets.is_empty()) && Instant::now() < end {
+        queue.tx(cache, &mut packets).unwrap();
+        queue.flush(cache).unwrap();
+    }
+    assert!(packets.is_empty() && !queue.unsent(), "{} packets are left", packets.len());
+}
+
+/// A device without a carrier refuses every packet: its frame comes back, but the kernel does not
+/// say by the transmit ring that it was taken.
+#[test]
+fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    net.right.set_down("right0").unwrap();
+    send_many(&mut *queue, &mut cache, 300);
+    let stats = queue.stats();
+    assert_eq!((stats.tx_packets, stats.tx_dropped), (300, 300), "{stats:?}");
+    net.right.set_up("right0").unwrap();
+    send_many(&mut *queue, &mut cache, 300);
+    assert_eq!(queue.stats().tx_packets, 600);
+    // Again without a carrier, and dropped before the kernel has said what it took.
+    net.right.set_down("right0").unwrap();
+    let mut packets: VecDeque<_> = (0..100).map(|_| packet(&mut cache)).collect();
+    queue.tx(&mut cache, &mut packets).unwrap();
+    (0..50).for_each(|_| queue.flush(&mut cache).unwrap());
+    assert!(queue.unsent());
+    drop((queue, link, cache, packets));
+    assert_eq!(pool.available(), pool.frames());
+    let mut cache = pool.cache();
+    let mut all: Vec<_> = std::iter::from_fn(|| cache.alloc_raw()).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), pool.frames(), "each frame once");
+}
+
+#[test]
+fn what_a_device_that_is_down_cannot_send_is_not_given_to_others() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let pool = pool(1024);
+    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
+    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    net.left.set_down("left0").unwrap();
+    let mut packets = [packet(&mut cache)].into();
+    queue.tx(&mut cache, &mut packets).unwrap();
+    drop((queue, link, cache));
+    assert_eq!(pool.available(), pool.frames() - 1, "the one that nobody knows to be free");
+}
