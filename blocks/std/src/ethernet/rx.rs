@@ -55,10 +55,16 @@ fn tagged(packet: &Buffer) -> bool {
     packet.meta().l3.wrapping_sub(packet.meta().l2) == TAGGED
 }
 
+/// The header, or `None` when the frame is shorter.
+#[inline(always)]
+fn header(packet: &Buffer) -> Option<EthernetHeader<'_>> {
+    packet.array_at(packet.meta().l2).map(EthernetHeader::of)
+}
+
 /// Where to, or `None` without a header.
 #[inline(always)]
 fn dst(packet: &Buffer) -> Option<MacAddr> {
-    EthernetHeader::first(packet.at(packet.meta().l2)).map(EthernetHeader::dst)
+    header(packet).map(EthernetHeader::dst)
 }
 
 /// Is the destination a single station?
@@ -94,7 +100,7 @@ pub static VALID_LOCAL_MAC: BlockType =
 /// Is the source a single station?
 pub static VALID_SRC: BlockType =
     boolean("RxL2EtherValidSrc", "Is the source a single station, as it must be?", |_| {
-        let src = |p: &Buffer| EthernetHeader::first(p.at(p.meta().l2)).map(EthernetHeader::src);
+        let src = |p: &Buffer| header(p).map(EthernetHeader::src);
         Ok(Box::new(Validate(move |p: &Buffer| src(p).is_some_and(|s| !s.is_multicast()))))
     });
 

@@ -11,7 +11,7 @@ use crate::host::HostState;
 /// The fixed header, or `None` when the packet is shorter.
 #[inline(always)]
 fn header(packet: &Buffer) -> Option<Ipv4Header<'_>> {
-    Ipv4Header::first(packet.at(packet.meta().l3))
+    packet.array_at(packet.meta().l3).map(Ipv4Header::of)
 }
 
 /// The header with its options; only behind [`VALID_HEADER_LENGTH`].

@@ -42,8 +42,8 @@ impl<const W: usize, F: Fn(&Buffer) -> Key<W> + Send> Extract<W> for F {
 #[inline(always)]
 pub(super) fn local_socket(packet: &Buffer) -> Key<1> {
     let meta = packet.meta();
-    let ip = Ipv4Header::first(packet.at(meta.l3));
-    let ports = packet.at(meta.l4).first_chunk::<4>();
+    let ip = packet.array_at(meta.l3).map(Ipv4Header::of);
+    let ports = packet.array_at::<4>(meta.l4);
     match (ip, ports) {
         (Some(ip), Some([_, _, a, b])) => {
             let port = u16::from_be_bytes([*a, *b]);

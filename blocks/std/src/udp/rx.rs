@@ -10,7 +10,9 @@ use crate::check::{MARKS, Mark, Validate, between, boolean, tasks_marked};
 
 #[inline(always)]
 fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
-    UdpHeader::first(between(packet, packet.meta().l4, packet.meta().end))
+    let meta = packet.meta();
+    let header = packet.array_at(meta.l4)?;
+    (usize::from(meta.end.saturating_sub(meta.l4)) >= HEADER_LEN).then(|| UdpHeader::of(header))
 }
 
 /// Is the header whole?
@@ -83,7 +85,7 @@ fn verify(packet: &mut Buffer) -> Found {
     let (l3, flags) = (meta.l3, meta.flags);
     let datagram = between(packet, meta.l4, meta.end);
     let Some(header) = UdpHeader::first(datagram) else { return Found::Wrong };
-    let Some(ip) = Ipv4Header::first(packet.at(l3)) else { return Found::Wrong };
+    let Some(ip) = packet.array_at(l3).map(Ipv4Header::of) else { return Found::Wrong };
     let (length, field) = (header.length(), header.checksum());
     // What a lying length covers cannot be summed; that verdict is the length's.
     let Some(datagram) = datagram.get(..length.into()) else { return Found::Right };
