@@ -19,7 +19,7 @@ pub static UDP_ECHO: BlockType = BlockType {
         "Sends datagrams back to where they came from (RFC 862).",
         &[PortDoc {
             name: "drop",
-            doc: "to a broadcast address, or from the same port: an answer could loop",
+            doc: "to a broadcast address, from the same port, or with a spent time to live: an answer could loop",
         }],
         |build| {
             let locals = build.env::<HostState>("the host's state")?.locals.clone();
@@ -39,7 +39,9 @@ impl UdpEcho {
         let ip = Ipv4Header::first(packet.at(packet.meta().l3));
         let udp = UdpHeader::first(packet.at(packet.meta().l4));
         let (Some(ip), Some(udp)) = (ip, udp) else { return false };
-        udp.src_port() != udp.dst_port() && udp.src_port() != 0 && self.locals.is_ours(ip.dst())
+        let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
+        // The answer gets one less: services on different ports stop as well.
+        returnable && ip.ttl() > 1 && self.locals.is_ours(ip.dst())
     }
 }
 

@@ -103,6 +103,23 @@ fn the_echo_answers_whom_it_may() {
 }
 
 #[test]
+fn services_that_answer_each_other_stop() {
+    let with_ttl = |ttl: u8| {
+        let mut datagram = datagram();
+        datagram[8] = ttl;
+        datagram
+    };
+    for (ttl, answered) in [(0, false), (1, false), (2, true), (255, true)] {
+        let ran = run(&UDP_ECHO, &with_ttl(ttl), Flags::NONE);
+        assert_eq!(ran.requests.claims.len(), usize::from(answered), "time to live {ttl}");
+    }
+    for (ttl, given) in [(2, 1), (64, 63), (65, 64), (255, 64)] {
+        let ran = run(&INITIATE_RESPONSE, &with_ttl(ttl), Flags::NONE);
+        assert_eq!(ran.packet(0).meta().endpoints.ttl, given, "in answer to {ttl}");
+    }
+}
+
+#[test]
 fn an_answer_is_made_of_the_question() {
     for payload in [&b"payload"[..], b"", &[0xa5; 1472]] {
         let mut bench = bench();

@@ -6,7 +6,7 @@ use weever_blocks_api::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_packet::Endpoints;
 use weever_wire::WireError;
-use weever_wire::ipv4::protocol;
+use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
 use crate::check::{Change, MARKS, READS, reader};
@@ -26,16 +26,23 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
     )
 };
 
+/// The longest that a response lives.
+const TTL: u8 = 64;
+
+/// A response lives shorter than what it answers, so that two services which a forged datagram sets
+/// on each other do not go on for ever.
 #[inline]
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
-    let Some(header) = UdpHeader::first(packet.at(meta.l4)) else { return false };
+    let Some(header) = packet.array_at(meta.l4).map(UdpHeader::of) else { return false };
+    let Some(ip) = packet.array_at(meta.l3).map(Ipv4Header::of) else { return false };
+    let ttl = ip.ttl().saturating_sub(1).clamp(1, TTL);
     let (local, remote) = (header.dst_port(), header.src_port());
     if !answer(packet, protocol::UDP) {
         return false;
     }
     let ends = &mut packet.meta_mut().endpoints;
-    (ends.local_port, ends.remote_port) = (local, remote);
+    (ends.local_port, ends.remote_port, ends.ttl) = (local, remote, ttl);
     packet.set_bounds(meta.l4 + HEADER_LEN as u16, meta.end)
 }
 

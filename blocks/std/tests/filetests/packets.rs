@@ -112,7 +112,12 @@ fn udp_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, Strin
     let (src, dst) = ends(from);
     let (src, dst) = (SocketAddrV4::new(src, src_port), SocketAddrV4::new(dst, dst_port));
     let segment = udp_segment(src, dst, &payload(text));
-    Ok(framed(from, &ipv4(header(from, 17), &segment)))
+    let mut header = header(from, 17);
+    if from == From::Host {
+        // Whatever the host sends by UDP is an answer, and lives shorter than what it answers.
+        header.ttl -= 1;
+    }
+    Ok(framed(from, &ipv4(header, &segment)))
 }
 
 fn message(from: From, repr: IcmpRepr<'_>) -> Vec<u8> {

@@ -23,6 +23,8 @@ fn echoed(to_port: u16, payload: &[u8]) -> Vec<u8> {
     let mut datagram = udp_datagram(src, dst, payload);
     // weever's datagrams are atomic: no identification (RFC 6864).
     datagram = patched(&patched(&datagram, 4, 0), 5, 0);
+    // An answer lives shorter than its question, which has 64.
+    datagram = patched(&datagram, 8, 63);
     ethernet(PEER_MAC, HOST_MAC, 0x0800, &datagram)
 }
 
