@@ -52,7 +52,8 @@ const ATOMS: &[Atom] = &[
     ("udp.checksum", "right", |f| f.udp_checksum()),
     ("udp.answer", "loops", |f| {
         let (from, to) = (f.word(f.l4()?)?, f.word(f.l4()? + 2)?);
-        Some(from == to || from == 0 || f.ip(f.l3() + 16)? != HOST)
+        let spent = *f.frame.get(f.l3() + 8)? <= 1;
+        Some(from == to || from == 0 || spent || f.ip(f.l3() + 16)? != HOST)
     }),
 ];
 

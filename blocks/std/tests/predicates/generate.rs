@@ -68,9 +68,10 @@ fn datagrams() -> impl Strategy<Value = Vec<u8>> {
             })
         }),
     ];
-    (addresses(), addresses(), protocols, fragments, options(), payloads).prop_map(
-        |(src, dst, protocol, flags_frag, options, payload)| {
-            let repr = Ipv4Repr { flags_frag, ..ipv4_repr(src, dst, protocol) };
+    let lives = prop_oneof![4 => Just(64u8), 1 => 0u8..4];
+    (addresses(), addresses(), protocols, (fragments, lives), options(), payloads).prop_map(
+        |(src, dst, protocol, (flags_frag, ttl), options, payload)| {
+            let repr = Ipv4Repr { flags_frag, ttl, ..ipv4_repr(src, dst, protocol) };
             let mut datagram = ipv4(repr, &[&options[..], &payload].concat());
             datagram[0] = 0x45 + (options.len() / 4) as u8;
             datagram
