@@ -15,16 +15,16 @@ use crate::contender::{Contender, Gate, rate};
 use crate::frame::udp_frame;
 use crate::peers;
 use crate::plan::Plan;
-use crate::rig::{HOST, PORT, Rig};
+use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-type Body = fn(&Gate, [u8; 6]) -> Result<(), BenchError>;
+type Body = fn(&Gate) -> Result<(), BenchError>;
 
 const CONTENDERS: [(&str, Body); 3] = [
-    ("weever", |gate, mac| peers::weever(gate, Service::Echo, 0, mac)),
-    ("bare AF_XDP", |gate, _| peers::bare_echo(gate)),
-    ("kernel mmsg", |gate, _| peers::mmsg_echo(gate)),
+    ("weever", |gate| peers::weever(gate, Service::Echo, 0)),
+    ("bare AF_XDP", peers::bare_echo),
+    ("kernel mmsg", peers::mmsg_echo),
 ];
 
 /// Frame sizes, check sequence included.
@@ -61,9 +61,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
 
 /// Open-loop load of each size; what comes back is counted where it was sent from.
 fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut BySize) -> Result<(), BenchError> {
-    let _counting = rig.drop_at_generator()?;
-    let mac = rig.generator_end()?.mac;
-    let contender = Contender::start(rig, move |gate| body(gate, mac))?;
+    let contender = Contender::start(rig, body)?;
     for (size, samples) in SIZES.iter().zip(rates) {
         let traffic = Traffic::start(rig, *size)?;
         samples.push(rate(each, || Ok(rig.generator_end()?.counters.rx_packets))?);
@@ -74,13 +72,12 @@ fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut BySize) -> Resu
 
 /// One datagram in flight, from AF_XDP on the generator's core, spinning.
 fn round_trips(rig: &Rig, body: Body, each: Duration, times: &mut Times) -> Result<(), BenchError> {
-    let mac = rig.generator_end()?.mac;
     let host_mac = rig.contender_end()?.mac;
-    let contender = Contender::start(rig, move |gate| body(gate, mac))?;
+    let contender = Contender::start(rig, body)?;
     let core = rig.generator_core;
     let (histogram, lost) = rig.fixture.left.run(move || {
         pin_to(core).map_err(BenchError::of("client"))?;
-        Client::open(mac, host_mac)?.ping_pong(each)
+        Client::open(host_mac)?.ping_pong(each)
     })?;
     for ((_, quantile), samples) in QUANTILES.iter().zip(&mut times.quantiles) {
         samples.push(histogram.value_at_quantile(*quantile) as f64 / 1e3);
@@ -100,14 +97,14 @@ struct Client {
 }
 
 impl Client {
-    fn open(mac: [u8; 6], host_mac: [u8; 6]) -> Result<Client, BenchError> {
+    fn open(host_mac: [u8; 6]) -> Result<Client, BenchError> {
         let failed = "client";
         let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
         let config = AfXdpConfig::new("left0", pool.clone());
         let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
         let queue = link.take_queues().pop();
         let queue = queue.ok_or_else(|| BenchError::of(failed)("the device has no queue"))?;
-        let ends = (MacAddr(mac), Fixture::LEFT, MacAddr(host_mac), HOST);
+        let ends = (MacAddr(GENERATOR_MAC), Fixture::LEFT, MacAddr(host_mac), HOST);
         let mut frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
         // No checksum (RFC 768): the number changes each time.
         frame[40..42].fill(0);

@@ -18,7 +18,7 @@ use weever_testbed::Fixture;
 use crate::BenchError;
 use crate::assemble::{Identity, engine};
 use crate::contender::Gate;
-use crate::rig::{HOST, PORT};
+use crate::rig::{GENERATOR_MAC, HOST, PORT};
 
 /// The contender's interface.
 const DEVICE: &str = "right0";
@@ -29,18 +29,13 @@ fn device(contender: &'static str) -> Result<AfXdpConfig, BenchError> {
 }
 
 /// weever: the host's graph with `counters` extra blocks at its front, serving `service`.
-pub(crate) fn weever(
-    gate: &Gate,
-    service: Service,
-    counters: usize,
-    generator_mac: [u8; 6],
-) -> Result<(), BenchError> {
+pub(crate) fn weever(gate: &Gate, service: Service, counters: usize) -> Result<(), BenchError> {
     let failed = "weever";
     let config = device(failed)?;
     let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
     let graph = host_with_counters(&HostConfig::serving(service, PORT), counters);
     let identity =
-        Identity { address: HOST, neighbour: Fixture::LEFT, neighbour_mac: generator_mac };
+        Identity { address: HOST, neighbour: Fixture::LEFT, neighbour_mac: GENERATOR_MAC };
     let graph = graph.map_err(BenchError::of(failed))?;
     let mut engine = engine(graph, link.info(), &identity, config.pool.cache())?;
     engine.start();

@@ -9,25 +9,24 @@ use crate::rig::Rig;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-type Body = fn(&Gate, [u8; 6]) -> Result<(), BenchError>;
+type Body = fn(&Gate) -> Result<(), BenchError>;
 
 /// The contenders, in the order in which they run in each round.
 const CONTENDERS: [(&str, Body); 5] = [
-    ("weever", |gate, mac| peers::weever(gate, Service::Discard, 0, mac)),
-    ("weever + 10 counters", |gate, mac| peers::weever(gate, Service::Discard, 10, mac)),
-    ("bare AF_XDP drop", |gate, _| peers::bare_drop(gate)),
-    ("kernel recvmmsg", |gate, _| peers::recvmmsg(gate)),
-    ("TPACKET_V3", |gate, _| peers::tpacket(gate)),
+    ("weever", |gate| peers::weever(gate, Service::Discard, 0)),
+    ("weever + 10 counters", |gate| peers::weever(gate, Service::Discard, 10)),
+    ("bare AF_XDP drop", peers::bare_drop),
+    ("kernel recvmmsg", peers::recvmmsg),
+    ("TPACKET_V3", peers::tpacket),
 ];
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let rig = Rig::new("rx")?;
     rig.kernel_host()?;
-    let mac = rig.generator_end()?.mac;
     let mut samples: [Samples; CONTENDERS.len()] = Default::default();
     for _ in plan.rounds() {
         for ((_, body), samples) in CONTENDERS.iter().zip(&mut samples) {
-            let contender = Contender::start(&rig, move |gate| body(gate, mac))?;
+            let contender = Contender::start(&rig, *body)?;
             let traffic = Traffic::start(&rig, 64)?;
             samples.push(contender.rate(plan.each));
             drop(traffic);

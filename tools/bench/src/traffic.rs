@@ -9,7 +9,7 @@ use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span};
 use weever_testbed::{Fixture, pin_to};
 
 use crate::BenchError;
-use crate::rig::{HOST, PORT, Rig};
+use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 
 /// Frames per system call: enough that the kernel does not sleep in between, few enough that the
 /// load stops within a tenth of a second.
@@ -30,7 +30,7 @@ impl Traffic {
     pub(crate) fn start(rig: &Rig, frame_len: usize) -> Result<Traffic, BenchError> {
         let settings = GeneratorSettings {
             out_ifindex: rig.generator_end()?.index,
-            source_mac: rig.generator_end()?.mac,
+            source_mac: GENERATOR_MAC,
             destination_mac: rig.contender_end()?.mac,
             sources: Span::one(Fixture::LEFT),
             destination: HOST,
