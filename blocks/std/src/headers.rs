@@ -14,7 +14,7 @@ pub(crate) fn push(packet: &mut Buffer, len: u16) -> bool {
 /// False without an IPv4 header.
 #[inline]
 pub(crate) fn answer(packet: &mut Buffer, protocol: u8) -> bool {
-    let Some(ip) = Ipv4Header::first(packet.at(packet.meta().l3)) else { return false };
+    let Some(ip) = packet.array_at(packet.meta().l3).map(Ipv4Header::of) else { return false };
     let (local, remote) = (ip.dst().to_bits(), ip.src().to_bits());
     let meta = packet.meta_mut();
     meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);

@@ -13,24 +13,30 @@ use core::net::Ipv4Addr;
 /// setting up. Correct at any alignment. To continue a sum at an odd offset see [`combine_at`].
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
-    if data.len() < SHORT { sum_short(data) } else { sum_long(data) }
+    to_network(fold(native(data)))
+}
+
+/// The sum in native words, of at most 38 bits for what a packet holds.
+#[inline]
+fn native(data: &[u8]) -> u64 {
+    if data.len() < SHORT { native_short(data) } else { native_long(data) }
 }
 
 /// Below this many bytes one chain of 32-bit words takes fewer instructions.
 const SHORT: usize = 64;
 
 #[inline]
-fn sum_short(data: &[u8]) -> u16 {
+fn native_short(data: &[u8]) -> u64 {
     let (words, rest) = data.as_chunks::<8>();
     let mut acc = 0u64;
     for word in words {
         let word = u64::from_ne_bytes(*word);
         acc += (word & 0xffff_ffff) + (word >> 32);
     }
-    to_network(fold(acc + native_tail(rest)))
+    acc + native_tail(rest)
 }
 
-fn sum_long(data: &[u8]) -> u16 {
+fn native_long(data: &[u8]) -> u64 {
     // RFC 1071 §2(B): the sum does not depend on byte order, so native words are added and the
     // 16-bit result is put in order at the end.
     let (blocks, rest) = data.as_chunks::<16>();
@@ -41,7 +47,7 @@ fn sum_long(data: &[u8]) -> u16 {
         odd += word >> 64;
     }
     // Each is below 2^64 * 2^60, so the sum of both keeps its carries.
-    to_network(fold(fold_wide(even + odd) + native_tail(rest)))
+    fold_wide(even + odd) + native_tail(rest)
 }
 
 /// A 128-bit sum in 33 bits, with the same remainder modulo 0xffff.
@@ -76,7 +82,7 @@ fn native_tail(data: &[u8]) -> u64 {
 
 /// A native-order sum as a big-endian number.
 #[inline(always)]
-fn to_network(native: u16) -> u16 {
+const fn to_network(native: u16) -> u16 {
     u16::from_be(native)
 }
 
@@ -146,6 +152,39 @@ pub const fn update16(check: u16, old: u16, new: u16) -> u16 {
 #[inline]
 pub const fn update32(check: u16, old: u32, new: u32) -> u16 {
     !fold(!check as u64 + !old as u64 + new as u64)
+}
+
+/// The pseudo-header of RFC 768 and RFC 9293 over IPv4, summed but not folded: with it a segment is
+/// verified or completed by one fold in all, which for short ones is a third of the work.
+#[derive(Clone, Copy, Debug)]
+pub struct PseudoV4(u64);
+
+impl PseudoV4 {
+    /// `addresses`: source and destination as they lie next to each other in the IPv4 header.
+    #[inline(always)]
+    pub const fn new(addresses: &[u8; 8], protocol: u8, length: u16) -> Self {
+        let words = u64::from_ne_bytes(*addresses);
+        let rest = (protocol as u16).to_be() as u64 + length.to_be() as u64;
+        Self((words & 0xffff_ffff) + (words >> 32) + rest)
+    }
+
+    /// Whether a checksum field is this sum: a partial checksum, see [`is_partial`].
+    #[inline(always)]
+    pub const fn is_partial(self, field: u16) -> bool {
+        field == to_network(fold(self.0))
+    }
+
+    /// Whether the checksum in a segment is right. The segment has the length given before.
+    #[inline(always)]
+    pub fn verifies(self, segment: &[u8]) -> bool {
+        fold(self.0 + native(segment)) == 0xffff
+    }
+
+    /// The checksum for a segment whose checksum field is zero.
+    #[inline(always)]
+    pub fn checksum(self, segment: &[u8]) -> u16 {
+        finish(to_network(fold(self.0 + native(segment))))
+    }
 }
 
 #[cfg(test)]

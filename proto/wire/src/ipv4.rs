@@ -125,6 +125,12 @@ impl Ipv4Header<'_> {
         be16(self.0, CHECKSUM)
     }
 
+    /// Source and destination address, as they lie there.
+    #[inline(always)]
+    pub fn addresses(self) -> [u8; 8] {
+        array(self.0, SRC)
+    }
+
     /// Source address.
     #[inline]
     pub fn src(self) -> Ipv4Addr {

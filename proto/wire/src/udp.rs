@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use crate::bytes::{array, be16, first, header, put, room};
-use crate::checksum;
+use crate::checksum::{self, PseudoV4};
 use crate::ipv4::protocol;
 use crate::{Layer, WireError};
 
@@ -175,10 +175,11 @@ impl UdpRepr {
         let datagram =
             buf.get_mut(..need).ok_or(WireError::NoRoom { layer: Layer::Udp, need, have })?;
         self.emit(datagram)?;
-        let pseudo = checksum::pseudo_v4(src, dst, protocol::UDP, length);
-        let sum = checksum::combine(pseudo, checksum::sum(datagram));
+        let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
+        let pseudo = PseudoV4::new(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
+        let checksum = pseudo.checksum(datagram);
         let (header, _) = room::<HEADER_LEN>(datagram, Layer::Udp)?;
-        set_checksum(header, never_zero(checksum::finish(sum)));
+        set_checksum(header, never_zero(checksum));
         Ok(())
     }
 

@@ -36,8 +36,8 @@ impl UdpEcho {
     /// Two echo services must not be set on each other by a forged datagram.
     #[inline]
     fn may_answer(&self, packet: &Buffer) -> bool {
-        let ip = Ipv4Header::first(packet.at(packet.meta().l3));
-        let udp = UdpHeader::first(packet.at(packet.meta().l4));
+        let ip = packet.array_at(packet.meta().l3).map(Ipv4Header::of);
+        let udp = packet.array_at(packet.meta().l4).map(UdpHeader::of);
         let (Some(ip), Some(udp)) = (ip, udp) else { return false };
         let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
         // The answer gets one less: services on different ports stop as well.

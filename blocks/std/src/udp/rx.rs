@@ -2,7 +2,7 @@
 
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
 use weever_packet::Flags;
-use weever_wire::checksum;
+use weever_wire::checksum::PseudoV4;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
@@ -95,13 +95,13 @@ fn verify(packet: &mut Buffer) -> Found {
     if flags.has(Flags::CHECKSUM_VERIFIED) {
         return Found::Right;
     }
-    let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, length);
+    let pseudo = PseudoV4::new(&ip.addresses(), protocol::UDP, length);
     // Cheaper than the sum, and on such links nearly every packet.
-    if flags.has(Flags::MAY_BE_PARTIAL) && checksum::is_partial(field, pseudo) {
+    if flags.has(Flags::MAY_BE_PARTIAL) && pseudo.is_partial(field) {
         packet.meta_mut().flags = flags.with(Flags::PARTIAL_CHECKSUM);
         return Found::Partial;
     }
-    match checksum::is_valid(checksum::combine(pseudo, checksum::sum(datagram))) {
+    match pseudo.verifies(datagram) {
         true => Found::Right,
         false => Found::Wrong,
     }

@@ -104,3 +104,27 @@ proptest! {
         prop_assert!(is_partial(naive(&bytes), got));
     }
 }
+
+proptest! {
+    #[test]
+    fn the_unfolded_pseudo_header_agrees_with_the_folded_one(
+        src: [u8; 4],
+        dst: [u8; 4],
+        protocol in 1u8..,
+        mut segment in proptest::collection::vec(any::<u8>(), 8..1600),
+    ) {
+        let addresses = [src, dst].concat().try_into().unwrap();
+        let length = segment.len() as u16;
+        let folded = pseudo_v4(src.into(), dst.into(), protocol, length);
+        let pseudo = PseudoV4::new(&addresses, protocol, length);
+        prop_assert!(pseudo.is_partial(folded));
+        prop_assert!(!pseudo.is_partial(folded ^ 1));
+        segment[6..8].fill(0);
+        let check = finish(combine(folded, sum(&segment)));
+        prop_assert_eq!(pseudo.checksum(&segment), check);
+        segment[6..8].copy_from_slice(&check.to_be_bytes());
+        prop_assert!(pseudo.verifies(&segment));
+        segment[3] ^= 0x10;
+        prop_assert!(!pseudo.verifies(&segment));
+    }
+}
