@@ -34,9 +34,9 @@ pub enum Error {
         milliseconds: u128,
     },
     /// A value under `/proc/sys` could not be written.
-    #[error("cannot write {value:?} to /proc/sys/{path}: {source}")]
+    #[error("cannot write {value:?} to the setting {path}: {source}")]
     Sysctl {
-        /// Path below `/proc/sys`.
+        /// Path below `/proc/sys` or `/sys`.
         path: String,
         /// The refused value.
         value: String,

@@ -12,6 +12,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 
 use crate::error::Error;
@@ -106,6 +107,21 @@ impl Namespace {
         self.run(|| fs::write(format!("/proc/sys/{path}"), value)).map_err(|source| Error::Sysctl {
             path: path.to_owned(),
             value: value.to_owned(),
+            source,
+        })
+    }
+
+    /// Has the kernel's stack process what a link receives on `core` (receive packet steering), and
+    /// not on the core where it happens to arrive: for veth, that of the sender.
+    ///
+    /// # Errors
+    /// [`Error::Sysctl`] if there is no such link or core.
+    pub fn process_received_on(&self, link: &str, core: usize) -> Result<(), Error> {
+        let path = format!("class/net/{link}/queues/rx-0/rps_cpus");
+        let value = format!("{:x}", 1u128.checked_shl(core as u32).unwrap_or(0));
+        self.run(|| write_in_own_sysfs(&path, &value)).map_err(|source| Error::Sysctl {
+            path,
+            value,
             source,
         })
     }
@@ -257,4 +273,14 @@ fn silence_ipv6() {
     for which in ["all", "default"] {
         drop(fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1"));
     }
+}
+
+/// `/sys` shows the network namespace of who mounted it, so the calling thread mounts one that only
+/// it can see.
+fn write_in_own_sysfs(path: &str, value: &str) -> io::Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    let nothing = None::<&str>;
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
+    mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), nothing)?;
+    fs::write(format!("/sys/{path}"), value)
 }

@@ -58,6 +58,10 @@ impl Turn {
     }
 }
 
+/// Bursts that one turn takes from a queue. Several in a row find the graph's code and state in the
+/// caches, which sending, a system call, then pushes out again.
+const BURSTS: usize = 4;
+
 /// Queued tasks that one turn runs at least, if there are so many, before it receives again. Where
 /// more was received, as many as that: else what several queues receive would pile up here.
 const BUDGET: usize = 4 * BURST;
@@ -131,17 +135,27 @@ impl Worker {
         turn
     }
 
+    /// Up to [`BURSTS`] bursts from a queue that has so many.
     fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) {
+        for _ in 0..BURSTS {
+            if self.receive_burst(index, now, turn) < BURST {
+                return;
+            }
+        }
+    }
+
+    /// Receives a burst and runs it; returns how many packets it had.
+    fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> usize {
         let max = self.engine.outbox_room().min(BURST);
         if max == 0 {
-            return;
+            return 0;
         }
         let Worker { engine, queues, burst, .. } = self;
         let received =
             attempt(queues, index, turn, |attached| attached.queue.rx(engine.pool(), burst, max));
         let Some((n, attached)) = received.zip(queues[index].as_ref()).filter(|(n, _)| *n > 0)
         else {
-            return;
+            return 0;
         };
         for i in 0..n {
             if let Some(buffer) = burst.get_mut(i) {
@@ -152,6 +166,7 @@ impl Worker {
         }
         turn.received += n;
         engine.inject(attached.entry, burst, first_n(n), now);
+        n
     }
 
     /// Whether packets wait for a device to take them, or to send what it has taken.
