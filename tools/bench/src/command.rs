@@ -64,6 +64,6 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     match &args.part {
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
-        Part::UdpEcho => echo::run(plan(5, 400)),
+        Part::UdpEcho => echo::run(plan(5, 300)),
     }
 }

@@ -15,7 +15,7 @@ use crate::contender::{Contender, Gate, rate};
 use crate::frame::udp_frame;
 use crate::peers;
 use crate::plan::Plan;
-use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
+use crate::rig::{GENERATOR_MAC, HOST, PORT, Receiver, Rig};
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
@@ -27,14 +27,20 @@ const CONTENDERS: [(&str, Body); 3] = [
     ("kernel mmsg", peers::mmsg_echo),
 ];
 
-/// Frame sizes, check sequence included.
-const SIZES: [usize; 3] = [64, 512, 1024];
+/// Loads: the frame size, check sequence included, whose core receives what comes back, and what
+/// that adds to the names.
+const LOADS: [(usize, Receiver, &str); 4] = [
+    (64, Receiver::Generator, ""),
+    (512, Receiver::Generator, "_512"),
+    (1024, Receiver::Generator, "_1024"),
+    (64, Receiver::Contender, "_one_core"),
+];
 /// An echo that takes longer is lost.
 const LOST: Duration = Duration::from_millis(100);
 /// Of the round-trip times.
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 
-type BySize = [Samples; SIZES.len()];
+type ByLoad = [Samples; LOADS.len()];
 
 /// Round-trip times, a sample per round, and how many datagrams did not come back.
 #[derive(Default)]
@@ -46,7 +52,7 @@ struct Times {
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let rig = Rig::new("udp-echo")?;
     rig.kernel_host()?;
-    let mut rates: [BySize; CONTENDERS.len()] = Default::default();
+    let mut rates: [ByLoad; CONTENDERS.len()] = Default::default();
     let mut times: [Times; CONTENDERS.len()] = Default::default();
     for _ in plan.rounds() {
         for ((_, body), rates) in CONTENDERS.iter().zip(&mut rates) {
@@ -59,10 +65,11 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     Ok(report(&rig, &rates, &times))
 }
 
-/// Open-loop load of each size; what comes back is counted where it was sent from.
-fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut BySize) -> Result<(), BenchError> {
+/// Every load, open-loop; what comes back is counted where it was sent from.
+fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut ByLoad) -> Result<(), BenchError> {
     let contender = Contender::start(rig, body)?;
-    for (size, samples) in SIZES.iter().zip(rates) {
+    for ((size, receiver, _), samples) in LOADS.iter().zip(rates) {
+        rig.receive_returns(*receiver)?;
         let traffic = Traffic::start(rig, *size)?;
         samples.push(rate(each, || Ok(rig.generator_end()?.counters.rx_packets))?);
         drop(traffic);
@@ -171,14 +178,17 @@ fn p50(times: &Times) -> &Samples {
     &times.quantiles[0]
 }
 
-fn report(rig: &Rig, rates: &[BySize], times: &[Times]) -> Report {
+fn report(rig: &Rig, rates: &[ByLoad], times: &[Times]) -> Report {
     let mut report = Report::new("udp-echo");
     report.setup(rig.describe());
     report.setup("load: live frames, open loop; counted where they come back");
+    report
+        .setup("returns are received on the generator's core, in the last rows on the contender's");
     report.setup("RTT: one datagram in flight, AF_XDP client; every contender polls");
-    for (size, at) in SIZES.iter().zip(0..) {
+    for ((size, receiver, _), at) in LOADS.iter().zip(0..) {
+        let place = if *receiver == Receiver::Contender { ", returns received there" } else { "" };
         for ((name, _), rates) in CONTENDERS.iter().zip(rates) {
-            report.row(&format!("{name}, {size} B"), "Mpps", &rates[at]);
+            report.row(&format!("{name}, {size} B{place}"), "Mpps", &rates[at]);
         }
     }
     for ((name, _), times) in CONTENDERS.iter().zip(times) {
@@ -188,9 +198,8 @@ fn report(rig: &Rig, rates: &[BySize], times: &[Times]) -> Report {
         report.row(&format!("{name}, lost"), "datagrams", &times.lost);
     }
     if let ([weever, bare, kernel], [weever_rtt, bare_rtt, kernel_rtt]) = (rates, times) {
-        for (size, at) in SIZES.iter().zip(0..) {
-            let suffix = if *size == 64 { String::new() } else { format!("_{size}") };
-            let against = |peer: &BySize| weever[at].ratio(&peer[at]);
+        for ((_, _, suffix), at) in LOADS.iter().zip(0..) {
+            let against = |peer: &ByLoad| weever[at].ratio(&peer[at]);
             report.ratio(&format!("echo_vs_kernel{suffix}"), "ratio", &against(kernel));
             report.ratio(&format!("echo_vs_bare_xsk{suffix}"), "ratio", &against(bare));
         }

@@ -31,8 +31,6 @@ impl Rig {
         let fixture = Fixture::pair(1)?;
         fixture.veth.left.add_address(Fixture::LEFT, Fixture::PREFIX)?;
         fixture.veth.left.add_neighbour(Fixture::RIGHT, fixture.veth.right.info()?.mac)?;
-        // Else the contender would receive, on its own core, what it sends to somebody else.
-        fixture.left.process_received_on("left0", generator_core)?;
         Ok(Rig { fixture, generator_core, contender_core })
     }
 
@@ -58,12 +56,28 @@ impl Rig {
         Ok(self.fixture.veth.right.add_neighbour(Fixture::LEFT, GENERATOR_MAC)?)
     }
 
+    /// Says on which core the kernel receives what comes back: the generator's, or the one that the
+    /// contender sends on, which is what a veth does by itself.
+    pub(crate) fn receive_returns(&self, by: Receiver) -> Result<(), BenchError> {
+        let core = (by == Receiver::Generator).then_some(self.generator_core);
+        Ok(self.fixture.left.process_received_on("left0", core)?)
+    }
+
     pub(crate) fn describe(&self) -> String {
         let (generator, contender) = (self.generator_core, self.contender_core);
         format!(
             "veth, 1 queue; generator and softirq on core {generator}, contender on {contender}"
         )
     }
+}
+
+/// On whose core the other host receives what a contender sends to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// On that of the other host, as in a real network.
+    Generator,
+    /// On the contender's, in its time.
+    Contender,
 }
 
 /// Where the load says that it comes from. It is not the interface's own address, so that the

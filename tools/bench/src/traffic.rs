@@ -13,7 +13,7 @@ use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 
 /// Frames per system call: enough that the kernel does not sleep in between, few enough that the
 /// load stops within a tenth of a second.
-const PER_CALL: u32 = 1 << 22;
+const PER_CALL: u32 = 1 << 19;
 
 /// How many source ports the load comes from.
 const FLOWS: u32 = 16;

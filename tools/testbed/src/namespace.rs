@@ -111,14 +111,15 @@ impl Namespace {
         })
     }
 
-    /// Has the kernel's stack process what a link receives on `core` (receive packet steering), and
-    /// not on the core where it happens to arrive: for veth, that of the sender.
+    /// Has the kernel's stack process what a link receives on `core` (receive packet steering), or
+    /// with `None` on the core where it happens to arrive: for veth, that of the sender.
     ///
     /// # Errors
     /// [`Error::Sysctl`] if there is no such link or core.
-    pub fn process_received_on(&self, link: &str, core: usize) -> Result<(), Error> {
+    pub fn process_received_on(&self, link: &str, core: Option<usize>) -> Result<(), Error> {
         let path = format!("class/net/{link}/queues/rx-0/rps_cpus");
-        let value = format!("{:x}", 1u128.checked_shl(core as u32).unwrap_or(0));
+        let mask = core.map_or(0, |core| 1u128.checked_shl(core as u32).unwrap_or(u128::MAX));
+        let value = format!("{mask:x}");
         self.run(|| write_in_own_sysfs(&path, &value)).map_err(|source| Error::Sysctl {
             path,
             value,
