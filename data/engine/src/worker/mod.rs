@@ -62,8 +62,7 @@ impl Turn {
 /// caches, which sending, a system call, then pushes out again.
 const BURSTS: usize = 4;
 
-/// Queued tasks that one turn runs at least, if there are so many, before it receives again. Where
-/// more was received, as many as that: else what several queues receive would pile up here.
+/// Queued tasks that are run, if there are so many, before the next burst is received.
 const BUDGET: usize = 4 * BURST;
 
 /// An engine together with the queues that feed it and that it sends by.
@@ -125,7 +124,7 @@ impl Worker {
             self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        turn.ran = self.engine.run(now, BUDGET.max(turn.received));
+        turn.ran += self.engine.run(now, BUDGET);
         let Worker { engine, queues, egress, stats, .. } = self;
         egress.send(engine, queues, &mut turn);
         for index in 0..queues.len() {
@@ -166,6 +165,8 @@ impl Worker {
         }
         turn.received += n;
         engine.inject(attached.entry, burst, first_n(n), now);
+        // What follows from a burst finds its packets in the nearest cache.
+        turn.ran += engine.run(now, BUDGET);
         n
     }
 
