@@ -23,24 +23,11 @@ pub(crate) fn did_you_mean<'a>(
 
 /// Edits that turn `a` into `b` (insert, delete, replace, swap neighbours), if at most `limit`.
 fn distance(a: &str, b: &str, limit: usize) -> Option<usize> {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > limit || a.len().max(b.len()) > 128 {
+    // The work is the product of the lengths, and source text may hold words of any length.
+    if a.len().max(b.len()) > 128 {
         return None;
     }
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let same = a[i - 1] == b[j - 1];
-            row[j] = (last[j] + 1).min(row[j - 1] + 1).min(last[j - 1] + usize::from(!same));
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(before[j - 2] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    Some(last[b.len()]).filter(|d| *d <= limit)
+    Some(strsim::osa_distance(a, b)).filter(|d| *d <= limit)
 }
 
 #[cfg(test)]

@@ -31,21 +31,10 @@ pub(super) fn remedy(near: &[String]) -> String {
     }
 }
 
-/// How many characters have to be inserted, removed or replaced (Levenshtein 1966), not counting
-/// differences between upper and lower case.
+/// How many characters have to be inserted, removed or replaced, not counting differences between
+/// upper and lower case.
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.to_lowercase().chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.to_lowercase().chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
 }
 
 #[cfg(test)]
