@@ -95,17 +95,28 @@ fn receive(peer: &mut dyn LinkQueue, cache: &mut PoolCache) -> Result<Vec<u8>, L
 fn a_turn_receives_runs_and_sends_in_order() -> Result<(), LinkError> {
     let mut b = bench(1, 256, false, Limits::default());
     send(&mut *b.peers[0], &mut b.cache, 0, 100)?;
-    let first = b.worker.turn(5);
-    assert_eq!((first.received, first.sent), (64, 64));
-    let second = b.worker.turn(6);
-    assert_eq!((second.received, second.sent), (36, 36));
-    assert!(b.worker.turn(7).is_idle());
+    let turn = b.worker.turn(5);
+    assert_eq!((turn.received, turn.sent), (100, 100), "a burst of 64 and one of 36");
+    assert!(b.worker.turn(6).is_idle());
     let mut back = receive(&mut *b.peers[0], &mut b.cache)?;
     back.extend(receive(&mut *b.peers[0], &mut b.cache)?);
     assert_eq!(back, (0..100).collect::<Vec<u8>>());
     assert_eq!(b.worker.stats().received(), 100);
     drop((b.worker, b.peers, b.cache));
     assert_eq!(b.pool.available(), b.pool.frames());
+    Ok(())
+}
+
+#[test]
+fn no_queue_has_a_turn_to_itself() -> Result<(), LinkError> {
+    let mut b = bench(2, 512, false, Limits::default());
+    for _ in 0..5 {
+        send(&mut *b.peers[0], &mut b.cache, 0, 64)?;
+    }
+    send(&mut *b.peers[1], &mut b.cache, 0, 10)?;
+    let turn = b.worker.turn(1);
+    assert_eq!(turn.received, super::BURSTS * 64 + 10, "the fifth burst waits for the next turn");
+    assert_eq!(b.worker.turn(2).received, 64);
     Ok(())
 }
 
