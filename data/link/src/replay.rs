@@ -1,7 +1,8 @@
 //! A link that receives the same prepared frames for ever, for benchmarks.
 //!
 //! Its own cost per packet is an allocation, a copy of the frame (or not, see [`Stamp`]), and a
-//! free for what is sent: measure it alone and subtract.
+//! free for what is sent: measure it alone and subtract. It has no peer, so the conformance suite
+//! does not apply to it.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
