@@ -3,7 +3,9 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use weever_wire::{checksum, udp as wire};
+use weever_wire::checksum::PseudoV4;
+use weever_wire::ipv4::protocol;
+use weever_wire::udp as wire;
 
 pub use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr, UdpView};
 
@@ -70,16 +72,24 @@ pub enum Partial {
     Accepted,
 }
 
-/// Looks at the checksum of a datagram between these addresses. A partial one is recognised before
-/// anything is summed, which makes it the cheapest kind.
+/// Looks at the checksum of a datagram between these addresses.
 #[inline]
 pub fn checksum(view: UdpView<'_>, src: Ipv4Addr, dst: Ipv4Addr, partial: Partial) -> Checksum {
-    let (field, pseudo) = (view.header().checksum(), view.pseudo_sum(src, dst));
+    let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
+    let length = view.header().length();
+    let pseudo = PseudoV4::new(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
+    judge(view.datagram(), view.header().checksum(), pseudo, partial)
+}
+
+/// Looks at the checksum `field` of a datagram with this pseudo-header. A partial one is recognised
+/// before anything is summed, which makes it the cheapest kind.
+#[inline(always)]
+pub fn judge(datagram: &[u8], field: u16, pseudo: PseudoV4, partial: Partial) -> Checksum {
     if field == 0 {
         Checksum::Absent
-    } else if partial == Partial::Accepted && checksum::is_partial(field, pseudo) {
+    } else if partial == Partial::Accepted && pseudo.is_partial(field) {
         Checksum::Partial
-    } else if view.checksum_ok(pseudo) {
+    } else if pseudo.verifies(datagram) {
         Checksum::Valid
     } else {
         Checksum::Wrong

@@ -1,6 +1,7 @@
 //! Receive: header, length, checksum (RFC 768, RFC 1122 §4.1.3).
 
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
+use weever_net::udp::{Checksum, Partial, judge};
 use weever_packet::Flags;
 use weever_wire::checksum::PseudoV4;
 use weever_wire::ipv4::{Ipv4Header, protocol};
@@ -55,23 +56,14 @@ pub static VALID_CHECKSUM: BlockType = BlockType {
 
 struct ValidChecksum;
 
-/// What a checksum field turned out to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Right,
-    Wrong,
-    Absent,
-    Partial,
-}
-
 impl Block for ValidChecksum {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (mut absent, mut partial) = (0, 0);
         let right = tasks_marked(burst, input, |packet| {
             let found = verify(packet);
-            absent += u64::from(found == Found::Absent);
-            partial += u64::from(found == Found::Partial);
-            found != Found::Wrong
+            absent += u64::from(found == Checksum::Absent);
+            partial += u64::from(found == Checksum::Partial);
+            found != Checksum::Wrong
         });
         cx.count(0, absent);
         cx.count(1, partial);
@@ -80,29 +72,26 @@ impl Block for ValidChecksum {
 }
 
 #[inline(always)]
-fn verify(packet: &mut Buffer) -> Found {
+fn verify(packet: &mut Buffer) -> Checksum {
     let meta = packet.meta();
     let (l3, flags) = (meta.l3, meta.flags);
     let datagram = between(packet, meta.l4, meta.end);
-    let Some(header) = UdpHeader::first(datagram) else { return Found::Wrong };
-    let Some(ip) = packet.array_at(l3).map(Ipv4Header::of) else { return Found::Wrong };
+    let Some(header) = UdpHeader::first(datagram) else { return Checksum::Wrong };
+    let Some(ip) = packet.array_at(l3).map(Ipv4Header::of) else { return Checksum::Wrong };
     let (length, field) = (header.length(), header.checksum());
     // What a lying length covers cannot be summed; that verdict is the length's.
-    let Some(datagram) = datagram.get(..length.into()) else { return Found::Right };
-    if field == 0 {
-        return Found::Absent;
-    }
-    if flags.has(Flags::CHECKSUM_VERIFIED) {
-        return Found::Right;
+    let Some(datagram) = datagram.get(..length.into()) else { return Checksum::Valid };
+    if flags.has(Flags::CHECKSUM_VERIFIED) && field != 0 {
+        return Checksum::Valid;
     }
     let pseudo = PseudoV4::new(&ip.addresses(), protocol::UDP, length);
-    // Cheaper than the sum, and on such links nearly every packet.
-    if flags.has(Flags::MAY_BE_PARTIAL) && pseudo.is_partial(field) {
+    let partial = match flags.has(Flags::MAY_BE_PARTIAL) {
+        true => Partial::Accepted,
+        false => Partial::Refused,
+    };
+    let found = judge(datagram, field, pseudo, partial);
+    if found == Checksum::Partial {
         packet.meta_mut().flags = flags.with(Flags::PARTIAL_CHECKSUM);
-        return Found::Partial;
     }
-    match pseudo.verifies(datagram) {
-        true => Found::Right,
-        false => Found::Wrong,
-    }
+    found
 }
