@@ -1,0 +1,1 @@
+//! NIC models as the search sees them, extracted from graphs.
