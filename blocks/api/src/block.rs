@@ -1,5 +1,7 @@
 //! The trait.
 
+use std::any::Any;
+
 use weever_packet::{Burst, Mask};
 
 use crate::Cx;
@@ -50,4 +52,20 @@ pub trait Block: Send {
     fn collect(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, claimed: Mask) {
         let _ = (cx, burst, claimed);
     }
+
+    /// Gives the state away that the block which takes this one's place may go on with; called once,
+    /// between two bursts, just before this block leaves the graph. `None`: there is none worth
+    /// keeping.
+    fn export_state(&mut self) -> Option<State> {
+        None
+    }
+
+    /// Goes on with the state of the block that was at this node before. Gives back what it cannot
+    /// use, and then starts afresh: another type's state, or another version's.
+    fn import_state(&mut self, state: State) -> Result<(), State> {
+        Err(state)
+    }
 }
+
+/// What a block hands to its successor. Types that hand something over agree on what is in it.
+pub type State = Box<dyn Any + Send>;

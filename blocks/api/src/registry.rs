@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind};
 
-use crate::{Block, Build, BuildError, Env};
+use crate::{Block, Build, BuildError, Env, StateKind};
 
 /// A port of a block type.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,8 @@ pub struct BlockType {
     pub notifies: &'static [&'static str],
     /// What it does to the buffer.
     pub effects: Effects,
+    /// Where its state lives when several workers run the graph.
+    pub state: StateKind,
     /// Its parameters.
     pub params: &'static [ParamDoc],
     /// Its own counters' names, in the order in which the block numbers them.
@@ -118,10 +120,16 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes the block for `node`, after checking its ports, edges and parameters by the type.
-    pub fn build(&self, node: &Node, env: &Env) -> Result<Box<dyn Block>, BuildError> {
+    /// The type that implements `node`, after checking the node's ports, edges and parameters by it.
+    pub fn check(&self, node: &Node) -> Result<&'static BlockType, BuildError> {
         let block_type = self.type_of(node)?;
         check_shape(node, block_type)?;
+        Ok(block_type)
+    }
+
+    /// Makes the block for `node`, after checking its ports, edges and parameters by the type.
+    pub fn build(&self, node: &Node, env: &Env) -> Result<Box<dyn Block>, BuildError> {
+        let block_type = self.check(node)?;
         (block_type.make)(&Build { node, block_type, env })
     }
 }

@@ -19,6 +19,7 @@ static PACER: BlockType = BlockType {
     spawns: &["again"],
     notifies: &[],
     effects: Effects::STATEFUL,
+    state: crate::StateKind::Replicated,
     params: &[ParamDoc { name: "rate", default: "10", doc: "packets per second" }],
     counters: &[],
     make: |build| {

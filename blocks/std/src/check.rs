@@ -1,7 +1,7 @@
 //! What validators and classifiers have in common: one pass over the tasks of a burst.
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
 
@@ -33,6 +33,7 @@ pub(crate) const fn reader(
         spawns: &[],
         notifies: &[],
         effects: READS,
+        state: StateKind::None,
         params: &[],
         counters: &[],
         make,

@@ -6,7 +6,9 @@
 
 use std::time::Instant;
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, bits};
+use weever_blocks_api::{
+    Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, StateKind, bits,
+};
 use weever_engine::{Engine, Limits, Schedule};
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_packet::{Pool, PoolConfig, first_n};
@@ -18,6 +20,7 @@ static COUNTER: BlockType = BlockType {
     spawns: &[],
     notifies: &[],
     effects: Effects::READS,
+    state: StateKind::None,
     params: &[],
     counters: &["bytes"],
     make: |_| Ok(Box::new(Counter)),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use weever_blocks_api::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, bits,
+    Registry, StateKind, bits,
 };
 use weever_graph::{
     Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify,
@@ -25,6 +25,7 @@ const PLAIN: BlockType = BlockType {
     spawns: &[],
     notifies: &[],
     effects: Effects::NONE,
+    state: StateKind::None,
     params: &[SEED],
     counters: &["seen"],
     make: |build| make(build, Kind::Plain),

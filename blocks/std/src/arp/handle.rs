@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, bits,
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::arp::{Outcome, Verdict};
@@ -25,6 +25,7 @@ const fn handler(name: &'static str, summary: &'static str) -> BlockType {
         spawns: &["response"],
         notifies: &["resolved"],
         effects: EFFECTS,
+        state: StateKind::Replicated,
         counters: &["answered", "learned", "conflicts"],
         ..reader(name, summary, PORTS, make)
     }

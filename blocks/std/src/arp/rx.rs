@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
@@ -84,6 +84,7 @@ fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
 /// Do we have to do with the sender?
 pub static IS_PENDING: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     ..boolean(
         "RxL3ARPIsPending",
         "Is the sender a neighbour that we know or ask for, or does it claim our address?",

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports, Priority,
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
+    Priority, StateKind,
 };
 use weever_graph::Effects;
 use weever_net::arp::Transmit;
@@ -21,6 +22,7 @@ pub static TIMER: BlockType = BlockType {
     spawns: &["again", "request", "announce"],
     notifies: &["resolved"],
     effects: Effects::STATEFUL,
+    state: StateKind::SingleHomed,
     params: &[ParamDoc {
         name: "period",
         default: "10",

@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 
 use crate::check::{READS, reader};
@@ -8,6 +8,7 @@ use crate::check::{READS, reader};
 /// The block type.
 pub static COUNTER: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     counters: &["packets", "bytes"],
     ..reader(
         "Counter",

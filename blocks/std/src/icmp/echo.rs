@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    bits,
+    StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::addr::Locals;
@@ -33,6 +33,7 @@ impl EchoLimit {
 pub static NEEDS_RESPONSE: BlockType = BlockType {
     spawns: &["response"],
     effects: READS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     params: &[
         ParamDoc {
             name: "per_second",

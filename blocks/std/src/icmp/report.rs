@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, bits};
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
+};
 use weever_graph::Effects;
 use weever_net::icmp::{ErrorLimits, kind, may_report};
 use weever_packet::Flags;
@@ -35,6 +37,7 @@ impl IcmpLimits {
 pub static CLOSED_PORT_ACTION: BlockType = BlockType {
     spawns: &["unreachable"],
     effects: READS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     counters: &["reported"],
     ..reader(
         "RxL4UDPClosedPortAction",

@@ -21,6 +21,7 @@ static SCRIPT: BlockType = BlockType {
     spawns: &["a", "b"],
     notifies: &["n"],
     effects: Effects::NONE,
+    state: weever_blocks_api::StateKind::None,
     params: &[],
     counters: &[],
     make: |build| {
