@@ -14,6 +14,7 @@
 pub mod conformance;
 pub mod fault;
 pub mod memory;
+pub mod pcap;
 mod random;
 pub mod replay;
 
