@@ -3,22 +3,25 @@
 mod check;
 mod error;
 mod host;
+mod prefix;
 mod settings;
 mod suggest;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::Deserialize;
-use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
 pub use error::ConfigError;
-pub use settings::{NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings};
+pub use prefix::{ParsePrefixError, Prefix};
+pub use settings::{
+    InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
+};
 pub(crate) use suggest::nearest;
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
@@ -26,20 +29,16 @@ pub(crate) use suggest::nearest;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
-    /// The network device; for a link that is no device, the name of the stack.
-    pub dev: String,
-    /// The stack's address with its network.
-    pub address: Cidr,
-    /// The router for other networks.
-    pub gateway: Option<Ipv4Addr>,
-    /// Routes to networks behind other routers.
+    /// The stack's interfaces, one or more; each has a name of its own.
+    pub interfaces: Vec<Interface>,
+    /// Routes beside those to the interfaces' own networks.
     pub routes: Vec<Route>,
     /// Neighbours whose hardware address is fixed.
-    pub neighbours: Vec<(Ipv4Addr, MacAddr)>,
-    /// The VLAN to be in, 1 to 4094.
-    pub vlan: Option<u16>,
-    /// What weever takes from the device.
-    pub share: Share,
+    pub neighbours: Vec<(IpAddr, MacAddr)>,
+    /// Whether packets for others are passed on between interfaces.
+    pub forwarding: bool,
+    /// How the source addresses of packets to pass on are checked.
+    pub reverse_path: ReversePath,
     /// The built-in services.
     pub services: Services,
     /// How workers wait for packets.
@@ -51,17 +50,46 @@ pub struct Config {
     pub pool: weever_packet::PoolConfig,
     /// The control socket. None: the first of the usual places where one can be made.
     pub control: Option<PathBuf>,
-    /// Whether to ask the network for another owner of the address before taking it.
+    /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
 }
 
-/// A network behind a router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An interface of the stack: a device, or a VLAN on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Interface {
+    /// What it is called: the device, with the VLAN if there is one (`eth0.5`), unless the
+    /// configuration says otherwise.
+    pub name: String,
+    /// The network device; for a link that is no device, the link's name.
+    pub dev: String,
+    /// What the device is.
+    pub link: LinkKind,
+    /// The VLAN it is in, 1 to 4094.
+    pub vlan: Option<u16>,
+    /// Its addresses with their networks.
+    pub addresses: Vec<Prefix>,
+    /// Whether it gets an IPv4 address and routes from a DHCP server.
+    pub dhcp: bool,
+    /// Whether it makes IPv6 addresses from what routers advertise (RFC 4862).
+    pub slaac: bool,
+    /// Longest IP packet to send; `None`: what the device takes.
+    pub mtu: Option<u16>,
+    /// The multicast groups it is in.
+    pub groups: Vec<IpAddr>,
+    /// What weever takes from the device. Interfaces of one device have the same.
+    pub share: Share,
+}
+
+/// A way to a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The network.
-    pub to: Cidr,
-    /// The router.
-    pub via: Ipv4Addr,
+    pub to: Prefix,
+    /// The router; `None`: its hosts are neighbours on the interface.
+    pub via: Option<IpAddr>,
+    /// The interface's name; `None`: the one whose network the router is in.
+    pub interface: Option<String>,
 }
 
 /// UDP ports of the built-in services; none by default.
@@ -108,7 +136,7 @@ macro_rules! words {
 words! {
     /// What weever takes from a device (DESIGN §4.5).
     Share {
-        /// ARP and IP packets for the stack's address; the kernel has the rest.
+        /// ARP, ND and IP packets for the stack's addresses; the kernel has the rest.
         #[default]
         Address = "address",
         /// Everything: the kernel sees nothing of what arrives.
@@ -126,5 +154,29 @@ words! {
         Adaptive = "adaptive",
         /// It sleeps whenever there is nothing to do.
         Interrupt = "interrupt",
+    }
+}
+
+words! {
+    /// What a device is, as far as opening it goes.
+    LinkKind {
+        /// A network device whose queues are taken over AF_XDP.
+        #[default]
+        AfXdp = "af-xdp",
+        /// A TAP device, which is made unless it is there.
+        Tap = "tap",
+    }
+}
+
+words! {
+    /// How the source address of a packet to pass on is checked (RFC 3704).
+    ReversePath {
+        /// Not at all.
+        #[default]
+        None = "none",
+        /// There has to be a route to it.
+        Loose = "loose",
+        /// The route to it has to lead out where the packet came in.
+        Strict = "strict",
     }
 }

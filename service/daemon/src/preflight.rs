@@ -9,14 +9,13 @@ mod probe;
 mod rights;
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
-use crate::config::Config;
+use crate::config::{Config, Interface, LinkKind, Prefix};
 pub(crate) use cores::allowed as allowed_cores;
-use interfaces::{Interface, interfaces};
+use interfaces::{Device, devices};
 
 /// Why a stack cannot be started on a device.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +49,7 @@ pub enum PreflightError {
     )]
     KernelHas {
         /// The address.
-        address: Ipv4Addr,
+        address: IpAddr,
         /// The device on which the kernel has it.
         dev: String,
         /// Its prefix there.
@@ -92,40 +91,58 @@ pub enum PreflightError {
 /// See [`PreflightError`].
 pub fn check(config: &Config) -> Result<(), PreflightError> {
     let all = read_interfaces()?;
-    let device = find(&all, &config.dev)?;
-    if !device.up {
-        return Err(PreflightError::Down { dev: config.dev.clone() });
+    for interface in &config.interfaces {
+        if interface.link == LinkKind::AfXdp {
+            usable(&all, &interface.dev)?;
+        }
+        for address in &interface.addresses {
+            kernel_address(&all, address.addr())?;
+        }
     }
-    kernel_address(&all, config.address.addr())?;
     cores::check(&config.cores)?;
     rights::check()
 }
 
-/// Asks the device's network whether somebody has the address (RFC 5227 §2.1.1, with shorter
-/// waits). Blocks for a third of a second. Does nothing if the configuration says so, for a
-/// device that is not Ethernet, and inside a VLAN.
+fn usable(all: &[Device], dev: &str) -> Result<(), PreflightError> {
+    match find(all, dev)?.up {
+        true => Ok(()),
+        false => Err(PreflightError::Down { dev: dev.into() }),
+    }
+}
+
+/// Asks the devices' networks whether somebody has an IPv4 address of the configuration (RFC 5227
+/// §2.1.1, with shorter waits). Blocks for a third of a second for each. Does nothing if the
+/// configuration says so, for what is no Ethernet device, and inside a VLAN. IPv6 addresses are
+/// asked for by the stack itself (RFC 4862 §5.4).
 ///
 /// # Errors
 /// [`PreflightError::HostHas`], and [`PreflightError::Io`] if there is no way to ask.
 pub fn probe(config: &Config) -> Result<(), PreflightError> {
     let all = read_interfaces()?;
-    let device = find(&all, &config.dev)?;
-    let Some(mac) = device.ethernet.filter(|_| config.probe && config.vlan.is_none()) else {
-        return Ok(());
-    };
-    let address = config.address.addr();
+    let on_devices = |i: &&Interface| i.link == LinkKind::AfXdp && i.vlan.is_none();
+    for interface in config.interfaces.iter().filter(on_devices).filter(|_| config.probe) {
+        let device = find(&all, &interface.dev)?;
+        for address in interface.addresses.iter().filter_map(|address| address.v4()) {
+            probe_for(device, address.addr())?;
+        }
+    }
+    Ok(())
+}
+
+fn probe_for(device: &Device, address: Ipv4Addr) -> Result<(), PreflightError> {
+    let Some(mac) = device.ethernet else { return Ok(()) };
     let failed = |source| PreflightError::Io { what: "ask for the address by ARP", source };
     match probe::ask(device.link, mac, address).map_err(failed)? {
-        Some(owner) => Err(PreflightError::HostHas { address, dev: config.dev.clone(), owner }),
+        Some(owner) => Err(PreflightError::HostHas { address, dev: device.name.clone(), owner }),
         None => Ok(()),
     }
 }
 
-fn read_interfaces() -> Result<Vec<Interface>, PreflightError> {
-    interfaces().map_err(|source| PreflightError::Io { what: "list the devices", source })
+fn read_interfaces() -> Result<Vec<Device>, PreflightError> {
+    devices().map_err(|source| PreflightError::Io { what: "list the devices", source })
 }
 
-fn find<'a>(all: &'a [Interface], dev: &str) -> Result<&'a Interface, PreflightError> {
+fn find<'a>(all: &'a [Device], dev: &str) -> Result<&'a Device, PreflightError> {
     let found = all.iter().find(|i| i.name == dev);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
@@ -135,11 +152,11 @@ fn find<'a>(all: &'a [Interface], dev: &str) -> Result<&'a Interface, PreflightE
     })
 }
 
-fn kernel_address(all: &[Interface], address: Ipv4Addr) -> Result<(), PreflightError> {
-    for interface in all {
-        let own = |cidr: &&Cidr| cidr.addr() == address;
-        if let Some(cidr) = interface.addresses.iter().find(own) {
-            let (dev, prefix) = (interface.name.clone(), cidr.prefix_len());
+fn kernel_address(all: &[Device], address: IpAddr) -> Result<(), PreflightError> {
+    for device in all {
+        let own = |prefix: &&Prefix| prefix.addr() == address;
+        if let Some(own) = device.addresses.iter().find(own) {
+            let (dev, prefix) = (device.name.clone(), own.len());
             return Err(PreflightError::KernelHas { address, dev, prefix });
         }
     }

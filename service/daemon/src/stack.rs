@@ -123,6 +123,8 @@ impl Drop for Stack {
 
 impl std::fmt::Debug for Stack {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Stack({} on {})", self.shared.config.address, self.shared.link.name)
+        let names: Vec<&str> =
+            self.shared.config.interfaces.iter().map(|i| i.name.as_str()).collect();
+        write!(f, "Stack({})", names.join(", "))
     }
 }

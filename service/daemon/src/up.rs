@@ -4,13 +4,14 @@ mod banner;
 mod signals;
 
 use std::io::{self, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use weever_net::addr::Cidr;
 
-use crate::config::{Config, ConfigError, Mode, PoolSettings, ServiceSettings, Settings, Share};
+use crate::config::{
+    Config, ConfigError, LinkKind, Mode, PoolSettings, Prefix, ServiceSettings, Settings, Share,
+};
 use crate::stack::{Report, Stack, StartError};
 
 /// Runs the stack in the foreground, until it is told to stop by a signal or `weever stop`.
@@ -22,12 +23,22 @@ pub struct UpArgs {
     /// The network device whose queues the stack uses
     #[arg(long, value_name = "DEVICE")]
     dev: Option<String>,
-    /// The stack's own address with its network's prefix, such as 192.0.2.10/24
-    #[arg(long, value_name = "ADDRESS/PREFIX")]
-    addr: Option<Cidr>,
-    /// The router for other networks
-    #[arg(long, value_name = "ADDRESS")]
-    gateway: Option<Ipv4Addr>,
+    /// What the device is: `af-xdp` or `tap` (made unless it is there)
+    #[arg(long, value_name = "KIND")]
+    link: Option<LinkKind>,
+    /// An address of the stack's own with its network's prefix, such as 192.0.2.10/24 or
+    /// 2001:db8::10/64; may be repeated
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_delimiter = ',')]
+    addr: Vec<Prefix>,
+    /// Get an IPv4 address and routes from a DHCP server
+    #[arg(long)]
+    dhcp: bool,
+    /// Make IPv6 addresses from router advertisements
+    #[arg(long)]
+    slaac: bool,
+    /// The router for other networks; one of each family
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    gateway: Vec<IpAddr>,
     /// The VLAN to be in
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
@@ -37,7 +48,7 @@ pub struct UpArgs {
     /// How workers wait for packets: `busy`, `adaptive` or `interrupt`
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
-    /// The core to run on
+    /// The cores to run on, a worker on each
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cores: Option<Vec<usize>>,
     /// Answer datagrams to this UDP port with what they carry
@@ -97,8 +108,11 @@ impl UpArgs {
         let Self { echo, discard, .. } = *self;
         Settings {
             dev: self.dev.clone(),
-            addr: self.addr,
-            gateway: self.gateway,
+            link: self.link,
+            addr: self.addr.clone(),
+            dhcp: self.dhcp.then_some(true),
+            slaac: self.slaac.then_some(true),
+            gateway: self.gateway.clone(),
             vlan: self.vlan,
             share: self.share,
             mode: self.mode,
@@ -111,8 +125,7 @@ impl UpArgs {
                 frame_size: self.frame_size,
                 huge_pages: None,
             },
-            routes: Vec::new(),
-            neighbours: Vec::new(),
+            ..Settings::default()
         }
     }
 

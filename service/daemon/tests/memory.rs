@@ -167,7 +167,7 @@ fn bad_frames_are_counted_drops_and_nothing_else() {
 
 #[test]
 fn a_fixed_neighbour_is_not_asked_for() {
-    let (_stack, mut peer) = start(with(|c| c.neighbours = vec![(PEER, PEER_MAC)]));
+    let (_stack, mut peer) = start(with(|c| c.neighbours = vec![(PEER.into(), PEER_MAC)]));
     peer.send(&frames::udp(4000, ECHO, b"hello"));
     loop {
         let frame = peer.receive_any(PATIENCE).expect("no answer");
@@ -180,8 +180,9 @@ fn a_fixed_neighbour_is_not_asked_for() {
 
 #[test]
 fn inside_a_vlan_only_its_frames_are_answered_and_answers_are_tagged() {
-    let fixed = vec![(PEER, PEER_MAC)];
-    let (_stack, mut peer) = start(with(|c| (c.vlan, c.neighbours) = (Some(5), fixed)));
+    let fixed = vec![(PEER.into(), PEER_MAC)];
+    let (_stack, mut peer) =
+        start(with(|c| (c.interfaces[0].vlan, c.neighbours) = (Some(5), fixed)));
     let question = frames::udp(4000, ECHO, b"tagged?");
     peer.send(&question);
     peer.send(&frames::tagged(&question, 6, 0));
@@ -197,7 +198,7 @@ fn inside_a_vlan_only_its_frames_are_answered_and_answers_are_tagged() {
 
 #[test]
 fn a_flood_is_survived_and_accounted_for() {
-    let (stack, mut peer) = start(with(|c| c.neighbours = vec![(PEER, PEER_MAC)]));
+    let (stack, mut peer) = start(with(|c| c.neighbours = vec![(PEER.into(), PEER_MAC)]));
     let frame = frames::udp(4000, ECHO, &[0; 64]);
     let (mut answers, mut burst) = (0, Burst::new());
     for _ in 0..200 {

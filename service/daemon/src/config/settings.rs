@@ -1,54 +1,106 @@
 //! Settings as they are written: every one of them optional, from the file or the command line.
 
+use std::fmt;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
-use std::net::Ipv4Addr;
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use weever_net::addr::Cidr;
 use weever_wire::MacAddr;
 
-use super::{ConfigError, Mode, Share};
+use super::{ConfigError, LinkKind, Mode, Prefix, ReversePath, Share};
 
 /// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
 
 /// What a file or a command line says. What it does not say is `None` or empty.
+///
+/// `dev` and what belongs to it describe the first interface, which is the only one for most;
+/// `interface` describes others.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
     /// The network device.
     pub dev: Option<String>,
-    /// The stack's address with its network.
-    #[serde(deserialize_with = "optional_cidr")]
-    pub addr: Option<Cidr>,
-    /// The router for other networks.
-    pub gateway: Option<Ipv4Addr>,
+    /// What the device is.
+    pub link: Option<LinkKind>,
+    /// Its addresses with their networks.
+    #[serde(deserialize_with = "texts")]
+    pub addr: Vec<Prefix>,
     /// The VLAN to be in; 0 or nothing: untagged.
     pub vlan: Option<u16>,
     /// What weever takes from the device.
     pub share: Option<Share>,
+    /// Whether a DHCP server gives it an address.
+    pub dhcp: Option<bool>,
+    /// Whether it makes IPv6 addresses from router advertisements.
+    pub slaac: Option<bool>,
+    /// Longest IP packet to send.
+    pub mtu: Option<u16>,
+    /// Multicast groups to be in.
+    #[serde(deserialize_with = "texts")]
+    pub groups: Vec<IpAddr>,
+    /// The routers for other networks, one of each family at most.
+    #[serde(deserialize_with = "texts")]
+    pub gateway: Vec<IpAddr>,
+    /// Whether packets for others are passed on.
+    pub forwarding: Option<bool>,
+    /// How their source addresses are checked.
+    pub reverse_path: Option<ReversePath>,
     /// How workers wait for packets.
     pub mode: Option<Mode>,
     /// The cores that workers are bound to.
     pub cores: Option<Vec<usize>>,
     /// The control socket.
     pub control: Option<PathBuf>,
-    /// Whether to ask the network for another owner of the address.
+    /// Whether to ask the network for other owners of the addresses.
     pub probe: Option<bool>,
     /// The built-in services.
     pub services: ServiceSettings,
     /// The buffer pool.
     pub pool: PoolSettings,
+    /// More interfaces.
+    #[serde(rename = "interface")]
+    pub interfaces: Vec<InterfaceSettings>,
     /// Routes to networks behind other routers.
     #[serde(rename = "route")]
     pub routes: Vec<RouteSetting>,
     /// Neighbours whose hardware address is fixed.
     #[serde(rename = "neighbour")]
     pub neighbours: Vec<NeighbourSetting>,
+}
+
+/// One of the tables `interface`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct InterfaceSettings {
+    /// Its name, if it is not to be the device's.
+    pub name: Option<String>,
+    /// The network device.
+    pub dev: Option<String>,
+    /// What the device is.
+    pub link: Option<LinkKind>,
+    /// Its addresses with their networks.
+    #[serde(deserialize_with = "texts")]
+    pub addr: Vec<Prefix>,
+    /// The VLAN to be in; 0 or nothing: untagged.
+    pub vlan: Option<u16>,
+    /// What weever takes from the device.
+    pub share: Option<Share>,
+    /// Whether a DHCP server gives it an address.
+    pub dhcp: Option<bool>,
+    /// Whether it makes IPv6 addresses from router advertisements.
+    pub slaac: Option<bool>,
+    /// Longest IP packet to send.
+    pub mtu: Option<u16>,
+    /// Multicast groups to be in.
+    #[serde(deserialize_with = "texts")]
+    pub groups: Vec<IpAddr>,
 }
 
 /// The table `services`.
@@ -79,9 +131,13 @@ pub struct PoolSettings {
 pub struct RouteSetting {
     /// The network.
     #[serde(deserialize_with = "text")]
-    pub to: Cidr,
-    /// The router, which must be in the stack's own network.
-    pub via: Ipv4Addr,
+    pub to: Prefix,
+    /// The router, which must be in a network of the stack's own.
+    #[serde(default)]
+    pub via: Option<IpAddr>,
+    /// The interface's name.
+    #[serde(default)]
+    pub interface: Option<String>,
 }
 
 /// One of the tables `neighbour`.
@@ -89,7 +145,7 @@ pub struct RouteSetting {
 #[serde(deny_unknown_fields)]
 pub struct NeighbourSetting {
     /// The neighbour's address.
-    pub addr: Ipv4Addr,
+    pub addr: IpAddr,
     /// Its hardware address.
     #[serde(deserialize_with = "text")]
     pub mac: MacAddr,
@@ -101,12 +157,42 @@ where
     T: FromStr<Err: Display>,
     D: Deserializer<'de>,
 {
-    let text = String::deserialize(deserializer)?;
-    text.parse().map_err(|e| serde::de::Error::custom(format!("`{text}` is {e}")))
+    parsed(&String::deserialize(deserializer)?)
 }
 
-fn optional_cidr<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cidr>, D::Error> {
-    text(deserializer).map(Some)
+/// Reads one value that is written as text, or a list of them.
+fn texts<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_any(OneOrMany(PhantomData))
+}
+
+struct OneOrMany<T>(PhantomData<T>);
+
+impl<'de, T: FromStr<Err: Display>> Visitor<'de> for OneOrMany<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text, or a list of texts")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Vec<T>, E> {
+        Ok(vec![parsed(text)?])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(text) = list.next_element::<String>()? {
+            all.push(parsed(&text)?);
+        }
+        Ok(all)
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>, E: serde::de::Error>(text: &str) -> Result<T, E> {
+    text.parse().map_err(|e| E::custom(format!("`{text}` is {e}")))
 }
 
 impl Settings {
@@ -138,10 +224,17 @@ impl Settings {
     pub fn overridden_by(self, over: Settings) -> Settings {
         Settings {
             dev: over.dev.or(self.dev),
-            addr: over.addr.or(self.addr),
-            gateway: over.gateway.or(self.gateway),
+            link: over.link.or(self.link),
+            addr: either(over.addr, self.addr),
             vlan: over.vlan.or(self.vlan),
             share: over.share.or(self.share),
+            dhcp: over.dhcp.or(self.dhcp),
+            slaac: over.slaac.or(self.slaac),
+            mtu: over.mtu.or(self.mtu),
+            groups: either(over.groups, self.groups),
+            gateway: either(over.gateway, self.gateway),
+            forwarding: over.forwarding.or(self.forwarding),
+            reverse_path: over.reverse_path.or(self.reverse_path),
             mode: over.mode.or(self.mode),
             cores: over.cores.or(self.cores),
             control: over.control.or(self.control),
@@ -155,6 +248,7 @@ impl Settings {
                 frame_size: over.pool.frame_size.or(self.pool.frame_size),
                 huge_pages: over.pool.huge_pages.or(self.pool.huge_pages),
             },
+            interfaces: either(over.interfaces, self.interfaces),
             routes: either(over.routes, self.routes),
             neighbours: either(over.neighbours, self.neighbours),
         }

@@ -20,7 +20,10 @@ fn complaint_after_good(text: &str) -> String {
 fn the_least_that_works_has_the_defaults() {
     let config = parse(GOOD).unwrap();
     assert_eq!(config, Config::new("eth0", "192.0.2.10/24".parse().unwrap()));
-    assert_eq!((config.share, config.mode, config.probe), (Share::Address, Mode::Adaptive, true));
+    assert_eq!(
+        (config.interfaces[0].share, config.mode, config.probe),
+        (Share::Address, Mode::Adaptive, true)
+    );
     assert_eq!(config.services, Services::default());
 }
 
@@ -42,7 +45,7 @@ fn the_example_says_every_key_and_is_valid() {
     let uncommented: Vec<&str> =
         text.lines().map(|l| if is_setting(l) { &l[1..] } else { l }).collect();
     let full = Settings::parse(&path, &uncommented.join("\n")).unwrap();
-    assert!(full.gateway.is_some() && full.cores.is_some() && full.control.is_some());
+    assert!(!full.gateway.is_empty() && full.cores.is_some() && full.control.is_some());
     assert!(!full.routes.is_empty() && !full.neighbours.is_empty());
     Config::try_from(full).unwrap();
 }
@@ -60,12 +63,8 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
 #[test]
 fn values_of_the_wrong_shape_are_named_with_their_line() {
     for (text, line, what) in [
-        (
-            "addr = \"10.0.0.1\"",
-            "weever.toml:1:",
-            "`10.0.0.1` is not an IPv4 address with a prefix",
-        ),
-        ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "from 0 to 32"),
+        ("addr = \"10.0.0.1\"", "weever.toml:1:", "`10.0.0.1` is not an address with a prefix"),
+        ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "not an address with a prefix"),
         ("\nvlan = 70000", "weever.toml:2:", "70000"),
         ("[services]\necho = \"seven\"", "weever.toml:2:", "seven"),
         ("mode = \"bussy\"", "weever.toml:1:", "did you mean `busy`?"),
@@ -97,7 +96,7 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
         ("gateway = \"192.0.2.10\"", "gateway = 192.0.2.10"),
         ("gateway = \"192.0.2.255\"", "gateway = 192.0.2.255"),
         ("vlan = 4095", "vlan = 4095"),
-        ("cores = [0, 1]", "cores = [0, 1]"),
+        ("cores = [0, 1, 0]", "cores = [0, 1, 0]"),
         ("[pool]\nframes = 3", "pool.frames = 3"),
         ("[pool]\nframe-size = 3000", "pool.frame-size = 3000"),
         ("[[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"", "route.via = 10.0.0.1"),
@@ -119,9 +118,79 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
     assert!(complaint("dev = \"x\"\naddr = \"10.0.0.0/8\"").contains("network's address"));
 }
 
+const TWO: &str = "[[interface]]\ndev = \"eth1\"\naddr = [\"10.1.0.1/16\", \"fd00::1/64\"]\n";
+
+#[test]
+fn there_may_be_several_interfaces() {
+    let text = format!("{GOOD}forwarding = true\n{TWO}vlan = 5\n{TWO}");
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.starts_with("interface.addr = 10.1.0.1/16: another interface"), "{error}");
+    let last = "[[interface]]\nname = \"up\"\ndev = \"eth1\"\ndhcp = true\nslaac = true\n";
+    let config = parse(&format!("{GOOD}forwarding = true\n{TWO}vlan = 5\n{last}")).unwrap();
+    let names: Vec<&str> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
+    assert_eq!(names, ["eth0", "eth1.5", "up"]);
+    assert_eq!(config.interfaces[1].addresses.len(), 2);
+    assert!(config.interfaces[1].has_v6() && config.interfaces[2].has_v6() && config.forwarding);
+    assert!(!config.interfaces[0].has_v6());
+    // Tables may describe all of them.
+    assert_eq!(parse(TWO).unwrap().interfaces.len(), 1);
+}
+
+#[test]
+fn interfaces_that_are_in_each_others_way_are_refused() {
+    for (more, key) in [
+        ("dev = \"eth0\"\naddr = \"10.1.0.1/16\"", "interface.name = eth0"),
+        ("name = \"b\"\ndev = \"eth0\"\naddr = \"10.1.0.1/16\"", "interface.dev = eth0"),
+        ("dev = \"eth1\"\naddr = \"192.0.2.10/16\"", "interface.addr = 192.0.2.10/16"),
+        ("dev = \"eth1\"", "addr is not set"),
+        ("addr = \"10.1.0.1/16\"", "dev is not set"),
+        ("dev = \"eth1\"\naddr = \"10.1.0.1/16\"\nmtu = 60", "interface.mtu = 60"),
+        ("dev = \"eth1\"\naddr = \"fd00::1/64\"\nmtu = 1000", "interface.mtu = 1000"),
+        ("dev = \"eth1\"\naddr = \"fd00::/64\"", "interface.addr = fd00::/64"),
+        ("dev = \"eth1\"\nslaac = true\ngroups = \"10.0.0.1\"", "interface.groups = 10.0.0.1"),
+        (
+            "dev = \"eth0\"\nvlan = 5\naddr = \"10.1.0.1/16\"\nshare = \"none\"",
+            "interface.share = eth0",
+        ),
+    ] {
+        let complaint = complaint_after_good(&format!("[[interface]]\n{more}\n"));
+        assert!(
+            complaint.starts_with(key) && complaint.lines().count() == 1,
+            "{more}: {complaint}"
+        );
+    }
+}
+
+#[test]
+fn routes_say_where_they_lead_in_their_own_family() {
+    let six = "addr = [\"192.0.2.10/24\", \"2001:db8::10/64\"]\ndev = \"eth0\"\n";
+    let route = |text: &str| format!("{six}[[route]]\n{text}\n");
+    for (text, key) in [
+        ("to = \"fd00::/8\"\nvia = \"192.0.2.1\"", "route.via = 192.0.2.1"),
+        ("to = \"fd00::/8\"\nvia = \"2001:db9::1\"", "route.via = 2001:db9::1"),
+        ("to = \"fd00::/8\"", "route.to = fd00::/8"),
+        ("to = \"fd00::/8\"\ninterface = \"etho\"", "route.interface = etho"),
+    ] {
+        let complaint = complaint(&route(text));
+        assert!(complaint.starts_with(key), "{text}: {complaint}");
+    }
+    for text in [
+        "to = \"fd00::/8\"\nvia = \"2001:db8::1\"",
+        "to = \"fd00::/8\"\nvia = \"fe80::1\"\ninterface = \"eth0\"",
+        "to = \"198.51.100.0/24\"\ninterface = \"eth0\"",
+    ] {
+        parse(&route(text)).unwrap();
+    }
+    let both = format!("{six}gateway = [\"192.0.2.1\", \"2001:db8::1\"]\n");
+    let routes = parse(&both).unwrap().routes;
+    assert_eq!(routes.iter().map(|r| r.to).collect::<Vec<_>>(), [Prefix::ALL_V4, Prefix::ALL_V6]);
+    let twice = format!("{six}gateway = [\"192.0.2.1\", \"192.0.2.2\"]\n");
+    assert!(complaint(&twice).starts_with("gateway = 192.0.2.2"));
+}
+
 #[test]
 fn all_problems_are_reported_at_once() {
-    let text = "gateway = \"10.0.0.1\"\nvlan = 5000\ncores = [0, 1]\n[services]\necho = 0\n\
+    let text = "gateway = \"10.0.0.1\"\nvlan = 5000\ncores = [1, 1]\n[services]\necho = 0\n\
                 [pool]\nframes = 1\nframe-size = 1\n\
                 [[route]]\nto = \"10.0.0.0/8\"\nvia = \"10.0.0.1\"\n\
                 [[route]]\nto = \"192.0.2.0/24\"\nvia = \"192.0.2.1\"\n";
@@ -130,10 +199,10 @@ fn all_problems_are_reported_at_once() {
     let keys = |e: &ConfigError| e.to_string().split(' ').next().unwrap().to_owned();
     let keys: Vec<String> = all.iter().map(keys).collect();
     let expected = [
+        "vlan",
         "gateway",
         "route.via",
         "route.to",
-        "vlan",
         "services.echo",
         "cores",
         "pool.frames",
@@ -165,8 +234,8 @@ fn the_command_line_wins_over_the_file_and_the_rest_stays() {
         ..Settings::default()
     };
     let config = Config::try_from(file.overridden_by(over)).unwrap();
-    assert_eq!(config.dev, "eth1");
-    assert_eq!(config.address.to_string(), "192.0.2.10/24");
+    assert_eq!(config.interfaces[0].dev, "eth1");
+    assert_eq!(config.interfaces[0].addresses[0].to_string(), "192.0.2.10/24");
     assert_eq!(config.services, Services { echo: Some(7), discard: Some(9) });
 }
 

@@ -18,6 +18,7 @@ pub(super) fn environment(config: &Config, link: &LinkInfo, now: Nanos) -> Resul
     host::provide(&env, state(config, link)?, now);
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
     for (address, mac) in &config.neighbours {
+        let std::net::IpAddr::V4(address) = address else { continue };
         let full = neighbours.insert_static(*address, *mac, now);
         full.map_err(|e| StartError::Setting(format!("neighbour {address}: {e}")))?;
     }
@@ -25,12 +26,15 @@ pub(super) fn environment(config: &Config, link: &LinkInfo, now: Nanos) -> Resul
 }
 
 fn state(config: &Config, link: &LinkInfo) -> Result<HostState, StartError> {
-    let mut host = HostState::new(MacAddr(link.mac), Locals::new(&[config.address]));
+    let interface = &config.interfaces[0];
+    let own: Vec<Cidr> = interface.addresses.iter().filter_map(|address| address.v4()).collect();
+    let mut host = HostState::new(MacAddr(link.mac), Locals::new(&own));
     host.mtu = link.mtu;
-    host.vlan = config.vlan;
-    let default = config.gateway.map(|via| (Cidr::ALL, via));
-    let others = config.routes.iter().map(|route| (route.to, route.via));
-    for (to, via) in others.chain(default) {
+    host.vlan = interface.vlan;
+    for route in &config.routes {
+        let (Some(to), Some(std::net::IpAddr::V4(via))) = (route.to.v4(), route.via) else {
+            continue;
+        };
         let added = host.routes.add(to, via);
         added.map_err(|e| StartError::Setting(format!("route to {to}: {e}")))?;
     }
@@ -39,10 +43,10 @@ fn state(config: &Config, link: &LinkInfo) -> Result<HostState, StartError> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::IpAddr;
 
     use super::*;
-    use crate::config::Route;
+    use crate::config::{Prefix, Route};
 
     fn link() -> LinkInfo {
         LinkInfo {
@@ -58,11 +62,11 @@ mod tests {
     #[test]
     fn the_configuration_reaches_the_blocks() {
         let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
-        let router = Ipv4Addr::new(10, 0, 0, 254);
-        config.gateway = Some(router);
-        config.routes = vec![Route { to: "10.9.0.0/16".parse().unwrap(), via: router }];
+        let router = IpAddr::from([10, 0, 0, 254]);
+        let via = |to: &str| Route { to: to.parse().unwrap(), via: Some(router), interface: None };
+        config.routes = vec![via("0.0.0.0/0"), via("10.9.0.0/16")];
         config.neighbours = vec![(router, MacAddr([2, 0, 0, 0, 0, 9]))];
-        config.vlan = Some(7);
+        config.interfaces[0].vlan = Some(7);
         let env = environment(&config, &link(), 0).unwrap();
         let host: Arc<HostState> = env.get().unwrap();
         assert_eq!((host.mtu, host.vlan, host.routes.iter().count()), (1400, Some(7), 3));
@@ -73,7 +77,8 @@ mod tests {
     #[test]
     fn a_router_that_cannot_be_reached_is_an_error_that_names_the_route() {
         let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
-        config.gateway = Some(Ipv4Addr::new(192, 0, 2, 1));
+        let via = Some(IpAddr::from([192, 0, 2, 1]));
+        config.routes = vec![Route { to: Prefix::ALL_V4, via, interface: None }];
         let error = environment(&config, &link(), 0).unwrap_err().to_string();
         assert!(error.contains("0.0.0.0/0") && error.contains("192.0.2.1"), "{error}");
     }

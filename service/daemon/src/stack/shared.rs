@@ -1,9 +1,11 @@
 //! What the control socket's threads may ask of a stack.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use weever_graph::Verified;
 use weever_link::LinkInfo;
+use weever_net::addr::Cidr;
 use weever_packet::Pool;
 use weever_service_api::{
     ApiError, Counters, DropCounter, GraphFormat, GraphText, PoolCounters, ServiceStatus, Status,
@@ -13,7 +15,7 @@ use weever_wire::MacAddr;
 
 use super::worker::{self, Meter};
 use super::{Report, Stopper, picture, view};
-use crate::config::Config;
+use crate::config::{Config, Prefix};
 use crate::control::Source;
 
 pub(super) struct Shared {
@@ -87,7 +89,13 @@ impl Source for Shared {
     }
 
     fn status(&self) -> Status {
-        let Config { share, address, gateway, .. } = &self.config;
+        let interface = &self.config.interfaces[0];
+        let address = interface.first_v4().unwrap_or(Cidr::ALL);
+        let default = self.config.routes.iter().find(|route| route.to == Prefix::ALL_V4);
+        let gateway = match default.and_then(|route| route.via) {
+            Some(IpAddr::V4(via)) => Some(via),
+            _ => None,
+        };
         Status {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -97,10 +105,10 @@ impl Source for Shared {
             mtu: self.link.mtu,
             queues: self.link.queues,
             mode: self.link.mode.clone(),
-            share: share.to_string(),
+            share: interface.share.to_string(),
             address: address.addr(),
             prefix: address.prefix_len(),
-            gateway: *gateway,
+            gateway,
             services: self.services(),
             workers: vec![self.worker()],
         }

@@ -27,7 +27,7 @@ pub(super) fn on_device(mut config: Config) -> Result<Stack, StartError> {
     }
     let socket = match &config.control {
         Some(path) => ControlSocket::bind(path)?,
-        None => ControlSocket::bind_default(&config.dev)?,
+        None => ControlSocket::bind_default(&config.interfaces[0].dev)?,
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
@@ -45,11 +45,13 @@ pub(super) fn on_link(
 }
 
 fn device(config: &Config, pool: &Pool) -> AfXdpConfig {
-    let share = match config.share {
-        Share::Address => af_xdp::Share::Address(vec![config.address.addr()]),
+    let interface = &config.interfaces[0];
+    let own = interface.addresses.iter().filter_map(|address| address.v4());
+    let share = match interface.share {
+        Share::Address => af_xdp::Share::Address(own.map(|cidr| cidr.addr()).collect()),
         Share::None => af_xdp::Share::None,
     };
-    AfXdpConfig { share, ..AfXdpConfig::new(&config.dev, pool.clone()) }
+    AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) }
 }
 
 fn assemble(

@@ -1,0 +1,174 @@
+//! Interfaces: each in itself, and beside each other.
+
+use std::net::IpAddr;
+
+use super::super::host::unfit_for_host;
+use super::super::{ConfigError, Interface, InterfaceSettings, Prefix, Share};
+use super::Problems;
+
+/// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
+const LONGEST_NAME: usize = 15;
+/// Every network takes a datagram of this many bytes (RFC 791 §3.2).
+const SHORTEST_MTU: u16 = 576;
+/// The same of IPv6 (RFC 8200 §5).
+const SHORTEST_MTU_V6: u16 = 1280;
+
+impl Interface {
+    /// An interface with the defaults, on a device (or a link of that name).
+    pub fn new(dev: impl Into<String>, addresses: Vec<Prefix>) -> Interface {
+        let dev = dev.into();
+        Interface {
+            name: dev.clone(),
+            dev,
+            link: super::super::LinkKind::default(),
+            vlan: None,
+            addresses,
+            dhcp: false,
+            slaac: false,
+            mtu: None,
+            groups: Vec::new(),
+            share: Share::default(),
+        }
+    }
+
+    /// The first IPv4 address, if there is one.
+    pub fn first_v4(&self) -> Option<weever_net::addr::Cidr> {
+        self.addresses.iter().find_map(|address| address.v4())
+    }
+
+    /// Whether it speaks IPv6.
+    pub fn has_v6(&self) -> bool {
+        self.slaac || self.addresses.iter().any(|address| address.addr().is_ipv6())
+    }
+}
+
+/// Every interface that settings describe: `first` by top-level keys, `more` by tables.
+pub(super) fn all(
+    first: Option<InterfaceSettings>,
+    more: Vec<InterfaceSettings>,
+    problems: &mut Problems,
+) -> Vec<Interface> {
+    let mut interfaces: Vec<Interface> =
+        first.into_iter().map(|one| interface("", one, problems)).collect();
+    interfaces.extend(more.into_iter().map(|one| interface("interface.", one, problems)));
+    for (i, interface) in interfaces.iter().enumerate() {
+        beside(interface, &interfaces[..i], problems);
+    }
+    interfaces
+}
+
+/// What one table says; `at` comes before its keys in messages.
+fn interface(at: &str, settings: InterfaceSettings, problems: &mut Problems) -> Interface {
+    let dev = problems.note(device(at, settings.dev));
+    let vlan = problems.note(vlan(at, settings.vlan));
+    let mut interface = Interface::new(dev, settings.addr);
+    interface.vlan = vlan;
+    if let Some(id) = vlan {
+        interface.name = format!("{}.{id}", interface.dev);
+    }
+    if let Some(name) = settings.name {
+        interface.name = problems.note(name_of_interface(at, name));
+    }
+    interface.link = settings.link.unwrap_or_default();
+    interface.dhcp = settings.dhcp.unwrap_or_default();
+    interface.slaac = settings.slaac.unwrap_or_default();
+    interface.share = settings.share.unwrap_or_default();
+    interface.groups = settings.groups;
+    interface.mtu = settings.mtu;
+    addresses(at, &interface, problems);
+    groups(at, &interface, problems);
+    mtu(at, &interface, problems);
+    interface
+}
+
+fn device(at: &str, name: Option<String>) -> Result<String, ConfigError> {
+    let remedy = "give `--dev eth0`, or `dev = \"eth0\"` in the configuration";
+    let name = name.ok_or(ConfigError::Missing { key: "dev", remedy })?;
+    named(&format!("{at}dev"), name, "`ip link` lists the devices there are")
+}
+
+fn name_of_interface(at: &str, name: String) -> Result<String, ConfigError> {
+    named(&format!("{at}name"), name, "give a name such as lan or eth0.5")
+}
+
+fn named(key: &str, name: String, remedy: &str) -> Result<String, ConfigError> {
+    let bad = |problem: &str| Err(ConfigError::invalid(key, format!("{name:?}"), problem, remedy));
+    if name.is_empty() {
+        bad("it is empty")
+    } else if name.len() > LONGEST_NAME {
+        bad("a device's name has 15 bytes at most")
+    } else if name == "." || name == ".." || name.contains(['/', ':', '\0', ' ', '=']) {
+        bad("a device's name has no `/`, `:`, `=` or space")
+    } else {
+        Ok(name)
+    }
+}
+
+fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
+    let given = &interface.addresses;
+    if given.is_empty() && !interface.dhcp && !interface.slaac {
+        let remedy = "give `--addr 192.0.2.10/24`, or `addr = \"192.0.2.10/24\"` in the \
+                      configuration, or have one given: `--dhcp`, `--slaac`";
+        problems.0.push(ConfigError::Missing { key: "addr", remedy });
+    }
+    let key = format!("{at}addr");
+    for (i, address) in given.iter().enumerate() {
+        if let Some(problem) = unfit_for_host(*address) {
+            problems.add(&key, address, problem, "give an address of a host of the network");
+        }
+        if given[..i].iter().any(|other| other.addr() == address.addr()) {
+            problems.add(&key, address, "it is there twice", "keep one of the two");
+        }
+    }
+}
+
+fn groups(at: &str, interface: &Interface, problems: &mut Problems) {
+    for group in interface.groups.iter().filter(|group| !group.is_multicast()) {
+        let remedy = "give groups of 224.0.0.0/4 or ff00::/8";
+        problems.add(&format!("{at}groups"), group, "it is no multicast group", remedy);
+    }
+}
+
+fn mtu(at: &str, interface: &Interface, problems: &mut Problems) {
+    let shortest = if interface.has_v6() { SHORTEST_MTU_V6 } else { SHORTEST_MTU };
+    if let Some(mtu) = interface.mtu.filter(|mtu| *mtu < shortest) {
+        let remedy = format!("use {shortest} or more");
+        problems.add(&format!("{at}mtu"), mtu, "IP needs more than that", &remedy);
+    }
+}
+
+fn vlan(at: &str, vlan: Option<u16>) -> Result<Option<u16>, ConfigError> {
+    match vlan {
+        Some(id) if id > 4094 => {
+            let (problem, remedy) = ("there is no such VLAN", "use 1 to 4094, or 0 for none");
+            Err(ConfigError::invalid(&format!("{at}vlan"), id, problem, remedy))
+        }
+        other => Ok(other.filter(|id| *id != 0)),
+    }
+}
+
+/// What an interface may not have because of an `earlier` one.
+fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems) {
+    let Interface { name, dev, .. } = interface;
+    let has = |addr: IpAddr| {
+        move |other: &Interface| other.addresses.iter().any(|address| address.addr() == addr)
+    };
+    if earlier.iter().any(|other| other.name == *name) {
+        problems.add("interface.name", name, "another interface has it", "give it one of its own");
+    }
+    for address in &interface.addresses {
+        if earlier.iter().any(has(address.addr())) {
+            let problem = "another interface has it";
+            problems.add("interface.addr", address, problem, "keep it on one of the two");
+        }
+    }
+    let siblings = || earlier.iter().filter(|other| other.dev == *dev);
+    if siblings().any(|other| other.vlan == interface.vlan && other.name != *name) {
+        let problem = "another interface is on this device and in this VLAN";
+        problems.add("interface.dev", dev, problem, "give one of them all addresses");
+    }
+    if siblings().any(|other| other.share != interface.share || other.link != interface.link) {
+        let problem = "interfaces of one device share it in different ways";
+        problems.add("interface.share", dev, problem, "give them the same `share` and `link`");
+    }
+}

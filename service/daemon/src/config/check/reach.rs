@@ -1,0 +1,147 @@
+//! What is reached through neighbours: routes, and neighbours with fixed addresses.
+
+use std::net::IpAddr;
+
+use weever_wire::MacAddr;
+
+use super::super::host::unfit_for_host;
+use super::super::{
+    ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, nearest,
+};
+use super::Problems;
+
+/// What is known of the stack's own networks before it starts.
+pub(crate) struct Own {
+    prefixes: Vec<Prefix>,
+    names: Vec<String>,
+    /// Whether others may be added by DHCP or router advertisements.
+    open: bool,
+}
+
+impl Own {
+    /// The networks of these interfaces.
+    pub(crate) fn of(interfaces: &[Interface]) -> Own {
+        Own {
+            prefixes: interfaces.iter().flat_map(|i| i.addresses.iter().copied()).collect(),
+            names: interfaces.iter().map(|i| i.name.clone()).collect(),
+            open: interfaces.iter().any(|i| i.dhcp || i.slaac),
+        }
+    }
+
+    /// A neighbour must be another host of one of the networks.
+    pub(crate) fn neighbour(&self, key: &str, neighbour: IpAddr) -> Result<(), ConfigError> {
+        let near = self.prefixes.iter().filter(|own| own.contains(neighbour));
+        let Some(own) = near.max_by_key(|own| own.len()) else {
+            return self.stranger(key, neighbour);
+        };
+        let fail = |problem: &str| {
+            let remedy = format!("give the address of another host of {}", own.network());
+            Err(ConfigError::invalid(key, neighbour, problem, remedy))
+        };
+        if self.prefixes.iter().any(|own| own.addr() == neighbour) {
+            return fail("it is the stack's own address");
+        }
+        match Prefix::new(neighbour, own.len()).and_then(unfit_for_host) {
+            Some(problem) => fail(problem),
+            None => Ok(()),
+        }
+    }
+
+    fn stranger(&self, key: &str, neighbour: IpAddr) -> Result<(), ConfigError> {
+        let is_link_local = matches!(neighbour, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if self.open || is_link_local {
+            return Ok(());
+        }
+        let known = self.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let known = if known.is_empty() { "there is none yet".into() } else { known };
+        let problem = format!("it is not in the network of addr = {known}");
+        let remedy = "give the address of a host of an own network";
+        Err(ConfigError::invalid(key, neighbour, problem, remedy))
+    }
+
+    fn interface(&self, name: &str) -> Result<(), ConfigError> {
+        if self.names.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let remedy = match nearest(name, &names) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("use one of {}", names.join(", ")),
+        };
+        let problem = "there is no such interface";
+        Err(ConfigError::invalid("route.interface", name, problem, remedy))
+    }
+}
+
+/// The default routes through `gateways`, then the others.
+pub(super) fn routes(
+    gateways: Vec<IpAddr>,
+    settings: Vec<RouteSetting>,
+    own: &Own,
+    problems: &mut Problems,
+) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    for via in gateways {
+        problems.note(own.neighbour("gateway", via));
+        let to = Prefix::all_like(via);
+        if routes.iter().any(|route| route.to == to) {
+            let problem = "there is another gateway of its family";
+            problems.add("gateway", via, problem, "keep one of each family");
+        } else {
+            routes.push(Route { to, via: Some(via), interface: None });
+        }
+    }
+    for setting in settings {
+        route(setting, own, &mut routes, problems);
+    }
+    routes
+}
+
+fn route(setting: RouteSetting, own: &Own, routes: &mut Vec<Route>, problems: &mut Problems) {
+    let RouteSetting { to, via, interface } = setting;
+    let to = to.network();
+    if let Some(name) = &interface {
+        problems.note(own.interface(name));
+    }
+    match via {
+        Some(via) if via.is_ipv4() != to.addr().is_ipv4() => {
+            problems.add("route.via", via, "it is of the other family", "give a router of `to`'s");
+        }
+        Some(via) => problems.note(own.neighbour("route.via", via)),
+        None if interface.is_none() => {
+            let problem = "it says neither `via` nor `interface`";
+            problems.add("route.to", to, problem, "say which router or interface leads there");
+        }
+        None => {}
+    }
+    if routes.iter().any(|route| route.to == to) {
+        let is_default = to.is_empty();
+        let twice = "there are two routes to it";
+        let problem = if is_default { "that is what gateway is for" } else { twice };
+        problems.add("route.to", to, problem, "remove this route");
+    } else if own.prefixes.iter().any(|own| own.network() == to) {
+        problems.add("route.to", to, "it is the stack's own network", "remove this route");
+    } else {
+        routes.push(Route { to, via, interface });
+    }
+}
+
+pub(super) fn neighbours(
+    settings: Vec<NeighbourSetting>,
+    own: &Own,
+    problems: &mut Problems,
+) -> Vec<(IpAddr, MacAddr)> {
+    let mut neighbours: Vec<(IpAddr, MacAddr)> = Vec::new();
+    for NeighbourSetting { addr, mac } in settings {
+        problems.note(own.neighbour("neighbour.addr", addr));
+        if !mac.is_unicast() {
+            let (problem, remedy) = ("it is not the address of one station", "`ip neigh` shows it");
+            problems.add("neighbour.mac", mac, problem, remedy);
+        }
+        if neighbours.iter().any(|(other, _)| *other == addr) {
+            problems.add("neighbour.addr", addr, "it is there twice", "keep one of the two");
+        }
+        neighbours.push((addr, mac));
+    }
+    neighbours
+}
