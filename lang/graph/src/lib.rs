@@ -14,6 +14,7 @@ pub mod dot;
 pub mod effects;
 pub mod finding;
 pub mod ids;
+pub mod nic;
 pub mod node;
 pub mod predicate;
 pub mod table;

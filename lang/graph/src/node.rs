@@ -1,5 +1,6 @@
 //! Nodes, ports and edges.
 
+use crate::nic::{Queues, RssModel, TableModel};
 use crate::{Attr, Effects, NodeId, Predicate, TableSpec};
 
 /// Where a node was written: byte offsets into its source text.
@@ -44,6 +45,10 @@ pub struct ConfigSpec {
     pub ty: Option<String>,
     /// The configuration function's name.
     pub function: Option<String>,
+    /// The filter table of a NIC that the node stands for; its function is derived from it.
+    pub table: Option<TableModel>,
+    /// The spreading by hash that the node stands for.
+    pub rss: Option<RssModel>,
 }
 
 /// An output of a node. It may lead to several nodes, all of which it enables, or to none.
@@ -91,6 +96,8 @@ pub struct Node {
     pub implementation: Option<String>,
     /// What the implementation does to the buffer, once that is known.
     pub effects: Option<Effects>,
+    /// The receive queues that the node stands for, in a PRG.
+    pub queues: Option<Queues>,
     /// Where it was written, for diagnostics.
     pub span: Span,
 }
@@ -108,6 +115,7 @@ impl Node {
             attrs: Vec::new(),
             implementation: None,
             effects: None,
+            queues: None,
             span: Span::default(),
         }
     }

@@ -4,7 +4,7 @@ use crate::{Edge, Entry, Field, Key, PortId, verify};
 
 fn config(ty: &str) -> NodeKind {
     let ty = (!ty.is_empty()).then(|| ty.to_string());
-    NodeKind::Config(ConfigSpec { ty, function: None })
+    NodeKind::Config(ConfigSpec { ty, ..ConfigSpec::default() })
 }
 
 /// `start.out → [before, C, after]`, `C.a → [x, y]`, `C.b → [y]`.

@@ -1,0 +1,67 @@
+//! What a NIC can do, as data (DESIGN §4.5): the meaning of Unicorn's `table`, `rss` and `queues`.
+//!
+//! A config node of a PRG carries a [`TableModel`] or an [`RssModel`] in its
+//! [`ConfigSpec`](crate::ConfigSpec), and the node at which packets leave for the host carries
+//! [`Queues`]. Configuration functions and oracles are derived from these; nothing is written for
+//! one NIC. Both models have an [`as_linux`](TableModel::as_linux) view: what `ethtool` lets a user
+//! do is often less than what the silicon does.
+
+mod flow_type;
+mod rss;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use flow_type::FlowType;
+pub use rss::{RssFields, RssHash, RssModel, RssType};
+pub use table::{
+    Actions, Capacity, Cost, Ethtool, Exposure, Failure, FieldMatch, Granularity, Location,
+    MaskScope, TableModel, TableOrder, When,
+};
+
+/// A range of queues, both ends inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueRange {
+    /// The first.
+    pub lo: u32,
+    /// The last.
+    pub hi: u32,
+}
+
+impl QueueRange {
+    /// Whether `queue` is one of them.
+    pub fn contains(self, queue: u32) -> bool {
+        self.lo <= queue && queue <= self.hi
+    }
+
+    /// Whether every queue of `other` is one of them.
+    pub fn covers(self, other: QueueRange) -> bool {
+        self.lo <= other.lo && other.hi <= self.hi
+    }
+
+    /// The queues that both have, if any.
+    pub fn and(self, other: QueueRange) -> Option<QueueRange> {
+        let both = QueueRange { lo: self.lo.max(other.lo), hi: self.hi.min(other.hi) };
+        (both.lo <= both.hi).then_some(both)
+    }
+
+    /// How many they are.
+    pub fn count(self) -> u32 {
+        self.hi.saturating_sub(self.lo).saturating_add(1)
+    }
+}
+
+impl std::fmt::Display for QueueRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} .. {}", self.lo, self.hi)
+    }
+}
+
+/// One node that stands for every receive queue of a NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Queues {
+    /// Those that the silicon has.
+    pub all: QueueRange,
+    /// Those that Linux uses, if they are fewer.
+    pub linux: Option<QueueRange>,
+}

@@ -1,0 +1,247 @@
+//! Filter tables: what a rule may say, how many fit, and which of two that match wins.
+
+use super::{FlowType, QueueRange};
+use crate::Field;
+
+/// A table of steering rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableModel {
+    /// The fields that a rule may match.
+    pub matches: Vec<FieldMatch>,
+    /// A rule is of exactly one of these; when there are none, a rule has no type.
+    pub flow_types: Vec<FlowType>,
+    /// Which rules have to agree on their masks.
+    pub mask_scope: MaskScope,
+    /// How many rules fit.
+    pub capacity: Capacity,
+    /// Which of two rules that match a packet wins.
+    pub order: TableOrder,
+    /// Whether a rule may be refused although the table is not full.
+    pub fails: Failure,
+    /// What a rule can do with a packet.
+    pub actions: Actions,
+    /// What Linux lets a user do with the table.
+    pub linux: Exposure,
+}
+
+/// A field that rules of a table may match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldMatch {
+    /// The field.
+    pub field: Field,
+    /// Which masks of it are possible.
+    pub granularity: Granularity,
+}
+
+/// Which masks of a field are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Granularity {
+    /// The whole field or nothing of it.
+    Whole,
+    /// Any bits.
+    Bits,
+    /// The highest bits, as many as the rule wants.
+    Prefix,
+    /// The whole field, in every rule whose packets have the field.
+    Exact,
+}
+
+/// Which rules have to agree on their masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MaskScope {
+    /// None: each has its own masks.
+    Rule,
+    /// Those of one flow type.
+    FlowType,
+    /// All rules of the device's port.
+    Link,
+}
+
+/// How many rules fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// How many entries there are.
+    pub entries: u32,
+    /// The name of the table or resource whose entries these are, if others use them as well.
+    /// Tables that name the same thing share `entries` among them.
+    pub shared_with: Option<String>,
+    /// What a rule takes, if that is not one entry; the first that applies counts.
+    pub costs: Vec<Cost>,
+}
+
+/// What some rules take of a table's capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// How many entries.
+    pub entries: u32,
+    /// Which rules.
+    pub when: When,
+}
+
+/// Which rules a [`Cost`] is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum When {
+    /// All of them.
+    Always,
+    /// Those of these flow types.
+    Types(Vec<FlowType>),
+    /// All of them while something holds that no rule says, as a tunnel that is set up.
+    Said(String),
+}
+
+/// Which of two rules that match a packet wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TableOrder {
+    /// The one with the larger priority; then the earlier one.
+    Priority {
+        /// The lowest priority.
+        lo: u32,
+        /// The highest.
+        hi: u32,
+    },
+    /// The one that looks at more bits; then the earlier one.
+    MoreSpecific,
+    /// The one with the lower location, which the user chooses.
+    Location,
+    /// The one that was inserted first.
+    Insertion,
+}
+
+/// Whether a rule may be refused although the table is not full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// It is not.
+    Never,
+    /// The table is an open hash that gives up after some probes.
+    Hash {
+        /// How many rows it has.
+        rows: u32,
+        /// How many of them are tried for a rule.
+        probes: u32,
+    },
+}
+
+/// What a rule can do with a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Actions {
+    /// Send it to one of these queues.
+    pub queues: Option<QueueRange>,
+    /// Drop it.
+    pub drop: bool,
+    /// Spread it by an RSS context.
+    pub context: bool,
+    /// Leave it to the tables that follow.
+    pub none: bool,
+}
+
+/// What Linux lets a user do with a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exposure {
+    /// Nothing.
+    None,
+    /// Rules of `ethtool -N`.
+    Ethtool(Ethtool),
+}
+
+/// How Linux exposes a table as `ethtool -N` rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ethtool {
+    /// The flow types that it takes.
+    pub flow_types: Vec<FlowType>,
+    /// The fields and masks that it takes, if fewer than the table's.
+    pub matches: Vec<FieldMatch>,
+    /// Who chooses a rule's location.
+    pub location: Location,
+    /// How many rules it takes, if fewer than fit.
+    pub limit: Option<u32>,
+    /// Whether it takes rules that drop.
+    pub drop: bool,
+}
+
+/// Who chooses a rule's location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Location {
+    /// The driver, if the user wants that.
+    Any,
+    /// Always the user.
+    Mandatory,
+}
+
+impl Granularity {
+    /// Every granularity.
+    pub const ALL: [Granularity; 4] =
+        [Granularity::Whole, Granularity::Bits, Granularity::Prefix, Granularity::Exact];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Granularity::Whole => "whole",
+            Granularity::Bits => "bits",
+            Granularity::Prefix => "prefix",
+            Granularity::Exact => "exact",
+        }
+    }
+
+    /// Whether a rule may look at the bits `mask` of `field`.
+    pub fn allows(self, field: Field, mask: u128) -> bool {
+        let full = field.full_mask();
+        if mask & !full != 0 {
+            return false;
+        }
+        match self {
+            Granularity::Bits => true,
+            Granularity::Whole => mask == 0 || mask == full,
+            Granularity::Exact => mask == full,
+            // The bits that are not looked at are the lowest ones.
+            Granularity::Prefix => (!mask & full) & (!mask & full).wrapping_add(1) == 0,
+        }
+    }
+}
+
+impl Capacity {
+    /// How many entries a rule of `flow_type` takes; `holds` says whether a condition does that
+    /// no rule can tell.
+    pub fn cost(&self, flow_type: Option<FlowType>, holds: impl Fn(&str) -> bool) -> u32 {
+        let applies = |cost: &&Cost| match &cost.when {
+            When::Always => true,
+            When::Types(types) => flow_type.is_some_and(|t| types.contains(&t)),
+            When::Said(condition) => holds(condition),
+        };
+        self.costs.iter().find(applies).map_or(1, |c| c.entries)
+    }
+}
+
+impl TableModel {
+    /// How the table matches `field`, if it does.
+    pub fn granularity(&self, field: Field) -> Option<Granularity> {
+        self.matches.iter().find(|m| m.field == field).map(|m| m.granularity)
+    }
+
+    /// The fields that a rule of `flow_type` may match. Ports belong to the flow types of
+    /// transports, if the table has those; otherwise to the type of their IP version.
+    pub fn fields_of(&self, flow_type: Option<FlowType>) -> impl Iterator<Item = FieldMatch> + '_ {
+        let transports = self.flow_types.iter().any(|t| t.protocol().is_some());
+        self.matches.iter().copied().filter(move |m| match flow_type {
+            None => true,
+            Some(t) => {
+                let port = matches!(m.field, Field::L4Src | Field::L4Dst | Field::TcpFlags);
+                t.leaves_open(m.field) && !(port && transports && t.protocol().is_none())
+            }
+        })
+    }
+
+    /// The table as Linux exposes it, or nothing if it does not.
+    pub fn as_linux(&self) -> Option<TableModel> {
+        let Exposure::Ethtool(ethtool) = &self.linux else { return None };
+        let mut seen = self.clone();
+        seen.flow_types.clone_from(&ethtool.flow_types);
+        if !ethtool.matches.is_empty() {
+            seen.matches.clone_from(&ethtool.matches);
+        }
+        if let Some(limit) = ethtool.limit {
+            seen.capacity.entries = seen.capacity.entries.min(limit);
+        }
+        seen.actions.drop &= ethtool.drop;
+        Some(seen)
+    }
+}
