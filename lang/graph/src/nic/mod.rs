@@ -6,12 +6,14 @@
 //! one NIC. Both models have an [`as_linux`](TableModel::as_linux) view: what `ethtool` lets a user
 //! do is often less than what the silicon does.
 
+mod check;
 mod flow_type;
 mod rss;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use check::{Part, Problem};
 pub use flow_type::FlowType;
 pub use rss::{RssFields, RssHash, RssModel, RssType};
 pub use table::{

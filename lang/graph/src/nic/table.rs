@@ -62,8 +62,7 @@ pub enum MaskScope {
 pub struct Capacity {
     /// How many entries there are.
     pub entries: u32,
-    /// The name of the table or resource whose entries these are, if others use them as well.
-    /// Tables that name the same thing share `entries` among them.
+    /// The full name of the table whose entries these are, if the table has none of its own.
     pub shared_with: Option<String>,
     /// What a rule takes, if that is not one entry; the first that applies counts.
     pub costs: Vec<Cost>,

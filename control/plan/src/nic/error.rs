@@ -1,0 +1,63 @@
+//! Why a graph is no NIC.
+
+/// Why [`Nic::of`](super::Nic::of) does not take a graph, or a view of a NIC cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NicError {
+    /// No node is marked as the source.
+    #[error("`{graph}` has no node with `attr \"source\"`, at which packets arrive")]
+    NoSource {
+        /// The graph.
+        graph: String,
+    },
+    /// More than one node is marked as the source.
+    #[error("`{first}` and `{second}` are both marked as the source; a NIC has one")]
+    TwoSources {
+        /// One of them.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// No node stands for the queues.
+    #[error("`{graph}` declares no queues; write for instance `queues Queue 0 .. 15`")]
+    NoQueues {
+        /// The graph.
+        graph: String,
+    },
+    /// More than one node stands for queues.
+    #[error("`{first}` and `{second}` both declare queues; declare all of them in one")]
+    TwoQueues {
+        /// One of them.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// The node does not fit a pipeline.
+    #[error("`{node}` does not fit the pipeline of a NIC: {reason}")]
+    NotPipeline {
+        /// The node.
+        node: String,
+        /// What is unexpected about it.
+        reason: String,
+    },
+    /// No packet can do what the table says.
+    #[error("the table `{table}` is impossible: {reason}")]
+    Impossible {
+        /// The table.
+        table: String,
+        /// Why.
+        reason: String,
+    },
+    /// The NIC does not have so many queues.
+    #[error("`{nic}` has {has} queues{of}, not {wanted}")]
+    QueueCount {
+        /// The NIC.
+        nic: String,
+        /// How many it has.
+        has: u32,
+        /// How many were asked for.
+        wanted: u32,
+        /// Under which view, if that matters.
+        of: &'static str,
+    },
+}
