@@ -46,9 +46,9 @@ pub struct ConfigSpec {
     /// The configuration function's name.
     pub function: Option<String>,
     /// The filter table of a NIC that the node stands for; its function is derived from it.
-    pub table: Option<TableModel>,
+    pub table: Option<Box<TableModel>>,
     /// The spreading by hash that the node stands for.
-    pub rss: Option<RssModel>,
+    pub rss: Option<Box<RssModel>>,
 }
 
 /// An output of a node. It may lead to several nodes, all of which it enables, or to none.

@@ -79,12 +79,12 @@ impl Walk<'_> {
             match (table, rss) {
                 (Some(table), None) => {
                     self.check(node, table.check_for(self.queues))?;
-                    self.tables.push((node.name.clone(), table.clone()));
+                    self.tables.push((node.name.clone(), (**table).clone()));
                     at = self.after_table(at)?;
                 }
                 (None, Some(rss)) => {
                     self.check(node, rss.check_for(self.queues))?;
-                    self.rss = Some(rss.clone());
+                    self.rss = Some((**rss).clone());
                     return self.after_rss(at);
                 }
                 (Some(_), Some(_)) => {

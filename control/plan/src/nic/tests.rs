@@ -35,14 +35,14 @@ fn node(graph: &mut Graph, name: &str, spec: ConfigSpec, ports: Vec<Port>) -> No
 }
 
 fn with_table(table: TableModel) -> ConfigSpec {
-    ConfigSpec { table: Some(table), ..ConfigSpec::default() }
+    ConfigSpec { table: Some(Box::new(table)), ..ConfigSpec::default() }
 }
 
 fn rss() -> ConfigSpec {
     let queues = QueueRange { lo: 0, hi: 3 };
     let hash = RssHash::Toeplitz { key_len: 40 };
     let rss = RssModel { hash, entries: 128, queues, types: Vec::new(), contexts: 0 };
-    ConfigSpec { rss: Some(rss), ..ConfigSpec::default() }
+    ConfigSpec { rss: Some(Box::new(rss)), ..ConfigSpec::default() }
 }
 
 /// `in → A → B → Rss → Queue`, and ids of A, B, Rss and Queue.
