@@ -6,8 +6,11 @@ use libfuzzer_sys::fuzz_target;
 use weever_wire::arp::{ArpRepr, ArpView};
 use weever_wire::ethernet::{EthernetRepr, EthernetView};
 use weever_wire::icmpv4::{IcmpRepr, IcmpView};
+use weever_wire::icmpv6::{self, Icmpv6Repr, Icmpv6View};
 use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
-use weever_wire::ipv6::{Ipv6Repr, Ipv6View};
+use weever_wire::ipv6::{Chain, Ipv6Repr, Ipv6View, is_extension, next_header};
+use weever_wire::mld::{MldQuery, MldReport};
+use weever_wire::ndp::NdpRepr;
 use weever_wire::tcp::TcpView;
 use weever_wire::udp::{UdpRepr, UdpView};
 use weever_wire::vlan::{VlanRepr, VlanView};
@@ -19,6 +22,9 @@ fuzz_target!(|bytes: &[u8]| {
     ipv4(bytes);
     ipv6(bytes);
     icmp(bytes);
+    icmpv6(bytes);
+    ndp(bytes);
+    mld(bytes);
     udp(bytes);
     tcp(bytes);
 });
@@ -69,6 +75,42 @@ fn ipv6(bytes: &[u8]) {
     repr.emit(&mut written).unwrap();
     written.extend_from_slice(view.payload());
     assert_eq!(Ipv6Repr::parse(Ipv6View::new(&written).unwrap()), repr);
+    chain(&written);
+}
+
+fn chain(packet: &[u8]) {
+    let Ok(chain) = Chain::walk(packet) else { return };
+    assert!(chain.offset <= packet.len());
+    assert_eq!(packet[chain.pointer], chain.protocol);
+    assert!(!is_extension(chain.protocol) || chain.protocol == next_header::FRAGMENT);
+}
+
+const ADDRESSES: [u8; 32] = [0x20; 32];
+
+fn icmpv6(bytes: &[u8]) {
+    let Ok(view) = Icmpv6View::new(bytes) else { return };
+    let Ok(repr) = Icmpv6Repr::parse(view) else { return };
+    let mut written = vec![0; repr.buffer_len()];
+    repr.emit(&mut written, &ADDRESSES).unwrap();
+    assert!(icmpv6::checksum_ok(&written, &ADDRESSES));
+    assert_eq!(Icmpv6Repr::parse(Icmpv6View::new(&written).unwrap()), Ok(repr));
+}
+
+fn ndp(bytes: &[u8]) {
+    let Ok(repr) = NdpRepr::parse(bytes) else { return };
+    let mut written = vec![0; repr.buffer_len()];
+    repr.emit(&mut written, &ADDRESSES).unwrap();
+    assert!(icmpv6::checksum_ok(&written, &ADDRESSES));
+    assert_eq!(NdpRepr::parse(&written), Ok(repr));
+}
+
+fn mld(bytes: &[u8]) {
+    if let Ok(query) = MldQuery::parse(bytes) {
+        assert!(query.sources.iter().len() * 16 <= bytes.len());
+    }
+    let Ok(report) = MldReport::parse(bytes) else { return };
+    let records = report.flatten().map(|record| 20 + 16 * record.sources.iter().len());
+    assert!(records.sum::<usize>() <= bytes.len());
 }
 
 fn icmp(bytes: &[u8]) {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use weever_wire::checksum::PseudoV4;
+use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp as wire;
 
@@ -77,14 +77,14 @@ pub enum Partial {
 pub fn checksum(view: UdpView<'_>, src: Ipv4Addr, dst: Ipv4Addr, partial: Partial) -> Checksum {
     let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
     let length = view.header().length();
-    let pseudo = PseudoV4::new(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
+    let pseudo = Pseudo::v4(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
     judge(view.datagram(), view.header().checksum(), pseudo, partial)
 }
 
 /// Looks at the checksum `field` of a datagram with this pseudo-header. A partial one is recognised
 /// before anything is summed, which makes it the cheapest kind.
 #[inline(always)]
-pub fn judge(datagram: &[u8], field: u16, pseudo: PseudoV4, partial: Partial) -> Checksum {
+pub fn judge(datagram: &[u8], field: u16, pseudo: Pseudo, partial: Partial) -> Checksum {
     if field == 0 {
         Checksum::Absent
     } else if partial == Partial::Accepted && pseudo.is_partial(field) {

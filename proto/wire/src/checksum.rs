@@ -154,18 +154,33 @@ pub const fn update32(check: u16, old: u32, new: u32) -> u16 {
     !fold(!check as u64 + !old as u64 + new as u64)
 }
 
-/// The pseudo-header of RFC 768 and RFC 9293 over IPv4, summed but not folded: with it a segment is
-/// verified or completed by one fold in all, which for short ones is a third of the work.
+/// A pseudo-header, summed but not folded: with it a segment is verified or completed by one fold
+/// in all, which for short ones is a third of the work.
 #[derive(Clone, Copy, Debug)]
-pub struct PseudoV4(u64);
+pub struct Pseudo(u64);
 
-impl PseudoV4 {
-    /// `addresses`: source and destination as they lie next to each other in the IPv4 header.
+impl Pseudo {
+    /// That of RFC 768 and RFC 9293 over IPv4. `addresses`: source and destination as they lie next
+    /// to each other in the IPv4 header.
     #[inline(always)]
-    pub const fn new(addresses: &[u8; 8], protocol: u8, length: u16) -> Self {
+    pub const fn v4(addresses: &[u8; 8], protocol: u8, length: u16) -> Self {
         let words = u64::from_ne_bytes(*addresses);
         let rest = (protocol as u16).to_be() as u64 + length.to_be() as u64;
         Self((words & 0xffff_ffff) + (words >> 32) + rest)
+    }
+
+    /// That of RFC 8200 §8.1. `addresses`: source and destination as they lie next to each other in
+    /// the IPv6 header; `protocol` is that of the segment, not of an extension header before it.
+    #[inline(always)]
+    pub fn v6(addresses: &[u8; 32], protocol: u8, length: u32) -> Self {
+        let rest = u64::from(length.to_be()) + u64::from(u32::from(protocol).to_be());
+        Self(native_tail(addresses) + rest)
+    }
+
+    /// The folded sum, not complemented: the value of a partial checksum.
+    #[inline]
+    pub const fn sum(self) -> u16 {
+        to_network(fold(self.0))
     }
 
     /// Whether a checksum field is this sum: a partial checksum, see [`is_partial`].

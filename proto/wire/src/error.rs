@@ -13,6 +13,9 @@ pub enum Layer {
     Ipv4,
     Ipv6,
     Icmpv4,
+    Icmpv6,
+    Ndp,
+    Mld,
     Udp,
     Tcp,
 }
@@ -26,6 +29,9 @@ impl fmt::Display for Layer {
             Layer::Ipv4 => "IPv4",
             Layer::Ipv6 => "IPv6",
             Layer::Icmpv4 => "ICMPv4",
+            Layer::Icmpv6 => "ICMPv6",
+            Layer::Ndp => "neighbour discovery",
+            Layer::Mld => "multicast listener discovery",
             Layer::Udp => "UDP",
             Layer::Tcp => "TCP",
         })

@@ -1,11 +1,33 @@
-//! The fixed IPv6 header (RFC 8200 §3), as far as extraction of its fields needs it.
-//!
-//! Extension headers are not walked.
+//! The fixed IPv6 header (RFC 8200 §3), and the chain of extension headers behind it (§4).
 
 use core::net::Ipv6Addr;
 
 use crate::bytes::{array, be16, be32, first, header, put, room};
 use crate::{Layer, WireError};
+
+mod chain;
+mod fragment;
+mod options;
+
+pub use chain::{Chain, ChainFault, MAX_BYTES, MAX_HEADERS, Report, is_extension};
+pub use fragment::{FRAGMENT_LEN, FragmentHeader, FragmentRepr};
+pub use options::{Ipv6Option, Ipv6Options, MAX_OPTIONS, option_kind};
+
+/// Values of "next header" (IANA's protocol numbers).
+pub mod next_header {
+    /// Options for every router on the way.
+    pub const HOP_BY_HOP: u8 = 0;
+    /// Nodes to be visited.
+    pub const ROUTING: u8 = 43;
+    /// A fragment.
+    pub const FRAGMENT: u8 = 44;
+    /// ICMPv6.
+    pub const ICMPV6: u8 = 58;
+    /// Nothing follows (RFC 8200 §4.7).
+    pub const NONE: u8 = 59;
+    /// Options for the destination.
+    pub const DESTINATION_OPTIONS: u8 = 60;
+}
 
 /// Bytes of the fixed header.
 pub const HEADER_LEN: usize = 40;
@@ -59,6 +81,12 @@ impl Ipv6Header<'_> {
         self.0[HOP_LIMIT]
     }
 
+    /// Source and destination as they lie next to each other.
+    #[inline]
+    pub fn addresses(self) -> [u8; 32] {
+        array(self.0, SRC)
+    }
+
     /// Source address.
     #[inline]
     pub fn src(self) -> Ipv6Addr {
@@ -70,6 +98,20 @@ impl Ipv6Header<'_> {
     pub fn dst(self) -> Ipv6Addr {
         Ipv6Addr::from_octets(array(self.0, DST))
     }
+}
+
+/// Writes the hop limit.
+#[inline]
+pub fn set_hop_limit(header: &mut [u8; HEADER_LEN], hop_limit: u8) {
+    header[HOP_LIMIT] = hop_limit;
+}
+
+/// Exchanges the addresses, which leaves every checksum behind the header right.
+#[inline]
+pub fn swap_addresses(header: &mut [u8; HEADER_LEN]) {
+    let (src, dst): ([u8; 16], [u8; 16]) = (array(header, SRC), array(header, DST));
+    put(header, SRC, dst);
+    put(header, DST, src);
 }
 
 /// A packet whose version and length are consistent with the bytes at hand.
@@ -172,45 +214,4 @@ impl Ipv6Repr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use etherparse::Ipv6HeaderSlice;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn round_trip(
-            traffic_class: u8, flow_label in 0u32..1 << 20, payload_len in 0u16..50,
-            next_header: u8, hop_limit: u8, src: u128, dst: u128,
-        ) {
-            let (src, dst) = (Ipv6Addr::from_bits(src), Ipv6Addr::from_bits(dst));
-            let repr = Ipv6Repr {
-                traffic_class, flow_label, payload_len, next_header, hop_limit, src, dst,
-            };
-            let mut buf = [0xee; HEADER_LEN + 50];
-            repr.emit(&mut buf).unwrap();
-            prop_assert_eq!(Ipv6Repr::parse(Ipv6View::new(&buf).unwrap()), repr);
-        }
-
-        #[test]
-        fn agrees_with_etherparse(mut bytes in vec(any::<u8>(), 0..80), len in 0u8..50) {
-            if bytes.len() > 6 {
-                bytes[0] = 0x60 | bytes[0] & 0xf;
-                bytes[4..6].copy_from_slice(&[0, len]);
-            }
-            let Ok(view) = Ipv6View::new(&bytes) else {
-                prop_assert!(bytes.len() < HEADER_LEN + usize::from(len));
-                return Ok(());
-            };
-            let (ours, theirs) = (view.header(), Ipv6HeaderSlice::from_slice(&bytes).unwrap());
-            prop_assert_eq!(ours.traffic_class(), theirs.traffic_class());
-            prop_assert_eq!(ours.flow_label(), theirs.flow_label().value());
-            prop_assert_eq!(view.payload().len(), usize::from(theirs.payload_length()));
-            prop_assert_eq!(ours.next_header(), theirs.next_header().0);
-            prop_assert_eq!(ours.hop_limit(), theirs.hop_limit());
-            prop_assert_eq!(ours.src(), theirs.source_addr());
-            prop_assert_eq!(ours.dst(), theirs.destination_addr());
-        }
-    }
-}
+mod tests;

@@ -14,10 +14,10 @@
 //! that faster classifiers are tested against.
 //!
 //! Multi-byte values cross this interface in host order, addresses as [`MacAddr`] and
-//! [`core::net::Ipv4Addr`].
+//! [`core::net::Ipv4Addr`] and [`core::net::Ipv6Addr`].
 //!
 //! # Not supported
-//! IPv6 extension headers, ICMPv6, TCP options, 802.2 LLC and SNAP, more than two VLAN tags, and ARP
+//! IPsec headers, jumbograms, TCP options, 802.2 LLC and SNAP, more than two VLAN tags, and ARP
 //! for anything but IPv4 over Ethernet.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -33,9 +33,12 @@ pub mod error;
 pub mod ethernet;
 pub mod fields;
 pub mod icmpv4;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
+pub mod mld;
+pub mod ndp;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;

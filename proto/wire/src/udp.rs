@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use crate::bytes::{array, be16, first, header, put, room};
-use crate::checksum::{self, PseudoV4};
+use crate::checksum::{self, Pseudo};
 use crate::ipv4::protocol;
 use crate::{Layer, WireError};
 
@@ -170,14 +170,37 @@ impl UdpRepr {
         src: Ipv4Addr,
         dst: Ipv4Addr,
     ) -> Result<(), WireError> {
+        let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
+        let pseudo = |length| Pseudo::v4(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
+        self.emit_sealed(buf, pseudo)
+    }
+
+    /// [`emit_with_checksum`](Self::emit_with_checksum) between IPv6 addresses, source and
+    /// destination as they lie next to each other. RFC 8200 §8.1: a checksum is not optional there.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn emit_with_checksum_v6(
+        &self,
+        buf: &mut [u8],
+        addresses: &[u8; 32],
+    ) -> Result<(), WireError> {
+        self.emit_sealed(buf, |length| Pseudo::v6(addresses, protocol::UDP, length.into()))
+    }
+
+    #[inline(always)]
+    fn emit_sealed(
+        &self,
+        buf: &mut [u8],
+        pseudo: impl FnOnce(u16) -> Pseudo,
+    ) -> Result<(), WireError> {
         let (length, have) = (self.datagram_len()?, buf.len());
         let need = usize::from(length);
         let datagram =
             buf.get_mut(..need).ok_or(WireError::NoRoom { layer: Layer::Udp, need, have })?;
         self.emit(datagram)?;
-        let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
-        let pseudo = PseudoV4::new(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
-        let checksum = pseudo.checksum(datagram);
+        let checksum = pseudo(length).checksum(datagram);
         let (header, _) = room::<HEADER_LEN>(datagram, Layer::Udp)?;
         set_checksum(header, never_zero(checksum));
         Ok(())
@@ -241,6 +264,20 @@ mod tests {
             prop_assert_eq!(ours.length(), theirs.length());
             prop_assert_eq!(ours.checksum(), theirs.checksum());
             prop_assert_eq!(view.datagram().len(), usize::from(length));
+        }
+
+        #[test]
+        fn over_ipv6_the_checksum_agrees_with_etherparse(
+            ports: (u16, u16), src: [u8; 16], dst: [u8; 16], payload in vec(any::<u8>(), 0..100),
+        ) {
+            let mut buf = [&[0; HEADER_LEN], &payload[..]].concat();
+            let addresses: [u8; 32] = [src, dst].concat().try_into().unwrap();
+            let payload_len = payload.len() as u16;
+            let repr = UdpRepr { src_port: ports.0, dst_port: ports.1, payload_len };
+            repr.emit_with_checksum_v6(&mut buf, &addresses).unwrap();
+            let theirs = Oracle::without_ipv4_checksum(ports.0, ports.1, payload.len()).unwrap();
+            let theirs = theirs.calc_checksum_ipv6_raw(src, dst, &payload).unwrap();
+            prop_assert_eq!(UdpHeader::first(&buf).unwrap().checksum(), theirs);
         }
 
         #[test]

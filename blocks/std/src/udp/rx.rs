@@ -3,7 +3,7 @@
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
 use weever_net::udp::{Checksum, Partial, judge};
 use weever_packet::Flags;
-use weever_wire::checksum::PseudoV4;
+use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
@@ -84,7 +84,7 @@ fn verify(packet: &mut Buffer) -> Checksum {
     if flags.has(Flags::CHECKSUM_VERIFIED) && field != 0 {
         return Checksum::Valid;
     }
-    let pseudo = PseudoV4::new(&ip.addresses(), protocol::UDP, length);
+    let pseudo = Pseudo::v4(&ip.addresses(), protocol::UDP, length);
     let partial = match flags.has(Flags::MAY_BE_PARTIAL) {
         true => Partial::Accepted,
         false => Partial::Refused,

@@ -116,7 +116,7 @@ proptest! {
         let addresses = [src, dst].concat().try_into().unwrap();
         let length = segment.len() as u16;
         let folded = pseudo_v4(src.into(), dst.into(), protocol, length);
-        let pseudo = PseudoV4::new(&addresses, protocol, length);
+        let pseudo = Pseudo::v4(&addresses, protocol, length);
         prop_assert!(pseudo.is_partial(folded));
         prop_assert!(!pseudo.is_partial(folded ^ 1));
         segment[6..8].fill(0);
@@ -126,5 +126,19 @@ proptest! {
         prop_assert!(pseudo.verifies(&segment));
         segment[3] ^= 0x10;
         prop_assert!(!pseudo.verifies(&segment));
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_ipv6_pseudo_header_equals_the_sum_of_its_bytes(
+        addresses: [[u8; 8]; 4], protocol: u8, length in 0u32..0x2_0000,
+    ) {
+        let addresses: [u8; 32] = addresses.concat().try_into().unwrap();
+        let mut bytes = [0u8; 40];
+        bytes[..32].copy_from_slice(&addresses);
+        bytes[32..36].copy_from_slice(&length.to_be_bytes());
+        bytes[39] = protocol;
+        prop_assert_eq!(Pseudo::v6(&addresses, protocol, length).sum(), naive(&bytes));
     }
 }

@@ -1,0 +1,201 @@
+//! ICMPv6 (RFC 4443): echo and errors. Neighbour discovery ([`crate::ndp`]) and multicast listener
+//! discovery ([`crate::mld`]) are messages of it with formats of their own.
+
+use crate::bytes::{be16, be32, first, header, put};
+use crate::checksum::{self, Pseudo};
+use crate::ipv6::next_header;
+use crate::{Layer, WireError};
+
+mod repr;
+pub use repr::Icmpv6Repr;
+
+/// Bytes before a message's data: type, code, checksum and four bytes that depend on the type.
+pub const HEADER_LEN: usize = 8;
+
+const TYPE: usize = 0;
+const CODE: usize = 1;
+const CHECKSUM: usize = 2;
+const IDENT: usize = 4;
+const SEQ: usize = 6;
+/// The four bytes that depend on the type: a pointer, an MTU.
+const VALUE: usize = 4;
+
+/// Message types.
+pub mod kind {
+    /// The packet cannot be delivered.
+    pub const UNREACHABLE: u8 = 1;
+    /// The packet is longer than the next link's MTU.
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// The hop limit or the reassembly ran out.
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// A header field is wrong.
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Please answer.
+    pub const ECHO_REQUEST: u8 = 128;
+    /// The answer.
+    pub const ECHO_REPLY: u8 = 129;
+    /// Which groups are listened to? (RFC 3810)
+    pub const MLD_QUERY: u8 = 130;
+    /// A group is listened to (RFC 2710).
+    pub const MLDV1_REPORT: u8 = 131;
+    /// A group is left (RFC 2710).
+    pub const MLDV1_DONE: u8 = 132;
+    /// Please advertise, routers (RFC 4861).
+    pub const ROUTER_SOLICIT: u8 = 133;
+    /// A router advertises itself and its prefixes.
+    pub const ROUTER_ADVERT: u8 = 134;
+    /// Who has this address?
+    pub const NEIGHBOUR_SOLICIT: u8 = 135;
+    /// I have it.
+    pub const NEIGHBOUR_ADVERT: u8 = 136;
+    /// A better first hop.
+    pub const REDIRECT: u8 = 137;
+    /// Groups that are listened to (RFC 3810).
+    pub const MLDV2_REPORT: u8 = 143;
+
+    /// Whether a message of this type reports an error: RFC 4443 §2.1, "error messages have
+    /// message types from 0 to 127".
+    pub const fn is_error(kind: u8) -> bool {
+        kind < 128
+    }
+}
+
+/// Codes of [`kind::UNREACHABLE`] (RFC 4443 §3.1).
+pub mod unreachable {
+    /// No route to the destination.
+    pub const NO_ROUTE: u8 = 0;
+    /// Forbidden by an administrator.
+    pub const PROHIBITED: u8 = 1;
+    /// The source's scope does not reach the destination.
+    pub const BEYOND_SCOPE: u8 = 2;
+    /// The neighbour does not answer.
+    pub const ADDRESS: u8 = 3;
+    /// Nobody listens on the port.
+    pub const PORT: u8 = 4;
+}
+
+/// Codes of [`kind::PARAMETER_PROBLEM`] (RFC 4443 §3.4, RFC 7112).
+pub mod problem {
+    /// A field has an impossible value.
+    pub const HEADER_FIELD: u8 = 0;
+    /// A next header that nobody knows.
+    pub const NEXT_HEADER: u8 = 1;
+    /// An option that nobody knows.
+    pub const OPTION: u8 = 2;
+    /// A first fragment without the whole chain of headers.
+    pub const INCOMPLETE_CHAIN: u8 = 3;
+}
+
+header! {
+    /// The first eight bytes of a message; no value in them has been checked.
+    Icmpv6Header, HEADER_LEN
+}
+
+impl Icmpv6Header<'_> {
+    /// Type, see [`kind`].
+    #[inline]
+    pub fn kind(self) -> u8 {
+        self.0[TYPE]
+    }
+
+    /// Code.
+    #[inline]
+    pub fn code(self) -> u8 {
+        self.0[CODE]
+    }
+
+    /// Checksum field.
+    #[inline]
+    pub fn checksum(self) -> u16 {
+        be16(self.0, CHECKSUM)
+    }
+
+    /// Identifier of an echo.
+    #[inline]
+    pub fn ident(self) -> u16 {
+        be16(self.0, IDENT)
+    }
+
+    /// Sequence number of an echo.
+    #[inline]
+    pub fn seq(self) -> u16 {
+        be16(self.0, SEQ)
+    }
+
+    /// MTU of the next hop, of "packet too big"; where the wrong field is, of a parameter problem.
+    #[inline]
+    pub fn value(self) -> u32 {
+        be32(self.0, VALUE)
+    }
+}
+
+/// Makes a request into its reply and repairs the checksum (RFC 1624). The addresses, whose sum the
+/// exchange leaves alone, are in the IPv6 header: [`crate::ipv6::swap_addresses`].
+#[inline]
+pub fn make_echo_reply(header: &mut [u8; HEADER_LEN]) {
+    let old = be16(header, TYPE);
+    let new = u16::from(kind::ECHO_REPLY) << 8 | u16::from(header[CODE]);
+    let check = checksum::update16(be16(header, CHECKSUM), old, new);
+    header[TYPE] = kind::ECHO_REPLY;
+    put(header, CHECKSUM, check.to_be_bytes());
+}
+
+/// Whether the checksum of a message between these addresses (source, then destination) is right.
+#[inline]
+pub fn checksum_ok(message: &[u8], addresses: &[u8; 32]) -> bool {
+    pseudo(message.len(), addresses).verifies(message)
+}
+
+/// Writes the checksum of a whole message between these addresses; nothing if it is shorter than a
+/// header.
+#[inline]
+pub fn fill_checksum(message: &mut [u8], addresses: &[u8; 32]) {
+    let pseudo = pseudo(message.len(), addresses);
+    let Some(header) = message.first_chunk_mut::<HEADER_LEN>() else { return };
+    put(header, CHECKSUM, [0; 2]);
+    let check = pseudo.checksum(message).to_be_bytes();
+    message[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check);
+}
+
+fn pseudo(len: usize, addresses: &[u8; 32]) -> Pseudo {
+    Pseudo::v6(addresses, next_header::ICMPV6, len as u32)
+}
+
+/// A message with at least a whole header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmpv6View<'a> {
+    header: Icmpv6Header<'a>,
+    message: &'a [u8],
+}
+
+impl<'a> Icmpv6View<'a> {
+    /// Checks the length of the message, which is the whole payload of its packet.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`].
+    #[inline]
+    pub fn new(message: &'a [u8]) -> Result<Self, WireError> {
+        Ok(Self { header: Icmpv6Header(first(message, Layer::Icmpv6)?), message })
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(self) -> Icmpv6Header<'a> {
+        self.header
+    }
+
+    /// Header and data.
+    #[inline]
+    pub fn message(self) -> &'a [u8] {
+        self.message
+    }
+
+    /// What follows the header: an echo's data, or the packet that an error quotes.
+    #[inline]
+    pub fn data(self) -> &'a [u8] {
+        &self.message[HEADER_LEN..]
+    }
+}
+
+#[cfg(test)]
+mod tests;
