@@ -23,7 +23,7 @@ pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
 pub use cache::PoolCache;
 pub use meta::{Endpoints, Flags, Meta, NOWHERE};
-pub use pool::{Pool, PoolConfig};
+pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};
 
 /// Nanoseconds on the caller's monotonic clock.

@@ -7,18 +7,23 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 
 use crate::buffer::Slot;
-use crate::{HugePages, PoolCache, PoolError, Region};
+use crate::{Buffer, HugePages, PoolCache, PoolError, Region};
 
 /// How many frames move between a cache and the depot at once.
 pub(crate) const BUNDLE: usize = 64;
 pub(crate) type Bundle = [u32; BUNDLE];
+
+/// Bytes of a large frame, which holds any packet that was put together of fragments: as far as
+/// 16-bit offsets reach. No link takes such a frame; see [`PoolConfig::large`].
+pub const LARGE_FRAME: u32 = u16::MAX as u32;
 
 /// What a pool is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// How many frames; rounded up to a multiple of 64.
     pub frames: u32,
-    /// Bytes per frame: 2048 or 4096 (what AF_XDP accepts on every kernel).
+    /// Bytes per frame: 2048 or 4096 (what AF_XDP accepts on every kernel), or [`LARGE_FRAME`] for
+    /// packets that no device ever sees.
     pub frame_size: u32,
     /// Free bytes in front of a fresh packet, for headers to be prepended.
     pub headroom: u16,
@@ -38,10 +43,23 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
+    /// `frames` [large frames](LARGE_FRAME) (rounded up to a multiple of 64, 4 MiB each 64): for
+    /// datagrams longer than a link's MTU. They come from fragments and are cut into ordinary
+    /// frames before they reach a link.
+    pub fn large(frames: u32) -> PoolConfig {
+        PoolConfig { frames, frame_size: LARGE_FRAME, headroom: 64, huge_pages: HugePages::Never }
+    }
+
+    /// Bytes from one frame to the next in the region.
+    fn stride(&self) -> usize {
+        (self.frame_size as usize).next_multiple_of(2048)
+    }
+
     fn check(&self) -> Result<(), PoolError> {
         let complain = |text: String| Err(PoolError::Config(text));
-        if self.frame_size != 2048 && self.frame_size != 4096 {
-            return complain(format!("frame_size is {}; use 2048 or 4096", self.frame_size));
+        if !matches!(self.frame_size, 2048 | 4096 | LARGE_FRAME) {
+            let size = self.frame_size;
+            return complain(format!("frame_size is {size}; use 2048, 4096 or {LARGE_FRAME}"));
         }
         if self.frames == 0 || self.frames > 1 << 24 {
             return complain(format!("frames is {}; use 1 to 16777216", self.frames));
@@ -63,6 +81,21 @@ pub(crate) struct Shared {
     pub(crate) bundles: ArrayQueue<Bundle>,
     /// Frames that came home one by one, through `Drop`.
     pub(crate) singles: ArrayQueue<u32>,
+}
+
+impl Shared {
+    /// A frame from the depot, if need be out of a bundle whose others become singles.
+    fn take_one(&self) -> Option<u32> {
+        if let Some(index) = self.singles.pop() {
+            return Some(index);
+        }
+        let bundle = self.bundles.pop()?;
+        for index in &bundle[1..] {
+            let pushed = self.singles.push(*index);
+            debug_assert!(pushed.is_ok(), "the depot has room for every frame");
+        }
+        Some(bundle[0])
+    }
 }
 
 // SAFETY: slots are reached only through the unique `Buffer` that owns their index; the rest is
@@ -121,7 +154,7 @@ impl Pool {
     pub fn new(config: PoolConfig) -> Result<Pool, PoolError> {
         config.check()?;
         let frames = (config.frames as usize).next_multiple_of(BUNDLE);
-        let region = Region::map(frames * config.frame_size as usize, config.huge_pages)?;
+        let region = Region::map(frames * config.stride(), config.huge_pages)?;
         let base = region.start();
         // One pointer for everything: what is derived from a reference would end when the parent
         // is written through.
@@ -135,7 +168,7 @@ impl Pool {
         })));
         let slot = |index: usize| {
             // SAFETY: the region holds `frames` frames, so the offset stays inside it.
-            let start = unsafe { base.add(index * config.frame_size as usize) };
+            let start = unsafe { base.add(index * config.stride()) };
             UnsafeCell::new(Slot::new(start, home, index as u32))
         };
         let slots = (0..frames).map(slot).collect();
@@ -152,6 +185,18 @@ impl Pool {
     /// A cache for one worker.
     pub fn cache(&self) -> PoolCache {
         PoolCache::new(self.owner.clone())
+    }
+
+    /// An empty buffer, taken from the depot without a cache: for pools of few frames that several
+    /// threads draw from now and then. `None` when the pool is exhausted, or for a moment while
+    /// another thread is breaking the last bundle up.
+    pub fn alloc(&self) -> Option<Buffer> {
+        let index = self.owner.shared().take_one()?;
+        // SAFETY: the depot owned this index, which has just left it.
+        let mut buffer =
+            unsafe { Buffer::from_slot(self.owner.shared().slots[index as usize].get()) };
+        buffer.clear();
+        Some(buffer)
     }
 
     /// How many frames the pool has.
@@ -176,7 +221,8 @@ impl Pool {
         self.owner.shared().headroom
     }
 
-    /// The memory behind the frames: frame `i` starts at `i * frame_size`.
+    /// The memory behind the frames: frame `i` starts at `i * frame_size`, a large one at
+    /// `i * 65536`.
     pub fn region(&self) -> &Region {
         &self.owner.shared().region
     }

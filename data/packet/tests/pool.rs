@@ -13,7 +13,10 @@ fn settings_that_make_no_sense_are_named() {
     let ok = PoolConfig::default();
     for frame_size in [0, 1024, 2047, 3000, 8192] {
         let text = complaint(PoolConfig { frame_size, ..ok });
-        assert!(text.contains(&frame_size.to_string()) && text.contains("2048 or 4096"), "{text}");
+        assert!(
+            text.contains(&frame_size.to_string()) && text.contains("2048, 4096 or 65535"),
+            "{text}"
+        );
     }
     for frames in [0, (1 << 24) + 1, u32::MAX] {
         let text = complaint(PoolConfig { frames, ..ok });
@@ -69,4 +72,29 @@ fn clones_are_the_same_pool() {
     assert_eq!((pool.available(), clone.available()), (63, 63));
     assert!(pool.cache().owns(&buffer) && pool.cache().draws_from(&clone));
     assert_eq!(format!("{pool:?}"), "Pool(64 frames of 2048, 63 home)");
+}
+
+#[test]
+fn a_large_frame_holds_the_longest_datagram() {
+    let pool = Pool::new(PoolConfig::large(3)).unwrap();
+    assert_eq!((pool.frames(), pool.frame_size()), (64, 65_535));
+    let mut held: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+    assert_eq!((held.len(), pool.available()), (64, 0));
+    for (n, buffer) in held.iter_mut().enumerate() {
+        assert_eq!((buffer.head(), buffer.len()), (64, 0));
+        assert!(buffer.set_bounds(0, u16::MAX));
+        assert_eq!((buffer.len(), buffer.tailroom()), (65_535, 0));
+        buffer.data_mut().fill(n as u8);
+        assert!(buffer.prepend(1).is_none() && !buffer.append(&[0]));
+    }
+    for (n, buffer) in held.iter().enumerate() {
+        assert!(buffer.data().iter().all(|&byte| byte == n as u8), "frames do not overlap");
+    }
+    // A worker whose own cache is of another pool gives it back all the same.
+    let mut cache = Pool::new(PoolConfig { frames: 64, ..PoolConfig::default() }).unwrap().cache();
+    held.into_iter().for_each(|buffer| cache.free(buffer));
+    assert_eq!(pool.available(), 64);
+    let mut own = pool.cache();
+    let one = own.alloc();
+    assert!(one.is_some() && pool.alloc().is_none(), "a cache takes a whole bundle");
 }

@@ -34,8 +34,10 @@ extern crate std;
 pub mod addr;
 pub mod arp;
 pub mod ethernet;
+pub mod fragment;
 pub mod icmp;
 pub mod ipv4;
+pub mod random;
 pub mod udp;
 
 /// Nanoseconds in a millisecond.

@@ -1,0 +1,206 @@
+//! A fragment as it came: where it belongs, and what makes it impossible.
+
+use core::net::IpAddr;
+
+use weever_wire::ipv4::{self, Ipv4View, OFFSET_MASK, protocol};
+use weever_wire::ipv6::{self, Ipv6Header};
+
+use super::map::UNIT;
+use super::{FRAGMENT_HEADER_LEN, Key, MAX_DATAGRAM};
+
+/// Why a fragment is not taken; the name of a counter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reject {
+    /// Its own header does not hold together.
+    #[error("malformed fragment")]
+    Malformed,
+    /// No bytes beside the headers, and more to come.
+    #[error("empty fragment")]
+    Empty,
+    /// More fragments follow, but its length is no multiple of eight (RFC 8200 §4.5: parameter
+    /// problem, code 0, at the payload length).
+    #[error("fragment length is no multiple of 8")]
+    Misaligned,
+    /// It reaches beyond the longest datagram (RFC 8200 §4.5: parameter problem, code 0, at the
+    /// fragment offset).
+    #[error("fragment reaches beyond 65,535 bytes")]
+    TooLong,
+    /// A first fragment without a transport header, or a second one that would rewrite it
+    /// (RFC 1858, RFC 3128).
+    #[error("fragment splits the transport header")]
+    Tiny,
+    /// It overlaps others, or contradicts what the end of the datagram was said to be.
+    #[error("overlapping fragments")]
+    Overlap,
+    /// Its datagram was given up before.
+    #[error("fragment of a datagram that was given up")]
+    GivenUp,
+    /// Congestion marks that cannot go together (RFC 3168 §5.3).
+    #[error("fragments disagree about congestion notification")]
+    Ecn,
+    /// No room to keep it.
+    #[error("no room for fragments")]
+    NoRoom,
+}
+
+/// A fragment, read and checked as far as it can be by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    pub(super) key: Key,
+    /// From the IP header on, padding cut off.
+    pub(super) packet: &'a [u8],
+    /// Bytes of `packet` that become the datagram's header.
+    pub(super) header_len: usize,
+    /// Bytes of every such header at least, behind which the payload is kept.
+    pub(super) fixed_len: usize,
+    /// Where in the header the protocol is to be written, and which; IPv6 only.
+    pub(super) next: Option<(usize, u8)>,
+    /// Where the data belong, in bytes.
+    pub(super) offset: usize,
+    pub(super) more: bool,
+    pub(super) data: &'a [u8],
+    /// Bits 0 to 3: the ECN codepoint that it carries, as one bit.
+    pub(super) ecn: u8,
+}
+
+impl<'a> Piece<'a> {
+    /// The fragment in an IPv4 packet whose header was found valid; `None` if it is a whole
+    /// datagram. Bytes behind the total length are ignored.
+    ///
+    /// # Errors
+    /// What makes it impossible.
+    pub fn v4(packet: &'a [u8], zone: u16) -> Result<Option<Self>, Reject> {
+        let view = Ipv4View::new(packet).map_err(|_| Reject::Malformed)?;
+        let header = view.header();
+        if !header.is_fragment() {
+            return Ok(None);
+        }
+        let (src, dst) = (IpAddr::V4(header.src()), IpAddr::V4(header.dst()));
+        let ident = header.ident().into();
+        let piece = Piece {
+            key: Key { ident, protocol: header.protocol(), zone, src, dst },
+            packet: &packet[..header.total_len()],
+            header_len: view.header_bytes().len(),
+            fixed_len: ipv4::HEADER_LEN,
+            next: None,
+            offset: usize::from(header.frag() & OFFSET_MASK) * UNIT,
+            more: header.frag() & ipv4::FLAG_MF != 0,
+            data: view.payload(),
+            ecn: 1 << (header.tos() & 3),
+        };
+        piece.check(header.protocol()).map(Some)
+    }
+
+    /// The fragment in an IPv6 packet; `None` if it has no fragment header, or one that makes it
+    /// a whole datagram by itself (RFC 6946), see [`atomic`](Self::atomic). Bytes behind the payload
+    /// are ignored.
+    ///
+    /// # Errors
+    /// What makes it impossible.
+    pub fn v6(packet: &'a [u8], zone: u16) -> Result<Option<Self>, Reject> {
+        let (header, packet) = whole_v6(packet)?;
+        let Some((next_at, at)) = find(packet)? else { return Ok(None) };
+        let word = u16::from_be_bytes([packet[at + 2], packet[at + 3]]);
+        let (offset, more) = (usize::from(word & !7), word & 1 != 0);
+        if offset == 0 && !more {
+            return Ok(None);
+        }
+        let ident =
+            u32::from_be_bytes([packet[at + 4], packet[at + 5], packet[at + 6], packet[at + 7]]);
+        let (src, dst) = (IpAddr::V6(header.src()), IpAddr::V6(header.dst()));
+        let piece = Piece {
+            key: Key { ident, protocol: 0, zone, src, dst },
+            packet,
+            header_len: at,
+            fixed_len: ipv6::HEADER_LEN,
+            next: Some((next_at, packet[at])),
+            offset,
+            more,
+            data: &packet[at + FRAGMENT_HEADER_LEN..],
+            ecn: 1 << (header.traffic_class() & 3),
+        };
+        piece.check(packet[at]).map(Some)
+    }
+
+    /// Where the fragment header of an atomic fragment stands: (the byte that names it, its
+    /// offset). To go on, put the byte at the offset into the place of the first, and pass over
+    /// [`FRAGMENT_HEADER_LEN`] bytes.
+    pub fn atomic(packet: &[u8]) -> Option<(usize, usize)> {
+        let (_, packet) = whole_v6(packet).ok()?;
+        let (next_at, at) = find(packet).ok()??;
+        let word = u16::from_be_bytes([packet[at + 2], packet[at + 3]]);
+        (word & !6 == 0).then_some((next_at, at))
+    }
+
+    /// Which datagram it belongs to.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// Whether it is the one with the transport header.
+    pub fn is_first(&self) -> bool {
+        self.offset == 0
+    }
+
+    fn check(self, transport: u8) -> Result<Self, Reject> {
+        let end = self.offset + self.data.len();
+        if self.data.is_empty() {
+            Err(Reject::Empty)
+        } else if self.more && !self.data.len().is_multiple_of(UNIT) {
+            Err(Reject::Misaligned)
+        } else if end + self.header_len > MAX_DATAGRAM {
+            Err(Reject::TooLong)
+        } else if self.splits_header(transport) {
+            Err(Reject::Tiny)
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// RFC 1858 §3.2.2, RFC 3128 §3.
+    fn splits_header(&self, transport: u8) -> bool {
+        let least = match transport {
+            protocol::TCP => 16,
+            protocol::UDP | protocol::ICMP | protocol::ICMPV6 => 8,
+            _ => return false,
+        };
+        match self.offset {
+            0 => self.data.len() < least,
+            // In IPv6 a later fragment does not truly say what its transport is.
+            offset => self.next.is_none() && offset < least,
+        }
+    }
+}
+
+fn whole_v6(packet: &[u8]) -> Result<(Ipv6Header<'_>, &[u8]), Reject> {
+    let header = Ipv6Header::first(packet).ok_or(Reject::Malformed)?;
+    let end = ipv6::HEADER_LEN + header.payload_len();
+    Ok((header, packet.get(..end).ok_or(Reject::Malformed)?))
+}
+
+/// The longest run of headers in front of a fragment header that is looked at.
+const MAX_HEADERS: usize = 8;
+
+/// The fragment header: (the byte whose value names it, its offset).
+fn find(packet: &[u8]) -> Result<Option<(usize, usize)>, Reject> {
+    let (mut next_at, mut at) = (6, ipv6::HEADER_LEN);
+    for _ in 0..MAX_HEADERS {
+        match packet[next_at] {
+            44 if packet.len() < at + FRAGMENT_HEADER_LEN => return Err(Reject::Malformed),
+            44 => return Ok(Some((next_at, at))),
+            0 | 43 | 60 => {
+                let &[_, len] = packet.get(at..at + 2).ok_or(Reject::Malformed)? else {
+                    return Err(Reject::Malformed);
+                };
+                next_at = at;
+                at += (usize::from(len) + 1) * 8;
+                if at > packet.len() {
+                    return Err(Reject::Malformed);
+                }
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,167 @@
+//! The datagrams that are in pieces: a fixed number of places, and who has to leave.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::Key;
+use super::map::Map;
+
+/// Bytes of the first fragment that are kept to report it: RFC 4443 §2.4(c), as much as fits an
+/// error within 1,280 bytes.
+pub(super) const QUOTE: usize = 1232;
+
+/// One datagram.
+pub(super) struct Datagram<S> {
+    pub(super) key: Key,
+    source: u64,
+    /// Datagrams of the same source, this one included.
+    peers: usize,
+    /// `None` once the datagram was given up.
+    pub(super) room: Option<S>,
+    pub(super) deadline: u64,
+    /// Order of arrival, to tell the oldest.
+    pub(super) age: u64,
+    /// Bytes that have come.
+    pub(super) bytes: usize,
+    /// Payload bytes, once the last fragment has come.
+    pub(super) total: Option<usize>,
+    /// The ECN codepoints that have come, a bit each.
+    pub(super) ecn: u8,
+    /// Bytes of the first fragment in `quote`; 0 until it has come.
+    pub(super) quoted: usize,
+    /// Bytes of it that become the datagram's header.
+    pub(super) header_len: usize,
+    /// What to write into the header, and where.
+    pub(super) next: Option<(usize, u8)>,
+    /// Which of the side tables is this one's.
+    pub(super) side: usize,
+}
+
+/// What is too large to move about.
+pub(super) struct Side {
+    pub(super) map: Map,
+    pub(super) quote: [u8; QUOTE],
+}
+
+pub(super) struct Table<S> {
+    list: Vec<Datagram<S>>,
+    sides: Box<[Side]>,
+    free: Vec<usize>,
+    /// Bytes of all datagrams.
+    pub(super) bytes: usize,
+    born: u64,
+}
+
+impl<S> Table<S> {
+    pub(super) fn new(capacity: usize) -> Self {
+        let side = || Side { map: Map::new(), quote: [0; QUOTE] };
+        Self {
+            list: Vec::with_capacity(capacity),
+            sides: (0..capacity).map(|_| side()).collect(),
+            free: (0..capacity).collect(),
+            bytes: 0,
+            born: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    pub(super) fn find(&self, key: &Key) -> Option<usize> {
+        self.list.iter().position(|datagram| datagram.key == *key)
+    }
+
+    pub(super) fn get(&self, at: usize) -> (&Datagram<S>, &Side) {
+        let datagram = &self.list[at];
+        (datagram, &self.sides[datagram.side])
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> (&mut Datagram<S>, &mut Side) {
+        let datagram = &mut self.list[at];
+        let side = &mut self.sides[datagram.side];
+        (datagram, side)
+    }
+
+    /// A new datagram at the end of the list; the table is not full.
+    pub(super) fn add(&mut self, key: Key, room: S, deadline: u64) -> Option<usize> {
+        let side = self.free.pop()?;
+        self.sides[side].map.clear();
+        self.born += 1;
+        let (source, peers) = (key.source(), self.of_source(key.source()) + 1);
+        self.set_peers(source, peers);
+        self.list.push(Datagram {
+            key,
+            source,
+            peers,
+            room: Some(room),
+            deadline,
+            age: self.born,
+            bytes: 0,
+            total: None,
+            ecn: 0,
+            quoted: 0,
+            header_len: 0,
+            next: None,
+            side,
+        });
+        Some(self.list.len() - 1)
+    }
+
+    pub(super) fn remove(&mut self, at: usize) -> Datagram<S> {
+        let datagram = self.list.swap_remove(at);
+        self.free.push(datagram.side);
+        self.bytes -= datagram.bytes;
+        self.set_peers(datagram.source, datagram.peers - 1);
+        datagram
+    }
+
+    fn set_peers(&mut self, source: u64, peers: usize) {
+        let same = self.list.iter_mut().filter(|datagram| datagram.source == source);
+        same.for_each(|datagram| datagram.peers = peers);
+    }
+
+    /// Gives the datagram up but remembers that it was, so that its other fragments do not start
+    /// it anew.
+    pub(super) fn poison(&mut self, at: usize) {
+        let datagram = &mut self.list[at];
+        datagram.room = None;
+        self.bytes -= datagram.bytes;
+        datagram.bytes = 0;
+    }
+
+    /// How many datagrams of the source are held.
+    pub(super) fn of_source(&self, source: u64) -> usize {
+        let mut same = self.list.iter().filter(|datagram| datagram.source == source);
+        same.next().map_or(0, |datagram| datagram.peers)
+    }
+
+    /// The oldest datagram of a source.
+    pub(super) fn oldest_of(&self, source: u64) -> Option<usize> {
+        let own = |at: &usize| self.list[*at].source == source;
+        (0..self.list.len()).filter(own).min_by_key(|&at| self.list[at].age)
+    }
+
+    /// Who has to leave: one that was given up, else the oldest datagram of the source that has
+    /// the most.
+    pub(super) fn victim(&self) -> Option<usize> {
+        let worth = |at: &usize| {
+            let datagram = &self.list[*at];
+            (datagram.room.is_some(), core::cmp::Reverse(datagram.peers), datagram.age)
+        };
+        (0..self.list.len()).min_by_key(worth)
+    }
+
+    /// The next deadline.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.list.iter().map(|datagram| datagram.deadline).min()
+    }
+
+    pub(super) fn expired(&self, now: u64) -> Option<usize> {
+        self.list.iter().position(|datagram| datagram.deadline <= now)
+    }
+}
