@@ -45,7 +45,7 @@ impl fmt::Display for Reg {
 }
 
 /// How much a load, store or atomic operation moves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Width {
     /// 4 bytes.

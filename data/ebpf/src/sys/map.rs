@@ -18,6 +18,9 @@ pub enum MapKind {
     PerCpuArray = 6,
     /// Keys `0..entries` as `u32`, values are interfaces to redirect to.
     DevMap = 14,
+    /// Keys `0..entries` as `u32`, values are CPUs to redirect to: the length of its queue and the
+    /// descriptor of a program to run there (0: none), both as `u32`.
+    CpuMap = 16,
     /// Keys `0..entries` as `u32`, values are AF_XDP sockets to redirect to.
     XskMap = 17,
 }

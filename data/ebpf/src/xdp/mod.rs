@@ -1,11 +1,13 @@
 //! The XDP programs weever loads.
 //!
 //! - [`Steer`]: which received frames go to AF_XDP sockets, and which stay with the kernel.
+//! - [`classify`]: sorting frames into software queues by filters that come and go.
 //! - [`pass`] and [`drop_all`]: the smallest programs; the far end of a veth needs one attached
 //!   for redirected frames to arrive.
 //! - [`Generator`]: makes traffic from live frames, for benchmarks.
 
 mod addresses;
+pub mod classify;
 mod frame;
 mod generator;
 mod generator_program;
