@@ -1,14 +1,16 @@
 //! The graphs that ship with weever: `.unicorn` files, embedded, and what makes them runnable.
 //!
-//! [`host`] is a whole host; [`counters`] holds small graphs to measure with. The graphs that come
+//! [`nic`] is the PRG of a NIC; [`host`] is a whole host; [`counters`] holds small graphs to measure with. The graphs that come
 //! out have every value they need, but not the effects of their blocks: have a registry annotate
 //! them, then verify them. Models are data: adding one needs no code, only a line in [`ALL`].
 #![forbid(unsafe_code)]
 
 pub mod counters;
 mod host;
+mod nic;
 
 pub use host::{HostConfig, ModelError, Service, Socket, host};
+pub use nic::{NICS, NicModelError, nic, nics};
 
 /// A model as it is shipped.
 #[derive(Clone, Copy, Debug)]
@@ -23,5 +25,5 @@ pub struct Model {
 pub const HOST: Model =
     Model { file: "proto/host.unicorn", source: include_str!("../proto/host.unicorn") };
 
-/// Every model.
+/// Every model of a protocol; those of NICs are [`NICS`].
 pub const ALL: &[Model] = &[HOST];

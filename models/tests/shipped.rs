@@ -1,11 +1,11 @@
 //! Every model that ships is sound as it is shipped.
 
 use weever_graph::verify;
-use weever_models::{ALL, HOST, HostConfig, Service, counters, host};
+use weever_models::{ALL, HOST, HostConfig, NICS, Service, counters, host};
 
 #[test]
 fn texts_load_without_warnings_and_are_formatted() {
-    for model in ALL {
+    for model in ALL.iter().chain(NICS.iter().map(|(_, model)| model)) {
         let loaded = weever_unicorn::load(model.source, model.file);
         let loaded = loaded.unwrap_or_else(|errors| panic!("{errors}"));
         let warnings: Vec<_> = loaded

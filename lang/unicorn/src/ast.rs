@@ -2,9 +2,14 @@
 //!
 //! Two trees are equal when they say the same: places ([`Loc`]) do not count.
 
+mod nic;
+
 use std::ops::Range;
 
 use weever_graph::ConfigType;
+use weever_graph::nic::Queues;
+
+pub use nic::{Action, Block, Line, RssLine, TableLine};
 
 /// Where something stands, in bytes of the source. All places are equal.
 #[derive(Clone, Copy, Debug, Default, Eq)]
@@ -153,10 +158,12 @@ pub enum NodeKind {
     Nor,
     /// `config`.
     Config,
+    /// `queues`: it has a range instead of a body.
+    Queues(Queues),
 }
 
 impl NodeKind {
-    /// Every kind.
+    /// Every kind that has a body.
     pub const ALL: [NodeKind; 7] = [
         NodeKind::Node,
         NodeKind::Boolean,
@@ -177,10 +184,11 @@ impl NodeKind {
             NodeKind::Or => "or",
             NodeKind::Nor => "nor",
             NodeKind::Config => "config",
+            NodeKind::Queues(_) => "queues",
         }
     }
 
-    /// The kind that `word` declares.
+    /// The kind with a body that `word` declares.
     pub fn from_word(word: &str) -> Option<NodeKind> {
         NodeKind::ALL.into_iter().find(|k| k.word() == word)
     }
@@ -248,6 +256,10 @@ pub enum ClauseKind {
     Function(Ident),
     /// `type T`.
     Type(ConfigType),
+    /// `table { … }`.
+    Table(Block<TableLine>),
+    /// `rss { … }`.
+    Rss(Block<RssLine>),
     /// `constraint port "EXPR"`.
     Constraint {
         /// Of which port.

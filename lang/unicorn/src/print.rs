@@ -1,9 +1,11 @@
 //! A syntax tree back as text, in one canonical layout. Parsing the result gives an equal tree.
 
+mod nic;
+
 use weever_graph::ConfigType;
 
 use crate::ast::{
-    Ast, Clause, ClauseKind, Cluster, Comment, Comments, Helpers, Ident, Item, Node, Raw,
+    Ast, Clause, ClauseKind, Cluster, Comment, Comments, Helpers, Ident, Item, Node, NodeKind, Raw,
     Reference, Text,
 };
 
@@ -85,6 +87,10 @@ impl Printer {
 
     fn node(&mut self, node: &Node) {
         self.comment_lines(&node.comments.leading);
+        if let NodeKind::Queues(queues) = &node.kind {
+            self.start(&format!("queues {} {}", node.name.name, nic::queues(queues)));
+            return self.end(&node.comments);
+        }
         self.start(&format!("{} {} {{", node.kind.word(), node.name.name));
         if node.body.is_empty() && node.tail.is_empty() {
             self.out.push('}');
@@ -111,6 +117,8 @@ impl Printer {
                 self.raw(body);
             }
             ClauseKind::Type(ty) => self.config_type(ty),
+            ClauseKind::Table(table) => self.table(table),
+            ClauseKind::Rss(rss) => self.rss(rss),
             other => self.out.push_str(&simple(other)),
         }
         self.end(&clause.comments);
@@ -231,7 +239,11 @@ fn reference(reference: &Reference) -> String {
 }
 
 fn quoted(text: &Text) -> String {
-    let escaped = text.value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    quoted_str(&text.value)
+}
+
+fn quoted_str(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
 
@@ -253,8 +265,10 @@ fn simple(kind: &ClauseKind) -> String {
             format!("constraint {} {}", port.name, quoted(text))
         }
         ClauseKind::Predicate { port, text } => format!("predicate {} {}", port.name, quoted(text)),
-        ClauseKind::Port { .. } | ClauseKind::Semantics { .. } | ClauseKind::Type(_) => {
-            String::new()
-        }
+        ClauseKind::Port { .. }
+        | ClauseKind::Semantics { .. }
+        | ClauseKind::Type(_)
+        | ClauseKind::Table(_)
+        | ClauseKind::Rss(_) => String::new(),
     }
 }

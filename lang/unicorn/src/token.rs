@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Dot,
     #[token(",")]
     Comma,
+    #[token(";")]
+    Semicolon,
     #[regex(r"[()<>:|]|-?[0-9]+")]
     OfType,
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*")]

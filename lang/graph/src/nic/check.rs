@@ -192,8 +192,7 @@ impl TableModel {
                 Some(own) => !covers(own, *granularity),
             };
             if finer {
-                let message =
-                    format!("Linux cannot match {field:?} more finely than the table does");
+                let message = "`ethtool` cannot match a field more finely than the table does";
                 found.add(Part::Linux, message, "");
             }
         }

@@ -1,5 +1,6 @@
 //! A node's clauses.
 
+use weever_graph::nic::Queues;
 use weever_graph::{Attr, Edge, Effects, Node, NodeKind, Port, Predicate};
 
 use super::names::{Declared, Scope};
@@ -9,6 +10,7 @@ use crate::{Diagnostic, predicate, suggest};
 pub(super) struct Context<'c, 'a> {
     pub(super) scope: &'c Scope<'a>,
     pub(super) declared: &'c Declared<'a>,
+    pub(super) queues: Option<Queues>,
     pub(super) diagnostics: &'c mut Vec<Diagnostic>,
 }
 
@@ -53,7 +55,7 @@ impl Context<'_, '_> {
         }
     }
 
-    fn resolve(&mut self, reference: &Reference) -> Option<weever_graph::NodeId> {
+    pub(super) fn resolve(&mut self, reference: &Reference) -> Option<weever_graph::NodeId> {
         match self.scope.resolve(reference, &self.declared.clusters) {
             Ok(id) => Some(id),
             Err(error) => {
@@ -64,7 +66,10 @@ impl Context<'_, '_> {
     }
 
     fn check_boolean(&mut self, ast: &ast::Node, node: &Node) {
-        let must = !matches!(ast.kind, ast::NodeKind::Node | ast::NodeKind::Config);
+        let must = !matches!(
+            ast.kind,
+            ast::NodeKind::Node | ast::NodeKind::Config | ast::NodeKind::Queues(_)
+        );
         if must && !node.ports.iter().map(|p| p.name.as_str()).eq(["false", "true"]) {
             let (word, name) = (ast.kind.word(), &ast.name.name);
             let message = format!("{word} `{name}` must have exactly the ports `true` and `false`");
@@ -102,6 +107,8 @@ impl Context<'_, '_> {
                     spec.ty = Some(ty.to_string());
                 }
             }
+            ClauseKind::Table(table) => self.table(node, table, clause.loc),
+            ClauseKind::Rss(rss) => self.rss(node, rss, clause.loc),
             ClauseKind::Constraint { port, text } | ClauseKind::Predicate { port, text } => {
                 if let Some(port) = self.port(node, port)
                     && let Some(predicate) = self.predicate(text)

@@ -2,9 +2,11 @@
 
 mod body;
 mod names;
+mod nic;
 #[cfg(test)]
 mod tests;
 
+use weever_graph::nic::Queues;
 use weever_graph::{Graph, NodeId, NodeKind, Op, Span};
 
 use crate::ast::{self, Ast};
@@ -27,8 +29,9 @@ pub(crate) fn lower_into(ast: &Ast, diagnostics: &mut Vec<Diagnostic>) -> Graph 
     let scope = Scope::new(ast, diagnostics);
     let mut graph = Graph::new(ast.name.name.clone());
     graph.helpers = ast.helpers.as_ref().map(|h| h.body.text.clone());
+    let queues = nic::declared(&scope, diagnostics);
     for declared in &scope.nodes {
-        graph.add(node(declared, &scope, diagnostics));
+        graph.add(node(declared, &scope, queues, diagnostics));
     }
     graph
 }
@@ -36,19 +39,25 @@ pub(crate) fn lower_into(ast: &Ast, diagnostics: &mut Vec<Diagnostic>) -> Graph 
 fn node(
     declared: &Declared,
     scope: &Scope,
+    queues: Option<Queues>,
     diagnostics: &mut Vec<Diagnostic>,
 ) -> weever_graph::Node {
     let ast = declared.ast;
     let mut node = weever_graph::Node::new(declared.full_name.clone(), kind(ast.kind));
     node.clusters = declared.clusters.iter().map(|c| (*c).to_string()).collect();
     node.span = span(ast.name.loc);
-    body::lower(ast, &mut node, &mut body::Context { scope, declared, diagnostics });
+    if let ast::NodeKind::Queues(queues) = ast.kind {
+        node.queues = Some(queues);
+    }
+    body::lower(ast, &mut node, &mut body::Context { scope, declared, queues, diagnostics });
     node
 }
 
 fn kind(kind: ast::NodeKind) -> NodeKind {
     match kind {
-        ast::NodeKind::Node | ast::NodeKind::Boolean => NodeKind::Function,
+        ast::NodeKind::Node | ast::NodeKind::Boolean | ast::NodeKind::Queues(_) => {
+            NodeKind::Function
+        }
         ast::NodeKind::And => NodeKind::Operator(Op::And),
         ast::NodeKind::Nand => NodeKind::Operator(Op::Nand),
         ast::NodeKind::Or => NodeKind::Operator(Op::Or),

@@ -9,7 +9,7 @@ use crate::token::{Kind, is_reserved};
 use crate::{Diagnostic, suggest};
 
 /// The words that start a clause.
-pub(super) const WORDS: [&str; 11] = [
+pub(super) const WORDS: [&str; 13] = [
     "port",
     "spawn",
     "notify",
@@ -18,6 +18,8 @@ pub(super) const WORDS: [&str; 11] = [
     "implementation",
     "function",
     "type",
+    "table",
+    "rss",
     "constraint",
     "predicate",
     "semantics",
@@ -56,7 +58,7 @@ impl Parser<'_> {
         let word = self.word().unwrap_or_default();
         let word = if WORDS.contains(&word) { word } else { self.meant_clause(word)? };
         let keyword = self.bump();
-        if matches!(word, "type" | "function") && node != NodeKind::Config {
+        if matches!(word, "type" | "function" | "table" | "rss") && node != NodeKind::Config {
             let message = format!("`{word}` is for config nodes only");
             let help = format!("this is a `{}`", node.word());
             self.report(Diagnostic::error(keyword, message).help(help));
@@ -70,6 +72,8 @@ impl Parser<'_> {
             "implementation" => Some(ClauseKind::Implementation(self.name("a function's name")?)),
             "function" => Some(ClauseKind::Function(self.name("a function's name")?)),
             "type" => self.config_type(),
+            "table" => self.table(),
+            "rss" => self.rss(),
             "semantics" => self.semantics(),
             _ => self.port_condition(word == "predicate"),
         }
@@ -82,7 +86,8 @@ impl Parser<'_> {
             None => format!("a node's body holds `{}`", WORDS.join("`, `")),
         };
         self.error_here("expected a clause of a node", Some(help));
-        let goes_on = matches!(self.ahead(1), Kind::Word | Kind::Text | Kind::BracketOpen);
+        let goes_on =
+            matches!(self.ahead(1), Kind::Word | Kind::Text | Kind::BracketOpen | Kind::BraceOpen);
         meant.and_then(|m| WORDS.into_iter().find(|w| *w == m)).filter(|_| goes_on)
     }
 

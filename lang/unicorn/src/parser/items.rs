@@ -21,14 +21,23 @@ impl Parser<'_> {
             match NodeKind::from_word(word) {
                 Some(kind) => items.extend(self.node(kind).map(Item::Node)),
                 None if word == "cluster" => items.extend(self.cluster().map(Item::Cluster)),
+                None if word == "queues" => items.extend(self.queues_item()),
                 None => items.extend(self.unknown_item(word)),
             }
         }
         items
     }
 
+    fn queues_item(&mut self) -> Option<Item> {
+        let queues = self.queues().map(Item::Node);
+        if queues.is_none() {
+            self.skip_to_item();
+        }
+        queues
+    }
+
     fn unknown_item(&mut self, word: &str) -> Option<Item> {
-        let words = NodeKind::ALL.iter().map(|k| k.word()).chain(["cluster"]);
+        let words = NodeKind::ALL.iter().map(|k| k.word()).chain(["cluster", "queues"]);
         let meant = suggest::closest(word, words);
         let declares = self.ahead(1) == Kind::Word && self.ahead(2) == Kind::BraceOpen;
         let help = match meant {
@@ -36,8 +45,8 @@ impl Parser<'_> {
             None if super::clause::WORDS.contains(&word) => {
                 format!("`{word}` belongs in the body of a node")
             }
-            None => "a graph holds `node`, `config`, `boolean`, `and`, `nand`, `or`, `nor` and \
-                     `cluster` declarations"
+            None => "a graph holds `node`, `config`, `boolean`, `and`, `nand`, `or`, `nor`, \
+                     `queues` and `cluster` declarations"
                 .into(),
         };
         self.error_here("expected a node or a cluster", Some(help));

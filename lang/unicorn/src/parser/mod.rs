@@ -1,9 +1,12 @@
 //! From tokens to a syntax tree: recursive descent that goes on after an error.
 
+mod block;
 mod clause;
 mod cursor;
 mod items;
+mod rss;
 mod smt;
+mod table;
 #[cfg(test)]
 mod tests;
 

@@ -8,6 +8,8 @@ use weever_graph::ConfigType;
 use weever_graph::config::Length;
 use weever_unicorn::ast::*;
 
+mod nic;
+
 fn name() -> impl Strategy<Value = String> {
     select(vec![
         "A",
@@ -128,6 +130,8 @@ fn clause_kind(config: bool) -> BoxedStrategy<ClauseKind> {
         3 => common,
         1 => ident().prop_map(ClauseKind::Function),
         1 => config_type().prop_map(ClauseKind::Type),
+        2 => nic::table().prop_map(ClauseKind::Table),
+        1 => nic::rss().prop_map(ClauseKind::Rss),
     ]
     .boxed()
 }
@@ -147,7 +151,7 @@ fn node() -> impl Strategy<Value = Node> {
 }
 
 fn items() -> impl Strategy<Value = Vec<Item>> {
-    let leaf = node().prop_map(Item::Node);
+    let leaf = prop_oneof![6 => node(), 1 => nic::queues()].prop_map(Item::Node);
     let item = leaf.prop_recursive(3, 12, 4, |inner| {
         (ident(), vec(inner, 0..4), comments(), tail()).prop_map(|(name, items, comments, tail)| {
             Item::Cluster(Cluster { name, items, comments, tail })
@@ -193,6 +197,16 @@ pub(crate) fn soup() -> impl Strategy<Value = String> {
         "implementation",
         "function",
         "table",
+        "rss",
+        "queues",
+        "match",
+        "ip4",
+        "whole",
+        "capacity",
+        "4",
+        "tuple",
+        "linux",
+        "ethtool",
         "A",
         "B",
         "true",

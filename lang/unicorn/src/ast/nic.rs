@@ -1,0 +1,84 @@
+//! The clauses of NIC models. Their values are those of the graph, as they were written.
+
+use weever_graph::nic::{
+    Cost, Exposure, Failure, FieldMatch, FlowType, MaskScope, QueueRange, RssHash, RssType,
+    TableOrder,
+};
+
+use super::{Comment, Comments, Loc, Reference};
+
+/// `WORD { … }`: lines of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block<K> {
+    /// The lines as written.
+    pub lines: Vec<Line<K>>,
+    /// Before the closing brace.
+    pub tail: Vec<Comment>,
+}
+
+/// A line of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<K> {
+    /// What it says.
+    pub kind: K,
+    /// Around it.
+    pub comments: Comments,
+    /// Where it stands.
+    pub loc: Loc,
+}
+
+/// A line of `table { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableLine {
+    /// `types tcp4 udp4`.
+    Types(Vec<FlowType>),
+    /// `match FIELD GRANULARITY`.
+    Match(FieldMatch),
+    /// `mask per SCOPE`.
+    Mask(MaskScope),
+    /// `capacity N [shared with NAME]`.
+    Capacity {
+        /// How many entries.
+        entries: u32,
+        /// Whose.
+        shared_with: Option<Reference>,
+    },
+    /// `cost N per rule [when …]`.
+    Cost(Cost),
+    /// `priority …`.
+    Order(TableOrder),
+    /// `fails …`.
+    Fails(Failure),
+    /// `action …`.
+    Action(Action),
+    /// `linux …`.
+    Linux(Exposure),
+}
+
+/// What follows `action`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `queue LO .. HI`.
+    Queue(QueueRange),
+    /// `drop`.
+    Drop,
+    /// `context`.
+    Context,
+    /// `none`.
+    None,
+}
+
+/// A line of `rss { … }`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RssLine {
+    /// `hash …`.
+    Hash(RssHash),
+    /// `entries N`.
+    Entries(u32),
+    /// `queues LO .. HI`.
+    Queues(QueueRange),
+    /// `contexts N`.
+    Contexts(u32),
+    /// `tcp4 4tuple or 2tuple`.
+    Hashed(RssType),
+}

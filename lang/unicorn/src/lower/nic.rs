@@ -1,0 +1,212 @@
+//! The clauses of NIC models: from lines to models, and what is impossible about them.
+
+use weever_graph::nic::{
+    Actions, Capacity, Exposure, Failure, MaskScope, Part, Problem, Queues, RssHash, RssModel,
+    TableModel, TableOrder,
+};
+use weever_graph::{ConfigSpec, Node, NodeKind};
+
+use super::body::Context;
+use super::names::Scope;
+use crate::Diagnostic;
+use crate::ast::{self, Action, Block, ClauseKind, Line, Loc, Reference, RssLine, TableLine};
+
+/// More would be no NIC, and a picture of it would not end.
+const MOST_QUEUES: u32 = 65_536;
+
+/// The queues that the text declares, if it does.
+pub(super) fn declared(scope: &Scope, diagnostics: &mut Vec<Diagnostic>) -> Option<Queues> {
+    let mut first: Option<(Queues, Loc)> = None;
+    for node in &scope.nodes {
+        let ast::NodeKind::Queues(queues) = node.ast.kind else { continue };
+        let loc = node.ast.name.loc;
+        if let Some((_, before)) = first {
+            let error = Diagnostic::error(loc.range(), "queues are declared twice");
+            let error = error.help("declare all of them in one");
+            diagnostics.push(error.related(before.range(), "first declared here"));
+            continue;
+        }
+        check_queues(queues, loc, diagnostics);
+        first = Some((queues, loc));
+    }
+    first.map(|(queues, _)| queues)
+}
+
+fn check_queues(queues: Queues, loc: Loc, diagnostics: &mut Vec<Diagnostic>) {
+    let mut add = |message: String, help: &str| {
+        diagnostics.push(Diagnostic::error(loc.range(), message).help(help));
+    };
+    for range in std::iter::once(queues.all).chain(queues.linux) {
+        if range.lo > range.hi {
+            add(format!("the range {range} is reversed"), "write the smaller one first");
+        } else if range.count() > MOST_QUEUES {
+            add(format!("the range {range} has more than {MOST_QUEUES} queues"), "narrow it");
+        }
+    }
+    if let Some(linux) = queues.linux.filter(|linux| !queues.all.covers(*linux)) {
+        let message = format!("Linux cannot use queues {linux} of {}", queues.all);
+        add(message, "name queues that the device has");
+    }
+}
+
+/// Where each part of a model was written.
+struct Places {
+    parts: Vec<(Part, Loc)>,
+    whole: Loc,
+}
+
+impl Places {
+    fn new(whole: Loc) -> Places {
+        Places { parts: Vec::new(), whole }
+    }
+
+    fn of(&self, part: Part) -> Loc {
+        self.parts.iter().find(|(p, _)| *p == part).map_or(self.whole, |(_, loc)| *loc)
+    }
+}
+
+impl Context<'_, '_> {
+    pub(super) fn table(&mut self, node: &mut Node, block: &Block<TableLine>, whole: Loc) {
+        let mut places = Places::new(whole);
+        let mut model = TableModel {
+            matches: Vec::new(),
+            flow_types: Vec::new(),
+            mask_scope: MaskScope::Rule,
+            capacity: Capacity { entries: 0, shared_with: None, costs: Vec::new() },
+            order: TableOrder::Insertion,
+            fails: Failure::Never,
+            actions: Actions::default(),
+            linux: Exposure::None,
+        };
+        for line in &block.lines {
+            self.table_line(&mut model, line, &mut places);
+        }
+        if !places.parts.iter().any(|(part, _)| *part == Part::Capacity) {
+            let error = Diagnostic::error(whole.range(), "the table says not how many rules fit");
+            self.diagnostics.push(error.help("add `capacity N`"));
+            return;
+        }
+        let problems = match self.queues {
+            Some(queues) => model.check_for(queues),
+            None => model.check(),
+        };
+        self.report_problems(problems, &places);
+        self.set(node, whole, |spec| spec.table = Some(Box::new(model)));
+    }
+
+    fn table_line(&mut self, model: &mut TableModel, line: &Line<TableLine>, places: &mut Places) {
+        let part = match &line.kind {
+            TableLine::Types(_) => Part::Types,
+            TableLine::Match(_) => Part::Match(model.matches.len()),
+            TableLine::Mask(_) => Part::Mask,
+            TableLine::Capacity { .. } => Part::Capacity,
+            TableLine::Cost(_) => Part::Cost(model.capacity.costs.len()),
+            TableLine::Order(_) => Part::Order,
+            TableLine::Fails(_) => Part::Fails,
+            TableLine::Action(Action::Queue(_)) => Part::Queues,
+            TableLine::Action(_) => Part::Whole,
+            TableLine::Linux(_) => Part::Linux,
+        };
+        self.once(part, line.loc, places);
+        match &line.kind {
+            TableLine::Types(types) => model.flow_types.clone_from(types),
+            TableLine::Match(m) => model.matches.push(*m),
+            TableLine::Mask(scope) => model.mask_scope = *scope,
+            TableLine::Capacity { entries, shared_with } => {
+                model.capacity.entries = *entries;
+                let shared = shared_with.as_ref();
+                model.capacity.shared_with = shared.and_then(|with| self.sharing_table(with));
+            }
+            TableLine::Cost(cost) => model.capacity.costs.push(cost.clone()),
+            TableLine::Order(order) => model.order = *order,
+            TableLine::Fails(failure) => model.fails = *failure,
+            TableLine::Action(Action::Queue(range)) => model.actions.queues = Some(*range),
+            TableLine::Action(Action::Drop) => model.actions.drop = true,
+            TableLine::Action(Action::Context) => model.actions.context = true,
+            TableLine::Action(Action::None) => model.actions.none = true,
+            TableLine::Linux(exposure) => model.linux = exposure.clone(),
+        }
+    }
+
+    /// Notes where a part stands; what may stand once only must.
+    fn once(&mut self, part: Part, loc: Loc, places: &mut Places) {
+        if part == Part::Whole {
+            return;
+        }
+        if let Some((_, first)) = places.parts.iter().find(|(p, _)| *p == part) {
+            let error = Diagnostic::error(loc.range(), "this was said before");
+            let error = error.help("keep one of the two");
+            self.diagnostics.push(error.related(first.range(), "here"));
+            return;
+        }
+        places.parts.push((part, loc));
+    }
+
+    fn sharing_table(&mut self, reference: &Reference) -> Option<String> {
+        let id = self.resolve(reference)?;
+        let other = &self.scope.nodes[id.index()];
+        let is_table = |c: &ast::Clause| matches!(c.kind, ClauseKind::Table(_));
+        let itself = other.full_name == self.declared.full_name;
+        if itself || !other.ast.body.iter().any(is_table) {
+            let what = if itself { "is this table itself" } else { "has no table" };
+            let message = format!("`{}` {what}, so nothing is shared", other.full_name);
+            let error = Diagnostic::error(reference.loc.range(), message);
+            self.diagnostics.push(error.help("name another `config` with a `table`"));
+            return None;
+        }
+        Some(other.full_name.clone())
+    }
+
+    pub(super) fn rss(&mut self, node: &mut Node, block: &Block<RssLine>, whole: Loc) {
+        let mut places = Places::new(whole);
+        let (mut hash, mut entries, mut queues) = (None, None, None);
+        let (mut types, mut contexts) = (Vec::new(), 0);
+        for line in &block.lines {
+            let part = match &line.kind {
+                RssLine::Hash(_) => Part::Hash,
+                RssLine::Entries(_) => Part::Entries,
+                RssLine::Queues(_) => Part::Queues,
+                RssLine::Contexts(_) => Part::Types,
+                RssLine::Hashed(_) => Part::Hashed(types.len()),
+            };
+            self.once(part, line.loc, &mut places);
+            match &line.kind {
+                RssLine::Hash(h) => hash = Some(*h),
+                RssLine::Entries(n) => entries = Some(*n),
+                RssLine::Queues(range) => queues = Some(*range),
+                RssLine::Contexts(n) => contexts = *n,
+                RssLine::Hashed(hashed) => types.push(hashed.clone()),
+            }
+        }
+        let (Some(entries), Some(queues)) = (entries, queues.or(self.queues.map(|q| q.all))) else {
+            let message = "spreading needs `entries` and `queues`";
+            let help = "add for instance `entries 128` and `queues 0 .. 15`";
+            return self.diagnostics.push(Diagnostic::error(whole.range(), message).help(help));
+        };
+        let hash = hash.unwrap_or(RssHash::Toeplitz { key_len: 40 });
+        let model = RssModel { hash, entries, queues, types, contexts };
+        let problems = match self.queues {
+            Some(queues) => model.check_for(queues),
+            None => model.check(),
+        };
+        self.report_problems(problems, &places);
+        self.set(node, whole, |spec| spec.rss = Some(Box::new(model)));
+    }
+
+    fn report_problems(&mut self, problems: Vec<Problem>, places: &Places) {
+        for problem in problems {
+            let loc = places.of(problem.part);
+            let error = Diagnostic::error(loc.range(), problem.message);
+            self.diagnostics.push(error.maybe_help(problem.help));
+        }
+    }
+
+    fn set(&mut self, node: &mut Node, whole: Loc, set: impl FnOnce(&mut ConfigSpec)) {
+        let NodeKind::Config(spec) = &mut node.kind else { return };
+        if spec.table.is_some() || spec.rss.is_some() {
+            let error = Diagnostic::error(whole.range(), "the node has a table or `rss` already");
+            return self.diagnostics.push(error.help("one config node is one of them"));
+        }
+        set(spec);
+    }
+}

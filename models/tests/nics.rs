@@ -1,0 +1,114 @@
+//! What the NIC models say, held against what is known of the devices.
+
+use weever_graph::Field;
+use weever_graph::nic::{Failure, FlowType, MaskScope, RssFields, TableOrder};
+use weever_models::{NICS, nic, nics};
+use weever_plan::nic::{Nic, Table};
+
+fn silicon(name: &str) -> Nic {
+    Nic::of(&nic(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn linux(name: &str) -> Nic {
+    Nic::linux_of(&nic(name).unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn table<'n>(nic: &'n Nic, name: &str) -> &'n Table {
+    nic.tables.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn names(nic: &Nic) -> Vec<&str> {
+    nic.tables.iter().map(|t| t.name.as_str()).collect()
+}
+
+#[test]
+fn every_model_is_a_pipeline_and_says_where_it_comes_from() {
+    for (name, model) in NICS {
+        assert!(silicon(name).rss.is_some(), "{name}");
+        assert!(linux(name).queues.count() <= silicon(name).queues.count(), "{name}");
+        assert!(model.source.contains("// Sources: "), "{name}");
+        // The program that weever generates is no hardware.
+        let verified = *name == "xdp" || model.source.contains("// Not verified on hardware.");
+        assert!(verified, "{name}");
+    }
+    assert_eq!(nics().count(), 10);
+    assert!(nic("I82599").unwrap_err().to_string().contains("82599, sfc9020"));
+}
+
+#[test]
+fn intel_82599() {
+    let nic = silicon("82599");
+    assert_eq!(names(&nic), ["RxEtherType", "Rx5Tuple", "RxFlowDirector"]);
+    assert_eq!(table(&nic, "Rx5Tuple").model.capacity.entries, 128);
+    assert_eq!(table(&nic, "Rx5Tuple").model.order, TableOrder::Priority { lo: 1, hi: 7 });
+    assert_eq!(table(&nic, "RxFlowDirector").model.mask_scope, MaskScope::Link);
+    assert_eq!((nic.queues.count(), nic.rss.as_ref().unwrap().queues.count()), (128, 16));
+    let rss = nic.rss.unwrap();
+    assert_eq!(rss.default_fields(FlowType::Udp4), RssFields::Addresses);
+    // Linux hides the 5-tuple filters, and knows no rules for IPv6.
+    let seen = linux("82599");
+    assert_eq!((names(&seen), seen.queues.count()), (vec!["RxFlowDirector"], 64));
+    assert!(seen.tables[0].model.flow_types.iter().all(|t| t.ip_version() == Some(4)));
+}
+
+#[test]
+fn solarflare_sfc9020() {
+    let nic = silicon("sfc9020");
+    assert_eq!(nic.queues.count(), 1024);
+    assert_eq!((nic.tables[0].pool, nic.tables[1].pool, nic.capacity(1)), (0, 0, 8192));
+    assert_eq!(nic.tables[0].model.fails, Failure::Hash { rows: 8192, probes: 200 });
+    assert_eq!(table(&nic, "RxMacFull").model.capacity.entries, 512);
+    assert_eq!(linux("sfc9020").queues.count(), 32);
+}
+
+#[test]
+fn mellanox_connectx5() {
+    let (nic, seen) = (silicon("connectx5"), linux("connectx5"));
+    assert_eq!(table(&nic, "RxNetwork").model.order, TableOrder::MoreSpecific);
+    assert_eq!((nic.capacity(0), seen.capacity(0)), (448_000, 1024));
+    assert_eq!(nic.rss.unwrap().contexts, 15);
+}
+
+#[test]
+fn virtio_net_has_no_filters() {
+    assert!(silicon("virtio_net").tables.is_empty());
+}
+
+#[test]
+fn the_xdp_program_is_no_ethtool_matter() {
+    let nic = silicon("xdp");
+    assert_eq!(names(&nic), ["RxExact", "RxMasked"]);
+    assert!(table(&nic, "RxMasked").model.granularity(Field::TcpFlags).is_some());
+    assert!(linux("xdp").tables.is_empty());
+}
+
+#[test]
+fn intel_x710_and_e810_have_a_mask_per_flow_type() {
+    for (name, entries) in [("x710", 7680), ("e810", 16384)] {
+        let seen = linux(name);
+        assert_eq!(names(&seen), ["RxFlowDirector"], "{name}");
+        assert_eq!(seen.tables[0].model.mask_scope, MaskScope::FlowType, "{name}");
+        assert_eq!(seen.capacity(0), entries, "{name}");
+    }
+    let e810 = silicon("e810");
+    let capacity = &table(&e810, "RxFlowDirector").model.capacity;
+    assert_eq!(capacity.cost(None, |said| said == "a tunnel port is open"), 2);
+    assert_eq!(capacity.cost(None, |_| false), 1);
+}
+
+#[test]
+fn aws_ena_and_google_gvnic_want_a_location() {
+    for name in ["ena", "gvnic"] {
+        let nic = linux(name);
+        assert_eq!(nic.tables.len(), 1, "{name}");
+        assert!(!nic.tables[0].model.actions.drop, "{name}");
+        assert_eq!(nic.tables[0].model.order, TableOrder::Location, "{name}");
+    }
+}
+
+#[test]
+fn intel_82576_shows_ethernet_rules_only() {
+    let seen = linux("82576");
+    assert_eq!((names(&seen), seen.queues.count()), (vec!["RxEtherType", "RxMac"], 8));
+    assert_eq!(table(&silicon("82576"), "Rx5Tuple").model.capacity.entries, 8);
+}
