@@ -4,7 +4,7 @@
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
 //! and notify edges start at a node and may form cycles. The path that data takes through this
 //! crate is: build or lower into a [`Graph`] → give every config node a value ([`configure()`]) →
-//! [`verify()`] → hand the [`Verified`] graph to an engine. [`dot`] draws any graph.
+//! [`verify()`] → hand the [`Verified`] graph to an engine. [`svg`] and [`dot`] draw any graph.
 #![forbid(unsafe_code)]
 
 pub mod attr;
@@ -17,6 +17,7 @@ pub mod ids;
 pub mod nic;
 pub mod node;
 pub mod predicate;
+pub mod svg;
 pub mod table;
 pub mod verify;
 

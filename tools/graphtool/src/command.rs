@@ -19,6 +19,8 @@ pub enum GraphCommand {
     Fmt(Fmt),
     /// Draw FILE in the DOT language, for `dot -Tsvg`.
     Dot(Input),
+    /// Draw FILE as an SVG picture.
+    Svg(Svg),
     /// Show FILE's nodes by cluster: kind, ports, edges, effects.
     Show(Input),
 }
@@ -32,6 +34,17 @@ pub struct Input {
     /// entries; may be repeated.
     #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse)]
     pub settings: Vec<(String, String)>,
+}
+
+/// The file to draw, and where the picture goes.
+#[derive(Args, Clone, Debug)]
+pub struct Svg {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// Write the picture to this file.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
 }
 
 /// The file to check, and how strictly.
@@ -91,6 +104,10 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
         }
         GraphCommand::Fmt(fmt) => format(&fmt, streams),
         GraphCommand::Dot(input) => with_graph(&input, Depth::Use, streams, dot::dot),
+        GraphCommand::Svg(Svg { input, output }) => {
+            let _ = output;
+            with_graph(&input, Depth::Use, streams, weever_graph::svg::svg)
+        }
         GraphCommand::Show(input) => with_graph(&input, Depth::Use, streams, show),
     }
 }
