@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weever_cli::{CliError, CountersArgs, LiveGraphArgs, StatusArgs, StopArgs};
+use weever_cli::{CliError, CountersArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
 
 use failure::Failure;
@@ -21,6 +21,7 @@ Examples:
   weever counters --watch 1                             what it counts, with rates
   weever counters --drops                               what it dropped, and why
   weever graph check host.unicorn                       check a protocol graph
+  weever graph svg --running -o now.svg                 draw what runs, with its counters
   weever stop                                           shut it down
   weever bench udp-echo --json                          measure it beside the kernel
 
@@ -47,16 +48,9 @@ enum Command {
     Demo(weever_demo::DemoArgs),
     /// Measures the stack beside its peers, in one run
     Bench(weever_bench::BenchArgs),
-    /// Work with protocol graphs: check, format, draw and show files, and draw the running one
+    /// Work with protocol graphs: check, format, draw and show files, and the running one
     #[command(subcommand)]
-    Graph(Graph),
-}
-
-#[derive(Debug, Subcommand)]
-enum Graph {
-    #[command(flatten)]
-    File(GraphCommand),
-    Live(LiveGraphArgs),
+    Graph(GraphCommand),
 }
 
 impl Cli {
@@ -68,8 +62,7 @@ impl Cli {
             Command::Stop(args) => ask(|out| args.run(out)),
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
-            Command::Graph(Graph::Live(args)) => ask(|out| args.run(out)),
-            Command::Graph(Graph::File(command)) => Ok(weever_graphtool::run(command)?),
+            Command::Graph(command) => Ok(weever_graphtool::run(command)?),
         }
     }
 }

@@ -174,7 +174,12 @@ fn it_echoes_is_asked_and_ends_cleanly_on_a_signal() {
     assert!(await_received(&up) >= 5);
     assert!(up.ask(&["counters", "--drops"]).contains("drop"));
     assert!(up.ask(&["status"]).contains("udp echo 7"));
-    assert!(up.ask(&["graph", "live"]).starts_with("digraph"));
+    for command in ["live", "dot"] {
+        assert!(up.ask(&["graph", command]).starts_with("digraph"));
+    }
+    let picture = up.ask(&["graph", "svg"]);
+    assert!(picture.starts_with("<svg") && picture.contains(" packets</text>"), "{picture}");
+    assert!(up.ask(&["graph", "show"]).contains("packets)"));
 
     let path = up.socket.clone();
     up.signal(Signal::SIGTERM);
@@ -311,7 +316,7 @@ fn a_reader_may_close_early() {
         &["counters", "--json"],
         &["counters", "--watch", "0.1"],
         &["status"],
-        &["graph", "live"],
+        &["graph", "svg"],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -391,7 +396,7 @@ fn a_device_that_is_removed_ends_it_with_a_reason() {
 #[test]
 fn commands_say_when_nothing_runs() {
     let nowhere = temporary("sock");
-    for command in [&["status"][..], &["counters"], &["stop"], &["graph", "live"]] {
+    for command in [&["status"][..], &["counters"], &["stop"], &["graph", "svg"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_weever"))
             .args(command)
             .arg("--socket")

@@ -2,7 +2,7 @@
 //! additions; `docs/unicorn.md`).
 //!
 //! [`load`] goes the whole way from text to a [`Graph`](weever_graph::Graph); [`parse`],
-//! [`lower`], [`print()`] and [`render`] are its parts.
+//! [`lower`], [`print()`] and [`render`] are its parts. [`show`] lists a graph for people.
 #![forbid(unsafe_code)]
 
 pub mod ast;
@@ -15,6 +15,7 @@ mod lower;
 mod parser;
 mod print;
 mod render;
+mod show;
 mod suggest;
 mod token;
 
@@ -25,3 +26,4 @@ pub use lower::lower;
 pub use parser::parse;
 pub use print::print;
 pub use render::{render, render_styled};
+pub use show::{condition, show, show_with};

@@ -43,6 +43,10 @@ pub enum GraphFormat {
     /// Graphviz.
     #[default]
     Dot,
+    /// A picture.
+    Svg,
+    /// A list of nodes for people.
+    Text,
 }
 
 impl Request {

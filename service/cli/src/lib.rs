@@ -16,6 +16,6 @@ mod table;
 pub use counters::{CountersArgs, write_counters};
 pub use error::CliError;
 pub use find::Target;
-pub use graph::LiveGraphArgs;
+pub use graph::running_graph;
 pub use status::StatusArgs;
 pub use stop::StopArgs;

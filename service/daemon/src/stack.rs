@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use weever_link::Link;
 use weever_packet::Pool;
-use weever_service_api::{Counters, Status};
+use weever_service_api::{ApiError, Counters, GraphFormat, Status};
 
 use crate::config::Config;
 use crate::control::{ControlServer, Source};
@@ -67,9 +67,12 @@ impl Stack {
         self.shared.status()
     }
 
-    /// The running graph in Graphviz's language, with its counters.
-    pub fn dot(&self) -> String {
-        self.shared.dot()
+    /// The running graph with its counters.
+    ///
+    /// # Errors
+    /// When it cannot be had in this format.
+    pub fn graph(&self, format: GraphFormat) -> Result<String, ApiError> {
+        self.shared.picture(format)
     }
 
     /// The configuration, with what start filled in.

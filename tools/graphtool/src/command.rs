@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use weever_cli::Target;
+use weever_graph::svg::{Extras, svg_with};
 use weever_graph::{Finding, Graph, Severity, dot, verify};
-use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled};
+use weever_service_api::GraphFormat;
+use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
 
-use crate::{GraphToolError, Streams, blocks, file, setting, show};
+use crate::{GraphToolError, Streams, blocks, file, setting};
 
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
@@ -17,12 +20,15 @@ pub enum GraphCommand {
     Check(Check),
     /// Print FILE in the canonical layout.
     Fmt(Fmt),
-    /// Draw FILE in the DOT language, for `dot -Tsvg`.
-    Dot(Input),
-    /// Draw FILE as an SVG picture.
-    Svg(Svg),
-    /// Show FILE's nodes by cluster: kind, ports, edges, effects.
-    Show(Input),
+    /// Draw FILE, or the running graph with its counters, as an SVG picture.
+    Svg(Picture),
+    /// Draw FILE, or the running graph with its counters, in the DOT language of Graphviz.
+    Dot(Picture),
+    /// Show the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
+    Show(Wanted),
+    /// The running graph in the DOT language; the same as `dot --running`.
+    #[command(hide = true)]
+    Live(Target),
 }
 
 /// The file to work on.
@@ -36,13 +42,34 @@ pub struct Input {
     pub settings: Vec<(String, String)>,
 }
 
-/// The file to draw, and where the picture goes.
+/// The graph to draw or to show.
 #[derive(Args, Clone, Debug)]
-pub struct Svg {
-    /// The file.
+pub struct Wanted {
+    /// A Unicorn file, or `-` for standard input.
+    #[arg(required_unless_present_any = RUNNING, conflicts_with_all = RUNNING)]
+    pub file: Option<PathBuf>,
+    /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
+    /// entries; may be repeated.
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse, conflicts_with_all = RUNNING)]
+    pub settings: Vec<(String, String)>,
+    /// The graph that a stack runs, with its counters, instead of a file.
+    #[arg(long)]
+    pub running: bool,
+    /// Which stack.
     #[command(flatten)]
-    pub input: Input,
-    /// Write the picture to this file.
+    pub target: Target,
+}
+
+/// Options that ask for the running graph.
+const RUNNING: [&str; 3] = ["running", "dev", "socket"];
+
+/// The graph to draw, and where the picture goes.
+#[derive(Args, Clone, Debug)]
+pub struct Picture {
+    /// The graph.
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// Write the picture to this file instead of standard output.
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 }
@@ -100,16 +127,63 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
         GraphCommand::Check(Check { input, executable }) => {
             let depth = if executable { Depth::Executable } else { Depth::Check };
             let name = file::shown(&input.file);
-            with_graph(&input, depth, streams, |graph| summary(&name, graph))
+            let graph = load_graph(&input, depth, streams)?;
+            put_out(graph.map(|graph| summary(&name, &graph)), streams)
         }
         GraphCommand::Fmt(fmt) => format(&fmt, streams),
-        GraphCommand::Dot(input) => with_graph(&input, Depth::Use, streams, dot::dot),
-        GraphCommand::Svg(Svg { input, output }) => {
-            let _ = output;
-            with_graph(&input, Depth::Use, streams, weever_graph::svg::svg)
+        GraphCommand::Svg(picture) => draw(&picture, GraphFormat::Svg, streams),
+        GraphCommand::Dot(picture) => draw(&picture, GraphFormat::Dot, streams),
+        GraphCommand::Show(wanted) => {
+            put_out(text_of(&wanted, GraphFormat::Text, streams)?, streams)
         }
-        GraphCommand::Show(input) => with_graph(&input, Depth::Use, streams, show),
+        GraphCommand::Live(target) => {
+            put_out(Some(weever_cli::running_graph(&target, GraphFormat::Dot)?), streams)
+        }
     }
+}
+
+fn draw(
+    picture: &Picture,
+    format: GraphFormat,
+    s: &mut Streams,
+) -> Result<ExitCode, GraphToolError> {
+    let text = text_of(&picture.wanted, format, s)?;
+    match (&picture.output, &text) {
+        (Some(path), Some(text)) if !file::is_stdin(path) => {
+            file::write(path, text)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => put_out(text, s),
+    }
+}
+
+fn put_out(text: Option<String>, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    let Some(text) = text else { return Ok(ExitCode::FAILURE) };
+    put(streams.output, &text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The graph in this format; none if the file has errors, which have been reported.
+fn text_of(
+    wanted: &Wanted,
+    format: GraphFormat,
+    streams: &mut Streams,
+) -> Result<Option<String>, GraphToolError> {
+    let Some(file) = &wanted.file else {
+        return Ok(Some(weever_cli::running_graph(&wanted.target, format)?));
+    };
+    let input = Input { file: file.clone(), settings: wanted.settings.clone() };
+    let draw = match format {
+        GraphFormat::Svg => svg_of_file,
+        GraphFormat::Dot => dot::dot,
+        _ => show,
+    };
+    load_graph(&input, Depth::Use, streams).map(|graph| graph.as_ref().map(draw))
+}
+
+fn svg_of_file(graph: &Graph) -> String {
+    let condition = |id| weever_unicorn::condition(graph, id);
+    svg_with(graph, &Extras { condition: Some(&condition), ..Extras::default() })
 }
 
 /// How much there is to say about the graph.
@@ -123,19 +197,19 @@ enum Depth {
     Executable,
 }
 
-fn with_graph(
+/// The graph of a file; none if it has errors, which have been reported.
+fn load_graph(
     input: &Input,
     depth: Depth,
     streams: &mut Streams,
-    output: impl FnOnce(&Graph) -> String,
-) -> Result<ExitCode, GraphToolError> {
+) -> Result<Option<Graph>, GraphToolError> {
     let path = input.file.as_path();
     let source = file::read(path, streams)?;
     let (mut graph, mut diagnostics) = match load(&source, &file::shown(path)) {
         Ok(loaded) => (loaded.graph, loaded.diagnostics),
         Err(errors) => {
             complain(&errors.diagnostics, &source, path, streams);
-            return Ok(ExitCode::FAILURE);
+            return Ok(None);
         }
     };
     if depth == Depth::Use {
@@ -149,11 +223,7 @@ fn with_graph(
         diagnostics.sort_by_key(|d| d.span.start);
     }
     complain(&diagnostics, &source, path, streams);
-    if !set || has_errors(&diagnostics) {
-        return Ok(ExitCode::FAILURE);
-    }
-    put(streams.output, &output(&graph));
-    Ok(ExitCode::SUCCESS)
+    Ok((set && !has_errors(&diagnostics)).then_some(graph))
 }
 
 /// Everything verification says; errors alone if there are any.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// A file that could not be read or written.
+/// A file that could not be read or written, or a stack that could not be asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GraphToolError {
@@ -39,11 +39,17 @@ pub enum GraphToolError {
     /// `--write` with standard input.
     #[error("`--write` needs a file: standard input cannot be written back")]
     WriteToStdin,
+    /// The running graph could not be had.
+    #[error(transparent)]
+    Running(#[from] weever_cli::CliError),
 }
 
 impl GraphToolError {
-    /// The exit status for such errors: 2.
+    /// The exit status for such errors: 2, but 1 if a running stack cannot be asked.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(2)
+        match self {
+            GraphToolError::Running(_) => ExitCode::FAILURE,
+            _ => ExitCode::from(2),
+        }
     }
 }

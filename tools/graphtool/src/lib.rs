@@ -1,4 +1,4 @@
-//! `weever graph`: check, format, draw and show Unicorn files.
+//! `weever graph`: check, format, draw and show Unicorn files, and draw and show the running graph.
 //!
 //! [`GraphCommand`] is the command line, [`run`] executes it.
 #![forbid(unsafe_code)]
@@ -8,10 +8,8 @@ mod command;
 mod error;
 mod file;
 mod setting;
-mod show;
 mod streams;
 
-pub use command::{Check, Fmt, GraphCommand, Input, run, run_with};
+pub use command::{Check, Fmt, GraphCommand, Input, Picture, Wanted, run, run_with};
 pub use error::GraphToolError;
-pub use show::show;
 pub use streams::Streams;

@@ -155,3 +155,28 @@ fn settings_are_checked_on_the_command_line() {
         assert!(Line::try_parse_from(["check", bad, "x"]).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_picture_goes_to_a_file_or_to_standard_output() {
+    let file = Temporary::new("svg", UGLY.as_bytes());
+    let printed = run(&["svg", file.path()]).output;
+    assert!(printed.starts_with("<svg") && printed.contains("port x"), "{printed}");
+    let out = Temporary::new("out.svg", b"old");
+    let written = run(&["svg", file.path(), "-o", out.path()]);
+    assert!(is(&written, ExitCode::SUCCESS) && written.output.is_empty());
+    assert_eq!(out.contents(), printed);
+    // Conditions are in the tooltips.
+    let picture = run(&["svg", HOST]).output;
+    assert!(picture.contains("if frame.len in 14-65535"), "no condition");
+}
+
+#[test]
+fn either_a_file_or_what_runs() {
+    let refused = |words: &[&str]| Line::try_parse_from(words).is_err();
+    assert!(refused(&["svg"]) && refused(&["svg", "--running", "x.unicorn"]));
+    assert!(refused(&["show", "--running", "--set=A=b"]));
+    assert!(!refused(&["svg", "--running"]) && !refused(&["show", "--dev", "eth0"]));
+    let nobody = run(&["svg", "--socket", "/nonexistent/x.sock"]).result.unwrap_err();
+    assert!(matches!(nobody, GraphToolError::Running(_)), "{nobody}");
+    assert_eq!(nobody.exit_code(), ExitCode::FAILURE);
+}

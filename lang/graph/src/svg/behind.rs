@@ -48,9 +48,7 @@ fn gutter(wire: &Wire, picture: &Picture<'_>) -> (f64, f64) {
     let (a, b) = (item(wire.from), item(wire.to));
     let (from, to) = (picture.rect(a), picture.rect(b));
     let clusters = matches!((a, b), (Item::Cluster(_), Item::Cluster(_)));
-    if a == b {
-        (right(from) + BESIDE / 2.0, 1.0)
-    } else if clusters && right(from) <= to.x {
+    if a == b || (clusters && right(from) <= to.x) {
         (right(from) + BESIDE / 2.0, 1.0)
     } else if clusters && right(to) <= from.x {
         (from.x - BESIDE / 2.0, -1.0)

@@ -13,10 +13,10 @@ pub(super) fn without_cycles(n: usize, edges: &[(usize, usize)]) -> Vec<usize> {
             if state.take(sink) {
                 back.push(sink);
             }
-        } else if let Some(source) = state.sources.pop_front().or_else(|| state.most_outward()) {
-            if state.take(source) {
-                front.push(source);
-            }
+        } else if let Some(source) = state.sources.pop_front().or_else(|| state.most_outward())
+            && state.take(source)
+        {
+            front.push(source);
         }
     }
     let mut position = vec![0; n];

@@ -34,8 +34,8 @@ impl Shared {
         Report { counters: self.counters(), failure }
     }
 
-    pub(super) fn dot(&self) -> String {
-        picture::draw(&self.graph, &self.meter.counters.describe())
+    pub(super) fn picture(&self, format: GraphFormat) -> Result<String, ApiError> {
+        picture::draw(&self.graph, &self.meter.counters.describe(), format)
     }
 
     fn uptime_ns(&self) -> u64 {
@@ -115,7 +115,7 @@ impl Source for Shared {
     }
 
     fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError> {
-        Ok(GraphText { format, text: self.dot() })
+        Ok(GraphText { format, text: self.picture(format)? })
     }
 
     fn stop(&self) {
