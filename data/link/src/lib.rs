@@ -7,7 +7,8 @@
 //! Links know neither graphs nor protocols (DESIGN §3, rule 5).
 //!
 //! Beside the traits there are the links that need no device: [`memory`] joins two stacks,
-//! [`replay`] feeds a benchmark. [`fault`] wraps any link with loss and reordering, and every link
+//! [`replay`] feeds a benchmark, [`pcap::playback`] receives what a capture file holds. Two wrap any
+//! other link: [`fault`] makes it lossy, slow or narrow, [`trace`] shows what passes. Every link
 //! has to pass [`conformance`].
 #![forbid(unsafe_code)]
 
@@ -17,11 +18,12 @@ pub mod memory;
 pub mod pcap;
 mod random;
 pub mod replay;
+pub mod trace;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use weever_packet::{Buffer, Burst, PoolCache};
+use weever_packet::{Buffer, Burst, Nanos, PoolCache};
 
 /// Why a link failed. What concerns a single packet is a counter in [`QueueStats`], not an error.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +62,25 @@ pub struct LinkInfo {
     pub queues: u16,
     /// Whether received transport checksums may be partial (veth, virtio, TAP; DESIGN §4.5).
     pub partial_checksums: bool,
+    /// What it does for packets that are sent.
+    pub offload: Offload,
     /// How it was opened, in words for people: `AF_XDP native, copy mode`.
     pub mode: String,
+}
+
+/// Work on sent packets that a link takes off the stack. What it does not offer, the stack has to
+/// have done: a link without an offload sends what it is given as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// It completes the TCP or UDP checksum of packets with
+    /// [`Flags::PARTIAL_CHECKSUM`](weever_packet::Flags::PARTIAL_CHECKSUM), or hands them on as
+    /// such to a peer that knows about it. Their checksum field holds the folded sum of the
+    /// pseudo-header, not inverted.
+    pub tx_checksum: bool,
+    /// It cuts TCP segments and UDP datagrams with a
+    /// [`segment`](weever_packet::Meta::segment) into packets of that many bytes. Such packets have
+    /// a partial checksum.
+    pub segmentation: bool,
 }
 
 /// Bytes of an Ethernet header.
@@ -126,6 +145,19 @@ pub trait LinkQueue: Send {
 
     /// Whether packets that [`tx`](Self::tx) took still wait for [`flush`](Self::flush).
     fn unsent(&self) -> bool;
+
+    /// Says what time it is, before the other calls of a turn. Links that have to do with time (a
+    /// delay, a rate, a replay) go by it; until the first call their time is 0. Devices have a time
+    /// of their own and ignore it.
+    fn advance(&mut self, now: Nanos) {
+        let _a_device_has_its_own = now;
+    }
+
+    /// When there will be something to receive or to flush though nothing else happens: whoever
+    /// sleeps has to [`advance`](Self::advance) the queue by then.
+    fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
 
     /// What to wait on for received packets, if the link can be waited on.
     fn fd(&self) -> Option<BorrowedFd<'_>>;

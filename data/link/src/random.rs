@@ -23,6 +23,11 @@ impl Random {
         p > 0.0 && ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
     }
 
+    /// A number in `0..end`; 0 if `end` is. Draws nothing when there is no choice.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        if end <= 1 { 0 } else { self.next() % end }
+    }
+
     /// A number in `1..=most`; 1 if `most` is 0.
     pub(crate) fn up_to(&mut self, most: u32) -> u32 {
         (self.next() % u64::from(most.max(1))) as u32 + 1

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
 
-use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats, fits};
+use crate::{Link, LinkError, LinkInfo, LinkQueue, Offload, QueueStats, fits};
 
 /// How a prepared frame gets into a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,7 @@ impl ReplayConfig {
             mtu: 1500,
             queues: 1,
             partial_checksums: false,
+            offload: Offload::default(),
             mode: "replay".into(),
         };
         ReplayConfig { info, frames, stamp: Stamp::default() }

@@ -108,6 +108,9 @@ pub struct Meta {
     pub entry: u32,
     /// The link it came from or goes to.
     pub link: u16,
+    /// For a packet that the link is to cut: bytes of transport payload in each piece; 0: it is
+    /// sent whole.
+    pub segment: u16,
     /// When it arrived.
     pub arrived: Nanos,
     /// Filled in by the transmit path; meaningless without [`Flags::ENDPOINTS`].
@@ -127,6 +130,7 @@ impl Default for Meta {
             ethertype: 0,
             entry: 0,
             link: 0,
+            segment: 0,
             arrived: 0,
             endpoints: Endpoints::default(),
         }
@@ -148,6 +152,7 @@ impl Meta {
         self.ethertype = 0;
         self.entry = 0;
         self.link = 0;
+        self.segment = 0;
         self.arrived = 0;
     }
 }

@@ -56,6 +56,7 @@ fn a_worker_that_panics_ends_the_stack_and_is_reported() {
         mtu: 1500,
         queues: 1,
         partial_checksums: false,
+        offload: Default::default(),
         mode: "defective".into(),
     };
     let pool = Pool::new(PoolConfig { frames: 1024, ..PoolConfig::default() }).unwrap();

@@ -120,6 +120,7 @@ impl Worker {
     pub fn turn(&mut self, now: Nanos) -> Turn {
         let mut turn = Turn::default();
         let queues = self.queues.len();
+        self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
         for i in 0..queues {
             self.receive((self.first + i) % queues, now, &mut turn);
         }

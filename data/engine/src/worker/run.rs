@@ -77,7 +77,8 @@ impl Worker {
     }
 
     fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
-        let until = [self.engine.next_deadline(), publish_at].into_iter().flatten().min();
+        let due = self.queues.iter().flatten().filter_map(|a| a.queue.next_deadline()).min();
+        let until = [self.engine.next_deadline(), publish_at, due].into_iter().flatten().min();
         let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
         self.stats.count_sleep();
         if self.has_backlog() {

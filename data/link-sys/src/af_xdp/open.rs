@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weever_ebpf::sys::AttachMode;
-use weever_link::LinkInfo;
+use weever_link::{LinkInfo, Offload};
 use weever_packet::Flags;
 
 use super::queue::{Facts, XskQueue};
@@ -182,6 +182,7 @@ impl<'a> Opening<'a> {
             mtu: self.device.mtu as u16,
             queues: self.queues,
             partial_checksums: self.device.partial_checksums(),
+            offload: Offload::default(),
             mode: format!("AF_XDP {mode}, {how} mode"),
         }
     }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 
-use weever_packet::{BURST, Buffer, Burst, PoolCache};
+use weever_packet::{BURST, Buffer, Burst, Nanos, PoolCache};
 
+use super::control::count;
 use super::lane::Lane;
-use super::{FaultConfig, FaultCounters};
+use super::{FaultConfig, FaultControl};
 use crate::random::Random;
 use crate::{LinkError, LinkQueue, QueueStats};
 
@@ -16,9 +16,10 @@ pub struct FaultyQueue {
     inner: Box<dyn LinkQueue>,
     rx: Lane,
     tx: Lane,
+    now: Nanos,
     /// Whether packets passed the transmit lane since the last flush.
     busy: bool,
-    counters: Arc<FaultCounters>,
+    control: FaultControl,
 }
 
 impl FaultyQueue {
@@ -26,20 +27,54 @@ impl FaultyQueue {
     pub fn new(
         inner: Box<dyn LinkQueue>,
         config: FaultConfig,
-        counters: Arc<FaultCounters>,
+        control: FaultControl,
     ) -> FaultyQueue {
         let rx = Lane::new(config.rx, Random::new(config.seed));
         let tx = Lane::new(config.tx, Random::new(!config.seed));
-        FaultyQueue { inner, rx, tx, busy: false, counters }
+        FaultyQueue { inner, rx, tx, now: 0, busy: false, control }
     }
 
     /// Puts a burst that the wrapped queue received through the lane.
     fn mill(&mut self, pool: &mut PoolCache, burst: &mut Burst, n: usize) {
+        let FaultyQueue { rx, control, now, .. } = self;
         for packet in (0..n).filter_map(|slot| burst.take(slot)) {
-            self.rx.push(packet, pool, &self.counters.rx_lost, &self.counters.rx_reordered);
+            rx.push(packet, *now, pool, control.rx());
         }
+        rx.advance(*now, control.rx());
         if n == 0 {
-            self.rx.release();
+            rx.release();
+        }
+    }
+
+    /// Gives the wrapped queue what has got through.
+    ///
+    /// That the wrapped queue has gone is not to be heard before everything that it received has
+    /// been: until then what is sent is lost.
+    fn hand_on(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
+        let handed_on = self.inner.tx(pool, &mut self.tx.ready).map(drop);
+        self.unless_still_receiving(pool, handed_on)
+    }
+
+    fn unless_still_receiving(
+        &mut self,
+        pool: &mut PoolCache,
+        result: Result<(), LinkError>,
+    ) -> Result<(), LinkError> {
+        if !matches!(result, Err(LinkError::Gone { .. })) || self.rx.is_empty() {
+            return result;
+        }
+        for packet in self.tx.ready.drain(..) {
+            count(&self.control.tx().undeliverable);
+            pool.free(packet);
+        }
+        Ok(())
+    }
+
+    /// With the plug pulled everything on the way is lost.
+    fn cut_if_down(&mut self, pool: &mut PoolCache) {
+        if self.control.is_down() {
+            self.rx.cut(pool, self.control.rx());
+            self.tx.cut(pool, self.control.tx());
         }
     }
 }
@@ -53,11 +88,12 @@ impl LinkQueue for FaultyQueue {
     ) -> Result<usize, LinkError> {
         let max = max.min(BURST);
         if self.rx.ready.len() < max {
-            let received = self.inner.rx(pool, burst, max - self.rx.ready.len());
+            let received = self.inner.rx(pool, burst, max);
             self.mill(pool, burst, *received.as_ref().unwrap_or(&0));
-            if let (Err(error), true) = (received, self.rx.ready.is_empty()) {
+            if let (Err(error), true) = (received, self.rx.is_empty()) {
                 return Err(error);
             }
+            self.cut_if_down(pool);
         }
         let n = self.rx.ready.len().min(max);
         for (slot, packet) in self.rx.ready.drain(..n).enumerate() {
@@ -73,32 +109,48 @@ impl LinkQueue for FaultyQueue {
     ) -> Result<usize, LinkError> {
         let before = packets.len();
         loop {
-            self.inner.tx(pool, &mut self.tx.ready)?;
+            self.hand_on(pool)?;
             // What the wrapped queue holds back goes first; ours stay where they are meanwhile.
             if !self.tx.ready.is_empty() || packets.is_empty() {
                 return Ok(before - packets.len());
             }
             self.busy = true;
             for packet in packets.drain(..packets.len().min(BURST)) {
-                self.tx.push(packet, pool, &self.counters.tx_lost, &self.counters.tx_reordered);
+                self.tx.push(packet, self.now, pool, self.control.tx());
             }
+            self.tx.advance(self.now, self.control.tx());
+            self.cut_if_down(pool);
         }
     }
 
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
+        self.tx.advance(self.now, self.control.tx());
         if !std::mem::take(&mut self.busy) {
             self.tx.release();
         }
-        self.inner.tx(pool, &mut self.tx.ready)?;
-        self.inner.flush(pool)
+        self.cut_if_down(pool);
+        self.hand_on(pool)?;
+        let flushed = self.inner.flush(pool);
+        self.unless_still_receiving(pool, flushed)
     }
 
+    /// Packets that travel wait for their time, not for a flush.
     fn unsent(&self) -> bool {
-        !self.tx.is_empty() || self.inner.unsent()
+        self.tx.holds_some_back() || self.inner.unsent()
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.inner.advance(now);
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        let lanes = [self.rx.next_deadline(), self.tx.next_deadline(), self.inner.next_deadline()];
+        lanes.into_iter().flatten().min()
     }
 
     /// The wrapped queue's. Packets kept back do not make it readable: poll until a receive brings
-    /// nothing before waiting.
+    /// nothing before waiting, and wait no longer than until the next deadline.
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.fd()
     }

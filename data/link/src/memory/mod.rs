@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rtrb::RingBuffer;
 use weever_packet::Flags;
 
-use crate::{Link, LinkInfo, LinkQueue};
+use crate::{Link, LinkInfo, LinkQueue, Offload};
 use doorbell::{Doorbell, RingsWhenGone};
 use queue::MemoryQueue;
 
@@ -28,7 +28,8 @@ pub struct MemoryConfig {
     pub ring: usize,
     /// Largest packet behind the link header, in bytes.
     pub mtu: u16,
-    /// Whether received packets are flagged as possibly having partial checksums.
+    /// Whether partial checksums may be sent, and received packets are flagged as possibly having
+    /// them.
     pub partial_checksums: bool,
     /// Whether a queue can be waited on. It costs the sender a fence at each flush, and a system
     /// call when the receiver waits.
@@ -79,6 +80,7 @@ impl MemoryConfig {
             mtu: self.mtu,
             queues: self.queues,
             partial_checksums: self.partial_checksums,
+            offload: Offload { tx_checksum: self.partial_checksums, segmentation: false },
             mode: "memory".into(),
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A [`Reader`] looks at the first bytes, and hands out one [`Record`] after the other, in whatever
 //! byte order and resolution the file has; times are always nanoseconds since 1970. A [`Writer`]
-//! makes either format.
+//! makes either format. [`playback`] is a link that receives what a file holds, and a
+//! [`Recorder`] writes down what passes a [traced](crate::trace) link.
 //!
 //! Formats: draft-ietf-opsawg-pcap (classic) and draft-ietf-opsawg-pcapng. Files come from
 //! outside: whatever is wrong with one is an error that names the offset, and no length in it makes
@@ -10,12 +11,15 @@
 
 mod error;
 mod fields;
+pub mod playback;
 mod read;
+mod recorder;
 mod time;
 mod write;
 
 pub use error::PcapError;
 pub use read::Reader;
+pub use recorder::Recorder;
 pub use write::{Format, Writer};
 
 /// The link type of Ethernet frames, which is all that weever writes.

@@ -55,6 +55,7 @@ mod tests {
             mtu: 1400,
             queues: 1,
             partial_checksums: false,
+            offload: weever_link::Offload::default(),
             mode: "memory".into(),
         }
     }

@@ -1,0 +1,266 @@
+//! A link that receives what a capture file holds, with the file's timing, another, or none.
+//!
+//! The file is read as a whole before the link is made ([`Capture::read`]): reading it on the
+//! packet path would block. What is sent is counted and freed. There is no peer, so the conformance
+//! suite does not apply.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+
+use weever_packet::{BURST, Buffer, Burst, Flags, Nanos, PoolCache};
+
+use super::{ETHERNET, PcapError, Reader};
+use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats, fits};
+
+/// Packets of a capture file, in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capture {
+    bytes: Vec<u8>,
+    packets: Vec<Packet>,
+    skipped: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Packet {
+    /// Since the first one; never falls.
+    at: Nanos,
+    start: usize,
+    len: usize,
+}
+
+impl Capture {
+    /// Reads a file up to `most` bytes of packets. Left out, and counted in
+    /// [`skipped`](Self::skipped), are packets that were cut and those of links other than
+    /// Ethernet. A packet with an earlier time than the one before it comes right after that.
+    ///
+    /// # Errors
+    /// As [`Reader`], and when there is more than `most`.
+    pub fn read(file: impl Read, most: usize) -> Result<Capture, PcapError> {
+        let mut reader = Reader::new(file)?;
+        let (mut capture, mut first) = (Capture::default(), None);
+        loop {
+            let offset = reader.offset();
+            let Some(record) = reader.read()? else { return Ok(capture) };
+            let (interface, time, data) = (record.interface, record.time, record.data);
+            let room = most - capture.bytes.len();
+            if data.len() > room {
+                let what = format!("more than {most} bytes of packets, the most that is replayed");
+                return Err(PcapError::malformed(offset, what));
+            }
+            let (start, len) = (capture.bytes.len(), data.len());
+            let whole = record.original as usize == len;
+            capture.bytes.extend_from_slice(data);
+            if !whole || reader.interfaces()[interface as usize].link_type != ETHERNET {
+                capture.bytes.truncate(start);
+                capture.skipped += 1;
+                continue;
+            }
+            let since = time.saturating_sub(*first.get_or_insert(time));
+            let at = capture.packets.last().map_or(0, |last| last.at.max(since));
+            capture.packets.push(Packet { at, start, len });
+        }
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// How many packets of the file were left out.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// From the first packet to the last.
+    pub fn duration(&self) -> Nanos {
+        self.packets.last().map_or(0, |last| last.at)
+    }
+}
+
+/// How fast a capture is replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Pace {
+    /// As it was recorded, this many times as fast: 1.0 is the recorded timing, 2.0 half of it.
+    /// Anything that is no positive number counts as 1.0.
+    Timed(f64),
+    /// As fast as it is received.
+    #[default]
+    Unpaced,
+}
+
+impl Pace {
+    fn scale(self, at: Nanos) -> Nanos {
+        match self {
+            Pace::Unpaced => 0,
+            Pace::Timed(times) if times > 0.0 && times != 1.0 => (at as f64 / times) as Nanos,
+            Pace::Timed(_) => at,
+        }
+    }
+}
+
+/// What comes after the last packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// Silence.
+    #[default]
+    Quiet,
+    /// The link is [`Gone`](LinkError::Gone).
+    Gone,
+}
+
+/// A link with one queue that receives a capture's packets. The first one comes at the first poll.
+#[derive(Debug)]
+pub struct PlaybackLink {
+    info: LinkInfo,
+    queue: Option<PlaybackQueue>,
+}
+
+impl PlaybackLink {
+    /// Makes the link. `info` is what it says of itself: packets longer than its `mtu` allows, and
+    /// those that fit no frame of the pool, are counted as invalid; `queues` becomes 1.
+    pub fn new(mut info: LinkInfo, capture: Capture, pace: Pace, end: End) -> PlaybackLink {
+        info.queues = 1;
+        let queue = PlaybackQueue {
+            link: info.name.clone(),
+            mtu: info.mtu,
+            flags: if info.partial_checksums { Flags::MAY_BE_PARTIAL } else { Flags::NONE },
+            capture,
+            pace,
+            end,
+            next: 0,
+            started: None,
+            now: 0,
+            stats: QueueStats::default(),
+        };
+        PlaybackLink { info, queue: Some(queue) }
+    }
+}
+
+impl Link for PlaybackLink {
+    fn info(&self) -> &LinkInfo {
+        &self.info
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        self.queue.take().map(|queue| Box::new(queue) as Box<dyn LinkQueue>).into_iter().collect()
+    }
+}
+
+#[derive(Debug)]
+struct PlaybackQueue {
+    link: String,
+    mtu: u16,
+    flags: Flags,
+    capture: Capture,
+    pace: Pace,
+    end: End,
+    next: usize,
+    started: Option<Nanos>,
+    now: Nanos,
+    stats: QueueStats,
+}
+
+impl PlaybackQueue {
+    /// When the next packet comes, if there is one and the replay has begun.
+    fn due(&self) -> Option<Nanos> {
+        let packet = self.capture.packets.get(self.next)?;
+        Some(self.started?.saturating_add(self.pace.scale(packet.at)))
+    }
+
+    /// Makes a buffer of the next packet; `None` without a free frame. A packet that fits neither
+    /// link nor frame is passed over.
+    fn fill(&mut self, pool: &mut PoolCache) -> Option<Option<Buffer>> {
+        let mut buffer = pool.alloc()?;
+        let Packet { start, len, .. } = self.capture.packets[self.next];
+        let frame = &self.capture.bytes[start..start + len];
+        self.next += 1;
+        if fits(frame, self.mtu) && buffer.append(frame) {
+            let head = buffer.head();
+            let meta = buffer.meta_mut();
+            (meta.l2, meta.flags) = (head, self.flags);
+            return Some(Some(buffer));
+        }
+        self.stats.rx_invalid += 1;
+        pool.free(buffer);
+        Some(None)
+    }
+}
+
+impl LinkQueue for PlaybackQueue {
+    fn rx(
+        &mut self,
+        pool: &mut PoolCache,
+        burst: &mut Burst,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        self.started.get_or_insert(self.now);
+        if self.end == End::Gone && max > 0 && self.next == self.capture.len() {
+            let why = "the capture is over".into();
+            return Err(LinkError::Gone { link: self.link.clone(), why });
+        }
+        let (mut n, max) = (0, max.min(BURST));
+        while n < max && self.due().is_some_and(|at| at <= self.now) {
+            let Some(filled) = self.fill(pool) else {
+                self.stats.fill_empty += 1;
+                break;
+            };
+            let Some(buffer) = filled else { continue };
+            self.stats.rx_packets += 1;
+            self.stats.rx_bytes += buffer.len() as u64;
+            drop(burst.put(n, buffer));
+            n += 1;
+        }
+        Ok(n)
+    }
+
+    fn tx(
+        &mut self,
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+    ) -> Result<usize, LinkError> {
+        let n = packets.len();
+        for packet in packets.drain(..) {
+            if fits(packet.data(), self.mtu) {
+                self.stats.tx_packets += 1;
+                self.stats.tx_bytes += packet.len() as u64;
+            } else {
+                self.stats.tx_dropped += 1;
+            }
+            pool.free(packet);
+        }
+        Ok(n)
+    }
+
+    fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn unsent(&self) -> bool {
+        false
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        self.due()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn stats(&self) -> QueueStats {
+        self.stats
+    }
+}
+
+#[cfg(test)]
+mod tests;

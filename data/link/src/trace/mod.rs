@@ -1,0 +1,103 @@
+//! Seeing what passes a link: a middleware that shows each packet to an observer.
+//!
+//! An observer may print a line ([`Event::line`]), write a capture file
+//! ([`Recorder`](crate::pcap::Recorder)), or count in a test. It is called under a lock and may do
+//! what it likes, so this is for simulations, tests and looking for a fault; on the packet path of
+//! a running stack, captures are taken elsewhere.
+
+mod queue;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weever_packet::{Buffer, Nanos};
+
+use crate::pcap::Direction;
+use crate::{Link, LinkInfo, LinkQueue};
+
+pub use queue::TracedQueue;
+
+/// A packet on its way past.
+#[derive(Debug)]
+pub struct Event<'a> {
+    /// The link's name.
+    pub link: &'a str,
+    /// The queue it passes.
+    pub queue: u16,
+    /// Received or sent; never unknown.
+    pub direction: Direction,
+    /// The queue's time.
+    pub now: Nanos,
+    /// The packet.
+    pub packet: &'a Buffer,
+}
+
+impl Event<'_> {
+    /// One line for people: time in seconds, link and queue, direction, length, and what `describe`
+    /// makes of the frame. This crate knows no protocol.
+    pub fn line(&self, describe: impl FnOnce(&[u8]) -> String) -> String {
+        let (seconds, rest) = (self.now / 1_000_000_000, self.now % 1_000_000_000);
+        let arrow = if self.direction == Direction::Inbound { "<" } else { ">" };
+        let Event { link, queue, packet, .. } = self;
+        let description = describe(packet.data());
+        format!("{seconds}.{rest:09} {link}/{queue} {arrow} {} B {description}", packet.len())
+    }
+}
+
+/// Who looks at the packets.
+pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+
+/// An observer for several queues or links.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Observer>>);
+
+impl Shared {
+    /// Shares an observer.
+    pub fn new(observer: impl FnMut(&Event<'_>) + Send + 'static) -> Shared {
+        Shared(Arc::new(Mutex::new(Box::new(observer))))
+    }
+
+    fn with(&self, mut show: impl FnMut(&mut Observer)) {
+        // An observer that panicked once is called again: what it saw is its own business.
+        show(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared(observer)")
+    }
+}
+
+/// A link whose packets are shown to an observer: received ones when they are handed out, sent
+/// ones in the order in which they go to the wrapped link. Otherwise it is the wrapped link.
+pub struct TracedLink {
+    inner: Box<dyn Link>,
+    info: LinkInfo,
+    observer: Shared,
+}
+
+impl TracedLink {
+    /// Wraps a link whose queues have not been taken.
+    pub fn new(inner: Box<dyn Link>, observer: Shared) -> TracedLink {
+        let mut info = inner.info().clone();
+        info.mode = format!("{}, traced", info.mode);
+        TracedLink { inner, info, observer }
+    }
+}
+
+impl Link for TracedLink {
+    fn info(&self) -> &LinkInfo {
+        &self.info
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        let wrap = |(index, inner): (usize, Box<dyn LinkQueue>)| {
+            let (link, observer) = (self.info.name.clone(), self.observer.clone());
+            Box::new(TracedQueue::new(inner, link, index as u16, observer)) as Box<dyn LinkQueue>
+        };
+        self.inner.take_queues().into_iter().enumerate().map(wrap).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
