@@ -18,6 +18,7 @@ pub(super) struct Bench {
     pub(super) cache: PoolCache,
     pub(super) pool: Pool,
     pub(super) peer: Box<dyn Peer>,
+    began: Instant,
     /// The link itself, which may hold its queues together.
     _link: Box<dyn crate::Link>,
 }
@@ -28,7 +29,16 @@ impl Bench {
         let (info, queues) = (link.info().clone(), link.take_queues());
         assert_eq!(queues.len(), info.queues as usize, "{behaviour}: queues as announced");
         assert!(link.take_queues().is_empty(), "{behaviour}: queues can be taken once");
-        Bench { behaviour, info, queues, cache: pool.cache(), pool, peer, _link: link }
+        Bench {
+            behaviour,
+            info,
+            queues,
+            cache: pool.cache(),
+            pool,
+            peer,
+            began: Instant::now(),
+            _link: link,
+        }
     }
 
     /// Says what was violated, with the behaviour's name in front.
@@ -48,8 +58,16 @@ impl Bench {
         self.eventually("the peer's send", |bench| bench.peer.send(queue, frame));
     }
 
+    /// The queue, told the time.
+    pub(super) fn queue(&mut self, queue: u16) -> &mut dyn LinkQueue {
+        let queue = &mut *self.queues[queue as usize];
+        queue.advance(self.began.elapsed().as_nanos() as u64);
+        queue
+    }
+
     /// Receives once on one queue.
     pub(super) fn receive(&mut self, queue: u16, max: usize) -> Vec<Buffer> {
+        self.queue(queue);
         let mut burst = Burst::new();
         let received = self.queues[queue as usize].rx(&mut self.cache, &mut burst, max);
         let n = received.unwrap_or_else(|error| panic!("{}: {error}", self.behaviour));
@@ -91,6 +109,7 @@ impl Bench {
 
     pub(super) fn give(&mut self, queue: u16, packets: &mut VecDeque<Buffer>) -> usize {
         let before = packets.len();
+        self.queue(queue);
         let taken = self.queues[queue as usize].tx(&mut self.cache, packets);
         let taken = taken.unwrap_or_else(|error| panic!("{}: {error}", self.behaviour));
         let missing = before - packets.len();
@@ -99,6 +118,7 @@ impl Bench {
     }
 
     pub(super) fn flush(&mut self, queue: u16) {
+        self.queue(queue);
         let flushed = self.queues[queue as usize].flush(&mut self.cache);
         flushed.unwrap_or_else(|error| panic!("{}: {error}", self.behaviour));
     }

@@ -48,11 +48,13 @@ pub fn reports_a_gone_peer(setup: Setup) {
     }
     bench.eventually("a report by rx", |bench| {
         let mut burst = Burst::new();
+        bench.queue(0);
         let received = bench.queues[0].rx(&mut bench.cache, &mut burst, BURST);
         matches!(received, Err(LinkError::Gone { .. }))
     });
     let mut packets = VecDeque::from([bench.packet(&frame(0, 60))]);
     bench.eventually("a report by tx or flush", |bench| {
+        bench.queue(0);
         let sent = bench.queues[0].tx(&mut bench.cache, &mut packets);
         let sent = sent.and_then(|_| bench.queues[0].flush(&mut bench.cache));
         matches!(sent, Err(LinkError::Gone { .. }))
