@@ -55,6 +55,7 @@ impl Bench {
     pub(crate) fn packet(&mut self, bytes: &[u8]) -> Buffer {
         let mut packet = self.pool.alloc().expect("the pool is large enough");
         assert!(packet.append(bytes), "the packet fits a frame");
+        packet.meta_mut().iface = 0;
         packet
     }
 

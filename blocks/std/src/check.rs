@@ -1,9 +1,15 @@
 //! What validators and classifiers have in common: one pass over the tasks of a burst.
 
+use std::sync::Arc;
+
 use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::state::NetState;
+
+use crate::host::{Host, StateReader};
 
 /// Looks at a packet, and cannot run without one.
 pub(crate) const READS: Effects = Effects::READS.union(Effects::NEEDS_BUFFER);
@@ -118,6 +124,82 @@ impl<const N: usize, F: Fn(&Buffer) -> usize + Send> Block for Classify<N, F> {
             ports.enable(port, mask);
         }
     }
+}
+
+/// A validator that depends on the host's network as it is now.
+pub(crate) struct Judge<F> {
+    state: StateReader,
+    test: F,
+}
+
+/// Makes a [`Judge`].
+pub(crate) fn judge<F>(build: &Build<'_>, test: F) -> Result<Box<dyn Block>, BuildError>
+where
+    F: Fn(&NetState, &Buffer) -> bool + Send + 'static,
+{
+    Ok(Box::new(Judge { state: network(build)?.reader(), test }))
+}
+
+impl<F: Fn(&NetState, &Buffer) -> bool + Send> Block for Judge<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, test) = (self.state.load(), &self.test);
+        ports.decide(input, tasks_where(burst, input, |packet| test(state, packet)));
+    }
+}
+
+/// [`Judge`] for tests that record what they found.
+pub(crate) struct Record<F> {
+    state: StateReader,
+    test: F,
+}
+
+/// Makes a [`Record`].
+pub(crate) fn record<F>(build: &Build<'_>, test: F) -> Result<Box<dyn Block>, BuildError>
+where
+    F: Fn(&NetState, &mut Buffer) -> bool + Send + 'static,
+{
+    Ok(Box::new(Record { state: network(build)?.reader(), test }))
+}
+
+impl<F: Fn(&NetState, &mut Buffer) -> bool + Send> Block for Record<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, test) = (self.state.load(), &self.test);
+        ports.decide(input, tasks_marked(burst, input, |packet| test(state, packet)));
+    }
+}
+
+/// [`Change`] for steps that depend on the host's network as it is now.
+pub(crate) struct Amend<F> {
+    state: StateReader,
+    step: F,
+}
+
+/// Makes an [`Amend`].
+pub(crate) fn amend<F>(build: &Build<'_>, step: F) -> Result<Box<dyn Block>, BuildError>
+where
+    F: Fn(&NetState, &mut Buffer) -> bool + Send + 'static,
+{
+    Ok(Box::new(Amend { state: network(build)?.reader(), step }))
+}
+
+impl<F: Fn(&NetState, &mut Buffer) -> bool + Send> Block for Amend<F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, step) = (self.state.load(), &self.step);
+        let done = tasks_marked(burst, input, |packet| step(state, packet));
+        ports.enable(0, done);
+        ports.enable(1, input & !done);
+    }
+}
+
+/// The host's network.
+pub(crate) fn network(build: &Build<'_>) -> Result<Arc<Host>, BuildError> {
+    build.env::<Host>("the host's network")
+}
+
+/// The interface of a packet, as far as it is known and still there.
+#[inline(always)]
+pub(crate) fn interface<'a>(state: &'a NetState, packet: &Buffer) -> Option<&'a Interface> {
+    state.interface(IfaceId(packet.meta().iface))
 }
 
 /// The packet's bytes between two recorded offsets, as far as they are there.

@@ -90,7 +90,7 @@ impl Checked {
 
     /// Runs one frame and compares each node that it reached; returns the ports it took.
     fn check(&mut self, frame: &[u8]) -> Result<Vec<(String, String)>, TestCaseError> {
-        let known: Vec<Ipv4Addr> = self.neighbours.entries().iter().map(|n| n.ip).collect();
+        let known: Vec<Ipv4Addr> = self.neighbours.entries().iter().map(|(_, n)| n.ip).collect();
         let facts = Facts { frame, known: &known };
         let before = counts(&self.host);
         self.host.receive(&[frame]);

@@ -4,6 +4,8 @@ use crate::Nanos;
 
 /// An offset that has not been recorded.
 pub const NOWHERE: u16 = u16::MAX;
+/// No interface, as [`Meta::iface`].
+pub const NO_IFACE: u16 = u16::MAX;
 
 /// Facts about a packet, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +113,9 @@ pub struct Meta {
     /// For a packet that the link is to cut: bytes of transport payload in each piece; 0: it is
     /// sent whole.
     pub segment: u16,
+    /// The interface it came by, once its VLAN has been judged, or goes out by, once it has been
+    /// routed; [`NO_IFACE`] before.
+    pub iface: u16,
     /// When it arrived.
     pub arrived: Nanos,
     /// Filled in by the transmit path; meaningless without [`Flags::ENDPOINTS`].
@@ -131,6 +136,7 @@ impl Default for Meta {
             entry: 0,
             link: 0,
             segment: 0,
+            iface: NO_IFACE,
             arrived: 0,
             endpoints: Endpoints::default(),
         }
@@ -153,6 +159,7 @@ impl Meta {
         self.entry = 0;
         self.link = 0;
         self.segment = 0;
+        self.iface = NO_IFACE;
         self.arrived = 0;
     }
 }

@@ -5,7 +5,6 @@ pub use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Repr, Ipv4View, protocol
 
 mod options;
 mod receive;
-mod route;
 mod transmit;
 
 pub use options::{OptionReject, check_options};
@@ -13,5 +12,4 @@ pub use receive::{
     Discard, checksum_ok, has_fixed_header, header_len_ok, is_whole, may_forward, receive,
     total_len_ok, version_ok,
 };
-pub use route::{NextHop, Route, RouteError, Routes};
 pub use transmit::{DEFAULT_TTL, Ident, template};

@@ -3,8 +3,9 @@
 //!
 //! - [`ethernet`]: which frames are for us, and building headers;
 //! - [`addr`]: prefixes and the set of our own addresses;
+//! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
 //! - [`arp`]: the neighbour cache, a state machine;
-//! - [`ipv4`]: each validation step as a function of its own, options, routes, building headers;
+//! - [`ipv4`]: each validation step as a function of its own, options, building headers;
 //! - [`icmp`]: echo, when an error may be reported, rate limits;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
@@ -22,8 +23,7 @@
 //!   like a kernel, weever uses the address it was configured with.
 //!
 //! # Not supported
-//! Fragmentation and reassembly, forwarding, joining multicast groups (IGMP), path MTU discovery,
-//! ICMP redirects, proxy ARP, policy routing and several routes to one prefix, IPv6.
+//! Fragmentation and reassembly, joining multicast groups (IGMP), path MTU discovery, proxy ARP, policy routing and several ways to one prefix, IPv6.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -34,10 +34,14 @@ extern crate std;
 pub mod addr;
 pub mod arp;
 pub mod ethernet;
+pub mod fib;
 pub mod fragment;
 pub mod icmp;
+pub mod iface;
 pub mod ipv4;
 pub mod random;
+pub mod route;
+pub mod state;
 pub mod udp;
 
 /// Nanoseconds in a millisecond.

@@ -3,11 +3,12 @@
 use std::net::Ipv4Addr;
 
 use weever_blocks_api::Env;
-use weever_blocks_std::host::{self, HostState, Neighbours};
+use weever_blocks_std::host::{self, Neighbours};
 use weever_engine::{Engine, Limits, Schedule};
 use weever_graph::{Graph, verify};
 use weever_link::LinkInfo;
-use weever_net::addr::Locals;
+use weever_net::iface::IfaceId;
+use weever_net::state::NetConfig;
 use weever_packet::PoolCache;
 use weever_wire::MacAddr;
 
@@ -44,11 +45,12 @@ pub(crate) fn engine(
 fn environment(link: &LinkInfo, identity: &Identity) -> Result<Env, BenchError> {
     let cidr = format!("{}/24", identity.address).parse().map_err(BenchError::of(WEEVER))?;
     let env = Env::new();
-    let state = HostState::new(MacAddr(link.mac), Locals::new(&[cidr]));
-    host::provide(&env, state, 0);
+    host::provide(&env, NetConfig::single(MacAddr(link.mac), &[cidr]), 0);
     if let Some(neighbours) = env.get::<Neighbours>() {
         let mac = MacAddr(identity.neighbour_mac);
-        neighbours.insert_static(identity.neighbour, mac, 0).map_err(BenchError::of(WEEVER))?;
+        let iface = IfaceId(0);
+        let entered = neighbours.insert_static(iface, identity.neighbour, mac, 0);
+        entered.map_err(BenchError::of(WEEVER))?;
     }
     Ok(env)
 }

@@ -11,12 +11,12 @@ use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
 use crate::check::{MARKS, reader};
-use crate::host::Neighbours;
+use crate::host::{Neighbours, key};
 
 const PORTS: &[PortDoc] = &[
     PortDoc { name: "out", doc: "taken, and nothing to send" },
     PortDoc { name: "conflict", doc: "another station uses one of our addresses" },
-    PortDoc { name: "drop", doc: "the cache refused it" },
+    PortDoc { name: "drop", doc: "the cache refused it, or its interface is gone" },
 ];
 const EFFECTS: Effects = MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL);
 
@@ -53,7 +53,7 @@ struct Handle {
 
 impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let mut session = self.neighbours.session();
+        let mut session = self.neighbours.session(cx.now);
         let mut answered: Mask = 0;
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
@@ -61,11 +61,15 @@ impl Block for Handle {
                 ports.enable(2, 1 << task);
                 continue;
             };
-            let outcome = session.handle(&ArpRepr::parse(view), cx.now);
-            note(cx, &mut self.resolved, &outcome);
+            let iface = packet.meta().iface;
+            let Some(outcome) = session.handle(iface, &ArpRepr::parse(view), cx.now) else {
+                ports.enable(2, 1 << task);
+                continue;
+            };
+            note(cx, &mut self.resolved, iface, &outcome);
             match outcome.reply {
                 Some(reply) => {
-                    address(packet, &reply);
+                    address(packet, iface, &reply);
                     answered |= 1 << task;
                 }
                 None => ports.enable(port_of(outcome.verdict), 1 << task),
@@ -79,10 +83,10 @@ impl Block for Handle {
     }
 }
 
-fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, outcome: &Outcome) {
+fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, iface: u16, outcome: &Outcome) {
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(u64::from(learned.ip.to_bits())));
+        resolved.extend(learned.resolves.then_some(key(iface, learned.ip)));
     }
     cx.count(2, matches!(outcome.verdict, Verdict::Conflict { .. }).into());
 }

@@ -14,7 +14,7 @@ use weever_wire::MacAddr;
 
 use super::address;
 use crate::check::{MARKS, reader};
-use crate::host::{Neighbours, Reader};
+use crate::host::{Neighbours, Reader, key};
 
 /// Finds the next hop's link address; packets wait here until it is known.
 pub static LOOKUP: BlockType = BlockType {
@@ -25,11 +25,12 @@ pub static LOOKUP: BlockType = BlockType {
     ..reader(
         "TxL3ARPLookup_",
         "Records the next hop's link address. Packets to a neighbour that is not known wait here, \
-         by its IPv4 address, while it is asked for.",
+         by interface and address, while it is asked for.",
         &[
             PortDoc { name: "true", doc: "the address is known" },
             PortDoc { name: "unreachable", doc: "the neighbour did not answer" },
             PortDoc { name: "full", doc: "too many neighbours are being asked for" },
+            PortDoc { name: "down", doc: "the interface is down or gone" },
         ],
         make,
     )
@@ -50,18 +51,18 @@ impl Block for Lookup {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let snapshot = self.reader.load();
         let (mut known, mut unknown) = (0, 0);
-        let mut last: Option<(u32, MacAddr)> = None;
+        let mut last: Option<(u64, MacAddr)> = None;
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let ip = Endpoints::v4(&packet.meta().endpoints.next_hop);
+            let of = next_hop(packet);
             // Neighbours in a burst often go the same way.
             let mac = match last {
-                Some((of, mac)) if of == ip => Some(mac),
-                _ => snapshot.find(ip),
+                Some((same, mac)) if same == of => Some(mac),
+                _ => snapshot.find(of),
             };
             match mac {
                 Some(mac) => {
-                    last = Some((ip, mac));
+                    last = Some((of, mac));
                     packet.meta_mut().endpoints.next_mac = mac.0;
                     known |= 1 << task;
                 }
@@ -78,19 +79,23 @@ impl Block for Lookup {
 impl Lookup {
     #[cold]
     fn ask(&self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
-        let mut session = self.neighbours.session();
+        let mut session = self.neighbours.session(cx.now);
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let ip = Endpoints::v4(&packet.meta().endpoints.next_hop);
-            match session.lookup(Ipv4Addr::from_bits(ip), cx.now) {
+            let of = next_hop(packet);
+            let Some(found) = session.lookup(of, cx.now) else {
+                ports.enable(3, 1 << task);
+                continue;
+            };
+            match found {
                 Found::Hit(mac) => {
                     packet.meta_mut().endpoints.next_mac = mac.0;
                     ports.enable(0, 1 << task);
                 }
-                Found::Incomplete => cx.block(task, ip.into()),
+                Found::Incomplete => cx.block(task, of),
                 Found::MissSendRequest(request) => {
                     send(cx, packet, &request);
-                    cx.block(task, ip.into());
+                    cx.block(task, of);
                 }
                 Found::Failed => ports.enable(1, 1 << task),
                 Found::Full => ports.enable(2, 1 << task),
@@ -99,13 +104,19 @@ impl Lookup {
     }
 }
 
+/// Interface and neighbour: what the packet waits for.
+#[inline(always)]
+fn next_hop(packet: &Buffer) -> u64 {
+    let meta = packet.meta();
+    key(meta.iface, Ipv4Addr::from_bits(Endpoints::v4(&meta.endpoints.next_hop)))
+}
+
 /// Has the request sent where the packet would have gone. Without a buffer it counts as lost, and
 /// the timer repeats it.
 fn send(cx: &mut Cx<'_>, packet: &Buffer, request: &Transmit) {
     let Some(mut buffer) = cx.alloc() else { return };
-    address(&mut buffer, request);
-    let (from, to) = (packet.meta(), buffer.meta_mut());
-    (to.link, to.queue) = (from.link, from.queue);
+    address(&mut buffer, packet.meta().iface, request);
+    buffer.meta_mut().queue = packet.meta().queue;
     cx.count(0, 1);
     cx.spawn_new(0, Some(buffer), 0, Priority::High);
 }

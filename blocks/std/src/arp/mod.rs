@@ -20,10 +20,11 @@ use weever_blocks_api::Buffer;
 use weever_net::arp::Transmit;
 use weever_packet::{Endpoints, Flags};
 
-/// Records in the metadata what the transmit side shall send. The operation takes the place of the
-/// IP protocol.
-fn address(packet: &mut Buffer, transmit: &Transmit) {
+/// Records in the metadata what the transmit side shall send, and by which interface. The operation
+/// takes the place of the IP protocol.
+fn address(packet: &mut Buffer, iface: u16, transmit: &Transmit) {
     let meta = packet.meta_mut();
+    meta.iface = iface;
     meta.flags = meta.flags.with(Flags::ENDPOINTS);
     meta.endpoints = Endpoints {
         local: Endpoints::mapped(transmit.arp.spa.to_bits()),

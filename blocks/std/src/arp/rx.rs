@@ -7,8 +7,8 @@ use weever_graph::Effects;
 use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
 
-use crate::check::{Classify, READS, Validate, boolean, reader, tasks_where};
-use crate::host::{HostState, Neighbours};
+use crate::check::{Classify, READS, Validate, boolean, interface, judge, reader, tasks_where};
+use crate::host::Neighbours;
 
 /// The packet, or `None` when it is cut short.
 #[inline(always)]
@@ -45,9 +45,11 @@ fn operation(packet: &Buffer) -> usize {
 /// Is its target one of our addresses?
 pub static LOCAL_IP_DEST: BlockType =
     boolean("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
-        let locals = build.env::<HostState>("the host's state")?.locals.clone();
-        let ours = move |arp: ArpHeader<'_>| locals.is_ours(arp.tpa());
-        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&ours))))
+        judge(build, |state, p| {
+            let ours =
+                |arp: ArpHeader<'_>| interface(state, p)?.v4.is_ours(arp.tpa()).then_some(());
+            header(p).and_then(ours).is_some()
+        })
     });
 
 /// Can the sender of a request be another station?
@@ -67,12 +69,11 @@ fn valid_sender(
     build: &weever_blocks_api::Build<'_>,
     may_probe: bool,
 ) -> Result<Box<dyn Block>, weever_blocks_api::BuildError> {
-    let host = build.env::<HostState>("the host's state")?;
-    let valid = move |arp: ArpHeader<'_>| {
-        let station = arp.sha().is_unicast() && arp.sha() != host.mac;
-        station && valid_address(arp, &host.locals, may_probe)
-    };
-    Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&valid))))
+    judge(build, move |state, p| {
+        let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
+        let station = arp.sha().is_unicast() && arp.sha() != iface.mac;
+        station && valid_address(arp, &iface.v4, may_probe)
+    })
 }
 
 /// A claim to one of our addresses goes on: it has to be answered (RFC 5227 §2.4).
@@ -100,10 +101,10 @@ struct IsPending {
 }
 
 impl Block for IsPending {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let session = self.neighbours.session();
-        let known = |arp: ArpHeader<'_>| session.knows(arp.spa());
-        let yes = tasks_where(burst, input, |packet| header(packet).is_some_and(known));
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let session = self.neighbours.session(cx.now);
+        let known = |p: &Buffer, arp: ArpHeader<'_>| session.knows(p.meta().iface, arp.spa());
+        let yes = tasks_where(burst, input, |p| header(p).is_some_and(|arp| known(p, arp)));
         ports.decide(input, yes);
     }
 }

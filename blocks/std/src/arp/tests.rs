@@ -1,22 +1,21 @@
 use std::net::Ipv4Addr;
 
 use weever_blocks_api::{BlockType, Buffer, Burst, Claim, Mask, Priority};
-use weever_net::addr::Locals;
+use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::*;
 use crate::bench::{Bench, Ran};
-use crate::host::{HostState, provide};
+use crate::host::provide;
 use crate::testing::frames::{self, HOST, HOST_MAC, PEER, PEER_MAC};
 
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 
 fn bench() -> Bench {
     let bench = Bench::new();
-    let locals = Locals::new(&["10.0.0.1/24".parse().unwrap()]);
-    provide(&bench.env, HostState::new(HOST_MAC, locals), 0);
+    provide(&bench.env, NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]), 0);
     bench
 }
 
@@ -103,7 +102,7 @@ fn waiting(bench: &mut Bench) -> Burst {
 #[test]
 fn a_packet_waits_for_its_neighbour() {
     let mut bench = bench();
-    let key = u64::from(PEER.to_bits());
+    let key = crate::host::key(0, PEER);
     let burst = waiting(&mut bench);
     let mut ran = bench.run(&LOOKUP, burst, 1);
     assert_eq!(ran.requests.claims, [(Claim::Block { key }, 1)]);
@@ -120,7 +119,7 @@ fn a_packet_waits_for_its_neighbour() {
     assert_eq!(answer.requests.notifies, [(0, key)]);
     let burst = waiting(&mut bench);
     let found = bench.run(&LOOKUP, burst, 1);
-    assert_eq!(found.ports, [1, 0, 0]);
+    assert_eq!(found.ports, [1, 0, 0, 0]);
     assert_eq!(found.packet(0).meta().endpoints.next_mac, PEER_MAC.0);
 }
 
@@ -142,7 +141,7 @@ fn a_neighbour_that_is_silent_is_given_up() {
     assert_eq!((requests, woken), (2, vec![(0, u64::from(PEER.to_bits()))]));
     let burst = waiting(&mut bench);
     let ran = bench.run_block(lookup.as_mut(), &LOOKUP, burst, 1);
-    assert_eq!(ran.ports, [0, 1, 0]);
+    assert_eq!(ran.ports, [0, 1, 0, 0]);
 }
 
 #[test]

@@ -70,11 +70,11 @@ impl Block for Timer {
 
 impl Timer {
     fn catch_up(&mut self, cx: &mut Cx<'_>) {
-        let mut session = self.neighbours.session();
         let now = cx.now;
-        session.poll(now, |transmit| send(cx, &transmit));
+        let mut session = self.neighbours.session(now);
+        session.poll(now, |iface, transmit| send(cx, iface, &transmit));
         let mut woken = Vec::new();
-        self.seen = session.news_since(self.seen, |ip| woken.push(u64::from(ip.to_bits())));
+        self.seen = session.news_since(self.seen, |key| woken.push(key));
         // What is woken must find the new address published.
         drop(session);
         woken.into_iter().for_each(|key| cx.notify(0, key));
@@ -82,9 +82,9 @@ impl Timer {
 }
 
 /// Without a buffer the packet counts as lost; the cache repeats it.
-fn send(cx: &mut Cx<'_>, transmit: &Transmit) {
+fn send(cx: &mut Cx<'_>, iface: u16, transmit: &Transmit) {
     let Some(mut buffer) = cx.alloc() else { return };
-    address(&mut buffer, transmit);
+    address(&mut buffer, iface, transmit);
     let announcement = transmit.arp.spa == transmit.arp.tpa;
     let (edge, counter) = if announcement { (ANNOUNCE, 1) } else { (REQUEST, 0) };
     cx.count(counter, 1);

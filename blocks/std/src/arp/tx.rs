@@ -9,9 +9,8 @@ use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
 use weever_wire::ethernet::ethertype;
 use weever_wire::{MacAddr, WireError};
 
-use crate::check::{Change, MARKS, Mark, Validate, boolean, reader};
+use crate::check::{Change, MARKS, Mark, Validate, boolean, interface, reader, record};
 use crate::headers::push;
-use crate::host::HostState;
 
 fn has_endpoints(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::ENDPOINTS)
@@ -64,8 +63,10 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
     ..boolean("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
-        let own = build.env::<HostState>("the host's state")?.mac;
-        Ok(Box::new(Mark(move |p: &mut Buffer| fill(p, own).is_ok())))
+        record(build, |state, p| {
+            let own = interface(state, p).map(|iface| iface.mac);
+            own.is_some_and(|own| fill(p, own).is_ok())
+        })
     })
 };
 

@@ -1,13 +1,14 @@
 //! Receive: what an Ethernet II header with at most one 802.1Q tag says.
 
 use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_net::iface::IfaceId;
+use weever_net::state::NetState;
 use weever_packet::Flags;
 use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
 
-use crate::check::{Classify, MARKS, Mark, Validate, boolean, reader};
-use crate::host::HostState;
+use crate::check::{Classify, MARKS, Mark, Validate, boolean, interface, judge, reader, record};
 
 const UNTAGGED: u16 = HEADER_LEN as u16;
 const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
@@ -92,9 +93,10 @@ pub static VALID_BROADCAST: BlockType =
 /// Is a frame for a single station for us?
 pub static VALID_LOCAL_MAC: BlockType =
     boolean("RxL2EtherValidLocalMAC", "Is it for us: our address, or a group?", |build| {
-        let own = build.env::<HostState>("the host's state")?.mac;
-        let ours = move |dst: MacAddr| dst == own || dst.is_multicast();
-        Ok(Box::new(Validate(move |p: &Buffer| dst(p).is_some_and(ours))))
+        judge(build, |state, p| {
+            let ours = |own: MacAddr, dst: MacAddr| dst == own || dst.is_multicast();
+            dst(p).is_some_and(|dst| interface(state, p).is_some_and(|i| ours(i.mac, dst)))
+        })
     });
 
 /// Is the source a single station?
@@ -111,17 +113,24 @@ pub static VALID_TYPE: BlockType =
     });
 
 /// Is the frame in our VLAN?
-pub static VALID_VLAN: BlockType = boolean(
-    "RxL2EtherValidVlan",
-    "Is it in our VLAN? Without one: untagged, or tagged with a priority only.",
-    |build| {
-        let own = build.env::<HostState>("the host's state")?.vlan.unwrap_or(0);
-        // A second tag shows as the type that follows the first.
-        let single = |p: &Buffer| !is_tag(p.meta().ethertype);
-        let ours = move |p: &Buffer| p.meta().vlan & 0x0fff == own;
-        Ok(Box::new(Validate(move |p: &Buffer| single(p) && ours(p))))
-    },
-);
+pub static VALID_VLAN: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL2EtherValidVlan",
+        "Does an interface of ours receive this VLAN of the link? What is untagged, or tagged \
+         with a priority only, is a VLAN of its own. Records the interface.",
+        |build| record(build, member),
+    )
+};
+
+#[inline]
+fn member(state: &NetState, packet: &mut Buffer) -> bool {
+    let meta = packet.meta_mut();
+    // A second tag shows as the type that follows the first.
+    let found = state.member(meta.link, meta.vlan & 0x0fff).filter(|_| !is_tag(meta.ethertype));
+    meta.iface = found.unwrap_or(IfaceId::NONE).0;
+    found.is_some()
+}
 
 /// Which network protocol is it?
 pub static CLASSIFY_L3: BlockType = reader(

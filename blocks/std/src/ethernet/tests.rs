@@ -1,21 +1,24 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{BlockType, Mask};
-use weever_net::addr::Locals;
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::MacAddr;
 
 use super::*;
 use crate::bench::Bench;
-use crate::host::HostState;
+use crate::host::Host;
 use crate::testing::frames::*;
 
 const IP4: u16 = 0x0800;
 const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
 
 fn bench(vlan: Option<u16>) -> Bench {
-    let host = HostState { vlan, ..HostState::new(HOST_MAC, Locals::default()) };
-    Bench::new().providing(Arc::new(host))
+    let iface = Interface { vlan, ..Interface::new(IfaceId(0), "link0", 0, HOST_MAC) };
+    let mut config = NetConfig::new();
+    config.add_interface(iface).unwrap();
+    Bench::new().providing(Arc::new(Host::new(config)))
 }
 
 /// The tasks that leave by `true`, after their headers were recorded.

@@ -2,16 +2,17 @@
 
 use weever_blocks_api::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
+use weever_net::iface::Interface;
+use weever_net::state::NetState;
 use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanRepr};
 
-use crate::check::{Change, MARKS, READS, reader};
-use crate::host::HostState;
+use crate::check::{MARKS, READS, amend, interface, reader};
 
 const OUT_OR_DROP: &[PortDoc] = &[
     PortDoc { name: "out", doc: "done" },
-    PortDoc { name: "drop", doc: "no room in front of the packet" },
+    PortDoc { name: "drop", doc: "no room in front of the packet, or its interface is gone" },
 ];
 
 /// Makes room for the link header.
@@ -19,15 +20,18 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
     ..reader(
         "TxL2EtherAllocateHeader",
-        "Makes room for the Ethernet header, and for a tag if we are in a VLAN.",
+        "Makes room for the Ethernet header, and for a tag if the interface is a VLAN.",
         OUT_OR_DROP,
-        |build| {
-            let vlan = build.env::<HostState>("the host's state")?.vlan;
-            let len = HEADER_LEN + if vlan.is_some() { TAG_LEN } else { 0 };
-            Ok(Box::new(Change(move |p: &mut Buffer| crate::headers::push(p, len as u16))))
-        },
+        |build| amend(build, allocate),
     )
 };
+
+#[inline]
+fn allocate(state: &NetState, packet: &mut Buffer) -> bool {
+    let tag = |iface: &Interface| if iface.vlan.is_some() { TAG_LEN } else { 0 };
+    let len = interface(state, packet).map(|iface| HEADER_LEN + tag(iface));
+    len.is_some_and(|len| crate::headers::push(packet, len as u16))
+}
 
 /// Writes the link header.
 pub static FILL_HEADER: BlockType = BlockType {
@@ -38,9 +42,10 @@ pub static FILL_HEADER: BlockType = BlockType {
          metadata.",
         OUT_OR_DROP,
         |build| {
-            let host = build.env::<HostState>("the host's state")?;
-            let (own, vlan) = (host.mac, host.vlan);
-            Ok(Box::new(Change(move |p: &mut Buffer| fill(p, own, vlan).is_ok())))
+            amend(build, |state, p| {
+                let from = interface(state, p).map(|iface| (iface.mac, iface.vlan));
+                from.is_some_and(|(own, vlan)| fill(p, own, vlan).is_ok())
+            })
         },
     )
 };

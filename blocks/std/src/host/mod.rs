@@ -1,20 +1,25 @@
 #![doc = include_str!("README.md")]
 
+mod follow;
 mod neighbours;
 mod state;
 
 pub use neighbours::Neighbours;
-pub(crate) use neighbours::Reader;
-pub use state::HostState;
+pub(crate) use neighbours::{Reader, key};
+pub use state::{Host, StateReader};
 
 use std::sync::Arc;
 
 use weever_blocks_api::{Env, Nanos};
+use weever_net::state::NetConfig;
 
-/// Provides what the protocol blocks of one host share: who it is, and an empty neighbour cache
-/// with the default limits, whose first poll announces its addresses.
-pub fn provide(env: &Env, host: HostState, now: Nanos) {
-    let neighbours = Neighbours::new(&host, weever_net::arp::Config::default(), now);
+/// Provides what the protocol blocks of one host share: its network, and empty neighbour caches
+/// with the default limits, whose first polls announce its addresses.
+pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
+    let host = Arc::new(Host::new(config));
+    let config = weever_net::arp::Config::default();
+    let neighbours = Neighbours::new(Arc::clone(&host), config, now);
     env.provide(Arc::new(neighbours));
-    env.provide(Arc::new(host));
+    env.provide(Arc::clone(&host));
+    host
 }

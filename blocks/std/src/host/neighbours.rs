@@ -1,4 +1,4 @@
-//! The neighbour cache: one writer at a time, readers that do not lock (DESIGN §4.4).
+//! The neighbour caches: one writer at a time, readers that do not lock (DESIGN §4.4).
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -7,35 +7,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_blocks_api::Nanos;
-use weever_net::arp::{Action, Cache, Config, Lookup, Neighbour, Outcome, Transmit};
+use weever_net::arp::{Action, Config, Lookup, Neighbour, Outcome, TableFull, Transmit};
+use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
-use super::HostState;
+use super::Host;
+use super::follow::Caches;
 
 /// How many resolved or failed addresses are remembered for the workers that have not looked yet.
 const NEWS: usize = 1024;
 
-/// The neighbours whose link address is known, at one moment. Never larger than the cache.
+/// A neighbour: the interface that it is at, and its address. What waits for it waits by this.
+#[inline]
+pub(crate) const fn key(iface: u16, ip: Ipv4Addr) -> u64 {
+    (iface as u64) << 32 | ip.to_bits() as u64
+}
+
+const fn of_key(key: u64) -> (u16, Ipv4Addr) {
+    ((key >> 32) as u16, Ipv4Addr::from_bits(key as u32))
+}
+
+/// The neighbours whose link address is known, at one moment. Never larger than the caches.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    /// By ascending address: a search has no worst case that a peer could construct.
+    /// By ascending [`key`]: a search has no worst case that a peer could construct.
     known: Box<[Known]>,
 }
 
 #[derive(Debug)]
 struct Known {
-    ip: u32,
+    key: u64,
     mac: MacAddr,
     /// Told to the cache at the next poll, which then keeps the entry fresh.
     used: AtomicBool,
 }
 
 impl Snapshot {
-    /// The link address of `ip`, and a note that it was used.
+    /// The link address of the neighbour `key`, and a note that it was used.
     #[inline]
-    pub(crate) fn find(&self, ip: u32) -> Option<MacAddr> {
-        let at = self.known.binary_search_by_key(&ip, |known| known.ip).ok()?;
+    pub(crate) fn find(&self, key: u64) -> Option<MacAddr> {
+        let at = self.known.binary_search_by_key(&key, |known| known.key).ok()?;
         let known = &self.known[at];
         // Reading first keeps the line shared among the workers that send to this neighbour.
         if !known.used.load(Ordering::Relaxed) {
@@ -44,11 +56,13 @@ impl Snapshot {
         Some(known.mac)
     }
 
-    fn of(cache: &Cache) -> Snapshot {
+    fn of(caches: &Caches) -> Snapshot {
         let mut known = Vec::new();
-        cache.for_each_resolved(|ip, mac| {
-            known.push(Known { ip: ip.to_bits(), mac, used: AtomicBool::new(false) });
-        });
+        for (iface, cache) in caches.iter() {
+            cache.for_each_resolved(|ip, mac| {
+                known.push(Known { key: key(iface, ip), mac, used: AtomicBool::new(false) });
+            });
+        }
         Snapshot { known: known.into() }
     }
 }
@@ -56,56 +70,76 @@ impl Snapshot {
 /// A reader's handle to the latest snapshot.
 pub(crate) type Reader = arc_swap::Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>;
 
-/// The neighbours of one host, shared by its workers.
+/// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
+/// host's network is followed by whoever uses the caches next, the workers' timers at the latest.
 #[derive(Debug)]
 pub struct Neighbours {
+    host: Arc<Host>,
     slow: Mutex<Slow>,
     published: Arc<ArcSwap<Snapshot>>,
     /// Copies of what the lock guards, for a glance without it.
     news: AtomicU64,
     wake: AtomicU64,
+    followed: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Slow {
-    cache: Cache,
+    caches: Caches,
     generation: u64,
-    /// Addresses that were resolved or given up, the latest last.
-    news: VecDeque<Ipv4Addr>,
+    /// The generation of the host's network that the caches are made for.
+    followed: u64,
+    /// Neighbours that were resolved or given up, the latest last.
+    news: VecDeque<u64>,
     /// How many there ever were.
     told: u64,
 }
 
 impl Neighbours {
-    /// An empty cache. The first poll announces the host's addresses.
-    pub fn new(host: &HostState, config: Config, now: Nanos) -> Neighbours {
-        let cache = Cache::new(host.mac, host.locals.clone(), config, now);
-        let wake = AtomicU64::new(cache.poll_at().unwrap_or(u64::MAX));
+    /// An empty cache for each interface. The first poll announces the host's addresses.
+    pub fn new(host: Arc<Host>, config: Config, now: Nanos) -> Neighbours {
+        let caches = Caches::new(config);
         let news = VecDeque::with_capacity(NEWS);
-        let slow = Slow { cache, generation: 0, news, told: 0 };
+        let slow = Slow { caches, generation: 0, followed: 0, news, told: 0 };
         let (slow, published) = (Mutex::new(slow), Arc::default());
-        Neighbours { slow, published, news: AtomicU64::new(0), wake }
+        let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let neighbours = Neighbours { host, slow, published, news, wake, followed };
+        drop(neighbours.session(now));
+        neighbours
     }
 
-    /// Every entry, by address. Locks.
-    pub fn entries(&self) -> Vec<Neighbour> {
-        self.lock().cache.entries().collect()
+    /// Every entry, by interface and address. Locks.
+    pub fn entries(&self) -> Vec<(IfaceId, Neighbour)> {
+        let slow = self.lock();
+        let all = slow.caches.iter();
+        all.flat_map(|(iface, cache)| cache.entries().map(move |e| (IfaceId(iface), e))).collect()
     }
 
-    /// Enters an address that never ages and that packets do not change. Locks.
+    /// Enters an address that never ages and that packets do not change. False if there is no such
+    /// interface. Locks.
     ///
     /// # Errors
     /// When the cache is full of such entries.
     pub fn insert_static(
         &self,
+        iface: IfaceId,
         ip: Ipv4Addr,
         mac: MacAddr,
         now: Nanos,
-    ) -> Result<(), weever_net::arp::TableFull> {
-        let mut session = self.session();
-        session.slow.cache.insert_static(ip, mac, now)?;
-        session.slow.tell(ip);
-        Ok(())
+    ) -> Result<bool, TableFull> {
+        let mut session = self.session(now);
+        let Some(cache) = session.slow.caches.with_down(iface.0) else { return Ok(false) };
+        cache.insert_static(ip, mac, now)?;
+        session.slow.tell(key(iface.0, ip));
+        Ok(true)
+    }
+
+    /// Forgets a neighbour, entered by an operator or not; what was known of it. Locks.
+    pub fn remove(&self, iface: IfaceId, ip: Ipv4Addr, now: Nanos) -> Option<Neighbour> {
+        let mut session = self.session(now);
+        let removed = session.slow.caches.with_down(iface.0)?.remove(ip);
+        session.slow.tell(key(iface.0, ip));
+        removed
     }
 
     /// The latest snapshot, to be read once per burst.
@@ -113,14 +147,21 @@ impl Neighbours {
         arc_swap::Cache::new(Arc::clone(&self.published))
     }
 
-    /// Whether something is due, or `seen` is not the latest news. Does not lock.
+    /// Whether something is due, `seen` is not the latest news, or the host's network has changed.
+    /// Does not lock.
     pub(crate) fn is_due(&self, seen: u64, now: Nanos) -> bool {
-        self.news.load(Ordering::Acquire) != seen || self.wake.load(Ordering::Acquire) <= now
+        self.news.load(Ordering::Acquire) != seen
+            || self.wake.load(Ordering::Acquire) <= now
+            || self.followed.load(Ordering::Acquire) != self.host.generation()
     }
 
-    /// Access to the cache for one burst; what changed is published when it ends.
-    pub(crate) fn session(&self) -> Session<'_> {
-        Session { shared: self, slow: self.lock() }
+    /// Access to the caches for one burst; what changed is published when it ends.
+    pub(crate) fn session(&self, now: Nanos) -> Session<'_> {
+        let mut slow = self.lock();
+        if slow.followed != self.host.generation() {
+            slow.follow(&self.host, now);
+        }
+        Session { shared: self, slow }
     }
 
     fn lock(&self) -> MutexGuard<'_, Slow> {
@@ -129,82 +170,103 @@ impl Neighbours {
 }
 
 impl Slow {
-    fn tell(&mut self, ip: Ipv4Addr) {
+    fn tell(&mut self, key: u64) {
         if self.news.len() == NEWS {
             self.news.pop_front();
         }
-        self.news.push_back(ip);
+        self.news.push_back(key);
         self.told += 1;
+    }
+
+    #[cold]
+    fn follow(&mut self, host: &Host, now: Nanos) {
+        let state = host.state();
+        let mut woken = Vec::new();
+        self.caches.follow(&state, now, |iface, ip| woken.push(key(iface, ip)));
+        woken.into_iter().for_each(|key| self.tell(key));
+        self.followed = state.generation();
     }
 }
 
-/// The cache, locked.
+/// The caches, locked.
 pub(crate) struct Session<'a> {
     shared: &'a Neighbours,
     slow: MutexGuard<'a, Slow>,
 }
 
 impl Session<'_> {
-    pub(crate) fn lookup(&mut self, ip: Ipv4Addr, now: Nanos) -> Lookup {
-        self.slow.cache.lookup(ip, now)
+    /// What is known of the neighbour `key`; `None` if its interface is down or gone.
+    pub(crate) fn lookup(&mut self, key: u64, now: Nanos) -> Option<Lookup> {
+        let (iface, ip) = of_key(key);
+        self.slow.caches.of(iface).map(|cache| cache.lookup(ip, now))
     }
 
     /// Whether there is an entry for `ip`, resolved or not, or the address is ours.
-    pub(crate) fn knows(&self, ip: Ipv4Addr) -> bool {
-        let cache = &self.slow.cache;
-        cache.locals().is_ours(ip) || cache.contains(ip)
+    pub(crate) fn knows(&self, iface: u16, ip: Ipv4Addr) -> bool {
+        let mut caches = self.slow.caches.iter().filter(|(of, _)| *of == iface);
+        caches.any(|(_, cache)| cache.locals().is_ours(ip) || cache.contains(ip))
     }
 
-    /// Lets the cache learn from an ARP packet, and answer it.
-    pub(crate) fn handle(&mut self, arp: &ArpRepr, now: Nanos) -> Outcome {
-        let outcome = self.slow.cache.handle(arp, now);
+    /// Lets the cache of `iface` learn from an ARP packet, and answer it; `None` if the interface
+    /// is down or gone.
+    pub(crate) fn handle(&mut self, iface: u16, arp: &ArpRepr, now: Nanos) -> Option<Outcome> {
+        let outcome = self.slow.caches.of(iface)?.handle(arp, now);
         if let Some(learned) = outcome.learned.filter(|learned| learned.resolves) {
-            self.slow.tell(learned.ip);
+            self.slow.tell(key(iface, learned.ip));
         }
-        outcome
+        Some(outcome)
     }
 
-    /// Tells the cache what was used, and does what is due: calls `send` for what is to be sent.
-    pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(Transmit)) {
+    /// Tells the caches what was used, and does what is due: calls `send` for what is to be sent by
+    /// which interface.
+    pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(u16, Transmit)) {
         self.note_use(now);
-        let Slow { cache, news: _, .. } = &mut *self.slow;
         let mut given_up = Vec::new();
-        cache.poll(now, |action| match action {
-            Action::Send(transmit) => send(transmit),
-            Action::Unresolved(ip) => given_up.push(ip),
-        });
-        given_up.into_iter().for_each(|ip| self.slow.tell(ip));
+        for (iface, cache) in self.slow.caches.iter_mut() {
+            cache.poll(now, |action| match action {
+                Action::Send(transmit) => send(iface, transmit),
+                Action::Unresolved(ip) => given_up.push(key(iface, ip)),
+            });
+        }
+        given_up.into_iter().for_each(|key| self.slow.tell(key));
     }
 
-    /// Calls `visit` for each address that was resolved or given up since `seen`, or for every
+    /// Calls `visit` for each neighbour that was resolved or given up since `seen`, or for every
     /// entry when some of them are forgotten; returns the new value for `seen`.
-    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(Ipv4Addr)) -> u64 {
+    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(u64)) -> u64 {
         let missed = self.slow.told - seen;
         match usize::try_from(missed).ok().and_then(|m| self.slow.news.len().checked_sub(m)) {
-            Some(old) => self.slow.news.iter().skip(old).for_each(|ip| visit(*ip)),
-            None => self.slow.cache.entries().for_each(|entry| visit(entry.ip)),
+            Some(old) => self.slow.news.iter().skip(old).for_each(|key| visit(*key)),
+            None => self.visit_all(visit),
         }
         self.slow.told
+    }
+
+    fn visit_all(&self, mut visit: impl FnMut(u64)) {
+        for (iface, cache) in self.slow.caches.iter() {
+            cache.entries().for_each(|entry| visit(key(iface, entry.ip)));
+        }
     }
 
     fn note_use(&mut self, now: Nanos) {
         for known in &self.shared.published.load().known {
             if known.used.swap(false, Ordering::Relaxed) {
-                self.slow.cache.touch(Ipv4Addr::from_bits(known.ip), now);
+                let (iface, ip) = of_key(known.key);
+                self.slow.caches.with_down(iface).into_iter().for_each(|c| c.touch(ip, now));
             }
         }
     }
 
     fn publish(&mut self) {
-        let generation = self.slow.cache.generation();
+        let generation = self.slow.caches.generation();
         if generation != self.slow.generation {
             self.slow.generation = generation;
-            let fresh = Arc::new(Snapshot::of(&self.slow.cache));
+            let fresh = Arc::new(Snapshot::of(&self.slow.caches));
             let old = self.shared.published.swap(fresh);
             // Use that was not told yet must not be lost with the old snapshot.
             let fresh = self.shared.published.load();
             for known in old.known.iter().filter(|known| known.used.load(Ordering::Relaxed)) {
-                fresh.find(known.ip);
+                fresh.find(known.key);
             }
         }
     }
@@ -213,9 +275,9 @@ impl Session<'_> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.publish();
-        let wake = self.slow.cache.poll_at().unwrap_or(u64::MAX);
-        self.shared.wake.store(wake, Ordering::Release);
+        self.shared.wake.store(self.slow.caches.poll_at(), Ordering::Release);
         self.shared.news.store(self.slow.told, Ordering::Release);
+        self.shared.followed.store(self.slow.followed, Ordering::Release);
     }
 }
 
@@ -223,13 +285,13 @@ impl Drop for Session<'_> {
 mod tests {
     use super::*;
     use crate::testing::frames::{HOST, HOST_MAC, PEER, PEER_MAC};
-    use weever_net::addr::Locals;
+    use weever_net::state::{NetConfig, StateError};
 
     const SECOND: Nanos = 1_000_000_000;
 
     fn neighbours() -> Neighbours {
-        let host = HostState::new(HOST_MAC, Locals::new(&["10.0.0.1/24".parse().unwrap()]));
-        Neighbours::new(&host, Config::default(), 0)
+        let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
+        Neighbours::new(Arc::new(Host::new(config)), Config::default(), 0)
     }
 
     fn reply() -> ArpRepr {
@@ -240,42 +302,42 @@ mod tests {
     fn what_is_learned_is_published_when_the_session_ends() {
         let neighbours = neighbours();
         let mut reader = neighbours.reader();
-        let mut session = neighbours.session();
-        assert!(matches!(session.lookup(PEER, 1), Lookup::MissSendRequest(_)));
-        assert!(session.knows(PEER) && session.knows(HOST));
-        session.handle(&reply(), 2);
-        assert_eq!(reader.load().find(PEER.to_bits()), None);
+        let mut session = neighbours.session(0);
+        assert!(matches!(session.lookup(key(0, PEER), 1), Some(Lookup::MissSendRequest(_))));
+        assert!(session.knows(0, PEER) && session.knows(0, HOST));
+        session.handle(0, &reply(), 2);
+        assert_eq!(reader.load().find(key(0, PEER)), None);
         drop(session);
-        assert_eq!(reader.load().find(PEER.to_bits()), Some(PEER_MAC));
+        assert_eq!(reader.load().find(key(0, PEER)), Some(PEER_MAC));
     }
 
     #[test]
     fn news_reach_every_worker_once() {
         let neighbours = neighbours();
-        let mut session = neighbours.session();
-        session.lookup(PEER, 1);
-        session.handle(&reply(), 2);
+        let mut session = neighbours.session(0);
+        session.lookup(key(0, PEER), 1);
+        session.handle(0, &reply(), 2);
         let (mut first, mut second) = (Vec::new(), Vec::new());
-        let seen = session.news_since(0, |ip| first.push(ip));
-        assert_eq!(session.news_since(seen, |ip| second.push(ip)), seen);
-        assert_eq!((first, second), (vec![PEER], vec![]));
+        let seen = session.news_since(0, |key| first.push(key));
+        assert_eq!(session.news_since(seen, |key| second.push(key)), seen);
+        assert_eq!((first, second), (vec![key(0, PEER)], vec![]));
         drop(session);
-        neighbours.session().poll(3, |_| ());
+        neighbours.session(0).poll(3, |_, _| ());
         assert!(neighbours.is_due(0, 4) && !neighbours.is_due(seen, 4));
     }
 
     #[test]
     fn a_neighbour_that_is_used_is_asked_again_and_stays() {
         let neighbours = neighbours();
-        neighbours.session().handle(&ArpRepr { op: 1, ..reply() }, 0);
+        neighbours.session(0).handle(0, &ArpRepr { op: 1, ..reply() }, 0);
         let mut reader = neighbours.reader();
         let mut asked = 0;
         for second in 1..400 {
-            assert!(reader.load().find(PEER.to_bits()).is_some(), "second {second}");
-            let (mut session, before) = (neighbours.session(), asked);
-            session.poll(second * SECOND, |sent| asked += u32::from(sent.dst == PEER_MAC));
+            assert!(reader.load().find(key(0, PEER)).is_some(), "second {second}");
+            let (mut session, before) = (neighbours.session(0), asked);
+            session.poll(second * SECOND, |_, sent| asked += u32::from(sent.dst == PEER_MAC));
             if asked > before {
-                session.handle(&reply(), second * SECOND);
+                session.handle(0, &reply(), second * SECOND);
             }
         }
         assert!((10..20).contains(&asked), "once in thirty seconds, not {asked} times");
@@ -284,13 +346,50 @@ mod tests {
     #[test]
     fn a_reader_that_fell_far_behind_is_told_of_every_entry() {
         let neighbours = neighbours();
-        let mut session = neighbours.session();
-        session.lookup(PEER, 1);
+        let mut session = neighbours.session(0);
+        session.lookup(key(0, PEER), 1);
         for _ in 0..NEWS + 1 {
-            session.slow.tell(HOST);
+            session.slow.tell(key(0, HOST));
         }
         let mut visited = Vec::new();
-        session.news_since(0, |ip| visited.push(ip));
-        assert_eq!(visited, [PEER]);
+        session.news_since(0, |key| visited.push(key));
+        assert_eq!(visited, [key(0, PEER)]);
+    }
+
+    #[test]
+    fn caches_follow_the_network() {
+        let neighbours = neighbours();
+        let (host, link) = (Arc::clone(&neighbours.host), IfaceId(0));
+        let mut reader = neighbours.reader();
+        neighbours.session(1).handle(0, &ArpRepr { op: 1, ..reply() }, 1);
+        assert!(reader.load().find(key(0, PEER)).is_some());
+        let waiting = Ipv4Addr::new(10, 0, 0, 77);
+        neighbours.session(2).lookup(key(0, waiting), 2);
+        neighbours.session(2).poll(2, |_, _| ());
+        assert!(!neighbours.is_due(0, 2));
+
+        host.update(|net| net.set_up(link, false)).unwrap();
+        assert!(neighbours.is_due(0, 2), "a change is news");
+        let mut session = neighbours.session(3);
+        assert_eq!(session.lookup(key(0, PEER), 3), None, "the interface is down");
+        let mut woken = Vec::new();
+        session.news_since(0, |key| woken.push(key));
+        assert_eq!(woken, [key(0, waiting)], "nobody waits for ever");
+        drop(session);
+        assert_eq!(reader.load().find(key(0, PEER)), None);
+
+        let up: Result<(), StateError> = host.update(|net| {
+            net.add_address(link, "10.7.0.1/16".parse().unwrap())?;
+            net.set_up(link, true)
+        });
+        up.unwrap();
+        let mut announced = Vec::new();
+        neighbours.session(4).poll(4, |_, sent| announced.push(sent.arp.spa));
+        assert_eq!(announced, [HOST, Ipv4Addr::new(10, 7, 0, 1)]);
+        host.update(|net| net.remove_interface(link)).unwrap();
+        assert!(
+            neighbours.session(5).handle(0, &reply(), 5).is_none()
+                && neighbours.entries().is_empty()
+        );
     }
 }

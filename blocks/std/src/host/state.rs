@@ -1,30 +1,93 @@
-//! Who we are: configuration that does not change while a graph runs.
+//! The host's network: one writer at a time, readers that do not lock (DESIGN §4.4).
 
-use weever_net::addr::Locals;
-use weever_net::ipv4::Routes;
-use weever_wire::MacAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The host's identity on its link. Provide it in the
-/// [`Env`](weever_blocks_api::Env) before blocks are built; a change makes a new one and a new
-/// graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostState {
-    /// Our link address.
-    pub mac: MacAddr,
-    /// Our IPv4 addresses with their subnets.
-    pub locals: Locals,
-    /// Where datagrams go.
-    pub routes: Routes,
-    /// Longest IP packet that we send, in bytes.
-    pub mtu: u16,
-    /// The VLAN we are in; `None`: untagged.
-    pub vlan: Option<u16>,
+use arc_swap::ArcSwap;
+use weever_net::state::{NetConfig, NetState};
+
+/// A reader's handle to the latest state: loaded once per burst, never per packet.
+pub type StateReader = arc_swap::Cache<Arc<ArcSwap<NetState>>, Arc<NetState>>;
+
+/// The network of one host, shared by its workers. Blocks find it in their
+/// [`Env`](weever_blocks_api::Env); what [`update`](Host::update) changes holds from their next
+/// burst on.
+#[derive(Debug)]
+pub struct Host {
+    published: Arc<ArcSwap<NetState>>,
+    /// A copy of the published state's, for a glance that touches nothing else.
+    generation: AtomicU64,
+    writer: Mutex<()>,
 }
 
-impl HostState {
-    /// A host with these addresses, routes to their subnets, an MTU of 1,500 and no VLAN.
-    pub fn new(mac: MacAddr, locals: Locals) -> HostState {
-        let routes = Routes::connected(&locals);
-        HostState { mac, locals, routes, mtu: 1500, vlan: None }
+impl Host {
+    /// A host with this network.
+    pub fn new(config: NetConfig) -> Host {
+        let published = Arc::new(ArcSwap::from_pointee(NetState::new(config, 1)));
+        Host { published, generation: AtomicU64::new(1), writer: Mutex::new(()) }
+    }
+
+    /// The network as it is now.
+    pub fn state(&self) -> Arc<NetState> {
+        self.published.load_full()
+    }
+
+    /// A number that grows with every change. Does not lock.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The latest state, to be loaded once per burst.
+    pub fn reader(&self) -> StateReader {
+        arc_swap::Cache::new(Arc::clone(&self.published))
+    }
+
+    /// Publishes what `change` makes of the network, as a whole; nothing if it fails. Waits for
+    /// another writer to end, and allocates: not for the packet path. `change` must not call this.
+    ///
+    /// # Errors
+    /// Those of `change`.
+    pub fn update<T, E>(
+        &self,
+        change: impl FnOnce(&mut NetConfig) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let _turn = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.published.load();
+        let mut config = old.config().clone();
+        let done = change(&mut config)?;
+        if config != *old.config() {
+            let generation = old.generation() + 1;
+            self.published.store(Arc::new(NetState::new(config, generation)));
+            self.generation.store(generation, Ordering::Release);
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::frames::{HOST, HOST_MAC};
+    use weever_net::iface::IfaceId;
+    use weever_net::state::StateError;
+
+    #[test]
+    fn a_change_is_seen_by_readers_and_a_refused_one_is_not() {
+        let host = Host::new(NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]));
+        let mut reader = host.reader();
+        assert!(reader.load().is_ours(HOST));
+        let link = IfaceId(0);
+        let refused: Result<(), StateError> = host.update(|net| {
+            net.set_mtu(link, 9000)?;
+            net.set_mtu(link, 1)
+        });
+        assert!(refused.is_err());
+        assert_eq!((reader.load().interface(link).unwrap().mtu, host.generation()), (1500, 1));
+        host.update(|net| net.remove_address(link, HOST)).unwrap();
+        assert!(!reader.load().is_ours(HOST));
+        assert_eq!((host.generation(), host.state().generation()), (2, 2));
+        host.update(|net| net.set_mtu(link, 1500)).unwrap();
+        assert_eq!(host.generation(), 2, "nothing has changed");
     }
 }

@@ -7,12 +7,12 @@ use weever_blocks_api::{
     StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::addr::Locals;
 use weever_net::icmp::RateLimit;
+use weever_net::state::NetState;
 use weever_wire::ipv4::Ipv4Header;
 
-use crate::check::{READS, reader, tasks_where};
-use crate::host::HostState;
+use crate::check::{READS, network, reader, tasks_where};
+use crate::host::StateReader;
 
 /// How many echo replies the host may still send; shared by all workers, so that the limit is one
 /// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
@@ -57,28 +57,27 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
 
 /// The first worker's parameters hold; all workers run one graph.
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let locals = build.env::<HostState>("the host's state")?.locals.clone();
+    let state = network(build)?.reader();
     let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
     let limit = build.env.get_or_default::<EchoLimit>();
     limit.0.get_or_init(|| Mutex::new(RateLimit::new(per_second, burst)));
-    Ok(Box::new(NeedsResponse { locals, limit }))
+    Ok(Box::new(NeedsResponse { state, limit }))
 }
 
 struct NeedsResponse {
-    locals: Locals,
+    state: StateReader,
     limit: Arc<EchoLimit>,
 }
 
-impl NeedsResponse {
-    fn is_for_us(&self, packet: &Buffer) -> bool {
-        let header = Ipv4Header::first(packet.at(packet.meta().l3));
-        header.is_some_and(|ip| self.locals.is_ours(ip.dst()))
-    }
+fn is_for_us(state: &NetState, packet: &Buffer) -> bool {
+    let header = Ipv4Header::first(packet.at(packet.meta().l3));
+    header.is_some_and(|ip| state.is_ours(ip.dst()))
 }
 
 impl Block for NeedsResponse {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let wanted = tasks_where(burst, input, |packet| self.is_for_us(packet));
+        let state = self.state.load();
+        let wanted = tasks_where(burst, input, |packet| is_for_us(state, packet));
         let answered = self.limit.grant(wanted, cx.now);
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);

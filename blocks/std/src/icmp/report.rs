@@ -7,10 +7,11 @@ use weever_blocks_api::{
 };
 use weever_graph::Effects;
 use weever_net::icmp::{ErrorLimits, kind, may_report};
+use weever_net::state::NetState;
 use weever_packet::Flags;
 
-use crate::check::{READS, reader, tasks_where};
-use crate::host::HostState;
+use crate::check::{READS, network, reader, tasks_where};
+use crate::host::StateReader;
 
 /// How many errors the host may still report; shared by all workers, so that the limit is one of
 /// the host. Locked once per burst that has something to report.
@@ -48,29 +49,28 @@ pub static CLOSED_PORT_ACTION: BlockType = BlockType {
             PortDoc { name: "limited", doc: "too many errors were sent lately" },
         ],
         |build| {
-            let host = build.env::<HostState>("the host's state")?;
+            let state = network(build)?.reader();
             let limits = build.env.get_or_default::<IcmpLimits>();
-            Ok(Box::new(ClosedPortAction { host, limits }))
+            Ok(Box::new(ClosedPortAction { state, limits }))
         },
     )
 };
 
 struct ClosedPortAction {
-    host: Arc<HostState>,
+    state: StateReader,
     limits: Arc<IcmpLimits>,
 }
 
-impl ClosedPortAction {
-    fn allowed(&self, packet: &Buffer) -> bool {
-        let meta = packet.meta();
-        let group = meta.flags.has(Flags::LINK_BROADCAST);
-        may_report(packet.at(meta.l3), group, &self.host.locals).is_ok()
-    }
+fn allowed(state: &NetState, packet: &Buffer) -> bool {
+    let meta = packet.meta();
+    let group = meta.flags.has(Flags::LINK_BROADCAST);
+    may_report(packet.at(meta.l3), group, state).is_ok()
 }
 
 impl Block for ClosedPortAction {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let allowed = tasks_where(burst, input, |packet| self.allowed(packet));
+        let state = self.state.load();
+        let allowed = tasks_where(burst, input, |packet| allowed(state, packet));
         let granted = self.limits.grant(allowed, kind::UNREACHABLE, cx.now);
         cx.count(0, granted.count_ones().into());
         cx.spawn(0, granted);

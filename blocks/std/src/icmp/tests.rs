@@ -2,20 +2,20 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{BlockType, Buffer, Claim, Priority};
-use weever_net::addr::Locals;
 use weever_net::icmp::ErrorLimits;
+use weever_net::state::NetConfig;
 use weever_packet::Flags;
 use weever_wire::icmpv4::{IcmpRepr, IcmpView};
 use weever_wire::ipv4::protocol;
 
 use super::*;
 use crate::bench::{Bench, Ran};
-use crate::host::HostState;
+use crate::host::Host;
 use crate::testing::frames::*;
 
 fn bench() -> Bench {
-    let locals = Locals::new(&["10.0.0.1/24".parse().unwrap()]);
-    Bench::new().providing(Arc::new(HostState::new(HOST_MAC, locals)))
+    let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
+    Bench::new().providing(Arc::new(Host::new(config)))
 }
 
 fn received(bench: &mut Bench, datagram: &[u8]) -> Buffer {

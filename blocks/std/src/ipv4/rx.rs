@@ -2,13 +2,14 @@
 
 use weever_blocks_api::{BlockType, Buffer, ParamDoc, PortDoc};
 use weever_net::addr::Destination;
+use weever_net::iface::IfaceId;
 use weever_net::ipv4::{self, Ipv4Header, check_options, protocol};
+use weever_net::state::NetState;
 use weever_packet::Flags;
 
 use weever_wire::checksum;
 
-use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, reader};
-use crate::host::HostState;
+use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, judge, reader};
 
 /// The fixed header, or `None` when the packet is shorter.
 #[inline(always)]
@@ -124,24 +125,24 @@ pub static VALID_LOCAL_IP: BlockType = boolean(
     "RxL3IPv4ValidLocalIP",
     "Is the destination one of our addresses in a frame for us alone, or a broadcast address of \
      ours?",
-    |build| {
-        let locals = build.env::<HostState>("the host's state")?.locals.clone();
-        let ours = move |p: &Buffer, header: Ipv4Header<'_>| match locals.classify(header.dst()) {
-            Destination::Local => !p.meta().flags.has(Flags::LINK_BROADCAST),
-            destination => destination == Destination::Broadcast,
-        };
-        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(|h| ours(p, h)))))
-    },
+    |build| judge(build, |state, p| header(p).is_some_and(|h| is_ours(state, p, h))),
 );
+
+#[inline]
+fn is_ours(state: &NetState, packet: &Buffer, header: Ipv4Header<'_>) -> bool {
+    let meta = packet.meta();
+    match state.destination4(IfaceId(meta.iface), header.dst()) {
+        Destination::Local => !meta.flags.has(Flags::LINK_BROADCAST),
+        destination => destination == Destination::Broadcast,
+    }
+}
 
 /// Can the source be a host elsewhere?
 pub static VALID_SOURCE: BlockType = boolean(
     "RxL3IPv4ValidSource",
     "Can the source be another host's address (RFC 1122 §3.2.1.3)?",
     |build| {
-        let locals = build.env::<HostState>("the host's state")?.locals.clone();
-        let foreign = move |h: Ipv4Header<'_>| locals.check_source(h.src()).is_ok();
-        Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(&foreign))))
+        judge(build, |state, p| header(p).is_some_and(|h| state.check_source4(h.src()).is_ok()))
     },
 );
 

@@ -2,21 +2,23 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{BlockType, Burst, Mask};
-use weever_net::addr::Locals;
+use weever_net::addr::Cidr;
+use weever_net::route::Route;
+use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::ipv4::{Ipv4View, protocol};
 
 use super::*;
 use crate::bench::Bench;
-use crate::host::HostState;
+use crate::host::Host;
 use crate::testing::frames::*;
 
-fn host() -> HostState {
-    HostState::new(HOST_MAC, Locals::new(&["10.0.0.1/24".parse().unwrap()]))
+fn host() -> NetConfig {
+    NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()])
 }
 
 fn bench() -> Bench {
-    Bench::new().providing(Arc::new(host()))
+    Bench::new().providing(Arc::new(Host::new(host())))
 }
 
 /// Datagrams at the front of their buffers, up to the header's validation.
@@ -153,8 +155,8 @@ fn routes() {
 #[test]
 fn a_gateway_is_the_next_hop() {
     let mut host = host();
-    host.routes.add("0.0.0.0/0".parse().unwrap(), PEER).unwrap();
-    let mut bench = Bench::new().providing(Arc::new(host));
+    host.add_route(Route::via(Cidr::ALL, PEER)).unwrap();
+    let mut bench = Bench::new().providing(Arc::new(Host::new(host)));
     let burst = addressed(&mut bench, HOST, Ipv4Addr::new(8, 8, 8, 8), b"");
     let ran = bench.run(&ROUTING, burst, 1);
     assert_eq!(Endpoints::v4(&ran.packet(0).meta().endpoints.next_hop), PEER.to_bits());

@@ -4,39 +4,40 @@ use std::net::Ipv4Addr;
 
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
-use weever_net::addr::Destination;
 use weever_net::ipv4::{HEADER_LEN, template};
+use weever_net::route::Kind;
+use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
-use crate::check::{Change, MARKS, Mark, boolean, reader, tasks_marked, tasks_where};
+use crate::check::{
+    Change, MARKS, boolean, interface, network, reader, record, tasks_marked, tasks_where,
+};
 use crate::headers::push;
-use crate::host::HostState;
+use crate::host::StateReader;
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
     ..boolean(
         "TxL3IPv4Routing",
-        "Is there a route? Records the next hop, and our address where none was chosen.",
-        |build| {
-            let host = build.env::<HostState>("the host's state")?;
-            Ok(Box::new(Mark(move |p: &mut Buffer| route(p, &host))))
-        },
+        "Is there a route? Records the interface and the next hop, and our address where none was \
+         chosen.",
+        |build| record(build, route),
     )
 };
 
 #[inline]
-fn route(packet: &mut Buffer, host: &HostState) -> bool {
+fn route(state: &NetState, packet: &mut Buffer) -> bool {
     let meta = packet.meta_mut();
     let ends = &mut meta.endpoints;
     let remote = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
     // A host neither sends to itself through its link, nor to all as an answer to one.
-    let single = host.locals.classify(remote) == Destination::Other;
-    let hop = host.routes.next_hop(remote).filter(|_| single);
-    let Some(hop) = hop.filter(|_| meta.flags.has(Flags::ENDPOINTS)) else { return false };
-    ends.next_hop = Endpoints::mapped(hop.neighbour.to_bits());
+    let single = state.route4(remote).filter(|hop| hop.kind == Kind::Unicast);
+    let Some(hop) = single.filter(|_| meta.flags.has(Flags::ENDPOINTS)) else { return false };
+    meta.iface = hop.iface.0;
+    ends.next_hop = Endpoints::mapped(hop.neighbour(remote).to_bits());
     if Endpoints::v4(&ends.local) == 0 {
         ends.local = Endpoints::mapped(hop.source.to_bits());
     }
@@ -51,23 +52,24 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
         "Makes room for the IPv4 header, if the datagram fits the link.",
         &[
             PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "toolong", doc: "longer than the MTU" },
+            PortDoc { name: "toolong", doc: "longer than the interface's MTU" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |build| {
-            let mtu = build.env::<HostState>("the host's state")?.mtu;
-            Ok(Box::new(AllocateHeader { longest: usize::from(mtu).saturating_sub(HEADER_LEN) }))
-        },
+        |build| Ok(Box::new(AllocateHeader { state: network(build)?.reader() })),
     )
 };
 
 struct AllocateHeader {
-    longest: usize,
+    state: StateReader,
 }
 
 impl Block for AllocateHeader {
     fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let fitting = tasks_where(burst, input, |packet| packet.len() <= self.longest);
+        let state = self.state.load();
+        let fitting = tasks_where(burst, input, |packet| {
+            let mtu = interface(state, packet).map_or(0, |iface| usize::from(iface.mtu));
+            packet.len() + HEADER_LEN <= mtu
+        });
         let done = tasks_marked(burst, fitting, |packet| push(packet, HEADER_LEN as u16));
         ports.enable(0, done);
         ports.enable(1, input & !fitting);

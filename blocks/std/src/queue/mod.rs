@@ -1,9 +1,13 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, ParamDoc, PortDoc, Ports};
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
+};
 use weever_graph::Effects;
+use weever_net::state::NetState;
 
-use crate::check::{READS, reader};
+use crate::check::{READS, interface, reader};
+use crate::host::{Host, StateReader};
 
 /// Where packets enter.
 pub static RX_QUEUE: BlockType = reader(
@@ -18,13 +22,22 @@ pub static TX_QUEUE: BlockType = BlockType {
     effects: READS.union(Effects::CONSUMES),
     params: &[ParamDoc {
         name: "link",
-        default: "0",
-        doc: "number of the link that sends, as the worker counts them",
+        default: "interface",
+        doc: "`interface`: that of the packet's interface, or where it came from; else a number, as the worker counts links",
     }],
-    ..reader("TxQueue", "Hands packets to a link.", &[], |build| {
-        Ok(Box::new(TxQueue { link: build.param("link")? }))
-    })
+    ..reader("TxQueue", "Hands packets to their links.", &[], make_tx)
 };
+
+fn make_tx(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let link: String = build.param("link")?;
+    if link == "interface" {
+        let state = build.env.get::<Host>().map(|host| host.reader());
+        return Ok(Box::new(ByInterface { state }));
+    }
+    let link =
+        link.parse().map_err(|_| build.bad_param("link", &link, "use `interface` or a number"))?;
+    Ok(Box::new(TxQueue { link }))
+}
 
 struct RxQueue;
 
@@ -42,6 +55,33 @@ impl Block for TxQueue {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         cx.transmit(self.link, input);
     }
+}
+
+/// Each packet by the link of its interface.
+struct ByInterface {
+    state: Option<StateReader>,
+}
+
+impl Block for ByInterface {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        let state = self.state.as_mut().map(|state| state.load().as_ref());
+        let link_of = |task| burst.get(task).map_or(0, |packet| link(state, packet));
+        // What goes by one link, which nearly always is all, is claimed together.
+        let mut rest = input;
+        while rest != 0 {
+            let link = link_of(rest.trailing_zeros() as usize);
+            let same = bits(rest).filter(|task| link_of(*task) == link);
+            let same = same.fold(0, |all, task| all | 1 << task);
+            cx.transmit(link, same);
+            rest &= !same;
+        }
+    }
+}
+
+#[inline]
+fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
+    let iface = state.and_then(|state| interface(state, packet));
+    iface.map_or(packet.meta().link, |iface| iface.link)
 }
 
 #[cfg(test)]

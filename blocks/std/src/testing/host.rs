@@ -3,11 +3,12 @@
 use weever_blocks_api::{Env, Nanos};
 use weever_engine::{CounterKind, Engine, Entry, Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
-use weever_net::addr::Locals;
+use weever_net::iface::Interface;
+use weever_net::state::NetConfig;
 use weever_packet::{Burst, Flags, HugePages, Pool, PoolConfig};
 
 use super::frames::HOST_MAC;
-use crate::host::{HostState, provide};
+use crate::host::provide;
 
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
@@ -28,9 +29,17 @@ pub struct HostBox {
 }
 
 /// The host of the [frames](super::frames): 10.0.0.1/24.
-pub fn host_state() -> HostState {
-    let cidr = "10.0.0.1/24".parse().expect("a valid prefix");
-    HostState::new(HOST_MAC, Locals::new(&[cidr]))
+pub fn host_state() -> NetConfig {
+    NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().expect("a valid prefix")])
+}
+
+/// The same in a VLAN, with this MTU.
+pub fn host_state_in(vlan: Option<u16>, mtu: u16) -> NetConfig {
+    let state = host_state();
+    let only = Interface { vlan, mtu, ..state.interfaces()[0].clone() };
+    let mut config = NetConfig::new();
+    config.add_interface(only).expect("a sound interface");
+    config
 }
 
 impl HostBox {
@@ -42,7 +51,7 @@ impl HostBox {
     /// Runs `graph` as `host`. Its source is called `RxQueue`.
     ///
     /// Panics when the graph does not verify or a block cannot be made, saying why.
-    pub fn with(graph: Graph, host: HostState, limits: Limits) -> HostBox {
+    pub fn with(graph: Graph, host: NetConfig, limits: Limits) -> HostBox {
         let env = Env::new();
         provide(&env, host, 0);
         HostBox::in_env(graph, &env, limits)

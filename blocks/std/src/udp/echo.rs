@@ -2,12 +2,12 @@
 
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
-use weever_net::addr::Locals;
+use weever_net::state::NetState;
 use weever_wire::ipv4::Ipv4Header;
 use weever_wire::udp::UdpHeader;
 
-use crate::check::{READS, reader, tasks_where};
-use crate::host::HostState;
+use crate::check::{READS, network, reader, tasks_where};
+use crate::host::StateReader;
 
 /// Answers datagrams with what they carry.
 pub static UDP_ECHO: BlockType = BlockType {
@@ -21,33 +21,29 @@ pub static UDP_ECHO: BlockType = BlockType {
             name: "drop",
             doc: "to a broadcast address, from the same port, or with a spent time to live: an answer could loop",
         }],
-        |build| {
-            let locals = build.env::<HostState>("the host's state")?.locals.clone();
-            Ok(Box::new(UdpEcho { locals }))
-        },
+        |build| Ok(Box::new(UdpEcho { state: network(build)?.reader() })),
     )
 };
 
 struct UdpEcho {
-    locals: Locals,
+    state: StateReader,
 }
 
-impl UdpEcho {
-    /// Two echo services must not be set on each other by a forged datagram.
-    #[inline]
-    fn may_answer(&self, packet: &Buffer) -> bool {
-        let ip = packet.array_at(packet.meta().l3).map(Ipv4Header::of);
-        let udp = packet.array_at(packet.meta().l4).map(UdpHeader::of);
-        let (Some(ip), Some(udp)) = (ip, udp) else { return false };
-        let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
-        // The answer gets one less: services on different ports stop as well.
-        returnable && ip.ttl() > 1 && self.locals.is_ours(ip.dst())
-    }
+/// Two echo services must not be set on each other by a forged datagram.
+#[inline]
+fn may_answer(state: &NetState, packet: &Buffer) -> bool {
+    let ip = packet.array_at(packet.meta().l3).map(Ipv4Header::of);
+    let udp = packet.array_at(packet.meta().l4).map(UdpHeader::of);
+    let (Some(ip), Some(udp)) = (ip, udp) else { return false };
+    let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
+    // The answer gets one less: services on different ports stop as well.
+    returnable && ip.ttl() > 1 && state.is_ours(ip.dst())
 }
 
 impl Block for UdpEcho {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let answered = tasks_where(burst, input, |packet| self.may_answer(packet));
+        let state = self.state.load();
+        let answered = tasks_where(burst, input, |packet| may_answer(state, packet));
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);
         ports.enable(0, input & !answered);

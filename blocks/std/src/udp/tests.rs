@@ -2,7 +2,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use weever_blocks_api::{Buffer, Claim, Mask, Priority};
-use weever_net::addr::Locals;
+use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::checksum;
 use weever_wire::ipv4::protocol;
@@ -10,15 +10,15 @@ use weever_wire::udp::UdpView;
 
 use super::*;
 use crate::bench::{Bench, Ran};
-use crate::host::HostState;
+use crate::host::Host;
 use crate::testing::frames::*;
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(PEER, 5000);
 const SERVER: SocketAddrV4 = SocketAddrV4::new(HOST, 7);
 
 fn bench() -> Bench {
-    let locals = Locals::new(&["10.0.0.1/24".parse().unwrap()]);
-    Bench::new().providing(Arc::new(HostState::new(HOST_MAC, locals)))
+    let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
+    Bench::new().providing(Arc::new(Host::new(config)))
 }
 
 /// A datagram as it looks behind the validators of IPv4.

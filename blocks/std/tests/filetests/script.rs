@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use weever_blocks_std::host::HostState;
-use weever_blocks_std::testing::{HostBox, host::host_state};
+use weever_blocks_std::testing::{HostBox, host::host_state_in};
 use weever_engine::{CounterKind, Limits};
 use weever_graph::Graph;
 use weever_models::{HostConfig, Service, Socket};
@@ -31,7 +30,8 @@ struct Script<'a> {
     path: &'a Path,
     graph: Option<String>,
     config: HostConfig,
-    state: HostState,
+    vlan: Option<u16>,
+    mtu: u16,
     host: Option<HostBox>,
     /// Sent and not yet expected.
     sent: VecDeque<Vec<u8>>,
@@ -45,7 +45,8 @@ impl<'a> Script<'a> {
             path,
             graph: None,
             config: HostConfig::default(),
-            state: host_state(),
+            vlan: None,
+            mtu: 1500,
             host: None,
             sent: VecDeque::new(),
             expected: Vec::new(),
@@ -58,8 +59,8 @@ impl<'a> Script<'a> {
         match word {
             "graph" => self.graph = Some(words.next("host, or a file")?.into()),
             "serve" => self.serve(words)?,
-            "vlan" => self.state.vlan = Some(words.number("a VLAN")?),
-            "mtu" => self.state.mtu = words.number("a number of bytes")?,
+            "vlan" => self.vlan = Some(words.number("a VLAN")?),
+            "mtu" => self.mtu = words.number("a number of bytes")?,
             "link" => self.link(words.next("partial or full")?)?,
             "receive" => self.receive(rest)?,
             "wait" => {
@@ -79,7 +80,8 @@ impl<'a> Script<'a> {
     fn host(&mut self) -> Result<&mut HostBox, String> {
         if self.host.is_none() {
             let graph = self.load()?;
-            self.host = Some(HostBox::with(graph, self.state.clone(), Limits::default()));
+            self.host =
+                Some(HostBox::with(graph, host_state_in(self.vlan, self.mtu), Limits::default()));
         }
         Ok(self.host.as_mut().expect("it was just made"))
     }

@@ -181,10 +181,7 @@ fn vlans() {
     assert_eq!(host.sent(), Vec::<Vec<u8>>::new());
     host.finish();
 
-    let state = weever_blocks_std::host::HostState {
-        vlan: Some(5),
-        ..weever_blocks_std::testing::host::host_state()
-    };
+    let state = weever_blocks_std::testing::host::host_state_in(Some(5), 1500);
     let graph = weever_models::host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let mut host = HostBox::with(graph, state, weever_engine::Limits::default());
     host.advance(5_000_000_000);

@@ -43,6 +43,11 @@ impl Cache {
         cache
     }
 
+    /// Our own link address.
+    pub fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
     /// Our own addresses.
     pub fn locals(&self) -> &Locals {
         &self.locals
@@ -53,6 +58,27 @@ impl Cache {
         self.claims.set(&locals, now);
         self.locals = locals;
         self.arm(now);
+    }
+
+    /// Replaces our own link address; all our addresses will be announced with it.
+    pub fn set_mac(&mut self, mac: MacAddr, now: u64) {
+        self.mac = mac;
+        self.claims = Claims::default();
+        self.claims.set(&self.locals, now);
+        self.arm(now);
+    }
+
+    /// Forgets every neighbour that was not entered by an operator, as when the link went down;
+    /// calls `waiting` for those that datagrams may wait for.
+    pub fn flush(&mut self, mut waiting: impl FnMut(Ipv4Addr)) {
+        self.table.retain_mut(|entry| {
+            if entry.state == State::Incomplete {
+                waiting(entry.ip);
+            }
+            entry.state == State::Static
+        });
+        self.incomplete = 0;
+        self.generation += 1;
     }
 
     /// The link address of the neighbour `ip`, for a datagram that is to be sent to it.

@@ -6,7 +6,7 @@ use weever_wire::WireError;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr, kind, unreachable};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
 
-use crate::addr::Locals;
+use crate::addr::Ours;
 use crate::ipv4::template;
 
 /// Bytes of the longest datagram that reports an error: RFC 1812 §4.3.2.3, "SHOULD contain as much
@@ -89,20 +89,20 @@ pub enum Silence {
 ///
 /// # Errors
 /// The rule which forbids it.
-pub fn may_report(datagram: &[u8], link_group: bool, locals: &Locals) -> Result<(), Silence> {
+pub fn may_report(datagram: &[u8], link_group: bool, ours: &impl Ours) -> Result<(), Silence> {
     let header = Ipv4Header::first(datagram).ok_or(Silence::Truncated)?;
     let l4 = header.header_len();
     if l4 < ipv4::HEADER_LEN || datagram.len() < l4 {
         return Err(Silence::Truncated);
     }
     let dst = header.dst();
-    if dst.is_multicast() || dst.is_broadcast() || locals.is_subnet_broadcast(dst) {
+    if dst.is_multicast() || dst.is_broadcast() || ours.is_subnet_broadcast(dst) {
         Err(Silence::ToGroup)
     } else if link_group {
         Err(Silence::LinkBroadcast)
     } else if header.is_later_fragment() {
         Err(Silence::LaterFragment)
-    } else if locals.check_source(header.src()).is_err() {
+    } else if ours.check_source(header.src()).is_err() {
         Err(Silence::SourceNotAHost)
     } else if header.protocol() == protocol::ICMP && !is_query(datagram, l4) {
         Err(Silence::AboutAnError)

@@ -6,7 +6,8 @@ use weever_net::addr::{Cidr, Destination, Locals};
 use weever_net::arp::{Action, Cache, Config, Lookup, Transmit};
 use weever_net::ethernet::{self, EthernetRepr, LinkDestination, ethertype};
 use weever_net::icmp::{self, Cause, ErrorLimits, IcmpRepr, IcmpView};
-use weever_net::ipv4::{self, Ipv4View, Routes, protocol};
+use weever_net::ipv4::{self, Ipv4View, protocol};
+use weever_net::state::{NetConfig, NetState};
 use weever_net::udp::{self, Flow, Partial};
 use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, ArpView};
@@ -32,7 +33,7 @@ pub(crate) struct Host {
     pub(crate) dropped: usize,
     pub(crate) open_port: u16,
     locals: Locals,
-    routes: Routes,
+    state: NetState,
     limits: ErrorLimits,
     waiting: Vec<(Ipv4Addr, Vec<u8>)>,
 }
@@ -49,7 +50,7 @@ impl Host {
             unresolved: Vec::new(),
             dropped: 0,
             open_port: 7,
-            routes: Routes::connected(&locals),
+            state: NetState::new(NetConfig::single(mac, &[Cidr::new(ip, 24).unwrap()]), 0),
             limits: ErrorLimits::new(10, 5),
             locals,
             waiting: Vec::new(),
@@ -80,16 +81,17 @@ impl Host {
 
     fn send(&mut self, datagram: Vec<u8>, now: u64) {
         let dst = Ipv4View::new(&datagram).unwrap().header().dst();
-        let Some(hop) = self.routes.next_hop(dst) else {
+        let Some(hop) = self.state.route4(dst) else {
             self.dropped += 1;
             return;
         };
-        match self.arp.lookup(hop.neighbour, now) {
+        let neighbour = hop.neighbour(dst);
+        match self.arp.lookup(neighbour, now) {
             Lookup::Hit(mac) => self.transmit(mac, &datagram),
-            Lookup::Incomplete => self.wait(hop.neighbour, datagram),
+            Lookup::Incomplete => self.wait(neighbour, datagram),
             Lookup::MissSendRequest(request) => {
                 self.emit_arp(request);
-                self.wait(hop.neighbour, datagram);
+                self.wait(neighbour, datagram);
             }
             Lookup::Failed | Lookup::Full => self.dropped += 1,
         }

@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use weever_blocks_api::Env;
-use weever_blocks_std::host::{self, HostState, Neighbours};
+use weever_blocks_std::host::{self, Neighbours};
 use weever_link::LinkInfo;
 use weever_net::addr::{Cidr, Locals};
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::state::NetConfig;
 use weever_packet::Nanos;
 use weever_wire::MacAddr;
 
 use super::StartError;
 use crate::config::Config;
+
+/// The one interface.
+const LINK: IfaceId = IfaceId(0);
 
 /// An environment that has the host's addresses, routes and fixed neighbours.
 pub(super) fn environment(config: &Config, link: &LinkInfo, now: Nanos) -> Result<Env, StartError> {
@@ -19,23 +24,25 @@ pub(super) fn environment(config: &Config, link: &LinkInfo, now: Nanos) -> Resul
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
     for (address, mac) in &config.neighbours {
         let std::net::IpAddr::V4(address) = address else { continue };
-        let full = neighbours.insert_static(*address, *mac, now);
+        let full = neighbours.insert_static(LINK, *address, *mac, now);
         full.map_err(|e| StartError::Setting(format!("neighbour {address}: {e}")))?;
     }
     Ok(env)
 }
 
-fn state(config: &Config, link: &LinkInfo) -> Result<HostState, StartError> {
+fn state(config: &Config, link: &LinkInfo) -> Result<NetConfig, StartError> {
     let interface = &config.interfaces[0];
     let own: Vec<Cidr> = interface.addresses.iter().filter_map(|address| address.v4()).collect();
-    let mut host = HostState::new(MacAddr(link.mac), Locals::new(&own));
-    host.mtu = link.mtu;
-    host.vlan = interface.vlan;
+    let mut iface = Interface::new(LINK, link.name.as_str(), 0, MacAddr(link.mac));
+    iface.v4 = Locals::new(&own);
+    (iface.mtu, iface.vlan) = (link.mtu, interface.vlan);
+    let mut host = NetConfig::new();
+    host.add_interface(iface).map_err(|e| StartError::Setting(e.to_string()))?;
     for route in &config.routes {
         let (Some(to), Some(std::net::IpAddr::V4(via))) = (route.to.v4(), route.via) else {
             continue;
         };
-        let added = host.routes.add(to, via);
+        let added = host.add_route(weever_net::route::Route::via(to, via));
         added.map_err(|e| StartError::Setting(format!("route to {to}: {e}")))?;
     }
     Ok(host)
@@ -44,6 +51,8 @@ fn state(config: &Config, link: &LinkInfo) -> Result<HostState, StartError> {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+
+    use weever_blocks_std::host::Host;
 
     use super::*;
     use crate::config::{Prefix, Route};
@@ -69,8 +78,9 @@ mod tests {
         config.neighbours = vec![(router, MacAddr([2, 0, 0, 0, 0, 9]))];
         config.interfaces[0].vlan = Some(7);
         let env = environment(&config, &link(), 0).unwrap();
-        let host: Arc<HostState> = env.get().unwrap();
-        assert_eq!((host.mtu, host.vlan, host.routes.iter().count()), (1400, Some(7), 3));
+        let state = env.get::<Host>().unwrap().state();
+        let iface = state.interface(LINK).unwrap();
+        assert_eq!((iface.mtu, iface.vlan, state.config().routes4().len()), (1400, Some(7), 2));
         let neighbours: Arc<Neighbours> = env.get().unwrap();
         assert_eq!(neighbours.entries().len(), 1);
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::addr::Locals;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;

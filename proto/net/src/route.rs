@@ -1,0 +1,132 @@
+//! Routes: where packets for a set of destinations go (RFC 1122 §3.3.1, RFC 1812 §5.2.4).
+
+use crate::addr::{Address, Prefix};
+use crate::iface::IfaceId;
+
+/// Who a route comes from; the earlier one here is taken where two are otherwise equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// From an address of ours: its subnet.
+    Connected,
+    /// From an operator.
+    Static,
+    /// From the kernel's table.
+    Kernel,
+    /// From a DHCP server.
+    Dhcp,
+    /// From a router advertisement.
+    Ra,
+}
+
+/// What is done with packets for the destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way<A> {
+    /// The destinations are neighbours.
+    OnLink,
+    /// This neighbour gets them.
+    Via(A),
+    /// They are dropped, and their senders told that there is no way.
+    Unreachable,
+    /// They are dropped, and their senders told that it is forbidden.
+    Prohibited,
+    /// They are dropped without a word.
+    Blackhole,
+}
+
+/// A way to a set of destinations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route<A> {
+    /// The destinations.
+    pub to: Prefix<A>,
+    /// What is done with packets for them.
+    pub way: Way<A>,
+    /// By which interface; `None`: that of the gateway's subnet.
+    pub iface: Option<IfaceId>,
+    /// Our address to speak from; `None`: that of the neighbour's subnet.
+    pub source: Option<A>,
+    /// Of several routes to the same destinations, the one with the lowest metric counts.
+    pub metric: u32,
+    /// Who it comes from.
+    pub origin: Origin,
+}
+
+impl<A: Address> Route<A> {
+    /// An operator's route through a gateway.
+    pub fn via(to: Prefix<A>, gateway: A) -> Self {
+        Self::new(to, Way::Via(gateway))
+    }
+
+    /// An operator's route of this kind, without an interface.
+    pub fn new(to: Prefix<A>, way: Way<A>) -> Self {
+        let to = to.network();
+        Self { to, way, iface: None, source: None, metric: 0, origin: Origin::Static }
+    }
+
+    /// The same by this interface.
+    #[must_use]
+    pub fn by(mut self, iface: IfaceId) -> Self {
+        self.iface = Some(iface);
+        self
+    }
+
+    /// The same with this metric.
+    #[must_use]
+    pub fn with_metric(mut self, metric: u32) -> Self {
+        self.metric = metric;
+        self
+    }
+
+    /// The same from somebody else.
+    #[must_use]
+    pub fn from(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
+    }
+}
+
+/// What an address means to us, as a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// One of ours.
+    Local,
+    /// Everybody on a link.
+    Broadcast,
+    /// A group.
+    Multicast,
+    /// One that no packet outside a host has (RFC 1812 §5.3.7).
+    Martian,
+    /// Somebody else's, which a neighbour has or knows the way to.
+    Unicast,
+    /// See [`Way::Unreachable`].
+    Unreachable,
+    /// See [`Way::Prohibited`].
+    Prohibited,
+    /// See [`Way::Blackhole`].
+    Blackhole,
+}
+
+/// What is found for a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hop<A> {
+    /// What it means.
+    pub kind: Kind,
+    /// By which interface it is reached, or whose address it is.
+    pub iface: IfaceId,
+    /// The neighbour to hand packets to; unspecified: the destination itself.
+    pub gateway: A,
+    /// Our address to speak from.
+    pub source: A,
+}
+
+impl<A: Address> Hop<A> {
+    /// A destination of this kind, reached directly.
+    pub fn direct(kind: Kind, iface: IfaceId, source: A) -> Self {
+        Self { kind, iface, gateway: A::UNSPECIFIED, source }
+    }
+
+    /// The neighbour that a packet for `dst` goes to.
+    #[inline]
+    pub fn neighbour(&self, dst: A) -> A {
+        if self.gateway == A::UNSPECIFIED { dst } else { self.gateway }
+    }
+}

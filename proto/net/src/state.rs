@@ -1,0 +1,182 @@
+//! What a host knows of its network: interfaces, addresses, routes, settings.
+//!
+//! [`NetConfig`] is what operators, DHCP and router advertisements say; it is changed by methods
+//! that refuse what makes no sense. [`NetState`] is made of it: an immutable snapshot with what
+//! packets are looked up in. Whoever shares one between threads publishes a new one for each
+//! change, and counts generations.
+
+use core::net::Ipv4Addr;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::addr::{Destination, Martian, Ours};
+use crate::fib::Fib;
+use crate::iface::{IfaceId, Interface};
+use crate::route::{Hop, Kind};
+
+mod config;
+mod error;
+mod resolve;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use config::{MAX_INTERFACES, MIN_MTU, NetConfig};
+pub use error::StateError;
+pub use settings::{IcmpRates, Rate, ReversePath, Settings};
+
+/// A host's network at one moment.
+#[derive(Clone, Debug)]
+pub struct NetState {
+    config: NetConfig,
+    generation: u64,
+    /// By number.
+    interfaces: Box<[Option<Interface>]>,
+    /// Which interface a link's VLAN is, by ascending [`member_key`]. Only those that are up.
+    members: Box<[(u32, IfaceId)]>,
+    fib4: Fib<Ipv4Addr, Hop<Ipv4Addr>>,
+}
+
+/// The tag 0 carries a priority only: IEEE 802.1Q has it belong to no VLAN, as if untagged.
+#[inline]
+const fn member_key(link: u16, vlan: u16) -> u32 {
+    (link as u32) << 16 | vlan as u32
+}
+
+impl NetState {
+    /// The state that `config` describes.
+    pub fn new(config: NetConfig, generation: u64) -> Self {
+        let up = config.interfaces().iter().filter(|iface| iface.up);
+        let key = |iface: &Interface| member_key(iface.link, iface.vlan.unwrap_or(0));
+        let mut members: Vec<_> = up.map(|iface| (key(iface), iface.id)).collect();
+        members.sort_unstable();
+        let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
+        let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
+        let fib4 = Fib::new(resolve::ipv4(&config));
+        let (interfaces, members) = (interfaces.collect(), members.into());
+        Self { config, generation, interfaces, members, fib4 }
+    }
+
+    /// What it was made of.
+    pub fn config(&self) -> &NetConfig {
+        &self.config
+    }
+
+    /// A number that is different for every change.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The settings.
+    #[inline]
+    pub fn settings(&self) -> &Settings {
+        &self.config.settings
+    }
+
+    /// The interface of this number.
+    #[inline]
+    pub fn interface(&self, id: IfaceId) -> Option<&Interface> {
+        self.interfaces.get(id.index())?.as_ref()
+    }
+
+    /// The interface that frames of this VLAN of the link belong to, if it is up; VLAN 0 is what is
+    /// untagged or has a priority tag only.
+    #[inline]
+    pub fn member(&self, link: u16, vlan: u16) -> Option<IfaceId> {
+        let key = member_key(link, vlan);
+        match &*self.members {
+            [(only, id)] if *only == key => Some(*id),
+            all => {
+                let at = all.binary_search_by_key(&key, |(key, _)| *key).ok()?;
+                Some(all[at].1)
+            }
+        }
+    }
+
+    /// What is done with packets to an IPv4 address; `None`: nobody knows.
+    #[inline]
+    pub fn route4(&self, dst: Ipv4Addr) -> Option<&Hop<Ipv4Addr>> {
+        self.fib4.get(dst)
+    }
+
+    /// Whether an IPv4 address is one of ours, on any interface that is up.
+    #[inline]
+    pub fn is_ours(&self, ip: Ipv4Addr) -> bool {
+        self.route4(ip).is_some_and(|hop| hop.kind == Kind::Local)
+    }
+
+    /// What the destination of a datagram that `iface` received means to us.
+    ///
+    /// An address of ours is ours whichever interface a datagram for it came by: the weak model of
+    /// RFC 1122 §3.3.4.2, which a router needs (RFC 1812 §5.2.3). A subnet's broadcast address
+    /// counts on its own link only, and a group where it was joined.
+    #[inline]
+    pub fn destination4(&self, iface: IfaceId, dst: Ipv4Addr) -> Destination {
+        let Some(hop) = self.route4(dst) else { return Destination::Other };
+        match hop.kind {
+            Kind::Local => Destination::Local,
+            Kind::Broadcast if hop.iface == iface || dst.is_broadcast() => Destination::Broadcast,
+            Kind::Multicast => Destination::Multicast,
+            _ => Destination::Other,
+        }
+    }
+
+    /// Whether `iface` is in the group.
+    #[inline]
+    pub fn is_member4(&self, iface: IfaceId, group: Ipv4Addr) -> bool {
+        self.interface(iface).is_some_and(|iface| iface.is_member(group))
+    }
+
+    /// RFC 1122 §3.2.1.3 and RFC 1812 §5.3.7: whether a datagram from outside can be from `src`.
+    ///
+    /// # Errors
+    /// The rule that `src` breaks.
+    #[inline]
+    pub fn check_source4(&self, src: Ipv4Addr) -> Result<(), Martian> {
+        match src.octets()[0] {
+            0 => Err(Martian::ThisNetwork),
+            127 => Err(Martian::Loopback),
+            224.. => Err(Martian::Group),
+            _ => match self.route4(src).map(|hop| hop.kind) {
+                Some(Kind::Local) => Err(Martian::Own),
+                Some(Kind::Broadcast) => Err(Martian::SubnetBroadcast),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// RFC 3704 §2.2, §2.3: whether a datagram from `src` may have come by `iface`. Ask
+    /// [`check_source4`](Self::check_source4) first.
+    #[inline]
+    pub fn reverse_path4(&self, iface: IfaceId, src: Ipv4Addr) -> bool {
+        match self.settings().reverse_path {
+            ReversePath::None => true,
+            check => self.route4(src).is_some_and(|hop| {
+                hop.kind == Kind::Unicast && (check == ReversePath::Loose || hop.iface == iface)
+            }),
+        }
+    }
+
+    /// Our address to speak from to `dst` by `iface`, where no route says: one on the subnet of
+    /// `dst`, else the interface's first, else that of any other interface that is up.
+    pub fn source4(&self, iface: IfaceId, dst: Ipv4Addr) -> Option<Ipv4Addr> {
+        let own = self.interface(iface).and_then(|iface| iface.v4.source_for(dst));
+        let others = self.config.interfaces().iter().filter(|iface| iface.up);
+        own.or_else(|| others.filter_map(|iface| iface.v4.source_for(dst)).next())
+    }
+}
+
+impl Ours for NetState {
+    fn is_ours(&self, ip: Ipv4Addr) -> bool {
+        NetState::is_ours(self, ip)
+    }
+
+    fn is_subnet_broadcast(&self, ip: Ipv4Addr) -> bool {
+        self.route4(ip).is_some_and(|hop| hop.kind == Kind::Broadcast)
+    }
+
+    fn check_source(&self, src: Ipv4Addr) -> Result<(), Martian> {
+        self.check_source4(src)
+    }
+}

@@ -1,0 +1,69 @@
+//! Settings of the whole host.
+
+use crate::ipv4::DEFAULT_TTL;
+
+/// How the source of a datagram is held against the routes (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReversePath {
+    /// Not at all.
+    #[default]
+    None,
+    /// There has to be a route to it (§2.4).
+    Loose,
+    /// The route to it has to lead back where the datagram came from (§2.2).
+    Strict,
+}
+
+/// So many in a second, and so many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    /// In a second.
+    pub per_second: u32,
+    /// At once.
+    pub burst: u32,
+}
+
+/// How often errors are reported (RFC 1812 §4.3.2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IcmpRates {
+    /// Of each kind.
+    pub each: Rate,
+    /// Of all kinds together.
+    pub all: Rate,
+}
+
+impl Default for IcmpRates {
+    fn default() -> Self {
+        let (each, all) = ((1000, 50), (2000, 200));
+        let rate = |(per_second, burst)| Rate { per_second, burst };
+        Self { each: rate(each), all: rate(all) }
+    }
+}
+
+/// Settings of the whole host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// Whether datagrams for others are forwarded. RFC 1122 §3.3.1.1 and RFC 1812 §2.2.8.1: "MUST
+    /// be off by default" in a host.
+    pub forwarding: bool,
+    /// The check of sources against routes.
+    pub reverse_path: ReversePath,
+    /// Whether ICMP redirects change routes; they are counted otherwise.
+    pub accept_redirects: bool,
+    /// How often errors are reported.
+    pub icmp: IcmpRates,
+    /// Time to live of what we send.
+    pub default_ttl: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            forwarding: false,
+            reverse_path: ReversePath::None,
+            accept_redirects: false,
+            icmp: IcmpRates::default(),
+            default_ttl: DEFAULT_TTL,
+        }
+    }
+}
