@@ -19,6 +19,7 @@ mod receive;
 mod report;
 mod rig;
 mod samples;
+mod steer_xdp;
 mod traffic;
 
 pub use command::{BenchArgs, run};
