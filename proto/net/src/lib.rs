@@ -33,12 +33,14 @@ extern crate std;
 
 pub mod addr;
 pub mod arp;
+pub mod dhcp4;
 pub mod ethernet;
 pub mod fib;
 pub mod fragment;
 pub mod icmp;
 pub mod iface;
 pub mod ipv4;
+pub mod pmtu;
 pub mod random;
 pub mod route;
 pub mod state;

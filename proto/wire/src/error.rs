@@ -16,8 +16,10 @@ pub enum Layer {
     Icmpv6,
     Ndp,
     Mld,
+    Igmp,
     Udp,
     Tcp,
+    Dhcp4,
 }
 
 impl fmt::Display for Layer {
@@ -32,8 +34,10 @@ impl fmt::Display for Layer {
             Layer::Icmpv6 => "ICMPv6",
             Layer::Ndp => "neighbour discovery",
             Layer::Mld => "multicast listener discovery",
+            Layer::Igmp => "IGMP",
             Layer::Udp => "UDP",
             Layer::Tcp => "TCP",
+            Layer::Dhcp4 => "DHCP",
         })
     }
 }

@@ -36,6 +36,8 @@ pub const OFFSET_MASK: u16 = 0x1fff;
 pub mod protocol {
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
+    /// Group membership of IPv4.
+    pub const IGMP: u8 = 2;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.

@@ -29,11 +29,13 @@ mod bytes;
 
 pub mod arp;
 pub mod checksum;
+pub mod dhcp4;
 pub mod error;
 pub mod ethernet;
 pub mod fields;
 pub mod icmpv4;
 pub mod icmpv6;
+pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mac;

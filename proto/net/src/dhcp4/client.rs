@@ -1,0 +1,429 @@
+//! The state machine.
+
+use core::net::Ipv4Addr;
+
+use weever_wire::MacAddr;
+use weever_wire::dhcp4::{DhcpView, MessageType, option};
+
+use super::Transmit;
+use super::lease::{self, Lease};
+use crate::random::Random;
+use crate::{MILLIS, SECOND};
+
+/// RFC 2131 §4.1: 4 s between the first two messages, doubled up to 64 s.
+const FIRST_RETRY: u64 = 4 * SECOND;
+const MAX_DOUBLINGS: u32 = 4;
+/// Requests without an answer before the offer is given up.
+const MAX_REQUESTS: u32 = 4;
+/// RFC 2131 §4.4.5: "the client SHOULD wait one-half of the remaining time until T2 […], down to
+/// a minimum of 60 seconds".
+const MIN_RENEWAL_RETRY: u64 = 60 * SECOND;
+/// RFC 2131 §3.1: after a DECLINE, "a minimum of ten seconds".
+const AFTER_DECLINE: u64 = 10 * SECOND;
+
+/// How an offered address is probed (RFC 5227 §1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probing {
+    /// ARP probes; 0: none, the address is used at once.
+    pub count: u8,
+    /// At most so long before the first.
+    pub wait: u64,
+    /// At least so long between two.
+    pub min: u64,
+    /// At most so long between two.
+    pub max: u64,
+    /// So long after the last.
+    pub after: u64,
+}
+
+impl Probing {
+    /// As RFC 5227 §1.1 has it: five to seven seconds in all.
+    pub const RFC5227: Probing =
+        Probing { count: 3, wait: SECOND, min: SECOND, max: 2 * SECOND, after: 2 * SECOND };
+    /// For links where stations answer at once: 0.6 s in all.
+    pub const QUICK: Probing =
+        Probing { count: 2, wait: 0, min: 200 * MILLIS, max: 200 * MILLIS, after: 400 * MILLIS };
+    /// None.
+    pub const NONE: Probing = Probing { count: 0, wait: 0, min: 0, max: 0, after: 0 };
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The interface's link address.
+    pub mac: MacAddr,
+    /// For transaction identifiers and delays; another one for every start.
+    pub seed: u64,
+    /// How to probe an address.
+    pub probing: Probing,
+}
+
+/// Where a client stands; see the picture in the [module's documentation](super).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the variants are the RFC's names")]
+pub enum State {
+    Init,
+    Selecting,
+    Requesting,
+    Probing,
+    Bound,
+    Renewing,
+    Rebinding,
+    /// Released: nothing more happens until a restart.
+    Stopped,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send this.
+    Send(Transmit),
+    /// Broadcast an ARP probe for this address (RFC 5227 §2.1.1: sender address 0.0.0.0).
+    Probe(Ipv4Addr),
+    /// Tell the host.
+    Event(Event),
+}
+
+/// What the host is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Use this address and these routes from now on, in place of any earlier ones.
+    Bound(Lease),
+    /// Stop using what this lease gave.
+    Lost(Lease),
+}
+
+/// Why a message made no difference; the name of a counter each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Ignored {
+    /// It is not a DHCP message from a server.
+    #[error("no DHCP reply")]
+    NotAReply,
+    /// It answers another client, or an earlier question.
+    #[error("DHCP reply to somebody else")]
+    NotOurs,
+    /// It does not fit what the client waits for.
+    #[error("unexpected DHCP reply")]
+    Unexpected,
+    /// What it offers cannot be used.
+    #[error("unusable DHCP offer")]
+    Unusable,
+}
+
+/// A client on one interface; see the [module's documentation](super).
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: Config,
+    random: Random,
+    state: State,
+    xid: u32,
+    began: u64,
+    /// When the next message or probe is due.
+    at: u64,
+    /// Messages or probes sent in this state.
+    tries: u32,
+    /// What was offered or granted and is not in use yet.
+    offer: Option<Lease>,
+    lease: Option<Lease>,
+    /// Refusals in a row: a server that offers and refuses for ever is asked ever more seldom.
+    refusals: u32,
+    pending: Option<Output>,
+    later: Option<Output>,
+}
+
+impl Client {
+    /// A client that will send its first message within a second.
+    pub fn new(config: Config, now: u64) -> Self {
+        let mut client = Self {
+            config,
+            random: Random::new(config.seed ^ config.mac.to_bits()),
+            state: State::Init,
+            xid: 0,
+            began: now,
+            at: now,
+            tries: 0,
+            offer: None,
+            lease: None,
+            refusals: 0,
+            pending: None,
+            later: None,
+        };
+        let delay = client.random.up_to(SECOND);
+        client.init(now, delay);
+        client
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The lease in use.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// The address that is being probed, for which ARP packets are to be watched.
+    pub fn probed(&self) -> Option<Ipv4Addr> {
+        let offer = self.offer.as_ref().filter(|_| self.state == State::Probing);
+        offer.map(|offer| offer.address.addr())
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    pub fn poll_at(&self) -> Option<u64> {
+        if self.pending.is_some() || self.later.is_some() {
+            return Some(0);
+        }
+        (self.at != u64::MAX).then_some(self.at)
+    }
+
+    /// What is to be done now, one thing at a time; `None` when that is all.
+    pub fn poll(&mut self, now: u64) -> Option<Output> {
+        if let Some(output) = self.pending.take().or_else(|| self.later.take()) {
+            return Some(output);
+        }
+        if now < self.at {
+            return None;
+        }
+        match self.state {
+            State::Init | State::Selecting => Some(self.discover(now)),
+            State::Requesting if self.tries >= MAX_REQUESTS => {
+                self.init(now, 0);
+                self.poll(now)
+            }
+            State::Requesting => Some(self.request(now)),
+            State::Probing => self.probe(now),
+            State::Bound | State::Renewing | State::Rebinding => self.keep(now),
+            State::Stopped => None,
+        }
+    }
+
+    /// Takes the payload of a UDP datagram to port 68.
+    ///
+    /// # Errors
+    /// Why it made no difference.
+    pub fn handle(&mut self, message: &[u8], now: u64) -> Result<(), Ignored> {
+        let view = DhcpView::new(message).map_err(|_| Ignored::NotAReply)?;
+        let header = view.header();
+        let kind = view.message_type().filter(|_| header.is_reply()).ok_or(Ignored::NotAReply)?;
+        if header.xid() != self.xid || header.mac() != self.config.mac {
+            return Err(Ignored::NotOurs);
+        }
+        match (self.state, kind) {
+            (State::Selecting, MessageType::Offer) => self.offered(view, now),
+            (State::Requesting, MessageType::Ack) => self.granted(view, now),
+            (State::Renewing | State::Rebinding, MessageType::Ack) => self.renewed(view, now),
+            (State::Requesting | State::Renewing | State::Rebinding, MessageType::Nak) => {
+                self.refused(view, now)
+            }
+            _ => Err(Ignored::Unexpected),
+        }
+    }
+
+    /// Somebody else uses `ip`. While it is probed, it is declined; once it is in use, the lease is
+    /// given up (RFC 5227 §2.4(a)), which the caller may prefer not to report but to defend.
+    pub fn conflict(&mut self, ip: Ipv4Addr, now: u64) {
+        if self.probed() == Some(ip) {
+            let server = self.offer.as_ref().map(|offer| offer.server);
+            self.decline(ip, server, now);
+        } else if self.lease.as_ref().is_some_and(|lease| lease.address.addr() == ip) {
+            let server = self.lease.as_ref().map(|lease| lease.server);
+            self.lose();
+            self.decline(ip, server, now);
+        }
+    }
+
+    /// Gives the lease back and stops. What is to be sent comes from [`poll`](Self::poll), before
+    /// which the address must not be taken away.
+    pub fn release(&mut self, now: u64) {
+        if let Some(lease) = self.lease.take() {
+            let (src, dst) = (lease.address.addr(), lease.server);
+            let mut release = self.message(MessageType::Release, now);
+            (release.src, release.dst, release.server) = (src, dst, Some(dst));
+            self.pending = Some(Output::Send(release));
+            self.later = Some(Output::Event(Event::Lost(lease)));
+        }
+        (self.state, self.at, self.offer) = (State::Stopped, u64::MAX, None);
+    }
+
+    /// Begins anew, as after the link came back. A lease stays in use until another is granted or
+    /// it ends.
+    pub fn restart(&mut self, now: u64) {
+        if self.lease.is_some()
+            && matches!(self.state, State::Bound | State::Renewing | State::Rebinding)
+        {
+            // RFC 2131 §3.7: a client that may have changed networks checks its address.
+            self.enter(State::Rebinding, now);
+        } else {
+            self.init(now, 0);
+        }
+    }
+
+    fn enter(&mut self, state: State, at: u64) {
+        (self.state, self.at, self.tries) = (state, at, 0);
+    }
+
+    fn init(&mut self, now: u64, delay: u64) {
+        self.offer = None;
+        self.xid = self.random.next_u64() as u32;
+        self.began = now.saturating_add(delay);
+        self.enter(State::Init, self.began);
+    }
+
+    fn lose(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            self.later = Some(Output::Event(Event::Lost(lease)));
+        }
+    }
+
+    fn decline(&mut self, ip: Ipv4Addr, server: Option<Ipv4Addr>, now: u64) {
+        let mut decline = self.message(MessageType::Decline, now);
+        (decline.requested, decline.server) = (Some(ip), server);
+        self.pending = Some(Output::Send(decline));
+        self.init(now, AFTER_DECLINE);
+    }
+
+    /// RFC 2131 §4.1: "randomized exponential backoff", a second more or less.
+    fn backoff(&mut self, now: u64) -> u64 {
+        let wait = FIRST_RETRY << self.tries.min(MAX_DOUBLINGS);
+        let jitter = self.random.up_to(2 * SECOND);
+        now.saturating_add(wait - SECOND + jitter)
+    }
+
+    /// A message to all from nobody.
+    fn message(&self, kind: MessageType, now: u64) -> Transmit {
+        let secs = (now.saturating_sub(self.began) / SECOND).min(u16::MAX.into()) as u16;
+        Transmit {
+            kind,
+            src: Ipv4Addr::UNSPECIFIED,
+            dst: Ipv4Addr::BROADCAST,
+            xid: self.xid,
+            secs,
+            mac: self.config.mac,
+            requested: None,
+            server: None,
+        }
+    }
+
+    fn discover(&mut self, now: u64) -> Output {
+        if self.state == State::Init {
+            self.enter(State::Selecting, now);
+        }
+        self.at = self.backoff(now);
+        self.tries += 1;
+        Output::Send(self.message(MessageType::Discover, now))
+    }
+
+    fn offered(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
+        self.offer = Some(Lease::parse(view, now).ok_or(Ignored::Unusable)?);
+        self.enter(State::Requesting, now);
+        Ok(())
+    }
+
+    fn request(&mut self, now: u64) -> Output {
+        let mut request = self.message(MessageType::Request, now);
+        if let Some(offer) = &self.offer {
+            (request.requested, request.server) = (Some(offer.address.addr()), Some(offer.server));
+        }
+        self.at = self.backoff(now);
+        self.tries += 1;
+        Output::Send(request)
+    }
+
+    fn granted(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
+        let lease = Lease::parse(view, now).ok_or(Ignored::Unusable)?;
+        let asked = self.offer.as_ref().map(|offer| (offer.address.addr(), offer.server));
+        if asked != Some((lease.address.addr(), lease.server)) {
+            return Err(Ignored::Unexpected);
+        }
+        self.offer = Some(lease);
+        if self.config.probing.count == 0 {
+            self.bind(now);
+        } else {
+            let wait = self.random.up_to(self.config.probing.wait);
+            self.enter(State::Probing, now.saturating_add(wait));
+        }
+        Ok(())
+    }
+
+    fn probe(&mut self, now: u64) -> Option<Output> {
+        let probing = self.config.probing;
+        if self.tries >= probing.count.into() {
+            self.bind(now);
+            return self.poll(now);
+        }
+        self.tries += 1;
+        let wait = match self.tries == probing.count.into() {
+            true => probing.after,
+            false => probing.min + self.random.up_to(probing.max.saturating_sub(probing.min)),
+        };
+        self.at = now.saturating_add(wait);
+        self.probed().map(Output::Probe)
+    }
+
+    fn bind(&mut self, now: u64) {
+        let Some(lease) = self.offer.take() else { return self.init(now, 0) };
+        self.refusals = 0;
+        self.enter(State::Bound, lease.since.saturating_add(lease.renew_after));
+        self.pending = Some(Output::Event(Event::Bound(lease.clone())));
+        self.lease = Some(lease);
+    }
+
+    fn renewed(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
+        let lease = Lease::parse(view, now).ok_or(Ignored::Unusable)?;
+        let old = self.lease.as_ref().ok_or(Ignored::Unexpected)?;
+        if lease.address.addr() != old.address.addr() {
+            return Err(Ignored::Unexpected);
+        }
+        self.offer = Some(lease);
+        self.bind(now);
+        Ok(())
+    }
+
+    /// Only the server that was asked may refuse; while rebinding, any.
+    fn refused(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
+        let from = lease::address(view, option::SERVER_ID);
+        let asked = self.offer.as_ref().or(self.lease.as_ref()).map(|lease| lease.server);
+        if from.is_none() || (self.state != State::Rebinding && from != asked) {
+            return Err(Ignored::Unexpected);
+        }
+        self.lose();
+        let delay = SECOND << self.refusals.min(6);
+        self.refusals += 1;
+        self.init(now, delay);
+        Ok(())
+    }
+
+    /// T1, T2, the end.
+    fn keep(&mut self, now: u64) -> Option<Output> {
+        let lease = self.lease.as_ref()?;
+        let (t2, end) = (lease.since.saturating_add(lease.rebind_after), lease.until());
+        let (ip, server) = (lease.address.addr(), lease.server);
+        if now >= end {
+            self.lose();
+            self.init(now, 0);
+            return self.poll(now);
+        }
+        let state = if now >= t2 || self.state == State::Rebinding {
+            State::Rebinding
+        } else {
+            State::Renewing
+        };
+        if self.state != state || self.tries == 0 {
+            self.enter(state, now);
+            self.began = now;
+            self.xid = self.random.next_u64() as u32;
+        }
+        self.tries += 1;
+        let limit = if now >= t2 { end } else { t2 };
+        let half = (limit.saturating_sub(now) / 2).max(MIN_RENEWAL_RETRY);
+        self.at = now.saturating_add(half).min(limit);
+        let mut request = self.message(MessageType::Request, now);
+        request.src = ip;
+        if state == State::Renewing {
+            request.dst = server;
+        }
+        Some(Output::Send(request))
+    }
+}

@@ -1,0 +1,232 @@
+//! Path MTUs (RFC 1191, RFC 8201): what routers told us about paths whose packets must be shorter
+//! than the first link allows.
+//!
+//! One writer, many readers: [`PathMtus`] learns from "fragmentation needed" and "packet too big"
+//! messages and forgets after a while; a [`View`] is a copy for readers that do not lock, to be
+//! made and published whenever [`PathMtus::generation`] has changed. [`Recent`] remembers, without
+//! a lock, to whom large packets went of late, so that a message about a packet that was never sent
+//! is not believed. No message ever raises an MTU, nor lowers it below what every path can carry.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use crate::SECOND;
+
+mod recent;
+#[cfg(test)]
+mod tests;
+
+pub use recent::Recent;
+
+/// Bytes that every IPv4 host can reassemble (RFC 791 §3.1), below which no message takes us: RFC
+/// 1191 §3 allows 68, but only an attacker has a use for that.
+pub const MIN_V4: u32 = 576;
+/// Bytes that every IPv6 link can carry (RFC 8200 §5).
+pub const MIN_V6: u32 = 1280;
+
+/// RFC 1191 §7.1: MTUs that links have, to guess from what an old router did not say.
+const PLATEAUS: [u32; 10] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576, 0];
+
+/// Limits of [`PathMtus`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Destinations that are remembered.
+    pub capacity: usize,
+    /// How long. RFC 1191 §6.3 and RFC 8201 §4 recommend ten minutes before a larger one is tried.
+    pub lifetime: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { capacity: 1024, lifetime: 600 * SECOND }
+    }
+}
+
+/// What a message claims, as the packet that it quotes and its MTU field say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooBig {
+    /// To whom the quoted packet went.
+    pub dst: IpAddr,
+    /// The quoted packet's length, as its header says.
+    pub length: u32,
+    /// Whether the quoted packet forbade fragmentation; always true in IPv6.
+    pub dont_fragment: bool,
+    /// The next link's MTU; zero if the router is too old to say.
+    pub mtu: u32,
+}
+
+/// Why a message is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Disbelief {
+    /// The packet that it quotes could have been fragmented, or would have fit.
+    #[error("too big, says a message about a packet that was not")]
+    Contradiction,
+    /// We have sent nothing so long to there.
+    #[error("too big, says a message about a packet that was not sent")]
+    NeverSent,
+    /// It would raise or keep what is known.
+    #[error("path MTU is not lowered")]
+    NotLower,
+}
+
+/// One destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The destination.
+    pub dst: IpAddr,
+    /// Bytes of the longest packet to there, IP header included.
+    pub mtu: u32,
+    /// When it is forgotten.
+    pub until: u64,
+}
+
+/// The writer's table, by destination; a sorted array of fixed capacity.
+#[derive(Clone, Debug)]
+pub struct PathMtus {
+    config: Config,
+    entries: Vec<Entry>,
+    generation: u64,
+}
+
+impl PathMtus {
+    /// Nothing known. Allocates all it will ever need.
+    pub fn new(config: Config) -> Self {
+        let config = Config { capacity: config.capacity.max(1), ..config };
+        Self { config, entries: Vec::with_capacity(config.capacity), generation: 0 }
+    }
+
+    /// Learns from a message; the MTU that counts now. `link_mtu` is that of the first link,
+    /// `recent` what was sent of late.
+    ///
+    /// # Errors
+    /// Why it is not believed.
+    pub fn learn(
+        &mut self,
+        said: TooBig,
+        link_mtu: u32,
+        recent: &Recent,
+        now: u64,
+    ) -> Result<u32, Disbelief> {
+        let floor = floor(said.dst);
+        if !said.dont_fragment || said.length <= floor || said.mtu >= said.length {
+            return Err(Disbelief::Contradiction);
+        }
+        if !recent.sent(said.dst, now) {
+            return Err(Disbelief::NeverSent);
+        }
+        let known = self.lookup(said.dst).unwrap_or(link_mtu);
+        let mtu = match said.mtu {
+            0 => plateau_below(said.length),
+            mtu => mtu,
+        };
+        let mtu = mtu.max(floor);
+        if mtu >= known {
+            return Err(Disbelief::NotLower);
+        }
+        self.insert(Entry { dst: said.dst, mtu, until: now.saturating_add(self.config.lifetime) });
+        Ok(mtu)
+    }
+
+    /// What is known of the path to `dst`.
+    pub fn lookup(&self, dst: IpAddr) -> Option<u32> {
+        find(&self.entries, dst)
+    }
+
+    /// Forgets what is too old; whether anything was.
+    pub fn poll(&mut self, now: u64) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.until > now);
+        let changed = self.entries.len() != before;
+        self.generation += u64::from(changed);
+        changed
+    }
+
+    /// When [`poll`](Self::poll) has something to do next.
+    pub fn poll_at(&self) -> Option<u64> {
+        self.entries.iter().map(|entry| entry.until).min()
+    }
+
+    /// Forgets one destination, or all.
+    pub fn forget(&mut self, dst: Option<IpAddr>) {
+        self.entries.retain(|entry| dst.is_some_and(|dst| entry.dst != dst));
+        self.generation += 1;
+    }
+
+    /// All of them, by destination.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// A number that grows whenever a new [`View`] is to be published.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// A copy for readers.
+    pub fn view(&self) -> View {
+        View { entries: self.entries.clone() }
+    }
+
+    /// Inserts or replaces; the entry that would have gone first makes room.
+    fn insert(&mut self, entry: Entry) {
+        self.generation += 1;
+        match self.entries.binary_search_by_key(&entry.dst, |e| e.dst) {
+            Ok(at) => return self.entries[at] = entry,
+            Err(_) if self.entries.len() == self.config.capacity => self.evict(),
+            Err(_) => {}
+        }
+        let at = self.entries.partition_point(|e| e.dst < entry.dst);
+        self.entries.insert(at, entry);
+    }
+
+    fn evict(&mut self) {
+        let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.until);
+        if let Some((at, _)) = oldest {
+            self.entries.remove(at);
+        }
+    }
+}
+
+/// A copy for readers. Empty for nearly every host, and then a lookup is one comparison.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    entries: Vec<Entry>,
+}
+
+impl View {
+    /// Whether nothing is known of any path.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of the longest packet to `dst` over a link of `link_mtu`, IP header included. Entries
+    /// that are too old still count until the writer has forgotten them.
+    #[inline]
+    pub fn mtu(&self, dst: IpAddr, link_mtu: u32) -> u32 {
+        if self.entries.is_empty() {
+            return link_mtu;
+        }
+        find(&self.entries, dst).map_or(link_mtu, |mtu| mtu.min(link_mtu))
+    }
+}
+
+fn find(entries: &[Entry], dst: IpAddr) -> Option<u32> {
+    let at = entries.binary_search_by_key(&dst, |entry| entry.dst).ok()?;
+    Some(entries[at].mtu)
+}
+
+/// RFC 8201 §4: "A node must not reduce its estimate of the Path MTU below the IPv6 minimum link
+/// MTU".
+const fn floor(dst: IpAddr) -> u32 {
+    match dst {
+        IpAddr::V4(_) => MIN_V4,
+        IpAddr::V6(_) => MIN_V6,
+    }
+}
+
+/// RFC 1191 §5: the greatest plateau below the length of the packet that was too long.
+fn plateau_below(length: u32) -> u32 {
+    PLATEAUS.into_iter().find(|&plateau| plateau < length).unwrap_or(0)
+}

@@ -1,0 +1,90 @@
+use super::*;
+use proptest::prelude::*;
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, last])
+}
+
+fn six() -> IpAddr {
+    "2001:db8::1".parse().unwrap()
+}
+
+fn said(dst: IpAddr, length: u32, mtu: u32) -> TooBig {
+    TooBig { dst, length, dont_fragment: true, mtu }
+}
+
+fn sent_to(list: &[IpAddr], now: u64) -> Recent {
+    let recent = Recent::new([1, 2]);
+    list.iter().for_each(|&dst| recent.note(dst, now));
+    recent
+}
+
+#[test]
+fn learns_lowers_and_forgets() {
+    let recent = sent_to(&[ip(1), six()], 0);
+    let mut table = PathMtus::new(Config::default());
+    assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 0), Ok(1400));
+    assert_eq!(table.learn(said(ip(1), 1400, 1300), 1500, &recent, 5), Ok(1300));
+    assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 6), Err(Disbelief::NotLower));
+    assert_eq!(table.learn(said(six(), 1500, 600), 1500, &recent, 7), Ok(1280));
+    let view = table.view();
+    assert_eq!(
+        (view.mtu(ip(1), 1500), view.mtu(ip(2), 1500), view.mtu(ip(1), 1000)),
+        (1300, 1500, 1000)
+    );
+    assert_eq!(table.poll_at(), Some(600 * SECOND + 5));
+    assert!(!table.poll(600 * SECOND + 4));
+    let before = table.generation();
+    assert!(table.poll(600 * SECOND + 5) && table.generation() > before);
+    assert_eq!((table.lookup(ip(1)), table.lookup(six())), (None, Some(1280)));
+    assert!(table.view().mtu(ip(1), 1500) == 1500 && View::default().is_empty());
+    table.forget(None);
+    assert!(table.view().is_empty() && table.poll_at().is_none());
+}
+
+#[test]
+fn an_old_router_is_guessed_at() {
+    let recent = sent_to(&[ip(1)], 0);
+    let mut table = PathMtus::new(Config::default());
+    for (length, mtu) in [(1500, 1492), (1492, 1006), (1006, 576)] {
+        assert_eq!(table.learn(said(ip(1), length, 0), 1500, &recent, 0), Ok(mtu));
+    }
+    assert_eq!(table.learn(said(ip(1), 576, 0), 1500, &recent, 0), Err(Disbelief::Contradiction));
+}
+
+#[test]
+fn what_cannot_be_is_not_believed() {
+    let recent = sent_to(&[ip(1)], 0);
+    let mut table = PathMtus::new(Config::default());
+    let mut refused = |said, now| table.learn(said, 1500, &recent, now).unwrap_err();
+    assert_eq!(
+        refused(TooBig { dont_fragment: false, ..said(ip(1), 1500, 1400) }, 0),
+        Disbelief::Contradiction
+    );
+    assert_eq!(refused(said(ip(1), 1400, 1400), 0), Disbelief::Contradiction);
+    assert_eq!(refused(said(ip(1), 500, 400), 0), Disbelief::Contradiction);
+    assert_eq!(refused(said(ip(2), 1500, 1400), 0), Disbelief::NeverSent);
+    assert_eq!(refused(said(ip(1), 1500, 1400), 60 * SECOND), Disbelief::NeverSent);
+    assert_eq!(refused(said(ip(1), 9000, 8000), 0), Disbelief::NotLower);
+}
+
+proptest! {
+    #[test]
+    fn never_raised_never_below_the_floor_never_beyond_the_capacity(
+        messages in proptest::collection::vec((0u8..40, 0u32..70_000, 0u32..70_000, 0u64..900), 1..200)
+    ) {
+        let mut table = PathMtus::new(Config { capacity: 16, ..Config::default() });
+        for (n, (dst, length, mtu, _)) in messages.into_iter().enumerate() {
+            let dst = if dst == 0 { six() } else { ip(dst) };
+            let now = n as u64;
+            let before = table.lookup(dst);
+            let got = table.learn(said(dst, length, mtu), 1500, &sent_to(&[dst], now), now);
+            let after = table.lookup(dst);
+            prop_assert!(after.unwrap_or(1500) <= before.unwrap_or(1500));
+            prop_assert!(after.is_none_or(|mtu| mtu >= floor(dst)));
+            prop_assert_eq!(got.is_ok(), after != before);
+            prop_assert!(table.entries().len() <= 16);
+            prop_assert!(table.entries().is_sorted_by_key(|entry| entry.dst));
+        }
+    }
+}
