@@ -37,6 +37,7 @@ pub mod dhcp4;
 pub mod ethernet;
 pub mod fib;
 pub mod fragment;
+pub mod group;
 pub mod icmp;
 pub mod iface;
 pub mod ipv4;

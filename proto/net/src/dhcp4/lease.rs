@@ -149,17 +149,16 @@ fn list(view: DhcpView<'_>, code: u8, max: usize) -> Vec<Ipv4Addr> {
 }
 
 fn routes(view: DhcpView<'_>) -> Vec<GatewayRoute> {
-    if let Some(collected) = collect(view.options(), option::CLASSLESS_ROUTES) {
-        if let Some(routes) = classless(collected.bytes()) {
-            return routes;
-        }
+    let classless = collect(view.options(), option::CLASSLESS_ROUTES);
+    if let Some(routes) = classless.and_then(|collected| classless_routes(collected.bytes())) {
+        return routes;
     }
     let default = list(view, option::ROUTER, 1);
     default.into_iter().map(|gateway| GatewayRoute { to: Cidr::ALL, gateway }).collect()
 }
 
 /// RFC 3442: width, the significant bytes of the destination, the router; `None` if malformed.
-fn classless(mut bytes: &[u8]) -> Option<Vec<GatewayRoute>> {
+fn classless_routes(mut bytes: &[u8]) -> Option<Vec<GatewayRoute>> {
     let mut routes = Vec::new();
     while let Some((&width, rest)) = bytes.split_first() {
         let significant = usize::from(width).div_ceil(8);
