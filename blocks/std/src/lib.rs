@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod capture;
 pub mod counter;
 pub mod discard;
 pub mod ethernet;
@@ -21,6 +22,7 @@ pub mod udp;
 #[cfg(test)]
 mod bench;
 mod check;
+pub mod frame_fields;
 mod headers;
 mod registry;
 #[cfg(any(test, feature = "testing"))]

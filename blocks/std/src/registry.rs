@@ -2,9 +2,10 @@
 
 use weever_blocks_api::{BlockType, Registry};
 
-use crate::{arp, counter, discard, ethernet, icmp, ipv4, queue, table, tee, udp};
+use crate::{arp, capture, counter, discard, ethernet, icmp, ipv4, queue, table, tee, udp};
 
-static GENERAL: [&BlockType; 6] = [
+static GENERAL: [&BlockType; 7] = [
+    &capture::CAPTURE,
     &counter::COUNTER,
     &discard::DISCARD,
     &queue::RX_QUEUE,
@@ -97,6 +98,7 @@ mod tests {
     use super::*;
 
     const MANUAL: &str = concat!(
+        include_str!("capture/README.md"),
         include_str!("counter/README.md"),
         include_str!("discard/README.md"),
         include_str!("queue/README.md"),

@@ -1,7 +1,6 @@
 //! Help for tests: frames to send, an independent look at them, and a host in a box. For this
 //! crate, fuzz targets and whoever tests a graph.
 
-pub mod fields;
 pub mod frames;
 #[cfg(feature = "testing")]
 pub mod host;
@@ -9,3 +8,5 @@ pub mod host;
 pub mod link;
 #[cfg(feature = "testing")]
 pub use {host::HostBox, link::LinkBox};
+
+pub use crate::frame_fields as fields;

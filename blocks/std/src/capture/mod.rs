@@ -1,0 +1,84 @@
+#![doc = include_str!("README.md")]
+//!
+//! Whoever captures makes a [`Tap`], enters it in the [`Taps`] of the environment, and adds blocks
+//! with its number to the graph. Each block, on each worker, opens a ring of its own into the tap;
+//! [`Tap::collect`] takes out what is in them.
+
+mod ring;
+mod tap;
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
+    StateKind, bits,
+};
+use weever_graph::Effects;
+
+use crate::check::{READS, reader};
+use ring::Writer;
+
+pub use tap::{Captured, Tap, TapConfig, Taps};
+
+/// The block type.
+pub static CAPTURE: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    params: &[
+        ParamDoc { name: "tap", default: "", doc: "number of the tap in the environment's `Taps`" },
+        ParamDoc {
+            name: "place",
+            default: "0",
+            doc: "what copies are marked with, to tell one block of a tap from another",
+        },
+    ],
+    counters: &["captured", "missed"],
+    ..reader(
+        "Capture",
+        "Passes packets on, and copies those that match a filter for somebody who looks.",
+        &[PortDoc { name: "out", doc: "every packet" }],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let taps = build.env::<Taps>("the list of captures (`Taps`)")?;
+    let number: u32 = build.param("tap")?;
+    let tap = taps.get(number).ok_or_else(|| {
+        let value = number.to_string();
+        build.bad_param("tap", &value, "there is no such tap; blocks of this type are for captures")
+    })?;
+    let writer = tap.open(build.param("place")?);
+    Ok(Box::new(Capture { tap, writer }))
+}
+
+struct Capture {
+    tap: Arc<Tap>,
+    writer: Writer,
+}
+
+impl Block for Capture {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (mut captured, mut missed) = (0, 0);
+        for packet in bits(input).filter_map(|task| burst.get(task)) {
+            let frame = whole(packet);
+            if self.tap.wants(frame) {
+                let kept = self.writer.write(cx.now, frame, self.tap.snaplen());
+                captured += u64::from(kept);
+                missed += u64::from(!kept);
+            }
+        }
+        cx.count(0, captured);
+        cx.count(1, missed);
+        self.tap.missed(missed);
+        ports.enable(0, input);
+    }
+}
+
+/// The packet from its link header on, even if that was stripped.
+fn whole(packet: &Buffer) -> &[u8] {
+    packet.at(packet.meta().l2.min(packet.head()))
+}
+
+#[cfg(test)]
+mod tests;
