@@ -4,10 +4,12 @@
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
 //! and notify edges start at a node and may form cycles. The path that data takes through this
 //! crate is: build or lower into a [`Graph`] → give every config node a value ([`configure()`]) →
-//! [`verify()`] → hand the [`Verified`] graph to an engine. [`svg`] and [`dot`] draw any graph.
+//! [`verify()`] → hand the [`Verified`] graph to an engine. A [`ChangeSet`] leads from a
+//! graph that runs to the next one. [`svg`] and [`dot`] draw any graph.
 #![forbid(unsafe_code)]
 
 pub mod attr;
+pub mod change;
 pub mod config;
 pub mod configure;
 pub mod dot;
@@ -27,6 +29,7 @@ mod graph;
 mod testkit;
 
 pub use attr::Attr;
+pub use change::{Change, ChangeError, ChangeSet, apply, diff};
 pub use config::{ConfigType, Value};
 pub use configure::{ConfigError, ConfigValue, configure};
 pub use effects::Effects;
