@@ -1,7 +1,10 @@
 //! Counters of one engine, readable from any thread while it runs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arc_swap::ArcSwap;
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +55,10 @@ impl CounterKind {
 pub(crate) struct Counter(u32);
 
 impl Counter {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+
     /// The counter `n` places further on.
     pub(crate) fn plus(self, n: usize) -> Counter {
         Counter(self.0 + n as u32)
@@ -73,7 +80,7 @@ pub(crate) mod total {
 }
 
 /// What a counter is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Label {
     node: Arc<str>,
     kind: CounterKind,
@@ -101,7 +108,69 @@ impl Layout {
         self.labels.push(Label { node: node.clone(), kind, label: label.into() });
         place
     }
+
+    /// Where each counter of `old` goes on here. Those of nodes that are gone become part of
+    /// [`REMOVED`]'s, kind by kind and label by label, so that no sum ever goes down.
+    pub(crate) fn continuing(&mut self, old: &Layout) -> Box<[Counter]> {
+        let mut places = self.places();
+        let mut seen: HashMap<&Label, usize> = HashMap::new();
+        let mut map = Vec::with_capacity(old.labels.len());
+        let mut retired = 0;
+        for label in &old.labels {
+            let nth = seen.entry(label).or_default();
+            let found = places.get(label).and_then(|places| places.get(*nth)).copied();
+            *nth += 1;
+            map.push(found.unwrap_or_else(|| self.retire(label, &mut places, &mut retired)));
+        }
+        map.into()
+    }
+
+    /// A node may count for the same reason at several ports.
+    fn places(&self) -> HashMap<Label, Vec<Counter>> {
+        let mut places: HashMap<Label, Vec<Counter>> = HashMap::new();
+        for (i, label) in self.labels.iter().enumerate() {
+            places.entry(label.clone()).or_default().push(Counter(i as u32));
+        }
+        places
+    }
+
+    fn retire(
+        &mut self,
+        label: &Label,
+        places: &mut HashMap<Label, Vec<Counter>>,
+        retired_labels: &mut usize,
+    ) -> Counter {
+        // A text comes from a graph, and graphs may come and go for years.
+        let text =
+            if *retired_labels >= MAX_RETIRED { "others".into() } else { label.label.clone() };
+        let retired = Label { node: REMOVED.into(), kind: label.kind, label: text };
+        if let Some(place) = places.get(&retired).and_then(|places| places.first()) {
+            return *place;
+        }
+        *retired_labels += 1;
+        let place = self.add(&retired.node, retired.kind, &retired.label);
+        places.insert(retired, vec![place]);
+        place
+    }
+
+    /// What counts the tasks that waited at removed nodes.
+    pub(crate) fn removed(&mut self) -> Counter {
+        let label =
+            Label { node: REMOVED.into(), kind: CounterKind::Drop, label: NODE_WAS_REMOVED.into() };
+        let found = self.labels.iter().position(|l| *l == label);
+        let add = || self.add(&label.node, label.kind, &label.label);
+        found.map_or_else(add, |i| Counter(i as u32))
+    }
 }
+
+/// The name under which the counters of nodes that were removed go on, summed up.
+pub const REMOVED: &str = "(removed)";
+
+/// The reason for which tasks are dropped that wait at a node when it goes.
+pub const NODE_WAS_REMOVED: &str = "node was removed";
+
+/// How many different counters of removed nodes are told apart.
+const MAX_RETIRED: usize = 1024;
 
 /// A counter's name and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,18 +185,24 @@ pub struct Reading {
     pub value: u64,
 }
 
-/// Every counter of an engine. Only the engine writes; readers may be anywhere and see each
-/// counter at some recent value, not all of them at one instant.
+/// The counters of one graph. The next graph has cells of its own, which go on from these.
 #[derive(Debug)]
-pub struct Counters {
+pub(crate) struct Cells {
     cells: Box<[AtomicU64]>,
     labels: Vec<Label>,
 }
 
-impl Counters {
-    pub(crate) fn new(layout: Layout) -> Counters {
+impl Cells {
+    pub(crate) fn new(layout: &Layout) -> Cells {
         let cells = layout.labels.iter().map(|_| AtomicU64::new(0)).collect();
-        Counters { cells, labels: layout.labels }
+        Cells { cells, labels: layout.labels.clone() }
+    }
+
+    /// Goes on from what `old` has counted; `map` says where.
+    pub(crate) fn go_on_from(&self, old: &Cells, map: &[Counter]) {
+        for (cell, place) in old.cells.iter().zip(map) {
+            self.add(*place, cell.load(Relaxed));
+        }
     }
 
     /// One writer, so a load and a store suffice; a locked instruction would cost twenty times as
@@ -143,22 +218,47 @@ impl Counters {
         self.cells[counter.0 as usize].store(value, Relaxed);
     }
 
+    fn readings(&self) -> impl Iterator<Item = (&Label, &AtomicU64)> {
+        self.labels.iter().zip(&self.cells)
+    }
+}
+
+/// Every counter of an engine. Only the engine writes; readers may be anywhere and see each
+/// counter at some recent value, not all of them at one instant. They stay valid when the graph
+/// changes: nodes that stay go on counting, and what was counted at nodes that are gone is summed up
+/// under the name [`REMOVED`].
+#[derive(Debug)]
+pub struct Counters {
+    cells: ArcSwap<Cells>,
+}
+
+impl Counters {
+    pub(crate) fn new(cells: Arc<Cells>) -> Counters {
+        Counters { cells: ArcSwap::new(cells) }
+    }
+
+    /// From now on, `cells` is what readers see.
+    pub(crate) fn publish(&self, cells: Arc<Cells>) {
+        self.cells.store(cells);
+    }
+
     /// Every counter with its name, node by node in the order of the graph.
     pub fn describe(&self) -> Vec<Reading> {
-        self.labels.iter().zip(&self.cells).map(reading).collect()
+        self.cells.load().readings().map(reading).collect()
     }
 
     /// The counters of one node, in the same form.
     pub fn of_node(&self, node: &str) -> Vec<Reading> {
-        let all = self.labels.iter().zip(&self.cells);
-        all.filter(|(label, _)| &*label.node == node).map(reading).collect()
+        let cells = self.cells.load();
+        cells.readings().filter(|(label, _)| &*label.node == node).map(reading).collect()
     }
 
     /// The value of the counter of `kind` called `label` at `node`; `None` when there is none.
     pub fn get(&self, node: &str, kind: CounterKind, label: &str) -> Option<u64> {
         let is = |l: &Label| l.kind == kind && &*l.node == node && &*l.label == label;
-        let at = self.labels.iter().position(is)?;
-        Some(self.cells[at].load(Relaxed))
+        let cells = self.cells.load();
+        let found = cells.readings().find(|(label, _)| is(label));
+        found.map(|(_, cell)| cell.load(Relaxed))
     }
 
     /// The value of the total called `label`: `tasks`, `batches`, `conflicts` (second
@@ -172,4 +272,25 @@ impl Counters {
 fn reading((label, cell): (&Label, &AtomicU64)) -> Reading {
     let Label { node, kind, label } = label.clone();
     Reading { node, kind, label, value: cell.load(Relaxed) }
+}
+
+/// What several engines of one stack have counted, added up counter by counter: in the order of the
+/// first, then what only others have. They need not run the same graph yet.
+pub fn sum(engines: &[Vec<Reading>]) -> Vec<Reading> {
+    let mut total: Vec<Reading> = Vec::new();
+    let mut places: HashMap<(Arc<str>, CounterKind, Arc<str>, usize), usize> = HashMap::new();
+    for readings in engines {
+        let mut seen: HashMap<(&str, CounterKind, &str), usize> = HashMap::new();
+        for reading in readings {
+            let nth = seen.entry((&reading.node, reading.kind, &reading.label)).or_default();
+            let key = (reading.node.clone(), reading.kind, reading.label.clone(), *nth);
+            *nth += 1;
+            let place = *places.entry(key).or_insert(total.len());
+            match total.get_mut(place) {
+                Some(sum) => sum.value = sum.value.wrapping_add(reading.value),
+                None => total.push(reading.clone()),
+            }
+        }
+    }
+    total
 }

@@ -8,20 +8,26 @@
 //!
 //! The engine takes any verified graph. It knows neither the language, nor plans, nor policies
 //! (DESIGN §3, rule 3). Only [`Worker::run`] reads a clock; everything below it is told the time.
-//! A [`Worker`] joins an engine with the queues of its links.
+//! A [`Worker`] joins an engine with the queues of its links. A [`Team`] is all workers of a stack; its
+//! [`Publisher`] changes the graph that they run.
 #![forbid(unsafe_code)]
 
 mod counters;
 mod interpreter;
 mod limits;
+mod mailbox;
 pub mod reference;
 mod schedule;
+mod sync;
+mod team;
 #[cfg(test)]
 mod testkit;
 mod worker;
 
-pub use counters::{CounterKind, Counters, Reading};
+pub use counters::{CounterKind, Counters, NODE_WAS_REMOVED, REMOVED, Reading, sum};
 pub use interpreter::Engine;
 pub use limits::Limits;
-pub use schedule::{CompileError, Entry, Schedule};
+pub use mailbox::Mailbox;
+pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
+pub use team::{Member, MemberQueue, Published, Publisher, Team, TeamError};
 pub use worker::{Attached, Lost, Mode, Turn, Waker, Worker, WorkerStats, monotonic};

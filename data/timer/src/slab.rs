@@ -80,6 +80,16 @@ impl<T> Slab<T> {
         value
     }
 
+    /// How many places there are, whether a timer lies there or not.
+    pub(crate) fn slots(&self) -> u32 {
+        self.timers.len() as u32
+    }
+
+    /// What lies at a place, if a timer does.
+    pub(crate) fn value_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.timers[index as usize].value.as_mut()
+    }
+
     pub(crate) fn at(&mut self, index: u32) -> &mut Timer<T> {
         &mut self.timers[index as usize]
     }

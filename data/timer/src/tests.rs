@@ -169,3 +169,23 @@ proptest! {
         pair.advance(i64::MAX)?;
     }
 }
+
+#[test]
+fn timers_can_be_sifted() {
+    let mut wheel = Wheel::new(1, 4, 0);
+    for deadline in [3, 70, 5000, 400_000, 9] {
+        wheel.insert(deadline, deadline);
+    }
+    assert_eq!(wheel.poll(3), Some(3));
+    wheel.retain(|value| {
+        *value += 1;
+        !matches!(*value, 71 | 10)
+    });
+    assert_eq!(wheel.len(), 2);
+    assert_eq!(wheel.poll(4999), None);
+    assert_eq!(
+        (wheel.poll(5000), wheel.poll(1 << 40), wheel.poll(1 << 41)),
+        (Some(5001), Some(400_001), None)
+    );
+    assert_eq!(wheel.next_deadline(), None);
+}

@@ -72,6 +72,20 @@ impl<T> Wheel<T> {
         self.slab.remove(index)
     }
 
+    /// Shows every pending timer's value to `keep`, in no particular order, and takes those out for
+    /// which it says no. Takes time in the number of timers that were ever pending at once.
+    pub fn retain(&mut self, mut keep: impl FnMut(&mut T) -> bool) {
+        for index in 0..self.slab.slots() {
+            let Some(value) = self.slab.value_mut(index) else { continue };
+            if !keep(value) {
+                let list = self.slab.at(index).list as usize;
+                self.lists[list].unlink(&mut self.slab, index);
+                self.update_occupied(list);
+                self.slab.remove(index);
+            }
+        }
+    }
+
     /// The next timer that is due at `now`, if one is. Call it until it returns `None`.
     ///
     /// A `now` earlier than that of an earlier poll is harmless: time stands still until it is

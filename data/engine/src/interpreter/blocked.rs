@@ -1,17 +1,17 @@
-//! Blocked tasks: (node, key) to a FIFO of tasks.
+//! Blocked tasks: (entry, key) to a FIFO of tasks.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::lane::Task;
-use crate::Limits;
+use crate::{Entry, Limits};
 
 const NONE: u32 = u32::MAX;
 
 /// What a task waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Wait {
-    node: u32,
+    entry: Entry,
     key: u64,
 }
 
@@ -57,11 +57,11 @@ impl Blocked {
         self.len
     }
 
-    /// Adds a task behind those that wait for the same key at the same node; gives it back when
+    /// Adds a task behind those that wait for the same key at the same entry; gives it back when
     /// there are too many. `woken` tasks that have not run count as blocked.
     pub(crate) fn block(
         &mut self,
-        node: u32,
+        entry: Entry,
         key: u64,
         task: Task,
         woken: usize,
@@ -69,7 +69,7 @@ impl Blocked {
         if self.len + woken >= self.limit || self.per_key == 0 {
             return Err(task);
         }
-        let wait = Wait { node, key };
+        let wait = Wait { entry, key };
         let fifo = self.queues.get(&wait).copied();
         if fifo.is_some_and(|fifo| fifo.len as usize >= self.per_key) {
             return Err(task);
@@ -87,12 +87,27 @@ impl Blocked {
         Ok(())
     }
 
-    /// Removes the tasks that wait for `key` at `node`, first blocked first.
-    pub(crate) fn wake(&mut self, node: u32, key: u64, mut each: impl FnMut(Task)) {
+    /// Removes the tasks that wait for `key` at `entry`, first blocked first.
+    pub(crate) fn wake(&mut self, entry: Entry, key: u64, each: impl FnMut(Task)) {
         if self.len == 0 {
             return;
         }
-        let Some(fifo) = self.queues.remove(&Wait { node, key }) else { return };
+        let Some(fifo) = self.queues.remove(&Wait { entry, key }) else { return };
+        self.unlink(fifo, each);
+    }
+
+    /// Removes every task that waits at `entry`, whatever for; those of one key in order.
+    pub(crate) fn wake_all(&mut self, entry: Entry, mut each: impl FnMut(Task)) {
+        if self.len == 0 {
+            return;
+        }
+        let Blocked { queues, .. } = self;
+        let fifos: Vec<Fifo> =
+            queues.extract_if(|wait, _| wait.entry == entry).map(|(_, fifo)| fifo).collect();
+        fifos.into_iter().for_each(|fifo| self.unlink(fifo, &mut each));
+    }
+
+    fn unlink(&mut self, fifo: Fifo, mut each: impl FnMut(Task)) {
         let mut at = fifo.head;
         while at != NONE {
             let waiter = &mut self.waiters[at as usize];
@@ -168,7 +183,7 @@ mod tests {
 
     fn woken(blocked: &mut Blocked, node: u32, key: u64) -> usize {
         let mut n = 0;
-        blocked.wake(node, key, |_| n += 1);
+        blocked.wake(Entry(node), key, |_| n += 1);
         n
     }
 
@@ -176,15 +191,18 @@ mod tests {
     fn keys_and_nodes_are_apart_and_bounds_hold() {
         let limits = Limits { blocked: 5, blocked_per_key: 2, ..Limits::default() };
         let mut blocked = Blocked::new(&limits);
-        assert!(blocked.block(1, 7, None, 0).is_ok());
-        assert!(blocked.block(1, 7, None, 0).is_ok());
-        assert!(blocked.block(1, 7, None, 0).is_err(), "two per key");
-        assert!(blocked.block(2, 7, None, 0).is_ok());
-        assert!(blocked.block(1, 8, None, 2).is_err(), "woken ones count");
-        assert!(blocked.block(1, 8, None, 1).is_ok());
+        assert!(blocked.block(Entry(1), 7, None, 0).is_ok());
+        assert!(blocked.block(Entry(1), 7, None, 0).is_ok());
+        assert!(blocked.block(Entry(1), 7, None, 0).is_err(), "two per key");
+        assert!(blocked.block(Entry(2), 7, None, 0).is_ok());
+        assert!(blocked.block(Entry(1), 8, None, 2).is_err(), "woken ones count");
+        assert!(blocked.block(Entry(1), 8, None, 1).is_ok());
         assert_eq!(woken(&mut blocked, 1, 7), 2);
         assert_eq!(woken(&mut blocked, 1, 7), 0);
         assert_eq!(blocked.len(), 2);
+        let mut all = 0;
+        blocked.wake_all(Entry(1), |_| all += 1);
+        assert_eq!((all, blocked.len()), (1, 1));
     }
 
     #[test]
@@ -194,7 +212,7 @@ mod tests {
         let (map, slab) = (blocked.queues.capacity(), blocked.waiters.capacity());
         for round in 0..10_000u64 {
             for i in 0..8 {
-                assert!(blocked.block(0, round * 8 + i, None, 0).is_ok());
+                assert!(blocked.block(Entry(0), round * 8 + i, None, 0).is_ok());
             }
             for i in 0..8 {
                 assert_eq!(woken(&mut blocked, 0, round * 8 + i), 1);

@@ -7,8 +7,7 @@ use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::settle::Settlement;
 use super::tasks::Batch;
-use crate::Counters;
-use crate::counters::total;
+use crate::counters::{Cells, total};
 use crate::schedule::{
     EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step, StepKind, TASKS_SLOT, span,
 };
@@ -183,7 +182,7 @@ impl Walk<'_> {
 }
 
 #[cold]
-fn conflict(counters: &Counters, tasks: Mask) {
+fn conflict(counters: &Cells, tasks: Mask) {
     counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct Frame {
     pub(crate) requests: Requests,
     /// At most one per task, since later dispositions of a task are ignored.
     pub(crate) claims: Vec<Claimed>,
-    /// Node and key.
-    pub(crate) notifies: Vec<(u32, u64)>,
+    /// Where the tasks are blocked, and key.
+    pub(crate) notifies: Vec<(Entry, u64)>,
     /// The tasks that have a disposition.
     pub(crate) settled: Mask,
 }

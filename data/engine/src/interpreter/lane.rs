@@ -153,6 +153,26 @@ impl Lane {
         }
     }
 
+    /// Makes room for entries up to `entries`. Nobody waits for new ones.
+    pub(crate) fn widen(&mut self, entries: usize) {
+        let mut queues = std::mem::take(&mut self.queues).into_vec();
+        queues.resize_with(entries.max(queues.len()), Queue::default);
+        self.queues = queues.into();
+    }
+
+    /// Takes every task of an entry out, in order.
+    pub(crate) fn take_all(&mut self, entry: Entry, mut each: impl FnMut(Task)) {
+        let queue = &mut self.queues[entry.index()];
+        if queue.len() == 0 {
+            return;
+        }
+        self.spare.extend(queue.break_up());
+        let tasks = std::mem::take(&mut queue.tasks);
+        queue.ahead += tasks.len() as u32;
+        self.len -= tasks.len();
+        tasks.into_iter().for_each(&mut each);
+    }
+
     /// The entry whose first task has waited longest.
     #[inline]
     pub(crate) fn first(&mut self) -> Option<Entry> {

@@ -7,6 +7,7 @@ mod lane;
 mod outbox;
 mod runtime;
 mod settle;
+mod switch;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use std::sync::Arc;
 use weever_blocks_api::{Block, Priority};
 use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
-use crate::schedule::Program;
+use crate::counters::Cells;
+use crate::schedule::Blueprint;
 use crate::{Counters, Entry, Limits, Schedule};
 use execute::Walk;
 use frame::Frame;
@@ -34,10 +36,13 @@ use tasks::Batch;
 /// [`next_deadline`](Engine::next_deadline) unless something is injected. Nothing here blocks, and
 /// nothing allocates once the queues have grown to what the traffic needs.
 pub struct Engine {
-    program: Program,
+    plan: Arc<Blueprint>,
     blocks: Vec<Option<Box<dyn Block>>>,
     frame: Frame,
     runtime: Runtime,
+    /// What readers hold.
+    counters: Arc<Counters>,
+    epoch: u64,
     /// Away while `run` uses it.
     burst: Option<Box<Burst>>,
     #[cfg(test)]
@@ -47,12 +52,15 @@ pub struct Engine {
 impl Engine {
     /// An engine for `schedule`, whose frames come from `pool`.
     pub fn new(schedule: Schedule, pool: PoolCache, limits: Limits) -> Engine {
-        let Schedule { program, blocks, layout } = schedule;
+        let Schedule { plan, blocks } = schedule;
+        let cells = Arc::new(Cells::new(&plan.layout));
         let limits = Limits { batch: limits.batch.clamp(1, BURST), ..limits };
         Engine {
-            frame: Frame::new(&program),
-            runtime: Runtime::new(program.entries.len(), Counters::new(layout), pool, limits),
-            program,
+            frame: Frame::new(&plan.program),
+            runtime: Runtime::new(plan.program.entries.len(), cells.clone(), pool, limits),
+            counters: Arc::new(Counters::new(cells)),
+            epoch: 0,
+            plan,
             blocks,
             burst: Some(Box::new(Burst::new())),
             #[cfg(test)]
@@ -62,7 +70,7 @@ impl Engine {
 
     /// Enqueues a HIGH task without a buffer for every node with the attribute `init`.
     pub fn start(&mut self) {
-        for entry in &self.program.init {
+        for entry in &self.plan.program.init {
             // A queue too small for one task is a bound like any other.
             let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
         }
@@ -70,7 +78,7 @@ impl Engine {
 
     /// The entry at the node called `node`. Look it up once, not per packet.
     pub fn entry(&self, node: &str) -> Option<Entry> {
-        self.program.entry(node)
+        self.plan.program.entry(node)
     }
 
     /// Runs `tasks` from `entry` to completion at once, before any queued task: the fast path for
@@ -125,9 +133,9 @@ impl Engine {
     }
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
-        let Engine { program, blocks, frame, runtime, .. } = self;
+        let Engine { plan, blocks, frame, runtime, .. } = self;
         let walk = Walk {
-            program,
+            program: &plan.program,
             blocks,
             frame,
             runtime,
@@ -179,7 +187,7 @@ impl Engine {
 
     /// The counters, readable from any thread.
     pub fn counters(&self) -> Arc<Counters> {
-        self.runtime.counters.clone()
+        self.counters.clone()
     }
 
     /// The bounds it runs under.
@@ -190,6 +198,6 @@ impl Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({} entries)", self.program.entries.len())
+        write!(f, "Engine({} entries)", self.plan.program.entries.len())
     }
 }

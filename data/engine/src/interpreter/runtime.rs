@@ -10,17 +10,17 @@ use super::blocked::Blocked;
 use super::lane::Task;
 use super::outbox::Outboxes;
 use super::tasks::Tasks;
-use crate::counters::{Counter, total};
+use crate::Limits;
+use crate::counters::{Cells, Counter, total};
 use crate::schedule::{Entry, Program, SpawnEdge};
-use crate::{Counters, Limits};
 
 /// A task that starts later.
 #[derive(Debug)]
 pub(crate) struct Delayed {
-    entry: Entry,
+    pub(crate) entry: Entry,
     priority: Priority,
-    task: Task,
-    full: Counter,
+    pub(crate) task: Task,
+    pub(crate) full: Counter,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Runtime {
     pub(crate) blocked: Blocked,
     pub(crate) delayed: Wheel<Delayed>,
     pub(crate) outboxes: Outboxes,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<Cells>,
     /// After the queues, so that what they hold goes home while the pool is there.
     pub(crate) pool: PoolCache,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Runtime {
 impl Runtime {
     pub(crate) fn new(
         entries: usize,
-        counters: Counters,
+        counters: Arc<Cells>,
         pool: PoolCache,
         limits: Limits,
     ) -> Runtime {
@@ -47,7 +47,7 @@ impl Runtime {
             blocked: Blocked::new(&limits),
             delayed: Wheel::new(limits.tick, limits.delayed, 0),
             outboxes: Outboxes::new(&limits),
-            counters: Arc::new(counters),
+            counters,
             pool,
             limits,
         }
@@ -83,13 +83,13 @@ impl Runtime {
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
     }
 
-    fn enqueue(&mut self, entry: Entry, priority: Priority, task: Task, full: Counter) {
+    pub(crate) fn enqueue(&mut self, entry: Entry, priority: Priority, task: Task, full: Counter) {
         if let Err(task) = self.tasks.lane(priority).push(entry, task) {
             self.refuse(task, full);
         }
     }
 
-    fn refuse(&mut self, task: Task, full: Counter) {
+    pub(crate) fn refuse(&mut self, task: Task, full: Counter) {
         self.counters.add(full, 1);
         if let Some(buffer) = task {
             self.pool.free(buffer);
@@ -100,7 +100,7 @@ impl Runtime {
     pub(crate) fn block(&mut self, program: &Program, node: u32, key: u64, task: Task) {
         let plan = &program.nodes[node as usize];
         let blocked = match plan.entry {
-            Some(_) => self.blocked.block(node, key, task, self.tasks.woken()),
+            Some(entry) => self.blocked.block(entry, key, task, self.tasks.woken()),
             None => Err(task),
         };
         if let Err(task) = blocked {
@@ -109,11 +109,10 @@ impl Runtime {
         self.counters.set(total::BLOCKED, self.blocked.len() as u64);
     }
 
-    /// Wakes the tasks that wait for `key` at `node`.
-    pub(crate) fn notify(&mut self, program: &Program, node: u32, key: u64) {
-        let Some(entry) = program.nodes[node as usize].entry else { return };
+    /// Wakes the tasks that wait for `key` at `entry`.
+    pub(crate) fn notify(&mut self, entry: Entry, key: u64) {
         let Runtime { blocked, tasks, .. } = self;
-        blocked.wake(node, key, |task| tasks.wake(entry, task));
+        blocked.wake(entry, key, |task| tasks.wake(entry, task));
         self.counters.set(total::BLOCKED, self.blocked.len() as u64);
     }
 }

@@ -143,8 +143,8 @@ impl Settlement<'_> {
     /// Last, so that no task of the batch can block just after its wake-up has passed: the two
     /// have no order within a batch. One that is woken for nothing looks again and blocks again.
     fn wake(&mut self) {
-        for (node, key) in self.frame.notifies.drain(..) {
-            self.runtime.notify(self.program, node, key);
+        for (entry, key) in self.frame.notifies.drain(..) {
+            self.runtime.notify(entry, key);
         }
     }
 }

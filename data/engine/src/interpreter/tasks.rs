@@ -65,6 +65,30 @@ impl Tasks {
         self.woken_len += 1;
     }
 
+    /// Makes room for entries up to `entries`.
+    pub(crate) fn widen(&mut self, entries: usize) {
+        if entries > self.woken.len() {
+            let mut woken = std::mem::take(&mut self.woken).into_vec();
+            woken.resize_with(entries, VecDeque::new);
+            self.woken = woken.into();
+            self.urgent.reserve(entries);
+            self.high.widen(entries);
+            self.low.widen(entries);
+        }
+    }
+
+    /// Takes every task that waits to run at `entry` out, in the order in which they would have run.
+    pub(crate) fn take_all(&mut self, entry: Entry, mut each: impl FnMut(Priority, Task)) {
+        let woken = std::mem::take(&mut self.woken[entry.index()]);
+        if !woken.is_empty() {
+            self.woken_len -= woken.len();
+            self.urgent.retain(|urgent| *urgent != entry);
+            woken.into_iter().for_each(|task| each(Priority::High, task));
+        }
+        self.high.take_all(entry, |task| each(Priority::High, task));
+        self.low.take_all(entry, |task| each(Priority::Low, task));
+    }
+
     /// Moves the next woken and HIGH tasks of one entry into the burst, at most `max`.
     #[inline]
     pub(crate) fn next_high(&mut self, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {

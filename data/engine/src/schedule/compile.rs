@@ -1,12 +1,16 @@
 //! From a verified graph to a schedule.
 
-use weever_blocks_api::{Env, Registry};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use weever_blocks_api::{Block, Env, Registry};
 use weever_graph::{Attr, Effects, Graph, NodeId, NodeKind, Op, PortId, Verified};
 
+use super::blueprint::Blueprint;
 use super::nodes::{Preparation, Prepared};
 use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
 use super::program::{StepKind, TASKS_SLOT};
-use super::{CompileError, Entry, Schedule};
+use super::{CompileError, Entry, Idp, Idps, Schedule};
 use crate::counters::Layout;
 
 impl Schedule {
@@ -19,26 +23,101 @@ impl Schedule {
         registry: &Registry,
         env: &Env,
     ) -> Result<Schedule, CompileError> {
-        let starts = starts(graph, registry);
-        let mut entry_of = vec![None; graph.len()];
-        for (number, start) in starts.iter().enumerate() {
-            entry_of[start.index()] = Some(Entry(number as u32));
-        }
+        let plan = Blueprint::compile(graph.clone(), registry, &mut Idps::new(), None, &[])?;
+        Schedule::of(Arc::new(plan), registry, env)
+    }
+
+    /// Makes the blocks of a compiled graph.
+    pub(crate) fn of(
+        plan: Arc<Blueprint>,
+        registry: &Registry,
+        env: &Env,
+    ) -> Result<Schedule, CompileError> {
+        let blocks = build_all(&plan.graph, registry, env)?;
+        Ok(Schedule { plan, blocks })
+    }
+}
+
+/// The blocks of a graph, by node.
+pub(super) fn build_all(
+    graph: &Graph,
+    registry: &Registry,
+    env: &Env,
+) -> Result<Vec<Option<Box<dyn Block>>>, CompileError> {
+    graph.iter().map(|(id, _)| build(graph, id, registry, env)).collect()
+}
+
+/// A node's block; none for an operator.
+pub(super) fn build(
+    graph: &Graph,
+    id: NodeId,
+    registry: &Registry,
+    env: &Env,
+) -> Result<Option<Box<dyn Block>>, CompileError> {
+    match graph.node(id).kind {
+        NodeKind::Function | NodeKind::Table(_) => Ok(Some(registry.build(graph.node(id), env)?)),
+        NodeKind::Operator(_) | NodeKind::Config(_) => Ok(None),
+    }
+}
+
+impl Blueprint {
+    /// The arrays of a graph. Nodes that were entries of `previous` stay entries, under their numbers;
+    /// those called `more_starts` become entries.
+    pub(crate) fn compile(
+        graph: Verified,
+        registry: &Registry,
+        idps: &mut Idps,
+        previous: Option<&Blueprint>,
+        more_starts: &[&str],
+    ) -> Result<Blueprint, CompileError> {
+        let (entry_of, count) = number(&graph, registry, previous, more_starts);
         let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
         for (id, _) in graph.iter() {
-            let layout = &mut layout;
-            let entry_of = &entry_of;
-            nodes.push(Preparation { graph, registry, env, entry_of, layout }.node(id)?);
+            let (graph, layout, entry_of) = (&graph, &mut layout, &entry_of);
+            nodes.push(Preparation { graph, registry, entry_of, layout }.node(id)?);
         }
-        let mut builder = Builder::new(graph, &nodes);
-        starts.iter().for_each(|start| builder.add_entry(*start, graph.order()));
+        let mut builder = Builder::new(&graph, &nodes);
+        builder.program.entries = vec![EntryPlan::hole(); count];
+        for (id, node) in graph.iter() {
+            if let Some(entry) = entry_of[id.index()] {
+                builder.add_entry(entry, id, graph.order());
+                builder.program.entries[entry.index()].idp = idps.of(&node.name);
+            }
+        }
         let mut program = builder.program;
-        program.init = init(graph, &entry_of);
-        let (plans, blocks) = nodes.into_iter().map(|n| (n.plan, n.block)).unzip();
-        program.nodes = plans;
-        Ok(Schedule { program, blocks, layout })
+        program.init = init(&graph, &entry_of);
+        program.nodes = nodes.into_iter().map(|n| n.plan).collect();
+        Ok(Blueprint { graph, program, layout })
     }
+}
+
+/// By node, the number of its entry; and how many numbers there are. Numbers stay, so that tasks
+/// which wait under them stay where they are, whatever else of the graph changes.
+fn number(
+    graph: &Graph,
+    registry: &Registry,
+    previous: Option<&Blueprint>,
+    more_starts: &[&str],
+) -> (Vec<Option<Entry>>, usize) {
+    let old: HashMap<&str, Entry> = previous.into_iter().flat_map(Blueprint::entries).collect();
+    let mut starts = starts(graph, registry);
+    starts.extend(more_starts.iter().filter_map(|name| graph.find(name)));
+    let mut entry_of: Vec<Option<Entry>> =
+        graph.iter().map(|(_, node)| old.get(node.name.as_str()).copied()).collect();
+    let count = previous.map_or(0, |plan| plan.program.entries.len());
+    // A number whose node goes now is not given to another before the next change: tasks may still
+    // wait under it.
+    let mut is_taken = vec![false; count];
+    old.values().for_each(|entry| is_taken[entry.index()] = true);
+    let mut free = (0..count).filter(|n| !is_taken[*n]).chain(count..);
+    for start in starts {
+        if entry_of[start.index()].is_none() {
+            entry_of[start.index()] = free.next().map(|n| Entry(n as u32));
+        }
+    }
+    let used = entry_of.iter().flatten().map(|entry| entry.index() + 1).max();
+    (entry_of, count.max(used.unwrap_or(0)))
 }
 
 /// Where tasks may start; the same set that verification has checked, and the nodes that block.
@@ -85,7 +164,7 @@ impl<'a> Builder<'a> {
         Builder { graph, nodes, incoming, program: Program::default() }
     }
 
-    fn add_entry(&mut self, start: NodeId, order: &[NodeId]) {
+    fn add_entry(&mut self, entry: Entry, start: NodeId, order: &[NodeId]) {
         let mut places = Places::new(self.graph, start);
         let marks = self.marks();
         for id in order {
@@ -97,8 +176,9 @@ impl<'a> Builder<'a> {
         }
         let [steps, counters, drops] = self.marks();
         let (steps, counters, drops) = (marks[0]..steps, marks[1]..counters, marks[2]..drops);
-        let slots = places.next;
-        self.program.entries.push(EntryPlan { node: start.0, steps, slots, counters, drops });
+        let (node, slots) = (start.0, places.next);
+        let plan = EntryPlan { node, idp: Idp::NONE, steps, slots, counters, drops };
+        self.program.entries[entry.index()] = plan;
     }
 
     /// How long the arrays are that an entry adds to.

@@ -1,17 +1,26 @@
 //! A graph as it is executed: blocks, and flat arrays of steps.
 
+mod blueprint;
 mod compile;
+mod idps;
 mod nodes;
 mod program;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use weever_blocks_api::{Block, BuildError};
 
-use crate::counters::Layout;
+use std::sync::Arc;
+
+pub(crate) use blueprint::Blueprint;
+pub use idps::{Idp, Idps};
 pub(crate) use program::{
     EntryPlan, FIRST_STEP_SLOT, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span,
 };
+pub(crate) use update::Removed;
+pub(crate) use update::Transition;
+pub use update::Update;
 
 /// A place where tasks may start, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,35 +53,32 @@ pub enum CompileError {
 /// Entries are the nodes where tasks may start: those with the attribute `source` or `init`, the
 /// targets of spawn and notify edges, nodes that may block, and nodes that nothing leads to.
 pub struct Schedule {
-    pub(crate) program: Program,
+    pub(crate) plan: Arc<Blueprint>,
     /// By node; `None` for an O-node, which the engine runs itself.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
-    pub(crate) layout: Layout,
 }
 
 impl Schedule {
     /// The entry at the node called `node`.
     pub fn entry(&self, node: &str) -> Option<Entry> {
-        self.program.entry(node)
+        self.plan.program.entry(node)
     }
 
     /// The node names of every entry's steps, in the order of execution. For people and tests.
     pub fn steps(&self, entry: Entry) -> impl Iterator<Item = &str> {
-        let steps = self.program.steps(entry);
-        steps.iter().map(|step| &*self.program.nodes[step.node as usize].name)
+        let program = &self.plan.program;
+        program.steps(entry).iter().map(|step| &*program.nodes[step.node as usize].name)
     }
 
     /// Every entry with its node's name.
     pub fn entries(&self) -> impl Iterator<Item = (Entry, &str)> {
-        let name = |node: u32| &*self.program.nodes[node as usize].name;
-        let entries = self.program.entries.iter().enumerate();
-        entries.map(move |(i, plan)| (Entry(i as u32), name(plan.node)))
+        self.plan.entries().map(|(name, entry)| (entry, name))
     }
 }
 
 impl std::fmt::Debug for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (entries, steps) = (self.program.entries.len(), self.program.steps.len());
+        let (entries, steps) = (self.plan.program.entries.len(), self.plan.program.steps.len());
         write!(f, "Schedule({entries} entries, {steps} steps)")
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, BlockType, Env, Registry, TABLE};
-use weever_graph::{Graph, Node, NodeId, NodeKind};
+use weever_blocks_api::{BlockType, Registry, TABLE};
+use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::program::{NodePlan, SpawnEdge};
 use super::{CompileError, Entry};
@@ -12,7 +12,6 @@ use crate::counters::{Counter, CounterKind, Layout};
 /// A node prepared for being placed in entries.
 pub(super) struct Prepared {
     pub(super) plan: NodePlan,
-    pub(super) block: Option<Box<dyn Block>>,
     /// For each port of the graph's node, the number that the block gives it.
     pub(super) ports: Vec<u32>,
     /// Packets in; the ports' counters follow.
@@ -25,7 +24,6 @@ pub(super) struct Prepared {
 pub(super) struct Preparation<'a> {
     pub(super) graph: &'a Graph,
     pub(super) registry: &'a Registry,
-    pub(super) env: &'a Env,
     /// By node.
     pub(super) entry_of: &'a [Option<Entry>],
     pub(super) layout: &'a mut Layout,
@@ -36,21 +34,15 @@ impl Preparation<'_> {
         let node = self.graph.node(id);
         match node.kind {
             NodeKind::Config(_) => Err(CompileError::NotConfigured { node: node.name.clone() }),
-            NodeKind::Operator(_) => Ok(self.prepare(id, None, None)),
+            NodeKind::Operator(_) => Ok(self.prepare(id, None)),
             NodeKind::Function | NodeKind::Table(_) => {
-                let block_type = self.registry.type_of(node)?;
-                let block = self.registry.build(node, self.env)?;
-                Ok(self.prepare(id, Some(block_type), Some(block)))
+                let block_type = self.registry.check(node)?;
+                Ok(self.prepare(id, Some(block_type)))
             }
         }
     }
 
-    fn prepare(
-        &mut self,
-        id: NodeId,
-        block_type: Option<&'static BlockType>,
-        block: Option<Box<dyn Block>>,
-    ) -> Prepared {
+    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> Prepared {
         let node = self.graph.node(id);
         let name: Arc<str> = node.name.as_str().into();
         let ports = port_numbers(node, block_type);
@@ -62,7 +54,7 @@ impl Preparation<'_> {
         let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        Prepared { plan, block, ports, counter, drops, needs_buffer }
+        Prepared { plan, ports, counter, drops, needs_buffer }
     }
 
     fn plan(
@@ -86,7 +78,7 @@ impl Preparation<'_> {
             name: name.clone(),
             entry: self.entry_of[id.index()],
             spawns,
-            notifies: notify_targets(node, block_type),
+            notifies: self.notify_targets(node, block_type),
             own,
             no_buffer,
             outbox_full,
@@ -101,6 +93,14 @@ impl Preparation<'_> {
             spawned: self.layout.add(name, CounterKind::Spawned, label),
             full: self.layout.add(name, CounterKind::SpawnFull, label),
         })
+    }
+
+    /// A notify edge's target is always an entry.
+    fn notify_targets(&self, node: &Node, block_type: Option<&'static BlockType>) -> Box<[Entry]> {
+        let target = |label: &&str| node.notifies.iter().find(|e| e.label == *label);
+        let labels = block_type.map_or(&[][..], |t| t.notifies).iter();
+        let entry = |edge: &Edge| self.entry_of[edge.target.index()];
+        labels.filter_map(target).filter_map(entry).collect()
     }
 
     fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Vec<Option<Counter>> {
@@ -128,10 +128,4 @@ fn port_numbers(node: &Node, block_type: Option<&'static BlockType>) -> Vec<u32>
 fn graph_ports(ports: &[u32]) -> impl Iterator<Item = usize> + '_ {
     let place = |n: u32| ports.iter().position(|p| *p == n);
     (0..ports.len() as u32).filter_map(place)
-}
-
-fn notify_targets(node: &Node, block_type: Option<&'static BlockType>) -> Box<[u32]> {
-    let target = |label: &&str| node.notifies.iter().find(|e| e.label == *label);
-    let labels = block_type.map_or(&[][..], |t| t.notifies).iter();
-    labels.filter_map(target).map(|edge| edge.target.0).collect()
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Entry;
+use super::{Entry, Idp};
 use crate::counters::Counter;
 
 /// The mask slot that is always empty.
@@ -12,6 +12,9 @@ pub(crate) const EMPTY_SLOT: u32 = 0;
 pub(crate) const TASKS_SLOT: u32 = 1;
 /// Where the steps' slots begin.
 pub(crate) const FIRST_STEP_SLOT: u32 = 2;
+
+/// No node.
+pub(crate) const NO_NODE: u32 = u32::MAX;
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +61,30 @@ pub(crate) struct Operand {
 /// The steps that tasks of one start node walk.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryPlan {
+    /// [`NO_NODE`]: the node that the number stood for is gone.
     pub(crate) node: u32,
+    /// The node's dispatch point.
+    pub(crate) idp: Idp,
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
     pub(crate) slots: u32,
     /// What each slot counts, from the first step's on.
     pub(crate) counters: Range<u32>,
     pub(crate) drops: Range<u32>,
+}
+
+impl EntryPlan {
+    /// The place of an entry whose node is gone. What starts here is dropped.
+    pub(crate) fn hole() -> EntryPlan {
+        EntryPlan {
+            node: NO_NODE,
+            idp: Idp::NONE,
+            steps: 0..0,
+            slots: FIRST_STEP_SLOT,
+            counters: 0..0,
+            drops: 0..0,
+        }
+    }
 }
 
 /// A port at which what nobody takes is dropped.
@@ -89,8 +109,8 @@ pub(crate) struct NodePlan {
     /// The entry that starts here, if tasks can.
     pub(crate) entry: Option<Entry>,
     pub(crate) spawns: Box<[SpawnEdge]>,
-    /// The nodes whose blocked tasks the notify edges wake.
-    pub(crate) notifies: Box<[u32]>,
+    /// Where the tasks are blocked that the notify edges wake.
+    pub(crate) notifies: Box<[Entry]>,
     /// The first of the block's own counters.
     pub(crate) own: Counter,
     pub(crate) no_buffer: Counter,
@@ -119,6 +139,12 @@ impl Program {
     pub(crate) fn steps(&self, entry: Entry) -> &[Step] {
         let steps = &self.entries[entry.index()].steps;
         &self.steps[steps.start as usize..steps.end as usize]
+    }
+
+    /// The entry at a dispatch point, if tasks can start there.
+    pub(crate) fn at(&self, idp: Idp) -> Option<Entry> {
+        let mut plans = self.entries.iter();
+        plans.position(|plan| plan.idp == idp).map(|number| Entry(number as u32))
     }
 
     /// The most mask slots that any entry uses.

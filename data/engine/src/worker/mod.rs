@@ -12,6 +12,8 @@ use std::sync::Arc;
 use weever_link::{LinkError, LinkQueue};
 use weever_packet::{BURST, Burst, Nanos, first_n};
 
+use crate::mailbox::Mailbox;
+use crate::schedule::Update;
 use crate::{Engine, Entry};
 use egress::Egress;
 pub use run::{Mode, monotonic};
@@ -79,6 +81,8 @@ pub struct Worker {
     first: usize,
     bell: Bell,
     stats: Arc<WorkerStats>,
+    /// Brings the next graph, if the worker is one of a team.
+    mailbox: Option<Arc<Mailbox<Box<Update>>>>,
 }
 
 impl Worker {
@@ -97,7 +101,31 @@ impl Worker {
             burst: Box::new(Burst::new()),
             first: 0,
             bell: Bell::new()?,
+            mailbox: None,
         })
+    }
+
+    /// From now on, the worker takes its graphs from this mailbox.
+    pub(crate) fn join_team(&mut self) -> Arc<Mailbox<Box<Update>>> {
+        self.mailbox.get_or_insert_default().clone()
+    }
+
+    /// Goes on with the next graph, if there is one.
+    #[inline]
+    fn look_for_news(&mut self) {
+        let news = self.mailbox.as_ref().and_then(|mailbox| mailbox.news(self.engine.epoch()));
+        if let Some(epoch) = news {
+            self.adopt(epoch);
+        }
+    }
+
+    #[cold]
+    fn adopt(&mut self, epoch: u64) {
+        let Worker { mailbox: Some(mailbox), engine, .. } = self else { return };
+        while let Some((number, mut update)) = mailbox.take(epoch) {
+            engine.switch(&mut update);
+            mailbox.done(number, update);
+        }
     }
 
     /// The engine.
@@ -118,6 +146,7 @@ impl Worker {
     /// One turn: a burst from each queue as far as there is room behind it, queued tasks up to a
     /// budget, everything that can be sent, one flush. Does not block. `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
+        self.look_for_news();
         let mut turn = Turn::default();
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));

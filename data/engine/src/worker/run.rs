@@ -1,5 +1,6 @@
 //! Turn after turn, and when to sleep in between.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -8,6 +9,8 @@ use weever_packet::Nanos;
 use super::stats::PUBLISH_EVERY;
 use super::wait::LOOK_EVERY;
 use super::{Lost, Worker};
+use crate::mailbox::Mailbox;
+use crate::schedule::Update;
 
 /// A device that goes away does not always say so to who waits for it.
 const LONGEST_SLEEP: Nanos = 1_000_000_000;
@@ -53,6 +56,7 @@ impl Worker {
     /// Turns until `stop` is set; blocks the calling thread. Set `stop`, then use the
     /// [`Waker`](super::Waker). `lost` hears of each queue that fails.
     pub fn run(&mut self, stop: &AtomicBool, mode: Mode, mut lost: impl FnMut(Lost)) {
+        let _running = self.mailbox.clone().map(Running::new);
         let spin = mode.spins_for();
         let mut now = monotonic();
         let mut busy_at = now;
@@ -95,6 +99,22 @@ impl Worker {
             self.stats.publish(&self.queues);
             *published = Published { at: now, stale: false };
         }
+    }
+}
+
+/// Says that a thread runs the worker, until it ends, however it ends.
+struct Running(Arc<Mailbox<Box<Update>>>);
+
+impl Running {
+    fn new(mailbox: Arc<Mailbox<Box<Update>>>) -> Running {
+        mailbox.set_runs(true);
+        Running(mailbox)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set_runs(false);
     }
 }
 

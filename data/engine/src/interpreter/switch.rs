@@ -1,0 +1,97 @@
+//! Between two bursts, a worker's graph becomes the next one.
+
+use weever_blocks_api::Priority;
+
+use super::Engine;
+use super::lane::Task;
+use super::runtime::Runtime;
+use crate::counters::total;
+use crate::schedule::{Removed, Update};
+
+impl Engine {
+    /// Goes on with the graph of `update`, which must have been made for the graph that this engine
+    /// runs. Blocks that stay keep their state, and tasks stay where they are; those at nodes that are
+    /// gone go where the change says, or are counted drops. `update` then holds what is no longer
+    /// needed.
+    pub fn switch(&mut self, update: &mut Update) {
+        self.move_blocks(update);
+        std::mem::swap(&mut self.plan, &mut update.plan);
+        std::mem::swap(&mut self.blocks, &mut update.blocks);
+        std::mem::swap(&mut self.frame.slots, &mut update.slots);
+        update.cells.go_on_from(&self.runtime.counters, &update.counters);
+        self.counters.publish(update.cells.clone());
+        std::mem::swap(&mut self.runtime.counters, &mut update.cells);
+        self.epoch = update.epoch;
+        self.runtime.tasks.widen(self.plan.program.entries.len());
+        self.runtime.recount_delayed(update);
+        update.removed.iter().for_each(|removed| self.runtime.clear(*removed, update));
+        for entry in &update.init {
+            // A queue too small for one task is a bound like any other.
+            let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
+        }
+    }
+
+    fn move_blocks(&mut self, update: &mut Update) {
+        for (old, new) in &update.kept {
+            update.blocks[*new as usize] = self.blocks[*old as usize].take();
+        }
+        for (old, new) in &update.replaced {
+            let Some(old) = &mut self.blocks[*old as usize] else { continue };
+            let Some(successor) = &mut update.blocks[*new as usize] else { continue };
+            if let Some(Err(state)) = old.export_state().map(|state| successor.import_state(state))
+            {
+                let node = &update.plan.program.nodes[*new as usize];
+                update.refused.push((node.name.clone(), state));
+            }
+        }
+    }
+
+    /// The number of the graph that it runs: 0 for that which it was made with.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl Runtime {
+    /// Delayed tasks remember what counts them if they find no room.
+    fn recount_delayed(&mut self, update: &Update) {
+        if !self.delayed.is_empty() {
+            self.delayed.retain(|delayed| {
+                delayed.full = update.counters[delayed.full.index()];
+                true
+            });
+        }
+    }
+
+    fn clear(&mut self, removed: Removed, update: &Update) {
+        let mut waiting: Vec<(Priority, Task)> = Vec::new();
+        self.tasks.take_all(removed.entry, |priority, task| waiting.push((priority, task)));
+        self.blocked.wake_all(removed.entry, |task| waiting.push((Priority::High, task)));
+        self.clear_delayed(removed, &mut waiting);
+        for (priority, task) in waiting {
+            match removed.to {
+                Some(to) => self.enqueue(to, priority, task, update.dropped),
+                None => self.refuse(task, update.dropped),
+            }
+        }
+        self.counters.set(total::BLOCKED, self.blocked.len() as u64);
+        self.counters.set(total::DELAYED, self.delayed.len() as u64);
+    }
+
+    /// Those that go elsewhere keep their time.
+    fn clear_delayed(&mut self, removed: Removed, dropped: &mut Vec<(Priority, Task)>) {
+        if self.delayed.is_empty() {
+            return;
+        }
+        self.delayed.retain(|delayed| {
+            if delayed.entry != removed.entry {
+                return true;
+            }
+            match removed.to {
+                Some(to) => delayed.entry = to,
+                None => dropped.push((Priority::Low, delayed.task.take())),
+            }
+            removed.to.is_some()
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! From one compiled graph to the next: everything that a worker needs to switch.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use weever_blocks_api::{Block, Env, Registry, State};
+use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
+use weever_graph::{Attr, NodeId};
+use weever_packet::Mask;
+
+use super::blueprint::Blueprint;
+use super::compile::build;
+use super::{CompileError, Entry};
+use crate::counters::{Cells, Counter};
+
+/// An entry whose node goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    pub(crate) entry: Entry,
+    /// Where its tasks go; `None`: they are dropped.
+    pub(crate) to: Option<Entry>,
+}
+
+/// A change of one worker's graph, compiled: the new blocks and arrays, and tables that say where
+/// everything goes on. Made off the packet path, so that the switch only moves pointers, adds
+/// counters up, and looks at tasks that are delayed or wait at nodes that go. Afterwards it holds what
+/// is no longer needed, for another thread to drop.
+pub struct Update {
+    pub(crate) epoch: u64,
+    pub(crate) plan: Arc<Blueprint>,
+    /// Those of new and replaced nodes; the worker fills in the others.
+    pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
+    /// Nodes whose block stays: where it was, where it goes.
+    pub(crate) kept: Box<[(u32, u32)]>,
+    /// Nodes whose new block is offered the old one's state.
+    pub(crate) replaced: Box<[(u32, u32)]>,
+    pub(crate) slots: Box<[Mask]>,
+    pub(crate) cells: Arc<Cells>,
+    /// By counter of the graph before.
+    pub(crate) counters: Box<[Counter]>,
+    pub(crate) removed: Box<[Removed]>,
+    /// Counts what waited at removed nodes.
+    pub(crate) dropped: Counter,
+    /// New nodes with the attribute `init`.
+    pub(crate) init: Box<[Entry]>,
+    /// What the new blocks did not want: node, state.
+    pub(crate) refused: Vec<(Arc<str>, State)>,
+}
+
+/// What a change compiles to for all workers together.
+pub(crate) struct Transition {
+    pub(crate) epoch: u64,
+    pub(crate) plan: Arc<Blueprint>,
+    kept: Vec<(u32, u32)>,
+    /// New node, old one if it hands its state over.
+    built: Vec<(NodeId, Option<u32>)>,
+    counters: Box<[Counter]>,
+    removed: Vec<Removed>,
+    dropped: Counter,
+    init: Vec<Entry>,
+}
+
+impl Transition {
+    /// Compares two graphs. `new` gets the counters that go on from `old`.
+    pub(crate) fn new(
+        epoch: u64,
+        old: &Blueprint,
+        mut new: Blueprint,
+        changes: &ChangeSet,
+    ) -> Transition {
+        let fresh = starting_afresh(changes);
+        let (mut kept, mut built) = (Vec::new(), Vec::new());
+        for (id, node) in new.graph.iter() {
+            let before = old.graph.find(&node.name).filter(|_| !fresh.contains(&*node.name));
+            match before {
+                Some(before) if same_implementation(old.graph.node(before), node) => {
+                    kept.push((before.0, id.0));
+                }
+                before => built.push((id, before.map(|id| id.0))),
+            }
+        }
+        let counters = new.layout.continuing(&old.layout);
+        let dropped = new.layout.removed();
+        let removed = removed(old, &new, changes);
+        let init = init(old, &new);
+        Transition { epoch, plan: Arc::new(new), kept, built, counters, removed, dropped, init }
+    }
+
+    /// The update of one worker, with new blocks for it.
+    pub(crate) fn update(&self, registry: &Registry, env: &Env) -> Result<Update, CompileError> {
+        let plan = &self.plan;
+        let mut blocks: Vec<_> = plan.graph.iter().map(|_| None).collect();
+        for (id, _) in &self.built {
+            blocks[id.index()] = build(&plan.graph, *id, registry, env)?;
+        }
+        let handed_over = |(id, before): &(NodeId, Option<u32>)| Some(((*before)?, id.0));
+        let replaced: Box<[_]> = self.built.iter().filter_map(handed_over).collect();
+        Ok(Update {
+            epoch: self.epoch,
+            blocks,
+            kept: self.kept.clone().into(),
+            refused: Vec::with_capacity(replaced.len()),
+            replaced,
+            slots: vec![0; plan.program.max_slots()].into(),
+            cells: Arc::new(Cells::new(&plan.layout)),
+            counters: self.counters.clone(),
+            removed: self.removed.clone().into(),
+            dropped: self.dropped,
+            init: self.init.clone().into(),
+            plan: plan.clone(),
+        })
+    }
+}
+
+impl Update {
+    /// The number of the graph that it leads to.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The nodes whose new block did not want the old one's state.
+    pub(crate) fn afresh(&self) -> impl Iterator<Item = String> + '_ {
+        self.refused.iter().map(|(node, _)| node.to_string())
+    }
+}
+
+impl std::fmt::Debug for Update {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kept, new) = (self.kept.len(), self.blocks.iter().flatten().count());
+        write!(f, "Update(to {}: {kept} blocks stay, {new} are new)", self.epoch)
+    }
+}
+
+/// Nodes whose new block does not get the old one's state: told so, or removed and added again.
+fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
+    let name = |change| match change {
+        &Change::Remove { ref node, .. } => Some(node.as_str()),
+        Change::Replace { node, state: Handover::Drop } => Some(node.name.as_str()),
+        _ => None,
+    };
+    changes.changes.iter().filter_map(name).collect()
+}
+
+fn removed(old: &Blueprint, new: &Blueprint, changes: &ChangeSet) -> Vec<Removed> {
+    let gone = old.entries().filter(|(name, _)| new.graph.find(name).is_none());
+    gone.map(|(name, entry)| Removed { entry, to: successor(new, changes, name) }).collect()
+}
+
+fn successor(new: &Blueprint, changes: &ChangeSet, name: &str) -> Option<Entry> {
+    changes.changes.iter().rev().find_map(|change| match change {
+        Change::Remove { node, waiting: Waiting::To(to) } if node == name => new.program.entry(to),
+        _ => None,
+    })
+}
+
+/// Nodes that were tagged before have had their first task.
+fn init(old: &Blueprint, new: &Blueprint) -> Vec<Entry> {
+    let tagged = |plan: &Blueprint, name: &str| {
+        plan.graph.find(name).is_some_and(|id| plan.graph.node(id).has(&Attr::Init))
+    };
+    let nodes = new.graph.iter().filter(|(_, node)| node.has(&Attr::Init));
+    let nodes = nodes.filter(|(_, node)| !tagged(old, &node.name));
+    nodes.filter_map(|(id, _)| new.program.nodes[id.index()].entry).collect()
+}

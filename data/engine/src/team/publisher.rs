@@ -1,0 +1,226 @@
+//! Everybody gets the next graph, or nobody does.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weever_blocks_api::{Env, Registry};
+use weever_graph::change::{Change, Waiting, diff};
+use weever_graph::{ChangeSet, Graph, Verified, apply, verify};
+
+use super::TeamError;
+use crate::mailbox::Mailbox;
+use crate::schedule::{Blueprint, Idp, Idps, Transition, Update};
+use crate::worker::Waker;
+
+/// How long a change waits for the workers, unless told otherwise. A turn takes microseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the publisher knows of a worker.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) name: String,
+    pub(super) mailbox: Arc<Mailbox<Box<Update>>>,
+    pub(super) waker: Waker,
+    /// Where packets of its links start.
+    pub(super) sources: Vec<(u16, String)>,
+}
+
+/// What the workers run, or will run at their next turn.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) logical: Verified,
+    pub(super) plan: Arc<Blueprint>,
+    pub(super) idps: Idps,
+    pub(super) epoch: u64,
+}
+
+/// A change that has happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    /// The number of the graph that runs now.
+    pub epoch: u64,
+    /// How many steps led to it; 0: it runs already.
+    pub steps: usize,
+    /// Nodes whose new block could not use the old one's state and started afresh.
+    pub afresh: Vec<String>,
+}
+
+/// Changes the graph that a team runs. Any thread may ask; changes happen one after the other, each
+/// relative to what runs when its turn has come.
+#[derive(Debug)]
+pub struct Publisher {
+    seats: Box<[Seat]>,
+    registry: Registry,
+    env: Arc<Env>,
+    running: Mutex<Running>,
+    patience: Duration,
+}
+
+/// Gives nodes their effects and checks the graph.
+pub(super) fn judge(mut graph: Graph, registry: &Registry) -> Result<Verified, TeamError> {
+    registry.annotate(&mut graph)?;
+    Ok(verify(graph)?)
+}
+
+impl Publisher {
+    pub(super) fn new(
+        seats: Vec<Seat>,
+        registry: Registry,
+        env: Arc<Env>,
+        running: Running,
+    ) -> Publisher {
+        let running = Mutex::new(running);
+        Publisher { seats: seats.into(), registry, env, running, patience: PATIENCE }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The graph that runs, as it was given: what changes are relative to. Waits for a change that is
+    /// under way.
+    pub fn graph(&self) -> Verified {
+        self.lock().logical.clone()
+    }
+
+    /// The graph as each worker executes it.
+    pub fn executed(&self) -> Verified {
+        self.lock().plan.graph.clone()
+    }
+
+    /// The number of the graph that runs: 0 for the first.
+    pub fn epoch(&self) -> u64 {
+        self.lock().epoch
+    }
+
+    /// The dispatch point of a node, if it has ever been one.
+    pub fn idp(&self, node: &str) -> Option<Idp> {
+        self.lock().idps.get(node)
+    }
+
+    /// The names of the workers with the number of the graph that each has adopted.
+    pub fn adopted(&self) -> Vec<(String, u64)> {
+        self.seats.iter().map(|seat| (seat.name.clone(), seat.mailbox.adopted())).collect()
+    }
+
+    /// Makes the running graph `wanted`: finds the difference and carries it out.
+    ///
+    /// # Errors
+    /// As [`change`](Publisher::change).
+    pub fn replace(&self, mut wanted: Graph) -> Result<Published, TeamError> {
+        self.registry.annotate(&mut wanted)?;
+        let mut running = self.lock();
+        let changes = diff(&running.logical, &wanted);
+        self.carry_out(&mut running, &changes)
+    }
+
+    /// Changes the running graph. Everything is checked and compiled before any worker hears of it;
+    /// then all get it, each switches between two bursts, and the call returns when all have. Blocks
+    /// the caller, not the workers; those that no thread runs count as switched, and switch before
+    /// they run.
+    ///
+    /// # Errors
+    /// Nothing has changed, except with [`TeamError::NotAdopted`]: then the change is made, and a
+    /// worker is late.
+    pub fn change(&self, changes: &ChangeSet) -> Result<Published, TeamError> {
+        self.carry_out(&mut self.lock(), changes)
+    }
+
+    fn carry_out(
+        &self,
+        running: &mut Running,
+        changes: &ChangeSet,
+    ) -> Result<Published, TeamError> {
+        if changes.is_empty() {
+            return Ok(Published { epoch: running.epoch, ..Published::default() });
+        }
+        let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
+        self.check_sources(&logical)?;
+        let transition = self.compile(running, &logical, changes)?;
+        let update = |_| transition.update(&self.registry, &self.env).map(Box::new);
+        let updates = self.seats.iter().map(update).collect::<Result<Vec<_>, _>>()?;
+        self.check_room()?;
+        let epoch = transition.epoch;
+        running.idps.retire(&running.logical, &logical);
+        (running.logical, running.epoch) = (logical, epoch);
+        running.plan = transition.plan;
+        self.publish(epoch, updates);
+        let adopted = self.wait(epoch);
+        let afresh = self.clear_away();
+        adopted.map(|()| Published { epoch, steps: changes.len(), afresh })
+    }
+
+    fn compile(
+        &self,
+        running: &mut Running,
+        logical: &Verified,
+        changes: &ChangeSet,
+    ) -> Result<Transition, TeamError> {
+        let starts = successors(changes);
+        let Running { plan, idps, epoch, .. } = running;
+        let next =
+            Blueprint::compile(logical.clone(), &self.registry, idps, Some(&**plan), &starts)?;
+        Ok(Transition::new(*epoch + 1, plan, next, changes))
+    }
+
+    fn check_sources(&self, graph: &Graph) -> Result<(), TeamError> {
+        for seat in &self.seats {
+            if let Some((link, node)) = seat.sources.iter().find(|(_, n)| graph.find(n).is_none()) {
+                let (worker, node) = (seat.name.clone(), node.clone());
+                return Err(TeamError::NoSource { worker, link: *link, node });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), TeamError> {
+        match self.seats.iter().find(|seat| !seat.mailbox.has_room()) {
+            Some(seat) => Err(TeamError::Behind { worker: seat.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Every worker has its update before the first one may act on it: what it then sends to the
+    /// others they can understand.
+    fn publish(&self, epoch: u64, updates: Vec<Box<Update>>) {
+        for (seat, update) in self.seats.iter().zip(updates) {
+            seat.mailbox.place(epoch, update);
+        }
+        for seat in &self.seats {
+            seat.mailbox.publish(epoch);
+            seat.waker.wake();
+        }
+    }
+
+    fn wait(&self, epoch: u64) -> Result<(), TeamError> {
+        let until = Instant::now() + self.patience;
+        match self.seats.iter().find(|seat| !seat.mailbox.wait(epoch, until)) {
+            None => Ok(()),
+            Some(seat) => {
+                let worker = seat.name.clone();
+                Err(TeamError::NotAdopted { worker, epoch, waited: self.patience })
+            }
+        }
+    }
+
+    /// Drops what workers have given back: old blocks with their packets, old arrays. Returns the
+    /// nodes that refused their predecessor's state.
+    fn clear_away(&self) -> Vec<String> {
+        let mut afresh = Vec::new();
+        for update in self.seats.iter().flat_map(|seat| seat.mailbox.returned()) {
+            afresh.extend(update.afresh());
+        }
+        afresh.sort();
+        afresh.dedup();
+        afresh
+    }
+}
+
+/// The nodes that tasks of removed ones go to.
+fn successors(changes: &ChangeSet) -> Vec<&str> {
+    let to = |change| match change {
+        &Change::Remove { waiting: Waiting::To(ref to), .. } => Some(to.as_str()),
+        _ => None,
+    };
+    changes.changes.iter().filter_map(to).collect()
+}

@@ -1,0 +1,1 @@
+//! Teams under change.
