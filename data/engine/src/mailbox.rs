@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 
-/// Letters that a worker has not taken. A worker that does not take that many is stuck.
-const MOST: usize = 16;
+/// Letters that a worker has not taken: it is stuck, or no thread has run it for long.
+const MOST: usize = 256;
 
 /// A place where one thread leaves letters, numbered in rising order, for one worker, and gets them
 /// back when the worker has done what they say.
@@ -29,11 +29,19 @@ struct Inside<T> {
     adopted: u64,
     /// Whether a thread runs the worker. Who does not run takes the letters before it runs again.
     runs: bool,
+    /// Whether the worker is gone for good.
+    closed: bool,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Mailbox<T> {
-        let inside = Inside { letters: VecDeque::new(), done: Vec::new(), adopted: 0, runs: false };
+        let inside = Inside {
+            letters: VecDeque::new(),
+            done: Vec::new(),
+            adopted: 0,
+            runs: false,
+            closed: false,
+        };
         Mailbox {
             published: AtomicU64::new(0),
             inside: Mutex::new(inside),
@@ -54,7 +62,10 @@ impl<T> Mailbox<T> {
 
     /// Leaves a letter that the worker does not see before it is published, or asked for by number.
     pub fn place(&self, number: u64, letter: T) {
-        self.lock().letters.push_back((number, letter));
+        let mut inside = self.lock();
+        if !inside.closed {
+            inside.letters.push_back((number, letter));
+        }
     }
 
     /// Lets the worker see the letters up to `number`.
@@ -89,6 +100,16 @@ impl<T> Mailbox<T> {
     /// For the worker: whether a thread runs it from now on.
     pub fn set_runs(&self, runs: bool) {
         self.lock().runs = runs;
+        self.changed.notify_all();
+    }
+
+    /// For the worker: it takes no letters any more.
+    pub fn close(&self) {
+        let mut inside = self.lock();
+        inside.closed = true;
+        inside.runs = false;
+        inside.letters.clear();
+        drop(inside);
         self.changed.notify_all();
     }
 

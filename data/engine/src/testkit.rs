@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use weever_blocks_api::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, StateKind, bits,
+    Registry, State, StateKind, bits,
 };
 use weever_graph::{
     Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify,
@@ -75,10 +75,19 @@ static WAKER: BlockType = BlockType {
     ..PLAIN
 };
 
+/// Counts every packet that it and those before it have seen.
+static KEEPER: BlockType = BlockType {
+    name: "Keeper",
+    ports: &[port("out")],
+    counters: &["kept"],
+    make: |_| Ok(Box::new(Keeper(0))),
+    ..PLAIN
+};
+
 pub(crate) fn registry() -> Registry {
     Registry::new().with(&[
         &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER,
-        &WAKER,
+        &WAKER, &KEEPER,
     ])
 }
 
@@ -125,6 +134,25 @@ struct Echo;
 impl Block for Echo {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         cx.transmit(0, input);
+    }
+}
+
+struct Keeper(u64);
+
+impl Block for Keeper {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        self.0 += u64::from(input.count_ones());
+        cx.count(0, self.0);
+        ports.enable(0, input);
+    }
+
+    fn export_state(&mut self) -> Option<State> {
+        Some(Box::new(self.0))
+    }
+
+    fn import_state(&mut self, state: State) -> Result<(), State> {
+        self.0 = *state.downcast::<u64>()?;
+        Ok(())
     }
 }
 

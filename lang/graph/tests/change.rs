@@ -152,7 +152,7 @@ fn a_step_that_is_wrong_names_the_node() {
     let set = |f: fn(ChangeSet) -> ChangeSet| apply(&two(), &f(ChangeSet::new())).unwrap_err();
     let text = |f| set(f).to_string();
     assert!(text(|c| c.remove("first", Waiting::Drop)).contains("did you mean `First`?"));
-    assert!(text(|c| c.add(node("Last", &[]))).contains("`Last` already"));
+    assert!(text(|c| c.insert(node("Last", &[]))).contains("`Last` already"));
     assert!(text(|c| c.bind(out("First", "Last"))).contains("`First.out` → `Last`"));
     assert!(text(|c| c.unbind(out("First", "First"))).contains("no edge"));
     assert!(

@@ -141,12 +141,6 @@ impl Program {
         &self.steps[steps.start as usize..steps.end as usize]
     }
 
-    /// The entry at a dispatch point, if tasks can start there.
-    pub(crate) fn at(&self, idp: Idp) -> Option<Entry> {
-        let mut plans = self.entries.iter();
-        plans.position(|plan| plan.idp == idp).map(|number| Entry(number as u32))
-    }
-
     /// The most mask slots that any entry uses.
     pub(crate) fn max_slots(&self) -> usize {
         self.entries.iter().map(|e| e.slots as usize).max().unwrap_or(0)

@@ -133,12 +133,12 @@ impl std::fmt::Debug for Update {
 
 /// Nodes whose new block does not get the old one's state: told so, or removed and added again.
 fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
-    let name = |change| match change {
-        &Change::Remove { ref node, .. } => Some(node.as_str()),
+    let names = changes.changes.iter().map(|change| match change {
+        Change::Remove { node, .. } => Some(node.as_str()),
         Change::Replace { node, state: Handover::Drop } => Some(node.name.as_str()),
         _ => None,
-    };
-    changes.changes.iter().filter_map(name).collect()
+    });
+    names.flatten().collect()
 }
 
 fn removed(old: &Blueprint, new: &Blueprint, changes: &ChangeSet) -> Vec<Removed> {

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) name: String,
-    pub(super) mailbox: Arc<Mailbox<Box<Update>>>,
+    pub(super) mailbox: Arc<Mailbox<Update>>,
     pub(super) waker: Waker,
     /// Where packets of its links start.
     pub(super) sources: Vec<(u16, String)>,
@@ -71,6 +71,12 @@ impl Publisher {
     ) -> Publisher {
         let running = Mutex::new(running);
         Publisher { seats: seats.into(), registry, env, running, patience: PATIENCE }
+    }
+
+    /// Waits so long for the workers instead of five seconds.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Publisher {
+        Publisher { patience, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Running> {
@@ -137,7 +143,7 @@ impl Publisher {
         let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
         self.check_sources(&logical)?;
         let transition = self.compile(running, &logical, changes)?;
-        let update = |_| transition.update(&self.registry, &self.env).map(Box::new);
+        let update = |_| transition.update(&self.registry, &self.env);
         let updates = self.seats.iter().map(update).collect::<Result<Vec<_>, _>>()?;
         self.check_room()?;
         let epoch = transition.epoch;
@@ -182,7 +188,7 @@ impl Publisher {
 
     /// Every worker has its update before the first one may act on it: what it then sends to the
     /// others they can understand.
-    fn publish(&self, epoch: u64, updates: Vec<Box<Update>>) {
+    fn publish(&self, epoch: u64, updates: Vec<Update>) {
         for (seat, update) in self.seats.iter().zip(updates) {
             seat.mailbox.place(epoch, update);
         }
@@ -218,9 +224,9 @@ impl Publisher {
 
 /// The nodes that tasks of removed ones go to.
 fn successors(changes: &ChangeSet) -> Vec<&str> {
-    let to = |change| match change {
-        &Change::Remove { waiting: Waiting::To(ref to), .. } => Some(to.as_str()),
+    let to = changes.changes.iter().map(|change| match change {
+        Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
         _ => None,
-    };
-    changes.changes.iter().filter_map(to).collect()
+    });
+    to.flatten().collect()
 }

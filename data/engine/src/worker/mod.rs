@@ -67,6 +67,9 @@ const BURSTS: usize = 4;
 /// Queued tasks that are run, if there are so many, before the next burst is received.
 const BUDGET: usize = 4 * BURST;
 
+/// Queued tasks that are run, if there are so many, before the graph changes.
+const DRAIN: usize = 64 * BURST;
+
 /// An engine together with the queues that feed it and that it sends by.
 ///
 /// Either call [`turn`](Worker::turn) yourself, with your own clock; or [`run`](Worker::run) it
@@ -82,7 +85,7 @@ pub struct Worker {
     bell: Bell,
     stats: Arc<WorkerStats>,
     /// Brings the next graph, if the worker is one of a team.
-    mailbox: Option<Arc<Mailbox<Box<Update>>>>,
+    mailbox: Option<Arc<Mailbox<Update>>>,
 }
 
 impl Worker {
@@ -106,22 +109,24 @@ impl Worker {
     }
 
     /// From now on, the worker takes its graphs from this mailbox.
-    pub(crate) fn join_team(&mut self) -> Arc<Mailbox<Box<Update>>> {
+    pub(crate) fn join_team(&mut self) -> Arc<Mailbox<Update>> {
         self.mailbox.get_or_insert_default().clone()
     }
 
     /// Goes on with the next graph, if there is one.
     #[inline]
-    fn look_for_news(&mut self) {
+    fn look_for_news(&mut self, now: Nanos) {
         let news = self.mailbox.as_ref().and_then(|mailbox| mailbox.news(self.engine.epoch()));
         if let Some(epoch) = news {
-            self.adopt(epoch);
+            self.adopt(epoch, now);
         }
     }
 
     #[cold]
-    fn adopt(&mut self, epoch: u64) {
+    fn adopt(&mut self, epoch: u64, now: Nanos) {
         let Worker { mailbox: Some(mailbox), engine, .. } = self else { return };
+        // What waits comes before what is received after the change, also where it has a shorter way.
+        engine.run(now, DRAIN);
         while let Some((number, mut update)) = mailbox.take(epoch) {
             engine.switch(&mut update);
             mailbox.done(number, update);
@@ -146,7 +151,7 @@ impl Worker {
     /// One turn: a burst from each queue as far as there is room behind it, queued tasks up to a
     /// budget, everything that can be sent, one flush. Does not block. `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
-        self.look_for_news();
+        self.look_for_news(now);
         let mut turn = Turn::default();
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
@@ -221,6 +226,14 @@ fn attempt<T>(
             turn.lost.push(Lost { link: attached.link, error });
             queues[index] = None;
             None
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.close();
         }
     }
 }

@@ -103,10 +103,10 @@ impl Worker {
 }
 
 /// Says that a thread runs the worker, until it ends, however it ends.
-struct Running(Arc<Mailbox<Box<Update>>>);
+struct Running(Arc<Mailbox<Update>>);
 
 impl Running {
-    fn new(mailbox: Arc<Mailbox<Box<Update>>>) -> Running {
+    fn new(mailbox: Arc<Mailbox<Update>>) -> Running {
         mailbox.set_runs(true);
         Running(mailbox)
     }

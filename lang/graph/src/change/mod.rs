@@ -177,7 +177,7 @@ impl ChangeSet {
 
     /// Then adds a node.
     #[must_use]
-    pub fn add(self, node: Node) -> ChangeSet {
+    pub fn insert(self, node: Node) -> ChangeSet {
         self.and(Change::Add { node: Box::new(node) })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weever_engine::{CounterKind, Reading};
+use weever_engine::{CounterKind, Reading, sum};
 use weever_link::QueueStats;
 use weever_service_api::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PortCounter,
@@ -57,19 +57,6 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
 
 fn named(reading: &Reading) -> NamedCounter {
     NamedCounter { name: reading.label.to_string(), value: reading.value }
-}
-
-/// Replicas of one graph have the same counters in the same order.
-fn sum(workers: &[Vec<Reading>]) -> Vec<Reading> {
-    let mut workers = workers.iter();
-    let mut total = workers.next().cloned().unwrap_or_default();
-    for more in workers {
-        for (sum, reading) in total.iter_mut().zip(more) {
-            debug_assert_eq!((&sum.node, &sum.label), (&reading.node, &reading.label));
-            sum.value = sum.value.wrapping_add(reading.value);
-        }
-    }
-    total
 }
 
 /// One queue of a link.

@@ -11,9 +11,9 @@ use crate::reference::{Outcome, Record, Reference};
 use crate::testkit::{KINDS, NodeSpec, STATELESS, graph, packet, pool, registry};
 use crate::{CounterKind, Counters, Engine, Limits, Schedule};
 
-const FRAMES: u32 = 1024;
+pub(super) const FRAMES: u32 = 1024;
 
-fn limits(batch: usize) -> Limits {
+pub(super) fn limits(batch: usize) -> Limits {
     Limits {
         batch,
         tick: 1,
@@ -29,19 +29,19 @@ fn limits(batch: usize) -> Limits {
     }
 }
 
-fn engine(graph: &Verified, pool: &Pool, limits: Limits) -> Engine {
+pub(super) fn engine(graph: &Verified, pool: &Pool, limits: Limits) -> Engine {
     let schedule = Schedule::compile(graph, &registry(), &Env::new()).expect("compiles");
     let mut engine = Engine::new(schedule, pool.cache(), limits);
     engine.trace = Some(Trace::default());
     engine
 }
 
-fn reference<'g>(graph: &'g Verified, pool: &Pool) -> Reference<'g> {
+pub(super) fn reference<'g>(graph: &'g Verified, pool: &Pool) -> Reference<'g> {
     Reference::new(graph, &registry(), &Env::new(), pool.cache()).expect("compiles")
 }
 
 /// A trace's tasks as the reference records them; drops are told apart by the counters.
-fn records(graph: &Verified, batch: &BatchTrace) -> Vec<Record> {
+pub(super) fn records(graph: &Verified, batch: &BatchTrace) -> Vec<Record> {
     batch.tasks().map(|i| record(graph, batch, i)).collect()
 }
 
@@ -70,7 +70,7 @@ fn outcome(batch: &BatchTrace, to: Destination) -> Outcome {
     }
 }
 
-fn without_reasons(records: &[Record]) -> Vec<Record> {
+pub(super) fn without_reasons(records: &[Record]) -> Vec<Record> {
     let mut records = records.to_vec();
     for record in &mut records {
         if matches!(record.outcome, Outcome::Dropped(..)) {
@@ -149,7 +149,7 @@ fn check_order(batches: &[BatchTrace]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn specs(kinds: u8) -> impl Strategy<Value = Vec<NodeSpec>> {
+pub(super) fn specs(kinds: u8) -> impl Strategy<Value = Vec<NodeSpec>> {
     let targets = prop::collection::vec(any::<u16>(), 0..7);
     let node = (0..kinds, targets, any::<u16>(), any::<u64>())
         .prop_map(|(kind, targets, spawn, seed)| NodeSpec { kind, targets, spawn, seed });
@@ -174,7 +174,7 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// The entries by which a test may start tasks.
-fn starts(graph: &Verified) -> Vec<NodeId> {
+pub(super) fn starts(graph: &Verified) -> Vec<NodeId> {
     let is_root = |id: &NodeId| graph.dataflow().all(|(_, to)| to != *id);
     graph.iter().map(|(id, _)| id).filter(is_root).collect()
 }
