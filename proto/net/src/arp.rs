@@ -36,10 +36,9 @@ mod cache;
 mod claim;
 mod poll;
 mod receive;
-mod table;
 
 pub use cache::Cache;
-pub use table::TableFull;
+pub use crate::neighbour::{State, TableFull};
 
 /// Limits and times of a [`Cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,45 +75,10 @@ impl Default for Config {
     }
 }
 
-/// Where an entry stands; see the picture in the [module's documentation](self).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Asked for by broadcast; the address is not known yet.
-    Incomplete,
-    /// Heard recently.
-    Reachable,
-    /// Not heard for a while, and not used.
-    Stale,
-    /// Not heard for a while, but used: being asked, and usable meanwhile.
-    Probe,
-    /// Did not answer.
-    Failed,
-    /// Entered by an operator: never ages, and packets do not change it.
-    Static,
-}
-
-impl State {
-    /// Whether an entry in this state has a link address.
-    #[inline]
-    pub const fn is_resolved(self) -> bool {
-        !matches!(self, State::Incomplete | State::Failed)
-    }
-}
-
 /// An entry, for listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its IPv4 address.
-    pub ip: Ipv4Addr,
-    /// Its link address, if it is known.
-    pub mac: Option<MacAddr>,
-    /// Where it stands.
-    pub state: State,
-    /// When it was last heard, or was first asked for.
-    pub heard_at: u64,
-    /// When it was last looked up or touched.
-    pub used_at: Option<u64>,
-}
+pub type Neighbour = crate::neighbour::Neighbour<Ipv4Addr>;
+/// A link address that was learned.
+pub type Learned = crate::neighbour::Learned<Ipv4Addr>;
 
 /// The answer to [`Cache::lookup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,19 +131,6 @@ pub enum Action {
     Send(Transmit),
     /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
     Unresolved(Ipv4Addr),
-}
-
-/// A link address that was learned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Learned {
-    /// Of whom.
-    pub ip: Ipv4Addr,
-    /// The address.
-    pub mac: MacAddr,
-    /// Whether it was asked for, so that datagrams may be waiting.
-    pub resolves: bool,
-    /// The address it replaces, if there was another one.
-    pub replaces: Option<MacAddr>,
 }
 
 /// What an ARP packet was taken for.

@@ -5,9 +5,9 @@ use core::net::Ipv4Addr;
 use weever_wire::MacAddr;
 
 use super::claim::Claims;
-use super::table::{Entry, NEVER, Table, TableFull};
 use super::{Config, Lookup, Neighbour, State, Transmit};
 use crate::addr::Locals;
+use crate::neighbour::{Entry, NEVER, Table, TableFull};
 
 /// The neighbour cache of one link; see the [module's documentation](super).
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Cache {
     pub(super) mac: MacAddr,
     pub(super) locals: Locals,
     pub(super) config: Config,
-    pub(super) table: Table,
+    pub(super) table: Table<Ipv4Addr>,
     pub(super) claims: Claims,
     /// Entries in [`State::Incomplete`].
     pub(super) incomplete: usize,
@@ -91,7 +91,7 @@ impl Cache {
                 self.table.remove(ip);
                 self.miss(ip, now)
             }
-            State::Reachable | State::Stale | State::Probe | State::Static => {
+            _ => {
                 let mac = entry.mac;
                 self.touch(ip, now);
                 Lookup::Hit(mac)
@@ -142,7 +142,7 @@ impl Cache {
         let entry = self.table.remove(ip)?;
         self.incomplete -= usize::from(entry.state == State::Incomplete);
         self.generation += u64::from(entry.state.is_resolved());
-        Some(listed(&entry))
+        Some(entry.listed())
     }
 
     /// Whether there is an entry for `ip`, resolved or not. A binary search.
@@ -152,7 +152,7 @@ impl Cache {
 
     /// All entries, by address.
     pub fn entries(&self) -> impl Iterator<Item = Neighbour> + '_ {
-        self.table.iter().map(listed)
+        self.table.iter().map(Entry::listed)
     }
 
     /// Calls `visit` for every neighbour whose link address is known, by ascending IPv4 address.
@@ -176,7 +176,7 @@ impl Cache {
     }
 
     /// Inserts, keeps count of what is evicted for it, and arms the timer.
-    pub(super) fn insert(&mut self, entry: Entry) -> Result<(), TableFull> {
+    pub(super) fn insert(&mut self, entry: Entry<Ipv4Addr>) -> Result<(), TableFull> {
         let evicted = self.table.insert(entry)?;
         self.generation += u64::from(evicted.is_some_and(|old| old.state.is_resolved()));
         self.arm(entry.deadline);
@@ -190,15 +190,5 @@ impl Cache {
     pub(super) fn request(&self, dst: MacAddr, ip: Ipv4Addr) -> Transmit {
         let source = self.locals.source_for(ip).unwrap_or(Ipv4Addr::UNSPECIFIED);
         Transmit::request(dst, self.mac, source, ip)
-    }
-}
-
-fn listed(entry: &Entry) -> Neighbour {
-    Neighbour {
-        ip: entry.ip,
-        mac: entry.state.is_resolved().then_some(entry.mac),
-        state: entry.state,
-        heard_at: entry.heard_at,
-        used_at: entry.used_at,
     }
 }

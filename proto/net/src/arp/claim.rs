@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use super::table::NEVER;
 use crate::SECOND;
 use crate::addr::Locals;
+use crate::neighbour::NEVER;
 
 /// RFC 5227 §1.1: ANNOUNCE_NUM.
 const ANNOUNCE_NUM: u8 = 2;

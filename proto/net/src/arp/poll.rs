@@ -4,9 +4,11 @@ use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
 
-use super::table::{Entry, NEVER};
 use super::{Action, Cache, Config, State, Transmit};
 use crate::addr::Locals;
+use crate::neighbour::NEVER;
+
+type Entry = crate::neighbour::Entry<Ipv4Addr>;
 
 /// What becomes of an entry whose deadline has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +91,7 @@ fn expire(entry: &mut Entry, config: Config, now: u64) -> Step {
             enter(entry, State::Incomplete, now);
             ask(entry, config, now)
         }
-        State::Stale | State::Failed => Step::Forget,
+        State::Stale | State::Delay | State::Failed => Step::Forget,
         State::Static => {
             entry.deadline = NEVER;
             Step::Wait

@@ -6,9 +6,9 @@ use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, op};
 
 use super::poll::announcement;
-use super::table::Entry;
 use super::{Cache, Learned, Outcome, State, Transmit, Verdict};
 use crate::addr::Martian;
+use crate::neighbour::Entry;
 
 impl Cache {
     /// Handles an ARP packet for IPv4 over Ethernet that was received at `now`.

@@ -1,29 +1,97 @@
-//! The entries: a sorted array of fixed capacity. Binary search has no worst case that a peer
-//! could construct, unlike a hash table, and a copy of it is a reader's lookup structure.
+//! The entries of a neighbour cache of either family: a sorted array of fixed capacity. Binary
+//! search has no worst case that a peer could construct, unlike a hash table, and a copy of it is a
+//! reader's lookup structure.
 
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
 
-use super::State;
+use crate::addr::Address;
 
 /// Never, as a deadline.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Where an entry stands; see the pictures in [`arp`](crate::arp) and [`ndp`](crate::ndp).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Asked for; the address is not known yet.
+    Incomplete,
+    /// Heard recently.
+    Reachable,
+    /// Not heard for a while, and not used.
+    Stale,
+    /// Not heard for a while, but used: asked soon, unless it is heard before. IPv6 only.
+    Delay,
+    /// Not heard for a while, but used: being asked, and usable meanwhile.
+    Probe,
+    /// Did not answer.
+    Failed,
+    /// Entered by an operator: never ages, and packets do not change it.
+    Static,
+}
+
+impl State {
+    /// Whether an entry in this state has a link address.
+    #[inline]
+    pub const fn is_resolved(self) -> bool {
+        !matches!(self, State::Incomplete | State::Failed)
+    }
+}
+
+/// An entry, for listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour<A> {
+    /// Its address.
+    pub ip: A,
+    /// Its link address, if it is known.
+    pub mac: Option<MacAddr>,
+    /// Where it stands.
+    pub state: State,
+    /// When it was last heard, or was first asked for.
+    pub heard_at: u64,
+    /// When it was last looked up or touched.
+    pub used_at: Option<u64>,
+}
+
+/// A link address that was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned<A> {
+    /// Of whom.
+    pub ip: A,
+    /// The address.
+    pub mac: MacAddr,
+    /// Whether it was asked for, so that packets may be waiting.
+    pub resolves: bool,
+    /// The address that it replaces: the neighbour moved, or somebody lies.
+    pub replaces: Option<MacAddr>,
+}
 
 /// One neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) ip: Ipv4Addr,
+pub(crate) struct Entry<A> {
+    pub(crate) ip: A,
     /// Only meaningful if the state is resolved.
-    pub(super) mac: MacAddr,
-    pub(super) state: State,
+    pub(crate) mac: MacAddr,
+    pub(crate) state: State,
     /// Requests sent in this state.
-    pub(super) tries: u8,
+    pub(crate) tries: u8,
     /// When the state ends, or the next request is due.
-    pub(super) deadline: u64,
-    pub(super) heard_at: u64,
-    pub(super) used_at: Option<u64>,
+    pub(crate) deadline: u64,
+    pub(crate) heard_at: u64,
+    pub(crate) used_at: Option<u64>,
+}
+
+impl<A: Copy> Entry<A> {
+    /// As an operator sees it.
+    pub(crate) fn listed(&self) -> Neighbour<A> {
+        Neighbour {
+            ip: self.ip,
+            mac: self.state.is_resolved().then_some(self.mac),
+            state: self.state,
+            heard_at: self.heard_at,
+            used_at: self.used_at,
+        }
+    }
 }
 
 /// Every entry is static or still being asked for.
@@ -32,30 +100,30 @@ pub(super) struct Entry {
 pub struct TableFull;
 
 #[derive(Clone, Debug)]
-pub(super) struct Table {
+pub(crate) struct Table<A> {
     /// Sorted by address; its capacity is reserved once.
-    entries: Vec<Entry>,
+    entries: Vec<Entry<A>>,
     capacity: usize,
 }
 
-impl Table {
-    pub(super) fn new(capacity: usize) -> Self {
+impl<A: Address> Table<A> {
+    pub(crate) fn new(capacity: usize) -> Self {
         let capacity = capacity.max(2);
         Self { entries: Vec::with_capacity(capacity), capacity }
     }
 
     #[inline]
-    pub(super) fn find(&mut self, ip: Ipv4Addr) -> Option<&mut Entry> {
+    pub(crate) fn find(&mut self, ip: A) -> Option<&mut Entry<A>> {
         let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
         self.entries.get_mut(at)
     }
 
-    /// Inserts an entry whose address is not there; what was evicted for it, if anything.
-    pub(super) fn contains(&self, ip: Ipv4Addr) -> bool {
+    pub(crate) fn contains(&self, ip: A) -> bool {
         self.entries.binary_search_by_key(&ip, |entry| entry.ip).is_ok()
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) -> Result<Option<Entry>, TableFull> {
+    /// Inserts an entry whose address is not there; what was evicted for it, if anything.
+    pub(crate) fn insert(&mut self, entry: Entry<A>) -> Result<Option<Entry<A>>, TableFull> {
         let evicted = match self.entries.len() < self.capacity {
             true => None,
             false => Some(self.evict()?),
@@ -65,31 +133,31 @@ impl Table {
         Ok(evicted)
     }
 
-    pub(super) fn remove(&mut self, ip: Ipv4Addr) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, ip: A) -> Option<Entry<A>> {
         let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
         Some(self.entries.remove(at))
     }
 
     /// Entries in this state that may exist at once: half of all, so that questions which nobody
     /// answers leave room for neighbours that speak to us.
-    pub(super) fn max_incomplete(&self) -> usize {
+    pub(crate) fn max_incomplete(&self) -> usize {
         self.capacity / 2
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<A>> {
         self.entries.iter()
     }
 
-    pub(super) fn retain_mut(&mut self, keep: impl FnMut(&mut Entry) -> bool) {
+    pub(crate) fn retain_mut(&mut self, keep: impl FnMut(&mut Entry<A>) -> bool) {
         self.entries.retain_mut(keep);
     }
 
     /// Removes the entry that is missed least: a failed one, else one that was never used, else
     /// the one whose last use is the longest ago. A peer that floods us with requests from invented
     /// addresses evicts its own inventions. Static ones stay, and those that datagrams wait for.
-    fn evict(&mut self) -> Result<Entry, TableFull> {
-        let evictable = |e: &Entry| !matches!(e.state, State::Static | State::Incomplete);
-        let worth = |e: &Entry| (e.state != State::Failed, e.used_at, e.heard_at);
+    fn evict(&mut self) -> Result<Entry<A>, TableFull> {
+        let evictable = |e: &Entry<A>| !matches!(e.state, State::Static | State::Incomplete);
+        let worth = |e: &Entry<A>| (e.state != State::Failed, e.used_at, e.heard_at);
         let candidates = self.entries.iter().enumerate().filter(|(_, e)| evictable(e));
         let (at, _) = candidates.min_by_key(|(_, e)| worth(e)).ok_or(TableFull)?;
         Ok(self.entries.remove(at))
@@ -99,9 +167,10 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::net::Ipv4Addr;
     use std::vec::Vec;
 
-    fn entry(ip: u32, state: State, heard_at: u64, used_at: Option<u64>) -> Entry {
+    fn entry(ip: u32, state: State, heard_at: u64, used_at: Option<u64>) -> Entry<Ipv4Addr> {
         let (ip, mac) = (Ipv4Addr::from_bits(ip), MacAddr::ZERO);
         Entry { ip, mac, state, tries: 0, deadline: NEVER, heard_at, used_at }
     }
