@@ -37,8 +37,8 @@ mod claim;
 mod poll;
 mod receive;
 
-pub use cache::Cache;
 pub use crate::neighbour::{State, TableFull};
+pub use cache::Cache;
 
 /// Limits and times of a [`Cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Ethernet, ARP, IPv4, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
+//! Ethernet, ARP, IP of both versions, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
 //! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
 //!
 //! - [`ethernet`]: which frames are for us, and building headers;
@@ -6,7 +6,9 @@
 //! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
 //! - [`arp`]: the neighbour cache, a state machine;
 //! - [`ipv4`]: each validation step as a function of its own, options, building headers;
-//! - [`icmp`]: echo, when an error may be reported, rate limits;
+//! - [`ipv6`]: the same for IPv6, and choosing a source address;
+//! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;
+//! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
 //! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
@@ -23,7 +25,8 @@
 //!   like a kernel, weever uses the address it was configured with.
 //!
 //! # Not supported
-//! Fragmentation and reassembly, joining multicast groups (IGMP), path MTU discovery, proxy ARP, policy routing and several ways to one prefix, IPv6.
+//! Proxy ARP, policy routing, several ways to one prefix, jumbograms, sending router advertisements,
+//! temporary IPv6 addresses, secure neighbour discovery.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -39,8 +42,12 @@ pub mod fib;
 pub mod fragment;
 pub mod group;
 pub mod icmp;
+pub mod icmp6;
 pub mod iface;
 pub mod ipv4;
+pub mod ipv6;
+pub mod ndp;
+pub mod neighbour;
 pub mod pmtu;
 pub mod random;
 pub mod route;

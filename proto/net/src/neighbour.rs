@@ -118,8 +118,13 @@ impl<A: Address> Table<A> {
         self.entries.get_mut(at)
     }
 
+    pub(crate) fn get(&self, ip: A) -> Option<&Entry<A>> {
+        let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
+        self.entries.get(at)
+    }
+
     pub(crate) fn contains(&self, ip: A) -> bool {
-        self.entries.binary_search_by_key(&ip, |entry| entry.ip).is_ok()
+        self.get(ip).is_some()
     }
 
     /// Inserts an entry whose address is not there; what was evicted for it, if anything.

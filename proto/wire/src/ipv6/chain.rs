@@ -93,6 +93,27 @@ impl Chain {
         if is_extension(protocol) { chain.walk_on(packet) } else { Ok(chain) }
     }
 
+    /// The protocol behind the chain and where it begins, whatever is wrong with the headers in
+    /// between: for who has to know what a packet is before it reports an error about it. `None` if
+    /// that cannot be told, or the packet is a later fragment.
+    pub fn skim(packet: &[u8]) -> Option<(u8, usize)> {
+        let mut protocol = Ipv6Header::first(packet)?.next_header();
+        let mut offset = HEADER_LEN;
+        for _ in 0..=MAX_HEADERS {
+            if !is_extension(protocol) {
+                return Some((protocol, offset));
+            }
+            let later = |header: FragmentHeader<'_>| header.offset() != 0;
+            if protocol == next_header::FRAGMENT && later(FragmentHeader::at(packet, offset)?) {
+                return None;
+            }
+            let header = packet.get(offset..)?;
+            offset += header_len(protocol, header)?;
+            protocol = *header.first()?;
+        }
+        None
+    }
+
     #[cold]
     fn walk_on(mut self, packet: &[u8]) -> Result<Chain, ChainFault> {
         let mut count = 0;

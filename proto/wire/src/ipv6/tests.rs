@@ -92,6 +92,17 @@ fn fragments_end_the_walk_unless_they_are_whole() {
 }
 
 #[test]
+fn skimming_passes_over_what_a_walk_stops_at() {
+    let routed = [58, 0, 0, 1, 0, 0, 0, 0];
+    assert!(walk(43, &routed).is_err());
+    assert_eq!(Chain::skim(&header(43, &routed)), Some((58, 48)));
+    assert_eq!(Chain::skim(&header(44, &[UDP, 0, 0, 1, 0, 0, 0, 0])), Some((UDP, 48)), "first");
+    assert_eq!(Chain::skim(&header(44, &[UDP, 0, 0, 8, 0, 0, 0, 0])), None);
+    assert_eq!(Chain::skim(&header(60, &[60, 0, 1, 4, 0, 0, 0, 0].repeat(20))), None);
+    assert_eq!(Chain::skim(&header(0, &[UDP])), None);
+}
+
+#[test]
 fn every_chain_fault() {
     let hop = [0, 0, 1, 4, 0, 0, 0, 0];
     assert_eq!(

@@ -1,0 +1,224 @@
+//! Reporting errors: when one may be, and what it looks like.
+
+use core::net::Ipv6Addr;
+
+use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
+use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
+use weever_wire::{Layer, WireError};
+
+use crate::icmp::RateLimit;
+use crate::ipv6::{MIN_MTU, template};
+
+/// Bytes of the longest packet that reports an error: RFC 4443 §2.4(c), as much of the offending
+/// one "as possible without making the ICMPv6 packet exceed the minimum IPv6 MTU".
+pub const MAX_ERROR_LEN: usize = MIN_MTU as usize;
+
+const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv6::HEADER_LEN - HEADER_LEN;
+
+/// What there is to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// There is no way to the destination.
+    NoRoute,
+    /// Forbidden by configuration.
+    Prohibited,
+    /// The source's scope does not reach the destination.
+    BeyondScope,
+    /// A neighbour did not answer.
+    AddressUnreachable,
+    /// Nobody listens on the port.
+    PortUnreachable,
+    /// The next link carries no more than this.
+    PacketTooBig {
+        /// Its MTU.
+        mtu: u32,
+    },
+    /// The hop limit ran out on our way.
+    HopLimitExceeded,
+    /// Not every fragment came in time.
+    ReassemblyExceeded,
+    /// A header field is wrong.
+    HeaderField {
+        /// Which byte of the packet.
+        pointer: u32,
+    },
+    /// Nobody knows the next header.
+    NextHeader {
+        /// Which byte of the packet names it.
+        pointer: u32,
+    },
+    /// Nobody knows an option.
+    Option {
+        /// Which byte of the packet names it.
+        pointer: u32,
+        /// Whether it is reported even if the packet was sent to a group.
+        even_to_group: bool,
+    },
+}
+
+impl Cause {
+    /// What there is to report about a fault in a chain of extension headers, if anything. Bounds
+    /// of ours are kept silently: RFC 8883 reports them, but nobody is obliged to.
+    pub const fn of_chain(fault: ChainFault) -> Option<Cause> {
+        match fault {
+            ChainFault::HopByHopNotFirst { pointer } => {
+                Some(Cause::NextHeader { pointer: pointer as u32 })
+            }
+            ChainFault::Routing { pointer } => Some(Cause::HeaderField { pointer: pointer as u32 }),
+            ChainFault::Option { pointer, report: Report::Always } => {
+                Some(Cause::Option { pointer: pointer as u32, even_to_group: true })
+            }
+            ChainFault::Option { pointer, report: Report::UnlessGroup } => {
+                Some(Cause::Option { pointer: pointer as u32, even_to_group: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// The message about this quotation.
+    pub fn repr(self, quote: &[u8]) -> Icmpv6Repr<'_> {
+        let unreachable = |code| Icmpv6Repr::Unreachable { code, quote };
+        let problem = |code, pointer| Icmpv6Repr::ParameterProblem { code, pointer, quote };
+        match self {
+            Cause::NoRoute => unreachable(unreachable::NO_ROUTE),
+            Cause::Prohibited => unreachable(unreachable::PROHIBITED),
+            Cause::BeyondScope => unreachable(unreachable::BEYOND_SCOPE),
+            Cause::AddressUnreachable => unreachable(unreachable::ADDRESS),
+            Cause::PortUnreachable => unreachable(unreachable::PORT),
+            Cause::PacketTooBig { mtu } => Icmpv6Repr::PacketTooBig { mtu, quote },
+            Cause::HopLimitExceeded => Icmpv6Repr::TimeExceeded { code: 0, quote },
+            Cause::ReassemblyExceeded => Icmpv6Repr::TimeExceeded { code: 1, quote },
+            Cause::HeaderField { pointer } => problem(problem::HEADER_FIELD, pointer),
+            Cause::NextHeader { pointer } => problem(problem::NEXT_HEADER, pointer),
+            Cause::Option { pointer, .. } => problem(problem::OPTION, pointer),
+        }
+    }
+
+    /// The message's type.
+    pub fn kind(self) -> u8 {
+        self.repr(&[]).kind()
+    }
+
+    /// RFC 4443 §2.4(e.3): what is reported even about packets to a group.
+    const fn even_to_group(self) -> bool {
+        matches!(self, Cause::PacketTooBig { .. } | Cause::Option { even_to_group: true, .. })
+    }
+}
+
+/// Why an error must not be reported: RFC 4443 §2.4(e), "An ICMPv6 error message MUST NOT be
+/// originated as a result of receiving" any of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Silence {
+    /// What there is of the packet is less than its header, or it cannot be told what it is.
+    #[error("no whole header to quote")]
+    Truncated,
+    /// "An ICMPv6 error message", or "an ICMPv6 redirect message".
+    #[error("about an ICMPv6 error or redirect")]
+    AboutAnError,
+    /// "A packet destined to an IPv6 multicast address".
+    #[error("about a packet to a group")]
+    ToGroup,
+    /// "A packet sent as a link-layer multicast" or broadcast.
+    #[error("about a packet to a group of stations")]
+    LinkGroup,
+    /// "A packet whose source address does not uniquely identify a single node".
+    #[error("about a packet from no single node")]
+    SourceNotANode,
+}
+
+/// Whether `cause` may be reported about `packet`; `link_group` says that its frame was sent to a
+/// group of stations.
+///
+/// # Errors
+/// The rule which forbids it.
+pub fn may_report(cause: Cause, packet: &[u8], link_group: bool) -> Result<(), Silence> {
+    let header = Ipv6Header::first(packet).ok_or(Silence::Truncated)?;
+    let src = header.src();
+    if header.dst().is_multicast() && !cause.even_to_group() {
+        Err(Silence::ToGroup)
+    } else if link_group && !cause.even_to_group() {
+        Err(Silence::LinkGroup)
+    } else if src.is_unspecified() || src.is_multicast() || src.is_loopback() {
+        Err(Silence::SourceNotANode)
+    } else if is_error(packet)? {
+        Err(Silence::AboutAnError)
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether a packet may be an ICMPv6 error; a message without a type could be anything. Later
+/// fragments tell nothing, and are no longer looked at where errors are reported.
+fn is_error(packet: &[u8]) -> Result<bool, Silence> {
+    let (protocol, offset) = Chain::skim(packet).ok_or(Silence::Truncated)?;
+    if protocol != next_header::ICMPV6 {
+        return Ok(false);
+    }
+    Ok(packet.get(offset).is_none_or(|&kind| kind::is_error(kind) || kind == kind::REDIRECT))
+}
+
+/// How much of `packet` an error quotes; not the padding of a short frame.
+pub fn quote_len(packet: &[u8]) -> usize {
+    let said = Ipv6Header::first(packet).map_or(0, |header| header.payload_len());
+    packet.len().min(ipv6::HEADER_LEN + said).min(MAX_QUOTE)
+}
+
+/// Bytes of the packet that reports an error about `packet`.
+pub fn error_len(packet: &[u8]) -> usize {
+    ipv6::HEADER_LEN + HEADER_LEN + quote_len(packet)
+}
+
+/// Writes to the front of `out` the packet that reports `cause` to the source of `packet`, from our
+/// address `from`; returns its length, [`error_len`].
+///
+/// # Errors
+/// [`WireError::NoRoom`]; [`WireError::Truncated`] if `packet` has no whole header.
+pub fn emit_error(
+    cause: Cause,
+    packet: &[u8],
+    from: Ipv6Addr,
+    out: &mut [u8],
+) -> Result<usize, WireError> {
+    let (layer, need, have) = (Layer::Ipv6, ipv6::HEADER_LEN, packet.len());
+    let truncated = WireError::Truncated { layer, need, have };
+    let to = Ipv6Header::first(packet).ok_or(truncated)?.src();
+    let message = cause.repr(&packet[..quote_len(packet)]);
+    let len = message.buffer_len();
+    let header = template(from, to, next_header::ICMPV6, len as u16);
+    header.emit(out)?;
+    let mut addresses = [0; 32];
+    addresses[..16].copy_from_slice(&from.octets());
+    addresses[16..].copy_from_slice(&to.octets());
+    message.emit(&mut out[ipv6::HEADER_LEN..], &addresses)?;
+    Ok(ipv6::HEADER_LEN + len)
+}
+
+/// A limit for each type of error (RFC 4443 §2.4(f)), so that a flood of one does not silence the
+/// others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorLimits([RateLimit; 4]);
+
+impl Default for ErrorLimits {
+    /// A thousand per second and fifty at once, of each type.
+    fn default() -> Self {
+        Self::new(1000, 50)
+    }
+}
+
+impl ErrorLimits {
+    /// The same limit for each type, counted separately.
+    pub const fn new(per_second: u32, burst: u32) -> Self {
+        Self([RateLimit::new(per_second, burst); 4])
+    }
+
+    /// Whether an error of this type may go out at `now`; counts it if so. Other types may not.
+    pub fn take(&mut self, kind: u8, now: u64) -> bool {
+        let limit = usize::from(kind).checked_sub(1).and_then(|at| self.0.get_mut(at));
+        limit.is_some_and(|limit| limit.take(now))
+    }
+}
+
+#[cfg(test)]
+mod tests;

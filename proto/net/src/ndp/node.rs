@@ -1,0 +1,310 @@
+//! The state machine of one interface, but for messages ([`receive`](super::receive)).
+
+use core::net::Ipv6Addr;
+
+use weever_wire::MacAddr;
+use weever_wire::ndp::NdpRepr;
+
+use super::address::{Addresses, Lifetimes};
+use super::cache::{Cache, Due, Found};
+use super::prefix::Prefixes;
+use super::router::Routers;
+use super::solicit::Solicit;
+use super::{
+    ADVERTS, ANSWERS, Action, Config, Identifier, Lookup, Neighbour, Params, REACHABLE_RENEWAL,
+    START_DELAY, TableFull, Transmit,
+};
+use crate::addr::Cidr6;
+use crate::icmp::RateLimit;
+use crate::ipv6::addr::{
+    ALL_ROUTERS, eui64, link_local, multicast_mac, solicited_node, stable_iid,
+};
+use crate::ipv6::{AddrOrigin, AddrState, DEFAULT_HOP_LIMIT, Locals6};
+use crate::random::Random;
+
+/// Neighbour discovery on one interface; see the [module's documentation](super).
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub(super) mac: MacAddr,
+    pub(super) config: Config,
+    pub(super) cache: Cache,
+    pub(super) addresses: Addresses,
+    pub(super) routers: Routers,
+    pub(super) prefixes: Prefixes,
+    pub(super) params: Params,
+    pub(super) solicit: Solicit,
+    pub(super) adverts: RateLimit,
+    pub(super) answers: RateLimit,
+    pub(super) random: Random,
+    /// BaseReachableTime, and when chance is asked again.
+    pub(super) base_reachable: u64,
+    pub(super) renew_reachable: u64,
+    /// The default router at the last look.
+    best: Option<Ipv6Addr>,
+    config_generation: u64,
+}
+
+impl Node {
+    /// A station without addresses but, if configured, a link-local one, which is asked for first.
+    /// `seed` decides delays; give every station its own.
+    pub fn new(mac: MacAddr, config: Config, seed: u64, now: u64) -> Self {
+        let mut random = Random::new(seed);
+        let start = now.saturating_add(random.up_to(START_DELAY));
+        let asks = config.accept_ra && !config.router;
+        let mut node = Self {
+            mac,
+            cache: Cache::new(config),
+            addresses: Addresses::default(),
+            routers: Routers::default(),
+            prefixes: Prefixes::default(),
+            params: Params { hop_limit: DEFAULT_HOP_LIMIT, mtu: config.mtu },
+            solicit: if asks { Solicit::from(start) } else { Solicit::NEVER },
+            adverts: RateLimit::new(ADVERTS.0, ADVERTS.1),
+            answers: RateLimit::new(ANSWERS.0, ANSWERS.1),
+            random,
+            base_reachable: config.reachable,
+            renew_reachable: now.saturating_add(REACHABLE_RENEWAL),
+            best: None,
+            config_generation: 0,
+            config,
+        };
+        node.draw_reachable();
+        if let Some(cidr) =
+            link_local(node.identifier(0xfe80 << 48, 0)).filter(|_| config.link_local)
+        {
+            node.claim((cidr, AddrOrigin::LinkLocal, 0), Lifetimes::FOR_EVER, now);
+        }
+        node
+    }
+
+    /// The link address.
+    pub fn mac(&self) -> MacAddr {
+        self.mac
+    }
+
+    /// RFC 4861 §6.3.2: "a uniformly distributed random value between MIN_RANDOM_FACTOR and
+    /// MAX_RANDOM_FACTOR times the Base Reachable Time".
+    pub(super) fn draw_reachable(&mut self) {
+        let base = self.base_reachable;
+        self.cache.reachable = base / 2 + self.random.up_to(base);
+    }
+
+    pub(super) fn identifier(&self, prefix: u64, collisions: u8) -> u64 {
+        match self.config.identifier {
+            Identifier::Stable(secret) => stable_iid(secret, prefix, self.mac, collisions),
+            Identifier::Eui64 => eui64(self.mac),
+        }
+    }
+
+    /// Takes an address on, to be asked for; false if there is no room or it is there already.
+    pub(super) fn claim(
+        &mut self,
+        what: (Cidr6, AddrOrigin, u8),
+        lifetimes: Lifetimes,
+        now: u64,
+    ) -> bool {
+        // RFC 4862 §5.4.2: whoever starts together must not ask together.
+        let delay = match what.1 {
+            AddrOrigin::Static => 0,
+            _ => self.random.up_to(START_DELAY),
+        };
+        let added = self.addresses.add(what, lifetimes, &self.config, (now, delay));
+        self.settle();
+        added
+    }
+
+    /// Gives the interface an operator's address, which is used when nobody objects to it (RFC 4862
+    /// §5.4); false if it is there already, or there are too many.
+    pub fn add_address(&mut self, cidr: Cidr6, now: u64) -> bool {
+        self.claim((cidr, AddrOrigin::Static, 0), Lifetimes::FOR_EVER, now)
+    }
+
+    /// Takes an address away; whether it was there.
+    pub fn remove_address(&mut self, ip: Ipv6Addr) -> bool {
+        let removed = self.addresses.remove(ip);
+        self.settle();
+        removed
+    }
+
+    /// Our addresses, in whatever state.
+    pub fn locals(&self) -> Locals6 {
+        self.addresses.locals()
+    }
+
+    /// The router to send to whom no prefix covers.
+    pub fn default_router(&self) -> Option<Ipv6Addr> {
+        self.best
+    }
+
+    /// Prefixes whose addresses are neighbours, as routers say.
+    pub fn on_link(&self) -> impl Iterator<Item = Cidr6> + '_ {
+        self.prefixes.iter()
+    }
+
+    /// The link's parameters, as routers say.
+    pub fn params(&self) -> Params {
+        self.params
+    }
+
+    /// A number that grows whenever addresses, routers, prefixes or parameters have changed.
+    #[inline]
+    pub fn config_generation(&self) -> u64 {
+        self.config_generation
+    }
+
+    /// A number that grows whenever what [`Node::for_each_resolved`] visits has changed.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.cache.generation
+    }
+
+    /// Calls `visit` for every neighbour whose link address is known, by ascending address.
+    pub fn for_each_resolved(&self, mut visit: impl FnMut(Ipv6Addr, MacAddr)) {
+        for entry in self.cache.entries() {
+            if let Some(mac) = entry.mac {
+                visit(entry.ip, mac);
+            }
+        }
+    }
+
+    /// All neighbours, by address.
+    pub fn entries(&self) -> impl Iterator<Item = Neighbour> + '_ {
+        self.cache.entries()
+    }
+
+    /// Enters a neighbour that never ages and that packets do not change, in place of any other.
+    ///
+    /// # Errors
+    /// [`TableFull`].
+    pub fn insert_static(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Result<(), TableFull> {
+        self.cache.insert_static(ip, mac, now)
+    }
+
+    /// Forgets a neighbour, static or not; what was known.
+    pub fn remove(&mut self, ip: Ipv6Addr) -> Option<Neighbour> {
+        self.cache.remove(ip)
+    }
+
+    /// The link address of the neighbour `ip`, for a packet that is to be sent to it. That of a
+    /// group follows from its address and is not asked for.
+    pub fn lookup(&mut self, ip: Ipv6Addr, now: u64) -> Lookup {
+        if ip.is_multicast() {
+            return Lookup::Hit(multicast_mac(ip));
+        }
+        match self.cache.lookup(ip, now) {
+            Found::Hit(mac) => Lookup::Hit(mac),
+            Found::Incomplete => Lookup::Incomplete,
+            Found::Ask => Lookup::MissSendRequest(self.question(ip, None)),
+            Found::Failed => Lookup::Failed,
+            Found::Full => Lookup::Full,
+        }
+    }
+
+    /// Notes that a reader of a published copy used the entry for `ip`; without this, an entry
+    /// goes stale and then away however much it is used.
+    pub fn touch(&mut self, ip: Ipv6Addr, now: u64) {
+        self.cache.touch(ip, now);
+    }
+
+    /// Notes that a transport makes progress with the neighbour `ip` (RFC 4861 §7.3.1), which
+    /// therefore needs no probe.
+    pub fn confirm(&mut self, ip: Ipv6Addr, now: u64) {
+        self.cache.confirm(ip, now);
+    }
+
+    /// When [`Node::poll`] has something to do next; `None` if only a call can change that. It may
+    /// come early, never late.
+    pub fn poll_at(&self) -> Option<u64> {
+        let wakes = [
+            self.cache.wake,
+            self.addresses.wake(),
+            self.routers.wake(),
+            self.prefixes.wake(),
+            self.solicit.next,
+        ];
+        wakes.into_iter().min().filter(|at| *at != u64::MAX)
+    }
+
+    /// Does what is due at `now`: calls `act` for every message to send and every neighbour that did
+    /// not answer. A message that is not sent counts as lost, and is repeated.
+    pub fn poll(&mut self, now: u64, mut act: impl FnMut(Action)) {
+        if now >= self.renew_reachable {
+            self.renew_reachable = now.saturating_add(REACHABLE_RENEWAL);
+            self.draw_reachable();
+        }
+        let (mac, addresses) = (self.mac, &self.addresses);
+        self.cache.poll(now, |due| {
+            act(match due {
+                Due::Ask(ip, at) => Action::Send(solicitation(mac, addresses, ip, at)),
+                Due::GiveUp(ip) => Action::Unresolved(ip),
+            });
+        });
+        self.addresses.poll(now, self.cache.retrans, &mut self.random, |(ip, nonce)| {
+            act(Action::Send(probe(ip, nonce)));
+        });
+        self.routers.expire(now);
+        self.prefixes.expire(now);
+        if self.solicit.next <= now {
+            self.solicit.sent(now, &mut self.random);
+            act(Action::Send(self.ask_routers()));
+        }
+        self.settle();
+    }
+
+    /// Counts a generation if what others read has changed.
+    pub(super) fn settle(&mut self) {
+        let best = self.routers.best(|ip| self.cache.state(ip));
+        let changed = core::mem::take(&mut self.addresses.changed) || best != self.best;
+        self.best = best;
+        self.config_generation += u64::from(changed);
+    }
+
+    /// Counts a generation for a change that [`Node::settle`] does not see.
+    pub(super) fn note_change(&mut self) {
+        self.config_generation += 1;
+    }
+
+    /// A router solicitation: from the unspecified address while there is none of our own, and then
+    /// without a link address (RFC 4861 §4.1).
+    fn ask_routers(&self) -> Transmit {
+        let own = self.addresses.link_local();
+        let message = NdpRepr::RouterSolicit { source_link: own.map(|_| self.mac) };
+        let src = own.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        Transmit { mac: Some(multicast_mac(ALL_ROUTERS)), src, dst: ALL_ROUTERS, message }
+    }
+
+    fn question(&self, ip: Ipv6Addr, at: Option<MacAddr>) -> Transmit {
+        solicitation(self.mac, &self.addresses, ip, at)
+    }
+
+    /// Whether `ip` is ours and used.
+    pub fn is_ours(&self, ip: Ipv6Addr) -> bool {
+        self.addresses.get(ip).is_some_and(|own| own.is_used())
+    }
+
+    pub(super) fn is_tentative(&self, ip: Ipv6Addr) -> bool {
+        self.addresses.get(ip).is_some_and(|own| own.state == AddrState::Tentative)
+    }
+}
+
+/// RFC 4861 §7.2.2: to the solicited-node group of an unknown neighbour, or to a known one.
+fn solicitation(
+    mac: MacAddr,
+    addresses: &Addresses,
+    target: Ipv6Addr,
+    at: Option<MacAddr>,
+) -> Transmit {
+    let group = solicited_node(target);
+    let (to, dst) = at.map_or((multicast_mac(group), group), |mac| (mac, target));
+    let own = addresses.source_for(target);
+    let (source_link, nonce) = (own.map(|_| mac), None);
+    let message = NdpRepr::NeighbourSolicit { target, source_link, nonce };
+    Transmit { mac: Some(to), src: own.unwrap_or(Ipv6Addr::UNSPECIFIED), dst, message }
+}
+
+/// RFC 4862 §5.4.2: "the IP source is set to the unspecified address", and there is no link address.
+fn probe(target: Ipv6Addr, nonce: [u8; 6]) -> Transmit {
+    let dst = solicited_node(target);
+    let message = NdpRepr::NeighbourSolicit { target, source_link: None, nonce: Some(nonce) };
+    Transmit { mac: Some(multicast_mac(dst)), src: Ipv6Addr::UNSPECIFIED, dst, message }
+}
