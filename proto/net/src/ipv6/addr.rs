@@ -97,7 +97,7 @@ pub fn stable_iid(secret: [u64; 2], prefix: u64, mac: MacAddr, collisions: u8) -
 
 /// RFC 5453: the anycast address of routers, and those of RFC 2526 and of the Ethernet block.
 const fn is_reserved(iid: u64) -> bool {
-    iid == 0 || iid >> 7 == 0xfdff_ffff_ffff_ff80 >> 7 || iid >> 24 == 0x0200_5eff_fe
+    iid == 0 || iid >> 7 == 0xfdff_ffff_ffff_ff80 >> 7 || iid >> 24 == 0x02_005e_fffe
 }
 
 /// The address of this prefix of 64 bits with this interface identifier.
