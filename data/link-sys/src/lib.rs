@@ -1,6 +1,7 @@
 //! Links onto the kernel, and what their tests and benchmarks need beside them.
 //!
 //! - [`af_xdp`]: the link that matters. All queues of a device, without the kernel's stack.
+//! - [`tap`]: an interface of the kernel whose cable ends here.
 //! - [`netdev`]: what an interface is: index, MTU, address, driver, queues.
 //! - [`packet`]: packet sockets, for frames made by hand and as the benchmark's peer.
 //! - [`mmsg`]: batches of UDP datagrams through the kernel's stack, the other peer.
@@ -9,4 +10,6 @@
 pub mod af_xdp;
 pub mod mmsg;
 pub mod netdev;
+mod offload;
 pub mod packet;
+pub mod tap;

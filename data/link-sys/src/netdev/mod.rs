@@ -83,6 +83,20 @@ impl Interface {
     }
 }
 
+/// Sets an interface's MTU.
+pub(crate) fn set_mtu(name: &str, mtu: u32) -> io::Result<()> {
+    request(name)?.set_mtu(mtu)
+}
+
+/// Brings an interface up.
+pub(crate) fn set_up(name: &str) -> io::Result<()> {
+    request(name)?.set_up()
+}
+
+fn request(name: &str) -> io::Result<Request> {
+    Request::new(name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+}
+
 /// For drivers that do not answer about channels. The directory may show another namespace's
 /// interfaces, which is why it comes second.
 fn listed_queues(name: &str) -> Option<(u32, u32)> {

@@ -88,6 +88,21 @@ impl Request {
         Ok(std::array::from_fn(|i| address[i] as u8))
     }
 
+    pub(super) fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_mtu: mtu as libc::c_int };
+        // SAFETY: the request reads this variant and follows no address.
+        unsafe { self.ioctl(libc::SIOCSIFMTU, ifr_ifru) }.map(drop)
+    }
+
+    pub(super) fn set_up(&self) -> io::Result<()> {
+        let answer = self.ask(libc::SIOCGIFFLAGS)?;
+        // SAFETY: the request has filled in this variant; any bits are an integer.
+        let flags = unsafe { answer.ifr_ifru.ifru_flags } | libc::IFF_UP as libc::c_short;
+        let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_flags: flags };
+        // SAFETY: the request reads this variant and follows no address.
+        unsafe { self.ioctl(libc::SIOCSIFFLAGS, ifr_ifru) }.map(drop)
+    }
+
     /// # Safety
     /// `T` is the ethtool structure of the command that its first field names.
     unsafe fn ethtool<T>(&self, mut data: T) -> io::Result<T> {
