@@ -39,8 +39,13 @@ pub(super) fn field_at(proto: &str, place: &str) -> Option<Place> {
 
 /// Fields that several protocols share are only meant for this one.
 pub(super) fn qualified(proto: &str, field: Field, inner: Predicate) -> Predicate {
-    if !matches!(field, Field::L4Src | Field::L4Dst) {
-        return inner;
+    match field {
+        Field::L4Src | Field::L4Dst => {}
+        // Both families have these fields; pcap-filter has a word for each.
+        Field::IcmpType | Field::IcmpCode => {
+            return Predicate::And(vec![Predicate::eq(Field::Ip4Proto, 1), inner]);
+        }
+        _ => return inner,
     }
     let number = labels::protocol(proto).unwrap_or(u128::from(u8::MAX));
     let four = Predicate::eq(Field::Ip4Proto, number);

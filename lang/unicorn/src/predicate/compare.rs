@@ -60,15 +60,24 @@ impl Parser<'_> {
         }
     }
 
+    /// `tcp-syn|tcp-ack)`: the bits of all of them.
+    fn alternatives(&mut self, field: Field) -> Outcome<u128> {
+        let mut bits = self.number(field)?;
+        while self.take(Token::Sign("|")) {
+            bits |= self.number(field)?;
+        }
+        self.expect(")")?;
+        Ok(bits)
+    }
+
     /// A value that fits the field, and the mask if a prefix length follows it. Bits behind the
     /// prefix are cleared.
     pub(super) fn number_or_prefix(&mut self, field: Field) -> Outcome<(Option<u128>, u128)> {
         let at = self.clone();
-        let parenthesis = self.take(Token::Sign("("));
-        let Token::Word(word) = self.next() else { return at.fail("expected a value") };
-        if parenthesis {
-            self.expect(")")?;
+        if self.take(Token::Sign("(")) {
+            return self.alternatives(field).map(|value| (None, value));
         }
+        let Token::Word(word) = self.next() else { return at.fail("expected a value") };
         let (value, length) = match word.split_once('/') {
             Some((value, length)) => (value, Some(length)),
             None => (word, None),

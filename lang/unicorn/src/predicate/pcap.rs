@@ -82,7 +82,14 @@ impl<'t> Parser<'t> {
             "multicast" if proto == "ip" => {
                 Ok(Some(fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000)))
             }
-            "host" | "net" => self.address(proto, way).map(Some),
+            "net" => match self.short_net() {
+                Some((mask, value)) => {
+                    let test = |field| fields::masked(field, mask, value);
+                    Ok(Some(way.of(test(Field::Ip4Src), test(Field::Ip4Dst))))
+                }
+                None => self.address(proto, way).map(Some),
+            },
+            "host" => self.address(proto, way).map(Some),
             _ if directed => self.address(proto, way).map(Some),
             _ => Ok(None),
         }
@@ -130,6 +137,17 @@ impl<'t> Parser<'t> {
             "ip" | "ip6" => Predicate::eq(field, number),
             _ => either_ip(number),
         })
+    }
+
+    /// `10`, `10.0` or `10.0.1`: the first bytes of an IPv4 address, if that is what follows.
+    fn short_net(&mut self) -> Option<(u128, u128)> {
+        let Token::Word(word) = self.peek() else { return None };
+        let bytes: Vec<u8> =
+            word.split('.').map(|b| b.parse().ok()).collect::<Option<Vec<u8>>>()?;
+        let rest = 32u32.checked_sub(8 * u32::try_from(bytes.len()).ok()?).filter(|r| *r > 0)?;
+        self.next();
+        let value = bytes.iter().fold(0u128, |all, b| all << 8 | u128::from(*b)) << rest;
+        Some((u128::from(u32::MAX) >> rest << rest, value))
     }
 
     /// An address or prefix, or `net A mask M`.

@@ -1,0 +1,273 @@
+//! Filters mean what libpcap says they mean: random frames, random filters, `tcpdump -r` as the
+//! judge. `TCPDUMP` names the program if it is not in the path.
+//!
+//! Two differences are meant, and kept out of here: fields behind a VLAN tag are seen without saying
+//! `vlan`, and `host` and `net` mean IP only.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::process::Command;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use weever_graph::Field;
+use weever_unicorn::predicate::parse;
+
+/// A frame, and what a parser should find in it.
+#[derive(Clone, Debug)]
+struct Frame {
+    bytes: Vec<u8>,
+    fields: HashMap<Field, u128>,
+}
+
+impl Frame {
+    fn put(&mut self, field: Field, value: u128) {
+        let bytes = &value.to_be_bytes()[16 - (field.bits() as usize).div_ceil(8)..];
+        self.bytes.extend_from_slice(bytes);
+        self.fields.insert(field, value);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    tag: Option<u16>,
+    four: bool,
+    protocol: u8,
+    addresses: (u8, u8),
+    ports: (u16, u16),
+    flags: u8,
+    frag: u16,
+    ttl: u8,
+    broadcast: bool,
+    padding: usize,
+}
+
+const PORTS: [u16; 6] = [53, 54, 80, 1024, 11211, 65535];
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let l3 = (any::<bool>(), select(vec![1u8, 6, 17, 132, 58, 2]), (0u8..4, 0u8..4));
+    let l4 = ((select(PORTS.to_vec()), select(PORTS.to_vec())), any::<u8>());
+    let frag = select(vec![0u16, 0, 0, 0x2000, 0x2010, 3]);
+    let rest = (proptest::option::of(0u16..4), 1u8..4, any::<bool>(), 0usize..3, frag);
+    (l3, l4, rest).prop_map(|((four, protocol, addresses), (ports, flags), rest)| {
+        let (tag, ttl, broadcast, padding, frag) = rest;
+        Shape { tag, four, protocol, addresses, ports, flags, frag, ttl, broadcast, padding }
+    })
+}
+
+fn four(i: u8) -> u128 {
+    [0x0a00_0001, 0x0a00_0102, 0x0a01_0001, 0xe000_0001][usize::from(i)]
+}
+
+fn six(i: u8) -> u128 {
+    (0x2001_0db8 << 96) | (u128::from(i / 2) << 64) | u128::from(i)
+}
+
+fn frame(shape: &Shape) -> Frame {
+    let mut f = Frame { bytes: Vec::new(), fields: HashMap::new() };
+    f.put(Field::EthDst, if shape.broadcast { 0xffff_ffff_ffff } else { 0x0200_0000_0001 });
+    f.put(Field::EthSrc, 0x0200_0000_0002);
+    if let Some(tag) = shape.tag {
+        f.bytes.extend_from_slice(&[0x81, 0]);
+        f.bytes.extend_from_slice(&tag.to_be_bytes());
+        f.fields.insert(Field::VlanId, tag.into());
+    }
+    let later = if shape.four { ip4(&mut f, shape) } else { ip6(&mut f, shape) };
+    if !later {
+        transport(&mut f, shape);
+    }
+    f.bytes.resize(f.bytes.len() + 40 + 100 * shape.padding, 0);
+    f.fields.insert(Field::FrameLen, f.bytes.len() as u128);
+    f
+}
+
+/// Says whether it is a later fragment.
+fn ip4(f: &mut Frame, shape: &Shape) -> bool {
+    f.put(Field::EthType, 0x0800);
+    f.fields.insert(Field::IpVersion, 4);
+    f.bytes.extend_from_slice(&[0x45, 0, 0, 100, 0, 0]);
+    f.bytes.extend_from_slice(&shape.frag.to_be_bytes());
+    f.fields.insert(Field::Ip4Frag, (shape.frag & 0x3fff).into());
+    f.put(Field::Ip4Ttl, shape.ttl.into());
+    f.put(Field::Ip4Proto, shape.protocol.into());
+    f.bytes.extend_from_slice(&[0, 0]);
+    f.put(Field::Ip4Src, four(shape.addresses.0));
+    f.put(Field::Ip4Dst, four(shape.addresses.1));
+    shape.frag & 0x1fff != 0
+}
+
+fn ip6(f: &mut Frame, shape: &Shape) -> bool {
+    f.put(Field::EthType, 0x86dd);
+    f.fields.insert(Field::IpVersion, 6);
+    f.bytes.extend_from_slice(&[0x60, 0, 0, 0, 0, 60]);
+    f.put(Field::Ip6Next, shape.protocol.into());
+    f.bytes.push(shape.ttl);
+    f.put(Field::Ip6Src, six(shape.addresses.0));
+    f.put(Field::Ip6Dst, six(shape.addresses.1));
+    false
+}
+
+fn transport(f: &mut Frame, shape: &Shape) {
+    match shape.protocol {
+        6 | 17 | 132 => {
+            f.put(Field::L4Src, shape.ports.0.into());
+            f.put(Field::L4Dst, shape.ports.1.into());
+            if shape.protocol == 6 {
+                f.bytes.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50]);
+                f.put(Field::TcpFlags, shape.flags.into());
+            }
+        }
+        1 => {
+            f.put(Field::IcmpType, shape.flags.into());
+            f.put(Field::IcmpCode, shape.ttl.into());
+        }
+        _ => {}
+    }
+}
+
+fn primitive() -> impl Strategy<Value = String> {
+    let way = select(vec!["", "src ", "dst ", "src or dst ", "src and dst "]);
+    let transport = select(vec!["", "tcp ", "udp ", "sctp "]);
+    let port = select(PORTS.to_vec());
+    let four = select(vec!["10.0.0.1", "10.0.1.2", "10.1.0.1", "224.0.0.1"]);
+    let net =
+        select(vec!["10.0.0.0/8", "10.0.0.0/16", "10.0.0.0 mask 255.255.255.0", "10.0", "10"]);
+    let six = select(vec!["2001:db8::", "2001:db8::1", "2001:db8:0:1::2"]);
+    let six_net = select(vec!["2001:db8::/32", "2001:db8::/64", "2001:db8:0:1::/64"]);
+    let word = select(vec![
+        "ip",
+        "ip6",
+        "tcp",
+        "udp",
+        "sctp",
+        "icmp",
+        "icmp6",
+        "igmp",
+        "ether broadcast",
+        "ether multicast",
+        "ip multicast",
+        "ether dst 02:00:00:00:00:01",
+        "ether proto 0x86dd",
+        "less 130",
+        "greater 130",
+        "ip proto 17",
+        "ip6 proto 6",
+        "proto 17",
+        "ip[8] = 2",
+        "ip[8] > 1",
+        "ip[9] = 6",
+        "ip[6:2] & 0x1fff = 0",
+        "ip[6:2] & 0x2000 != 0",
+        "icmp[0] < 9",
+        "icmp[icmptype] = 8",
+        "tcp[tcpflags] & tcp-syn != 0",
+        "tcp[13] = 2",
+        "tcp[tcpflags] & (tcp-syn|tcp-ack) = tcp-syn",
+        "tcp[tcpflags] & (tcp-fin | tcp-rst) != 0",
+        "udp[2:2] = 53",
+        "tcp[0:2] > 53",
+    ]);
+    // libpcap looks for TCP behind IPv4 only when it is asked for bytes.
+    let word = word.prop_map(|w| {
+        if w.contains("tp[") || w.contains("cp[") || w.starts_with("udp[") {
+            format!("(ip and {w})")
+        } else {
+            w.to_string()
+        }
+    });
+    prop_oneof![
+        3 => word,
+        3 => (transport, way.clone(), port.clone()).prop_map(|(t, w, p)| format!("{t}{w}port {p}")),
+        1 => (way.clone(), port.clone(), port).prop_map(|(w, a, b)| format!("{w}portrange {a}-{b}")),
+        1 => (way.clone(), four).prop_map(|(w, a)| format!("ip {w}host {a}")),
+        1 => (way.clone(), net).prop_map(|(w, a)| format!("ip {w}net {a}")),
+        1 => (way.clone(), six).prop_map(|(w, a)| format!("ip6 {w}host {a}")),
+        1 => (way, six_net).prop_map(|(w, a)| format!("ip6 {w}net {a}")),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    let join = select(vec!["and", "or", "&&", "||", "and not"]);
+    let one =
+        (any::<bool>(), primitive()).prop_map(|(not, p)| if not { format!("not {p}") } else { p });
+    one.prop_recursive(3, 6, 2, move |inner| {
+        (inner.clone(), join.clone(), inner).prop_map(|(a, j, b)| format!("({a} {j} {b})"))
+    })
+}
+
+/// Those of the frames, by number, that pass.
+fn judged(tcpdump: &str, file: &PathBuf, filter: &str) -> Result<BTreeSet<u32>, String> {
+    // Run by root, it would become a user that may not exist.
+    let mut run = Command::new(tcpdump);
+    run.args(["-Z", "root", "-nr"]).arg(file).args(["-w", "-", filter]);
+    let run = run.output();
+    let run = run.map_err(|e| e.to_string())?;
+    if !run.status.success() {
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        let nothing = said.contains("rejects all packets");
+        return if nothing { Ok(BTreeSet::new()) } else { Err(said) };
+    }
+    let mut found = BTreeSet::new();
+    let mut rest = run.stdout.get(24..).unwrap_or_default();
+    while rest.len() >= 16 {
+        let word = |at: usize| u32::from_ne_bytes(rest[at..at + 4].try_into().expect("4 bytes"));
+        found.insert(word(0));
+        rest = &rest[16 + word(8) as usize..];
+    }
+    Ok(found)
+}
+
+fn capture(frames: &[Frame]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4u32, 4 << 16 | 2, 0, 0, 65535, 1] {
+        out.extend_from_slice(&word.to_ne_bytes());
+    }
+    for (i, frame) in frames.iter().enumerate() {
+        let len = frame.bytes.len() as u32;
+        for word in [i as u32, 0, len, len] {
+            out.extend_from_slice(&word.to_ne_bytes());
+        }
+        out.extend_from_slice(&frame.bytes);
+    }
+    out
+}
+
+#[test]
+fn filters_mean_what_libpcap_says() {
+    let tcpdump = std::env::var("TCPDUMP").unwrap_or_else(|_| "tcpdump".into());
+    if Command::new(&tcpdump).arg("--version").output().is_err() {
+        println!("skipped: needs tcpdump");
+        return;
+    }
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let mut draw = |tagged: bool| {
+        let mut one = shape().new_tree(&mut runner).expect("a shape").current();
+        one.tag = if tagged { Some(one.tag.unwrap_or(3)) } else { None };
+        frame(&one)
+    };
+    let frames = [false, true].map(|tagged| (0..300).map(|_| draw(tagged)).collect::<Vec<_>>());
+    let folder = std::env::temp_dir();
+    let mut matched = 0;
+    for (tagged, frames) in [false, true].into_iter().zip(&frames) {
+        let file = folder.join(format!("weever-filters-{}-{tagged}.pcap", std::process::id()));
+        std::fs::write(&file, capture(frames)).expect("a writable folder");
+        for i in 0..120 {
+            let inner = filter().new_tree(&mut runner).expect("a filter").current();
+            let tag = if i % 2 == 0 { "vlan" } else { "vlan 2" };
+            let text = if tagged { format!("{tag} and ({inner})") } else { inner };
+            let wanted = judged(&tcpdump, &file, &text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            let ours = parse(&text).unwrap_or_else(|e| panic!("{text}: {e} at {}", e.at));
+            let holds = |f: &Frame| ours.eval(&|field| f.fields.get(&field).copied(), &|_| None);
+            for (n, frame) in frames.iter().enumerate() {
+                let is = wanted.contains(&(n as u32));
+                assert_eq!(holds(frame), is, "{text}\n{:?}", frame.fields);
+                matched += usize::from(is);
+            }
+        }
+        std::fs::remove_file(&file).expect("the file is ours");
+    }
+    assert!(matched > 5_000, "the filters match almost nothing: {matched}");
+}
