@@ -5,7 +5,7 @@ mod common;
 
 use std::net::Ipv4Addr;
 
-use common::{XskSocket, arp, ethernet, ipv4, tagged};
+use common::{XskSocket, arp, ethernet, ipv4, tagged, verdict};
 use weever_ebpf::asm::Reg::{R0, R1, R2};
 use weever_ebpf::asm::{Assembler, Width};
 use weever_ebpf::sys::{BpfError, Map, MapKind, XdpAction, XdpProgram};
@@ -68,12 +68,6 @@ fn the_smallest_programs() {
     let frame = ethernet(0x0800, &[0; 46]);
     assert_eq!(pass().unwrap().run(&frame, 3).unwrap().action(), Some(XdpAction::Pass));
     assert_eq!(drop_all().unwrap().run(&frame, 1).unwrap().action(), Some(XdpAction::Drop));
-}
-
-fn verdict(steer: &Steer, frame: &[u8]) -> Option<XdpAction> {
-    let outcome = steer.program().run(frame, 1).unwrap();
-    assert_eq!(outcome.frame, frame, "steering changes nothing");
-    outcome.action()
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn a_shared_device_gives_us_our_address_and_the_kernel_its_own() {
         net.veth.right.add_neighbour(address, net.veth.left.mac).unwrap();
     }
     let pool = pool(1024);
-    let shared = AfXdpConfig { share: Share::Address(vec![ours]), ..config("left0", &pool) };
+    let shared = AfXdpConfig { share: Share::Address(vec![ours.into()]), ..config("left0", &pool) };
     let mut link = open_left(&net, &shared).unwrap();
     let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
     assert!(kernels_talk(&net), "the kernel's own traffic stays its own");

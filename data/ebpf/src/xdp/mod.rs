@@ -11,12 +11,14 @@ pub mod classify;
 mod frame;
 mod generator;
 mod generator_program;
+mod ports;
 mod steer;
 mod steer_program;
 #[cfg(test)]
 mod tests;
 
 pub use generator::{Generator, GeneratorSettings, Order, Span};
+pub use ports::Port;
 pub use steer::{Share, Steer, SteerCounters};
 
 use crate::asm::{AsmError, Assembler, Program, Reg};

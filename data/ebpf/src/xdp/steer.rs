@@ -1,10 +1,11 @@
 //! Steering received frames to AF_XDP sockets, or leaving them to the kernel.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::addresses::AddressTable;
-use super::steer_program;
+use super::ports::{self, Port};
+use super::steer_program::{self, Rule};
 use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
 
 /// A value of the counters' map: two `u64`.
@@ -16,9 +17,16 @@ pub enum Share {
     /// Nothing is shared: every frame goes to the socket of its queue (`share = none`).
     None,
     /// Only what is for the addresses added by [`Steer::add_address`] (`share = address`): IPv4
-    /// packets to them, fragments too, and ARP asking for or answering to them; untagged or with
-    /// one 802.1Q tag. All else, IPv6 included, stays with the kernel.
+    /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
+    /// them, and neighbour solicitations for them; untagged or with one 802.1Q tag. All else stays
+    /// with the kernel, also what goes to multicast groups that were not added: router
+    /// advertisements and unsolicited neighbour advertisements to all nodes are the kernel's unless
+    /// ff02::1 is added, and then it does not see them.
     Address,
+    /// Only what is for the addresses and for the ports added by [`Steer::add_port`] (`share =
+    /// ports`), and ICMP errors about packets from them. The addresses are the kernel's own:
+    /// address resolution, ICMP and fragments, the first ones too, stay with it.
+    Ports,
 }
 
 /// How many frames went where.
@@ -41,6 +49,7 @@ pub struct Steer {
     program: XdpProgram,
     sockets: Map,
     addresses: Option<AddressTable>,
+    ports: Option<Map>,
     counters: Map,
 }
 
@@ -53,13 +62,19 @@ impl Steer {
         let sockets = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, queues.max(1))?;
         let addresses = match share {
             Share::None => None,
-            Share::Address => Some(AddressTable::new()?),
+            Share::Address | Share::Ports => Some(AddressTable::new()?),
         };
+        let ports = if share == Share::Ports { Some(ports::table()?) } else { None };
         let size = COUNTERS_SIZE as u32;
         let counters = Map::create(MapKind::PerCpuArray, "weever_steered", 4, size, 1)?;
-        let code = steer_program::emit(&sockets, addresses.as_ref(), &counters)?;
+        let rule = match (&addresses, &ports) {
+            (Some(addresses), Some(ports)) => Rule::Ports(addresses, ports),
+            (Some(addresses), None) => Rule::Addresses(addresses),
+            (None, _) => Rule::Any,
+        };
+        let code = steer_program::emit(&sockets, rule, &counters)?;
         let program = XdpProgram::load("weever_steer", &code)?;
-        Ok(Steer { program, sockets, addresses, counters })
+        Ok(Steer { program, sockets, addresses, ports, counters })
     }
 
     /// Attaches the program to an interface, in the driver if it can, else in the stack. It stays
@@ -104,22 +119,46 @@ impl Steer {
         self.sockets.remove(&queue.to_ne_bytes())
     }
 
-    /// Takes an address, which may be the broadcast or a multicast address too. The first seven are
-    /// found faster than the others. Waits for a concurrent change of the addresses to end.
+    /// Takes an address, which may be the broadcast or a multicast address too. The first seven of
+    /// IPv4 are found faster than the others. Waits for a concurrent change of the addresses to
+    /// end.
     ///
     /// # Errors
-    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`], or for 0.0.0.0; E2BIG
-    /// above 1,024 addresses.
-    pub fn add_address(&self, address: Ipv4Addr) -> Result<(), BpfError> {
-        self.owned()?.add(address)
+    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`], or for the unspecified
+    /// address; E2BIG above 1,024 addresses of a family.
+    pub fn add_address(&self, address: impl Into<IpAddr>) -> Result<(), BpfError> {
+        self.owned()?.add(address.into())
     }
 
     /// Gives an address back to the kernel and says whether it was ours.
     ///
     /// # Errors
     /// [`BpfError::Setting`] if the program was loaded with [`Share::None`].
-    pub fn remove_address(&self, address: Ipv4Addr) -> Result<bool, BpfError> {
-        self.owned()?.remove(address)
+    pub fn remove_address(&self, address: impl Into<IpAddr>) -> Result<bool, BpfError> {
+        self.owned()?.remove(address.into())
+    }
+
+    /// Takes a port of the addresses.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`]; E2BIG above
+    /// 16,384 ports.
+    pub fn add_port(&self, port: Port) -> Result<(), BpfError> {
+        self.bound()?.update(&port.key(), &[1])
+    }
+
+    /// Gives a port back to the kernel and says whether it was ours.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`].
+    pub fn remove_port(&self, port: Port) -> Result<bool, BpfError> {
+        self.bound()?.remove(&port.key())
+    }
+
+    fn bound(&self) -> Result<&Map, BpfError> {
+        self.ports.as_ref().ok_or_else(|| BpfError::Setting {
+            what: "ports are chosen on a device with share = ports only".to_owned(),
+        })
     }
 
     fn owned(&self) -> Result<&AddressTable, BpfError> {

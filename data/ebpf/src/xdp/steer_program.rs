@@ -3,46 +3,65 @@
 //! Registers that live through the program: R6 context, R7 where the frame's network header
 //! begins, R8 the end of the frame, R9 this CPU's counters or null.
 
-use super::addresses::{AddressTable, NEAR};
+use super::addresses::{AddressTable, HAS_MORE, HAS_V6, NEAR};
+use super::ports;
 use super::{CTX_DATA, CTX_DATA_END, CTX_RX_QUEUE, ETHERNET};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Label, Program, Width};
 use crate::sys::{Map, XdpAction};
 
 const VLAN_TAG: i16 = 4;
-const IPV4_HEADER: i16 = 20;
-const IPV4_DESTINATION: i16 = 16;
+pub(super) const IPV4_HEADER: i16 = 20;
+pub(super) const IPV4_DESTINATION: i16 = 16;
+pub(super) const IPV6_HEADER: i16 = 40;
+const IPV6_DESTINATION: i16 = 24;
+pub(super) const IPV6_NEXT: i16 = 6;
+pub(super) const ICMPV6: i32 = 58;
+/// Type, code, checksum, reserved, target (RFC 4861 §4.3).
+const SOLICITATION: i16 = 24;
+const SOLICITATION_TARGET: i16 = 8;
+const NEIGHBOUR_SOLICITATION: i32 = 135;
 const ARP_BODY: i16 = 28;
 const ARP_TARGET: i16 = 24;
 
 /// Stack slots.
 const KEY: i16 = -4;
 const ADDRESS: i16 = -8;
+/// Two for [`ports`], and then this.
+const ADDRESS6: i16 = -32;
 
 /// Offsets in the counters' value.
 const REDIRECTED: i16 = 0;
 const PASSED: i16 = 8;
 
 /// A 16-bit number in network order, as loading it from a frame yields it.
-fn network(number: u16) -> i32 {
+pub(super) fn network(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
 
-pub(super) fn emit(
-    sockets: &Map,
-    addresses: Option<&AddressTable>,
-    counters: &Map,
-) -> Result<Program, AsmError> {
+/// What decides whether a frame is ours.
+#[derive(Clone, Copy)]
+pub(super) enum Rule<'a> {
+    /// It is there.
+    Any,
+    /// It is for one of the addresses.
+    Addresses(&'a AddressTable),
+    /// It is for one of the addresses and one of the ports.
+    Ports(&'a AddressTable, &'a Map),
+}
+
+pub(super) fn emit(sockets: &Map, rule: Rule<'_>, counters: &Map) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let pass = asm.label("pass");
     find_counters(&mut asm, counters);
-    if let Some(addresses) = addresses {
-        load_destination(&mut asm, pass);
-        require_owned(&mut asm, addresses, pass);
+    match rule {
+        Rule::Any => {}
+        Rule::Addresses(addresses) => require_address(&mut asm, addresses, pass),
+        Rule::Ports(addresses, bound) => ports::require_port(&mut asm, addresses, bound, pass),
     }
     redirect(&mut asm, sockets);
     // The verifier does not accept what cannot be reached.
-    if addresses.is_some() {
+    if !matches!(rule, Rule::Any) {
         leave_to_kernel(&mut asm, pass);
     }
     asm.assemble()
@@ -56,15 +75,23 @@ fn find_counters(asm: &mut Assembler, counters: &Map) {
     asm.call(Helper::MAP_LOOKUP_ELEM).mov(R9, R0);
 }
 
-/// Leaves the frame's IPv4 destination, or the address an ARP message is about, in R3; goes to
-/// `pass` if the frame is neither.
-fn load_destination(asm: &mut Assembler, pass: Label) {
-    let (ipv4, arp, loaded) = (asm.label("ipv4"), asm.label("arp"), asm.label("loaded"));
+/// Goes to `pass` unless the frame is for one of our addresses, or asks or tells whose they are.
+fn require_address(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
+    let (ipv4, arp, ipv6) = (asm.label("ipv4"), asm.label("arp"), asm.label("ipv6"));
+    let (loaded, ours) = (asm.label("loaded"), asm.label("ours"));
     parse_ethernet(asm, pass);
-    asm.note("tell IPv4 from ARP");
+    asm.note("tell IPv4, ARP and IPv6 apart");
     asm.jump_if(Cond::Eq, R1, network(0x0800), ipv4);
     asm.jump_if(Cond::Eq, R1, network(0x0806), arp);
+    asm.jump_if(Cond::Eq, R1, network(0x86dd), ipv6);
     asm.jump(pass);
+
+    asm.bind(ipv6);
+    find_destination6(asm, addresses, pass);
+    asm.jump_if(Cond::Ne, R0, 0, ours);
+    solicited_target(asm, pass);
+    find6(asm, addresses, IPV6_HEADER + SOLICITATION_TARGET);
+    asm.jump_if(Cond::Eq, R0, 0, pass).jump(ours);
 
     asm.bind(ipv4).note("IPv4: the destination");
     require(asm, IPV4_HEADER, pass);
@@ -77,11 +104,42 @@ fn load_destination(asm: &mut Assembler, pass: Label) {
         asm.load(Width::H, R1, R7, offset).jump_if(Cond::Ne, R1, network(expected), pass);
     }
     asm.load(Width::W, R3, R7, ARP_TARGET).bind(loaded);
+    require_owned(asm, addresses, pass);
+    asm.bind(ours);
+}
+
+/// Leaves in R0 whether the IPv6 packet at R7 is for one of our addresses; goes to `pass` if there
+/// are none.
+pub(super) fn find_destination6(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
+    asm.note("IPv6: the destination");
+    require(asm, IPV6_HEADER, pass);
+    asm.load_map_value(R2, &addresses.near, 0);
+    asm.load(Width::B, R1, R2, HAS_V6).jump_if(Cond::Eq, R1, 0, pass);
+    find6(asm, addresses, IPV6_DESTINATION);
+}
+
+/// Goes to `pass` unless the IPv6 packet at R7 solicits a neighbour. It goes to a multicast address
+/// that the kernel's addresses may share (RFC 4291 §2.7.1), so only the target tells whose it is.
+fn solicited_target(asm: &mut Assembler, pass: Label) {
+    asm.note("IPv6: a neighbour solicitation's target");
+    asm.load(Width::B, R1, R7, IPV6_NEXT).jump_if(Cond::Ne, R1, ICMPV6, pass);
+    require(asm, IPV6_HEADER + SOLICITATION, pass);
+    asm.load(Width::B, R1, R7, IPV6_HEADER).jump_if(Cond::Ne, R1, NEIGHBOUR_SOLICITATION, pass);
+}
+
+/// Looks up the 16 bytes at `offset` behind R7; the result is in R0.
+fn find6(asm: &mut Assembler, addresses: &AddressTable, offset: i16) {
+    for word in 0..4 {
+        asm.load(Width::W, R1, R7, offset + 4 * word);
+        asm.store(Width::W, R10, ADDRESS6 + 4 * word, R1);
+    }
+    asm.load_map(R1, &addresses.v6).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS6));
+    asm.call(Helper::MAP_LOOKUP_ELEM);
 }
 
 /// Leaves the EtherType in R1 (network order) and the network header's start in R7; steps over
 /// one 802.1Q tag.
-fn parse_ethernet(asm: &mut Assembler, pass: Label) {
+pub(super) fn parse_ethernet(asm: &mut Assembler, pass: Label) {
     let untagged = asm.label("untagged");
     asm.note("parse Ethernet");
     asm.load(Width::W, R7, R6, CTX_DATA).load(Width::W, R8, R6, CTX_DATA_END);
@@ -95,13 +153,13 @@ fn parse_ethernet(asm: &mut Assembler, pass: Label) {
 }
 
 /// Goes to `pass` unless the frame has `bytes` more from R7 on.
-fn require(asm: &mut Assembler, bytes: i16, pass: Label) {
+pub(super) fn require(asm: &mut Assembler, bytes: i16, pass: Label) {
     asm.mov(R2, R7).alu(AluOp::Add, R2, i32::from(bytes));
     asm.jump_if(Cond::Gt, R2, R8, pass);
 }
 
 /// Goes to `pass` unless the address in R3 is ours.
-fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
+pub(super) fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
     let owned = asm.label("owned");
     asm.note("is it one of the near addresses?").load_map_value(R2, &addresses.near, 0);
     // 0.0.0.0 fills the unused places and is nobody's.
@@ -110,9 +168,9 @@ fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
         asm.load(Width::W, R1, R2, 4 * place).jump_if(Cond::Eq, R1, R3, owned);
     }
     asm.note("are there more, and is it one of them?");
-    asm.load(Width::W, R1, R2, 0).jump_if(Cond::Eq, R1, 0, pass);
+    asm.load(Width::B, R1, R2, HAS_MORE).jump_if(Cond::Eq, R1, 0, pass);
     asm.store(Width::W, R10, ADDRESS, R3);
-    asm.load_map(R1, &addresses.all).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS));
+    asm.load_map(R1, &addresses.v4).mov(R2, R10).alu(AluOp::Add, R2, i32::from(ADDRESS));
     asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, pass);
     asm.bind(owned);
 }

@@ -6,6 +6,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use weever_ebpf::sys::XdpAction;
+use weever_ebpf::xdp::Steer;
+
 pub(crate) fn ethernet(ether_type: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     frame.extend(ether_type.to_be_bytes());
@@ -102,4 +105,10 @@ fn set<T>(fd: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     // SAFETY: the value is live and of the size given.
     let done = unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, address, size) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+pub(crate) fn verdict(steer: &Steer, frame: &[u8]) -> Option<XdpAction> {
+    let outcome = steer.program().run(frame, 1).unwrap();
+    assert_eq!(outcome.frame, frame, "steering changes nothing");
+    outcome.action()
 }

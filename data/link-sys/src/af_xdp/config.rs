@@ -1,8 +1,9 @@
 //! How to open a device.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use weever_ebpf::xdp::Port;
 use weever_packet::Pool;
 
 use super::OpenError;
@@ -12,9 +13,13 @@ use super::OpenError;
 pub enum Share {
     /// Everything: `share = none`.
     None,
-    /// What is for these addresses, ARP for them included: `share = address`. More can be taken
-    /// later through [`Steering`](super::Steering).
-    Address(Vec<Ipv4Addr>),
+    /// What is for these addresses, ARP and neighbour solicitations for them included: `share =
+    /// address`. More can be taken later through [`Steering`](super::Steering).
+    Address(Vec<IpAddr>),
+    /// What is for these addresses of the kernel's and these ports, and ICMP errors about what was
+    /// sent from them: `share = ports`. Address resolution and fragments stay with the kernel.
+    /// Addresses and ports can be changed later through [`Steering`](super::Steering).
+    Ports(Vec<IpAddr>, Vec<Port>),
 }
 
 /// Which of a device's queues get a socket. What arrives on the others stays with the kernel.

@@ -30,6 +30,7 @@ pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, Queues, RingSizes, Share};
 pub use error::OpenError;
 pub use steering::Steering;
+pub use weever_ebpf::xdp::Port;
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! The program that decides what is ours, and its attachment.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use weever_ebpf::sys::{AttachMode, BpfError, XdpLink};
-use weever_ebpf::xdp::{Share as SteerShare, Steer, SteerCounters};
+use weever_ebpf::xdp::{Port, Share as SteerShare, Steer, SteerCounters};
 
 use super::{Attach, Share};
 
@@ -18,12 +18,14 @@ pub struct Steering {
 
 impl Steering {
     pub(super) fn load(share: &Share, queues: u16) -> Result<Steering, BpfError> {
-        let (kind, addresses) = match share {
-            Share::None => (SteerShare::None, &[][..]),
-            Share::Address(addresses) => (SteerShare::Address, &addresses[..]),
+        let (kind, addresses, ports) = match share {
+            Share::None => (SteerShare::None, &[][..], &[][..]),
+            Share::Address(addresses) => (SteerShare::Address, &addresses[..], &[][..]),
+            Share::Ports(addresses, ports) => (SteerShare::Ports, &addresses[..], &ports[..]),
         };
         let steer = Steer::load(kind, u32::from(queues))?;
         addresses.iter().try_for_each(|address| steer.add_address(*address))?;
+        ports.iter().try_for_each(|port| steer.add_port(*port))?;
         Ok(Steering { steer, link: OnceLock::new() })
     }
 
@@ -44,11 +46,13 @@ impl Steering {
         self.steer.clear_socket(u32::from(queue)).map(drop)
     }
 
-    /// Takes an address from the kernel. Packets already on their way to it go where they went.
+    /// Takes an address from the kernel, which may be a multicast group or the broadcast address.
+    /// Packets already on their way to it go where they went.
     ///
     /// # Errors
-    /// [`BpfError::Setting`] on a device that is not shared; E2BIG beyond 1,024 addresses.
-    pub fn add_address(&self, address: Ipv4Addr) -> Result<(), BpfError> {
+    /// [`BpfError::Setting`] on a device that is not shared; E2BIG beyond 1,024 addresses of a
+    /// family.
+    pub fn add_address(&self, address: impl Into<IpAddr>) -> Result<(), BpfError> {
         self.steer.add_address(address)
     }
 
@@ -56,8 +60,24 @@ impl Steering {
     ///
     /// # Errors
     /// [`BpfError::Setting`] on a device that is not shared.
-    pub fn remove_address(&self, address: Ipv4Addr) -> Result<bool, BpfError> {
+    pub fn remove_address(&self, address: impl Into<IpAddr>) -> Result<bool, BpfError> {
         self.steer.remove_address(address)
+    }
+
+    /// Takes a port of the addresses from the kernel.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the device is shared by port; E2BIG beyond 16,384 ports.
+    pub fn add_port(&self, port: Port) -> Result<(), BpfError> {
+        self.steer.add_port(port)
+    }
+
+    /// Gives a port back and says whether it was ours.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the device is shared by port.
+    pub fn remove_port(&self, port: Port) -> Result<bool, BpfError> {
+        self.steer.remove_port(port)
     }
 
     /// How many frames went to sockets, and how many to the kernel.

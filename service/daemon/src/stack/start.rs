@@ -48,7 +48,7 @@ fn device(config: &Config, pool: &Pool) -> AfXdpConfig {
     let interface = &config.interfaces[0];
     let own = interface.addresses.iter().filter_map(|address| address.v4());
     let share = match interface.share {
-        Share::Address => af_xdp::Share::Address(own.map(|cidr| cidr.addr()).collect()),
+        Share::Address => af_xdp::Share::Address(own.map(|cidr| cidr.addr().into()).collect()),
         Share::None => af_xdp::Share::None,
     };
     AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) }
