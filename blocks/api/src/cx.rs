@@ -24,6 +24,13 @@ impl<'a> Cx<'a> {
         self.pool.alloc()
     }
 
+    /// Bytes of the longest packet that such a buffer holds behind its headroom: what is longer came
+    /// in a large frame, and no link takes it.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.pool.room()
+    }
+
     /// Frees a buffer that the block owns, faster than dropping it.
     pub fn free(&mut self, buffer: Buffer) {
         self.pool.free(buffer);

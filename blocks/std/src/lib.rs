@@ -11,6 +11,7 @@ pub mod capture;
 pub mod counter;
 pub mod discard;
 pub mod ethernet;
+pub mod fragment;
 pub mod host;
 pub mod icmp;
 pub mod ipv4;

@@ -2,7 +2,9 @@
 
 use weever_blocks_api::{BlockType, Registry};
 
-use crate::{arp, capture, counter, discard, ethernet, icmp, ipv4, queue, table, tee, udp};
+use crate::{
+    arp, capture, counter, discard, ethernet, fragment, icmp, ipv4, queue, table, tee, udp,
+};
 
 static GENERAL: [&BlockType; 7] = [
     &capture::CAPTURE,
@@ -63,6 +65,9 @@ static IPV4: [&BlockType; 13] = [
     &ipv4::FILL_HEADER,
 ];
 
+static FRAGMENT: [&BlockType; 3] =
+    [&fragment::FRAGMENT_V4, &fragment::REASSEMBLE_V4, &fragment::FRAGMENT_OUT_V4];
+
 static ICMP: [&BlockType; 10] = [
     &icmp::VALID_HEADER_LENGTH,
     &icmp::VALID_CHECKSUM,
@@ -88,8 +93,8 @@ static UDP: [&BlockType; 7] = [
 
 /// Every block type of this crate, by name.
 pub fn registry() -> Registry {
-    let families: [&'static [&'static BlockType]; 6] =
-        [&GENERAL, &ETHERNET, &ARP, &IPV4, &ICMP, &UDP];
+    let families: [&'static [&'static BlockType]; 7] =
+        [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &ICMP, &UDP];
     families.into_iter().fold(Registry::new(), Registry::with)
 }
 
@@ -107,6 +112,7 @@ mod tests {
         include_str!("ethernet/README.md"),
         include_str!("arp/README.md"),
         include_str!("ipv4/README.md"),
+        include_str!("fragment/README.md"),
         include_str!("icmp/README.md"),
         include_str!("udp/README.md"),
     );
@@ -137,8 +143,13 @@ mod tests {
 
     #[test]
     fn no_two_blocks_share_a_name() {
-        let listed =
-            GENERAL.len() + ETHERNET.len() + ARP.len() + IPV4.len() + ICMP.len() + UDP.len();
+        let listed = GENERAL.len()
+            + ETHERNET.len()
+            + ARP.len()
+            + IPV4.len()
+            + FRAGMENT.len()
+            + ICMP.len()
+            + UDP.len();
         assert_eq!(registry().iter().count(), listed);
     }
 

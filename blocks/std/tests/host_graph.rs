@@ -4,5 +4,6 @@ mod host_graph {
     mod answers;
     mod drops;
     mod exhaustion;
+    mod fragments;
     mod neighbours;
 }

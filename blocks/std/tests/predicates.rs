@@ -28,7 +28,8 @@ use predicates::atoms::{Facts, value_of};
 use predicates::generate::frames;
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
-const EXCEPTIONS: [(&str, &str); 4] = [
+const EXCEPTIONS: [(&str, &str); 5] = [
+    ("RxL3IPv4Reassemble", "its ports tell how a fragment lies to those before"),
     ("RxL3ARPInitResponse", "its ports tell what the neighbour cache did with the packet"),
     ("RxL3ARPProcessPendingResponse", "its ports tell what the neighbour cache did"),
     ("RxL3ICMPNeedsResponse", "whether a reply may go now depends on those before"),

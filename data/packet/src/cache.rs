@@ -26,6 +26,13 @@ impl PoolCache {
         Pool { owner: self.owner.clone() }
     }
 
+    /// Bytes of the longest packet that a fresh buffer holds behind its headroom.
+    #[inline]
+    pub fn room(&self) -> usize {
+        let shared = self.owner.shared();
+        shared.frame_size as usize - usize::from(shared.headroom)
+    }
+
     /// Whether it draws from that pool.
     #[inline]
     pub fn draws_from(&self, pool: &Pool) -> bool {

@@ -68,11 +68,11 @@ pub(crate) fn bad_frames(ends: &Ends, port: u16) -> [Bad; KINDS] {
     udp_sum[DATA] ^= 0x55;
     let mut truncated = good(ends, port, 0);
     truncated.truncate(DATA + PAYLOAD / 2);
-    let first_fragment = good(ends, port, ipv4::FLAG_MF);
+    let beyond = good(ends, port, ipv4::OFFSET_MASK);
     [
         bad("wrong IPv4 header checksum", "RxL3IPv4ValidChecksum", header_sum),
         bad("wrong UDP checksum", "RxL4UDPValidChecksum", udp_sum),
         bad("truncated IPv4 packet", "RxL3IPv4ValidLength", truncated),
-        bad("IPv4 fragment", "RxL3IPv4ValidReassembly", first_fragment),
+        bad("impossible IPv4 fragment", "RxL3IPv4Reassemble", beyond),
     ]
 }

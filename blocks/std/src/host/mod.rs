@@ -1,11 +1,19 @@
 #![doc = include_str!("README.md")]
 
 mod follow;
+mod fragments;
 mod neighbours;
+mod paths;
+mod secret;
 mod state;
 
+pub(crate) use fragments::Room;
+pub use fragments::{Fragments, Pieces};
 pub use neighbours::Neighbours;
 pub(crate) use neighbours::{Reader, key};
+pub(crate) use paths::PathReader;
+pub use paths::Paths;
+pub use secret::Secret;
 pub use state::{Host, StateReader};
 
 use std::sync::Arc;
@@ -21,5 +29,8 @@ pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
     let neighbours = Neighbours::new(Arc::clone(&host), config, now);
     env.provide(Arc::new(neighbours));
     env.provide(Arc::clone(&host));
+    let secret = env.get_or_default::<Secret>();
+    env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));
+    env.get_or_default::<Fragments>();
     host
 }

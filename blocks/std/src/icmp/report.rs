@@ -25,7 +25,7 @@ impl IcmpLimits {
     }
 
     /// The tasks of `wanted`, from the first on, that may report an error of type `kind` now.
-    fn grant(&self, wanted: Mask, kind: u8, now: Nanos) -> Mask {
+    pub(crate) fn grant(&self, wanted: Mask, kind: u8, now: Nanos) -> Mask {
         if wanted == 0 {
             return 0;
         }

@@ -45,11 +45,10 @@ fn valid_header_length(packet: &mut Buffer) -> bool {
 }
 
 /// Is it a whole datagram?
-pub static VALID_REASSEMBLY: BlockType = boolean(
-    "RxL3IPv4ValidReassembly",
-    "Is it a whole datagram? Fragments are not reassembled yet.",
-    |_| Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::is_whole)))),
-);
+pub static VALID_REASSEMBLY: BlockType =
+    boolean("RxL3IPv4ValidReassembly", "Is it a whole datagram, and no fragment?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::is_whole))))
+    });
 
 /// Is it version 4?
 pub static VALID_VERSION: BlockType =

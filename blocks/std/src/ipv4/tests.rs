@@ -177,7 +177,7 @@ fn a_header_is_written() {
 }
 
 #[test]
-fn what_exceeds_the_mtu_is_a_drop() {
+fn what_exceeds_the_mtu_is_to_be_cut() {
     for (len, wanted) in [(1480, [1, 0, 0]), (1481, [0, 1, 0])] {
         let mut bench = bench();
         let burst = addressed(&mut bench, HOST, PEER, &vec![0; len]);

@@ -2,20 +2,26 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
+};
 use weever_graph::Effects;
 use weever_net::ipv4::{HEADER_LEN, template};
+use weever_net::pmtu::{MIN_V4, Recent, View};
 use weever_net::route::Kind;
 use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
+use weever_wire::ipv4::FLAG_DF;
 
 use crate::check::{
     Change, MARKS, boolean, interface, network, reader, record, tasks_marked, tasks_where,
 };
 use crate::headers::push;
-use crate::host::StateReader;
+use crate::host::{PathReader, Paths, StateReader};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
@@ -52,47 +58,83 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
         "Makes room for the IPv4 header, if the datagram fits the link.",
         &[
             PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "toolong", doc: "longer than the interface's MTU" },
+            PortDoc { name: "toolong", doc: "there is room, but the path takes no packet so long" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |build| Ok(Box::new(AllocateHeader { state: network(build)?.reader() })),
+        |build| {
+            let paths = build.env.get_or_default::<Paths>();
+            let state = network(build)?.reader();
+            Ok(Box::new(AllocateHeader { state, view: paths.reader(), paths }))
+        },
     )
 };
 
 struct AllocateHeader {
     state: StateReader,
+    view: PathReader,
+    paths: Arc<Paths>,
+}
+
+impl AllocateHeader {
+    /// Whether the packet fits the path and an ordinary frame. Notes to whom long ones go, so that
+    /// an error about them can be believed.
+    #[inline]
+    fn fits(state: &NetState, view: &View, recent: &Recent, packet: &Buffer, now: Nanos) -> bool {
+        let len = packet.len() + HEADER_LEN;
+        let mut mtu = interface(state, packet).map_or(0, |iface| u32::from(iface.mtu));
+        if len > MIN_V4 as usize {
+            let dst = Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote));
+            mtu = view.mtu(dst.into(), mtu);
+            recent.note(dst.into(), now);
+        }
+        len <= mtu as usize
+    }
 }
 
 impl Block for AllocateHeader {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let state = self.state.load();
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());
+        let (now, room) = (cx.now, cx.room());
         let fitting = tasks_where(burst, input, |packet| {
-            let mtu = interface(state, packet).map_or(0, |iface| usize::from(iface.mtu));
-            packet.len() + HEADER_LEN <= mtu
+            packet.len() + HEADER_LEN <= room && Self::fits(state, view, recent, packet, now)
         });
-        let done = tasks_marked(burst, fitting, |packet| push(packet, HEADER_LEN as u16));
-        ports.enable(0, done);
-        ports.enable(1, input & !fitting);
-        ports.enable(2, fitting & !done);
+        let done = tasks_marked(burst, input, |packet| push(packet, HEADER_LEN as u16));
+        ports.enable(0, done & fitting);
+        ports.enable(1, done & !fitting);
+        ports.enable(2, input & !done);
     }
 }
 
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
+    params: &[ParamDoc {
+        name: "df",
+        default: "yes",
+        doc: "whether nobody may cut the datagram; `no`: it is to be cut by us",
+    }],
     ..reader(
         "TxL3IPv4FillHeader",
-        "Writes the IPv4 header from the metadata: whole, not to be fragmented.",
+        "Writes the IPv4 header from the metadata: whole, not to be fragmented unless `df` is no.",
         &[
             PortDoc { name: "out", doc: "written" },
             PortDoc { name: "drop", doc: "no room was made" },
         ],
-        |_| Ok(Box::new(Change(|p: &mut Buffer| fill(p).is_ok()))),
+        fill_header,
     )
 };
 
+fn fill_header(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let df: String = build.param("df")?;
+    match df.as_str() {
+        "yes" => Ok(Box::new(Change(|p: &mut Buffer| fill(p, FLAG_DF).is_ok()))),
+        "no" => Ok(Box::new(Change(|p: &mut Buffer| fill(p, 0).is_ok()))),
+        other => Err(build.bad_param("df", other, "use yes or no")),
+    }
+}
+
 #[inline]
-fn fill(packet: &mut Buffer) -> Result<(), WireError> {
+fn fill(packet: &mut Buffer, flags_frag: u16) -> Result<(), WireError> {
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
     let head = packet.head();
     let meta = packet.meta_mut();
@@ -101,7 +143,7 @@ fn fill(packet: &mut Buffer) -> Result<(), WireError> {
     let src = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
     let dst = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
     let mut repr = template(src, dst, ends.protocol, payload_len);
-    repr.tos = ends.tos;
+    (repr.tos, repr.flags_frag) = (ends.tos, flags_frag);
     if ends.ttl != 0 {
         repr.ttl = ends.ttl;
     }

@@ -12,6 +12,9 @@ use crate::host::provide;
 
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
+/// Counters of blocks that make packets.
+const MADE: [&str; 6] =
+    ["requests", "announcements", "copies", "reassembled", "timeouts", "fragments"];
 /// How far the clock moves at once, so that timers come in their order.
 const STEP: Nanos = 10_000_000;
 
@@ -172,8 +175,7 @@ impl HostBox {
             let readings = self.readings();
             readings.iter().filter(|r| kinds.contains(&r.kind)).map(|r| r.value).sum()
         };
-        let made: u64 =
-            ["requests", "announcements", "copies"].iter().map(|name| self.own(name)).sum();
+        let made: u64 = MADE.iter().map(|name| self.own(name)).sum();
         let refused = of(&[
             CounterKind::Drop,
             CounterKind::SpawnFull,

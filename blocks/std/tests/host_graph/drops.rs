@@ -22,6 +22,10 @@ fn ip_patched(at: usize, value: u8) -> Vec<u8> {
     from_peer(&patched(&good()[14..], at, value))
 }
 
+fn last_fragment(frame: &[u8]) -> Vec<u8> {
+    from_peer(&patched(&patched(&frame[14..], 6, 0x1f), 7, 0xff))
+}
+
 fn byte_changed(frame: &[u8], at: usize) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[at] ^= 1;
@@ -112,8 +116,7 @@ fn ipv4_cases() -> Vec<Case> {
         ("65,535 bytes", ip_patched(2, 0xff), "RxL3IPv4ValidLength", "total length"),
         ("a truncated datagram", cut(&good, 48), "RxL3IPv4ValidLength", "total length"),
         ("a bad checksum", byte_changed(&good, 24), "RxL3IPv4ValidChecksum", "checksum"),
-        ("a first fragment", ip_patched(6, 0x20), "RxL3IPv4ValidReassembly", "fragment"),
-        ("a later fragment", ip_patched(7, 1), "RxL3IPv4ValidReassembly", "fragment"),
+        ("a fragment beyond 65,535", last_fragment(&good), "RxL3IPv4Reassemble", "cannot be part"),
         ("from 127.0.0.1", between(Ipv4Addr::LOCALHOST, HOST), "RxL3IPv4ValidSource", "source"),
         ("from ourselves", between(HOST, HOST), "RxL3IPv4ValidSource", "source"),
         ("from all", between(Ipv4Addr::BROADCAST, HOST), "RxL3IPv4ValidSource", "source"),

@@ -1,0 +1,10 @@
+#![doc = include_str!("README.md")]
+
+mod expired;
+mod rx;
+#[cfg(test)]
+mod tests;
+mod tx;
+
+pub use rx::{FRAGMENT_V4, REASSEMBLE_V4};
+pub use tx::FRAGMENT_OUT_V4;

@@ -1,0 +1,166 @@
+//! Receive: from fragments to the datagram.
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
+    Priority, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::fragment::{Offer, Piece, Reassembler, Reject};
+use weever_packet::{Flags, Meta, NOWHERE};
+
+use super::expired::Reporter;
+use crate::check::{READS, between, network, reader};
+use crate::host::{Fragments, Room};
+use crate::icmp::IcmpLimits;
+
+const DATAGRAM: usize = 0;
+const EXPIRED: usize = 1;
+const AGAIN: usize = 2;
+
+const REASSEMBLED: usize = 0;
+const OVERDUE: usize = 1;
+const TIMEOUTS: usize = 2;
+
+/// Ports.
+const OUT: usize = 0;
+const DUPLICATE: usize = 1;
+const OVERLAP: usize = 2;
+const MALFORMED: usize = 3;
+const FULL: usize = 4;
+
+/// Hands fragments over.
+pub static FRAGMENT_V4: BlockType = BlockType {
+    spawns: &["fragment"],
+    effects: READS.union(Effects::CONSUMES),
+    ..reader(
+        "RxL3IPv4Fragment",
+        "Hands fragments over to where they are put together, whichever worker that is.",
+        &[],
+        |_| Ok(Box::new(HandOver)),
+    )
+};
+
+struct HandOver;
+
+impl Block for HandOver {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        cx.spawn(0, input);
+    }
+}
+
+/// Puts fragments together.
+pub static REASSEMBLE_V4: BlockType = BlockType {
+    spawns: &["datagram", "expired", "again"],
+    effects: Effects::READS.union(Effects::STATEFUL),
+    state: StateKind::SingleHomed,
+    params: &[ParamDoc {
+        name: "period",
+        default: "100",
+        doc: "milliseconds between two looks at what is overdue",
+    }],
+    counters: &["reassembled", "expired", "timeouts"],
+    ..reader(
+        "RxL3IPv4Reassemble",
+        "Keeps fragments until their datagram is whole, and gives up what overlaps or takes too \
+         long (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 5722).",
+        &[
+            PortDoc { name: "out", doc: "kept for its datagram; or the timer's task" },
+            PortDoc { name: "duplicate", doc: "came before" },
+            PortDoc { name: "overlap", doc: "overlaps others: its datagram is given up" },
+            PortDoc { name: "malformed", doc: "cannot be a part of any datagram" },
+            PortDoc { name: "full", doc: "no room to keep it" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let period: u64 = build.param("period")?;
+    if !(1..=10_000).contains(&period) {
+        return Err(build.bad_param("period", &period.to_string(), "use 1 to 10000"));
+    }
+    let fragments = build.env.get_or_default::<Fragments>();
+    let limits = build.env.get_or_default::<IcmpLimits>();
+    let reporter = Reporter::new(network(build)?.reader(), limits);
+    Ok(Box::new(Reassemble { fragments, reporter, period: period * weever_net::MILLIS }))
+}
+
+struct Reassemble {
+    fragments: Arc<Fragments>,
+    reporter: Reporter,
+    period: Nanos,
+}
+
+impl Block for Reassemble {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let pieces = &self.fragments.v4;
+        let mut table = pieces.lock();
+        for task in bits(input) {
+            let port = match burst.get(task) {
+                Some(packet) => offer(cx, &mut table, packet, || pieces.room()),
+                None => {
+                    let reporter = &mut self.reporter;
+                    poll(cx, &mut table, reporter);
+                    cx.spawn_new(AGAIN, None, self.period, Priority::Low);
+                    OUT
+                }
+            };
+            ports.enable(port, 1 << task);
+        }
+    }
+}
+
+/// The port by which the fragment leaves.
+fn offer(
+    cx: &mut Cx<'_>,
+    table: &mut Reassembler<Room>,
+    packet: &Buffer,
+    room: impl FnMut() -> Option<Room>,
+) -> usize {
+    let meta = packet.meta();
+    let piece = match Piece::v4(between(packet, meta.l3, meta.end), meta.iface) {
+        Ok(Some(piece)) => piece,
+        Ok(None) => return MALFORMED,
+        Err(reject) => return port_of(reject),
+    };
+    match table.offer(&piece, cx.now, room) {
+        Offer::Whole(room, len) => {
+            cx.count(REASSEMBLED, 1);
+            let datagram = restarted(room.into_packet(len), meta);
+            cx.spawn_new(DATAGRAM, Some(datagram), 0, Priority::High);
+            OUT
+        }
+        Offer::Kept => OUT,
+        Offer::Duplicate => DUPLICATE,
+        Offer::Rejected(reject) => port_of(reject),
+    }
+}
+
+fn port_of(reject: Reject) -> usize {
+    match reject {
+        Reject::Overlap | Reject::GivenUp | Reject::Ecn => OVERLAP,
+        Reject::NoRoom => FULL,
+        _ => MALFORMED,
+    }
+}
+
+/// The datagram as if it had come whole, where its last fragment came.
+fn restarted(mut datagram: Buffer, last: &Meta) -> Buffer {
+    let flags = last.flags.without(Flags::CHECKSUM_VERIFIED).without(Flags::PARTIAL_CHECKSUM);
+    *datagram.meta_mut() = Meta { l2: NOWHERE, l3: 0, l4: NOWHERE, end: NOWHERE, flags, ..*last };
+    datagram
+}
+
+fn poll(cx: &mut Cx<'_>, table: &mut Reassembler<Room>, reporter: &mut Reporter) {
+    let (now, mut overdue) = (cx.now, 0);
+    table.poll(now, |expired| {
+        overdue += 1;
+        if let Some(error) = expired.quote.and_then(|quote| reporter.report(cx, quote)) {
+            cx.count(TIMEOUTS, 1);
+            cx.spawn_new(EXPIRED, Some(error), 0, Priority::High);
+        }
+    });
+    cx.count(OVERDUE, overdue);
+}

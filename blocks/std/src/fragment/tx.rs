@@ -1,0 +1,143 @@
+//! Transmit: from a datagram that is too long to its fragments.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
+    Priority, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::fragment::{Idents, Split, SplitError, split_v4};
+use weever_net::state::NetState;
+use weever_wire::ipv4::Ipv4Header;
+
+use crate::check::{READS, interface, network, reader};
+use crate::host::{PathReader, Paths, Secret, StateReader};
+
+const OUT: usize = 0;
+const FORBIDDEN: usize = 1;
+const NOBUFFER: usize = 2;
+const DROP: usize = 3;
+
+/// Blocks that take identifications from one space: as many as may run side by side.
+const OWNERS: u32 = 64;
+
+/// Numbers the owners of identifications.
+#[derive(Debug, Default)]
+struct Owners(AtomicU32);
+
+/// Cuts datagrams up.
+pub static FRAGMENT_OUT_V4: BlockType = BlockType {
+    spawns: &["fragment"],
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    params: &[ParamDoc {
+        name: "identify",
+        default: "yes",
+        doc: "whether the datagram is ours and gets an identification; `no`: it is forwarded and \
+              has one",
+    }],
+    counters: &["fragments"],
+    ..reader(
+        "TxL3IPv4Fragment",
+        "Copies a datagram that is too long into fragments that the path and a frame can take \
+         (RFC 791 §3.2, RFC 6864).",
+        &[
+            PortDoc { name: "out", doc: "its fragments are on their way, all of them" },
+            PortDoc { name: "forbidden", doc: "it may not be cut, and is too long" },
+            PortDoc { name: "nobuffer", doc: "not enough buffers; none was sent" },
+            PortDoc { name: "drop", doc: "it cannot be cut" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let identify: String = build.param("identify")?;
+    let identify = match identify.as_str() {
+        "yes" => true,
+        "no" => false,
+        other => return Err(build.bad_param("identify", other, "use yes or no")),
+    };
+    let secret = build.env.get_or_default::<Secret>();
+    let owner = build.env.get_or_default::<Owners>().0.fetch_add(1, Ordering::Relaxed) % OWNERS;
+    Ok(Box::new(Fragment {
+        state: network(build)?.reader(),
+        paths: build.env.get_or_default::<Paths>().reader(),
+        idents: Idents::split(secret.0, owner, OWNERS),
+        identify,
+        parts: Vec::with_capacity(64),
+    }))
+}
+
+struct Fragment {
+    state: StateReader,
+    paths: PathReader,
+    idents: Idents,
+    identify: bool,
+    /// Fragments of the datagram that is being cut; empty between two.
+    parts: Vec<Buffer>,
+}
+
+impl Block for Fragment {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for task in bits(input) {
+            let port = burst.get(task).map_or(DROP, |packet| self.cut(cx, packet));
+            ports.enable(port, 1 << task);
+        }
+    }
+}
+
+impl Fragment {
+    fn cut(&mut self, cx: &mut Cx<'_>, packet: &Buffer) -> usize {
+        let datagram = packet.data();
+        let Some(header) = Ipv4Header::first(datagram) else { return DROP };
+        let (src, dst) = (IpAddr::V4(header.src()), IpAddr::V4(header.dst()));
+        let mtu = self.mtu(packet, dst).min(cx.room());
+        let ident = self.identify.then(|| self.idents.take(src, dst, header.protocol()) as u16);
+        match split_v4(datagram, mtu, ident) {
+            Ok(split) => self.send(cx, split, packet),
+            Err(SplitError::Forbidden) => FORBIDDEN,
+            Err(_) => DROP,
+        }
+    }
+
+    fn mtu(&mut self, packet: &Buffer, dst: IpAddr) -> usize {
+        let state: &NetState = self.state.load();
+        let link = interface(state, packet).map_or(0, |iface| u32::from(iface.mtu));
+        self.paths.load().mtu(dst, link) as usize
+    }
+
+    /// All or nothing: a datagram of which a fragment is missing only costs the receiver memory.
+    fn send(&mut self, cx: &mut Cx<'_>, mut split: Split<'_>, packet: &Buffer) -> usize {
+        let max = split.max_len() as u16;
+        for _ in 0..split.count() {
+            let Some(part) = cx.alloc().and_then(|part| fill(part, &mut split, max)) else {
+                self.parts.drain(..).for_each(|part| cx.free(part));
+                return NOBUFFER;
+            };
+            self.parts.push(part);
+        }
+        cx.count(0, self.parts.len() as u64);
+        for mut part in self.parts.drain(..) {
+            let start = part.head();
+            let meta = part.meta_mut();
+            *meta = *packet.meta();
+            meta.l3 = start;
+            cx.spawn_new(0, Some(part), 0, Priority::High);
+        }
+        OUT
+    }
+}
+
+/// The next fragment in a fresh buffer.
+fn fill(mut part: Buffer, split: &mut Split<'_>, max: u16) -> Option<Buffer> {
+    let start = part.head();
+    if !part.set_bounds(start, start.saturating_add(max)) {
+        return None;
+    }
+    let len = split.next(part.data_mut())?;
+    part.truncate(len);
+    Some(part)
+}

@@ -1,0 +1,77 @@
+//! Path MTUs: one writer at a time, readers that do not lock.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use weever_blocks_api::Nanos;
+use weever_net::pmtu::{Config, Disbelief, Entry, PathMtus, Recent, TooBig, View};
+use weever_net::random::Random;
+
+use super::Secret;
+
+/// A reader's handle: loaded once per burst.
+pub(crate) type PathReader = arc_swap::Cache<Arc<ArcSwap<View>>, Arc<View>>;
+
+/// What a host knows of paths. Blocks find it in their [`Env`](weever_blocks_api::Env).
+#[derive(Debug)]
+pub struct Paths {
+    table: Mutex<PathMtus>,
+    published: Arc<ArcSwap<View>>,
+    recent: Recent,
+}
+
+impl Default for Paths {
+    fn default() -> Paths {
+        Paths::new(Config::default(), Secret::default())
+    }
+}
+
+impl Paths {
+    /// Nothing known.
+    pub fn new(config: Config, secret: Secret) -> Paths {
+        let mut random = Random::new(secret.0 ^ 0x7061_7468);
+        let recent = Recent::new([random.next_u64(), random.next_u64()]);
+        let published = Arc::new(ArcSwap::from_pointee(View::default()));
+        Paths { table: Mutex::new(PathMtus::new(config)), published, recent }
+    }
+
+    pub(crate) fn reader(&self) -> PathReader {
+        arc_swap::Cache::new(Arc::clone(&self.published))
+    }
+
+    /// To whom large packets were sent of late.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Learns from an ICMP error. Locks, and publishes what has changed.
+    pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, Disbelief> {
+        self.with(|table| table.learn(said, link_mtu, &self.recent, now))
+    }
+
+    /// Forgets what is too old at `now`.
+    pub fn poll(&self, now: Nanos) {
+        self.with(|table| table.poll(now));
+    }
+
+    /// Forgets one destination, or all.
+    pub fn forget(&self, dst: Option<IpAddr>) {
+        self.with(|table| table.forget(dst));
+    }
+
+    /// What is known, by destination.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.with(|table| table.entries().to_vec())
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut PathMtus) -> T) -> T {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = table.generation();
+        let result = change(&mut table);
+        if table.generation() != before {
+            self.published.store(Arc::new(table.view()));
+        }
+        result
+    }
+}

@@ -1,0 +1,216 @@
+use std::sync::Arc;
+
+use weever_blocks_api::Env;
+use weever_blocks_std::host::{Fragments, Secret, provide};
+use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_engine::{CounterKind, Limits};
+use weever_models::{HostConfig, Service, host};
+use weever_net::fragment::{Offer, Piece, Reassembler, split_v4};
+use weever_packet::{Pool, PoolConfig};
+use weever_wire::icmpv4::{IcmpRepr, IcmpView};
+use weever_wire::ipv4::Ipv4View;
+
+use super::answers::IntoSocket;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A host with an echo on port 7 that knows its peer, and what it has in pieces.
+fn serving() -> (HostBox, Arc<Fragments>) {
+    let env = Env::new();
+    env.provide(Arc::new(Secret(1)));
+    provide(&env, host_state(), 0);
+    let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let mut host = HostBox::in_env(graph, &env, Limits::default());
+    host.receive(&[arp_request(HOST)]);
+    host.advance(5 * SECOND);
+    host.sent();
+    (host, env.get::<Fragments>().unwrap())
+}
+
+fn whole(src_port: u16, payload: &[u8]) -> Vec<u8> {
+    let datagram = udp_datagram((PEER, src_port).into_socket(), (HOST, 7).into_socket(), payload);
+    patched(&datagram, 6, 0)
+}
+
+/// The frames that bring a datagram over links of this MTU.
+fn pieces(datagram: &[u8], mtu: usize, ident: u16) -> Vec<Vec<u8>> {
+    let (mut split, mut out) = (split_v4(datagram, mtu, Some(ident)).unwrap(), vec![0; mtu]);
+    let mut frames = Vec::new();
+    while let Some(len) = split.next(&mut out) {
+        frames.push(from_peer(&out[..len]));
+    }
+    frames
+}
+
+/// The datagrams in these frames, put together.
+fn joined(frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut table = Reassembler::new(weever_net::fragment::Config::default());
+    let mut datagrams = Vec::new();
+    for frame in frames {
+        assert!(frame.len() <= 1514, "{} bytes on an Ethernet", frame.len());
+        let packet = &frame[14..];
+        assert!(Ipv4View::new(packet).unwrap().checksum_ok());
+        match Piece::v4(packet, 0).unwrap() {
+            None => datagrams.push(packet.to_vec()),
+            Some(piece) => match table.offer(&piece, 0, || Some(vec![0; 65_535])) {
+                Offer::Whole(room, len) => datagrams.push(room[..len].to_vec()),
+                other => assert_eq!(other, Offer::Kept),
+            },
+        }
+    }
+    assert!(table.is_empty(), "all that was sent belongs to something");
+    datagrams
+}
+
+/// Drops at reassembly whose reason says this.
+fn dropped(host: &HostBox, why: &str) -> u64 {
+    let drops = host.drops().into_iter();
+    let here =
+        drops.filter(|(node, reason, _)| node == "RxL3IPv4Reassemble" && reason.contains(why));
+    here.map(|(_, _, count)| count).sum()
+}
+
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 7 + (i >> 8)) as u8).collect()
+}
+
+#[test]
+fn long_datagrams_are_echoed_in_fragments() {
+    let (mut host, fragments) = serving();
+    for (n, len) in [1473, 2952, 9000 - 28, 9000, 20_001, 65_507].into_iter().enumerate() {
+        for mtu in [1500, 576] {
+            let mut frames = pieces(&whole(5000, &payload(len)), mtu, n as u16);
+            frames.reverse();
+            host.receive(&frames);
+            let sent = host.sent();
+            assert_eq!(sent.len(), (len + 8).div_ceil(1480));
+            let echoes = joined(&sent);
+            let [echo] = &echoes[..] else { panic!("{} datagrams", echoes.len()) };
+            assert_eq!(echo.len(), len + 28);
+            assert_eq!(echo[28..], payload(len));
+            assert_eq!(echo[20..24], [0, 7, 0x13, 0x88], "ports");
+        }
+    }
+    assert_eq!(fragments.v4.held(), (0, 0));
+    assert_eq!(fragments.memory().unwrap().available(), 128, "large frames came home");
+    host.finish();
+}
+
+#[test]
+fn a_long_ping_is_answered() {
+    let (mut host, _) = serving();
+    let data = payload(9000);
+    let frame = icmp(HOST, IcmpRepr::EchoRequest { ident: 1, seq: 2, data: &data });
+    host.receive(&pieces(&patched(&frame[14..], 6, 0), 1500, 9));
+    let replies = joined(&host.sent());
+    let view = IcmpView::new(&replies[0][20..]).unwrap();
+    assert!(view.checksum_ok());
+    assert_eq!(IcmpRepr::parse(view), Ok(IcmpRepr::EchoReply { ident: 1, seq: 2, data: &data }));
+    host.finish();
+}
+
+#[test]
+fn identifications_differ_and_whole_datagrams_have_none() {
+    let (mut host, _) = serving();
+    let mut idents = Vec::new();
+    for n in 0..20 {
+        host.receive(&pieces(&whole(5000, &payload(2000)), 1500, n));
+        let sent = host.sent();
+        let ident = |frame: &Vec<u8>| Ipv4View::new(&frame[14..]).unwrap().header().ident();
+        assert_eq!(ident(&sent[0]), ident(&sent[1]));
+        idents.push(ident(&sent[0]));
+    }
+    idents.sort_unstable();
+    idents.dedup();
+    assert_eq!(idents.len(), 20);
+    host.receive(&[udp(5000, 7, b"short")]);
+    let sent = host.sent();
+    let header = &sent[0][14..];
+    assert_eq!((&header[4..6], header[6]), (&[0, 0][..], 0x40), "RFC 6864: atomic");
+    host.finish();
+}
+
+#[test]
+fn a_datagram_that_never_ends_is_reported_once_its_time_is_over() {
+    let (mut host, fragments) = serving();
+    let first = pieces(&whole(5000, &payload(4000)), 1500, 1);
+    let later = pieces(&whole(5000, &payload(4000)), 1500, 2);
+    host.receive(&[&first[0], &later[1]]);
+    host.advance(29 * SECOND);
+    assert_eq!((host.sent().len(), fragments.v4.held().0), (0, 2));
+    host.receive(&[arp_request(HOST)]);
+    host.sent();
+    host.advance(2 * SECOND);
+    let errors: Vec<_> = host.sent().into_iter().filter(|frame| frame[12..14] == [8, 0]).collect();
+    let [error] = &errors[..] else { panic!("{errors:02x?}") };
+    let view = IcmpView::new(&error[34..]).unwrap();
+    assert!(view.checksum_ok());
+    let IcmpRepr::TimeExceeded { code: 1, quote } = IcmpRepr::parse(view).unwrap() else {
+        panic!("{error:02x?}")
+    };
+    assert_eq!(quote, &first[0][14..14 + 548]);
+    assert_eq!(host.count("RxL3IPv4Reassemble", CounterKind::Own, "expired"), 2);
+    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 128));
+    host.finish();
+}
+
+#[test]
+fn overlaps_duplicates_and_impossible_ones_are_counted() {
+    let (mut host, _) = serving();
+    let frames = pieces(&whole(5000, &payload(4000)), 1500, 1);
+    let mut forged = frames[1].clone();
+    forged[700] ^= 1;
+    host.receive(&[&frames[0], &frames[0], &frames[1], &forged, &frames[2]]);
+    assert!(host.sent().is_empty());
+    let end = |datagram: &[u8]| patched(datagram, 6, 0x1f);
+    host.receive(&[from_peer(&patched(&end(&frames[2][14..]), 7, 0xff))]);
+    assert_eq!(["before", "overlap", "cannot be"].map(|why| dropped(&host, why)), [1, 2, 1]);
+    host.finish();
+}
+
+/// A flood of first fragments from one source, and from as many sources as there are, costs a
+/// bounded amount of memory, and others are served meanwhile.
+#[test]
+fn bombs_are_bounded_and_others_are_served() {
+    let (mut host, fragments) = serving();
+    for spoofed in [false, true] {
+        let mut ident = 0u32;
+        for round in 0..50 {
+            let honest = pieces(&whole(5000, &payload(3000)), 1500, 9000 + round);
+            let mut frames: Vec<Vec<u8>> = Vec::new();
+            for _ in 0..40 {
+                ident += 1;
+                let mut datagram = whole(6666, &payload(3000));
+                let from = if spoofed { ident + 700 } else { 66 };
+                datagram[14..16].copy_from_slice(&(from as u16).to_be_bytes());
+                frames.push(pieces(&patched(&datagram, 12, 10), 1500, ident as u16)[0].clone());
+            }
+            // Before, amid and behind the flood.
+            frames.insert(0, honest[0].clone());
+            frames.insert(20, honest[1].clone());
+            frames.push(honest[2].clone());
+            host.receive(&frames);
+            let (count, bytes) = fragments.v4.held();
+            assert!(count <= 64 && bytes <= 4 << 20, "{count} {bytes}");
+            assert_eq!(joined(&host.sent()).len(), 1, "round {round}");
+        }
+    }
+    assert!(fragments.v4.evicted() > 1000);
+    host.advance(40 * SECOND);
+    assert_eq!((fragments.v4.held(), fragments.memory().unwrap().available()), ((0, 0), 128));
+    host.finish();
+}
+
+#[test]
+fn without_memory_fragments_are_drops() {
+    let env = Env::new();
+    env.provide(Arc::new(Fragments::new(weever_net::fragment::Config::default(), None)));
+    provide(&env, host_state(), 0);
+    let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let mut host = HostBox::in_env(graph, &env, Limits::default());
+    host.receive(&pieces(&whole(5000, &payload(4000)), 1500, 1));
+    assert_eq!(dropped(&host, "no room"), 3);
+    host.finish();
+    let pool = Pool::new(PoolConfig::large(64)).unwrap();
+    assert_eq!(pool.frame_size(), 65_535);
+}
