@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use weever_cli::{CliError, CountersArgs, StatusArgs, StopArgs};
+use weever_cli::{CliError, CountersArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
 
 use failure::Failure;
@@ -22,6 +22,8 @@ Examples:
   weever counters --drops                               what it dropped, and why
   weever graph check host.unicorn                       check a protocol graph
   weever graph svg --running -o now.svg                 draw what runs, with its counters
+  weever graph apply mine.unicorn                       change it while it runs
+  weever set services.echo=8                            and its settings
   weever stop                                           shut it down
   weever bench udp-echo --json                          measure it beside the kernel
 
@@ -43,12 +45,14 @@ enum Command {
     Up(Box<weever_daemon::UpArgs>),
     Counters(CountersArgs),
     Status(StatusArgs),
+    Set(SetArgs),
     Stop(StopArgs),
     /// Shows the stack at work against the kernel, or without root against smoltcp
     Demo(weever_demo::DemoArgs),
     /// Measures the stack beside its peers, in one run
     Bench(weever_bench::BenchArgs),
-    /// Work with protocol graphs: check, format, draw and show files, and the running one
+    /// Work with protocol graphs: check, format, draw and show files and the running one, which
+    /// they change too
     #[command(subcommand)]
     Graph(GraphCommand),
 }
@@ -59,6 +63,7 @@ impl Cli {
             Command::Up(args) => up::run(&args),
             Command::Counters(args) => ask(|out| args.run(out)),
             Command::Status(args) => ask(|out| args.run(out)),
+            Command::Set(args) => ask(|out| args.run(out)),
             Command::Stop(args) => ask(|out| args.run(out)),
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),

@@ -105,8 +105,16 @@ fn any_or(addr: &Option<Ipv4Addr>) -> String {
 /// # Errors
 /// If two sockets clash, or one has port 0.
 pub fn host(config: &HostConfig) -> Result<Graph, ModelError> {
+    with_sockets(parse(HOST)?, config)
+}
+
+/// A host's graph that somebody has written, with these sockets: its config node for them gets its
+/// value.
+///
+/// # Errors
+/// If the graph has no such node, two sockets clash, or one has port 0.
+pub fn with_sockets(mut graph: Graph, config: &HostConfig) -> Result<Graph, ModelError> {
     check(&config.sockets)?;
-    let mut graph = parse(HOST)?;
     let table = {
         let node = graph.find(SOCKETS).ok_or_else(|| ConfigError::NoNode(SOCKETS.into()))?;
         socket_table(graph.node(node), &config.sockets)?

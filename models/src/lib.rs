@@ -9,7 +9,7 @@ pub mod counters;
 mod host;
 mod nic;
 
-pub use host::{HostConfig, ModelError, Service, Socket, host};
+pub use host::{HostConfig, ModelError, Service, Socket, host, with_sockets};
 pub use nic::{NICS, NicModelError, nic, nics};
 
 /// A model as it is shipped.

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
-    ApiError, Call, Counters, GraphFormat, GraphText, LineError, LineReader, Outcome, Request,
-    Response, Status, Stopping, VERSION, decode_response,
+    ApiError, Assignment, Call, Changed, Counters, GraphFormat, GraphText, LineError, LineReader,
+    Outcome, Request, Response, Status, Stopping, VERSION, decode_response,
 };
 
 /// How long [`Client::connect`] and each call may take.
@@ -139,6 +139,22 @@ impl Client {
     /// See [`ClientError`].
     pub fn graph(&mut self, format: GraphFormat) -> Result<GraphText, ClientError> {
         self.call(Call::Graph { format })
+    }
+
+    /// Makes the running graph that of a text in Unicorn, which `name` names in messages.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; [`ClientError::Refused`] means that nothing has changed.
+    pub fn apply(&mut self, name: &str, text: &str) -> Result<Changed, ClientError> {
+        self.call(Call::Apply { name: name.into(), text: text.into() })
+    }
+
+    /// Changes one setting.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn set(&mut self, assignment: Assignment) -> Result<Changed, ClientError> {
+        self.call(Call::Set(assignment))
     }
 
     /// Blocks until the stack has closed the connection: after [`stop`](Self::stop), when it has

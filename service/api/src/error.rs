@@ -19,6 +19,8 @@ pub enum ErrorKind {
     BadParameters,
     /// The stack has as many connections as it serves at once, or did not get round to this one.
     Busy,
+    /// What was asked for makes sense, but not for this stack as it is: nothing has changed.
+    Refused,
     /// The stack failed in a way that is its own fault.
     Internal,
     /// A kind that this version of the crate does not know.

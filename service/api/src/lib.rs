@@ -27,6 +27,7 @@
 //! [`Client`] is the blocking client; [`decode_request`] is what the stack reads requests with.
 #![forbid(unsafe_code)]
 
+mod change;
 mod client;
 mod counters;
 mod error;
@@ -36,6 +37,7 @@ mod response;
 pub mod socket;
 mod status;
 
+pub use change::{Assignment, Changed, How, ParseAssignmentError};
 pub use client::{Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiError, ErrorKind, VERSION};
+use crate::{ApiError, Assignment, ErrorKind, VERSION};
 
 /// A question or an order to a running stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +28,15 @@ pub enum Call {
     Status,
     /// Shut down; answered by [`Stopping`](crate::Stopping) before it happens.
     Stop,
+    /// Makes the running graph this one; answered by [`Changed`](crate::Changed).
+    Apply {
+        /// What the text is called in messages: its file.
+        name: String,
+        /// The graph in Unicorn.
+        text: String,
+    },
+    /// Changes one setting; answered by [`Changed`](crate::Changed).
+    Set(Assignment),
     /// The running graph with its counters; answered by [`GraphText`](crate::GraphText).
     Graph {
         /// The language it is wanted in.
@@ -43,6 +52,8 @@ pub enum GraphFormat {
     /// Graphviz.
     #[default]
     Dot,
+    /// Unicorn: the text that was shipped or applied last, without counters.
+    Unicorn,
     /// A picture.
     Svg,
     /// A list of nodes for people.
@@ -119,6 +130,18 @@ struct NoParameters {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ApplyParameters {
+    #[serde(default = "unnamed")]
+    name: String,
+    text: String,
+}
+
+fn unnamed() -> String {
+    "graph".into()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct GraphParameters {
     #[serde(default)]
     format: GraphFormat,
@@ -136,6 +159,9 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
         "counters" => parameters::<NoParameters>(method, fields).map(|_| Call::Counters),
         "status" => parameters::<NoParameters>(method, fields).map(|_| Call::Status),
         "stop" => parameters::<NoParameters>(method, fields).map(|_| Call::Stop),
+        "apply" => parameters::<ApplyParameters>(method, fields)
+            .map(|ApplyParameters { name, text }| Call::Apply { name, text }),
+        "set" => parameters::<Assignment>(method, fields).map(Call::Set),
         "graph" => parameters::<GraphParameters>(method, fields)
             .map(|GraphParameters { format }| Call::Graph { format }),
         other => {
@@ -145,7 +171,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
     }
 }
 
-const METHODS: &str = "use counters, status, stop or graph";
+const METHODS: &str = "use counters, status, graph, apply, set or stop";
 
 fn parameters<T: for<'a> Deserialize<'a>>(method: &str, fields: Value) -> Result<T, ApiError> {
     serde_json::from_value(fields).map_err(|e| {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApiError, Counters, Status, VERSION};
+use crate::{ApiError, Changed, Counters, Status, VERSION};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,8 @@ pub enum Reply {
     Stopping(Stopping),
     /// To `graph`.
     Graph(GraphText),
+    /// To `apply` and `set`.
+    Changed(Changed),
 }
 
 /// Answer to `stop`: the stack shuts down once this has been sent.

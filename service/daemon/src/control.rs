@@ -8,7 +8,7 @@ mod connection;
 mod server;
 mod socket;
 
-use weever_service_api::{ApiError, Counters, GraphFormat, GraphText, Status};
+use weever_service_api::{ApiError, Assignment, Changed, Counters, GraphFormat, GraphText, Status};
 
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket};
@@ -26,6 +26,19 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// What to answer when it cannot be drawn in this format.
     fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError>;
+
+    /// Makes the running graph that of a text in Unicorn, which `name` names in messages. Blocks
+    /// until every worker runs it.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError>;
+
+    /// Changes one setting.
+    ///
+    /// # Errors
+    /// Why nothing has changed.
+    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError>;
 
     /// Begins to shut down, and returns at once. Called after the answer was sent.
     fn stop(&self);

@@ -17,7 +17,7 @@
 //! let (ours, _peers) = pair(&MemoryConfig::default())?;
 //! let mut config = Config::new("memory0", "10.0.0.1/24".parse()?);
 //! config.services.echo = Some(7);
-//! let stack = Stack::start_on(Box::new(ours), pool, config)?;
+//! let stack = Stack::start_on(vec![Box::new(ours)], pool, config)?;
 //! assert_eq!(stack.status().services.len(), 1);
 //! assert_eq!(stack.stop().failure, None);
 //! # Ok(())

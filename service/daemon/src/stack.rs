@@ -1,15 +1,17 @@
-//! A running stack: a link, the graph over it, the worker that executes it, and the control socket.
+//! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 
+mod change;
+mod crew;
+mod devices;
 mod error;
-mod graph;
 mod host;
 mod picture;
+mod program;
 mod report;
 mod shared;
 mod start;
 mod stopper;
 mod view;
-mod worker;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,36 +27,41 @@ pub use error::StartError;
 pub use report::Report;
 pub use stopper::Stopper;
 
+use crew::Crew;
 use shared::Shared;
-use worker::Worker;
 
-/// A running stack: its worker and its control socket have threads of their own. Dropping it stops
+/// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.
 pub struct Stack {
-    worker: Option<Worker>,
-    link: Option<Box<dyn Link>>,
+    crew: Option<Crew>,
+    links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     shared: Arc<Shared>,
 }
 
 impl Stack {
-    /// Opens the configuration's device over AF_XDP, in the network namespace of the calling
-    /// thread, and starts a stack on it. Blocks for about half a second.
+    /// Opens the configuration's devices, in the network namespace of the calling thread, and
+    /// starts a stack on them. Blocks for about half a second for each address.
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left behind.
     pub fn start(config: Config) -> Result<Stack, StartError> {
-        start::on_device(config)
+        start::on_devices(config)
     }
 
-    /// Starts a stack on a link that is open already, whose buffers come from `pool`. The address
-    /// is taken without asking. There is a control socket only if the configuration names one, and
-    /// the worker is bound to a core only if it names that.
+    /// Starts a stack on links that are open already, whose buffers come from `pool`: one for each
+    /// device of the configuration, in their order. The addresses are taken without asking. There
+    /// is a control socket only if the configuration names one, and workers are bound to cores only
+    /// if it names those; without, there is one.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn start_on(link: Box<dyn Link>, pool: Pool, config: Config) -> Result<Stack, StartError> {
-        start::on_link(link, pool, config)
+    pub fn start_on(
+        links: Vec<Box<dyn Link>>,
+        pool: Pool,
+        config: Config,
+    ) -> Result<Stack, StartError> {
+        start::on_links(links, pool, config)
     }
 
     /// What has been counted so far.
@@ -104,13 +111,11 @@ impl Stack {
     }
 
     fn shut_down(&mut self) -> Report {
-        if let Some(worker) = self.worker.take() {
-            worker.stop(&self.shared.meter);
-        }
+        self.crew = None;
         let report = self.shared.report();
-        // Last, so that a client which waits for its connection to be closed knows that the device
-        // is free.
-        self.link = None;
+        // Last, so that a client which waits for its connection to be closed knows that the devices
+        // are free.
+        self.links.clear();
         self.control = None;
         report
     }
@@ -118,7 +123,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        if self.worker.is_some() {
+        if self.crew.is_some() {
             drop(self.shut_down());
         }
     }

@@ -5,100 +5,22 @@ mod common;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use common::temporary_path;
+use common::peer::{DISCARD, ECHO, PATIENCE, Peer, config, start, try_start};
 use weever_blocks_std::testing::frames::{self, HOST_MAC, PEER, PEER_MAC};
 use weever_daemon::config::{Config, Mode, Services};
 use weever_daemon::{Stack, StartError};
+use weever_link::Link;
 use weever_link::memory::{MemoryConfig, pair};
-use weever_link::{Link, LinkQueue};
-use weever_packet::{Burst, Pool, PoolCache, PoolConfig};
+use weever_packet::{Burst, Pool, PoolConfig};
 use weever_service_api::{Client, Counters, GraphFormat};
 use weever_wire::arp::ArpView;
 use weever_wire::ethernet::HEADER_LEN;
 use weever_wire::ipv4::Ipv4View;
-use weever_wire::udp::UdpView;
-
-const ECHO: u16 = 7;
-const DISCARD: u16 = 9;
-const PATIENCE: Duration = Duration::from_secs(10);
-
-struct Peer {
-    queue: Box<dyn LinkQueue>,
-    cache: PoolCache,
-}
-
-impl Peer {
-    fn send(&mut self, frame: &[u8]) {
-        let mut buffer = self.cache.alloc().unwrap();
-        assert!(buffer.append(frame));
-        let mut packets = [buffer].into();
-        let deadline = Instant::now() + PATIENCE;
-        while self.queue.tx(&mut self.cache, &mut packets).unwrap() == 0 {
-            assert!(Instant::now() < deadline, "the stack takes nothing");
-            std::thread::yield_now();
-        }
-        self.queue.flush(&mut self.cache).unwrap();
-    }
-
-    /// The next frame that is no ARP packet; ARP requests are answered on the way.
-    fn receive(&mut self) -> Vec<u8> {
-        loop {
-            let frame = self.receive_any(PATIENCE).expect("no answer");
-            match ArpView::new(&frame[HEADER_LEN..]) {
-                Ok(arp) if arp.header().tpa() == PEER => self.send(&frames::arp_reply()),
-                // An announcement, or a request for somebody else.
-                Ok(_) => {}
-                Err(_) => return frame,
-            }
-        }
-    }
-
-    fn receive_any(&mut self, patience: Duration) -> Option<Vec<u8>> {
-        let (mut burst, deadline) = (Burst::new(), Instant::now() + patience);
-        while Instant::now() < deadline {
-            if self.queue.rx(&mut self.cache, &mut burst, 1).unwrap() == 1 {
-                return burst.take(0).map(|buffer| buffer.data().to_vec());
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        None
-    }
-
-    fn echo(&mut self, payload: &[u8]) {
-        self.send(&frames::udp(4000, ECHO, payload));
-        let answer = self.receive();
-        let ip = Ipv4View::new(&answer[HEADER_LEN..]).unwrap();
-        assert_eq!(ip.header().dst(), PEER);
-        let udp = UdpView::new(ip.payload()).unwrap();
-        assert_eq!((udp.header().src_port(), udp.header().dst_port()), (ECHO, 4000));
-        assert_eq!(udp.payload(), payload);
-    }
-}
-
-fn config() -> Config {
-    let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
-    config.services = Services { echo: Some(ECHO), discard: Some(DISCARD) };
-    config.control = Some(temporary_path());
-    config
-}
 
 fn with(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = config();
     change(&mut config);
     config
-}
-
-fn try_start(config: Config) -> Result<(Stack, Peer), StartError> {
-    let pool = Pool::new(PoolConfig { frames: 1024, ..PoolConfig::default() }).unwrap();
-    let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
-    let (ours, mut theirs) = pair(&link).unwrap();
-    let queue = theirs.take_queues().remove(0);
-    let peer = Peer { queue, cache: pool.cache() };
-    Ok((Stack::start_on(Box::new(ours), pool, config)?, peer))
-}
-
-fn start(config: Config) -> (Stack, Peer) {
-    try_start(config).unwrap()
 }
 
 /// Waits until the counters satisfy `wanted`.
@@ -286,7 +208,7 @@ fn every_frame_comes_home_when_a_stack_has_stopped() {
     let (ours, mut theirs) = pair(&MemoryConfig::default()).unwrap();
     let queue = theirs.take_queues().remove(0);
     let mut peer = Peer { queue, cache: pool.cache() };
-    let stack = Stack::start_on(Box::new(ours), pool.clone(), config()).unwrap();
+    let stack = Stack::start_on(vec![Box::new(ours)], pool.clone(), config()).unwrap();
     for _ in 0..100 {
         peer.echo(b"there and back");
     }

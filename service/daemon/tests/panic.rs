@@ -61,7 +61,7 @@ fn a_worker_that_panics_ends_the_stack_and_is_reported() {
     };
     let pool = Pool::new(PoolConfig { frames: 1024, ..PoolConfig::default() }).unwrap();
     let config = Config::new("defective0", "10.0.0.1/24".parse().unwrap());
-    let stack = Stack::start_on(Box::new(Defective(info)), pool.clone(), config).unwrap();
+    let stack = Stack::start_on(vec![Box::new(Defective(info))], pool.clone(), config).unwrap();
     stack.wait();
     assert!(stack.status().workers[0].state.contains("a defect on purpose"));
     let failure = stack.stop().failure.expect("it panicked");

@@ -37,7 +37,7 @@ pub(crate) fn stage(control: &Path, why: &str) -> Result<Stage, DemoError> {
     config.services.echo = Some(PORT);
     config.control = Some(control.into());
     let pool = || Pool::new(PoolConfig::default()).map_err(failed);
-    let stack = Stack::start_on(Box::new(right), pool()?, config).map_err(failed)?;
+    let stack = Stack::start_on(vec![Box::new(right)], pool()?, config).map_err(failed)?;
     let mut left = left;
     let queue = left.take_queues().pop().ok_or_else(|| failed("the link has no queue"))?;
     let peer = SmoltcpPeer::new(queue, pool()?.cache(), ends, PORT);

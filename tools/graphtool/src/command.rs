@@ -25,7 +25,9 @@ pub enum GraphCommand {
     /// Draw FILE, or the running graph with its counters, in the DOT language of Graphviz.
     Dot(Picture),
     /// Show the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
-    Show(Wanted),
+    Show(Shown),
+    /// Make the running graph that of FILE: what differs changes, between two packets
+    Apply(Apply),
     /// The running graph in the DOT language; the same as `dot --running`.
     #[command(hide = true)]
     Live(Target),
@@ -62,6 +64,28 @@ pub struct Wanted {
 
 /// Options that ask for the running graph.
 const RUNNING: [&str; 3] = ["running", "dev", "socket"];
+
+/// The graph to run from now on, and where.
+#[derive(Args, Clone, Debug)]
+pub struct Apply {
+    /// A Unicorn file, or `-` for standard input. Its config nodes get the values that the running
+    /// stack has for them.
+    pub file: PathBuf,
+    /// Which stack.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// The graph to show, and in which form.
+#[derive(Args, Clone, Debug)]
+pub struct Shown {
+    /// The graph.
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// In Unicorn, to be changed and applied, instead of a list of nodes.
+    #[arg(long)]
+    pub unicorn: bool,
+}
 
 /// The graph to draw, and where the picture goes.
 #[derive(Args, Clone, Debug)]
@@ -133,9 +157,11 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
         GraphCommand::Fmt(fmt) => format(&fmt, streams),
         GraphCommand::Svg(picture) => draw(&picture, GraphFormat::Svg, streams),
         GraphCommand::Dot(picture) => draw(&picture, GraphFormat::Dot, streams),
-        GraphCommand::Show(wanted) => {
-            put_out(text_of(&wanted, GraphFormat::Text, streams)?, streams)
+        GraphCommand::Show(shown) => {
+            let format = if shown.unicorn { GraphFormat::Unicorn } else { GraphFormat::Text };
+            put_out(text_of(&shown.wanted, format, streams)?, streams)
         }
+        GraphCommand::Apply(apply) => apply_file(&apply, streams),
         GraphCommand::Live(target) => {
             put_out(Some(weever_cli::running_graph(&target, GraphFormat::Dot)?), streams)
         }
@@ -157,6 +183,22 @@ fn draw(
     }
 }
 
+/// Mistakes in the text are found here, before the stack hears of it.
+fn apply_file(apply: &Apply, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    let source = file::read(&apply.file, streams)?;
+    let name = file::shown(&apply.file);
+    if let Err(errors) = load(&source, &name) {
+        complain(&errors.diagnostics, &source, &apply.file, streams);
+        return Ok(ExitCode::FAILURE);
+    }
+    let changed = weever_cli::apply_graph(&apply.target, &name, &source)?;
+    let what = match changed.steps {
+        0 => ": it runs already".into(),
+        _ => weever_cli::described(&changed),
+    };
+    put_out(Some(format!("{name}{what}\n")), streams)
+}
+
 fn put_out(text: Option<String>, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
     let Some(text) = text else { return Ok(ExitCode::FAILURE) };
     put(streams.output, &text);
@@ -172,6 +214,9 @@ fn text_of(
     let Some(file) = &wanted.file else {
         return Ok(Some(weever_cli::running_graph(&wanted.target, format)?));
     };
+    if format == GraphFormat::Unicorn {
+        return Ok(Some(file::read(file, streams)?));
+    }
     let input = Input { file: file.clone(), settings: wanted.settings.clone() };
     let draw = match format {
         GraphFormat::Svg => svg_of_file,

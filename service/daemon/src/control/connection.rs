@@ -60,6 +60,8 @@ fn answer(writer: &mut UnixStream, source: &dyn Source, request: Request) -> io:
         Call::Counters => Ok(Reply::Counters(source.counters())),
         Call::Status => Ok(Reply::Status(Box::new(source.status()))),
         Call::Stop => Ok(Reply::Stopping(Stopping { pid: std::process::id() })),
+        Call::Apply { name, text } => source.apply(&name, &text).map(Reply::Changed),
+        Call::Set(assignment) => source.set(&assignment).map(Reply::Changed),
         Call::Graph { format } => source.graph(format).map(Reply::Graph),
         _ => Err(ApiError::new(
             ErrorKind::UnknownMethod,

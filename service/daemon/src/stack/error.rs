@@ -2,9 +2,7 @@
 
 use std::io;
 
-use weever_blocks_api::BuildError;
-use weever_engine::CompileError;
-use weever_graph::GraphError;
+use weever_engine::TeamError;
 use weever_link_sys::af_xdp::OpenError;
 use weever_models::ModelError;
 use weever_packet::PoolError;
@@ -32,17 +30,11 @@ pub enum StartError {
     #[error("{0}")]
     Setting(String),
     /// The graph is at fault: a defect of weever, or of a graph that somebody changed.
-    #[error("the host graph cannot run: {}", joined(.0))]
-    Graph(Vec<GraphError>),
+    #[error("the host graph cannot run: {0}")]
+    Graph(#[from] TeamError),
     /// Likewise, in the text of the graph.
     #[error("the host graph cannot run: {0}")]
     Model(#[from] ModelError),
-    /// A node of the graph has no implementation that fits; a defect, too.
-    #[error("the host graph cannot run: {0}")]
-    Build(#[from] BuildError),
-    /// Likewise, found when the graph was compiled.
-    #[error("the host graph cannot run: {0}")]
-    Compile(#[from] CompileError),
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {
@@ -51,9 +43,4 @@ pub enum StartError {
         /// The system's word.
         source: io::Error,
     },
-}
-
-fn joined(errors: &[GraphError]) -> String {
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    errors.join("; ")
 }

@@ -1,41 +1,56 @@
 //! What the control socket's threads may ask of a stack.
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use weever_graph::Verified;
+use weever_blocks_std::host::Host;
+use weever_engine::{Publisher, Reading, sum};
 use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
 use weever_packet::Pool;
 use weever_service_api::{
-    ApiError, Counters, DropCounter, GraphFormat, GraphText, PoolCounters, ServiceStatus, Status,
-    WorkerStatus,
+    ApiError, Assignment, Changed, Counters, DropCounter, GraphFormat, GraphText, PoolCounters,
+    ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
-use super::worker::{self, Meter};
+use super::crew::Meter;
+use super::program::Program;
 use super::{Report, Stopper, picture, view};
 use crate::config::{Config, Prefix};
 use crate::control::Source;
 
 pub(super) struct Shared {
+    /// As the stack was started.
     pub(super) config: Config,
-    pub(super) link: LinkInfo,
-    pub(super) graph: Verified,
+    pub(super) links: Vec<LinkInfo>,
+    /// Addresses and routes as they are.
+    pub(super) network: Arc<Host>,
+    /// The graph as it is.
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) program: Mutex<Program>,
+    pub(super) meters: Vec<Meter>,
     pub(super) pool: Pool,
     pub(super) started: Instant,
     pub(super) stopper: Stopper,
-    pub(super) meter: Meter,
 }
 
 impl Shared {
     pub(super) fn report(&self) -> Report {
-        let failure = self.meter.failures().first().cloned();
+        let failure = self.meters.iter().find_map(|meter| meter.failures().first().cloned());
         Report { counters: self.counters(), failure }
     }
 
     pub(super) fn picture(&self, format: GraphFormat) -> Result<String, ApiError> {
-        picture::draw(&self.graph, &self.meter.counters.describe(), format)
+        if format == GraphFormat::Unicorn {
+            return Ok(self.program().text().to_owned());
+        }
+        picture::draw(&self.publisher.graph(), &sum(&self.readings()), format)
+    }
+
+    fn readings(&self) -> Vec<Vec<Reading>> {
+        self.meters.iter().map(|meter| meter.counters.describe()).collect()
     }
 
     fn uptime_ns(&self) -> u64 {
@@ -43,14 +58,14 @@ impl Shared {
     }
 
     /// Packets whose queue had failed by the time they were to be sent.
-    fn undeliverable(&self) -> Option<DropCounter> {
-        let packets = self.meter.stats.undeliverable();
-        let (node, reason) = (self.link.name.clone(), "the link's queue has failed".into());
+    fn undeliverable(&self, meter: &Meter) -> Option<DropCounter> {
+        let packets = meter.stats.undeliverable();
+        let (node, reason) = (meter.name.clone(), "the link's queue has failed".into());
         (packets > 0).then_some(DropCounter { node, port: None, reason, packets })
     }
 
     fn services(&self) -> Vec<ServiceStatus> {
-        let services = self.config.services;
+        let services = self.program().services();
         let ports = [("echo", services.echo), ("discard", services.discard)];
         let running = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
         let status = |(name, port): (&str, u16)| ServiceStatus {
@@ -61,35 +76,44 @@ impl Shared {
         running.map(status).collect()
     }
 
-    fn worker(&self) -> WorkerStatus {
-        let failures = self.meter.failures();
+    fn worker(&self, meter: &Meter) -> WorkerStatus {
         WorkerStatus {
-            name: worker::NAME.into(),
-            core: self.config.cores.first().copied(),
+            name: meter.name.clone(),
+            core: meter.core,
             mode: self.config.mode.to_string(),
-            queues: (0..self.link.queues).collect(),
-            state: failures.last().cloned().unwrap_or_else(|| "running".into()),
+            queues: meter.queues.iter().map(|(_, queue)| *queue).collect(),
+            state: meter.failures().last().cloned().unwrap_or_else(|| "running".into()),
         }
+    }
+
+    fn links_of<'a>(
+        &'a self,
+        meter: &'a Meter,
+    ) -> impl Iterator<Item = weever_service_api::LinkCounters> + 'a {
+        let stats = meter.stats.queues().into_iter();
+        stats.zip(&meter.queues).map(|((link, stats), (_, number))| {
+            view::queue(&self.links[usize::from(link)].name, *number, &stats)
+        })
     }
 }
 
 impl Source for Shared {
     fn counters(&self) -> Counters {
-        let mut counters = view::nodes(&[self.meter.counters.describe()]);
+        let mut counters = view::nodes(&self.readings());
         counters.uptime_ns = self.uptime_ns();
-        let queues = self.meter.stats.queues();
-        let numbered = (0..).zip(&queues);
-        counters.links =
-            numbered.map(|(number, (_, q))| view::queue(&self.link.name, number, q)).collect();
+        for meter in &self.meters {
+            counters.links.extend(self.links_of(meter));
+            counters.drops.extend(self.undeliverable(meter));
+        }
+        counters.links.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         counters.drops.extend(counters.links.iter().flat_map(view::lost));
-        counters.drops.extend(self.undeliverable());
         let (frames, available) = (self.pool.frames() as u64, self.pool.available() as u64);
         counters.pools.push(PoolCounters { frames, available });
         counters
     }
 
     fn status(&self) -> Status {
-        let interface = &self.config.interfaces[0];
+        let (interface, link) = (&self.config.interfaces[0], &self.links[0]);
         let address = interface.first_v4().unwrap_or(Cidr::ALL);
         let default = self.config.routes.iter().find(|route| route.to == Prefix::ALL_V4);
         let gateway = match default.and_then(|route| route.via) {
@@ -100,22 +124,30 @@ impl Source for Shared {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
             uptime_ns: self.uptime_ns(),
-            link: self.link.name.clone(),
-            mac: MacAddr(self.link.mac).to_string(),
-            mtu: self.link.mtu,
-            queues: self.link.queues,
-            mode: self.link.mode.clone(),
+            link: link.name.clone(),
+            mac: MacAddr(link.mac).to_string(),
+            mtu: link.mtu,
+            queues: link.queues,
+            mode: link.mode.clone(),
             share: interface.share.to_string(),
             address: address.addr(),
             prefix: address.prefix_len(),
             gateway,
             services: self.services(),
-            workers: vec![self.worker()],
+            workers: self.meters.iter().map(|meter| self.worker(meter)).collect(),
         }
     }
 
     fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError> {
         Ok(GraphText { format, text: self.picture(format)? })
+    }
+
+    fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError> {
+        self.apply_text(name, text)
+    }
+
+    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+        self.assign(assignment)
     }
 
     fn stop(&self) {

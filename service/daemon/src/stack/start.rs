@@ -1,24 +1,25 @@
 //! Starting, step by step.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use weever_blocks_std::host::Host;
 use weever_blocks_std::registry;
-use weever_engine::{Engine, Limits, monotonic};
+use weever_engine::{Team, monotonic};
 use weever_link::Link;
-use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig};
 use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
+use super::crew::{Crew, Roster, meters};
+use super::program::{Program, ProgramError};
 use super::shared::Shared;
-use super::worker::{self, Worker};
-use super::{Stack, StartError, Stopper, graph, host};
-use crate::config::{Config, Share};
+use super::{Stack, StartError, Stopper, devices, host};
+use crate::config::Config;
 use crate::control::{ControlServer, ControlSocket};
 use crate::preflight;
 
-/// What can be found out without touching anything comes first, and the device comes last.
-pub(super) fn on_device(mut config: Config) -> Result<Stack, StartError> {
+/// What can be found out without touching anything comes first, and the devices come last.
+pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::check(&config)?;
     let cores = preflight::allowed_cores().map_err(failed("read the affinity of the process"))?;
     if config.cores.is_empty() {
@@ -31,57 +32,62 @@ pub(super) fn on_device(mut config: Config) -> Result<Stack, StartError> {
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
-    let link = AfXdp::open(&device(&config, &pool))?;
-    assemble(Box::new(link), pool, config, Some(socket))
+    let links = devices::open(&config, &pool)?;
+    assemble(links, pool, config, Some(socket))
 }
 
-pub(super) fn on_link(
-    link: Box<dyn Link>,
+pub(super) fn on_links(
+    links: Vec<Box<dyn Link>>,
     pool: Pool,
     config: Config,
 ) -> Result<Stack, StartError> {
+    let wanted = devices::names(&config).len();
+    if links.len() != wanted {
+        let have = links.len();
+        let problem = format!("{have} links for {wanted} devices: give one for each");
+        return Err(StartError::Setting(problem));
+    }
     let socket = config.control.as_deref().map(ControlSocket::bind).transpose()?;
-    assemble(link, pool, config, socket)
-}
-
-fn device(config: &Config, pool: &Pool) -> AfXdpConfig {
-    let interface = &config.interfaces[0];
-    let own = interface.addresses.iter().filter_map(|address| address.v4());
-    let share = match interface.share {
-        Share::Address => af_xdp::Share::Address(own.map(|cidr| cidr.addr().into()).collect()),
-        Share::None => af_xdp::Share::None,
-    };
-    AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) }
+    assemble(links, pool, config, socket)
 }
 
 fn assemble(
-    mut link: Box<dyn Link>,
+    mut links: Vec<Box<dyn Link>>,
     pool: Pool,
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
-    let now = monotonic();
-    let registry = registry();
-    let graph = graph::verified(&config.services, &registry)?;
-    let env = host::environment(&config, link.info(), now)?;
-    let schedule = graph::compile(&graph, &registry, &env)?;
-    let limits = Limits::within(pool.frames());
-    let mut engine = Engine::new(schedule, pool.cache(), limits);
-    engine.start();
-    let worker = worker::attach(engine, HOST_SOURCE, link.take_queues())?;
+    let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
+    let mut program = Program::new(config.services);
+    let graph = program.graph().map_err(defect)?;
+    let env = host::environment(&config, &infos, monotonic())?;
+    let network = env.get::<Host>().expect("the environment has the host");
+    let queues = links.iter_mut().map(|link| link.take_queues()).collect();
+    let (members, queues) = Roster::new(&config, &pool, queues, HOST_SOURCE).split();
+    let Team { mut workers, publisher } = Team::build(graph, registry(), env, members)?;
+    let meters = meters(&mut workers, queues, &config);
     let shared = Arc::new(Shared {
-        meter: worker.meter(),
-        link: link.info().clone(),
+        links: infos,
+        network,
+        publisher,
+        program: Mutex::new(program),
+        meters,
         stopper: Stopper::default(),
         started: Instant::now(),
         config,
-        graph,
         pool,
     });
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
-    let worker = Worker::start(worker, &shared)?;
-    Ok(Stack { worker: Some(worker), link: Some(link), control, shared })
+    let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
+    Ok(Stack { crew: Some(crew), links, control, shared })
+}
+
+fn defect(error: ProgramError) -> StartError {
+    match error {
+        ProgramError::Start(error) => error,
+        other => StartError::Setting(format!("the host graph cannot run: {other}")),
+    }
 }
 
 fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {

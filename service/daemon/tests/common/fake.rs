@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use weever_daemon::control::Source;
 use weever_service_api::{
-    ApiError, Counters, DropCounter, ErrorKind, GraphFormat, GraphText, NodeCounters, PortCounter,
-    Status,
+    ApiError, Assignment, Changed, Counters, DropCounter, ErrorKind, GraphFormat, GraphText,
+    NodeCounters, PortCounter, Status,
 };
 
 /// Counts how often it was told to stop.
@@ -37,6 +37,14 @@ impl Source for Fake {
 
     fn graph(&self, _: GraphFormat) -> Result<GraphText, ApiError> {
         Err(ApiError::new(ErrorKind::Internal, "there is no graph", "start a real stack"))
+    }
+
+    fn apply(&self, name: &str, _: &str) -> Result<Changed, ApiError> {
+        Ok(Changed { notes: vec![name.into()], ..Changed::default() })
+    }
+
+    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+        Ok(Changed { notes: vec![assignment.to_string()], ..Changed::default() })
     }
 
     fn stop(&self) {

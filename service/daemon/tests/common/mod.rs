@@ -1,5 +1,7 @@
 //! What several tests need.
 
+pub(crate) mod peer;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,0 +1,101 @@
+//! Changing what runs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What is done with a setting's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// The setting gets this value.
+    #[default]
+    Set,
+    /// Its list gets this one as well.
+    Add,
+    /// Its list loses this one.
+    Remove,
+}
+
+/// A setting and its value: `PATH=VALUE`, or `+=` and `-=` for what is a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assignment {
+    /// The setting, such as `services.echo` or `interface.eth0.addr`.
+    pub path: String,
+    /// Its value; `none` where it can be without.
+    pub value: String,
+    /// What is done with it.
+    #[serde(default)]
+    pub how: How,
+}
+
+/// Text that is no assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not PATH=VALUE, PATH+=VALUE or PATH-=VALUE, such as services.echo=7")]
+pub struct ParseAssignmentError;
+
+impl FromStr for Assignment {
+    type Err = ParseAssignmentError;
+
+    fn from_str(text: &str) -> Result<Assignment, ParseAssignmentError> {
+        let (left, value) = text.split_once('=').ok_or(ParseAssignmentError)?;
+        let (path, how) = match (left.strip_suffix('+'), left.strip_suffix('-')) {
+            (Some(path), _) => (path, How::Add),
+            (_, Some(path)) => (path, How::Remove),
+            _ => (left, How::Set),
+        };
+        let (path, value) = (path.trim(), value.trim());
+        if path.is_empty() || value.is_empty() {
+            return Err(ParseAssignmentError);
+        }
+        Ok(Assignment { path: path.into(), value: value.into(), how })
+    }
+}
+
+impl fmt::Display for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = match self.how {
+            How::Set => "=",
+            How::Add => "+=",
+            How::Remove => "-=",
+        };
+        write!(f, "{}{sign}{}", self.path, self.value)
+    }
+}
+
+/// Answer to `apply` and `set`: what has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Changed {
+    /// The number of the graph that runs now; 0 is the one that the stack was started with.
+    pub epoch: u64,
+    /// How many steps led from the last graph to this one; 0: it is the same.
+    pub steps: usize,
+    /// Nodes whose state could not be kept, and which began afresh.
+    pub afresh: Vec<String>,
+    /// What else is worth saying.
+    pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_are_read_and_written() {
+        for (text, path, value, how) in [
+            ("services.echo=7", "services.echo", "7", How::Set),
+            ("interface.eth0.addr+=fd00::1/64", "interface.eth0.addr", "fd00::1/64", How::Add),
+            ("a-=b=c", "a", "b=c", How::Remove),
+        ] {
+            let assignment: Assignment = text.parse().unwrap();
+            assert_eq!((assignment.path.as_str(), assignment.value.as_str()), (path, value));
+            assert_eq!((assignment.how, assignment.to_string().as_str()), (how, text));
+        }
+        for text in ["", "a", "=7", "a=", "+=1", "-=1"] {
+            assert_eq!(text.parse::<Assignment>(), Err(ParseAssignmentError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Changes that operators ask for: another graph, or another value of a setting.
+
+use std::str::FromStr;
+use std::sync::{MutexGuard, PoisonError};
+
+use weever_engine::Published;
+use weever_net::addr::Cidr;
+use weever_net::iface::IfaceId;
+use weever_net::route::{Origin, Route, Way};
+use weever_net::state::{NetConfig, ReversePath, StateError};
+use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
+
+use super::program::Program;
+use super::shared::Shared;
+use crate::config::{Prefix, nearest};
+
+impl Shared {
+    /// Waits for a change that is under way.
+    pub(super) fn program(&self) -> MutexGuard<'_, Program> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn apply_text(&self, name: &str, text: &str) -> Result<Changed, ApiError> {
+        self.change_program(|program| program.set_text(name, text))
+    }
+
+    fn change_program(&self, edit: impl FnOnce(&mut Program)) -> Result<Changed, ApiError> {
+        let (published, ()) = self.program().change(&self.publisher, edit)?;
+        Ok(changed(published))
+    }
+
+    /// Changes one setting.
+    pub(super) fn assign(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+        let path: Vec<&str> = assignment.path.split('.').collect();
+        match path[..] {
+            ["services", service @ ("echo" | "discard")] => self.set_service(service, assignment),
+            ["node", node, param] => {
+                only_set(assignment)?;
+                self.change_program(|program| program.set_param(node, param, &assignment.value))
+            }
+            ["route", ..] => {
+                let to = parse(assignment, assignment.path.trim_start_matches("route."))?;
+                self.change_network(assignment, |network| set_route(network, to, assignment))
+            }
+            ["interface", ref name @ .., key] if !name.is_empty() => {
+                let name = name.join(".");
+                self.change_network(assignment, |network| {
+                    set_interface(network, &name, key, assignment)
+                })
+            }
+            ["forwarding"] => {
+                let on = switch(assignment)?;
+                self.change_network(assignment, |network| {
+                    network.settings.forwarding = on;
+                    Ok(())
+                })
+            }
+            ["reverse-path"] => {
+                let check = reverse_path(assignment)?;
+                self.change_network(assignment, |network| {
+                    network.settings.reverse_path = check;
+                    Ok(())
+                })
+            }
+            _ => Err(unknown(&assignment.path)),
+        }
+    }
+
+    fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
+        only_set(assignment)?;
+        let port = optional(assignment)?;
+        let mut services = self.program().services();
+        let other = match service {
+            "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
+            _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
+        };
+        if port == Some(0) || port.is_some() && port == other {
+            return Err(refused(assignment, "another service has that port, or nobody can"));
+        }
+        self.change_program(|program| program.set_services(services))
+    }
+
+    fn change_network(
+        &self,
+        assignment: &Assignment,
+        change: impl FnOnce(&mut NetConfig) -> Result<(), Refusal>,
+    ) -> Result<Changed, ApiError> {
+        self.network.update(change).map_err(|why| match why {
+            Refusal::State(error) => refused(assignment, &error.to_string()),
+            Refusal::Api(error) => *error,
+        })?;
+        Ok(Changed { epoch: self.publisher.epoch(), ..Changed::default() })
+    }
+}
+
+/// Why the network stays as it is.
+enum Refusal {
+    State(StateError),
+    Api(Box<ApiError>),
+}
+
+impl From<StateError> for Refusal {
+    fn from(error: StateError) -> Refusal {
+        Refusal::State(error)
+    }
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Refusal {
+        Refusal::Api(Box::new(error))
+    }
+}
+
+fn changed(published: Published) -> Changed {
+    let Published { epoch, steps, afresh } = published;
+    Changed { epoch, steps, afresh, notes: Vec::new() }
+}
+
+fn set_interface(
+    network: &mut NetConfig,
+    name: &str,
+    key: &str,
+    assignment: &Assignment,
+) -> Result<(), Refusal> {
+    let id = interface(network, name, assignment)?;
+    match key {
+        "addr" => set_addresses(network, id, assignment),
+        "groups" => set_groups(network, id, assignment),
+        "mtu" => Ok(network.set_mtu(id, parse(assignment, only_set(assignment)?)?)?),
+        "up" => Ok(network.set_up(id, switch(assignment)?)?),
+        "forwarding" => Ok(network.set_forwarding(id, switch(assignment)?)?),
+        _ => Err(unknown(&assignment.path).into()),
+    }
+}
+
+fn interface(
+    network: &NetConfig,
+    name: &str,
+    assignment: &Assignment,
+) -> Result<IfaceId, ApiError> {
+    if let Some(found) = network.interface_named(name) {
+        return Ok(found.id);
+    }
+    let names: Vec<&str> = network.interfaces().iter().map(|i| i.name.as_str()).collect();
+    let near = match nearest(name, &names) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("there is {}", names.join(", ")),
+    };
+    Err(refused(assignment, &format!("there is no interface {name}; {near}")))
+}
+
+fn set_addresses(
+    network: &mut NetConfig,
+    id: IfaceId,
+    assignment: &Assignment,
+) -> Result<(), Refusal> {
+    let wanted: Vec<Cidr> = list(assignment)?;
+    match assignment.how {
+        How::Add => wanted.into_iter().try_for_each(|cidr| network.add_address(id, cidr))?,
+        How::Remove => {
+            wanted.into_iter().try_for_each(|c| network.remove_address(id, c.addr()).map(drop))?;
+        }
+        How::Set => {
+            let own = network.interface(id).map(|i| i.v4.iter().collect::<Vec<_>>());
+            let own = own.unwrap_or_default();
+            for cidr in own.iter().filter(|own| !wanted.contains(own)) {
+                network.remove_address(id, cidr.addr())?;
+            }
+            for cidr in wanted.into_iter().filter(|cidr| !own.contains(cidr)) {
+                network.add_address(id, cidr)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_groups(
+    network: &mut NetConfig,
+    id: IfaceId,
+    assignment: &Assignment,
+) -> Result<(), Refusal> {
+    let wanted: Vec<std::net::Ipv4Addr> = list(assignment)?;
+    let own = network.interface(id).map(|i| i.groups.clone()).unwrap_or_default();
+    let leave: Vec<_> = match assignment.how {
+        How::Add => Vec::new(),
+        How::Remove => wanted.clone(),
+        How::Set => own.iter().copied().filter(|group| !wanted.contains(group)).collect(),
+    };
+    for group in leave {
+        network.leave(id, group)?;
+    }
+    if assignment.how != How::Remove {
+        for group in wanted.into_iter().filter(|group| !own.contains(group)) {
+            network.join(id, group)?;
+        }
+    }
+    Ok(())
+}
+
+/// `VIA`, `VIA%INTERFACE`, `INTERFACE`, a word for what is not reached, or `none`.
+fn set_route(network: &mut NetConfig, to: Prefix, assignment: &Assignment) -> Result<(), Refusal> {
+    let value = only_set(assignment)?;
+    let Some(to) = to.v4() else {
+        return Err(refused(assignment, "IPv6 routes cannot be set yet").into());
+    };
+    let to = to.network();
+    let there = network.routes4().iter().any(|r| r.to == to && r.origin == Origin::Static);
+    if there {
+        network.remove_route(to)?;
+    } else if value == "none" {
+        return Err(refused(assignment, "there is no such route").into());
+    }
+    let (way, name) = match value.split_once('%') {
+        Some((via, name)) => (Way::Via(parse(assignment, via)?), Some(name)),
+        None => match value {
+            "none" => return Ok(()),
+            "unreachable" => (Way::Unreachable, None),
+            "prohibited" => (Way::Prohibited, None),
+            "blackhole" => (Way::Blackhole, None),
+            _ => match value.parse() {
+                Ok(via) => (Way::Via(via), None),
+                Err(_) => (Way::OnLink, Some(value)),
+            },
+        },
+    };
+    let iface = name.map(|name| interface(network, name, assignment)).transpose()?;
+    Ok(network.add_route(Route { iface, ..Route::new(to, way) })?)
+}
+
+fn reverse_path(assignment: &Assignment) -> Result<ReversePath, ApiError> {
+    match only_set(assignment)? {
+        "none" => Ok(ReversePath::None),
+        "loose" => Ok(ReversePath::Loose),
+        "strict" => Ok(ReversePath::Strict),
+        _ => Err(refused(assignment, "use none, loose or strict")),
+    }
+}
+
+fn switch(assignment: &Assignment) -> Result<bool, ApiError> {
+    match only_set(assignment)? {
+        "on" | "true" => Ok(true),
+        "off" | "false" => Ok(false),
+        _ => Err(refused(assignment, "use on or off")),
+    }
+}
+
+/// The value of a setting that is no list.
+fn only_set(assignment: &Assignment) -> Result<&str, ApiError> {
+    match assignment.how {
+        How::Set => Ok(&assignment.value),
+        _ => Err(refused(assignment, "it is no list: use =")),
+    }
+}
+
+fn optional<T: FromStr>(assignment: &Assignment) -> Result<Option<T>, ApiError> {
+    match assignment.value.as_str() {
+        "none" => Ok(None),
+        value => parse(assignment, value).map(Some),
+    }
+}
+
+fn list<T: FromStr>(assignment: &Assignment) -> Result<Vec<T>, ApiError> {
+    match assignment.value.as_str() {
+        "none" if assignment.how == How::Set => Ok(Vec::new()),
+        values => values.split(',').map(|value| parse(assignment, value.trim())).collect(),
+    }
+}
+
+fn parse<T: FromStr>(assignment: &Assignment, text: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| refused(assignment, &format!("`{text}` is no value of it")))
+}
+
+fn refused(assignment: &Assignment, why: &str) -> ApiError {
+    let remedy = "nothing has changed; `weever set --help` lists settings and their values";
+    ApiError::new(ErrorKind::Refused, format!("{assignment}: {why}"), remedy)
+}
+
+fn unknown(path: &str) -> ApiError {
+    let known = ["services.echo", "services.discard", "forwarding", "reverse-path"];
+    let hint =
+        nearest(path, &known).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+    let remedy = "`weever set --help` lists the settings";
+    ApiError::new(ErrorKind::BadParameters, format!("there is no setting {path}{hint}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_nearly_right_is_suggested() {
+        assert!(unknown("service.echo").message.contains("services.echo"));
+        assert!(!unknown("zzz").message.contains("mean"));
+    }
+
+    #[test]
+    fn lists_are_read_and_none_is_an_empty_one() {
+        let assignment = |text: &str| text.parse::<Assignment>().unwrap();
+        let addresses = list::<IpAddr>(&assignment("a=10.0.0.1, ::1")).unwrap();
+        assert_eq!(addresses.len(), 2);
+        assert!(list::<IpAddr>(&assignment("a=none")).unwrap().is_empty());
+        let error = list::<IpAddr>(&assignment("a=10.0.0.1,x")).unwrap_err();
+        assert!(error.message.starts_with("a=10.0.0.1,x: `x`"), "{}", error.message);
+        assert!(list::<IpAddr>(&assignment("a+=none")).is_err());
+        assert!(switch(&assignment("a+=on")).is_err());
+    }
+}

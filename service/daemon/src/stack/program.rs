@@ -1,0 +1,192 @@
+//! What the workers' graph is made of, and changing that.
+
+use weever_engine::{Published, Publisher, TeamError};
+use weever_graph::change::Change;
+use weever_graph::{ChangeSet, Graph, apply};
+use weever_models::{HOST, HostConfig, Service, with_sockets};
+use weever_service_api::{ApiError, ErrorKind};
+use weever_unicorn::load;
+
+use super::StartError;
+use crate::config::Services;
+
+/// The parts of a graph that come from different people: the text, the services, single
+/// parameters, and what has been spliced in to look at packets. Any of them changes without the
+/// others.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    /// Where the text is from, for messages.
+    name: String,
+    /// The graph in Unicorn.
+    text: String,
+    services: Services,
+    /// Node, parameter, value.
+    params: Vec<(String, String, String)>,
+    /// Nodes on edges, by whoever put them there.
+    taps: Vec<(u64, ChangeSet)>,
+    next_tap: u64,
+}
+
+/// Why a program is no graph.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProgramError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error("{0}")]
+    Text(#[from] weever_unicorn::Errors),
+    #[error(transparent)]
+    Change(#[from] weever_graph::ChangeError),
+    #[error(transparent)]
+    Team(#[from] TeamError),
+}
+
+impl From<weever_models::ModelError> for ProgramError {
+    fn from(error: weever_models::ModelError) -> ProgramError {
+        ProgramError::Start(error.into())
+    }
+}
+
+impl Program {
+    /// The graph that ships, with these services.
+    pub(super) fn new(services: Services) -> Program {
+        Program {
+            name: HOST.file.into(),
+            text: HOST.source.into(),
+            services,
+            params: Vec::new(),
+            taps: Vec::new(),
+            next_tap: 0,
+        }
+    }
+
+    /// The graph's text, as it was shipped or applied last.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn services(&self) -> Services {
+        self.services
+    }
+
+    pub(super) fn set_services(&mut self, services: Services) {
+        self.services = services;
+    }
+
+    /// Takes another text. Parameters that were set by themselves are part of the past then.
+    pub(super) fn set_text(&mut self, name: &str, text: &str) {
+        (self.name, self.text) = (name.into(), text.into());
+        self.params.clear();
+    }
+
+    pub(super) fn set_param(&mut self, node: &str, key: &str, value: &str) {
+        self.params.retain(|(n, k, _)| (n.as_str(), k.as_str()) != (node, key));
+        self.params.push((node.into(), key.into(), value.into()));
+    }
+
+    /// Adds nodes that are spliced into edges; the number takes them out again.
+    #[allow(dead_code, reason = "capture begins here")]
+    pub(super) fn add_tap(&mut self, splices: ChangeSet) -> u64 {
+        self.next_tap += 1;
+        self.taps.push((self.next_tap, splices));
+        self.next_tap
+    }
+
+    #[allow(dead_code, reason = "capture ends here")]
+    pub(super) fn remove_tap(&mut self, number: u64) {
+        self.taps.retain(|(n, _)| *n != number);
+    }
+
+    /// The graph, ready to be annotated. Taps on edges that are not there any more are let go.
+    pub(super) fn graph(&mut self) -> Result<Graph, ProgramError> {
+        let loaded = load(&self.text, &self.name)?;
+        let mut graph = with_sockets(loaded.graph, &sockets(&self.services))?;
+        if !self.params.is_empty() {
+            let set = |(node, key, value): &(String, String, String)| Change::Set {
+                node: node.clone(),
+                key: key.clone(),
+                value: value.clone(),
+            };
+            graph = apply(&graph, &ChangeSet { changes: self.params.iter().map(set).collect() })?;
+        }
+        self.taps.retain(|(_, splices)| match apply(&graph, splices) {
+            Ok(with) => {
+                graph = with;
+                true
+            }
+            Err(_) => false,
+        });
+        Ok(graph)
+    }
+
+    /// Makes what `edit` says of the program, publishes the graph of it and keeps it; keeps what it
+    /// was if that fails. Blocks until every worker has switched.
+    pub(super) fn change<T>(
+        &mut self,
+        publisher: &Publisher,
+        edit: impl FnOnce(&mut Program) -> T,
+    ) -> Result<(Published, T), ProgramError> {
+        let mut next = self.clone();
+        let done = edit(&mut next);
+        let published = publisher.replace(next.graph()?);
+        // A late worker has the change before it, and nothing takes it back.
+        if !matches!(published, Err(ref error) if !matches!(error, TeamError::NotAdopted { .. })) {
+            *self = next;
+        }
+        Ok((published?, done))
+    }
+}
+
+fn sockets(services: &Services) -> HostConfig {
+    let wanted = [(Service::Echo, services.echo), (Service::Discard, services.discard)];
+    wanted.into_iter().fold(HostConfig::default(), |config, (service, port)| match port {
+        Some(port) => config.and(service, port),
+        None => config,
+    })
+}
+
+impl From<ProgramError> for ApiError {
+    fn from(error: ProgramError) -> ApiError {
+        let remedy = match &error {
+            ProgramError::Text(_) => "mend the graph's text; `weever graph check FILE` looks at it",
+            ProgramError::Team(TeamError::NotAdopted { .. } | TeamError::Behind { .. }) => {
+                "see `weever status` for what the worker does"
+            }
+            _ => "nothing has changed; `weever graph show --running` shows what runs",
+        };
+        ApiError::new(ErrorKind::Refused, error.to_string(), remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_graph::NodeKind;
+
+    use super::*;
+
+    fn entries(graph: &Graph) -> usize {
+        let entries = graph.iter().filter_map(|(_, node)| match &node.kind {
+            NodeKind::Table(table) => Some(table.entries.len()),
+            _ => None,
+        });
+        entries.sum()
+    }
+
+    #[test]
+    fn every_service_has_a_socket() {
+        let mut program = Program::new(Services { echo: Some(7), discard: Some(9) });
+        assert_eq!(entries(&program.graph().unwrap()), 2);
+        program.set_services(Services::default());
+        assert_eq!(entries(&program.graph().unwrap()), 0);
+    }
+
+    #[test]
+    fn a_text_that_is_no_graph_is_shown_with_its_place() {
+        let mut program = Program::new(Services::default());
+        program.set_text("mine.unicorn", "graph g { node A { port out[B] } }");
+        let error = ApiError::from(program.graph().unwrap_err());
+        assert!(error.message.contains("mine.unicorn:1"), "{}", error.message);
+        program.set_text("mine.unicorn", "graph g { node A { port out[] } }");
+        let error = program.graph().unwrap_err().to_string();
+        assert!(error.contains("RxL4UDPSockets"), "{error}");
+    }
+}

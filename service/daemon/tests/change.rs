@@ -1,0 +1,188 @@
+//! Changing a stack while it runs: another graph, other services, other addresses.
+
+mod common;
+
+use std::net::Ipv4Addr;
+
+use common::peer::{Peer, config, start, start_with};
+use weever_blocks_std::testing::frames::{PEER, PEER_MAC};
+use weever_daemon::config::{Config, Prefix};
+use weever_service_api::{Client, ClientError, GraphFormat};
+
+fn client(stack: &weever_daemon::Stack) -> Client {
+    Client::connect(stack.control_path().unwrap()).unwrap()
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
+    match result {
+        Err(ClientError::Refused(error)) => error.message,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn set(client: &mut Client, assignment: &str) -> Result<usize, ClientError> {
+    client.set(assignment.parse().unwrap()).map(|changed| changed.steps)
+}
+
+#[test]
+fn the_graph_that_runs_can_be_changed_and_applied() {
+    let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+    assert_eq!(client.apply("same.unicorn", &text).unwrap().steps, 0);
+    peer.echo(b"before");
+    // A counter between the echo service and its answers.
+    let changed = text.replace("port echo[Echo]", "port echo[Count]").replace(
+        "node Echo {",
+        "node Count {\nimplementation Counter\nport out[Echo]\n}\nnode Echo {",
+    );
+    let published = client.apply("counted.unicorn", &changed).unwrap();
+    assert!(published.steps >= 2 && published.epoch == 1, "{published:?}");
+    peer.echo(b"after");
+    let counters = client.counters().unwrap();
+    let packets = |name: &str| counters.nodes.iter().find(|n| n.name == name).map(|n| n.packets);
+    assert_eq!((packets("RxL4UDPCount"), packets("RxL4UDPEcho")), (Some(1), Some(2)));
+    assert_eq!(client.graph(GraphFormat::Unicorn).unwrap().text, changed);
+    client.apply("host.unicorn", &text).unwrap();
+    peer.echo(b"as it was");
+}
+
+#[test]
+fn a_graph_that_cannot_run_changes_nothing_and_is_named() {
+    let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+    for (from, to, word) in [
+        ("port echo[Echo]", "port echo[Ecko]", "Ecko"),
+        ("implementation UdpEcho", "implementation UdpEkko", "RxL4UDPEcho"),
+        (
+            "attr \"drop drop: UDP echo refused: its answer could loop\"",
+            "attr \"x=1\"",
+            "RxL4UDPEcho",
+        ),
+        (
+            "node Queue {\n            attr \"source\"",
+            "node Kueue {\n            implementation RxQueue\n            attr \"source\"",
+            "start at `RxQueue`",
+        ),
+        ("config Sockets {", "config Socks {", "Sockets"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let message = refusal(client.apply("mine.unicorn", &text.replace(from, to)));
+        assert!(message.contains(word), "{from}: {message}");
+    }
+    let long = "/".repeat(weever_service_api::MAX_MESSAGE);
+    assert!(client.apply("long.unicorn", &long).is_err());
+    let mut client = self::client(&stack);
+    assert_eq!(client.graph(GraphFormat::Unicorn).unwrap().text, text);
+    peer.echo(b"still there");
+}
+
+#[test]
+fn services_come_and_go() {
+    let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    assert!(set(&mut client, "services.echo=70").unwrap() > 0);
+    peer.echo_to(70, b"moved");
+    let services = stack.status().services;
+    assert_eq!(services.iter().map(|s| s.port).collect::<Vec<_>>(), [70, 9]);
+    for (assignment, word) in [
+        ("services.echo=9", "another service"),
+        ("services.echo=0", "nobody can"),
+        ("services.echo=x", "`x`"),
+        ("services.ekko=7", "there is no setting"),
+        ("services.echo+=7", "no list"),
+    ] {
+        let message = refusal(set(&mut client, assignment));
+        assert!(message.contains(word), "{assignment}: {message}");
+    }
+    set(&mut client, "services.discard=none").unwrap();
+    assert_eq!(stack.status().services.len(), 1);
+}
+
+#[test]
+fn addresses_change_without_a_new_graph() {
+    let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    assert_eq!(set(&mut client, "interface.memory0.addr+=10.0.0.7/24").unwrap(), 0);
+    peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"the new one");
+    peer.echo(b"the old one");
+    set(&mut client, "interface.memory0.addr=10.0.0.7/24").unwrap();
+    peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"alone");
+    for (assignment, word) in [
+        ("interface.memory1.addr+=10.0.0.8/24", "did you mean memory0"),
+        ("interface.memory0.addr-=10.0.0.8/24", "10.0.0.8"),
+        ("interface.memory0.colour=red", "no setting"),
+        ("interface.memory0.mtu=5", "mtu"),
+        ("route.10.9.0.0/16=172.16.0.1", "172.16.0.1"),
+        ("route.10.9.0.0/16=none", "no such route"),
+        ("route.x=none", "`x`"),
+        ("forwarding=maybe", "on or off"),
+        ("reverse-path=tight", "strict"),
+    ] {
+        let message = refusal(set(&mut client, assignment)).to_lowercase();
+        assert!(message.contains(word), "{assignment}: {message}");
+    }
+    for good in [
+        "route.10.9.0.0/16=10.0.0.2",
+        "route.10.9.0.0/16=unreachable",
+        "route.10.9.0.0/16=10.0.0.2%memory0",
+        "route.10.9.0.0/16=memory0",
+        "route.10.9.0.0/16=none",
+        "interface.memory0.groups=239.0.0.1,239.0.0.2",
+        "interface.memory0.groups-=239.0.0.1",
+        "interface.memory0.mtu=1400",
+        "forwarding=on",
+        "reverse-path=strict",
+    ] {
+        set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));
+    }
+}
+
+#[test]
+fn ten_operators_at_once_leave_one_graph() {
+    let (stack, mut peer) = start(config());
+    let path = stack.control_path().unwrap().to_owned();
+    std::thread::scope(|scope| {
+        for operator in 0..10u16 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut client = Client::connect(path).unwrap();
+                for round in 0..5 {
+                    set(&mut client, &format!("services.discard={}", 100 + operator)).unwrap();
+                    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+                    let more = format!("{text}\n// {operator} {round}\n");
+                    client.apply("same.unicorn", &more).unwrap();
+                }
+            });
+        }
+        for _ in 0..50 {
+            peer.echo(b"all the while");
+        }
+    });
+    assert_eq!(stack.counters().drops.iter().map(|d| d.packets).sum::<u64>(), 0);
+    assert_eq!(stack.stop().failure, None);
+}
+
+#[test]
+fn two_workers_serve_two_queues_and_both_change() {
+    let mut config: Config = config();
+    config.cores = vec![0, 0];
+    config.neighbours = vec![(PEER.into(), PEER_MAC)];
+    let (stack, mut peers) = start_with(config, 2);
+    assert_eq!(stack.status().workers.len(), 2);
+    peers.iter_mut().for_each(|peer: &mut Peer| peer.echo(b"either"));
+    set(&mut client(&stack), "services.echo=70").unwrap();
+    peers.iter_mut().for_each(|peer| peer.echo_to(70, b"way"));
+    let queues: Vec<u64> = stack.stop().counters.links.iter().map(|l| l.rx_packets).collect();
+    assert!(queues.len() == 2 && queues.iter().all(|n| *n >= 2), "{queues:?}");
+}
+
+#[test]
+fn a_link_too_few_is_an_error() {
+    let mut config = config();
+    let other = weever_daemon::config::Interface::new("memory9", Vec::<Prefix>::new());
+    config.interfaces.push(other);
+    let error = common::peer::try_start(config).map(drop).unwrap_err().to_string();
+    assert!(error.contains("1 links for 2 devices"), "{error}");
+}
