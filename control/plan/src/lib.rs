@@ -3,4 +3,5 @@
 //! A plan is a deterministic function of its arguments: no clock, no threads, no operating system.
 #![forbid(unsafe_code)]
 
+pub mod flow;
 pub mod nic;
