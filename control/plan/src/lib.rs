@@ -3,5 +3,14 @@
 //! A plan is a deterministic function of its arguments: no clock, no threads, no operating system.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod flow;
+pub mod map;
 pub mod nic;
+mod oracle;
+pub mod policy;
+pub mod search;
+#[cfg(test)]
+mod testkit;
+
+pub use oracle::Refusal;

@@ -266,7 +266,8 @@ impl Conj {
     /// Keeps the kinds for which the test of `field` can hold.
     fn drop_kinds_without(&mut self, field: Field) {
         let Some(values) = self.tests.iter().find(|t| t.field == field) else { return };
-        let impossible = self.kinds.each().filter(|k| k.domain(field).is_some_and(|d| !values.meets(d)));
+        let impossible =
+            self.kinds.each().filter(|k| k.domain(field).is_some_and(|d| !values.meets(d)));
         let impossible = impossible.fold(Kinds::NONE, Kinds::or);
         self.kinds = self.kinds.without(impossible);
     }

@@ -7,6 +7,10 @@ const INLINE: usize = 5;
 
 /// The tests of a conjunction, at most one per field, by ascending field.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large variant is the common one, and boxing it is what this avoids"
+)]
 pub(crate) enum Tests {
     /// Up to `INLINE` of them; the places behind are empty.
     Short(u8, [Option<Values>; INLINE]),

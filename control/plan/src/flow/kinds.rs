@@ -125,6 +125,11 @@ impl Kinds {
         network.and(Kinds(both(in_groups(transport))))
     }
 
+    /// The set as a number, for hashing.
+    pub(crate) fn hash_word(self) -> u64 {
+        self.0
+    }
+
     /// The kinds one by one.
     pub(crate) fn each(self) -> impl Iterator<Item = Kinds> {
         let mut left = self.0;
@@ -153,11 +158,7 @@ impl Kinds {
     pub(crate) fn decide(field: Field) -> bool {
         matches!(
             field,
-            Field::EthType
-                | Field::Ip4Proto
-                | Field::Ip6Next
-                | Field::IpVersion
-                | Field::Ip4Frag
+            Field::EthType | Field::Ip4Proto | Field::Ip6Next | Field::IpVersion | Field::Ip4Frag
         )
     }
 }

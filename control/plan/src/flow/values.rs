@@ -126,7 +126,8 @@ impl Values {
         let field = self.field;
         // The range's complement first; then, within the range, a piece for each bit of the mask
         // that is the highest to differ.
-        let below = self.range.as_ref().filter(|r| r.0 > 0).map(|r| Values::range(field, 0, r.0 - 1));
+        let below =
+            self.range.as_ref().filter(|r| r.0 > 0).map(|r| Values::range(field, 0, r.0 - 1));
         let above = self
             .range
             .as_ref()

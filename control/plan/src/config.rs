@@ -1,0 +1,102 @@
+//! What a NIC is told: rules in its tables, and how it spreads the rest.
+
+use weever_graph::nic::{FlowType, RssFields, RssModel, TableModel, TableOrder};
+use weever_graph::{Field, Key};
+
+use crate::flow::{Conj, Kinds, Values};
+use crate::nic::Nic;
+
+/// A rule of a table. What it matches is what its flow type and all of its keys say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its flow type, if the table has those.
+    pub flow_type: Option<FlowType>,
+    /// One key per field of the table, in the table's order; a mask of 0 does not look.
+    pub keys: Vec<Key>,
+    /// Where it sends packets.
+    pub queue: u32,
+    /// Its priority, for tables that have them; larger wins.
+    pub priority: u32,
+    /// Its location, for tables in which that decides or Linux wants to be told; lower wins.
+    pub location: u32,
+}
+
+/// How what no rule matches is spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rss {
+    /// The queues that the hash points to, as many as the model has entries. Empty: all packets go
+    /// to the default queue.
+    pub table: Vec<u32>,
+    /// The hash's key, if known. Without it nobody can say where a flow goes.
+    pub key: Option<Vec<u8>>,
+    /// What is hashed, where it is not the model's first choice.
+    pub fields: Vec<(FlowType, RssFields)>,
+}
+
+/// The configuration of a NIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The rules of each table of [`Nic::tables`], those inserted first in front.
+    pub rules: Vec<Vec<Rule>>,
+    /// How the rest is spread.
+    pub rss: Rss,
+}
+
+impl Rss {
+    /// Spreads evenly over `queues`, as far as the NIC's table can name them.
+    pub fn over(nic: &Nic, queues: &[u32], key: Option<Vec<u8>>) -> Rss {
+        let Some(model) = &nic.rss else { return Rss::default() };
+        let named: Vec<u32> =
+            queues.iter().copied().filter(|q| model.queues.contains(*q)).collect();
+        let table = named.iter().copied().cycle().take(model.entries as usize).collect();
+        Rss { table, key, fields: Vec::new() }
+    }
+
+    /// What is hashed of packets of a flow type.
+    pub fn fields_of(&self, model: &RssModel, flow_type: FlowType) -> RssFields {
+        let chosen = self.fields.iter().find(|(t, _)| *t == flow_type);
+        chosen.map_or_else(|| model.default_fields(flow_type), |(_, f)| *f)
+    }
+}
+
+impl Rule {
+    /// The packets that it matches.
+    pub fn matches(&self, table: &TableModel) -> Conj {
+        let kinds = self.flow_type.map_or(Kinds::ALL, Kinds::of);
+        let asked = table.matches.iter().zip(&self.keys).filter(|(_, k)| k.mask != 0);
+        asked.fold(Conj::of_kinds(kinds), |conj, (m, key)| {
+            conj.having(Values::masked(m.field, key.mask, key.value))
+        })
+    }
+
+    /// How many bits it looks at, which is what makes a rule more specific.
+    pub fn bits(&self) -> u32 {
+        self.keys.iter().map(|k| k.mask.count_ones()).sum()
+    }
+
+    /// Its rank among the rules of its table, of which the lowest wins; rules of equal rank win in
+    /// the order of their insertion.
+    pub fn rank(&self, order: TableOrder) -> i64 {
+        match order {
+            TableOrder::Priority { .. } => -i64::from(self.priority),
+            TableOrder::MoreSpecific => -i64::from(self.bits()),
+            TableOrder::Location => i64::from(self.location),
+            TableOrder::Insertion => 0,
+        }
+    }
+
+    /// The rule for a conjunction which `flow_type` and the table's fields can say.
+    pub(crate) fn of(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> Rule {
+        let given = |f: Field| flow_type.is_some_and(|t| t.implies().any(|(i, _)| i == f));
+        let key = |field: Field| {
+            if given(field) {
+                return Key { mask: 0, value: 0 };
+            }
+            let said = conj.single(field).map(|value| Key { mask: field.full_mask(), value });
+            let asked = conj.test(field).map(|v| Key { mask: v.mask, value: v.value });
+            said.or(asked).unwrap_or(Key { mask: 0, value: 0 })
+        };
+        let keys = table.matches.iter().map(|m| key(m.field)).collect();
+        Rule { flow_type, keys, queue: 0, priority: 0, location: 0 }
+    }
+}

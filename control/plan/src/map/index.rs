@@ -1,0 +1,276 @@
+//! Finds the conjunctions that may overlap a given one without looking at the others.
+//!
+//! Conjunctions that test the same bits of the same fields, for the same kinds of packets, share a
+//! *slot*. To look up `q` in a slot, the bits that both test are hashed: one hash table (a *probe*)
+//! per combination of masks in use, made when it is first needed. With five-tuples on both sides a
+//! look-up is one hash.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use weever_graph::Field;
+
+use crate::flow::{Conj, Kinds, Values};
+
+const NONE: u32 = u32::MAX;
+
+/// Which bits a conjunction tests.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    kinds: Kinds,
+    masks: Vec<(Field, u128)>,
+}
+
+/// The items of one shape.
+struct Slot {
+    shape: Shape,
+    items: usize,
+    probes: Vec<Probe>,
+}
+
+/// The items of a slot by the hash of some of their bits.
+struct Probe {
+    common: Vec<(Field, u128)>,
+    heads: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    /// The items of equal hash, as lists through this vector.
+    links: Vec<Link>,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+/// Where to look for conjunctions of one shape.
+struct Route {
+    shape: Shape,
+    /// How many slots it was made for, and the slots and probes.
+    slots: usize,
+    stops: Vec<(u32, u32)>,
+}
+
+/// An index over conjunctions, which stay with their owner and are known by a number.
+#[derive(Default)]
+pub(crate) struct Index {
+    slots: Vec<Slot>,
+    by_shape: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    /// The slot of each item, or `NONE`.
+    slot_of: Vec<u32>,
+    routes: Vec<Route>,
+    route_by_shape: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+}
+
+/// The keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mix(self.0, u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = n;
+    }
+}
+
+/// Folds a 64-bit multiplication; enough to spread addresses and ports that count upwards. It is
+/// not keyed: flows come from this host's own sockets and detector, which are bounded.
+pub(crate) fn mix(state: u64, word: u64) -> u64 {
+    let product = u128::from(state ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+    (product as u64) ^ (product >> 64) as u64
+}
+
+fn mix_wide(state: u64, word: u128) -> u64 {
+    let low = mix(state, word as u64);
+    if word >> 64 == 0 { low } else { mix(low, (word >> 64) as u64) }
+}
+
+/// The bits that decide a look-up: of a range, those that all its values share.
+fn index_mask(values: &Values) -> u128 {
+    values.mask
+}
+
+fn shape_hash(conj: &Conj) -> u64 {
+    let tests = conj.tests().filter(|t| index_mask(t) != 0);
+    tests.fold(mix(conj.kinds().hash_word(), 1), |h, t| {
+        mix_wide(mix(h, t.field as u64), index_mask(t))
+    })
+}
+
+impl Shape {
+    fn of(conj: &Conj) -> Shape {
+        let masks = conj.tests().map(|t| (t.field, index_mask(t))).filter(|(_, m)| *m != 0);
+        Shape { kinds: conj.kinds(), masks: masks.collect() }
+    }
+
+    fn is_of(&self, conj: &Conj) -> bool {
+        let masks = conj.tests().map(|t| (t.field, index_mask(t))).filter(|(_, m)| *m != 0);
+        self.kinds == conj.kinds() && self.masks.iter().copied().eq(masks)
+    }
+
+    /// The bits that both test.
+    fn common(&self, other: &Shape) -> Vec<(Field, u128)> {
+        let both = self.masks.iter().filter_map(|(field, mask)| {
+            let theirs = other.masks.iter().find(|(f, _)| f == field)?.1;
+            Some((*field, mask & theirs)).filter(|(_, m)| *m != 0)
+        });
+        both.collect()
+    }
+}
+
+fn hash_of(conj: &Conj, bits: &[(Field, u128)]) -> u64 {
+    let mut tests = conj.tests();
+    let mut hash = 0;
+    for (field, mask) in bits {
+        let value = tests.find(|t| t.field == *field).map_or(0, |t| t.value);
+        hash = mix_wide(hash, value & mask);
+    }
+    hash
+}
+
+impl Probe {
+    fn insert(&mut self, item: u32, conj: &Conj) {
+        let hash = hash_of(conj, &self.common);
+        let head = self.heads.insert(hash, item).unwrap_or(NONE);
+        if self.links.len() <= item as usize {
+            self.links.resize(item as usize + 1, Link { prev: NONE, next: NONE });
+        }
+        self.links[item as usize] = Link { prev: NONE, next: head };
+        if head != NONE {
+            self.links[head as usize].prev = item;
+        }
+    }
+
+    fn remove(&mut self, item: u32, conj: &Conj) {
+        let Link { prev, next } = self.links[item as usize];
+        if next != NONE {
+            self.links[next as usize].prev = prev;
+        }
+        if prev != NONE {
+            self.links[prev as usize].next = next;
+            return;
+        }
+        let hash = hash_of(conj, &self.common);
+        if next == NONE {
+            self.heads.remove(&hash);
+        } else {
+            self.heads.insert(hash, next);
+        }
+    }
+}
+
+impl Index {
+    /// Adds an item.
+    pub(crate) fn insert(&mut self, item: u32, conj: &Conj) {
+        let slot = self.slot_for(conj);
+        if self.slot_of.len() <= item as usize {
+            self.slot_of.resize(item as usize + 1, NONE);
+        }
+        self.slot_of[item as usize] = slot;
+        let slot = &mut self.slots[slot as usize];
+        slot.items += 1;
+        for probe in &mut slot.probes {
+            probe.insert(item, conj);
+        }
+    }
+
+    /// Removes an item, which has to be there with this conjunction.
+    pub(crate) fn remove(&mut self, item: u32, conj: &Conj) {
+        let slot = std::mem::replace(&mut self.slot_of[item as usize], NONE);
+        let slot = &mut self.slots[slot as usize];
+        slot.items -= 1;
+        for probe in &mut slot.probes {
+            probe.remove(item, conj);
+        }
+    }
+
+    /// Appends to `found` the items that may overlap `conj`, in no particular order. They agree
+    /// with it in the bits that both test, up to collisions; ranges were not looked at.
+    pub(crate) fn candidates<'c>(
+        &mut self,
+        conj: &Conj,
+        conj_of: impl Fn(u32) -> &'c Conj,
+        found: &mut Vec<u32>,
+    ) {
+        let route = self.route_for(conj, conj_of);
+        for (slot, probe) in &self.routes[route].stops {
+            let slot = &self.slots[*slot as usize];
+            if slot.items == 0 {
+                continue;
+            }
+            let probe = &slot.probes[*probe as usize];
+            let mut at = probe.heads.get(&hash_of(conj, &probe.common)).copied().unwrap_or(NONE);
+            while at != NONE {
+                found.push(at);
+                at = probe.links[at as usize].next;
+            }
+        }
+    }
+
+    fn slot_for(&mut self, conj: &Conj) -> u32 {
+        // Shapes whose hashes collide are told apart by trying the next number.
+        let mut hash = shape_hash(conj);
+        loop {
+            match self.by_shape.get(&hash) {
+                Some(slot) if self.slots[*slot as usize].shape.is_of(conj) => return *slot,
+                Some(_) => hash = hash.wrapping_add(1),
+                None => break,
+            }
+        }
+        let slot = self.slots.len() as u32;
+        self.slots.push(Slot { shape: Shape::of(conj), items: 0, probes: Vec::new() });
+        self.by_shape.insert(hash, slot);
+        slot
+    }
+
+    fn route_for<'c>(&mut self, conj: &Conj, conj_of: impl Fn(u32) -> &'c Conj) -> usize {
+        let mut hash = shape_hash(conj);
+        let route = loop {
+            match self.route_by_shape.get(&hash) {
+                Some(r) if self.routes[*r as usize].shape.is_of(conj) => break *r as usize,
+                Some(_) => hash = hash.wrapping_add(1),
+                None => {
+                    let new = self.routes.len();
+                    self.routes.push(Route { shape: Shape::of(conj), slots: 0, stops: Vec::new() });
+                    self.route_by_shape.insert(hash, new as u32);
+                    break new;
+                }
+            }
+        };
+        while self.routes[route].slots < self.slots.len() {
+            self.extend(route, &conj_of);
+        }
+        route
+    }
+
+    /// Takes the next slot into a route, unless no packet is of both kinds.
+    fn extend<'c>(&mut self, route: usize, conj_of: &impl Fn(u32) -> &'c Conj) {
+        let route = &mut self.routes[route];
+        let at = route.slots;
+        route.slots += 1;
+        let slot = &mut self.slots[at];
+        if slot.shape.kinds.and(route.shape.kinds).is_empty() {
+            return;
+        }
+        let common = slot.shape.common(&route.shape);
+        let probe = match slot.probes.iter().position(|p| p.common == common) {
+            Some(probe) => probe,
+            None => {
+                let mut probe = Probe { common, heads: HashMap::default(), links: Vec::new() };
+                let items = self.slot_of.iter().enumerate().filter(|(_, s)| **s == at as u32);
+                items.for_each(|(item, _)| probe.insert(item as u32, conj_of(item as u32)));
+                slot.probes.push(probe);
+                slot.probes.len() - 1
+            }
+        };
+        route.stops.push((at as u32, probe as u32));
+    }
+}

@@ -1,0 +1,37 @@
+//! What a change of the flow map did, so that it can be told to a policy.
+
+use super::Placement;
+
+/// Flows and queues that a change concerned, with how they were before the first change.
+#[derive(Debug, Default)]
+pub(crate) struct Journal {
+    epoch: u64,
+    /// Flows, by number, with their former placement.
+    pub(crate) flows: Vec<(u32, Placement)>,
+    /// Queues, with whether `other` reached them.
+    pub(crate) other: Vec<(u32, bool)>,
+}
+
+impl Journal {
+    /// Starts over.
+    pub(crate) fn clear(&mut self) {
+        self.epoch += 1;
+        self.flows.clear();
+        self.other.clear();
+    }
+
+    /// Tells a flow that was noted from one that was not.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn note(&mut self, flow: u32, before: Placement) {
+        self.flows.push((flow, before));
+    }
+
+    pub(super) fn note_other(&mut self, queue: u32, before: bool) {
+        if !self.other.iter().any(|(q, _)| *q == queue) {
+            self.other.push((queue, before));
+        }
+    }
+}

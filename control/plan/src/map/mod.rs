@@ -1,0 +1,399 @@
+//! The flow map: which flow arrives at which queues, kept as rules and flows come and go.
+//!
+//! Two indexes find what a change concerns: the parts of flows that a rule can catch, and the rules
+//! that can catch a part. A part keeps the list of rules that it *sees*; its placement follows from
+//! them and from how the NIC spreads the rest. A rule that lies whole within a part belongs to the
+//! narrowest such part: wider flows (a listening socket above connected ones) and `other`, the flow
+//! of all packets that nobody registered, see it only if nobody else does.
+
+mod entry;
+mod index;
+mod journal;
+mod list;
+mod placement;
+mod spreading;
+#[cfg(test)]
+mod tests;
+mod toeplitz;
+mod walk;
+
+pub(crate) use entry::{Arena, Entry, NewEntry};
+pub(crate) use index::mix;
+pub(crate) use journal::Journal;
+pub use placement::{Placement, Spread, WHOLE};
+
+use list::List;
+use placement::Mix;
+use spreading::Spreading;
+use walk::Met;
+
+use crate::config::{Configuration, Rss};
+use crate::flow::{Conj, Flow};
+use crate::nic::Nic;
+use index::Index;
+
+/// A conjunction of a flow.
+struct Part {
+    flow: u32,
+    conj: Conj,
+    seen: List,
+    placement: Placement,
+}
+
+/// A flow in the map. Its parts are apart.
+pub(crate) struct Member {
+    pub(crate) flow: Flow,
+    parts: List,
+    pub(crate) placement: Placement,
+    /// The rules that were made for it.
+    pub(crate) rules: Vec<u32>,
+    /// Whether the policy knows of it.
+    pub(crate) applied: bool,
+    /// Whether no table took it although it would be better elsewhere.
+    pub(crate) unplaced: bool,
+    /// How often its number was used before.
+    pub(crate) generation: u32,
+    /// The journal that has noted it.
+    noted: u64,
+}
+
+/// Flows, rules, and where the first go because of the second.
+pub(crate) struct FlowMap {
+    spreading: Spreading,
+    pub(crate) flows: Arena<Member>,
+    parts: Arena<Part>,
+    pub(crate) entries: Arena<Entry>,
+    part_index: Index,
+    entry_index: Index,
+    /// How many reasons `other` has to reach each queue.
+    other: Vec<u32>,
+    inserted: u64,
+    generation: u32,
+    found: Vec<u32>,
+}
+
+/// Where the packets of `conj` arrive on a NIC that is configured so: what a walk of the expanded
+/// graph would find, with no regard to what else is registered. A queue is listed if and only if
+/// some packet gets there, within the bounds that the walk has.
+pub fn place(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement {
+    let spreading = Spreading::new(nic, &configuration.rss);
+    let mut met: Vec<((usize, i64, usize), Conj, u32)> = Vec::new();
+    for (t, (table, rules)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
+        for (i, rule) in rules.iter().enumerate() {
+            let matches = rule.matches(&table.model);
+            if !matches.disjoint(conj) {
+                met.push(((t, rule.rank(table.model.order), i), matches, rule.queue));
+            }
+        }
+    }
+    met.sort_by_key(|(turn, ..)| *turn);
+    let met: Vec<Met<'_>> =
+        met.iter().map(|(_, conj, queue)| Met { conj, queue: *queue }).collect();
+    walk::place(conj, &met, &spreading)
+}
+
+impl FlowMap {
+    pub(crate) fn new(nic: &Nic, rss: &Rss) -> FlowMap {
+        let spreading = Spreading::new(nic, rss);
+        let mut other = vec![0; nic.queues.hi as usize + 1];
+        for (queue, _) in spreading.place(&Conj::all()).shares() {
+            other[queue as usize] += 1;
+        }
+        FlowMap {
+            spreading,
+            flows: Arena::default(),
+            parts: Arena::default(),
+            entries: Arena::default(),
+            part_index: Index::default(),
+            entry_index: Index::default(),
+            other,
+            inserted: 0,
+            generation: 0,
+            found: Vec::new(),
+        }
+    }
+
+    /// Whether traffic that nobody registered can reach `queue`.
+    pub(crate) fn other_reaches(&self, queue: u32) -> bool {
+        self.other.get(queue as usize).is_some_and(|n| *n > 0)
+    }
+
+    /// The queues that `other` reaches.
+    pub(crate) fn other_queues(&self) -> impl Iterator<Item = u32> + '_ {
+        self.other.iter().enumerate().filter(|(_, n)| **n > 0).map(|(q, _)| q as u32)
+    }
+
+    pub(crate) fn parts_of(&self, flow: u32) -> impl Iterator<Item = &Conj> {
+        self.flows[flow].parts.iter().map(|p| &self.parts[p].conj)
+    }
+
+    /// The entries that the parts of a flow meet.
+    pub(crate) fn seen_by(&self, flow: u32) -> impl Iterator<Item = u32> + '_ {
+        self.flows[flow].parts.iter().flat_map(|p| self.parts[p].seen.iter())
+    }
+
+    /// Registers a flow. The journal gets what happens to the others.
+    pub(crate) fn add_flow(&mut self, mut flow: Flow, journal: &mut Journal) -> u32 {
+        let conjs = std::mem::take(&mut flow.parts);
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let placement = Placement::One(0);
+        let id = self.flows.insert(Member {
+            flow,
+            parts: List::default(),
+            placement,
+            rules: Vec::new(),
+            applied: false,
+            unplaced: false,
+            generation,
+            noted: journal.epoch(),
+        });
+        for conj in conjs {
+            let placement = Placement::One(0);
+            let part = self.parts.insert(Part { flow: id, conj, seen: List::default(), placement });
+            self.part_index.insert(part, &self.parts[part].conj);
+            self.flows[id].parts.push(part);
+            self.meet_entries(part, journal);
+            self.parts[part].placement = self.placed(part);
+        }
+        self.flows[id].placement = self.combined(id);
+        id
+    }
+
+    /// Forgets a flow. Its rules stay; now others may see them.
+    pub(crate) fn remove_flow(&mut self, id: u32, journal: &mut Journal) -> Option<Member> {
+        let member = self.flows.remove(id)?;
+        let mut uncovered = Vec::new();
+        for part in member.parts.iter() {
+            let Some(gone) = self.parts.remove(part) else { continue };
+            self.part_index.remove(part, &gone.conj);
+            for entry in self.overlapping_entries(&gone.conj) {
+                if self.entries[entry].cover.remove(part) && !uncovered.contains(&entry) {
+                    uncovered.push(entry);
+                }
+            }
+        }
+        uncovered.into_iter().for_each(|entry| self.uncovered(entry, journal));
+        Some(member)
+    }
+
+    /// Inserts a rule.
+    pub(crate) fn insert_entry(
+        &mut self,
+        rule: NewEntry,
+        owner: u32,
+        journal: &mut Journal,
+    ) -> u32 {
+        self.inserted += 1;
+        let seq = self.inserted;
+        let id =
+            self.entries.insert(Entry { rule, owner: Some(owner), seq, cover: List::default() });
+        self.entry_index.insert(id, &self.entries[id].rule.conj);
+        let parts = self.overlapping_parts(&self.entries[id].rule.conj.clone());
+        for part in &parts {
+            if self.entries[id].rule.conj.implies(&self.parts[*part].conj) {
+                self.entries[id].cover.push(*part);
+            }
+        }
+        for part in parts {
+            if !self.hidden(id, part) {
+                self.parts[part].seen.push(id);
+                self.refresh(part, journal);
+            }
+        }
+        if self.entries[id].cover.is_empty() {
+            self.leak(self.entries[id].rule.queue, 1, journal);
+        }
+        id
+    }
+
+    /// Gives a rule the age that it had before it was taken out.
+    pub(crate) fn reseat(&mut self, id: u32, seq: u64, journal: &mut Journal) {
+        self.entries[id].seq = seq;
+        for part in self.overlapping_parts(&self.entries[id].rule.conj.clone()) {
+            self.refresh(part, journal);
+        }
+    }
+
+    /// Removes all rules at once. Nothing is journalled.
+    pub(crate) fn clear_entries(&mut self) {
+        let all: Vec<(u32, u32)> = self
+            .entries
+            .iter()
+            .filter(|(_, e)| e.cover.is_empty())
+            .map(|(id, e)| (id, e.rule.queue))
+            .collect();
+        all.iter().for_each(|(_, queue)| self.other[*queue as usize] -= 1);
+        self.entries = Arena::default();
+        self.entry_index = Index::default();
+        let parts: Vec<u32> = self.parts.iter().map(|(id, _)| id).collect();
+        for part in parts {
+            self.parts[part].seen = List::default();
+            self.parts[part].placement = self.placed(part);
+        }
+        let flows: Vec<u32> = self.flows.iter().map(|(id, _)| id).collect();
+        for flow in flows {
+            let placement = self.combined(flow);
+            let member = &mut self.flows[flow];
+            (member.placement, member.unplaced) = (placement, false);
+            member.rules.clear();
+        }
+    }
+
+    /// Removes a rule.
+    pub(crate) fn remove_entry(&mut self, id: u32, journal: &mut Journal) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.entry_index.remove(id, &entry.rule.conj);
+        for part in self.overlapping_parts(&entry.rule.conj) {
+            if self.parts[part].seen.remove(id) {
+                self.refresh(part, journal);
+            }
+        }
+        if entry.cover.is_empty() {
+            self.leak(entry.rule.queue, -1, journal);
+        }
+        Some(entry)
+    }
+
+    /// Sends a rule's packets to another queue.
+    pub(crate) fn retarget(&mut self, id: u32, queue: u32, journal: &mut Journal) {
+        let old = std::mem::replace(&mut self.entries[id].rule.queue, queue);
+        if old == queue {
+            return;
+        }
+        // The parts in which it lies see it, and those that lie in it; only a rule that is neither
+        // has to look for who does.
+        let unclaimed = self.entries[id].cover.is_empty();
+        for part in self.overlapping_parts(&self.entries[id].rule.conj.clone()) {
+            if self.parts[part].seen.contains(id) {
+                self.refresh(part, journal);
+            }
+        }
+        if unclaimed {
+            self.leak(queue, 1, journal);
+            self.leak(old, -1, journal);
+        }
+    }
+
+    /// The entries that can catch a packet of `conj`.
+    pub(crate) fn overlapping_entries(&mut self, conj: &Conj) -> Vec<u32> {
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        let entries = &self.entries;
+        self.entry_index.candidates(conj, |e| &entries[e].rule.conj, &mut found);
+        let overlapping = found.iter().copied();
+        let overlapping = overlapping.filter(|e| !entries[*e].rule.conj.disjoint(conj)).collect();
+        self.found = found;
+        overlapping
+    }
+
+    fn overlapping_parts(&mut self, conj: &Conj) -> Vec<u32> {
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        let parts = &self.parts;
+        self.part_index.candidates(conj, |p| &parts[p].conj, &mut found);
+        let overlapping = found.iter().copied();
+        let overlapping = overlapping.filter(|p| !parts[*p].conj.disjoint(conj)).collect();
+        self.found = found;
+        overlapping
+    }
+
+    /// Lets a new part see the entries that are there, and hides from wider ones what is its own.
+    fn meet_entries(&mut self, part: u32, journal: &mut Journal) {
+        let conj = self.parts[part].conj.clone();
+        for entry in self.overlapping_entries(&conj) {
+            if self.entries[entry].rule.conj.implies(&conj) {
+                self.covered(entry, part, journal);
+            }
+            if !self.hidden(entry, part) {
+                self.parts[part].seen.push(entry);
+            }
+        }
+    }
+
+    fn covered(&mut self, entry: u32, part: u32, journal: &mut Journal) {
+        if self.entries[entry].cover.is_empty() {
+            self.leak(self.entries[entry].rule.queue, -1, journal);
+        }
+        self.entries[entry].cover.push(part);
+        let conj = self.entries[entry].rule.conj.clone();
+        for wider in self.overlapping_parts(&conj) {
+            if wider != part && self.narrower(part, wider) && self.parts[wider].seen.remove(entry) {
+                self.refresh(wider, journal);
+            }
+        }
+    }
+
+    fn uncovered(&mut self, entry: u32, journal: &mut Journal) {
+        let conj = self.entries[entry].rule.conj.clone();
+        for part in self.overlapping_parts(&conj) {
+            if !self.parts[part].seen.contains(entry) && !self.hidden(entry, part) {
+                self.parts[part].seen.push(entry);
+                self.refresh(part, journal);
+            }
+        }
+        if self.entries[entry].cover.is_empty() {
+            self.leak(self.entries[entry].rule.queue, 1, journal);
+        }
+    }
+
+    /// Whether the packets of `entry` belong to a flow narrower than `part`.
+    fn hidden(&self, entry: u32, part: u32) -> bool {
+        self.entries[entry].cover.iter().any(|c| c != part && self.narrower(c, part))
+    }
+
+    fn narrower(&self, part: u32, than: u32) -> bool {
+        let (part, than) = (&self.parts[part], &self.parts[than]);
+        part.flow != than.flow && part.conj.implies(&than.conj) && !than.conj.implies(&part.conj)
+    }
+
+    fn leak(&mut self, queue: u32, by: i32, journal: &mut Journal) {
+        let count = &mut self.other[queue as usize];
+        let before = *count > 0;
+        *count = count.saturating_add_signed(by);
+        if before != (*count > 0) {
+            journal.note_other(queue, before);
+        }
+    }
+
+    /// Places a part anew and notes it if that changed something.
+    fn refresh(&mut self, part: u32, journal: &mut Journal) {
+        let placement = self.placed(part);
+        if placement == self.parts[part].placement {
+            return;
+        }
+        self.parts[part].placement = placement;
+        let id = self.parts[part].flow;
+        let placement = self.combined(id);
+        let member = &mut self.flows[id];
+        let before = std::mem::replace(&mut member.placement, placement);
+        if member.noted != journal.epoch() {
+            member.noted = journal.epoch();
+            journal.note(id, before);
+        }
+    }
+
+    fn placed(&self, part: u32) -> Placement {
+        let Part { conj, seen, .. } = &self.parts[part];
+        if seen.is_empty() {
+            return self.spreading.place(conj);
+        }
+        let mut seen: Vec<&Entry> = seen.iter().map(|e| &self.entries[e]).collect();
+        seen.sort_unstable_by_key(|e| e.turn());
+        let met: Vec<Met<'_>> =
+            seen.iter().map(|e| Met { conj: &e.rule.conj, queue: e.rule.queue }).collect();
+        walk::place(conj, &met, &self.spreading)
+    }
+
+    fn combined(&self, flow: u32) -> Placement {
+        let parts = &self.flows[flow].parts;
+        let mut placements = parts.iter().map(|p| &self.parts[p].placement);
+        let Some(first) = placements.next() else { return Placement::One(0) };
+        if placements.all(|p| p == first) {
+            return first.clone();
+        }
+        let mut mix = Mix::default();
+        parts.iter().for_each(|p| mix.merge(&self.parts[p].placement, 1.0));
+        mix.finish()
+    }
+}

@@ -1,0 +1,107 @@
+//! Where the packets of a flow arrive: a weighted set of queues.
+
+use std::sync::Arc;
+
+/// The weight of a whole flow: shares are counted in so many parts.
+pub const WHOLE: u32 = 1 << 16;
+
+/// Where a flow's packets arrive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All of them at one queue.
+    One(u32),
+    /// At several queues.
+    Spread(Arc<Spread>),
+}
+
+/// A weighted set of queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// The queues, ascending, each with its share of [`WHOLE`]. A share of 0 is one that is there
+    /// but too small to count.
+    pub shares: Vec<(u32, u32)>,
+    /// Whether the flow's packets really go to all of them. Otherwise all of them go to one, by a
+    /// hash that is not known, and a share is a probability.
+    pub certain: bool,
+}
+
+impl Placement {
+    /// The queues with their shares of [`WHOLE`].
+    pub fn shares(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let (one, many) = match self {
+            Placement::One(queue) => (Some((*queue, WHOLE)), [].as_slice()),
+            Placement::Spread(spread) => (None, spread.shares.as_slice()),
+        };
+        one.into_iter().chain(many.iter().copied())
+    }
+
+    /// The only queue, if there is only one.
+    pub fn queue(&self) -> Option<u32> {
+        match self {
+            Placement::One(queue) => Some(*queue),
+            Placement::Spread(_) => None,
+        }
+    }
+
+    /// Whether packets can arrive at `queue`.
+    pub fn reaches(&self, queue: u32) -> bool {
+        self.shares().any(|(q, _)| q == queue)
+    }
+
+    /// Whether it is known where each packet goes, or that the flow's packets go everywhere.
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Placement::One(_) => true,
+            Placement::Spread(spread) => spread.certain,
+        }
+    }
+}
+
+/// Gathers shares in any unit.
+#[derive(Debug)]
+pub(crate) struct Mix {
+    shares: Vec<(u32, f64)>,
+    pub(crate) certain: bool,
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix { shares: Vec::new(), certain: true }
+    }
+}
+
+impl Mix {
+    pub(crate) fn add(&mut self, queue: u32, share: f64) {
+        match self.shares.iter_mut().find(|(q, _)| *q == queue) {
+            Some((_, sum)) => *sum += share,
+            None => self.shares.push((queue, share)),
+        }
+    }
+
+    /// Adds a placement's shares, scaled.
+    pub(crate) fn merge(&mut self, placement: &Placement, scale: f64) {
+        self.certain &= placement.is_certain();
+        for (queue, share) in placement.shares() {
+            self.add(queue, f64::from(share) / f64::from(WHOLE) * scale);
+        }
+    }
+
+    /// The placement, with shares that add up to [`WHOLE`]. What rounding leaves over goes to the
+    /// largest share.
+    pub(crate) fn finish(mut self) -> Placement {
+        if let [(queue, _)] = self.shares[..] {
+            return Placement::One(queue);
+        }
+        self.shares.sort_unstable_by_key(|(queue, _)| *queue);
+        let sum: f64 = self.shares.iter().map(|(_, s)| s).sum();
+        let scale = if sum > 0.0 { f64::from(WHOLE) / sum } else { 0.0 };
+        let mut shares: Vec<(u32, u32)> =
+            self.shares.iter().map(|(q, s)| (*q, (s * scale) as u32)).collect();
+        let left = WHOLE.saturating_sub(shares.iter().map(|(_, s)| s).sum());
+        // The first of the largest, so that the result does not depend on the order of adding.
+        if let Some((_, largest)) = shares.iter_mut().rev().max_by_key(|(_, s)| *s) {
+            *largest += left;
+        }
+        Placement::Spread(Arc::new(Spread { shares, certain: self.certain }))
+    }
+}

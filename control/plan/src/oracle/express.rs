@@ -1,0 +1,245 @@
+//! How a table can say a conjunction: which rules, and whether they match more than it.
+
+use weever_graph::Field;
+use weever_graph::nic::{FieldMatch, FlowType, Granularity, TableModel};
+
+use super::Refusal;
+use crate::flow::{Conj, Kinds, Values};
+
+/// Rules for one flow, at most.
+pub(crate) const MAX_RULES: usize = 64;
+/// Values that a field is spelt out into, where a table has no mask for them.
+const MAX_SPELT: u32 = 16;
+
+/// What one rule can say.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) flow_type: Option<FlowType>,
+    pub(crate) conj: Conj,
+    /// Whether it matches nothing but what was to be said.
+    pub(crate) tight: bool,
+}
+
+/// The rules of `table` that together match every packet of `conj`.
+pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Said>, Refusal> {
+    let mut all = Vec::new();
+    for flow_type in types_for(table, conj.kinds())? {
+        let narrowed;
+        let part = match flow_type {
+            None => conj,
+            Some(t) if conj.kinds().within(Kinds::of(t)) => conj,
+            Some(t) => {
+                narrowed = conj.clone().of(Kinds::of(t));
+                &narrowed
+            }
+        };
+        if said_exactly(table, flow_type, part) {
+            all.push(Said { flow_type, conj: part.clone(), tight: true });
+        } else {
+            spell_out(table, flow_type, part, &mut all)?;
+        }
+        if all.len() > MAX_RULES {
+            return Err(Refusal::TooManyRules { limit: MAX_RULES });
+        }
+    }
+    Ok(all)
+}
+
+/// The flow types whose rules are needed for these kinds: one if one will do, the most specific.
+fn types_for(table: &TableModel, kinds: Kinds) -> Result<Vec<Option<FlowType>>, Refusal> {
+    if table.flow_types.is_empty() {
+        return Ok(vec![None]);
+    }
+    let types = || FlowType::ALL.into_iter().filter(|t| table.flow_types.contains(t));
+    if let Some(one) = types().find(|t| kinds.within(Kinds::of(*t))) {
+        return Ok(vec![Some(one)]);
+    }
+    let mut left = kinds;
+    let mut needed = Vec::new();
+    for t in types() {
+        if !left.and(Kinds::of(t)).is_empty() {
+            left = left.without(Kinds::of(t));
+            needed.push(Some(t));
+        }
+    }
+    if left.is_empty() { Ok(needed) } else { Err(Refusal::NoFlowType) }
+}
+
+/// Whether `decides` is a field whose value the kind of a packet settles and that rules may name.
+fn deciding() -> [Field; 3] {
+    [Field::EthType, Field::Ip4Proto, Field::Ip6Next]
+}
+
+/// The common case: every test can be said as it is, and the kinds follow from what is said.
+fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> bool {
+    let mut kinds = flow_type.map_or(Kinds::ALL, Kinds::of);
+    let mut said = 0;
+    for FieldMatch { field, granularity } in table.fields_of(flow_type) {
+        match conj.test(field) {
+            Some(v) if v.range.is_none() && granularity.allows(field, v.mask) => {
+                kinds = kinds.and(Kinds::with(field));
+                said += 1;
+            }
+            Some(_) => return false,
+            None if deciding().contains(&field) => {
+                if let Some(value) = conj.single(field) {
+                    kinds = kinds.and(Conj::all().with(field, value).kinds());
+                } else if granularity == Granularity::Exact {
+                    return false;
+                }
+            }
+            None if granularity == Granularity::Exact => return false,
+            None => {}
+        }
+    }
+    kinds == conj.kinds() && said == conj.tests().count()
+}
+
+/// The general case: fields are spelt out or widened until the table can say them.
+fn spell_out(
+    table: &TableModel,
+    flow_type: Option<FlowType>,
+    conj: &Conj,
+    all: &mut Vec<Said>,
+) -> Result<(), Refusal> {
+    let mut rules = vec![Conj::of_kinds(flow_type.map_or(Kinds::ALL, Kinds::of))];
+    let mut looks = flow_type.is_some_and(|t| t != FlowType::Ether);
+    for FieldMatch { field, granularity } in table.fields_of(flow_type) {
+        let Some(options) = options(conj, field, granularity)? else { continue };
+        looks = true;
+        let products =
+            rules.iter().flat_map(|r| options.iter().map(|o| r.clone().having(o.clone())));
+        rules = products.filter(|r| !r.disjoint(conj)).collect();
+        if rules.len() > MAX_RULES {
+            return Err(Refusal::TooManyRules { limit: MAX_RULES });
+        }
+    }
+    if !looks && !conj.is_all() {
+        return Err(Refusal::Indistinct);
+    }
+    all.extend(rules.into_iter().map(|rule| {
+        let tight = rule.implies(conj);
+        Said { flow_type, conj: rule, tight }
+    }));
+    Ok(())
+}
+
+/// What a rule may say of one field; nothing if it is to say nothing.
+fn options(
+    conj: &Conj,
+    field: Field,
+    granularity: Granularity,
+) -> Result<Option<Vec<Values>>, Refusal> {
+    let whole = |v| Values::masked(field, field.full_mask(), v);
+    if let Some(values) = conj.test(field) {
+        let options = spelt(values, granularity);
+        return match options {
+            None if granularity == Granularity::Exact => Err(Refusal::FieldOpen { field }),
+            options => Ok(options),
+        };
+    }
+    if deciding().contains(&field) {
+        if let Some(value) = conj.single(field) {
+            return Ok(Some(vec![whole(value)]));
+        }
+        if let Some(values) = decided_values(conj, field) {
+            return Ok(Some(values.into_iter().map(whole).collect()));
+        }
+    }
+    let absent = conj.kinds().and(Kinds::with(field)).is_empty();
+    if granularity == Granularity::Exact && !absent {
+        return Err(Refusal::FieldOpen { field });
+    }
+    Ok(None)
+}
+
+/// The values that a deciding field has in the kinds of `conj`, if they are few and known.
+fn decided_values(conj: &Conj, field: Field) -> Option<Vec<u128>> {
+    let mut values = Vec::new();
+    for kind in conj.kinds().each() {
+        if !kind.within(Kinds::with(field)) {
+            return None;
+        }
+        let value = Conj::of_kinds(kind).single(field)?;
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    Some(values)
+}
+
+/// The masks that together cover `values` as closely as the granularity allows.
+fn spelt(values: &Values, granularity: Granularity) -> Option<Vec<Values>> {
+    let Values { field, mask, value, .. } = *values;
+    if let Some(range) = &values.range {
+        let masks = prefixes(field, range.0, range.1);
+        let masks = masks.filter_map(|p| p.and(&Values::masked(field, mask, value)));
+        return match granularity {
+            Granularity::Bits => Some(masks.collect()),
+            Granularity::Prefix => Some(prefixes(field, range.0, range.1).collect()),
+            Granularity::Whole | Granularity::Exact => each(values),
+        };
+    }
+    if granularity.allows(field, mask) {
+        return Some(vec![values.clone()]);
+    }
+    if let Some(each) = each(values) {
+        return Some(each);
+    }
+    let leading = (!(mask << (128 - field.bits()))).leading_zeros();
+    match granularity {
+        Granularity::Prefix if leading > 0 => {
+            let low = field.bits() - leading.min(field.bits());
+            let prefix = field.full_mask() >> low << low;
+            Some(vec![Values::masked(field, prefix, value)])
+        }
+        _ => None,
+    }
+}
+
+/// Every value by itself, if they are few.
+fn each(values: &Values) -> Option<Vec<Values>> {
+    let mut all = Vec::new();
+    let mut next = values.first();
+    while let Some(v) = next {
+        if all.len() as u32 == MAX_SPELT {
+            return None;
+        }
+        all.push(Values::masked(values.field, values.field.full_mask(), v));
+        next = v.checked_add(1).and_then(|v| values.next(v));
+    }
+    Some(all)
+}
+
+/// A range as the fewest prefixes.
+fn prefixes(field: Field, lo: u128, hi: u128) -> impl Iterator<Item = Values> {
+    let mut next = (lo <= hi).then_some(lo);
+    std::iter::from_fn(move || {
+        let from = next?;
+        // The largest block that starts here and does not go beyond the end.
+        let mut low_bits = if from == 0 { field.bits() } else { from.trailing_zeros() };
+        let last = |bits: u32| from | if bits == 128 { u128::MAX } else { (1 << bits) - 1 };
+        while low_bits > 0 && (low_bits > field.bits() || last(low_bits) > hi) {
+            low_bits -= 1;
+        }
+        let end = last(low_bits);
+        next = if end >= hi { None } else { Some(end + 1) };
+        let mask = field.full_mask() & !(end ^ from);
+        Some(Values::masked(field, mask, from))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_become_prefixes() {
+        for (lo, hi) in [(0, 65535), (0, 0), (1, 6), (1000, 1999), (65535, 65535), (1, 65534)] {
+            let all: Vec<Values> = prefixes(Field::L4Dst, lo, hi).collect();
+            let within = |v: u128| all.iter().filter(|p| p.contains(v)).count();
+            assert!((0..=65535).all(|v| within(v) == usize::from(lo <= v && v <= hi)), "{lo}-{hi}");
+            assert!(all.len() <= 30);
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Oracles, derived from table models: which rules would steer a flow (the Dragonet queue
+//! management paper, §3.2.2, where they were written by hand for each NIC).
+//!
+//! For a flow, an oracle offers at most one [`Proposal`] per table: the rules that say the flow
+//! there, leaving their queue open, or why the table cannot. It knows granularity and scope of
+//! masks, what is taken of each pool, hashes that give up early, and which rules are asked before.
+
+mod express;
+mod locations;
+mod order;
+mod refusal;
+mod rows;
+mod state;
+
+pub use refusal::Refusal;
+pub(crate) use state::State;
+
+use std::collections::VecDeque;
+
+use weever_graph::nic::{MaskScope, QueueRange, TableModel};
+
+use crate::flow::{Conj, Kinds, Values};
+use crate::map::{FlowMap, NewEntry};
+use crate::nic::Nic;
+use express::Said;
+
+/// Rules that would steer a flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposal {
+    pub(crate) rules: Vec<NewEntry>,
+    /// The queues that it can be steered to.
+    pub(crate) queues: QueueRange,
+    /// Whether the rules match nothing but the flow.
+    pub(crate) tight: bool,
+    /// The smaller, the fewer other flows could have used what it takes.
+    pub(crate) scarcity: u8,
+    /// Stale rules that have to go first.
+    pub(crate) evict: Vec<u32>,
+}
+
+/// What the oracle looks at.
+pub(crate) struct Situation<'a> {
+    pub(crate) nic: &'a Nic,
+    pub(crate) map: &'a FlowMap,
+    pub(crate) state: &'a State,
+    /// Stale rules, the oldest in front.
+    pub(crate) stale: &'a VecDeque<u32>,
+}
+
+/// What table `table` can do for `flow`.
+pub(crate) fn propose(at: &Situation<'_>, flow: u32, table: usize) -> Result<Proposal, Refusal> {
+    let model = &at.nic.tables[table].model;
+    let queues = steerable(at.nic, table).ok_or(Refusal::NoQueues)?;
+    let mut said: Vec<Said> = Vec::new();
+    for conj in at.map.parts_of(flow) {
+        said.extend(express::express(model, conj)?);
+        if said.len() > express::MAX_RULES {
+            return Err(Refusal::TooManyRules { limit: express::MAX_RULES });
+        }
+    }
+    drop_doubles(&mut said);
+    let mut evict = Vec::new();
+    let scarcity = agree_on_masks(at, table, &mut said, &mut evict)?;
+    make_room(at, table, &said, &mut evict)?;
+    let tight = said.iter().all(|s| s.tight);
+    let rule = |Said { flow_type, conj, .. }| NewEntry {
+        table,
+        flow_type,
+        conj,
+        queue: queues.lo,
+        priority: 0,
+        location: 0,
+        rank: 0,
+    };
+    let rules = said.into_iter().map(rule).collect();
+    Ok(Proposal { rules, queues, tight, scarcity, evict })
+}
+
+/// The queues that a table's rules can send to.
+pub(crate) fn steerable(nic: &Nic, table: usize) -> Option<QueueRange> {
+    nic.tables[table].model.actions.queues?.and(nic.queues)
+}
+
+/// Parts of a flow that overlap may be said by the same rule.
+fn drop_doubles(said: &mut Vec<Said>) {
+    if said.len() < 2 {
+        return;
+    }
+    let mut kept: Vec<Said> = Vec::new();
+    for one in said.drain(..) {
+        let within = |by: &Said| one.flow_type == by.flow_type && one.conj.implies(&by.conj);
+        if !kept.iter().any(within) {
+            kept.push(one);
+        }
+    }
+    *said = kept;
+}
+
+/// Where masks are shared, checks that the rules' masks are those in use, or widens the rules to
+/// those. Stale rules with other masks are evicted. Returns how scarce what is taken is.
+fn agree_on_masks(
+    at: &Situation<'_>,
+    table: usize,
+    said: &mut [Said],
+    evict: &mut Vec<u32>,
+) -> Result<u8, Refusal> {
+    let model = &at.nic.tables[table].model;
+    if model.mask_scope == MaskScope::Rule {
+        return Ok(1);
+    }
+    let state = &at.state.tables[table];
+    let mut scarcity = 0;
+    let mut first: Option<Vec<u128>> = None;
+    for one in said.iter_mut() {
+        let (key, masks) = masks_of(model, one);
+        let in_use = state.masks.iter().filter(|m| m.flow_type == key);
+        let live = in_use.clone().find(|m| m.live > 0 && m.masks != masks);
+        if let Some(live) = live {
+            widen(model, one, &live.masks)?;
+            continue;
+        }
+        if in_use.clone().any(|m| m.stale > 0 && m.masks != masks) {
+            let map = &at.map;
+            let other = |e: &u32| {
+                let rule = &map.entries[*e].rule;
+                rule.table == table
+                    && state::shared_mask(model, rule).is_some_and(|(k, m)| k == key && m != masks)
+            };
+            evict.extend(at.stale.iter().copied().filter(other));
+        }
+        if !in_use.clone().any(|m| m.live > 0) {
+            let wanted = state.wanted.as_ref().is_none_or(|w| *w == masks);
+            scarcity = if wanted { 0 } else { 2 };
+        }
+        // The flow's own rules have to agree with each other as well.
+        if model.mask_scope == MaskScope::Link && first.get_or_insert(masks.clone()) != &masks {
+            return Err(Refusal::MaskConflict);
+        }
+    }
+    Ok(scarcity)
+}
+
+fn masks_of(model: &TableModel, said: &Said) -> (Option<weever_graph::nic::FlowType>, Vec<u128>) {
+    let key = if model.mask_scope == MaskScope::Link { None } else { said.flow_type };
+    let rule = crate::config::Rule::of(model, said.flow_type, &said.conj);
+    (key, rule.keys.iter().map(|k| k.mask).collect())
+}
+
+/// The masks that a flow's first rule would have in a table where masks are shared.
+pub(crate) fn masks_in(model: &TableModel, conj: &Conj) -> Option<Vec<u128>> {
+    let said = express::express(model, conj).ok()?;
+    said.iter().all(|s| s.tight).then(|| masks_of(model, said.first()?).1.into()).flatten()
+}
+
+/// Whether rules of a table can say a conjunction and nothing more.
+pub(crate) fn can_say(model: &TableModel, conj: &Conj) -> bool {
+    express::express(model, conj).is_ok_and(|said| said.iter().all(|s| s.tight))
+}
+
+/// Widens a rule to masks that are in use, if those look at nothing that the rule leaves open.
+fn widen(model: &TableModel, said: &mut Said, masks: &[u128]) -> Result<(), Refusal> {
+    let own = crate::config::Rule::of(model, said.flow_type, &said.conj);
+    let kinds = said.flow_type.map_or(Kinds::ALL, Kinds::of);
+    let mut wide = Conj::of_kinds(kinds);
+    for ((m, key), mask) in model.matches.iter().zip(&own.keys).zip(masks) {
+        if mask & !key.mask != 0 {
+            return Err(Refusal::MaskConflict);
+        }
+        if *mask != 0 {
+            wide = wide.having(Values::masked(m.field, *mask, key.value));
+        }
+    }
+    said.tight = wide.implies(&said.conj);
+    said.conj = wide;
+    Ok(())
+}
+
+/// Checks that the rules fit, or finds stale ones whose place they can have.
+fn make_room(
+    at: &Situation<'_>,
+    table: usize,
+    said: &[Said],
+    evict: &mut Vec<u32>,
+) -> Result<(), Refusal> {
+    let nic = at.nic;
+    let (model, pool) = (&nic.tables[table].model, nic.tables[table].pool);
+    let needed: u32 = said.iter().map(|s| state::cost(model, s.flow_type)).sum();
+    let (capacity, limit) = (nic.capacity(table), model.capacity.entries);
+    let state = &at.state.tables[table];
+    let freed = |evict: &[u32], same: bool| -> u32 {
+        let rules = evict.iter().map(|e| &at.map.entries[*e].rule);
+        let rules = rules
+            .filter(|r| if same { r.table == table } else { nic.tables[r.table].pool == pool });
+        rules.map(|r| state::cost(&nic.tables[r.table].model, r.flow_type)).sum()
+    };
+    loop {
+        let pool_left = (capacity + freed(evict, false)).saturating_sub(at.state.taken[pool]);
+        let own_left = (limit + freed(evict, true)).saturating_sub(state.rules);
+        let short = pool_left < needed || own_left < said.len() as u32;
+        if !short {
+            break;
+        }
+        let fits = |e: &u32| {
+            let rule = &at.map.entries[*e].rule;
+            let right = if own_left < said.len() as u32 {
+                rule.table == table
+            } else {
+                nic.tables[rule.table].pool == pool
+            };
+            right && !evict.contains(e)
+        };
+        let Some(next) = at.stale.iter().copied().find(fits) else {
+            return Err(Refusal::Full { needed, free: pool_left.min(own_left), capacity });
+        };
+        evict.push(next);
+    }
+    Ok(())
+}
+
+/// Gives a proposed rule its place among the rules that are there now.
+///
+/// # Errors
+/// If the hash gives up, a rule that is asked earlier takes its packets, or no place is left.
+pub(crate) fn settle(
+    nic: &Nic,
+    map: &mut FlowMap,
+    state: &State,
+    flow: u32,
+    rule: &mut NewEntry,
+) -> Result<(), Refusal> {
+    let model = &nic.tables[rule.table].model;
+    let state = &state.tables[rule.table];
+    if state.rows.as_ref().is_some_and(|rows| rows.find(&rule.conj).is_none()) {
+        return Err(Refusal::HashFull { probes: probes(model) });
+    }
+    let overlapping = map.overlapping_entries(&rule.conj);
+    let others = || overlapping.iter().map(|e| &map.entries[*e]);
+    for other in others() {
+        let Some(owner) = other.owner.filter(|o| *o != flow) else { continue };
+        let name = || map.flows.get(owner).map_or(String::new(), |m| m.flow.name.clone());
+        let within = rule.conj.implies(&other.rule.conj);
+        let earlier = other.rule.table < rule.table;
+        if within && earlier {
+            return Err(Refusal::Shadowed { flow: name() });
+        }
+        if within && other.rule.table == rule.table && other.rule.conj.implies(&rule.conj) {
+            return Err(Refusal::Duplicate { flow: name() });
+        }
+    }
+    let table = rule.table;
+    order::place(model, state, rule, others().filter(|e| e.rule.table == table))
+}
+
+fn probes(model: &TableModel) -> u32 {
+    match model.fails {
+        weever_graph::nic::Failure::Never => 0,
+        weever_graph::nic::Failure::Hash { probes, .. } => probes,
+    }
+}

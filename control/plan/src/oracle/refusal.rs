@@ -1,0 +1,67 @@
+//! Why a table does not take a flow.
+
+use weever_graph::Field;
+
+/// Why a table does not take a flow.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The table has no queues to send to.
+    #[error("its rules send packets to no queue")]
+    NoQueues,
+    /// No flow type of the table fits.
+    #[error("it has no flow type for these packets")]
+    NoFlowType,
+    /// The table wants a field that the flow leaves open.
+    #[error("every rule has to say `{field:?}` exactly, and the flow leaves it open")]
+    FieldOpen {
+        /// The field.
+        field: Field,
+    },
+    /// The table sees nothing by which the flow differs from all other traffic.
+    #[error("it looks at none of the fields that tell the flow apart")]
+    Indistinct,
+    /// It would take too many rules.
+    #[error("it takes more than {limit} rules to say")]
+    TooManyRules {
+        /// How many are allowed for one flow.
+        limit: usize,
+    },
+    /// The table, or the pool that it draws on, is full.
+    #[error("it is full: {needed} more of {capacity} entries are needed and {free} are left")]
+    Full {
+        /// How many entries the flow needs.
+        needed: u32,
+        /// How many are left.
+        free: u32,
+        /// How many there are.
+        capacity: u32,
+    },
+    /// Other rules need other masks, and the table has one for all of them.
+    #[error("its rules share one mask, and others use a different one")]
+    MaskConflict,
+    /// The hash gave up.
+    #[error("its hash finds no free row in {probes} probes")]
+    HashFull {
+        /// How often it tries.
+        probes: u32,
+    },
+    /// A rule that is asked earlier takes these packets.
+    #[error("a rule that is asked earlier, for flow `{flow}`, takes these packets")]
+    Shadowed {
+        /// For which flow that is.
+        flow: String,
+    },
+    /// No priority or location lies between the rules that have to be asked before and after.
+    #[error("no place is left between rules that have to come before and after")]
+    NoPlaceBetween,
+    /// A rule for the same packets is there.
+    #[error("flow `{flow}` has a rule for the same packets")]
+    Duplicate {
+        /// For which flow that is.
+        flow: String,
+    },
+    /// The silicon could, but Linux does not expose the table.
+    #[error("the NIC could, but Linux does not expose this table or this kind of rule")]
+    NotExposed,
+}

@@ -1,0 +1,126 @@
+//! What is in a NIC's tables, as far as it decides what else fits.
+
+use weever_graph::nic::{Failure, FlowType, MaskScope, TableModel};
+
+use super::locations::Locations;
+use super::rows::Rows;
+use crate::config::Rule;
+use crate::map::{Entry, NewEntry};
+use crate::nic::Nic;
+
+/// A mask that rules share, and how many use it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedMask {
+    /// The flow type whose rules share it, if it is not all of them.
+    pub(crate) flow_type: Option<FlowType>,
+    pub(crate) masks: Vec<u128>,
+    pub(crate) live: u32,
+    pub(crate) stale: u32,
+}
+
+/// The state of one table.
+#[derive(Debug)]
+pub(crate) struct TableState {
+    pub(crate) masks: Vec<SharedMask>,
+    pub(crate) rows: Option<Rows>,
+    pub(crate) locations: Locations,
+    /// Which mask the table had best have, if it is free to choose.
+    pub(crate) wanted: Option<Vec<u128>>,
+    /// Rules in this table alone, which Linux may limit below what the pool has.
+    pub(crate) rules: u32,
+}
+
+/// The state of all tables.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) tables: Vec<TableState>,
+    /// What is taken of each pool, by the position of the pool's table.
+    pub(crate) taken: Vec<u32>,
+}
+
+impl State {
+    pub(crate) fn new(nic: &Nic) -> State {
+        let table = |model: &TableModel| TableState {
+            masks: Vec::new(),
+            rows: match model.fails {
+                Failure::Never => None,
+                Failure::Hash { rows, probes } => Some(Rows::new(rows, probes)),
+            },
+            locations: Locations::new(model.capacity.entries),
+            wanted: None,
+            rules: 0,
+        };
+        let tables = nic.tables.iter().map(|t| table(&t.model)).collect();
+        State { tables, taken: vec![0; nic.tables.len()] }
+    }
+
+    pub(crate) fn inserted(&mut self, nic: &Nic, id: u32, rule: &NewEntry) {
+        let table = &nic.tables[rule.table];
+        let state = &mut self.tables[rule.table];
+        state.rules += 1;
+        self.taken[table.pool] += cost(&table.model, rule.flow_type);
+        state.locations.take(rule.location);
+        if let Some(rows) = &mut state.rows {
+            rows.insert(id, &rule.conj);
+        }
+        if let Some((key, masks)) = shared_mask(&table.model, rule) {
+            match state.masks.iter_mut().find(|m| m.flow_type == key && m.masks == masks) {
+                Some(mask) => mask.live += 1,
+                None => state.masks.push(SharedMask { flow_type: key, masks, live: 1, stale: 0 }),
+            }
+        }
+    }
+
+    /// The rule's flow went away and the rule stays.
+    pub(crate) fn staled(&mut self, nic: &Nic, rule: &NewEntry) {
+        self.with_mask(nic, rule, |mask| {
+            mask.live -= 1;
+            mask.stale += 1;
+        });
+    }
+
+    pub(crate) fn removed(&mut self, nic: &Nic, id: u32, entry: &Entry) {
+        let rule = &entry.rule;
+        let table = &nic.tables[rule.table];
+        let state = &mut self.tables[rule.table];
+        state.rules -= 1;
+        self.taken[table.pool] -= cost(&table.model, rule.flow_type);
+        state.locations.give_back(rule.location);
+        if let Some(rows) = &mut state.rows {
+            rows.remove(id);
+        }
+        let stale = entry.owner.is_none();
+        self.with_mask(nic, rule, |mask| {
+            let users = if stale { &mut mask.stale } else { &mut mask.live };
+            *users -= 1;
+        });
+        self.tables[rule.table].masks.retain(|m| m.live + m.stale > 0);
+    }
+
+    fn with_mask(&mut self, nic: &Nic, rule: &NewEntry, change: impl Fn(&mut SharedMask)) {
+        let Some((key, masks)) = shared_mask(&nic.tables[rule.table].model, rule) else { return };
+        let all = &mut self.tables[rule.table].masks;
+        if let Some(mask) = all.iter_mut().find(|m| m.flow_type == key && m.masks == masks) {
+            change(mask);
+        }
+    }
+}
+
+/// What a rule takes of its pool. Conditions that no rule tells do not hold.
+pub(crate) fn cost(model: &TableModel, flow_type: Option<FlowType>) -> u32 {
+    model.capacity.cost(flow_type, |_| false)
+}
+
+/// With whom a rule has to agree on masks, and its masks; nothing if it is free.
+pub(crate) fn shared_mask(
+    model: &TableModel,
+    rule: &NewEntry,
+) -> Option<(Option<FlowType>, Vec<u128>)> {
+    let key = match model.mask_scope {
+        MaskScope::Rule => return None,
+        MaskScope::FlowType => rule.flow_type,
+        MaskScope::Link => None,
+    };
+    let said = Rule::of(model, rule.flow_type, &rule.conj);
+    Some((key, said.keys.iter().map(|k| k.mask).collect()))
+}

@@ -1,0 +1,113 @@
+//! Balance: every queue gets as much as every other.
+
+use weever_graph::nic::QueueRange;
+
+use super::{Change, Cost, Policy, QueueSet, Subject};
+use crate::map::{Placement, WHOLE};
+
+/// What is balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The number of flows, times their weights.
+    Flows,
+    /// Their rates, times their weights.
+    Rate {
+        /// What a flow counts whose rate is not known.
+        assumed: u64,
+    },
+}
+
+/// Minimises the variance of what the queues get. Where nobody knows to which of several queues a
+/// flow goes, the expected variance counts: not knowing costs.
+#[derive(Clone, Debug)]
+pub struct Balance {
+    measure: Measure,
+    counted: QueueSet,
+    queues: Vec<u32>,
+    /// What each queue gets, in parts of `WHOLE`.
+    loads: Vec<i128>,
+    sum: i128,
+    squares: i128,
+    /// What the hashes that nobody knows add to the expected squares.
+    doubt: i128,
+}
+
+impl Balance {
+    /// Balances over the queues that it is started with. What arrives elsewhere does not count.
+    pub fn new(measure: Measure) -> Balance {
+        let (counted, queues, loads) = (QueueSet::default(), Vec::new(), Vec::new());
+        Balance { measure, counted, queues, loads, sum: 0, squares: 0, doubt: 0 }
+    }
+
+    /// What a flow counts.
+    fn size(&self, subject: &Subject) -> i128 {
+        let each = match self.measure {
+            Measure::Flows => 1,
+            // Larger sums of squares would not fit; nothing is that fast.
+            Measure::Rate { assumed } => subject.rate.unwrap_or(assumed).min(1 << 40),
+        };
+        i128::from(subject.weight) * i128::from(each)
+    }
+
+    fn counts(&self, queue: u32) -> bool {
+        self.counted.contains(queue)
+    }
+
+    fn add(&mut self, queue: u32, load: i128) {
+        let Some(at) = self.loads.get_mut(queue as usize) else { return };
+        self.squares += load * (2 * *at + load);
+        self.sum += load;
+        *at += load;
+    }
+}
+
+impl Policy for Balance {
+    fn start(&mut self, queues: &QueueSet, _default_queue: u32) {
+        self.queues = queues.iter().collect();
+        self.counted = queues.clone();
+        self.loads = vec![0; queues.last() as usize + 1];
+        (self.sum, self.squares, self.doubt) = (0, 0, 0);
+    }
+
+    fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change) {
+        let size = change.signed(self.size(subject));
+        if let Placement::One(queue) = placement {
+            if self.counts(*queue) {
+                self.add(*queue, size * i128::from(WHOLE));
+            }
+            return;
+        }
+        let whole = self.size(subject);
+        for (queue, share) in placement.shares() {
+            if self.counts(queue) {
+                let share = i128::from(share);
+                self.add(queue, size * share);
+                if !placement.is_certain() {
+                    let doubt = whole * whole * share * (i128::from(WHOLE) - share);
+                    self.doubt += change.signed(doubt);
+                }
+            }
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        let n = self.queues.len().max(1) as i128;
+        let scaled = n * (self.squares + self.doubt) - self.sum * self.sum;
+        let unit = f64::from(WHOLE) * n as f64;
+        Cost::accept(scaled as f64 / (unit * unit))
+    }
+
+    fn best_queue(&self, _subject: &Subject, among: QueueRange) -> Option<u32> {
+        let inside = self.queues.iter().copied().filter(|q| among.contains(*q));
+        // The first of the smallest.
+        inside.min_by_key(|q| self.loads[*q as usize])
+    }
+
+    fn order_key(&self, subject: &Subject) -> Option<i64> {
+        match self.measure {
+            Measure::Flows => None,
+            // Large flows first, while there is room to make up for them.
+            Measure::Rate { .. } => Some(-i64::try_from(self.size(subject)).unwrap_or(i64::MAX)),
+        }
+    }
+}

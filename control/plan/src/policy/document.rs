@@ -1,0 +1,321 @@
+//! A policy as people write it.
+
+use serde::Deserialize;
+use weever_graph::Predicate;
+
+use super::{Balance, Dedicated, Isolate, Measure, Pack, Policy, QueueSet, Share, Sum};
+use crate::flow::{AppId, ClassId, Conj, Flow, MAX_PARTS, TooComplex, conjunctions};
+
+/// A page of policy: classes and objectives.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Document {
+    /// What flows of no class want, and classes that say nothing themselves.
+    pub objective: Objective,
+    /// What a flow counts whose rate is not known.
+    pub assumed_rate: Option<u64>,
+    /// The classes. Of two that match a flow, the one with the higher priority has it, then the
+    /// earlier one.
+    #[serde(rename = "class")]
+    pub classes: Vec<Class>,
+    /// Queues that belong to one application.
+    pub dedicate: Vec<Dedication>,
+}
+
+/// A class of flows.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// The packets of its flows, as a filter in the syntax of the caller's parser.
+    #[serde(rename = "match")]
+    pub matches: String,
+    /// Its queues.
+    #[serde(default)]
+    pub queues: Queues,
+    /// How much each of its flows counts.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// The higher, the earlier it is served: with flows, with queues and with filters.
+    #[serde(default)]
+    pub priority: i32,
+    /// What it wants on its queues, if not what the document says.
+    pub objective: Option<Objective>,
+    /// How its queues are waited for.
+    #[serde(default)]
+    pub mode: QueueMode,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The queues of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queues {
+    /// Those that no class has for itself.
+    #[default]
+    Shared,
+    /// So many for itself.
+    Exclusive(u32),
+    /// These for itself.
+    Only(Vec<u32>),
+}
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Objective {
+    /// The same number of flows on each queue.
+    #[default]
+    Balance,
+    /// The same rate on each queue.
+    BalanceRate,
+    /// Few queues, of which each takes so many flows.
+    Pack(u64),
+    /// Few queues, of which each takes such a rate.
+    PackRate(u64),
+}
+
+/// How a queue is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueMode {
+    /// Always polled.
+    Busy,
+    /// Polled while there is something to do.
+    #[default]
+    Adaptive,
+    /// Never polled.
+    Interrupt,
+}
+
+/// A queue for one application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dedication {
+    /// The application's number.
+    pub app: u32,
+    /// The queue.
+    pub queue: u32,
+}
+
+/// What is wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DocumentError {
+    /// Two classes have one name.
+    #[error("two classes are called `{name}`; rename one of them")]
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// A class has no queues.
+    #[error(
+        "class `{class}` is to have no queue at all; give it one, or write `queues = \"shared\"`"
+    )]
+    NoQueue {
+        /// The class.
+        class: String,
+    },
+    /// A queue is promised twice.
+    #[error("queue {queue} is promised to `{first}` and to `{second}`")]
+    Contradiction {
+        /// The queue.
+        queue: u32,
+        /// Who has it.
+        first: String,
+        /// Who is to have it as well.
+        second: String,
+    },
+    /// A weight is out of range.
+    #[error("the weight of class `{class}` is {weight}; it has to be between 1 and {most}")]
+    Weight {
+        /// The class.
+        class: String,
+        /// Its weight.
+        weight: u32,
+        /// The largest.
+        most: u32,
+    },
+    /// A filter is no filter.
+    #[error("class `{class}`: {reason}")]
+    Match {
+        /// The class.
+        class: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// A filter takes too many conjunctions.
+    #[error("class `{class}`: {source}")]
+    TooComplex {
+        /// The class.
+        class: String,
+        /// How many were allowed.
+        source: TooComplex,
+    },
+    /// No packet is in a class.
+    #[error("class `{class}` matches no packet: its conditions contradict each other")]
+    Empty {
+        /// The class.
+        class: String,
+    },
+    /// No flow can be in a class.
+    #[error(
+        "class `{class}` never gets a flow: `{by}` comes before it and matches all of its packets"
+    )]
+    Hidden {
+        /// The class.
+        class: String,
+        /// The one that hides it.
+        by: String,
+    },
+}
+
+/// Gives flows their classes.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    /// By descending precedence.
+    classes: Vec<(ClassId, u32, Vec<Conj>)>,
+    rest: ClassId,
+}
+
+impl Classifier {
+    /// Sets the flow's class and weight. A flow is of the first class that has all of its packets;
+    /// otherwise of the class of all that have none, which is the one after the last.
+    pub fn classify(&self, flow: &mut Flow) {
+        let has = |conjs: &[Conj]| flow.parts.iter().all(|p| conjs.iter().any(|c| p.implies(c)));
+        let found = self.classes.iter().find(|(.., conjs)| has(conjs));
+        (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
+    }
+}
+
+impl Objective {
+    fn policy(self, assumed: u64) -> Box<dyn Policy> {
+        match self {
+            Objective::Balance => Box::new(Balance::new(Measure::Flows)),
+            Objective::BalanceRate => Box::new(Balance::new(Measure::Rate { assumed })),
+            Objective::Pack(limit) => Box::new(Pack::new(Measure::Flows, limit)),
+            Objective::PackRate(limit) => Box::new(Pack::new(Measure::Rate { assumed }, limit)),
+        }
+    }
+}
+
+impl Document {
+    /// The policy, and who is in which class. `parse` turns a class's `match` into a predicate.
+    ///
+    /// # Errors
+    /// [`DocumentError`] names the class, and the other one if it takes two.
+    pub fn build<E: std::fmt::Display>(
+        &self,
+        parse: impl Fn(&str) -> Result<Predicate, E>,
+    ) -> Result<(Box<dyn Policy>, Classifier), DocumentError> {
+        self.check()?;
+        let classifier = self.classifier(parse)?;
+        Ok((self.policy(), classifier))
+    }
+
+    /// The name of a class, for reports.
+    pub fn class_name(&self, class: ClassId) -> &str {
+        self.classes.get(usize::from(class.0)).map_or("default", |c| &c.name)
+    }
+
+    fn check(&self) -> Result<(), DocumentError> {
+        let mut promised: Vec<(u32, &str)> = Vec::new();
+        for (i, class) in self.classes.iter().enumerate() {
+            let name = &class.name;
+            if self.classes[..i].iter().any(|c| c.name == *name) {
+                return Err(DocumentError::Twice { name: name.clone() });
+            }
+            if class.weight == 0 || class.weight > Flow::MAX_WEIGHT {
+                let (class, weight) = (name.clone(), class.weight);
+                return Err(DocumentError::Weight { class, weight, most: Flow::MAX_WEIGHT });
+            }
+            let named = match &class.queues {
+                Queues::Exclusive(0) => return Err(DocumentError::NoQueue { class: name.clone() }),
+                Queues::Only(q) if q.is_empty() => {
+                    return Err(DocumentError::NoQueue { class: name.clone() });
+                }
+                Queues::Only(queues) => queues.as_slice(),
+                _ => &[],
+            };
+            for queue in named {
+                if let Some((_, first)) = promised.iter().find(|(q, _)| q == queue) {
+                    let (first, second) = (first.to_string(), name.clone());
+                    return Err(DocumentError::Contradiction { queue: *queue, first, second });
+                }
+                promised.push((*queue, name));
+            }
+        }
+        self.check_dedications(&promised)
+    }
+
+    fn check_dedications(&self, promised: &[(u32, &str)]) -> Result<(), DocumentError> {
+        for (i, Dedication { app, queue }) in self.dedicate.iter().enumerate() {
+            let earlier = self.dedicate[..i].iter().find(|d| d.queue == *queue);
+            let first = earlier.map(|d| format!("application {}", d.app)).or_else(|| {
+                let class = promised.iter().find(|(q, _)| q == queue)?.1;
+                Some(class.to_string())
+            });
+            if let Some(first) = first {
+                let second = format!("application {app}");
+                return Err(DocumentError::Contradiction { queue: *queue, first, second });
+            }
+        }
+        Ok(())
+    }
+
+    fn policy(&self) -> Box<dyn Policy> {
+        let assumed = self.assumed_rate.unwrap_or(1000);
+        let inner = |o: Option<Objective>| o.unwrap_or(self.objective).policy(assumed);
+        let mut parts: Vec<(f64, Box<dyn Policy>)> = Vec::new();
+        if self.classes.is_empty() {
+            parts.push((1.0, inner(None)));
+        } else {
+            let share = |q: &Queues| match q {
+                Queues::Shared => Share::Shared,
+                Queues::Exclusive(n) => Share::Exclusive(*n),
+                Queues::Only(queues) => Share::Queues(queues.iter().copied().collect::<QueueSet>()),
+            };
+            let classes = self.classes.iter();
+            let classes = classes.map(|c| (c.name.clone(), share(&c.queues), inner(c.objective)));
+            let rest = ("default".to_string(), Share::Shared, inner(None));
+            let priorities = self.classes.iter().map(|c| c.priority).collect();
+            let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);
+            parts.push((1.0, Box::new(isolate)));
+        }
+        for Dedication { app, queue } in &self.dedicate {
+            parts.push((1.0, Box::new(Dedicated::new(AppId(*app), *queue))));
+        }
+        Box::new(Sum::new(parts))
+    }
+
+    fn classifier<E: std::fmt::Display>(
+        &self,
+        parse: impl Fn(&str) -> Result<Predicate, E>,
+    ) -> Result<Classifier, DocumentError> {
+        let mut order: Vec<usize> = (0..self.classes.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(self.classes[*i].priority));
+        let mut classes: Vec<(ClassId, u32, Vec<Conj>)> = Vec::new();
+        for i in order {
+            let class = &self.classes[i];
+            let name = || class.name.clone();
+            let predicate = parse(&class.matches)
+                .map_err(|e| DocumentError::Match { class: name(), reason: e.to_string() })?;
+            let conjs = conjunctions(&predicate, MAX_PARTS)
+                .map_err(|source| DocumentError::TooComplex { class: name(), source })?;
+            if conjs.is_empty() {
+                return Err(DocumentError::Empty { class: name() });
+            }
+            let covers = |by: &[Conj]| conjs.iter().all(|c| by.iter().any(|b| c.implies(b)));
+            if let Some((by, ..)) = classes.iter().find(|(.., by)| covers(by)) {
+                let by = self.class_name(*by).to_string();
+                return Err(DocumentError::Hidden { class: name(), by });
+            }
+            classes.push((ClassId(i as u16), class.weight, conjs));
+        }
+        Ok(Classifier { classes, rest: ClassId(self.classes.len() as u16) })
+    }
+}

@@ -1,0 +1,211 @@
+//! Isolation: classes with queues that others stay away from (the Dragonet queue management paper,
+//! Algorithm 2), each with its own cost inside.
+
+use weever_graph::nic::QueueRange;
+
+use super::{Change, Cost, Policy, QueueSet, Subject};
+use crate::map::Placement;
+
+/// What queues a class gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// So many, for itself.
+    Exclusive(u32),
+    /// Exactly these, for itself.
+    Queues(QueueSet),
+    /// All that no class has for itself.
+    Shared,
+}
+
+/// One class.
+struct Part {
+    name: String,
+    share: Share,
+    inner: Box<dyn Policy>,
+    own: QueueSet,
+    exclusive: bool,
+    priority: i32,
+    /// How many of its flows reach queues that are not its.
+    astray: u64,
+}
+
+/// Flows of each class stay on the queues of their class; what is wrong with that is rejected. The
+/// cost is the sum of the classes' costs, each of which sees its own flows only. Class `i` of flows
+/// is the `i`-th class here; classes that are not listed are shared without a cost of their own.
+pub struct Isolate {
+    parts: Vec<Part>,
+    /// The queues that a class has for itself.
+    taken: QueueSet,
+    /// The queues of those without.
+    shared: QueueSet,
+    /// How many exclusive queues `other` reaches.
+    leaks: u64,
+    /// Flows of no listed class on exclusive queues.
+    strays: u64,
+    /// Exclusive queues that were asked for and are not there.
+    missing: u32,
+}
+
+impl Isolate {
+    /// Isolates classes: a name, their queues, and what they want on them.
+    pub fn new(classes: Vec<(String, Share, Box<dyn Policy>)>) -> Isolate {
+        let part = |(name, share, inner)| {
+            let exclusive = share != Share::Shared;
+            Part { name, share, inner, own: QueueSet::default(), exclusive, priority: 0, astray: 0 }
+        };
+        Isolate {
+            parts: classes.into_iter().map(part).collect(),
+            taken: QueueSet::default(),
+            shared: QueueSet::default(),
+            leaks: 0,
+            strays: 0,
+            missing: 0,
+        }
+    }
+
+    /// Serves classes of higher priority first: with filters, and with queues of their own.
+    #[must_use]
+    pub fn with_priorities(mut self, priorities: Vec<i32>) -> Isolate {
+        for (part, priority) in self.parts.iter_mut().zip(priorities) {
+            part.priority = priority;
+        }
+        self
+    }
+
+    /// The queues that class number `class` gets, once started.
+    pub fn queues_of(&self, class: usize) -> Option<&QueueSet> {
+        self.parts.get(class).map(|p| &p.own)
+    }
+
+    /// Gives every class its queues: named ones first, then the lowest that are left. The default
+    /// queue is given away last, because what nothing steers arrives there.
+    fn distribute(&mut self, queues: &QueueSet, default_queue: u32) {
+        self.taken = QueueSet::default();
+        self.missing = 0;
+        for part in &mut self.parts {
+            if let Share::Queues(named) = &part.share {
+                self.missing += named.iter().filter(|q| !queues.contains(*q)).count() as u32;
+                part.own = named.iter().filter(|q| queues.contains(*q)).collect();
+                part.own.iter().for_each(|q| self.taken.insert(q));
+            }
+        }
+        let mut order: Vec<usize> = (0..self.parts.len()).collect();
+        order.sort_by_key(|i| std::cmp::Reverse(self.parts[*i].priority));
+        for i in order {
+            let part = &mut self.parts[i];
+            let Share::Exclusive(count) = part.share else { continue };
+            let free = queues.iter().filter(|q| *q != default_queue && !self.taken.contains(*q));
+            part.own = free.take(count as usize).collect();
+            self.missing += count - part.own.len() as u32;
+            part.own.iter().for_each(|q| self.taken.insert(q));
+        }
+        let taken = &self.taken;
+        self.shared = queues.iter().filter(|q| !taken.contains(*q)).collect();
+        for part in self.parts.iter_mut().filter(|p| p.share == Share::Shared) {
+            part.own = self.shared.clone();
+        }
+    }
+}
+
+fn count(counter: &mut u64, change: Change) {
+    match change {
+        Change::Comes => *counter += 1,
+        Change::Goes => *counter -= 1,
+    }
+}
+
+impl Policy for Isolate {
+    fn start(&mut self, queues: &QueueSet, default_queue: u32) {
+        self.distribute(queues, default_queue);
+        (self.leaks, self.strays) = (0, 0);
+        for part in &mut self.parts {
+            part.astray = 0;
+            part.inner.start(&part.own, default_queue);
+        }
+    }
+
+    fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change) {
+        let Some(class) = subject.class else {
+            for (queue, _) in placement.shares() {
+                if self.taken.contains(queue) {
+                    count(&mut self.leaks, change);
+                }
+            }
+            return;
+        };
+        let Some(part) = self.parts.get_mut(usize::from(class.0)) else {
+            if placement.shares().any(|(q, _)| self.taken.contains(q)) {
+                count(&mut self.strays, change);
+            }
+            return;
+        };
+        if placement.shares().any(|(q, _)| !part.own.contains(q)) {
+            count(&mut part.astray, change);
+        }
+        part.inner.apply(subject, placement, change);
+    }
+
+    fn cost(&self) -> Cost {
+        let wrong: u64 = self.parts.iter().map(|p| p.astray).sum();
+        let wrong = wrong + self.leaks + self.strays + u64::from(self.missing);
+        let inner = self.parts.iter().map(|p| p.inner.cost());
+        inner.fold(Cost::reject(wrong, 0.0), std::ops::Add::add)
+    }
+
+    fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
+        let part = self.parts.get(usize::from(subject.class?.0))?;
+        // Only if what the class would choose by itself is its own; otherwise all are tried.
+        let best = part.inner.best_queue(subject, among)?;
+        part.own.contains(best).then_some(best)
+    }
+
+    fn order_key(&self, subject: &Subject) -> Option<i64> {
+        let part = self.parts.get(usize::from(subject.class?.0))?;
+        // Those who need a filter come first, while there are filters.
+        let inner = part.inner.order_key(subject).unwrap_or(0).clamp(-(1 << 50), 1 << 50);
+        let rank = 2 * i64::from(part.priority.clamp(-1000, 1000)) + i64::from(part.exclusive);
+        Some(inner - (rank << 51))
+    }
+
+    fn takes_other(&self, queue: u32) -> bool {
+        !self.taken.contains(queue)
+    }
+
+    fn objection(&self, subject: &Subject, placement: &Placement) -> Option<String> {
+        let class = subject.class?;
+        let Some(part) = self.parts.get(usize::from(class.0)) else {
+            let on = placement.shares().find(|(q, _)| self.taken.contains(*q))?.0;
+            return Some(format!("queue {on} is another class's own"));
+        };
+        let astray = placement.shares().find(|(q, _)| !part.own.contains(*q));
+        if let Some((queue, _)) = astray {
+            let (name, own) = (&part.name, &part.own);
+            return Some(format!("queue {queue} is not one of class `{name}` (queues {own})"));
+        }
+        part.inner.objection(subject, placement)
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            if let Share::Exclusive(wanted) = part.share
+                && part.own.len() < wanted as usize
+            {
+                let (name, got) = (&part.name, part.own.len());
+                all.push(format!("class `{name}` wants {wanted} queues of its own and gets {got}"));
+            }
+            if part.astray > 0 {
+                let (name, n, own) = (&part.name, part.astray, &part.own);
+                all.push(format!("{n} flows of class `{name}` leave its queues ({own})"));
+            }
+            all.extend(part.inner.complaints());
+        }
+        if self.strays > 0 {
+            all.push(format!("{} flows of no class reach a class's own queues", self.strays));
+        }
+        if self.leaks > 0 {
+            all.push(format!("unregistered traffic can reach {} queues of a class", self.leaks));
+        }
+        all
+    }
+}

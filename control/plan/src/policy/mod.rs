@@ -1,0 +1,164 @@
+//! Policies: what is wanted of a flow map, as a cost.
+//!
+//! A [`Policy`] is told of every flow that arrives somewhere or no longer does, keeps what it needs
+//! as sums, and answers [`Policy::cost`] from them. A candidate is judged by applying it, asking,
+//! and taking it back, so that every built-in policy costs the same however many flows there are
+//! (DESIGN §4.6). Policies add up ([`Sum`]), and one may stand for an application's own wishes
+//! ([`Only`]).
+//!
+//! All sums are integers: applying and taking back leaves no trace, and the order of flows does not
+//! show in the result.
+
+mod balance;
+mod cost;
+mod dedicated;
+mod document;
+mod isolate;
+mod locality;
+mod only;
+mod pack;
+mod queues;
+mod sum;
+#[cfg(test)]
+mod tests;
+
+pub use balance::{Balance, Measure};
+pub use cost::Cost;
+pub use dedicated::Dedicated;
+pub use document::{
+    Class, Classifier, Dedication, Document, DocumentError, Objective, QueueMode, Queues,
+};
+pub use isolate::{Isolate, Share};
+pub use locality::{Distance, Locality};
+pub use only::Only;
+pub use pack::Pack;
+pub use queues::QueueSet;
+pub use sum::Sum;
+
+use weever_graph::nic::QueueRange;
+
+use crate::flow::{AppId, ClassId, Flow};
+use crate::map::Placement;
+
+/// Whose packets arrive somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Its class; nothing for traffic that nobody registered.
+    pub class: Option<ClassId>,
+    /// Its application.
+    pub app: Option<AppId>,
+    /// The core on which that runs.
+    pub core: Option<u16>,
+    /// How much it counts.
+    pub weight: u32,
+    /// Its rate, if known.
+    pub rate: Option<u64>,
+}
+
+impl Subject {
+    /// All traffic that nobody registered. A policy is told of each queue that it reaches.
+    pub const OTHER: Subject =
+        Subject { class: None, app: None, core: None, weight: 0, rate: None };
+
+    /// A flow, as policies see it.
+    pub fn of(flow: &Flow) -> Subject {
+        let weight = flow.weight.min(Flow::MAX_WEIGHT);
+        let class = Some(flow.class);
+        Subject { class, app: flow.app, core: flow.core, weight, rate: flow.rate }
+    }
+
+    /// Whether it is the traffic that nobody registered.
+    pub fn is_other(&self) -> bool {
+        self.class.is_none()
+    }
+}
+
+/// Whether something comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It arrives there from now on.
+    Comes,
+    /// It did, and no longer does.
+    Goes,
+}
+
+impl Change {
+    /// The other way round.
+    #[must_use]
+    pub fn reversed(self) -> Change {
+        match self {
+            Change::Comes => Change::Goes,
+            Change::Goes => Change::Comes,
+        }
+    }
+
+    /// `value` to be added.
+    pub(crate) fn signed(self, value: i128) -> i128 {
+        match self {
+            Change::Comes => value,
+            Change::Goes => -value,
+        }
+    }
+}
+
+/// What a NIC and the graphs behind its queues are, beyond the flow map.
+pub trait GraphCosts: Send {
+    /// Estimated cycles per packet of a flow of this kind that arrives at `queue`: path length,
+    /// node costs, crossings between workers.
+    fn cycles(&self, subject: &Subject, queue: u32) -> u64;
+}
+
+/// What is wanted of a flow map.
+///
+/// Implementations keep state. They are told of changes by [`Policy::apply`], at any time, and
+/// nothing but [`Policy::start`] and what was applied since decides their answers.
+pub trait Policy: Send {
+    /// Forgets everything and is told the queues there are, and the one that takes what nothing
+    /// steers.
+    fn start(&mut self, queues: &QueueSet, default_queue: u32);
+
+    /// A flow, or part of `other`, comes to a placement or goes from it. Constant time for a
+    /// placement at one queue.
+    fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change);
+
+    /// The cost of all that came and did not go.
+    fn cost(&self) -> Cost;
+
+    /// The queue in `among` at which a further flow, all of it, costs least; of equals the lowest.
+    /// Nothing if that is not known better than by trying all.
+    fn best_queue(&self, _subject: &Subject, _among: QueueRange) -> Option<u32> {
+        None
+    }
+
+    /// Flows with the smallest keys are placed first, if the policy wants an order.
+    fn order_key(&self, _subject: &Subject) -> Option<i64> {
+        None
+    }
+
+    /// Whether traffic that nobody registered may arrive at `queue`. Where the NIC spreads, it
+    /// spreads over these.
+    fn takes_other(&self, _queue: u32) -> bool {
+        true
+    }
+
+    /// Why a placement is unacceptable for a flow, if it is.
+    fn objection(&self, _subject: &Subject, _placement: &Placement) -> Option<String> {
+        None
+    }
+
+    /// What makes the present map unacceptable as a whole, in words. Empty if it is acceptable.
+    fn complaints(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// The cost if the changes were applied.
+pub(crate) fn cost_with(
+    policy: &mut dyn Policy,
+    changes: &[(Subject, &Placement, Change)],
+) -> Cost {
+    changes.iter().for_each(|(s, p, c)| policy.apply(s, p, *c));
+    let cost = policy.cost();
+    changes.iter().rev().for_each(|(s, p, c)| policy.apply(s, p, c.reversed()));
+    cost
+}

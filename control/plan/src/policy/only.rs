@@ -1,0 +1,64 @@
+//! A policy about some of the flows.
+
+use weever_graph::nic::QueueRange;
+
+use super::{Change, Cost, Policy, QueueSet, Subject};
+use crate::flow::{AppId, ClassId};
+use crate::map::Placement;
+
+/// Applies a policy to one class or one application, which thereby has its own part in the cost.
+pub struct Only<P> {
+    class: Option<ClassId>,
+    app: Option<AppId>,
+    policy: P,
+}
+
+impl<P: Policy> Only<P> {
+    /// For the flows of one class.
+    pub fn class(class: ClassId, policy: P) -> Only<P> {
+        Only { class: Some(class), app: None, policy }
+    }
+
+    /// For the flows of one application: its own wishes.
+    pub fn app(app: AppId, policy: P) -> Only<P> {
+        Only { class: None, app: Some(app), policy }
+    }
+
+    fn concerns(&self, subject: &Subject) -> bool {
+        let class = self.class.is_none_or(|c| subject.class == Some(c));
+        class && self.app.is_none_or(|a| subject.app == Some(a))
+    }
+}
+
+impl<P: Policy> Policy for Only<P> {
+    fn start(&mut self, queues: &QueueSet, default_queue: u32) {
+        self.policy.start(queues, default_queue);
+    }
+
+    fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change) {
+        if self.concerns(subject) {
+            self.policy.apply(subject, placement, change);
+        }
+    }
+
+    fn cost(&self) -> Cost {
+        self.policy.cost()
+    }
+
+    fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
+        if self.concerns(subject) { self.policy.best_queue(subject, among) } else { Some(among.lo) }
+    }
+
+    fn order_key(&self, subject: &Subject) -> Option<i64> {
+        self.concerns(subject).then(|| self.policy.order_key(subject)).flatten()
+    }
+
+    fn objection(&self, subject: &Subject, placement: &Placement) -> Option<String> {
+        let concerns = self.concerns(subject);
+        concerns.then(|| self.policy.objection(subject, placement)).flatten()
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        self.policy.complaints()
+    }
+}

@@ -1,0 +1,59 @@
+//! Several policies at once.
+
+use weever_graph::nic::QueueRange;
+
+use super::{Change, Cost, Policy, QueueSet, Subject};
+use crate::map::Placement;
+
+/// The sum of several policies' costs, each times a factor. What one rejects is rejected.
+pub struct Sum {
+    parts: Vec<(f64, Box<dyn Policy>)>,
+}
+
+impl Sum {
+    /// Adds up.
+    pub fn new(parts: Vec<(f64, Box<dyn Policy>)>) -> Sum {
+        Sum { parts }
+    }
+}
+
+impl Policy for Sum {
+    fn start(&mut self, queues: &QueueSet, default_queue: u32) {
+        self.parts.iter_mut().for_each(|(_, p)| p.start(queues, default_queue));
+    }
+
+    fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change) {
+        self.parts.iter_mut().for_each(|(_, p)| p.apply(subject, placement, change));
+    }
+
+    fn cost(&self) -> Cost {
+        let costs = self.parts.iter().map(|(factor, p)| {
+            let cost = p.cost();
+            Cost { value: cost.value * factor, ..cost }
+        });
+        costs.fold(Cost::default(), std::ops::Add::add)
+    }
+
+    fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
+        match &self.parts[..] {
+            [(factor, only)] if *factor > 0.0 => only.best_queue(subject, among),
+            _ => None,
+        }
+    }
+
+    fn order_key(&self, subject: &Subject) -> Option<i64> {
+        self.parts.iter().find_map(|(_, p)| p.order_key(subject))
+    }
+
+    fn takes_other(&self, queue: u32) -> bool {
+        self.parts.iter().all(|(_, p)| p.takes_other(queue))
+    }
+
+    fn objection(&self, subject: &Subject, placement: &Placement) -> Option<String> {
+        self.parts.iter().find_map(|(_, p)| p.objection(subject, placement))
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        self.parts.iter().flat_map(|(_, p)| p.complaints()).collect()
+    }
+}

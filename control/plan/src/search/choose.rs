@@ -1,0 +1,208 @@
+//! One step of the search: where one flow goes.
+
+use weever_graph::nic::QueueRange;
+
+use super::Search;
+use crate::map::Placement;
+use crate::oracle::{self, Proposal, Refusal, Situation};
+use crate::policy::{Change, Cost, Subject, cost_with};
+
+/// The best that was found for a flow.
+struct Best {
+    cost: Cost,
+    /// Which proposal and queue; nothing is to leave the flow where it arrives by itself.
+    choice: Option<(usize, u32)>,
+}
+
+impl Search {
+    /// Places a flow that has no rules and that the policy does not count.
+    pub(super) fn choose(&mut self, index: u32) {
+        self.clear_way(index);
+        let (mut proposals, _) = self.proposals(index);
+        proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
+        let mut best = self.leave(index);
+        // Rules of equal cost are better than none if without them nobody knows where the flow goes.
+        let unknown = !self.map.flows[index].placement.is_certain();
+        let mut standing = None;
+        let mut took_any = false;
+        for (nth, proposal) in proposals.iter().enumerate() {
+            let Ok(rules) = self.try_out(index, proposal) else { continue };
+            took_any = true;
+            let simple = self.is_simple(index, proposal);
+            let (cost, queue) = match simple {
+                true => self.best_alone(index, proposal.queues),
+                false => self.best_by_trying(index, &rules, proposal.queues),
+            };
+            let known = unknown && best.choice.is_none() && cost == best.cost;
+            if known || cost < best.cost {
+                best = Best { cost, choice: Some((nth, queue)) };
+                if simple {
+                    standing = Some(rules);
+                    break;
+                }
+            }
+            self.take_back(&rules);
+            if simple {
+                break;
+            }
+        }
+        match best.choice {
+            Some((nth, queue)) => {
+                let rules = standing.or_else(|| self.try_out(index, &proposals[nth]).ok());
+                self.commit(index, rules.unwrap_or_default(), queue);
+            }
+            None => self.map.flows[index].unplaced = !took_any && self.would_move(index, best.cost),
+        }
+        self.drop_in(index);
+    }
+
+    /// Removes stale rules that catch packets of the flow; what they did is open again.
+    fn clear_way(&mut self, index: u32) {
+        if self.stale.is_empty() {
+            return;
+        }
+        let entries = &self.map.entries;
+        let stale = self.map.seen_by(index).filter(|e| entries[*e].owner.is_none());
+        let stale: Vec<u32> = stale.collect();
+        stale.into_iter().for_each(|e| self.drop_stale(e));
+    }
+
+    /// What the tables offer, and why others do not.
+    pub(super) fn proposals(&mut self, index: u32) -> (Vec<Proposal>, Vec<(usize, Refusal)>) {
+        let (mut offers, mut refusals) = (Vec::new(), Vec::new());
+        for table in 0..self.nic.tables.len() {
+            let situation = Situation {
+                nic: &self.nic,
+                map: &self.map,
+                state: &self.state,
+                stale: &self.stale,
+            };
+            match oracle::propose(&situation, index, table) {
+                Ok(offer) => offers.push(offer),
+                Err(refusal) => refusals.push((table, refusal)),
+            }
+        }
+        (offers, refusals)
+    }
+
+    fn leave(&mut self, index: u32) -> Best {
+        let subject = self.subject(index);
+        let placement = &self.map.flows[index].placement;
+        let cost = cost_with(&mut *self.policy, &[(subject, placement, Change::Comes)]);
+        Best { cost, choice: None }
+    }
+
+    /// Inserts the rules of a proposal, at its first queue, without telling the policy. The journal
+    /// has what that did.
+    pub(super) fn try_out(&mut self, index: u32, of: &Proposal) -> Result<Vec<u32>, Refusal> {
+        for stale in &of.evict {
+            if self.stale.contains(stale) {
+                self.drop_stale(*stale);
+            }
+        }
+        self.journal.clear();
+        let mut inserted = Vec::with_capacity(of.rules.len());
+        for rule in &of.rules {
+            let mut rule = rule.clone();
+            match oracle::settle(&self.nic, &mut self.map, &self.state, index, &mut rule) {
+                Ok(()) => inserted.push(self.insert_rule(rule, index)),
+                Err(refusal) => {
+                    self.take_back(&inserted);
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(inserted)
+    }
+
+    /// Removes rules that were tried out.
+    pub(super) fn take_back(&mut self, rules: &[u32]) {
+        rules.iter().rev().for_each(|r| self.remove_rule(*r, false));
+        self.journal.clear();
+    }
+
+    /// Whether the rules steer the flow whole and concern nobody else.
+    fn is_simple(&self, index: u32, proposal: &Proposal) -> bool {
+        let own = |(flow, _): &(u32, Placement)| {
+            *flow == index || !self.map.flows.get(*flow).is_some_and(|m| m.applied)
+        };
+        self.map.flows[index].placement == Placement::One(proposal.queues.lo)
+            && self.journal.other.is_empty()
+            && self.journal.flows.iter().all(own)
+    }
+
+    /// The best queue for a flow that nobody else depends on.
+    fn best_alone(&mut self, index: u32, queues: QueueRange) -> (Cost, u32) {
+        let subject = self.subject(index);
+        let at = |search: &mut Search, queue: u32| {
+            let placement = Placement::One(queue);
+            cost_with(&mut *search.policy, &[(subject, &placement, Change::Comes)])
+        };
+        if let Some(queue) = self.policy.best_queue(&subject, queues) {
+            return (at(self, queue), queue);
+        }
+        let all = (queues.lo..=queues.hi).map(|q| (at(self, q), q));
+        all.min().unwrap_or((Cost::default(), queues.lo))
+    }
+
+    /// The best queue where a choice concerns other flows: each is tried.
+    fn best_by_trying(&mut self, index: u32, rules: &[u32], queues: QueueRange) -> (Cost, u32) {
+        let mut best: Option<(Cost, u32)> = None;
+        for queue in queues.lo..=queues.hi {
+            self.retarget(rules, queue);
+            let cost = self.cost_of_trial(index);
+            if best.is_none_or(|(least, _)| cost < least) {
+                best = Some((cost, queue));
+            }
+        }
+        best.unwrap_or((Cost::default(), queues.lo))
+    }
+
+    pub(super) fn retarget(&mut self, rules: &[u32], queue: u32) {
+        for rule in rules {
+            self.map.retarget(*rule, queue, &mut self.journal);
+        }
+    }
+
+    /// What it would cost to keep what was tried, with the flow as it is placed now.
+    pub(super) fn cost_of_trial(&mut self, index: u32) -> Cost {
+        let mut changes: Vec<(Subject, &Placement, Change)> = Vec::new();
+        for (flow, before) in &self.journal.flows {
+            let Some(member) = self.map.flows.get(*flow) else { continue };
+            if *flow != index && member.applied {
+                let subject = Subject::of(&member.flow);
+                changes.push((subject, before, Change::Goes));
+                changes.push((subject, &member.placement, Change::Comes));
+            }
+        }
+        let others: Vec<(Placement, Change)> = self
+            .journal
+            .other
+            .iter()
+            .filter_map(|(queue, before)| {
+                let now = self.map.other_reaches(*queue);
+                let change = if now { Change::Comes } else { Change::Goes };
+                (now != *before).then_some((Placement::One(*queue), change))
+            })
+            .collect();
+        changes.extend(others.iter().map(|(p, c)| (Subject::OTHER, p, *c)));
+        let own = &self.map.flows[index];
+        changes.push((Subject::of(&own.flow), &own.placement, Change::Comes));
+        cost_with(&mut *self.policy, &changes)
+    }
+
+    fn commit(&mut self, index: u32, rules: Vec<u32>, queue: u32) {
+        self.retarget(&rules, queue);
+        self.tell();
+        for rule in &rules {
+            self.changes.inserted(*rule, &self.map.entries[*rule]);
+        }
+        let member = &mut self.map.flows[index];
+        (member.rules, member.unplaced) = (rules, false);
+    }
+
+    /// Whether the flow would be better at some queue than where it is left.
+    fn would_move(&mut self, index: u32, left: Cost) -> bool {
+        self.best_alone(index, self.nic.queues).0 < left
+    }
+}

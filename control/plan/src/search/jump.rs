@@ -1,0 +1,149 @@
+//! All flows at once: the order in which they are placed, and other orders if the first fails.
+
+use std::collections::HashMap;
+
+use super::Search;
+use crate::map::{NewEntry, mix};
+use crate::oracle;
+use crate::policy::Cost;
+
+/// A configuration that was found: for each flow whether no table took it, and its rules.
+struct Found {
+    cost: Cost,
+    flows: Vec<(u32, bool, Vec<NewEntry>)>,
+}
+
+impl Search {
+    /// Places all flows in the policy's order, then in the order of their coming if that is
+    /// another, then in others while the best that was found is not acceptable.
+    pub(super) fn place_all(&mut self) {
+        let given = self.in_given_order();
+        let keyed = self.in_policy_order(&given);
+        let sorted = keyed != given;
+        self.place_in(&keyed);
+        let mut best = None;
+        if sorted && self.within_budget(1, given.len()) {
+            self.try_order(&given, &mut best);
+        }
+        let mut order = keyed;
+        for jump in 0..self.options.jumps {
+            let least = best.as_ref().map_or(self.cost(), |b: &Found| b.cost.min(self.cost()));
+            if least.is_acceptable() || !self.within_budget(jump + 1, order.len()) {
+                break;
+            }
+            order = self.next_order(order, jump);
+            self.try_order(&order, &mut best);
+        }
+        if let Some(best) = best.filter(|b| b.cost < self.cost()) {
+            self.restore(best);
+        }
+    }
+
+    /// Places all flows in another order; what is there now goes to `best` if it is better.
+    fn try_order(&mut self, order: &[u32], best: &mut Option<Found>) {
+        if best.as_ref().is_none_or(|b| self.cost() < b.cost) {
+            *best = Some(self.found());
+        }
+        self.place_in(order);
+    }
+
+    fn within_budget(&self, jump: u32, flows: usize) -> bool {
+        (jump as usize + 1).saturating_mul(flows) <= self.options.jump_budget
+    }
+
+    fn in_given_order(&self) -> Vec<u32> {
+        let mut all: Vec<(u32, u32)> =
+            self.map.flows.iter().map(|(i, m)| (m.generation, i)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, i)| i).collect()
+    }
+
+    fn in_policy_order(&self, given: &[u32]) -> Vec<u32> {
+        let mut keyed: Vec<(i64, u32)> = given
+            .iter()
+            .map(|i| (self.policy.order_key(&self.subject(*i)).unwrap_or(0), *i))
+            .collect();
+        keyed.sort_by_key(|(key, _)| *key);
+        keyed.into_iter().map(|(_, i)| i).collect()
+    }
+
+    /// The next order to try: the first time, those that were not placed well come first; then
+    /// whatever the seed says.
+    fn next_order(&self, mut order: Vec<u32>, jump: u32) -> Vec<u32> {
+        if jump == 0 {
+            let content = |i: &u32| {
+                let member = &self.map.flows[*i];
+                let objects = self.policy.objection(&self.subject(*i), &member.placement);
+                !member.unplaced && objects.is_none()
+            };
+            order.sort_by_cached_key(content);
+            return order;
+        }
+        let mut state = mix(self.options.seed, u64::from(jump));
+        for last in (1..order.len()).rev() {
+            state = mix(state, last as u64);
+            order.swap(last, (state % (last as u64 + 1)) as usize);
+        }
+        order
+    }
+
+    /// Removes all rules and places the flows in this order.
+    fn place_in(&mut self, order: &[u32]) {
+        self.start_over();
+        self.want_masks(order);
+        order.iter().for_each(|i| self.choose(*i));
+        self.improve(order);
+    }
+
+    fn start_over(&mut self) {
+        self.changes.started_over();
+        self.stale.clear();
+        self.journal.clear();
+        self.map.clear_entries();
+        self.state = oracle::State::new(&self.nic);
+        let (queues, default) = (self.nic.queues, self.nic.default_queue);
+        self.policy.start(&(queues.lo..=queues.hi).collect(), default);
+        self.announce_other();
+        let all: Vec<u32> = self.map.flows.iter().map(|(i, _)| i).collect();
+        all.into_iter().for_each(|i| self.map.flows[i].applied = false);
+    }
+
+    /// Where rules share a mask, the mask that most flows need is the one to have.
+    fn want_masks(&mut self, order: &[u32]) {
+        for (table, state) in self.nic.tables.iter().zip(&mut self.state.tables) {
+            if table.model.mask_scope == weever_graph::nic::MaskScope::Rule {
+                continue;
+            }
+            let mut votes: HashMap<Vec<u128>, (usize, usize)> = HashMap::new();
+            for (nth, index) in order.iter().enumerate() {
+                let Some(first) = self.map.parts_of(*index).next() else { continue };
+                if let Some(masks) = oracle::masks_in(&table.model, first) {
+                    votes.entry(masks).or_insert((0, order.len() - nth)).0 += 1;
+                }
+            }
+            state.wanted = votes.into_iter().max_by_key(|(_, votes)| *votes).map(|(m, _)| m);
+        }
+    }
+
+    fn found(&self) -> Found {
+        let rule = |r: &u32| self.map.entries[*r].rule.clone();
+        let flow = |i: u32| {
+            let member = &self.map.flows[i];
+            (i, member.unplaced, member.rules.iter().map(rule).collect())
+        };
+        Found { cost: self.cost(), flows: self.in_given_order().into_iter().map(flow).collect() }
+    }
+
+    fn restore(&mut self, found: Found) {
+        self.start_over();
+        for (index, unplaced, rules) in found.flows {
+            let rules = rules.into_iter().map(|r| self.insert_rule(r, index)).collect();
+            let member = &mut self.map.flows[index];
+            (member.rules, member.unplaced) = (rules, unplaced);
+        }
+        self.tell();
+        for index in self.in_given_order() {
+            self.drop_in(index);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The search for a configuration: greedy over flows, with oracles that are derived from the NIC's
+//! model (the Dragonet queue management paper, §3.2).
+//!
+//! A [`Search`] holds the configuration that it has found. [`Search::run`] takes all flows;
+//! [`Search::add`] and [`Search::remove`] change it little by little, and what a device has to be
+//! told is collected until [`Search::take_changes`]. A flow is placed by asking the tables for rules
+//! ([`crate::oracle`]), and the policy at which queue they cost least. When a flow goes, its rules
+//! stay as *stale* ones until their place is needed, unless the policy minds.
+
+mod changes;
+mod choose;
+mod explain;
+mod improve;
+mod jump;
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+pub use changes::{DeviceChange, RuleId};
+pub use explain::{Alternative, Explanation};
+pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
+
+use crate::config::Rss;
+use crate::flow::Flow;
+use crate::map::{FlowMap, Journal, Placement};
+use crate::nic::Nic;
+use crate::oracle::State;
+use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
+use changes::Changes;
+
+/// What a search may be told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Decides about the order of flows in jumps; the same seed gives the same plan.
+    pub seed: u64,
+    /// How many other orders are tried when no acceptable plan was found.
+    pub jumps: u32,
+    /// No jump begins that would place more flows than this in all.
+    pub jump_budget: usize,
+    /// How many stale rules are kept at most.
+    pub stale: usize,
+    /// The key of the NIC's hash, if known.
+    pub rss_key: Option<Vec<u8>>,
+    /// The NIC with all that its silicon can do, if `nic` is what Linux exposes of it. It is asked
+    /// only in order to say that more would be possible.
+    pub silicon: Option<Nic>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: 0,
+            jumps: 8,
+            jump_budget: 200_000,
+            stale: 256,
+            rss_key: None,
+            silicon: None,
+        }
+    }
+}
+
+/// A flow in a search. It stays valid until the flow is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId {
+    index: u32,
+    generation: u32,
+}
+
+/// A NIC's configuration, the flows that it is for, and a policy.
+pub struct Search {
+    nic: Nic,
+    rss: Rss,
+    options: Options,
+    policy: Box<dyn Policy>,
+    map: FlowMap,
+    state: State,
+    /// Rules without their flow, the oldest in front.
+    stale: VecDeque<u32>,
+    journal: Journal,
+    changes: Changes,
+}
+
+impl Search {
+    /// A search on `nic`, which is the view that is to be configured ([`Nic::linux`],
+    /// [`Nic::with_queues`]). Without flows it spreads what arrives over the queues where the policy
+    /// takes it.
+    pub fn new(nic: Nic, mut policy: Box<dyn Policy>, options: Options) -> Search {
+        let queues: QueueSet = (nic.queues.lo..=nic.queues.hi).collect();
+        policy.start(&queues, nic.default_queue);
+        let open: Vec<u32> = queues.iter().filter(|q| policy.takes_other(*q)).collect();
+        let rss = Rss::over(&nic, &open, options.rss_key.clone());
+        let map = FlowMap::new(&nic, &rss);
+        let state = State::new(&nic);
+        let mut search = Search {
+            nic,
+            rss,
+            options,
+            policy,
+            map,
+            state,
+            stale: VecDeque::new(),
+            journal: Journal::default(),
+            changes: Changes::default(),
+        };
+        search.announce_other();
+        search
+    }
+
+    /// The NIC.
+    pub fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// How it spreads what no rule takes.
+    pub fn rss(&self) -> &Rss {
+        &self.rss
+    }
+
+    /// What the policy thinks of the present configuration.
+    pub fn cost(&self) -> Cost {
+        self.policy.cost()
+    }
+
+    /// How many flows there are.
+    pub fn len(&self) -> usize {
+        self.map.flows.len()
+    }
+
+    /// Whether there is no flow.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where a flow's packets arrive; nothing if it was removed.
+    pub fn placement(&self, id: FlowId) -> Option<&Placement> {
+        self.member(id).map(|m| &self.map.flows[m].placement)
+    }
+
+    /// Adds many flows: all are placed anew, in the policy's order, and if the plan is not
+    /// acceptable then in other orders. Returns their numbers in the order of `flows`.
+    pub fn run(&mut self, flows: Vec<Flow>) -> Vec<FlowId> {
+        self.journal.clear();
+        let ids: Vec<u32> =
+            flows.into_iter().map(|f| self.map.add_flow(f, &mut self.journal)).collect();
+        self.place_all();
+        ids.into_iter().map(|i| self.id(i)).collect()
+    }
+
+    /// Places all flows anew, as [`Search::run`] does.
+    pub fn rerun(&mut self) {
+        self.place_all();
+    }
+
+    /// Adds a flow and leaves the others where they are. If that makes an acceptable plan
+    /// unacceptable, all are placed anew.
+    pub fn add(&mut self, flow: Flow) -> FlowId {
+        let acceptable = self.cost().is_acceptable();
+        self.journal.clear();
+        let index = self.map.add_flow(flow, &mut self.journal);
+        self.tell();
+        let id = self.id(index);
+        self.choose(index);
+        if acceptable && !self.cost().is_acceptable() {
+            self.place_all();
+        }
+        id
+    }
+
+    /// Removes a flow and returns it; nothing if there is no such flow. Its rules stay unless the
+    /// policy minds who gets through them now.
+    pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
+        let index = self.member(id)?;
+        self.lift(index);
+        let before = self.cost();
+        let rules = std::mem::take(&mut self.map.flows[index].rules);
+        for rule in &rules {
+            self.map.entries[*rule].owner = None;
+            self.state.staled(&self.nic, &self.map.entries[*rule].rule);
+        }
+        self.journal.clear();
+        let member = self.map.remove_flow(index, &mut self.journal)?;
+        self.tell();
+        self.stale.extend(&rules);
+        if self.cost() > before {
+            rules.into_iter().for_each(|r| self.drop_stale(r));
+        }
+        while self.stale.len() > self.options.stale {
+            let oldest = self.stale[0];
+            self.drop_stale(oldest);
+        }
+        Some(member.flow)
+    }
+
+    /// Tells the rate of a flow, for policies that balance rates. Returns whether there is such a
+    /// flow. It stays where it is until it is placed anew.
+    pub fn set_rate(&mut self, id: FlowId, rate: Option<u64>) -> bool {
+        let Some(index) = self.member(id) else { return false };
+        self.lift(index);
+        self.map.flows[index].flow.rate = rate;
+        self.drop_in(index);
+        true
+    }
+
+    /// Places one flow anew. Returns whether there is such a flow.
+    pub fn replace(&mut self, id: FlowId) -> bool {
+        let Some(index) = self.member(id) else { return false };
+        self.lift(index);
+        self.withdraw(index);
+        self.choose(index);
+        true
+    }
+
+    /// What the device has to be told since this was called last, in this order.
+    pub fn take_changes(&mut self) -> Vec<DeviceChange> {
+        self.changes.take(&self.nic, &self.map.entries)
+    }
+
+    fn id(&self, index: u32) -> FlowId {
+        FlowId { index, generation: self.map.flows[index].generation }
+    }
+
+    fn member(&self, id: FlowId) -> Option<u32> {
+        let member = self.map.flows.get(id.index)?;
+        (member.generation == id.generation).then_some(id.index)
+    }
+
+    fn subject(&self, index: u32) -> Subject {
+        Subject::of(&self.map.flows[index].flow)
+    }
+
+    /// Takes a flow out of the policy's sums.
+    fn lift(&mut self, index: u32) {
+        let subject = self.subject(index);
+        let member = &mut self.map.flows[index];
+        if std::mem::take(&mut member.applied) {
+            self.policy.apply(&subject, &member.placement, Change::Goes);
+        }
+    }
+
+    /// Puts it into them.
+    fn drop_in(&mut self, index: u32) {
+        let subject = self.subject(index);
+        let member = &mut self.map.flows[index];
+        if !std::mem::replace(&mut member.applied, true) {
+            self.policy.apply(&subject, &member.placement, Change::Comes);
+        }
+    }
+
+    /// Tells the policy what the journal says, and starts a new one.
+    fn tell(&mut self) {
+        for (index, before) in &self.journal.flows {
+            let Some(member) = self.map.flows.get(*index).filter(|m| m.applied) else { continue };
+            let subject = Subject::of(&member.flow);
+            self.policy.apply(&subject, before, Change::Goes);
+            self.policy.apply(&subject, &member.placement, Change::Comes);
+        }
+        for (queue, before) in &self.journal.other {
+            let now = self.map.other_reaches(*queue);
+            if now != *before {
+                let change = if now { Change::Comes } else { Change::Goes };
+                self.policy.apply(&Subject::OTHER, &Placement::One(*queue), change);
+            }
+        }
+        self.journal.clear();
+    }
+
+    fn announce_other(&mut self) {
+        for queue in self.map.other_queues() {
+            self.policy.apply(&Subject::OTHER, &Placement::One(queue), Change::Comes);
+        }
+    }
+
+    /// Removes the rules of a flow, which the policy has been told is gone.
+    fn withdraw(&mut self, index: u32) {
+        self.journal.clear();
+        let rules = std::mem::take(&mut self.map.flows[index].rules);
+        for rule in rules {
+            self.remove_rule(rule, true);
+        }
+        self.tell();
+    }
+
+    fn drop_stale(&mut self, rule: u32) {
+        self.stale.retain(|r| *r != rule);
+        self.journal.clear();
+        self.remove_rule(rule, true);
+        self.tell();
+    }
+
+    fn insert_rule(&mut self, rule: crate::map::NewEntry, owner: u32) -> u32 {
+        let id = self.map.insert_entry(rule, owner, &mut self.journal);
+        self.state.inserted(&self.nic, id, &self.map.entries[id].rule);
+        id
+    }
+
+    fn remove_rule(&mut self, rule: u32, for_good: bool) {
+        if for_good {
+            self.changes.removed(&self.map.entries[rule]);
+        }
+        if let Some(entry) = self.map.remove_entry(rule, &mut self.journal) {
+            self.state.removed(&self.nic, rule, &entry);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A plan: the configuration that was found, and what it means for every flow and queue.
+
+use super::changes::rule_of;
+use super::{FlowId, Search};
+use crate::config::{Configuration, Rss, Rule};
+use crate::flow::ClassId;
+use crate::map::Placement;
+use crate::oracle::Refusal;
+use crate::policy::Cost;
+
+/// A configuration and what it does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The NIC's name.
+    pub nic: String,
+    /// What the policy thinks of it. A plan that is not acceptable should not be applied.
+    pub cost: Cost,
+    /// What makes it unacceptable, in words.
+    pub complaints: Vec<String>,
+    /// The rules of each table of the NIC, those inserted first in front.
+    pub rules: Vec<PlannedRule>,
+    /// How the rest is spread.
+    pub rss: Rss,
+    /// The flows, in the order of their coming.
+    pub flows: Vec<PlannedFlow>,
+    /// The queues, ascending.
+    pub queues: Vec<PlannedQueue>,
+    /// What ran out, for the flows that no table took.
+    pub shortages: Vec<Shortage>,
+}
+
+/// A rule of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRule {
+    /// The table's position in the NIC.
+    pub table: usize,
+    /// The table's name.
+    pub table_name: String,
+    /// The rule.
+    pub rule: Rule,
+    /// The flow that it is for; nothing if that is gone.
+    pub flow: Option<FlowId>,
+}
+
+/// A flow of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedFlow {
+    /// Its number.
+    pub id: FlowId,
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: ClassId,
+    /// Where it arrives.
+    pub placement: Placement,
+    /// Positions in [`Plan::rules`] of the rules that were made for it.
+    pub rules: Vec<usize>,
+    /// Why no table took it, if it would be better elsewhere: tables and reasons.
+    pub refused: Vec<(String, Refusal)>,
+}
+
+/// A queue of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedQueue {
+    /// Its number.
+    pub queue: u32,
+    /// How many flows arrive at it, shares added up.
+    pub flows: f64,
+    /// Whether traffic that nobody registered can arrive at it.
+    pub other: bool,
+    /// The classes whose flows can arrive at it, ascending, with how many there are.
+    pub classes: Vec<(ClassId, usize)>,
+}
+
+/// Flows that could not be placed for the same reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shortage {
+    /// Their class.
+    pub class: ClassId,
+    /// The table.
+    pub table: String,
+    /// The reason that the first of them was given.
+    pub reason: Refusal,
+    /// How many they are.
+    pub flows: usize,
+}
+
+impl Plan {
+    /// The configuration by itself.
+    pub fn configuration(&self, tables: usize) -> Configuration {
+        let mut rules = vec![Vec::new(); tables];
+        for planned in &self.rules {
+            rules[planned.table].push(planned.rule.clone());
+        }
+        Configuration { rules, rss: self.rss.clone() }
+    }
+
+    /// Whether it can be applied.
+    pub fn is_acceptable(&self) -> bool {
+        self.cost.is_acceptable()
+    }
+}
+
+impl Search {
+    /// The present plan. Takes time in proportion to flows and rules.
+    pub fn plan(&mut self) -> Plan {
+        let (rules, position) = self.planned_rules();
+        let mut order: Vec<(u32, u32)> =
+            self.map.flows.iter().map(|(i, m)| (m.generation, i)).collect();
+        order.sort_unstable();
+        let flows: Vec<PlannedFlow> =
+            order.into_iter().map(|(_, i)| self.planned_flow(i, &position)).collect();
+        Plan {
+            nic: self.nic.name.clone(),
+            cost: self.cost(),
+            complaints: self.policy.complaints(),
+            rules,
+            rss: self.rss.clone(),
+            queues: self.planned_queues(),
+            shortages: shortages(&flows),
+            flows,
+        }
+    }
+
+    /// All rules in the order of their insertion, and the position of each entry among them.
+    fn planned_rules(&self) -> (Vec<PlannedRule>, std::collections::HashMap<u32, usize>) {
+        let mut entries: Vec<_> = self.map.entries.iter().collect();
+        entries.sort_unstable_by_key(|(_, e)| e.seq);
+        let position = entries.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
+        let rule = |(_, entry): (u32, &crate::map::Entry)| PlannedRule {
+            table: entry.rule.table,
+            table_name: self.nic.tables[entry.rule.table].name.clone(),
+            rule: rule_of(&self.nic, &entry.rule),
+            flow: entry.owner.map(|f| self.id(f)),
+        };
+        (entries.into_iter().map(rule).collect(), position)
+    }
+
+    fn planned_flow(
+        &mut self,
+        index: u32,
+        position: &std::collections::HashMap<u32, usize>,
+    ) -> PlannedFlow {
+        let refused =
+            if self.map.flows[index].unplaced { self.refusals(index) } else { Vec::new() };
+        let member = &self.map.flows[index];
+        PlannedFlow {
+            id: self.id(index),
+            name: member.flow.name.clone(),
+            class: member.flow.class,
+            placement: member.placement.clone(),
+            rules: member.rules.iter().filter_map(|r| position.get(r).copied()).collect(),
+            refused,
+        }
+    }
+
+    fn planned_queues(&self) -> Vec<PlannedQueue> {
+        let (lo, hi) = (self.nic.queues.lo, self.nic.queues.hi);
+        let queue = |queue| PlannedQueue {
+            queue,
+            flows: 0.0,
+            other: self.map.other_reaches(queue),
+            classes: Vec::new(),
+        };
+        let mut queues: Vec<PlannedQueue> = (lo..=hi).map(queue).collect();
+        for (_, member) in self.map.flows.iter() {
+            for (at, share) in member.placement.shares() {
+                let Some(queue) = at.checked_sub(lo).and_then(|i| queues.get_mut(i as usize))
+                else {
+                    continue;
+                };
+                queue.flows += f64::from(share) / f64::from(crate::map::WHOLE);
+                let class = member.flow.class;
+                match queue.classes.binary_search_by_key(&class, |(c, _)| *c) {
+                    Ok(at) => queue.classes[at].1 += 1,
+                    Err(at) => queue.classes.insert(at, (class, 1)),
+                }
+            }
+        }
+        queues
+    }
+}
+
+fn shortages(flows: &[PlannedFlow]) -> Vec<Shortage> {
+    let mut all: Vec<Shortage> = Vec::new();
+    for flow in flows {
+        for (table, reason) in &flow.refused {
+            let kind = std::mem::discriminant(reason);
+            let same = |s: &&mut Shortage| {
+                s.class == flow.class
+                    && s.table == *table
+                    && std::mem::discriminant(&s.reason) == kind
+            };
+            match all.iter_mut().find(same) {
+                Some(shortage) => shortage.flows += 1,
+                None => {
+                    let (class, table, reason) = (flow.class, table.clone(), reason.clone());
+                    all.push(Shortage { class, table, reason, flows: 1 });
+                }
+            }
+        }
+    }
+    all
+}
