@@ -21,7 +21,7 @@ pub use block::{Block, Ports, State};
 pub use build::{Build, BuildError};
 pub use cx::Cx;
 pub use env::Env;
-pub use registry::{BlockType, ParamDoc, PortDoc, Registry, TABLE};
+pub use registry::{BlockType, ParamDoc, PortDoc, Registry, TABLE, WORKER};
 pub use requests::{Claim, Priority, Requests, SpawnRequest};
 pub use state::StateKind;
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

@@ -53,6 +53,9 @@ pub struct BlockType {
     pub make: fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>,
 }
 
+/// The parameter that every node may have: `worker=N` has worker number N alone run it.
+pub const WORKER: &str = "worker";
+
 /// The type under which a table node without a type of its own runs.
 pub const TABLE: &str = "Table";
 
@@ -148,6 +151,7 @@ fn check_shape(node: &Node, block_type: &BlockType) -> Result<(), BuildError> {
     let known: Vec<&str> = block_type.params.iter().map(|p| p.name).collect();
     for attr in &node.attrs {
         if let Attr::Param { key, .. } = attr
+            && key != WORKER
             && !known.contains(&key.as_str())
         {
             return Err(unknown(node, block_type, "parameter", key, &known));

@@ -20,6 +20,9 @@ pub enum CounterKind {
     Spawned,
     /// Tasks dropped at a spawn edge because their queue was full; the label is the edge's.
     SpawnFull,
+    /// Tasks dropped at a spawn edge because the ring to the worker where they belong was full; the
+    /// label is the edge's.
+    RingFull,
     /// Packets dropped for a stated reason; the label is the reason.
     Drop,
     /// Tasks without a buffer that reached a node which needs one.
@@ -41,6 +44,7 @@ impl CounterKind {
             CounterKind::Port => "port",
             CounterKind::Spawned => "spawned",
             CounterKind::SpawnFull => "spawn_full",
+            CounterKind::RingFull => "ring_full",
             CounterKind::Drop => "drop",
             CounterKind::NoBuffer => "no_buffer",
             CounterKind::OutboxFull => "outbox_full",
@@ -51,7 +55,7 @@ impl CounterKind {
 }
 
 /// A counter's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counter(u32);
 
 impl Counter {
@@ -75,8 +79,9 @@ pub(crate) mod total {
     pub(crate) const UNCLAIMED: Counter = Counter(3);
     pub(crate) const BLOCKED: Counter = Counter(4);
     pub(crate) const DELAYED: Counter = Counter(5);
-    pub(super) const NAMES: [&str; 6] =
-        ["tasks", "batches", "conflicts", "unclaimed", "blocked_now", "delayed_now"];
+    pub(crate) const RELAY_FULL: Counter = Counter(6);
+    pub(super) const NAMES: [&str; 7] =
+        ["tasks", "batches", "conflicts", "unclaimed", "blocked_now", "delayed_now", "relay_full"];
 }
 
 /// What a counter is called.
@@ -263,7 +268,8 @@ impl Counters {
 
     /// The value of the total called `label`: `tasks`, `batches`, `conflicts` (second
     /// dispositions, ignored), `unclaimed` (packets freed because nothing took them),
-    /// `blocked_now`, `delayed_now`. 0 for any other.
+    /// `blocked_now`, `delayed_now`, `relay_full` (packets of other workers dropped because the
+    /// outbox of the link that is served here was full). 0 for any other.
     pub fn total(&self, label: &str) -> u64 {
         self.get("", CounterKind::Total, label).unwrap_or(0)
     }

@@ -84,10 +84,31 @@ static KEEPER: BlockType = BlockType {
     ..PLAIN
 };
 
+/// Lets a packet wait for key 7 the first time it sees it.
+static GATE: BlockType = BlockType {
+    name: "Gate",
+    ports: &[port("out")],
+    effects: Effects::BLOCKS,
+    counters: &[],
+    make: |_| Ok(Box::new(Gate(HashSet::new()))),
+    ..PLAIN
+};
+/// Wakes what waits for key 7.
+static BELL: BlockType = BlockType {
+    name: "Bell",
+    ports: &[port("out")],
+    notifies: &["open"],
+    counters: &[],
+    make: |_| Ok(Box::new(Bell)),
+    ..PLAIN
+};
+/// A [`KEEPER`] of which there is one.
+static ONLY: BlockType = BlockType { name: "Only", state: StateKind::SingleHomed, ..KEEPER };
+
 pub(crate) fn registry() -> Registry {
     Registry::new().with(&[
         &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER,
-        &WAKER, &KEEPER,
+        &WAKER, &KEEPER, &GATE, &BELL, &ONLY,
     ])
 }
 
@@ -134,6 +155,28 @@ struct Echo;
 impl Block for Echo {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         cx.transmit(0, input);
+    }
+}
+
+struct Gate(HashSet<Vec<u8>>);
+
+impl Block for Gate {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for i in bits(input) {
+            match burst.get(i).map(|b| self.0.insert(b.data().to_vec())) {
+                Some(true) => cx.block(i, 7),
+                _ => ports.enable(0, 1 << i),
+            }
+        }
+    }
+}
+
+struct Bell;
+
+impl Block for Bell {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        cx.notify(0, 7);
+        ports.enable(0, input);
     }
 }
 

@@ -160,7 +160,7 @@ impl Walk<'_> {
             let tasks = tasks & !*settled;
             *settled |= tasks;
             if tasks != 0 {
-                claims.push(record(self.program, step.node, *claim, tasks));
+                claims.push(record(self.program, self.runtime, step.node, *claim, tasks));
             }
         }
         requests.claims.clear();
@@ -170,7 +170,12 @@ impl Walk<'_> {
         requests.counts.clear();
         if !requests.spawns.is_empty() {
             for request in requests.spawns.drain(..) {
-                self.runtime.spawn(&plan.spawns[request.edge as usize], request, self.now);
+                self.runtime.spawn(
+                    self.program,
+                    &plan.spawns[request.edge as usize],
+                    request,
+                    self.now,
+                );
             }
         }
         for (edge, key) in &requests.notifies {
@@ -186,11 +191,15 @@ fn conflict(counters: &Cells, tasks: Mask) {
     counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
 }
 
-fn record(program: &Program, node: u32, claim: Claim, tasks: Mask) -> Claimed {
+fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: Mask) -> Claimed {
     let plan = &program.nodes[node as usize];
     match claim {
         Claim::Spawn { edge, priority } => {
             let edge = &plan.spawns[edge as usize];
+            if !runtime.is_home(program.home(edge.entry)) {
+                let to = Destination::Elsewhere { entry: edge.entry, priority };
+                return Claimed { to, tasks, taken: Some(edge.spawned), full: edge.ring_full };
+            }
             let to = Destination::Spawn { entry: edge.entry, priority };
             Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full }
         }

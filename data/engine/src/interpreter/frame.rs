@@ -9,10 +9,25 @@ use crate::schedule::{Entry, Program};
 /// Where claimed buffers go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    Spawn { entry: Entry, priority: Priority },
-    Transmit { link: u16 },
-    Collect { node: u32 },
-    Block { node: u32, key: u64 },
+    Spawn {
+        entry: Entry,
+        priority: Priority,
+    },
+    /// A spawn edge to a node that is at home on another worker.
+    Elsewhere {
+        entry: Entry,
+        priority: Priority,
+    },
+    Transmit {
+        link: u16,
+    },
+    Collect {
+        node: u32,
+    },
+    Block {
+        node: u32,
+        key: u64,
+    },
 }
 
 /// The disposition of some tasks, recorded until the batch's last node has run.

@@ -79,6 +79,11 @@ impl Lane {
         self.len == 0
     }
 
+    /// Whether the entry's queue takes one more task.
+    pub(crate) fn has_room(&self, entry: Entry) -> bool {
+        self.room(entry) > 0
+    }
+
     /// How many more tasks the entry's queue takes.
     #[inline]
     fn room(&self, entry: Entry) -> usize {

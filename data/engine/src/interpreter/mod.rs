@@ -5,6 +5,8 @@ mod execute;
 mod frame;
 mod lane;
 mod outbox;
+mod peers;
+mod relay;
 mod runtime;
 mod settle;
 mod switch;
@@ -25,6 +27,7 @@ use crate::schedule::Blueprint;
 use crate::{Counters, Entry, Limits, Schedule};
 use execute::Walk;
 use frame::Frame;
+pub(crate) use peers::{Outlet, Parcel, Peers, Place};
 use runtime::Runtime;
 use tasks::Batch;
 
@@ -42,7 +45,6 @@ pub struct Engine {
     runtime: Runtime,
     /// What readers hold.
     counters: Arc<Counters>,
-    epoch: u64,
     /// Away while `run` uses it.
     burst: Option<Box<Burst>>,
     #[cfg(test)]
@@ -59,7 +61,6 @@ impl Engine {
             frame: Frame::new(&plan.program),
             runtime: Runtime::new(plan.program.entries.len(), cells.clone(), pool, limits),
             counters: Arc::new(Counters::new(cells)),
-            epoch: 0,
             plan,
             blocks,
             burst: Some(Box::new(Burst::new())),
@@ -68,9 +69,14 @@ impl Engine {
         }
     }
 
-    /// Enqueues a HIGH task without a buffer for every node with the attribute `init`.
+    /// Enqueues a HIGH task without a buffer for every node with the attribute `init` that is at home
+    /// here.
     pub fn start(&mut self) {
-        for entry in &self.plan.program.init {
+        let program = &self.plan.program;
+        for entry in &program.init {
+            if !self.runtime.is_home(program.home(*entry)) {
+                continue;
+            }
             // A queue too small for one task is a bound like any other.
             let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
         }
@@ -96,7 +102,7 @@ impl Engine {
     /// `budget` tasks have run. LOW ones get a batch per call even when HIGH ones use the budget
     /// up. Returns how many ran.
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
-        self.runtime.start_delayed(now);
+        self.runtime.start_delayed(&self.plan.program, now);
         let mut burst = self.burst.take().unwrap_or_default();
         let (mut done, mut low) = (0, 0);
         while done < budget {
@@ -160,6 +166,21 @@ impl Engine {
     /// packets wait in the device and are not dropped here.
     pub fn outbox_room(&self) -> usize {
         self.runtime.outboxes.room()
+    }
+
+    /// The same for the links that `counts` chooses.
+    pub(crate) fn room_of(&self, counts: impl Fn(usize) -> bool) -> usize {
+        self.runtime.outboxes.room_of_those(counts)
+    }
+
+    /// Hands what waits for a link over to a worker that serves it, as far as there is room. `false`:
+    /// nobody does.
+    pub(crate) fn carry(&mut self, link: u16) -> bool {
+        let Runtime { peers, outboxes, .. } = &mut self.runtime;
+        match (peers, outboxes.of(link)) {
+            (Some(peers), Some(outbox)) => peers.carry(link, outbox),
+            _ => false,
+        }
     }
 
     /// The frames, for links to receive into and to send from.

@@ -31,6 +31,13 @@ impl Outboxes {
         (room > 0).then_some((outbox, room))
     }
 
+    /// How many packets the fullest outbox of those that `counts` chooses still takes.
+    pub(crate) fn room_of_those(&self, counts: impl Fn(usize) -> bool) -> usize {
+        let outboxes = self.links.iter().enumerate().filter(|(link, _)| counts(*link));
+        let fullest = outboxes.map(|(_, outbox)| outbox.len()).max().unwrap_or(0);
+        self.limit.saturating_sub(fullest)
+    }
+
     /// How many packets the fullest outbox still takes.
     pub(crate) fn room(&self) -> usize {
         let fullest = self.links.iter().map(VecDeque::len).max().unwrap_or(0);

@@ -9,6 +9,7 @@ use weever_timer::Wheel;
 use super::blocked::Blocked;
 use super::lane::Task;
 use super::outbox::Outboxes;
+use super::peers::Peers;
 use super::tasks::Tasks;
 use crate::Limits;
 use crate::counters::{Cells, Counter, total};
@@ -31,6 +32,10 @@ pub(crate) struct Runtime {
     pub(crate) delayed: Wheel<Delayed>,
     pub(crate) outboxes: Outboxes,
     pub(crate) counters: Arc<Cells>,
+    /// The other workers, if there are any.
+    pub(crate) peers: Option<Box<Peers>>,
+    /// The number of the graph that runs.
+    pub(crate) epoch: u64,
     /// After the queues, so that what they hold goes home while the pool is there.
     pub(crate) pool: PoolCache,
 }
@@ -48,17 +53,25 @@ impl Runtime {
             delayed: Wheel::new(limits.tick, limits.delayed, 0),
             outboxes: Outboxes::new(&limits),
             counters,
+            peers: None,
+            epoch: 0,
             pool,
             limits,
         }
     }
 
     /// Enqueues a new task, or has it wait for its time.
-    pub(crate) fn spawn(&mut self, edge: &SpawnEdge, request: SpawnRequest, now: Nanos) {
+    pub(crate) fn spawn(
+        &mut self,
+        program: &Program,
+        edge: &SpawnEdge,
+        request: SpawnRequest,
+        now: Nanos,
+    ) {
         let SpawnRequest { buffer, delay, priority, .. } = request;
         self.counters.add(edge.spawned, 1);
         if delay == 0 {
-            return self.enqueue(edge.entry, priority, buffer, edge.full);
+            return self.start_now(program, edge, priority, buffer);
         }
         if self.delayed.len() >= self.limits.delayed {
             return self.refuse(buffer, edge.full);
@@ -72,21 +85,20 @@ impl Runtime {
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
     }
 
+    fn start_now(&mut self, program: &Program, edge: &SpawnEdge, priority: Priority, task: Task) {
+        let full = if self.is_home(program.home(edge.entry)) { edge.full } else { edge.ring_full };
+        self.enqueue(program, edge.entry, priority, task, full);
+    }
+
     /// Enqueues the tasks whose time has come.
-    pub(crate) fn start_delayed(&mut self, now: Nanos) {
+    pub(crate) fn start_delayed(&mut self, program: &Program, now: Nanos) {
         if self.delayed.is_empty() {
             return;
         }
         while let Some(Delayed { entry, priority, task, full }) = self.delayed.poll(now) {
-            self.enqueue(entry, priority, task, full);
+            self.enqueue(program, entry, priority, task, full);
         }
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
-    }
-
-    pub(crate) fn enqueue(&mut self, entry: Entry, priority: Priority, task: Task, full: Counter) {
-        if let Err(task) = self.tasks.lane(priority).push(entry, task) {
-            self.refuse(task, full);
-        }
     }
 
     pub(crate) fn refuse(&mut self, task: Task, full: Counter) {
@@ -106,13 +118,6 @@ impl Runtime {
         if let Err(task) = blocked {
             self.refuse(task, plan.block_full);
         }
-        self.counters.set(total::BLOCKED, self.blocked.len() as u64);
-    }
-
-    /// Wakes the tasks that wait for `key` at `entry`.
-    pub(crate) fn notify(&mut self, entry: Entry, key: u64) {
-        let Runtime { blocked, tasks, .. } = self;
-        blocked.wake(entry, key, |task| tasks.wake(entry, task));
         self.counters.set(total::BLOCKED, self.blocked.len() as u64);
     }
 }

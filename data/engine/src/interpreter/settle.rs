@@ -1,13 +1,13 @@
 //! The end of a batch: dispositions are applied, and what nobody took is freed.
 
-use weever_blocks_api::{Block, Cx};
+use weever_blocks_api::{Block, Cx, Priority};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::tasks::Batch;
 use crate::counters::total;
-use crate::schedule::{Program, span};
+use crate::schedule::{Entry, Program, span};
 
 pub(super) struct Settlement<'a> {
     pub(super) program: &'a Program,
@@ -46,6 +46,7 @@ impl Settlement<'_> {
                 let lane = self.runtime.tasks.lane(priority);
                 lane.push_all(entry, self.burst, tasks, self.batch.occupied)
             }
+            Destination::Elsewhere { entry, priority } => self.hand_over(entry, priority, tasks),
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
@@ -63,6 +64,21 @@ impl Settlement<'_> {
         if refused != 0 {
             self.free(refused);
         }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, entry: Entry, priority: Priority, tasks: Mask) -> Mask {
+        let mut refused = 0;
+        for i in bits(tasks) {
+            let task = self.burst.take(i);
+            if let Err(task) = self.runtime.hand_over(self.program, entry, priority, task) {
+                refused |= 1 << i;
+                if let Some(buffer) = task {
+                    self.burst.put(i, buffer);
+                }
+            }
+        }
+        refused
     }
 
     fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
@@ -100,7 +116,12 @@ impl Settlement<'_> {
             self.runtime.counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
         }
         for request in requests.spawns.drain(..) {
-            self.runtime.spawn(&plan.spawns[request.edge as usize], request, self.now);
+            self.runtime.spawn(
+                self.program,
+                &plan.spawns[request.edge as usize],
+                request,
+                self.now,
+            );
         }
         let targets = requests.notifies.drain(..);
         self.frame.notifies.extend(targets.map(|(e, key)| (plan.notifies[e as usize], key)));
@@ -144,7 +165,7 @@ impl Settlement<'_> {
     /// have no order within a batch. One that is woken for nothing looks again and blocks again.
     fn wake(&mut self) {
         for (entry, key) in self.frame.notifies.drain(..) {
-            self.runtime.notify(entry, key);
+            self.runtime.notify(self.program, self.runtime.epoch, entry, key);
         }
     }
 }

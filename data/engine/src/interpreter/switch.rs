@@ -6,7 +6,7 @@ use super::Engine;
 use super::lane::Task;
 use super::runtime::Runtime;
 use crate::counters::total;
-use crate::schedule::{Removed, Update};
+use crate::schedule::{Program, Removed, Update};
 
 impl Engine {
     /// Goes on with the graph of `update`, which must have been made for the graph that this engine
@@ -21,11 +21,15 @@ impl Engine {
         update.cells.go_on_from(&self.runtime.counters, &update.counters);
         self.counters.publish(update.cells.clone());
         std::mem::swap(&mut self.runtime.counters, &mut update.cells);
-        self.epoch = update.epoch;
+        self.runtime.epoch = update.epoch;
         self.runtime.tasks.widen(self.plan.program.entries.len());
         self.runtime.recount_delayed(update);
-        update.removed.iter().for_each(|removed| self.runtime.clear(*removed, update));
+        let program = &self.plan.program;
+        update.removed.iter().for_each(|removed| self.runtime.clear(program, *removed, update));
         for entry in &update.init {
+            if !self.runtime.is_home(program.home(*entry)) {
+                continue;
+            }
             // A queue too small for one task is a bound like any other.
             let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
         }
@@ -48,7 +52,7 @@ impl Engine {
 
     /// The number of the graph that it runs: 0 for that which it was made with.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.runtime.epoch
     }
 }
 
@@ -63,14 +67,14 @@ impl Runtime {
         }
     }
 
-    fn clear(&mut self, removed: Removed, update: &Update) {
+    fn clear(&mut self, program: &Program, removed: Removed, update: &Update) {
         let mut waiting: Vec<(Priority, Task)> = Vec::new();
         self.tasks.take_all(removed.entry, |priority, task| waiting.push((priority, task)));
         self.blocked.wake_all(removed.entry, |task| waiting.push((Priority::High, task)));
         self.clear_delayed(removed, &mut waiting);
         for (priority, task) in waiting {
             match removed.to {
-                Some(to) => self.enqueue(to, priority, task, update.dropped),
+                Some(to) => self.enqueue(program, to, priority, task, update.dropped),
                 None => self.refuse(task, update.dropped),
             }
         }

@@ -10,7 +10,7 @@ use super::blueprint::Blueprint;
 use super::nodes::{Preparation, Prepared};
 use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
 use super::program::{StepKind, TASKS_SLOT};
-use super::{CompileError, Entry, Idp, Idps, Schedule};
+use super::{CompileError, Entry, Homes, Idp, Idps, Schedule};
 use crate::counters::Layout;
 
 impl Schedule {
@@ -23,7 +23,8 @@ impl Schedule {
         registry: &Registry,
         env: &Env,
     ) -> Result<Schedule, CompileError> {
-        let plan = Blueprint::compile(graph.clone(), registry, &mut Idps::new(), None, &[])?;
+        let plan =
+            Blueprint::compile(graph.clone(), registry, &mut Idps::new(), Recipe::default())?;
         Schedule::of(Arc::new(plan), registry, env)
     }
 
@@ -60,33 +61,54 @@ pub(super) fn build(
     }
 }
 
+/// What else a compilation depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe<'a> {
+    /// What runs now. Nodes that are entries of it stay entries, under their numbers.
+    pub(crate) previous: Option<&'a Blueprint>,
+    /// Nodes that become entries.
+    pub(crate) more_starts: &'a [&'a str],
+    /// The workers.
+    pub(crate) homes: Homes,
+}
+
+impl Default for Recipe<'_> {
+    fn default() -> Self {
+        Recipe { previous: None, more_starts: &[], homes: Homes::ONE }
+    }
+}
+
 impl Blueprint {
-    /// The arrays of a graph. Nodes that were entries of `previous` stay entries, under their numbers;
-    /// those called `more_starts` become entries.
+    /// The arrays of a graph.
     pub(crate) fn compile(
         graph: Verified,
         registry: &Registry,
         idps: &mut Idps,
-        previous: Option<&Blueprint>,
-        more_starts: &[&str],
+        recipe: Recipe<'_>,
     ) -> Result<Blueprint, CompileError> {
+        let Recipe { previous, more_starts, homes } = recipe;
         let (entry_of, count) = number(&graph, registry, previous, more_starts);
         let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
         for (id, _) in graph.iter() {
             let (graph, layout, entry_of) = (&graph, &mut layout, &entry_of);
-            nodes.push(Preparation { graph, registry, entry_of, layout }.node(id)?);
+            nodes.push(Preparation { graph, registry, homes, entry_of, layout }.node(id)?);
         }
         let mut builder = Builder::new(&graph, &nodes);
         builder.program.entries = vec![EntryPlan::hole(); count];
         for (id, node) in graph.iter() {
             if let Some(entry) = entry_of[id.index()] {
                 builder.add_entry(entry, id, graph.order());
-                builder.program.entries[entry.index()].idp = idps.of(&node.name);
+                let plan = &mut builder.program.entries[entry.index()];
+                plan.idp = idps.of(&node.name);
+                plan.home = homes.of(node, registry);
             }
         }
         let mut program = builder.program;
         program.init = init(&graph, &entry_of);
+        if previous.is_some() || homes != Homes::ONE {
+            program.dropped = layout.removed();
+        }
         program.nodes = nodes.into_iter().map(|n| n.plan).collect();
         Ok(Blueprint { graph, program, layout })
     }
@@ -177,7 +199,7 @@ impl<'a> Builder<'a> {
         let [steps, counters, drops] = self.marks();
         let (steps, counters, drops) = (marks[0]..steps, marks[1]..counters, marks[2]..drops);
         let (node, slots) = (start.0, places.next);
-        let plan = EntryPlan { node, idp: Idp::NONE, steps, slots, counters, drops };
+        let plan = EntryPlan { node, idp: Idp::NONE, home: None, steps, slots, counters, drops };
         self.program.entries[entry.index()] = plan;
     }
 

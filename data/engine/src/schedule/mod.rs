@@ -2,6 +2,7 @@
 
 mod blueprint;
 mod compile;
+mod homes;
 mod idps;
 mod nodes;
 mod program;
@@ -14,6 +15,8 @@ use weever_blocks_api::{Block, BuildError};
 use std::sync::Arc;
 
 pub(crate) use blueprint::Blueprint;
+pub(crate) use compile::Recipe;
+pub(crate) use homes::Homes;
 pub use idps::{Idp, Idps};
 pub(crate) use program::{
     EntryPlan, FIRST_STEP_SLOT, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span,

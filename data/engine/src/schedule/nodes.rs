@@ -6,7 +6,7 @@ use weever_blocks_api::{BlockType, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::program::{NodePlan, SpawnEdge};
-use super::{CompileError, Entry};
+use super::{CompileError, Entry, Homes};
 use crate::counters::{Counter, CounterKind, Layout};
 
 /// A node prepared for being placed in entries.
@@ -24,6 +24,7 @@ pub(super) struct Prepared {
 pub(super) struct Preparation<'a> {
     pub(super) graph: &'a Graph,
     pub(super) registry: &'a Registry,
+    pub(super) homes: Homes,
     /// By node.
     pub(super) entry_of: &'a [Option<Entry>],
     pub(super) layout: &'a mut Layout,
@@ -88,11 +89,15 @@ impl Preparation<'_> {
 
     fn spawn_edge(&mut self, node: &Node, name: &Arc<str>, label: &str) -> Option<SpawnEdge> {
         let edge = node.spawns.iter().find(|e| e.label == label)?;
-        Some(SpawnEdge {
-            entry: self.entry_of[edge.target.index()]?,
-            spawned: self.layout.add(name, CounterKind::Spawned, label),
-            full: self.layout.add(name, CounterKind::SpawnFull, label),
-        })
+        let entry = self.entry_of[edge.target.index()]?;
+        let spawned = self.layout.add(name, CounterKind::Spawned, label);
+        let full = self.layout.add(name, CounterKind::SpawnFull, label);
+        let home = self.homes.of(self.graph.node(edge.target), self.registry);
+        let ring_full = match home {
+            Some(_) => self.layout.add(name, CounterKind::RingFull, label),
+            None => full,
+        };
+        Some(SpawnEdge { entry, spawned, full, ring_full })
     }
 
     /// A notify edge's target is always an entry.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Entry, Idp};
 use crate::counters::Counter;
+use crate::interpreter::Place;
 
 /// The mask slot that is always empty.
 pub(crate) const EMPTY_SLOT: u32 = 0;
@@ -65,6 +66,8 @@ pub(crate) struct EntryPlan {
     pub(crate) node: u32,
     /// The node's dispatch point.
     pub(crate) idp: Idp,
+    /// The worker that alone runs it, if one does.
+    pub(crate) home: Option<u16>,
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
     pub(crate) slots: u32,
@@ -79,6 +82,7 @@ impl EntryPlan {
         EntryPlan {
             node: NO_NODE,
             idp: Idp::NONE,
+            home: None,
             steps: 0..0,
             slots: FIRST_STEP_SLOT,
             counters: 0..0,
@@ -100,6 +104,8 @@ pub(crate) struct SpawnEdge {
     pub(crate) entry: Entry,
     pub(crate) spawned: Counter,
     pub(crate) full: Counter,
+    /// Counts tasks that found the ring to another worker full.
+    pub(crate) ring_full: Counter,
 }
 
 /// What is the same for a node in every entry. Edges are in the order of the block type.
@@ -129,6 +135,10 @@ pub(crate) struct Program {
     pub(crate) counters: Vec<Counter>,
     pub(crate) drops: Vec<DropSlot>,
     pub(crate) nodes: Vec<NodePlan>,
+    /// Where tasks of nodes go that are gone, the latest first.
+    pub(crate) forwards: Vec<(Idp, Entry)>,
+    /// Counts tasks whose node is gone; only used where graphs change or workers meet.
+    pub(crate) dropped: Counter,
 }
 
 impl Program {
@@ -139,6 +149,23 @@ impl Program {
     pub(crate) fn steps(&self, entry: Entry) -> &[Step] {
         let steps = &self.entries[entry.index()].steps;
         &self.steps[steps.start as usize..steps.end as usize]
+    }
+
+    /// The worker that alone runs the node of `entry`, if one does.
+    #[inline]
+    pub(crate) fn home(&self, entry: Entry) -> Option<u16> {
+        self.entries[entry.index()].home
+    }
+
+    /// What a place of this graph or an earlier one is here; `None`: its node is gone.
+    pub(crate) fn at(&self, place: Place) -> Option<Entry> {
+        let same = self.entries.get(place.entry.index()).is_some_and(|e| e.idp == place.idp);
+        if same {
+            return Some(place.entry);
+        }
+        let renumbered = || self.entries.iter().position(|e| e.idp == place.idp);
+        let forwarded = || self.forwards.iter().find(|(idp, _)| *idp == place.idp);
+        renumbered().map(|n| Entry(n as u32)).or_else(|| forwarded().map(|(_, entry)| *entry))
     }
 
     /// The most mask slots that any entry uses.

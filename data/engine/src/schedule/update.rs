@@ -10,8 +10,9 @@ use weever_packet::Mask;
 
 use super::blueprint::Blueprint;
 use super::compile::build;
-use super::{CompileError, Entry};
+use super::{CompileError, Entry, Idp};
 use crate::counters::{Cells, Counter};
+use crate::team::FROM_QUEUE;
 
 /// An entry whose node goes.
 #[derive(Clone, Copy, Debug)]
@@ -80,8 +81,9 @@ impl Transition {
             }
         }
         let counters = new.layout.continuing(&old.layout);
-        let dropped = new.layout.removed();
+        let dropped = new.program.dropped;
         let removed = removed(old, &new, changes);
+        new.program.forwards = forwards(old, &new, &removed);
         let init = init(old, &new);
         Transition { epoch, plan: Arc::new(new), kept, built, counters, removed, dropped, init }
     }
@@ -146,7 +148,29 @@ fn removed(old: &Blueprint, new: &Blueprint, changes: &ChangeSet) -> Vec<Removed
     gone.map(|(name, entry)| Removed { entry, to: successor(new, changes, name) }).collect()
 }
 
+/// How many nodes that are gone have their late tasks sent on.
+const MOST_FORWARDS: usize = 64;
+
+/// What other workers may still send to the nodes that are gone.
+fn forwards(old: &Blueprint, new: &Blueprint, removed: &[Removed]) -> Vec<(Idp, Entry)> {
+    let idp = |entry: Entry| old.program.entries[entry.index()].idp;
+    let latest = removed.iter().filter_map(|r| Some((idp(r.entry), r.to?)));
+    // A name may have come back and gone again, to somewhere else.
+    let known = |wanted: &Idp| old.program.entries.iter().any(|e| e.idp == *wanted);
+    let earlier = old.program.forwards.iter().filter(|(gone, _)| !known(gone));
+    let earlier = earlier.filter_map(|(gone, entry)| {
+        let now = new.program.entries.iter().position(|e| e.idp == idp(*entry))?;
+        Some((*gone, Entry(now as u32)))
+    });
+    latest.chain(earlier).take(MOST_FORWARDS).collect()
+}
+
 fn successor(new: &Blueprint, changes: &ChangeSet, name: &str) -> Option<Entry> {
+    // A queue in front of a node goes when its node goes, or when nobody else leads to that any more.
+    let name = name.strip_prefix(FROM_QUEUE).unwrap_or(name);
+    if let Some(entry) = new.program.entry(name) {
+        return Some(entry);
+    }
     changes.changes.iter().rev().find_map(|change| match change {
         Change::Remove { node, waiting: Waiting::To(to) } if node == name => new.program.entry(to),
         _ => None,

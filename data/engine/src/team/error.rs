@@ -33,6 +33,40 @@ pub enum TeamError {
         /// The node's name.
         node: String,
     },
+    /// A node is tagged for a worker that is not there.
+    #[error("node {node}: there is no worker {tag}; use 0 to {}", .workers - 1)]
+    NoWorker {
+        /// The node.
+        node: String,
+        /// Its tag.
+        tag: String,
+        /// How many workers there are.
+        workers: u16,
+    },
+    /// A node cannot be apart from those before it.
+    #[error(
+        "node {node} cannot run on a worker of its own: its packets would be needed on both sides \
+         ({why}); tag what runs beside it as well, or lead to it by a spawn edge"
+    )]
+    Split {
+        /// The node.
+        node: String,
+        /// What is in the way.
+        why: String,
+    },
+    /// A node that runs cannot go to another worker.
+    #[error(
+        "node {node} is at home on worker {from} and cannot move to {to} while it runs; remove it, \
+         and add it there under another name"
+    )]
+    HomeMoved {
+        /// The node.
+        node: String,
+        /// Where it is; `any` if it has no home.
+        from: String,
+        /// Where it should be.
+        to: String,
+    },
     /// A worker could not be made.
     #[error("{worker}: {source}")]
     Worker {

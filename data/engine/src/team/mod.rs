@@ -5,8 +5,11 @@
 //! gives all workers the next one, or none of them.
 
 mod build;
+mod connect;
 mod error;
+mod partition;
 mod publisher;
+mod queues;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +22,7 @@ use crate::{Limits, Worker};
 
 pub use error::TeamError;
 pub use publisher::{Published, Publisher};
+pub(crate) use queues::FROM_QUEUE;
 
 /// A queue that a member serves.
 pub struct MemberQueue {

@@ -7,9 +7,10 @@ use weever_blocks_api::{Env, Registry};
 use weever_graph::change::{Change, Waiting, diff};
 use weever_graph::{ChangeSet, Graph, Verified, apply, verify};
 
-use super::TeamError;
+use super::partition::partition;
+use super::{FROM_QUEUE, TeamError};
 use crate::mailbox::Mailbox;
-use crate::schedule::{Blueprint, Idp, Idps, Transition, Update};
+use crate::schedule::{Blueprint, Homes, Idp, Idps, Recipe, Transition, Update};
 use crate::worker::Waker;
 
 /// How long a change waits for the workers, unless told otherwise. A turn takes microseconds.
@@ -52,6 +53,7 @@ pub struct Publisher {
     seats: Box<[Seat]>,
     registry: Registry,
     env: Arc<Env>,
+    homes: Homes,
     running: Mutex<Running>,
     patience: Duration,
 }
@@ -67,10 +69,11 @@ impl Publisher {
         seats: Vec<Seat>,
         registry: Registry,
         env: Arc<Env>,
+        homes: Homes,
         running: Running,
     ) -> Publisher {
         let running = Mutex::new(running);
-        Publisher { seats: seats.into(), registry, env, running, patience: PATIENCE }
+        Publisher { seats: seats.into(), registry, env, homes, running, patience: PATIENCE }
     }
 
     /// Waits so long for the workers instead of five seconds.
@@ -142,6 +145,7 @@ impl Publisher {
         }
         let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
         self.check_sources(&logical)?;
+        self.check_homes(&running.logical, &logical)?;
         let transition = self.compile(running, &logical, changes)?;
         let update = |_| transition.update(&self.registry, &self.env);
         let updates = self.seats.iter().map(update).collect::<Result<Vec<_>, _>>()?;
@@ -162,10 +166,11 @@ impl Publisher {
         logical: &Verified,
         changes: &ChangeSet,
     ) -> Result<Transition, TeamError> {
-        let starts = successors(changes);
+        let physical = partition(logical, &self.registry, self.homes)?;
         let Running { plan, idps, epoch, .. } = running;
-        let next =
-            Blueprint::compile(logical.clone(), &self.registry, idps, Some(&**plan), &starts)?;
+        let starts = successors(changes, plan, &physical);
+        let recipe = Recipe { previous: Some(&**plan), more_starts: &starts, homes: self.homes };
+        let next = Blueprint::compile(physical.clone(), &self.registry, idps, recipe)?;
         Ok(Transition::new(*epoch + 1, plan, next, changes))
     }
 
@@ -174,6 +179,21 @@ impl Publisher {
             if let Some((link, node)) = seat.sources.iter().find(|(_, n)| graph.find(n).is_none()) {
                 let (worker, node) = (seat.name.clone(), node.clone());
                 return Err(TeamError::NoSource { worker, link: *link, node });
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of a node cannot go from one worker to another yet.
+    fn check_homes(&self, old: &Graph, new: &Graph) -> Result<(), TeamError> {
+        for (_, node) in new.iter() {
+            let Some(before) = old.find(&node.name) else { continue };
+            let home = |node| self.homes.of(node, &self.registry);
+            let (from, to) = (home(old.node(before)), home(node));
+            if from != to {
+                let text = |home: Option<u16>| home.map_or("any".into(), |n| n.to_string());
+                let (node, from, to) = (node.name.clone(), text(from), text(to));
+                return Err(TeamError::HomeMoved { node, from, to });
             }
         }
         Ok(())
@@ -222,11 +242,13 @@ impl Publisher {
     }
 }
 
-/// The nodes that tasks of removed ones go to.
-fn successors(changes: &ChangeSet) -> Vec<&str> {
+/// The nodes that tasks of removed ones go to, and those whose queue is no longer needed.
+fn successors<'a>(changes: &'a ChangeSet, old: &'a Blueprint, new: &Graph) -> Vec<&'a str> {
     let to = changes.changes.iter().map(|change| match change {
         Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
         _ => None,
     });
-    to.flatten().collect()
+    let queues = old.entries().filter(|(name, _)| new.find(name).is_none());
+    let behind = queues.filter_map(|(name, _)| name.strip_prefix(FROM_QUEUE));
+    to.flatten().chain(behind).collect()
 }

@@ -7,6 +7,7 @@ mod stats;
 mod tests;
 mod wait;
 
+use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
 use weever_link::{LinkError, LinkQueue};
@@ -19,6 +20,7 @@ use egress::Egress;
 pub use run::{Mode, monotonic};
 pub use stats::WorkerStats;
 use wait::Bell;
+pub(crate) use wait::Doorbell;
 pub use wait::Waker;
 
 /// A queue that a worker serves, and where its packets enter the graph.
@@ -49,6 +51,8 @@ pub struct Turn {
     pub ran: usize,
     /// Packets handed to devices.
     pub sent: usize,
+    /// Tasks, wake-ups and packets that other workers have handed over.
+    pub taken_over: usize,
     /// Queues that failed.
     pub lost: Vec<Lost>,
 }
@@ -56,7 +60,12 @@ pub struct Turn {
 impl Turn {
     /// Whether nothing happened.
     pub fn is_idle(&self) -> bool {
-        self.received == 0 && self.ran == 0 && self.sent == 0
+        self.ran == 0 && !self.moved()
+    }
+
+    /// Whether a packet came or went.
+    pub(crate) fn moved(&self) -> bool {
+        self.received + self.sent + self.taken_over > 0
     }
 }
 
@@ -93,9 +102,15 @@ impl Worker {
     /// its metadata's queue number selects, modulo their number.
     ///
     /// # Errors
-    /// Without a file descriptor for the [`Waker`].
+    /// Without a file descriptor for the [`Waker`]. `InvalidInput`: a queue's link is not below
+    /// [`Limits::links`](crate::Limits::links).
     pub fn new(engine: Engine, queues: Vec<Attached>) -> std::io::Result<Worker> {
         let links = queues.iter().map(|q| q.link).collect::<Vec<_>>();
+        let known = engine.limits().links;
+        if let Some(link) = links.iter().find(|link| **link >= known) {
+            let text = format!("a queue is of link {link}, and the limits say links = {known}");
+            return Err(Error::new(ErrorKind::InvalidInput, text));
+        }
         Ok(Worker {
             egress: Egress::new(engine.limits().links, &links),
             stats: Arc::new(WorkerStats::new(links)),
@@ -133,6 +148,10 @@ impl Worker {
         }
     }
 
+    pub(crate) fn doorbell(&self) -> Arc<Doorbell> {
+        self.bell.door().clone()
+    }
+
     /// The engine.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
@@ -153,6 +172,7 @@ impl Worker {
     pub fn turn(&mut self, now: Nanos) -> Turn {
         self.look_for_news(now);
         let mut turn = Turn::default();
+        self.take_over(now, &mut turn);
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
         for i in 0..queues {
@@ -161,12 +181,37 @@ impl Worker {
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         turn.ran += self.engine.run(now, BUDGET);
         let Worker { engine, queues, egress, stats, .. } = self;
-        egress.send(engine, queues, &mut turn);
+        egress.send(engine, queues, &mut turn, now);
         for index in 0..queues.len() {
             attempt(queues, index, &mut turn, |attached| attached.queue.flush(engine.pool()));
         }
         stats.count_turn(&turn, egress.take_undeliverable());
+        self.tell_peers();
         turn
+    }
+
+    /// Takes what other workers hand over. What they mean in a newer graph, they have that graph from
+    /// a publisher that has given it to this worker too.
+    #[inline]
+    fn take_over(&mut self, now: Nanos, turn: &mut Turn) {
+        let Some(peers) = self.engine.peers() else { return };
+        let before = peers.taken;
+        while let Some(epoch) = self.engine.take_over() {
+            self.adopt(epoch, now);
+            if self.engine.epoch() < epoch {
+                break;
+            }
+        }
+        let after = self.engine.peers().map_or(before, |peers| peers.taken);
+        turn.taken_over = (after - before) as usize;
+    }
+
+    #[inline]
+    fn tell_peers(&mut self) {
+        if let Some(peers) = self.engine.peers() {
+            peers.ring_bells();
+            self.stats.count_peers(peers);
+        }
     }
 
     /// Up to [`BURSTS`] bursts from a queue that has so many.
@@ -180,7 +225,10 @@ impl Worker {
 
     /// Receives a burst and runs it; returns how many packets it had.
     fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> usize {
-        let max = self.engine.outbox_room().min(BURST);
+        let Some(link) = self.queues[index].as_ref().map(|attached| attached.link) else {
+            return 0;
+        };
+        let max = self.egress.room_behind(link, &self.engine).min(BURST);
         if max == 0 {
             return 0;
         }
@@ -208,7 +256,9 @@ impl Worker {
     /// Whether packets wait for a device to take them, or to send what it has taken.
     fn has_backlog(&mut self) -> bool {
         let mut queues = self.queues.iter().flatten();
-        queues.any(|attached| attached.queue.unsent()) || self.egress.has_backlog(&mut self.engine)
+        self.engine.has_unsent_parcels()
+            || queues.any(|attached| attached.queue.unsent())
+            || self.egress.has_backlog(&mut self.engine)
     }
 }
 

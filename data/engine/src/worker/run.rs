@@ -62,12 +62,13 @@ impl Worker {
         let mut busy_at = now;
         let mut published = Published { at: now, stale: true };
         while !stop.load(Ordering::Relaxed) {
-            let turn = self.turn(now);
-            let idle = turn.is_idle() && self.engine.idle();
+            let mut turn = self.turn(now);
+            let idle = turn.is_idle() && self.engine.idle() && !self.engine.has_parcels();
             published.stale |= !idle;
-            turn.lost.into_iter().for_each(&mut lost);
+            turn.lost.drain(..).for_each(&mut lost);
             now = monotonic();
-            if !idle {
+            // That a timer has run says nothing about what comes next.
+            if turn.moved() || !self.engine.idle() || self.engine.has_parcels() {
                 busy_at = now;
             } else if now.saturating_sub(busy_at) >= spin {
                 self.sleep(now, published.next());
@@ -84,6 +85,11 @@ impl Worker {
         let due = self.queues.iter().flatten().filter_map(|a| a.queue.next_deadline()).min();
         let until = [self.engine.next_deadline(), publish_at, due].into_iter().flatten().min();
         let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
+        self.bell.door().lie_down();
+        if self.engine.has_parcels() {
+            self.bell.door().get_up();
+            return;
+        }
         self.stats.count_sleep();
         if self.has_backlog() {
             // The device takes or sends nothing (it may be down) and does not say when it will. Its
@@ -92,6 +98,7 @@ impl Worker {
         } else {
             self.bell.sleep(&self.queues, timeout);
         }
+        self.bell.door().get_up();
     }
 
     fn publish(&mut self, now: Nanos, published: &mut Published) {

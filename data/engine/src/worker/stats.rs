@@ -6,11 +6,14 @@ use weever_link::QueueStats;
 use weever_packet::Nanos;
 
 use super::{Attached, Turn};
+use crate::interpreter::Peers;
 
 /// How often the queues' counters are copied: asking a device costs a system call.
 pub(super) const PUBLISH_EVERY: Nanos = 100_000_000;
 
 const FIELDS: usize = 8;
+/// Workers whose rings' depths are shown.
+const MOST_DEPTHS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Published([AtomicU64; FIELDS]);
@@ -25,6 +28,11 @@ pub struct WorkerStats {
     sent: AtomicU64,
     undeliverable: AtomicU64,
     sleeps: AtomicU64,
+    handed_over: AtomicU64,
+    taken_over: AtomicU64,
+    /// By worker.
+    depths: [AtomicU64; MOST_DEPTHS],
+    switches: [AtomicU64; 2],
 }
 
 impl WorkerStats {
@@ -37,6 +45,10 @@ impl WorkerStats {
             sent: AtomicU64::new(0),
             undeliverable: AtomicU64::new(0),
             sleeps: AtomicU64::new(0),
+            handed_over: AtomicU64::new(0),
+            taken_over: AtomicU64::new(0),
+            depths: [const { AtomicU64::new(0) }; MOST_DEPTHS],
+            switches: [const { AtomicU64::new(0) }; 2],
         }
     }
 
@@ -65,6 +77,28 @@ impl WorkerStats {
         self.sleeps.load(Relaxed)
     }
 
+    /// Tasks, wake-ups and packets handed to other workers.
+    pub fn handed_over(&self) -> u64 {
+        self.handed_over.load(Relaxed)
+    }
+
+    /// Tasks, wake-ups and packets that other workers have handed to this one.
+    pub fn taken_over(&self) -> u64 {
+        self.taken_over.load(Relaxed)
+    }
+
+    /// How many parcels of worker number `from` waited at the end of the last turn. Of workers from 64
+    /// on that is not known.
+    pub fn ring_depth(&self, from: usize) -> u64 {
+        self.depths.get(from).map_or(0, |depth| depth.load(Relaxed))
+    }
+
+    /// How often the kernel has switched the worker's thread out: because it slept, and because
+    /// others were to run. As old as [`queues`](Self::queues).
+    pub fn context_switches(&self) -> (u64, u64) {
+        (self.switches[0].load(Relaxed), self.switches[1].load(Relaxed))
+    }
+
     /// Each queue's link and counters, in the order of attachment. They are up to 100 ms old
     /// while the worker runs, exact once it has stopped; those of a failed queue stay as they
     /// were when last asked for.
@@ -80,11 +114,24 @@ impl WorkerStats {
         add(&self.undeliverable, undeliverable);
     }
 
+    pub(super) fn count_peers(&self, peers: &Peers) {
+        self.handed_over.store(peers.given, Relaxed);
+        self.taken_over.store(peers.taken, Relaxed);
+        for (from, depth) in self.depths.iter().enumerate().take(peers.len()) {
+            depth.store(peers.depth(from) as u64, Relaxed);
+        }
+    }
+
     pub(super) fn count_sleep(&self) {
         add(&self.sleeps, 1);
     }
 
     pub(super) fn publish(&self, queues: &[Option<Attached>]) {
+        if let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") {
+            for (cell, name) in self.switches.iter().zip(SWITCHES) {
+                cell.store(field(&status, name).unwrap_or(0), Relaxed);
+            }
+        }
         for (published, attached) in self.queues.iter().zip(queues) {
             let Some(attached) = attached else { continue };
             for (cell, value) in published.0.iter().zip(pack(attached.queue.stats())) {
@@ -92,6 +139,14 @@ impl WorkerStats {
             }
         }
     }
+}
+
+/// As proc(5) calls them.
+const SWITCHES: [&str; 2] = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
+
+fn field(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().parse().ok()
 }
 
 fn add(cell: &AtomicU64, n: u64) {

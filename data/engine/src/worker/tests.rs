@@ -328,3 +328,41 @@ fn a_device_that_is_down_is_not_spun_on() {
     });
     assert!(stats.sleeps() >= 5, "{} sleeps", stats.sleeps());
 }
+
+#[test]
+fn a_stuck_link_does_not_hold_back_the_others_for_long() {
+    let pool = pool(512);
+    let limits = Limits { outbox: 8, links: 2, ..Limits::default() };
+    let engine = engine(&pool, limits, &echo());
+    let entry = engine.entry("Echo").expect("a source is an entry");
+    let (mut left, mut right) = pair(&MemoryConfig::default()).expect("descriptors");
+    let queue = left.take_queues().remove(0);
+    // Everything is sent by link 0, which takes nothing, and received from link 1.
+    let queues = vec![
+        Attached { link: 0, entry, queue: Box::new(Stuck) },
+        Attached { link: 1, entry, queue },
+    ];
+    let mut worker = Worker::new(engine, queues).expect("descriptors");
+    let (mut peer, mut cache) = (right.take_queues().remove(0), pool.cache());
+    assert_eq!(send(&mut *peer, &mut cache, 0, 30).ok(), Some(30));
+    for now in [1, 1_000_000, 9_000_000] {
+        worker.turn(now);
+    }
+    assert_eq!(worker.stats().received(), 8, "a burst that came too fast waits in the device");
+    for more in 1..6 {
+        worker.turn(10_000_000 + more);
+    }
+    assert_eq!(worker.stats().received(), 30);
+    let dropped = worker.engine().counters().get("Echo", crate::CounterKind::OutboxFull, "");
+    assert_eq!(dropped, Some(22));
+}
+
+#[test]
+fn a_queue_of_an_unknown_link_is_refused() {
+    let pool = pool(64);
+    let engine = engine(&pool, Limits::default(), &echo());
+    let entry = engine.entry("Echo").expect("a source is an entry");
+    let stuck = Attached { link: 1, entry, queue: Box::new(Stuck) };
+    let error = Worker::new(engine, vec![stuck]).expect_err("there is link 0 only");
+    assert_eq!(error.to_string(), "a queue is of link 1, and the limits say links = 1");
+}

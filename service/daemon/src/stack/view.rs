@@ -46,6 +46,9 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
         CounterKind::SpawnFull => {
             (Some(reading.label.to_string()), "queue of tasks is full".into())
         }
+        CounterKind::RingFull => {
+            (Some(reading.label.to_string()), "ring to another worker is full".into())
+        }
         CounterKind::NoBuffer => (None, "task without a packet".into()),
         CounterKind::OutboxFull => (None, "queue to the link is full".into()),
         CounterKind::BlockFull => (None, "too many packets wait here".into()),

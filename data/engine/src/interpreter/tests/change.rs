@@ -11,7 +11,7 @@ use weever_packet::{Burst, first_n};
 use super::property::{FRAMES, engine, limits, records, reference, specs, starts, without_reasons};
 use crate::interpreter::trace::Trace;
 use crate::reference::Record;
-use crate::schedule::{Blueprint, Idps, Transition};
+use crate::schedule::{Blueprint, Idps, Recipe, Transition};
 use crate::testkit::{KINDS, STATELESS, graph, packet, pool, registry};
 use crate::{CounterKind, Engine, NODE_WAS_REMOVED, REMOVED};
 
@@ -25,7 +25,8 @@ pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) 
     });
     let starts: Vec<&str> = to.collect();
     let old = engine.plan.clone();
-    let plan = Blueprint::compile(next.clone(), &registry(), idps, Some(&*old), &starts);
+    let recipe = Recipe { previous: Some(&*old), more_starts: &starts, ..Recipe::default() };
+    let plan = Blueprint::compile(next.clone(), &registry(), idps, recipe);
     let plan = plan.expect("compiles");
     let transition = Transition::new(engine.epoch() + 1, &old, plan, changes);
     let mut update = transition.update(&registry(), &Env::new()).expect("compiles");

@@ -63,7 +63,9 @@ fn record(graph: &Verified, batch: &BatchTrace, i: usize) -> Record {
 /// Entries are numbered in the order of their nodes.
 fn outcome(batch: &BatchTrace, to: Destination) -> Outcome {
     match to {
-        Destination::Spawn { entry, .. } => Outcome::Spawned(NodeId(batch.entries[entry.index()])),
+        Destination::Spawn { entry, .. } | Destination::Elsewhere { entry, .. } => {
+            Outcome::Spawned(NodeId(batch.entries[entry.index()]))
+        }
         Destination::Transmit { link } => Outcome::Sent(link),
         Destination::Collect { node } => Outcome::Collected(NodeId(node)),
         Destination::Block { node, key } => Outcome::Blocked(NodeId(node), key),
