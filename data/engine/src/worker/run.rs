@@ -81,9 +81,15 @@ impl Worker {
         self.stats.publish(&self.queues);
     }
 
-    fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
+    /// When [`turn`](Self::turn) has to be called at the latest for the sake of delayed tasks and of
+    /// links that have to do with time. For whoever turns the worker by a clock of its own.
+    pub fn next_deadline(&self) -> Option<Nanos> {
         let due = self.queues.iter().flatten().filter_map(|a| a.queue.next_deadline()).min();
-        let until = [self.engine.next_deadline(), publish_at, due].into_iter().flatten().min();
+        [self.engine.next_deadline(), due].into_iter().flatten().min()
+    }
+
+    fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
+        let until = [self.next_deadline(), publish_at].into_iter().flatten().min();
         let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
         self.bell.door().lie_down();
         if self.engine.has_parcels() {

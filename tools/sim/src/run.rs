@@ -1,0 +1,133 @@
+//! Letting time pass.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use weever_blocks_std::host::Host;
+use weever_engine::{Publisher, Reading};
+use weever_packet::Nanos;
+
+use crate::host::{HostSpec, SimHost};
+use crate::{CableId, Datagram, HostId, SimError};
+
+/// Turns without time passing after which a simulation is taken for one that never comes to rest.
+const RESTLESS: usize = 100_000;
+
+/// A network that runs, as far as its clock has come.
+///
+/// What happens at one instant happens host by host, in the order of their making.
+pub struct Sim {
+    hosts: Vec<SimHost>,
+    now: Nanos,
+}
+
+impl Sim {
+    pub(crate) fn new(specs: Vec<HostSpec>) -> Result<Sim, SimError> {
+        let hosts = specs.into_iter().map(SimHost::start).collect::<Result<_, _>>()?;
+        Ok(Sim { hosts, now: 0 })
+    }
+
+    /// The time: nanoseconds since the start.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Lets so many nanoseconds pass, and everything happen that happens in them. Blocks for the
+    /// time that the work takes, however long that is on the virtual clock.
+    ///
+    /// Panics when the hosts do not come to rest at some instant: a loop without delay.
+    pub fn run_for(&mut self, nanos: Nanos) {
+        let end = self.now.saturating_add(nanos);
+        self.settle();
+        while let Some(due) = self.next_deadline().filter(|due| *due <= end) {
+            // What is due now was just done, and could not be: a device that is full. Time mends it.
+            self.now = due.max(self.now + 1);
+            self.settle();
+        }
+        self.now = end.max(self.now);
+        self.settle();
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        self.hosts.iter().filter_map(|host| host.worker.next_deadline()).min()
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..RESTLESS {
+            let mut idle = true;
+            for host in &mut self.hosts {
+                let turn = host.worker.turn(self.now);
+                idle &= turn.is_idle() && host.worker.engine().idle();
+            }
+            if idle {
+                return;
+            }
+        }
+        panic!("the network does not come to rest at {} ns", self.now);
+    }
+
+    /// Has a host send a datagram from one of its ports, at this instant.
+    ///
+    /// # Errors
+    /// When the host has no way there, or no buffer.
+    pub fn send(
+        &mut self,
+        host: HostId,
+        port: u16,
+        to: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), SimError> {
+        self.hosts[host.0].send(port, to, payload, self.now)
+    }
+
+    /// What has come to a host's listening ports since the last call, in its order.
+    pub fn received(&mut self, host: HostId) -> Vec<Datagram> {
+        self.hosts[host.0].received()
+    }
+
+    /// A host's network, to look at and to change.
+    pub fn network(&self, host: HostId) -> &Host {
+        &self.hosts[host.0].network
+    }
+
+    /// What changes a host's graph.
+    pub fn publisher(&self, host: HostId) -> &Arc<Publisher> {
+        &self.hosts[host.0].publisher
+    }
+
+    /// Pulls a cable out, or plugs it in again: what is on its way is lost.
+    pub fn set_down(&mut self, cable: CableId, down: bool) {
+        let plugs = self.hosts.iter().flat_map(|host| &host.plugs);
+        plugs.filter(|(of, _)| *of == cable.0).for_each(|(_, plug)| plug.set_down(down));
+    }
+
+    /// How many packets have vanished on a cable.
+    pub fn vanished(&self, cable: CableId) -> u64 {
+        let plugs = self.hosts.iter().flat_map(|host| &host.plugs).filter(|(of, _)| *of == cable.0);
+        plugs.map(|(_, plug)| plug.stats().tx.vanished() + plug.stats().rx.vanished()).sum()
+    }
+
+    /// Every counter of a host.
+    pub fn readings(&mut self, host: HostId) -> Vec<Reading> {
+        self.hosts[host.0].readings()
+    }
+
+    /// What a host has dropped: node, reason, how often.
+    pub fn drops(&mut self, host: HostId) -> Vec<(String, String, u64)> {
+        self.hosts[host.0].drops()
+    }
+
+    /// Ends the simulation, and asserts that every buffer has come home.
+    pub fn finish(self) {
+        let pools: Vec<_> = self.hosts.into_iter().map(SimHost::into_pool).collect();
+        for pool in pools {
+            assert_eq!(pool.available(), pool.frames(), "buffers are conserved");
+        }
+    }
+}
+
+impl std::fmt::Debug for Sim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sim({} hosts at {} ns)", self.hosts.len(), self.now)
+    }
+}

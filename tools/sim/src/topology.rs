@@ -1,0 +1,116 @@
+//! Which hosts there are and how they are joined.
+
+use std::net::Ipv4Addr;
+
+use weever_link::fault::{FaultConfig, Faults};
+use weever_link::memory::{MemoryConfig, MemoryLink, pair};
+use weever_models::Service;
+use weever_wire::MacAddr;
+
+use crate::host::{HostSpec, Port};
+use crate::{Sim, SimError};
+
+/// A host of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
+/// A cable of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(pub(crate) usize);
+
+/// A cable and the interfaces at its ends.
+struct Cable {
+    ends: [(HostId, String); 2],
+    faults: Faults,
+    mtu: u16,
+}
+
+/// A network that is to be simulated. What is wrong with it shows when it is
+/// [started](Self::start).
+pub struct Topology {
+    seed: u64,
+    hosts: Vec<HostSpec>,
+    cables: Vec<Cable>,
+}
+
+impl Topology {
+    /// A network of nothing. The seed decides what goes wrong and when.
+    pub fn new(seed: u64) -> Topology {
+        Topology { seed, hosts: Vec::new(), cables: Vec::new() }
+    }
+
+    /// Adds a host.
+    pub fn host(&mut self, name: &str) -> HostId {
+        self.hosts.push(HostSpec::new(name));
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// Joins two hosts by a cable of an Ethernet's MTU. Each end becomes an interface with the
+    /// address (`10.0.0.1/24`); a host's interfaces are called `eth0`, `eth1` and so on.
+    pub fn cable(&mut self, a: HostId, a_addr: &str, b: HostId, b_addr: &str) -> CableId {
+        let ends = [(a, a_addr.into()), (b, b_addr.into())];
+        self.cables.push(Cable { ends, faults: Faults::default(), mtu: 1500 });
+        CableId(self.cables.len() - 1)
+    }
+
+    /// What goes wrong on a cable, in each direction.
+    pub fn faults(&mut self, cable: CableId, faults: Faults) {
+        self.cables[cable.0].faults = faults;
+    }
+
+    /// Longest IP packet that a cable carries.
+    pub fn mtu(&mut self, cable: CableId, mtu: u16) {
+        self.cables[cable.0].mtu = mtu;
+    }
+
+    /// Has a host pass on packets for others.
+    pub fn forwarding(&mut self, host: HostId) {
+        self.hosts[host.0].forwarding = true;
+    }
+
+    /// Gives a host a route to a network (`0.0.0.0/0` for all) through a router.
+    pub fn route(&mut self, host: HostId, to: &str, via: Ipv4Addr) {
+        self.hosts[host.0].routes.push((to.into(), via));
+    }
+
+    /// Has a host send back what comes to a UDP port.
+    pub fn echo(&mut self, host: HostId, port: u16) {
+        self.hosts[host.0].sockets.push((Service::Echo, port));
+    }
+
+    /// Has a host keep what comes to a UDP port, for [`Sim::received`].
+    pub fn listen(&mut self, host: HostId, port: u16) {
+        self.hosts[host.0].sockets.push((Service::Discard, port));
+    }
+
+    /// Starts every host, at time 0.
+    ///
+    /// # Errors
+    /// [`SimError::Host`]: an address or a route is none, or two sockets have one port.
+    pub fn start(self) -> Result<Sim, SimError> {
+        let Topology { seed, mut hosts, cables } = self;
+        for (number, cable) in cables.iter().enumerate() {
+            let links = links(number, cable.mtu);
+            for (side, ((host, addr), link)) in cable.ends.iter().zip(links).enumerate() {
+                // Faults are on the way out: with both ends wrapped, each direction has them once.
+                let seed = seed ^ (2 * number + side) as u64;
+                let config = FaultConfig { seed, rx: Faults::default(), tx: cable.faults };
+                hosts[host.0].ports.push(Port { addr: addr.clone(), link, config, cable: number });
+            }
+        }
+        Sim::new(hosts)
+    }
+}
+
+/// Both ends of a cable; MAC addresses tell cables and ends apart.
+fn links(cable: usize, mtu: u16) -> [MemoryLink; 2] {
+    let mac = |side: u8| {
+        let [high, low] = (cable as u16).to_be_bytes();
+        MacAddr([2, 0, 0, high, low, side])
+    };
+    let macs = [mac(1).0, mac(2).0];
+    let names = [format!("cable{cable}a"), format!("cable{cable}b")];
+    let config = MemoryConfig { names, macs, mtu, ..MemoryConfig::default() };
+    let (a, b) = pair(&config).expect("a memory link that cannot be waited on needs nothing");
+    [a, b]
+}
