@@ -5,6 +5,7 @@ mod crew;
 mod devices;
 mod error;
 mod host;
+mod keeper;
 mod picture;
 mod program;
 mod report;
@@ -28,12 +29,14 @@ pub use report::Report;
 pub use stopper::Stopper;
 
 use crew::Crew;
+use keeper::Keeper;
 use shared::Shared;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.
 pub struct Stack {
     crew: Option<Crew>,
+    keeper: Option<Keeper>,
     links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     shared: Arc<Shared>,
@@ -112,6 +115,7 @@ impl Stack {
 
     fn shut_down(&mut self) -> Report {
         self.crew = None;
+        self.keeper = None;
         let report = self.shared.report();
         // Last, so that a client which waits for its connection to be closed knows that the devices
         // are free.

@@ -119,8 +119,7 @@ fn a_cable_that_is_pulled_and_plugged_in_again() {
 
 fn sent_by(sim: &mut Sim, host: HostId) -> u64 {
     let readings = sim.readings(host);
-    let queue =
-        readings.iter().find(|r| &*r.node == "TxQueue" && r.kind == CounterKind::Packets);
+    let queue = readings.iter().find(|r| &*r.node == "TxQueue" && r.kind == CounterKind::Packets);
     queue.map_or(0, |r| r.value)
 }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use weever_engine::TeamError;
 use weever_link_sys::af_xdp::OpenError;
+use weever_link_sys::tap::TapError;
 use weever_models::ModelError;
 use weever_packet::PoolError;
 
@@ -26,6 +27,9 @@ pub enum StartError {
     /// The device could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The TAP interface could not be made.
+    #[error(transparent)]
+    Tap(#[from] TapError),
     /// The configuration asks for something that cannot be had.
     #[error("{0}")]
     Setting(String),

@@ -11,6 +11,8 @@ use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
 use super::crew::{Crew, Roster, meters};
+use super::devices::Device;
+use super::keeper::Keeper;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
 use super::{Stack, StartError, Stopper, devices, host};
@@ -32,8 +34,8 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
-    let links = devices::open(&config, &pool)?;
-    assemble(links, pool, config, Some(socket))
+    let devices = devices::open(&config, &pool)?;
+    assemble(devices, pool, config, Some(socket))
 }
 
 pub(super) fn on_links(
@@ -48,15 +50,20 @@ pub(super) fn on_links(
         return Err(StartError::Setting(problem));
     }
     let socket = config.control.as_deref().map(ControlSocket::bind).transpose()?;
-    assemble(links, pool, config, socket)
+    assemble(links.into_iter().map(Device::from).collect(), pool, config, socket)
 }
 
 fn assemble(
-    mut links: Vec<Box<dyn Link>>,
+    devices: Vec<Device>,
     pool: Pool,
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
+    let (mut links, mut grips) = (Vec::new(), Vec::new());
+    for (number, Device { link, grip }) in (0u16..).zip(devices) {
+        links.push(link);
+        grips.extend(grip.map(|grip| (number, grip)));
+    }
     let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
     let mut program = Program::new(config.services);
     let graph = program.graph().map_err(defect)?;
@@ -80,7 +87,9 @@ fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
-    Ok(Stack { crew: Some(crew), links, control, shared })
+    let keeper = (!grips.is_empty()).then(|| Keeper::start(Arc::clone(&shared.network), grips));
+    let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
+    Ok(Stack { crew: Some(crew), keeper, links, control, shared })
 }
 
 fn defect(error: ProgramError) -> StartError {

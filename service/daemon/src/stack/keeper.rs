@@ -1,0 +1,125 @@
+//! What follows from the network's state outside the graph: which packets the devices hand over.
+//!
+//! Addresses change by operators, DHCP and router advertisements. A thread of its own looks a few
+//! times a second whether they have, and tells the devices.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use weever_blocks_std::host::Host;
+use weever_net::iface::Interface;
+use weever_net::state::NetState;
+
+use super::devices::Grip;
+
+/// How long a change may take to be noticed.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// A thread that keeps the devices in step. Dropping it ends it.
+pub(super) struct Keeper {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Watches `network` for the sake of these links' devices: the link's number and its grip.
+    pub(super) fn start(network: Arc<Host>, grips: Vec<(u16, Grip)>) -> io::Result<Keeper> {
+        let stop = Arc::<(Mutex<bool>, Condvar)>::default();
+        let told = Arc::clone(&stop);
+        let work = move || keep(&network, grips, &told);
+        let thread = thread::Builder::new().name("keeper".into()).spawn(work)?;
+        Ok(Keeper { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let (stopped, told) = &*self.stop;
+        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        told.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, it has said so; the devices are closed anyway.
+            drop(thread.join());
+        }
+    }
+}
+
+fn keep(network: &Host, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Condvar)) {
+    let mut seen = 0;
+    loop {
+        if network.generation() != seen {
+            let state = network.state();
+            seen = state.generation();
+            for (link, grip) in &mut grips {
+                follow(grip, wanted(&state, *link));
+            }
+        }
+        let (stopped, told) = stop;
+        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = told.wait_timeout_while(stopped, PERIOD, |stopped| !*stopped);
+        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+            return;
+        }
+    }
+}
+
+/// The addresses whose packets a link has to hand over.
+fn wanted(state: &NetState, link: u16) -> BTreeSet<IpAddr> {
+    let interfaces = state.config().interfaces().iter();
+    interfaces.filter(|iface| iface.link == link && iface.up).flat_map(of_interface).collect()
+}
+
+fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
+    let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
+    own.chain(iface.groups.iter().copied()).map(IpAddr::V4)
+}
+
+/// Takes and gives back what differs. What the device refuses is asked for again at the next change.
+fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
+    let Grip { steering, addresses } = grip;
+    let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();
+    let new: Vec<IpAddr> = wanted.difference(addresses).copied().collect();
+    for address in gone {
+        if steering.remove_address(address).is_ok() {
+            addresses.remove(&address);
+        }
+    }
+    for address in new {
+        if steering.add_address(address).is_ok() {
+            addresses.insert(address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_net::iface::IfaceId;
+    use weever_net::state::NetConfig;
+    use weever_wire::MacAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_link_hands_over_what_its_interfaces_have_and_are_in() {
+        let mut config = NetConfig::new();
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        for (id, link) in [(0, 0), (1, 1)] {
+            let iface = Interface::new(IfaceId(id), format!("eth{id}"), link, mac);
+            config.add_interface(iface).unwrap();
+        }
+        config.add_address(IfaceId(0), "10.0.0.1/24".parse().unwrap()).unwrap();
+        config.add_address(IfaceId(1), "10.1.0.1/24".parse().unwrap()).unwrap();
+        config.join(IfaceId(0), [239, 1, 2, 3].into()).unwrap();
+        let text = |config: &NetConfig| -> Vec<String> {
+            let state = NetState::new(config.clone(), 1);
+            wanted(&state, 0).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(text(&config), ["10.0.0.1", "239.1.2.3"]);
+        config.set_up(IfaceId(0), false).unwrap();
+        assert!(text(&config).is_empty());
+    }
+}
