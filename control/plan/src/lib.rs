@@ -4,6 +4,8 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod ethtool;
+pub mod expanded;
 pub mod flow;
 pub mod map;
 pub mod nic;

@@ -1,0 +1,33 @@
+//! The table of the hash as `ethtool -X`.
+
+use crate::config::Rss;
+use crate::nic::Nic;
+
+/// `ethtool -X DEV equal 8`, or with weights where the queues are not the first ones or not equal.
+pub(super) fn command(nic: &Nic, rss: &Rss, device: &str) -> Option<String> {
+    nic.rss.as_ref()?;
+    let last = *rss.table.iter().max()?;
+    let mut weights = vec![0usize; last as usize + 1];
+    rss.table.iter().for_each(|q| weights[*q as usize] += 1);
+    let key = rss.key.as_ref().map(|key| format!(" hkey {}", hex(key))).unwrap_or_default();
+    let (least, most) = (weights.iter().min()?, weights.iter().max()?);
+    // Entries seldom divide evenly; one more or less is what `equal` does too.
+    if most - least <= 1 {
+        return Some(format!("ethtool -X {device} equal {}{key}", weights.len()));
+    }
+    let listed: Vec<String> =
+        weights.iter().map(|w| usize::from(*w > 0)).map(|w| w.to_string()).collect();
+    let exact = uneven(&weights).then(|| weights.iter().map(|w| w.to_string()).collect());
+    let listed = exact.unwrap_or(listed);
+    Some(format!("ethtool -X {device} weight {}{key}", listed.join(" ")))
+}
+
+/// Whether the queues that are used are used unequally.
+fn uneven(weights: &[usize]) -> bool {
+    let used = || weights.iter().filter(|w| **w > 0);
+    used().max().zip(used().min()).is_some_and(|(most, least)| most - least > 1)
+}
+
+fn hex(key: &[u8]) -> String {
+    key.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(":")
+}

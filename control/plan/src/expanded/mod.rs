@@ -1,0 +1,47 @@
+//! The reference meaning of a configuration: the PRG with a node for every filter, as the Dragonet
+//! queue management paper draws it (§3.1), and a depth-first walk of it (§3.3).
+//!
+//! Nothing that plans works on this graph: it grows with every rule, and a walk visits all of them.
+//! It is what the flow map is held against, and what a picture shows. [`expand`] makes it by giving
+//! every config node of the PRG its value through [`weever_graph::configure()`], which holds each of
+//! them to the locality rule; [`queues_of`] walks it.
+
+mod filters;
+mod queues;
+mod spreading;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use walk::queues_of;
+
+use weever_graph::{ConfigError, ConfigValue, Graph, configure};
+
+use crate::config::Configuration;
+use crate::nic::Nic;
+
+/// The PRG of `nic` with the configuration in the place of its config nodes. Queues that nothing
+/// can reach are left out.
+///
+/// `nic` may be a view of the PRG with fewer tables or queues; a table that it does not have stays
+/// empty.
+///
+/// # Errors
+/// [`ConfigError`] if `prg` is not the graph that `nic` was read from.
+pub fn expand(prg: &Graph, nic: &Nic, configuration: &Configuration) -> Result<Graph, ConfigError> {
+    let mut graph =
+        queues::one_node_each(prg, &queues::used(nic, configuration), nic.default_queue);
+    for name in filters::tables(prg) {
+        let at = nic.tables.iter().position(|t| t.name == name);
+        let value = match at.and_then(|i| Some((&nic.tables[i], configuration.rules.get(i)?))) {
+            Some((table, rules)) => filters::chain(&graph, table, rules)?,
+            None => ConfigValue::Choice("default".into()),
+        };
+        configure(&mut graph, &name, value)?;
+    }
+    for name in spreading::nodes(prg) {
+        let value = spreading::node(&graph, &name, nic, &configuration.rss)?;
+        configure(&mut graph, &name, value)?;
+    }
+    Ok(graph)
+}
