@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use weever_cli::{CliError, CountersArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
+use weever_plantool::{PlanArgs, PolicyCommand};
 
 use failure::Failure;
 
@@ -25,6 +26,8 @@ Examples:
   weever graph apply mine.unicorn                       change it while it runs
   weever set services.echo=8                            and its settings
   weever stop                                           shut it down
+  weever plan --nic 82599 --queues 8 --flows flows.txt --explain
+                                                        which queue gets which flow, and why
   weever bench udp-echo --json                          measure it beside the kernel
 
 Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
@@ -55,6 +58,11 @@ enum Command {
     /// they change too
     #[command(subcommand)]
     Graph(GraphCommand),
+    /// Plan which queue of a NIC gets which flow, without having the NIC
+    Plan(Box<PlanArgs>),
+    /// Check policies
+    #[command(subcommand)]
+    Policy(PolicyCommand),
 }
 
 impl Cli {
@@ -68,6 +76,8 @@ impl Cli {
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(command) => Ok(weever_graphtool::run(command)?),
+            Command::Plan(args) => Ok(weever_plantool::run_plan(&args)?),
+            Command::Policy(command) => Ok(weever_plantool::run_policy(&command)?),
         }
     }
 }

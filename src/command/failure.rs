@@ -6,6 +6,7 @@ use weever_cli::CliError;
 use weever_daemon::UpError;
 use weever_daemon::config::ConfigError;
 use weever_graphtool::GraphToolError;
+use weever_plantool::PlanToolError;
 
 /// A command line or a configuration that is wrong; clap's own choice, too.
 const USAGE: u8 = 2;
@@ -20,6 +21,8 @@ pub(crate) enum Failure {
     Ended(String),
     #[error(transparent)]
     Graph(#[from] GraphToolError),
+    #[error(transparent)]
+    Plan(#[from] PlanToolError),
 }
 
 impl Failure {
@@ -34,6 +37,7 @@ impl Failure {
         match self {
             Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
             Failure::Graph(error) => error.exit_code(),
+            Failure::Plan(error) => error.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }

@@ -1,0 +1,53 @@
+//! Filters as people write them: pcap-filter and field comparisons, about packets only.
+
+use weever_graph::Predicate;
+use weever_plan::flow::{Conj, MAX_PARTS, conjunctions};
+use weever_unicorn::predicate;
+
+use crate::suggest;
+
+/// Words that stand alone in a filter.
+const WORDS: [&str; 12] =
+    ["udp", "tcp", "sctp", "icmp", "icmp6", "igmp", "ip", "ip6", "arp", "vlan", "port", "host"];
+
+/// What is wrong with a filter, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct FilterError {
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+/// The predicate of a filter. Opaque labels, which graphs may use, say nothing of packets.
+pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
+    let predicate = predicate::parse(text).map_err(|e| FilterError {
+        message: format!("{} (at byte {} of the filter)", e.message, e.at + 1),
+        help: e.help,
+    })?;
+    match label(&predicate) {
+        None => Ok(predicate),
+        Some(label) => Err(FilterError {
+            message: format!("`{label}` is nothing that a packet has"),
+            help: suggest::did_you_mean(label, WORDS),
+        }),
+    }
+}
+
+/// The packets of a filter, of which there have to be some.
+pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
+    let error = |message: String| FilterError { message, help: None };
+    let parts = conjunctions(predicate, MAX_PARTS).map_err(|e| error(e.to_string()))?;
+    match parts.is_empty() {
+        true => Err(error("no packet matches: the conditions contradict each other".into())),
+        false => Ok(parts),
+    }
+}
+
+fn label(predicate: &Predicate) -> Option<&str> {
+    match predicate {
+        Predicate::Atom { label, .. } => Some(label),
+        Predicate::Not(inner) => label(inner),
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().find_map(label),
+        _ => None,
+    }
+}

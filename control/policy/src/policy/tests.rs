@@ -1,0 +1,104 @@
+use super::*;
+
+fn refused(text: &str) -> Vec<String> {
+    let problems = parse(text).unwrap_err();
+    problems.to_string().lines().map(String::from).collect()
+}
+
+const GOOD: &str = r#"
+objective = "balance-rate"
+
+[[class]]
+name = "premium"
+match = "udp dst port 11211 and src net 10.0.1.0/24"
+queues = { exclusive = 4 }
+priority = 1
+mode = "busy"
+objective = "balance"
+
+[[class]]
+name = "rest"
+match = "udp dst port 11211"
+weight = 2
+objective = { pack = 8 }
+
+[[dedicate]]
+app = "trading"
+queue = 7
+"#;
+
+#[test]
+fn a_page_is_read() {
+    let page = parse(GOOD).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(page.document.classes.len(), 2);
+    assert_eq!(page.document.classes[0].queues, weever_plan::policy::Queues::Exclusive(4));
+    assert_eq!(
+        (page.apps.as_slice(), page.document.dedicate[0].queue),
+        (&["trading".into()][..], 7)
+    );
+    assert!(page.doubts.is_empty(), "an exception in a wider class is no doubt");
+    assert!(parse("").unwrap().document.classes.is_empty());
+}
+
+#[test]
+fn every_mistake_is_reported_with_its_line() {
+    let said = refused(
+        "[[class]]\nname = \"a\"\nmatch = \"udp dst prot 53\"\nweight = 0\n\n\
+         [[class]]\nname = \"a\"\nmatch = \"udp dst port 53 and tcp\"\nqueues = { exclusive = 0 }\n\n\
+         [[class]]\nname = \"default\"\nmatch = \"udp\"\nqueues = { only = [3] }\n\n\
+         [[dedicate]]\napp = \"x\"\nqueue = 3\n",
+    );
+    for (line, part) in [
+        ("line 1", "the weight of class `a`"),
+        ("line 1", "filter of class `a`: "),
+        ("line 6", "no queue at all"),
+        ("line 6", "no packet matches"),
+        ("line 6", "two classes are called `a`, the first in line 1"),
+        ("line 11", "no class can be called `default`"),
+        ("line 16", "queue 3 is promised to class `default` and to application `x`"),
+    ] {
+        let found = said.iter().any(|s| s.starts_with(line) && s.contains(part));
+        assert!(found, "{line} {part}: {said:#?}");
+    }
+    assert_eq!(said.len(), 7, "{said:#?}");
+}
+
+#[test]
+fn contradictory_classes_are_found() {
+    let two = |a: &str, b: &str, more: &str| {
+        format!(
+            "[[class]]\nname = \"a\"\nmatch = \"{a}\"\nqueues = {{ exclusive = 1 }}\n\
+             [[class]]\nname = \"b\"\nmatch = \"{b}\"\nqueues = {{ exclusive = 1 }}\n{more}"
+        )
+    };
+    let (port, net) = ("udp dst port 53", "udp and src net 10.0.0.0/8");
+    let said = refused(&two(port, net, ""));
+    assert!(said[0].contains("to class `a` and to class `b`, and both want"), "{said:?}");
+    let page = parse(&two(port, net, "priority = 1\n")).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(page.doubts.count(), 1);
+    let said = refused(&two("udp", port, ""));
+    assert!(said[0].contains("`b` never gets a flow: `a` comes before it"), "{said:?}");
+    assert!(parse(&two("udp", port, "priority = 1\n")).is_ok());
+    assert!(parse(&two("udp", "tcp", "")).is_ok());
+}
+
+#[test]
+fn what_is_no_policy_is_reported_with_its_line() {
+    assert!(refused("objective = \"blance\"\n")[0].starts_with("line 1: "));
+    assert!(refused("\n[[class]]\nnam = \"a\"\n")[0].contains("unknown field `nam`"));
+    assert!(refused("\n\n[[class]\n")[0].starts_with("line 3: "));
+    assert!(refused("[[class]]\nmatch = \"udp\"\n")[0].contains("missing field `name`"));
+}
+
+#[test]
+fn what_would_take_too_much_is_refused() {
+    let class =
+        |queues: &str| format!("[[class]]\nname = \"a\"\nmatch = \"udp\"\nqueues = {queues}\n");
+    assert!(refused(&class("{ exclusive = 4294967295 }"))[0].contains("which no NIC has"));
+    assert!(refused(&class("{ only = [4294967295] }"))[0].contains("which no NIC has"));
+    let far = "[[dedicate]]\napp = \"x\"\nqueue = 4294967295\n";
+    assert!(refused(far)[0].contains("which no NIC has"));
+    let many: String =
+        (0..1025).map(|i| format!("[[class]]\nname = \"c{i}\"\nmatch = \"udp\"\n")).collect();
+    assert_eq!(refused(&many), ["the file: there are more than 1024 classes or dedications"]);
+}

@@ -1,0 +1,82 @@
+//! The command lines.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Plans which queue gets which flow, on any NIC that there is a model of.
+///
+/// Exits with 1 if the policy cannot be satisfied, and with 2 if a file is wrong.
+#[derive(Args, Clone, Debug)]
+pub struct PlanArgs {
+    /// The NIC: the name of a model that ships (82599, sfc9020, connectx5, x710, e810, ena, gvnic,
+    /// 82576, virtio_net, xdp), or a Unicorn file.
+    #[arg(long, value_name = "MODEL|FILE")]
+    pub nic: String,
+    /// Use this many of its queues; all that it has if not given.
+    #[arg(long, value_name = "N")]
+    pub queues: Option<u32>,
+    /// The flows: one per line or JSON; `-` for standard input.
+    #[arg(long, value_name = "FILE")]
+    pub flows: PathBuf,
+    /// The policy, in TOML. Without it, flows are balanced.
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Use what Linux exposes of the NIC. This is what is used anyway, if it exposes anything.
+    #[arg(long, conflicts_with = "silicon")]
+    pub linux: bool,
+    /// Use all that the silicon can do.
+    #[arg(long)]
+    pub silicon: bool,
+    /// How to show the plan.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Say for each flow why it is where it is, what the runner-up was, and why that lost.
+    #[arg(long)]
+    pub explain: bool,
+    /// The device that `ethtool` commands name.
+    #[arg(long, value_name = "NAME", default_value = "eth0")]
+    pub dev: String,
+    /// The key of the NIC's hash, in hexadecimal: then it is known where it sends a flow.
+    #[arg(long, value_name = "HEX")]
+    pub rss_key: Option<String>,
+    /// Decides the order of flows where it is tried at random; the same seed gives the same plan.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Plan with the flows that can be read although others cannot.
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+}
+
+/// How a plan is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people.
+    Text,
+    /// For programs.
+    Json,
+    /// The `ethtool` commands that would make it.
+    Ethtool,
+    /// A picture of the NIC with its filters.
+    Svg,
+}
+
+/// Work with policies.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PolicyCommand {
+    /// Report every mistake and contradiction in a policy; exit with 1 if there is one.
+    Check(PolicyCheck),
+}
+
+/// The policy to check.
+#[derive(Args, Clone, Debug)]
+pub struct PolicyCheck {
+    /// The policy, in TOML; `-` for standard input.
+    pub file: PathBuf,
+    /// Check also that a NIC with so many queues has enough of them.
+    #[arg(long, value_name = "N")]
+    pub queues: Option<u32>,
+}

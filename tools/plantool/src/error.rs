@@ -1,0 +1,111 @@
+//! What keeps a plan from being made.
+
+use std::process::ExitCode;
+
+use weever_policy::Problems;
+
+/// Why there is no plan. A policy that cannot be satisfied is none of these: it has a plan, which
+/// says so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanToolError {
+    /// A file cannot be read.
+    #[error("cannot read {file}: {source}; is the path right, and may you read it?")]
+    Read {
+        /// The path as given.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file is too long.
+    #[error("{file} is longer than {most} MiB; is the path right?")]
+    TooLong {
+        /// The path as given.
+        file: String,
+        /// The limit.
+        most: u64,
+    },
+    /// A file is not UTF-8.
+    #[error("{file} is not UTF-8 text: byte {at} cannot be decoded")]
+    NotText {
+        /// The path as given.
+        file: String,
+        /// The first byte that is wrong.
+        at: usize,
+    },
+    /// There is neither a model nor a file of the name.
+    #[error("{0}; or name a Unicorn file")]
+    NoModel(weever_models::NicModelError),
+    /// The model's text is wrong.
+    #[error("{file} is no model:\n{errors}")]
+    Model {
+        /// The path as given.
+        file: String,
+        /// The mistakes, each in its place.
+        errors: weever_unicorn::Errors,
+    },
+    /// The model is no NIC.
+    #[error("{file}: {source}")]
+    Nic {
+        /// The model.
+        file: String,
+        /// Why not.
+        source: weever_plan::nic::NicError,
+    },
+    /// Flows cannot be read.
+    #[error("{file}: {count} of {all} flows cannot be read:\n{problems}\n{help}")]
+    Flows {
+        /// The path as given.
+        file: String,
+        /// How many mistakes there are.
+        count: usize,
+        /// How many flows there would be.
+        all: usize,
+        /// The mistakes.
+        problems: Problems,
+        /// What to do.
+        help: &'static str,
+    },
+    /// The policy is wrong.
+    #[error("{file}: the policy is wrong:\n{problems}")]
+    Policy {
+        /// The path as given.
+        file: String,
+        /// The mistakes.
+        problems: Problems,
+    },
+    /// The policy does not become one for the planner.
+    #[error("{file}: {source}")]
+    Document {
+        /// The path as given.
+        file: String,
+        /// Why not.
+        source: weever_plan::policy::DocumentError,
+    },
+    /// The hash's key is wrong.
+    #[error("`{text}` is no key: write {bytes} bytes in hexadecimal, with or without colons")]
+    Key {
+        /// What was given.
+        text: String,
+        /// How many bytes the NIC's key has.
+        bytes: u32,
+    },
+    /// The picture cannot be drawn.
+    #[error("the plan does not fit the model: {0}")]
+    Picture(weever_graph::ConfigError),
+    /// The result cannot be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// Where to.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl PlanToolError {
+    /// The exit status for such errors: 2.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(2)
+    }
+}

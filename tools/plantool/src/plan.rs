@@ -1,0 +1,132 @@
+//! `weever plan`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use weever_plan::search::{Explanation, FlowId, Options, Plan, Search};
+use weever_policy::policy::Page;
+use weever_policy::{Problems, assign};
+
+use crate::load::{self, Model};
+use crate::render::{self, Result as Planned};
+use crate::{Format, PlanArgs, PlanToolError};
+
+/// Plans, and shows the plan. What is wrong but not fatal goes to standard error.
+///
+/// # Errors
+/// [`PlanToolError`] if a file is wrong. That a policy cannot be satisfied is shown with the plan
+/// and told by the exit status 1.
+pub fn run(args: &PlanArgs) -> std::result::Result<ExitCode, PlanToolError> {
+    let made = make(args)?;
+    made.notes.iter().for_each(|note| eprintln!("{note}"));
+    write(args.output.as_deref(), &made.text)?;
+    Ok(if made.acceptable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A plan that was made.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// It, in the format that was asked for.
+    pub text: String,
+    /// What a person should see beside it, a line each.
+    pub notes: Vec<String>,
+    /// Whether it satisfies the policy.
+    pub acceptable: bool,
+}
+
+/// Plans.
+///
+/// # Errors
+/// [`PlanToolError`] if a file is wrong.
+pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
+    let mut notes = Vec::new();
+    let model = load::model(args)?;
+    let page = load::policy(args.policy.as_deref())?;
+    let list = load::flows(args)?;
+    note(&mut notes, "left out", &list.problems);
+    note(&mut notes, "doubtful", &page.doubts);
+    let file = args.policy.as_deref().map(load::shown).unwrap_or_default();
+    let assigned =
+        assign(list.flows, &page).map_err(|source| PlanToolError::Document { file, source })?;
+    note(&mut notes, "flow of its packets' class instead", &assigned.problems);
+    let options = Options {
+        seed: args.seed,
+        rss_key: key(args, &model)?,
+        silicon: model.silicon.clone(),
+        ..Options::default()
+    };
+    let flows = assigned.flows.clone();
+    let mut search = Search::new(model.nic.clone(), assigned.policy, options);
+    let ids = search.run(assigned.flows);
+    let plan = search.plan();
+    let explanations = match args.explain {
+        true => explain(&mut search, &ids),
+        false => Vec::new(),
+    };
+    let planned = Planned { model: &model, page: &page, flows: &flows, plan: &plan, explanations };
+    Ok(Made { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
+}
+
+fn show(args: &PlanArgs, planned: &Planned<'_>) -> std::result::Result<String, PlanToolError> {
+    match args.format {
+        Format::Text => Ok(render::text(planned)),
+        Format::Json => Ok(render::json(planned)),
+        Format::Ethtool => Ok(render::ethtool(planned, &args.dev)),
+        Format::Svg => render::picture(planned).map_err(PlanToolError::Picture),
+    }
+}
+
+fn explain(search: &mut Search, ids: &[FlowId]) -> Vec<(FlowId, Explanation)> {
+    ids.iter().filter_map(|id| Some((*id, search.explain(*id)?))).collect()
+}
+
+fn note(notes: &mut Vec<String>, what: &str, problems: &Problems) {
+    if !problems.is_empty() {
+        notes.extend(problems.to_string().lines().map(|line| format!("{what}: {line}")));
+    }
+}
+
+/// The key as bytes, as many as the NIC's hash wants.
+fn key(args: &PlanArgs, model: &Model) -> std::result::Result<Option<Vec<u8>>, PlanToolError> {
+    let Some(text) = &args.rss_key else { return Ok(None) };
+    let bytes = match model.nic.rss.as_ref().map(|rss| rss.hash) {
+        Some(weever_graph::nic::RssHash::Toeplitz { key_len }) => key_len,
+        _ => 0,
+    };
+    let digits: Vec<u8> = text.bytes().filter(|b| *b != b':').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let key: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    match key.filter(|k| k.len() == bytes as usize && digits.len().is_multiple_of(2)) {
+        Some(key) => Ok(Some(key)),
+        None => Err(PlanToolError::Key { text: text.clone(), bytes }),
+    }
+}
+
+fn write(output: Option<&Path>, text: &str) -> std::result::Result<(), PlanToolError> {
+    let failed = |file: String| move |source| PlanToolError::Write { file, source };
+    match output {
+        Some(path) => std::fs::write(path, text).map_err(failed(load::shown(path))),
+        // A reader that has seen enough (`weever plan … | head`) is no failure.
+        None => match std::io::stdout().lock().write_all(text.as_bytes()) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => other.map_err(failed("<stdout>".into())),
+        },
+    }
+}
+
+/// The name of a class, for people.
+pub(crate) fn class_name(page: &Page, class: weever_plan::flow::ClassId) -> &str {
+    page.document.class_name(class)
+}
+
+/// The explanation of a flow of a plan.
+pub(crate) fn explanation_of<'e>(
+    explanations: &'e [(FlowId, Explanation)],
+    plan: &Plan,
+    flow: usize,
+) -> Option<&'e Explanation> {
+    let id = plan.flows.get(flow)?.id;
+    // Both are in the order in which the flows came.
+    explanations.get(flow).filter(|(i, _)| *i == id).map(|(_, e)| e)
+}

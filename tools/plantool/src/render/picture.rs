@@ -1,0 +1,21 @@
+//! A plan as a picture: the PRG with a node for each filter.
+
+use weever_graph::ConfigError;
+use weever_graph::svg::{Extras, svg_with};
+use weever_plan::expanded::expand;
+use weever_unicorn::predicate::Shown;
+
+use super::Result;
+
+/// The expanded graph in SVG.
+pub(crate) fn picture(result: &Result<'_>) -> std::result::Result<String, ConfigError> {
+    let nic = &result.model.nic;
+    let configuration = result.plan.configuration(nic.tables.len());
+    let graph = expand(&result.model.prg, nic, &configuration)?;
+    let condition = |port: weever_graph::PortId| {
+        let port = graph.node(port.node).ports.get(port.port as usize)?;
+        // That a filter does not match follows from its other port.
+        (port.name == "true").then(|| Shown(&port.predicate).to_string())
+    };
+    Ok(svg_with(&graph, &Extras { condition: Some(&condition), ..Extras::default() }))
+}
