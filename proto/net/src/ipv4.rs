@@ -3,10 +3,12 @@
 
 pub use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Repr, Ipv4View, protocol};
 
+mod forward;
 mod options;
 mod receive;
 mod transmit;
 
+pub use forward::{Forward, complete_partial, forward, options_may_pass};
 pub use options::{OptionReject, check_options};
 pub use receive::{
     Discard, checksum_ok, has_fixed_header, header_len_ok, is_whole, may_forward, receive,

@@ -2,10 +2,11 @@
 
 use core::net::Ipv4Addr;
 
-use weever_wire::WireError;
-use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr, kind, unreachable};
+use weever_wire::icmpv4::{HEADER_LEN, kind};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
+use weever_wire::{WireError, checksum};
 
+use super::Cause;
 use crate::addr::Ours;
 use crate::ipv4::template;
 
@@ -14,50 +15,9 @@ use crate::ipv4::template;
 /// bytes". RFC 1122 §3.2.2 asks for the header and eight bytes at least.
 pub const MAX_ERROR_LEN: usize = 576;
 
+/// Where the message has its checksum.
+const CHECKSUM: core::ops::Range<usize> = 2..4;
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
-
-/// What there is to report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// RFC 1122 §3.2.2.1: "when the designated transport protocol is not supported".
-    ProtocolUnreachable,
-    /// RFC 1122 §3.2.2.1: "when the designated transport protocol (e.g., UDP) is unable to
-    /// demultiplex the datagram but has no protocol mechanism to inform the sender".
-    PortUnreachable,
-    /// A neighbour did not answer; for datagrams that we forward, or our own applications'.
-    HostUnreachable,
-    /// Forbidden by configuration.
-    Prohibited,
-    /// The time to live ran out on our way.
-    TimeExceeded,
-    /// RFC 1122 §3.2.2.5: a header field is wrong at byte `pointer`.
-    ParameterProblem {
-        /// Which byte of the header.
-        pointer: u8,
-    },
-}
-
-impl Cause {
-    fn repr(self, quote: &[u8]) -> IcmpRepr<'_> {
-        let unreachable = |code| IcmpRepr::Unreachable { code, mtu: 0, quote };
-        match self {
-            Cause::ProtocolUnreachable => unreachable(unreachable::PROTOCOL),
-            Cause::PortUnreachable => unreachable(unreachable::PORT),
-            Cause::HostUnreachable => unreachable(unreachable::HOST),
-            Cause::Prohibited => unreachable(unreachable::PROHIBITED),
-            Cause::TimeExceeded => IcmpRepr::TimeExceeded { code: 0, quote },
-            Cause::ParameterProblem { pointer } => {
-                IcmpRepr::ParameterProblem { code: 0, pointer, quote }
-            }
-        }
-    }
-
-    /// The message's type.
-    pub fn kind(self) -> u8 {
-        self.repr(&[]).kind()
-    }
-}
 
 /// Why an error must not be reported. RFC 1122 §3.2.2: "An ICMP error message MUST NOT be sent as
 /// the result of receiving" any of these.
@@ -145,11 +105,19 @@ pub fn emit_error(
     let (need, have) = (ipv4::HEADER_LEN, datagram.len());
     let layer = weever_wire::Layer::Ipv4;
     let to = Ipv4Header::first(datagram).ok_or(WireError::Truncated { layer, need, have })?.src();
-    let message = cause.repr(quote(datagram));
-    let len = message.buffer_len();
+    let quote = quote(datagram);
+    let len = HEADER_LEN + quote.len();
+    let (need, have) = (ipv4::HEADER_LEN + len, out.len());
+    if have < need {
+        return Err(WireError::NoRoom { layer, need, have });
+    }
     template(from, to, protocol::ICMP, len as u16).emit(out)?;
-    message.emit(&mut out[ipv4::HEADER_LEN..])?;
-    Ok(ipv4::HEADER_LEN + len)
+    let message = &mut out[ipv4::HEADER_LEN..need];
+    message[..HEADER_LEN].copy_from_slice(&cause.header());
+    message[HEADER_LEN..].copy_from_slice(quote);
+    let check = checksum::finish(checksum::sum(message));
+    message[CHECKSUM].copy_from_slice(&check.to_be_bytes());
+    Ok(need)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::kind;
 use crate::SECOND;
+use crate::state::{IcmpRates, Rate};
 
 /// A token bucket in one number: the time at which it would be full again (the generic cell rate
 /// algorithm). Nothing ticks, nothing allocates.
@@ -38,37 +39,48 @@ impl RateLimit {
     }
 }
 
-/// A limit for each type of error, so that a flood of one does not silence the others.
+/// A limit for each type of error, so that a flood of one does not silence the others, and one for
+/// all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorLimits {
     unreachable: RateLimit,
     time_exceeded: RateLimit,
     parameter_problem: RateLimit,
+    all: RateLimit,
 }
 
 impl Default for ErrorLimits {
-    /// A thousand per second and fifty at once, of each type.
+    /// A thousand per second and fifty at once of each type, and twice as many of all.
     fn default() -> Self {
-        Self::new(1000, 50)
+        Self::of(IcmpRates::default())
     }
 }
 
 impl ErrorLimits {
-    /// The same limit for each type, counted separately.
+    /// These limits.
+    pub const fn of(rates: IcmpRates) -> Self {
+        let each = RateLimit::new(rates.each.per_second, rates.each.burst);
+        let all = RateLimit::new(rates.all.per_second, rates.all.burst);
+        Self { unreachable: each, time_exceeded: each, parameter_problem: each, all }
+    }
+
+    /// The same limit for each type, counted separately, and three times that for all.
     pub const fn new(per_second: u32, burst: u32) -> Self {
-        let limit = RateLimit::new(per_second, burst);
-        Self { unreachable: limit, time_exceeded: limit, parameter_problem: limit }
+        let each = Rate { per_second, burst };
+        let all = Rate { per_second: per_second.saturating_mul(3), burst: burst.saturating_mul(3) };
+        Self::of(IcmpRates { each, all })
     }
 
     /// Whether an error of this type may go out at `now`; counts it if so. Types that this host
     /// does not send may not.
     pub fn take(&mut self, kind: u8, now: u64) -> bool {
-        match kind {
-            kind::UNREACHABLE => self.unreachable.take(now),
-            kind::TIME_EXCEEDED => self.time_exceeded.take(now),
-            kind::PARAMETER_PROBLEM => self.parameter_problem.take(now),
-            _ => false,
-        }
+        let own = match kind {
+            kind::UNREACHABLE => &mut self.unreachable,
+            kind::TIME_EXCEEDED => &mut self.time_exceeded,
+            kind::PARAMETER_PROBLEM => &mut self.parameter_problem,
+            _ => return false,
+        };
+        own.take(now) && self.all.take(now)
     }
 }
 
@@ -93,6 +105,15 @@ mod tests {
         for mut limit in [RateLimit::new(0, 5), RateLimit::new(5, 0)] {
             assert!(!limit.take(0) && !limit.take(u64::MAX));
         }
+    }
+
+    #[test]
+    fn all_types_share_one_limit() {
+        let rate = |per_second, burst| Rate { per_second, burst };
+        let mut limits = ErrorLimits::of(IcmpRates { each: rate(100, 10), all: rate(10, 12) });
+        let kinds = [kind::UNREACHABLE, kind::TIME_EXCEEDED, kind::PARAMETER_PROBLEM];
+        let sent = kinds.map(|kind| (0..20).filter(|_| limits.take(kind, 0)).count());
+        assert_eq!(sent, [10, 2, 0]);
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! Errors that others report: which to believe.
+//!
+//! Anybody can send them, so what they quote has to be something that we could have sent: a
+//! datagram from one of our addresses to somebody else's (RFC 5927 §4.1 has transports check more
+//! than that, which they alone can).
+
+use core::net::Ipv4Addr;
+
+use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
+use weever_wire::ipv4::{self, Ipv4Header};
+
+use crate::addr::Ours;
+
+/// An error about a datagram of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received<'a> {
+    /// The message's type.
+    pub kind: u8,
+    /// The message's code.
+    pub code: u8,
+    /// For "fragmentation needed": bytes that the next link takes; 0 from routers older than RFC
+    /// 1191.
+    pub mtu: u16,
+    /// Whom the datagram was sent from.
+    pub local: Ipv4Addr,
+    /// Whom it was sent to.
+    pub remote: Ipv4Addr,
+    /// The quoted datagram, as much of it as there is.
+    pub quote: &'a [u8],
+}
+
+impl Received<'_> {
+    /// Whether it says that the datagram was too long for a link on its way.
+    pub const fn is_too_big(&self) -> bool {
+        self.kind == kind::UNREACHABLE && self.code == unreachable::FRAGMENTATION_NEEDED
+    }
+
+    /// What the datagram carries: the IP protocol.
+    pub fn protocol(&self) -> u8 {
+        Ipv4Header::first(self.quote).map_or(0, Ipv4Header::protocol)
+    }
+
+    /// The quoted bytes behind its IP header; at least eight.
+    pub fn transport(&self) -> &[u8] {
+        let header = Ipv4Header::first(self.quote).map_or(0, Ipv4Header::header_len);
+        self.quote.get(header..).unwrap_or_default()
+    }
+}
+
+/// Why an error is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stray {
+    /// It quotes less than a header and eight bytes (RFC 1122 §3.2.2 has every error do that).
+    #[error("ICMP error with too short a quotation")]
+    Truncated,
+    /// It is no error at all.
+    #[error("not an ICMP error")]
+    NotAnError,
+    /// We did not send what it is about.
+    #[error("ICMP error about a datagram that we did not send")]
+    NotOurs,
+}
+
+/// Looks at an ICMP message whose header and checksum are right.
+///
+/// # Errors
+/// Why it is not to be believed.
+pub fn check_error<'a>(message: &'a [u8], ours: &impl Ours) -> Result<Received<'a>, Stray> {
+    let header = IcmpHeader::first(message).ok_or(Stray::Truncated)?;
+    let (kind, code) = (header.kind(), header.code());
+    if !matches!(kind, kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM) {
+        return Err(Stray::NotAnError);
+    }
+    let quote = message.get(HEADER_LEN..).unwrap_or_default();
+    let ip = Ipv4Header::first(quote).ok_or(Stray::Truncated)?;
+    if ip.version() != 4 || ip.header_len() < ipv4::HEADER_LEN || quote.len() < ip.header_len() + 8
+    {
+        return Err(Stray::Truncated);
+    }
+    let (local, remote) = (ip.src(), ip.dst());
+    if !ours.is_ours(local) || ours.is_ours(remote) {
+        return Err(Stray::NotOurs);
+    }
+    Ok(Received { kind, code, mtu: header.mtu(), local, remote, quote })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Locals;
+    use crate::icmp::{Cause, emit_error};
+    use crate::ipv4::{protocol, template};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    const US: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+    fn ours() -> Locals {
+        Locals::new(&["10.0.0.1/24".parse().unwrap()])
+    }
+
+    /// The message in which the peer reports about a datagram with this source.
+    fn about(src: Ipv4Addr, dst: Ipv4Addr, payload: usize) -> Vec<u8> {
+        let mut datagram = std::vec![0; 20 + payload];
+        template(src, dst, protocol::UDP, payload as u16).emit(&mut datagram).unwrap();
+        let mut out = [0; 600];
+        let cause = Cause::FragmentationNeeded { mtu: 1400 };
+        let len = emit_error(cause, &datagram, PEER, &mut out).unwrap();
+        out[20..len].to_vec()
+    }
+
+    #[test]
+    fn what_we_sent_is_believed() {
+        let message = about(US, PEER, 8);
+        let found = check_error(&message, &ours()).unwrap();
+        assert!(found.is_too_big() && found.transport().len() == 8);
+        assert_eq!((found.mtu, found.local, found.remote), (1400, US, PEER));
+        assert_eq!(found.protocol(), protocol::UDP);
+    }
+
+    #[test]
+    fn what_we_did_not_send_is_not() {
+        let checked = |message: &[u8]| check_error(message, &ours()).unwrap_err();
+        assert_eq!(checked(&about(PEER, US, 8)), Stray::NotOurs);
+        assert_eq!(checked(&about(US, US, 8)), Stray::NotOurs);
+        assert_eq!(checked(&about(US, PEER, 7)), Stray::Truncated);
+        assert_eq!(checked(&[3, 4, 0, 0]), Stray::Truncated);
+        let mut echo = about(US, PEER, 8);
+        echo[0] = kind::ECHO_REPLY;
+        assert_eq!(checked(&echo), Stray::NotAnError);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(message in vec(any::<u8>(), 0..80)) {
+            if let Ok(found) = check_error(&message, &ours()) {
+                prop_assert!(found.local == US && found.transport().len() >= 8);
+            }
+        }
+    }
+}
