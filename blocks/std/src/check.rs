@@ -191,6 +191,47 @@ impl<F: Fn(&NetState, &mut Buffer) -> bool + Send> Block for Amend<F> {
     }
 }
 
+/// A classifier that depends on the host's network as it is now, and may record what it found.
+pub(crate) struct Sort<const N: usize, F> {
+    state: StateReader,
+    port: F,
+}
+
+/// Makes a [`Sort`].
+pub(crate) fn sort<const N: usize, F>(
+    build: &Build<'_>,
+    port: F,
+) -> Result<Box<dyn Block>, BuildError>
+where
+    F: Fn(&NetState, &Buffer) -> usize + Send + 'static,
+{
+    sort_marking::<N, _>(build, move |state, packet| port(state, packet))
+}
+
+/// Makes a [`Sort`] that records what it found.
+pub(crate) fn sort_marking<const N: usize, F>(
+    build: &Build<'_>,
+    port: F,
+) -> Result<Box<dyn Block>, BuildError>
+where
+    F: Fn(&NetState, &mut Buffer) -> usize + Send + 'static,
+{
+    Ok(Box::new(Sort::<N, F> { state: network(build)?.reader(), port }))
+}
+
+impl<const N: usize, F: Fn(&NetState, &mut Buffer) -> usize + Send> Block for Sort<N, F> {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, mut masks) = (self.state.load(), [0; N]);
+        for task in bits(input) {
+            let port = burst.get_mut(task).map_or(N - 1, |packet| (self.port)(state, packet));
+            masks[port.min(N - 1)] |= 1 << task;
+        }
+        for (port, mask) in masks.into_iter().enumerate() {
+            ports.enable(port, mask);
+        }
+    }
+}
+
 /// The host's network.
 pub(crate) fn network(build: &Build<'_>) -> Result<Arc<Host>, BuildError> {
     build.env::<Host>("the host's network")

@@ -49,7 +49,7 @@ static ARP: [&BlockType; 15] = [
     &arp::TIMER,
 ];
 
-static IPV4: [&BlockType; 13] = [
+static IPV4: [&BlockType; 14] = [
     &ipv4::VALID_HEADER_LENGTH,
     &ipv4::VALID_REASSEMBLY,
     &ipv4::VALID_VERSION,
@@ -57,7 +57,8 @@ static IPV4: [&BlockType; 13] = [
     &ipv4::VALID_TTL,
     &ipv4::VALID_CHECKSUM,
     &ipv4::VALID_OPTIONS,
-    &ipv4::VALID_LOCAL_IP,
+    &ipv4::DESTINATION,
+    &ipv4::FORWARD,
     &ipv4::VALID_SOURCE,
     &ipv4::CLASSIFY,
     &ipv4::ROUTING,
@@ -68,17 +69,18 @@ static IPV4: [&BlockType; 13] = [
 static FRAGMENT: [&BlockType; 3] =
     [&fragment::FRAGMENT_V4, &fragment::REASSEMBLE_V4, &fragment::FRAGMENT_OUT_V4];
 
-static ICMP: [&BlockType; 10] = [
+static ICMP: [&BlockType; 11] = [
     &icmp::VALID_HEADER_LENGTH,
     &icmp::VALID_CHECKSUM,
-    &icmp::IS_TYPE_REQUEST,
+    &icmp::CLASSIFY,
+    &icmp::ERROR,
     &icmp::NEEDS_RESPONSE,
-    &icmp::CLOSED_PORT_ACTION,
+    &icmp::REPORT,
     &icmp::INITIATE_RESPONSE,
     &icmp::FILL_HEADER,
-    &icmp::INITIATE_UNREACHABLE,
+    &icmp::INITIATE_ERROR,
     &icmp::ALLOCATE_HEADER,
-    &icmp::FILL_UNREACHABLE,
+    &icmp::FILL_ERROR,
 ];
 
 static UDP: [&BlockType; 7] = [

@@ -25,6 +25,13 @@ impl Flags {
     pub const LINK_BROADCAST: Flags = Flags(1 << 3);
     /// [`Meta::endpoints`] has been filled in.
     pub const ENDPOINTS: Flags = Flags(1 << 4);
+    /// The packet is somebody else's, on its way through us.
+    pub const FORWARDED: Flags = Flags(1 << 15);
+    /// [`Endpoints::next_mac`] is known without asking: a group's, or everybody's.
+    pub const NEXT_MAC: Flags = Flags(1 << 14);
+    /// The packet has waited for its neighbour's link address and goes before those that came
+    /// later.
+    pub const WAITED: Flags = Flags(1 << 13);
 
     /// The facts of both.
     #[must_use]

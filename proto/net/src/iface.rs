@@ -11,6 +11,7 @@ use core::net::Ipv4Addr;
 use weever_wire::MacAddr;
 
 use crate::addr::Locals;
+use crate::ethernet::multicast_mac;
 
 /// The number of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +108,13 @@ impl Interface {
     #[inline]
     pub fn is_member(&self, group: Ipv4Addr) -> bool {
         group == ALL_HOSTS || self.groups.binary_search(&group).is_ok()
+    }
+
+    /// Whether frames to this group of stations are for it: one that a joined group is mapped to.
+    #[inline]
+    pub fn hears(&self, group: MacAddr) -> bool {
+        let mut groups = self.groups.iter().chain([&ALL_HOSTS]);
+        groups.any(|joined| multicast_mac(*joined) == group)
     }
 }
 

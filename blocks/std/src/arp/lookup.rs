@@ -4,28 +4,34 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, Priority,
-    StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, Priority, bits,
 };
 use weever_graph::Effects;
 use weever_net::arp::{Lookup as Found, Transmit};
-use weever_packet::Endpoints;
+use weever_packet::{Endpoints, Flags};
 use weever_wire::MacAddr;
 
 use super::address;
 use crate::check::{MARKS, reader};
-use crate::host::{Neighbours, Reader, key};
+use crate::host::{Neighbours, Reader, Session, key};
+
+const REQUEST: usize = 0;
+const WAITING: usize = 0;
+const KNOWN: usize = 0;
+const UNREACHABLE: usize = 1;
+const FULL: usize = 2;
+const DOWN: usize = 3;
 
 /// Finds the next hop's link address; packets wait here until it is known.
 pub static LOOKUP: BlockType = BlockType {
     spawns: &["request"],
+    notifies: &["waiting"],
     effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
-    state: StateKind::Replicated,
     counters: &["requests"],
     ..reader(
         "TxL3ARPLookup_",
         "Records the next hop's link address. Packets to a neighbour that is not known wait here, \
-         by interface and address, while it is asked for.",
+         by interface and address, while it is asked for, and leave before those that come later.",
         &[
             PortDoc { name: "true", doc: "the address is known" },
             PortDoc { name: "unreachable", doc: "the neighbour did not answer" },
@@ -39,21 +45,48 @@ pub static LOOKUP: BlockType = BlockType {
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let neighbours = build.env::<Neighbours>("the neighbour cache")?;
     let reader = neighbours.reader();
-    Ok(Box::new(Lookup { neighbours, reader }))
+    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting(Vec::with_capacity(64)) }))
 }
 
 struct Lookup {
     neighbours: Arc<Neighbours>,
     reader: Reader,
+    waiting: Waiting,
+}
+
+/// The neighbours that packets wait for here, on this worker. Another worker may have heard from
+/// one of them before those that wait have been told: what comes meanwhile joins them, lest it
+/// overtakes.
+struct Waiting(Vec<u64>);
+
+impl Waiting {
+    fn add(&mut self, neighbour: u64) {
+        if !self.0.contains(&neighbour) {
+            self.0.push(neighbour);
+        }
+    }
+
+    fn remove(&mut self, neighbour: u64) -> bool {
+        let at = self.0.iter().position(|waited| *waited == neighbour);
+        at.map(|at| self.0.swap_remove(at)).is_some()
+    }
 }
 
 impl Block for Lookup {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let snapshot = self.reader.load();
+        let held = match self.waiting.0.is_empty() {
+            true => 0,
+            false => self.waiting.hold(cx, &self.neighbours, burst, input),
+        };
         let (mut known, mut unknown) = (0, 0);
         let mut last: Option<(u64, MacAddr)> = None;
-        for task in bits(input) {
+        for task in bits(input & !held) {
             let Some(packet) = burst.get_mut(task) else { continue };
+            if packet.meta().flags.has(Flags::NEXT_MAC) {
+                known |= 1 << task;
+                continue;
+            }
             let of = next_hop(packet);
             // Neighbours in a burst often go the same way.
             let mac = match last {
@@ -69,38 +102,83 @@ impl Block for Lookup {
                 None => unknown |= 1 << task,
             }
         }
-        ports.enable(0, known);
+        ports.enable(KNOWN, known);
         if unknown != 0 {
             self.ask(cx, burst, unknown, ports);
         }
     }
 }
 
+impl Waiting {
+    /// Has those tasks wait whose neighbour others wait for already, and those that waited go on:
+    /// when the first of them comes, whoever joined them meanwhile is woken after them. If nobody
+    /// else is to wake them, because the news has been told or those before were dropped, they are
+    /// woken here.
+    #[cold]
+    fn hold(
+        &mut self,
+        cx: &mut Cx<'_>,
+        neighbours: &Neighbours,
+        burst: &mut Burst,
+        input: Mask,
+    ) -> Mask {
+        let (mut held, mut session) = (0, neighbours.session(cx.now));
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let (of, flags) = (next_hop(packet), packet.meta().flags);
+            if flags.has(Flags::NEXT_MAC) {
+                continue;
+            }
+            if flags.has(Flags::WAITED) {
+                if self.remove(of) {
+                    cx.notify(WAITING, of);
+                }
+            } else if self.0.contains(&of) {
+                packet.meta_mut().flags = flags.with(Flags::WAITED);
+                cx.block(task, of);
+                held |= 1 << task;
+                if !session.is_asked(of) {
+                    cx.notify(WAITING, of);
+                }
+            }
+        }
+        held
+    }
+}
+
 impl Lookup {
     #[cold]
-    fn ask(&self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
+    fn ask(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
         let mut session = self.neighbours.session(cx.now);
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let of = next_hop(packet);
-            let Some(found) = session.lookup(of, cx.now) else {
-                ports.enable(3, 1 << task);
+            if let Some(port) = find(cx, &mut session, packet) {
+                ports.enable(port, 1 << task);
                 continue;
-            };
-            match found {
-                Found::Hit(mac) => {
-                    packet.meta_mut().endpoints.next_mac = mac.0;
-                    ports.enable(0, 1 << task);
-                }
-                Found::Incomplete => cx.block(task, of),
-                Found::MissSendRequest(request) => {
-                    send(cx, packet, &request);
-                    cx.block(task, of);
-                }
-                Found::Failed => ports.enable(1, 1 << task),
-                Found::Full => ports.enable(2, 1 << task),
             }
+            let of = next_hop(packet);
+            packet.meta_mut().flags = packet.meta().flags.with(Flags::WAITED);
+            self.waiting.add(of);
+            cx.block(task, of);
         }
+    }
+}
+
+/// The port that a packet to a neighbour which is not published leaves by; `None`: it waits.
+fn find(cx: &mut Cx<'_>, session: &mut Session<'_>, packet: &mut Buffer) -> Option<usize> {
+    match session.lookup(next_hop(packet), cx.now) {
+        Some(Found::Hit(mac)) => {
+            packet.meta_mut().endpoints.next_mac = mac.0;
+            Some(KNOWN)
+        }
+        Some(Found::Incomplete) => None,
+        Some(Found::MissSendRequest(request)) => {
+            send(cx, packet, &request);
+            None
+        }
+        Some(Found::Failed) => Some(UNREACHABLE),
+        Some(Found::Full) => Some(FULL),
+        None => Some(DOWN),
     }
 }
 
@@ -118,5 +196,5 @@ fn send(cx: &mut Cx<'_>, packet: &Buffer, request: &Transmit) {
     address(&mut buffer, packet.meta().iface, request);
     buffer.meta_mut().queue = packet.meta().queue;
     cx.count(0, 1);
-    cx.spawn_new(0, Some(buffer), 0, Priority::High);
+    cx.spawn_new(REQUEST, Some(buffer), 0, Priority::High);
 }

@@ -139,7 +139,9 @@ fn a_neighbour_that_is_silent_is_given_up() {
         woken.extend(ran.requests.notifies.iter().copied());
     }
     assert_eq!((requests, woken), (2, vec![(0, u64::from(PEER.to_bits()))]));
-    let burst = waiting(&mut bench);
+    let mut burst = waiting(&mut bench);
+    let woken = burst.get_mut(0).unwrap().meta_mut();
+    woken.flags = woken.flags.with(Flags::WAITED);
     let ran = bench.run_block(lookup.as_mut(), &LOOKUP, burst, 1);
     assert_eq!(ran.ports, [0, 1, 0, 0]);
 }

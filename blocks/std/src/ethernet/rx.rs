@@ -8,7 +8,9 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
 
-use crate::check::{Classify, MARKS, Mark, Validate, boolean, interface, judge, reader, record};
+use crate::check::{
+    Classify, MARKS, Mark, Validate, boolean, interface, judge, reader, sort, sort_marking,
+};
 
 const UNTAGGED: u16 = HEADER_LEN as u16;
 const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
@@ -75,12 +77,20 @@ pub static VALID_UNICAST: BlockType =
     });
 
 /// Is the destination a group other than all stations?
-pub static VALID_MULTICAST: BlockType = boolean(
+pub static VALID_MULTICAST: BlockType = reader(
     "RxL2EtherValidMulticast",
-    "Is the destination a group of stations, but not all of them?",
-    |_| {
-        let group = |dst: MacAddr| dst.is_multicast() && !dst.is_broadcast();
-        Ok(Box::new(Validate(move |p: &Buffer| dst(p).is_some_and(group))))
+    "Is the destination a group of stations, but not all of them, and are we in it?",
+    &[
+        PortDoc { name: "false", doc: "no group, or all stations" },
+        PortDoc { name: "true", doc: "a group that the interface has joined" },
+        PortDoc { name: "unjoined", doc: "any other group" },
+    ],
+    |build| {
+        sort::<3, _>(build, |state, p| match dst(p) {
+            Some(dst) if !dst.is_multicast() || dst.is_broadcast() => 0,
+            Some(dst) if interface(state, p).is_some_and(|iface| iface.hears(dst)) => 1,
+            _ => 2,
+        })
     },
 );
 
@@ -115,21 +125,30 @@ pub static VALID_TYPE: BlockType =
 /// Is the frame in our VLAN?
 pub static VALID_VLAN: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..reader(
         "RxL2EtherValidVlan",
         "Does an interface of ours receive this VLAN of the link? What is untagged, or tagged \
          with a priority only, is a VLAN of its own. Records the interface.",
-        |build| record(build, member),
+        &[
+            PortDoc { name: "false", doc: "no interface does, or it is down" },
+            PortDoc { name: "true", doc: "one does" },
+            PortDoc { name: "nested", doc: "a service tag (802.1ad), or a tag within a tag" },
+        ],
+        |build| sort_marking::<3, _>(build, member),
     )
 };
 
 #[inline]
-fn member(state: &NetState, packet: &mut Buffer) -> bool {
-    let meta = packet.meta_mut();
+fn member(state: &NetState, packet: &mut Buffer) -> usize {
+    let nested = || header(packet).is_some_and(|h| h.ethertype() != ethertype::VLAN);
+    let meta = *packet.meta();
     // A second tag shows as the type that follows the first.
-    let found = state.member(meta.link, meta.vlan & 0x0fff).filter(|_| !is_tag(meta.ethertype));
-    meta.iface = found.unwrap_or(IfaceId::NONE).0;
-    found.is_some()
+    if is_tag(meta.ethertype) || tagged(packet) && nested() {
+        return 2;
+    }
+    let found = state.member(meta.link, meta.vlan & 0x0fff);
+    packet.meta_mut().iface = found.unwrap_or(IfaceId::NONE).0;
+    found.is_some().into()
 }
 
 /// Which network protocol is it?

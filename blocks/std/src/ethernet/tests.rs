@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::testing::frames::*;
 
 const IP4: u16 = 0x0800;
+/// The group of all hosts.
 const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
 
 fn bench(vlan: Option<u16>) -> Bench {
@@ -82,7 +83,9 @@ fn vlans() {
     let plain = frame(HOST_MAC, PEER_MAC);
     let [priority, five, six] = [0, 5, 6].map(|vid| tagged(&plain, vid, 7));
     let twice = tagged(&priority, 0, 0);
-    let frames: [&[u8]; 5] = [&plain, &priority, &five, &six, &twice];
+    let mut service = five.clone();
+    service[12..14].copy_from_slice(&[0x88, 0xa8]);
+    let frames: [&[u8]; 6] = [&plain, &priority, &five, &six, &twice, &service];
     assert_eq!(passed(&VALID_VLAN, None, &frames), 0b00011);
     assert_eq!(passed(&VALID_VLAN, Some(5), &frames), 0b00100);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{Buffer, Cx};
-use weever_net::icmp::{MAX_ERROR_LEN, kind, may_report};
+use weever_net::icmp::{Cause, MAX_ERROR_LEN, may_report};
 use weever_packet::{Endpoints, Flags};
 use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
@@ -31,8 +31,10 @@ impl Reporter {
     /// its sender; `None` if it must not be sent, too many were, or there is no buffer.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>, first: &[u8]) -> Option<Buffer> {
         let header = Ipv4Header::first(first)?;
-        may_report(first, false, &**self.state.load()).ok()?;
-        if self.limits.grant(1, kind::TIME_EXCEEDED, cx.now) == 0 {
+        let state = &**self.state.load();
+        may_report(first, false, state).ok()?;
+        let cause = Cause::ReassemblyTimeExceeded;
+        if !self.limits.grant_one(state.settings().icmp, cause, cx.now) {
             return None;
         }
         let quote = &first[..first.len().min(header.total_len()).min(MAX_QUOTE)];

@@ -10,7 +10,7 @@ mod state;
 pub(crate) use fragments::Room;
 pub use fragments::{Fragments, Pieces};
 pub use neighbours::Neighbours;
-pub(crate) use neighbours::{Reader, key};
+pub(crate) use neighbours::{Reader, Session, key};
 pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use secret::Secret;

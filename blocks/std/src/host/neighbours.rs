@@ -201,6 +201,12 @@ impl Session<'_> {
         self.slow.caches.of(iface).map(|cache| cache.lookup(ip, now))
     }
 
+    /// Whether the neighbour `key` is being asked for, so that what waits for it will be told.
+    pub(crate) fn is_asked(&mut self, key: u64) -> bool {
+        let (iface, ip) = of_key(key);
+        self.slow.caches.of(iface).is_some_and(|cache| cache.is_asked(ip))
+    }
+
     /// Whether there is an entry for `ip`, resolved or not, or the address is ours.
     pub(crate) fn knows(&self, iface: u16, ip: Ipv4Addr) -> bool {
         let mut caches = self.slow.caches.iter().filter(|(of, _)| *of == iface);

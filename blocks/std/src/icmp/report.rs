@@ -1,77 +1,127 @@
-//! Whether to report that nobody listens on a port, and how often.
+//! Whether to report an error, and how often.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
+    bits,
 };
 use weever_graph::Effects;
-use weever_net::icmp::{ErrorLimits, kind, may_report};
-use weever_net::state::NetState;
+use weever_net::icmp::{Cause, ErrorLimits, may_report};
+use weever_net::state::{IcmpRates, NetState};
 use weever_packet::Flags;
 
-use crate::check::{READS, network, reader, tasks_where};
+use crate::check::{MARKS, network, reader, tasks_marked};
 use crate::host::StateReader;
 
 /// How many errors the host may still report; shared by all workers, so that the limit is one of
 /// the host. Locked once per burst that has something to report.
 #[derive(Debug, Default)]
-pub struct IcmpLimits(Mutex<ErrorLimits>);
+pub struct IcmpLimits(Mutex<Limits>);
+
+#[derive(Debug, Default)]
+struct Limits {
+    rates: IcmpRates,
+    left: ErrorLimits,
+}
 
 impl IcmpLimits {
-    /// These limits.
-    pub fn new(limits: ErrorLimits) -> IcmpLimits {
-        IcmpLimits(Mutex::new(limits))
-    }
-
-    /// The tasks of `wanted`, from the first on, that may report an error of type `kind` now.
-    pub(crate) fn grant(&self, wanted: Mask, kind: u8, now: Nanos) -> Mask {
+    /// The tasks of `wanted`, from the first on, that may report their recorded causes now. New
+    /// rates start afresh.
+    pub(crate) fn grant(&self, rates: IcmpRates, burst: &Burst, wanted: Mask, now: Nanos) -> Mask {
         if wanted == 0 {
             return 0;
         }
+        let mut limits = self.lock(rates);
+        let cause = |task| Cause::from_bits(burst.get(task)?.meta().entry);
+        let mut take = |cause: Cause| limits.left.take(cause.kind(), now);
+        let granted = bits(wanted).filter(|task| cause(*task).is_some_and(&mut take));
+        granted.fold(0, |all, task| all | 1 << task)
+    }
+
+    /// Whether one error may be reported now.
+    pub(crate) fn grant_one(&self, rates: IcmpRates, cause: Cause, now: Nanos) -> bool {
+        self.lock(rates).left.take(cause.kind(), now)
+    }
+
+    fn lock(&self, rates: IcmpRates) -> MutexGuard<'_, Limits> {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        bits(wanted).take_while(|_| limits.take(kind, now)).fold(0, |all, task| all | 1 << task)
+        if limits.rates != rates {
+            *limits = Limits { rates, left: ErrorLimits::of(rates) };
+        }
+        limits
     }
 }
 
-/// Reports that nobody listens on a port.
-pub static CLOSED_PORT_ACTION: BlockType = BlockType {
-    spawns: &["unreachable"],
-    effects: READS.union(Effects::CONSUMES).union(Effects::STATEFUL),
-    state: StateKind::Replicated,
+/// Has an error reported to a datagram's sender.
+pub static REPORT: BlockType = BlockType {
+    spawns: &["error"],
+    effects: MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    params: &[ParamDoc {
+        name: "cause",
+        default: "recorded",
+        doc: "what is reported: `protocol` or `port` unreachable, or `host`, or what was `recorded` as the entry",
+    }],
     counters: &["reported"],
     ..reader(
-        "RxL4UDPClosedPortAction",
-        "Has a datagram for a closed port reported to its sender, if that is allowed and not too \
-         frequent (RFC 1122 §3.2.2, RFC 1812 §4.3.2.8).",
+        "IcmpReport",
+        "Has a datagram reported to its sender, if that is allowed and not too frequent (RFC 1122 \
+         §3.2.2, RFC 1812 §4.3.2.7, §4.3.2.8).",
         &[
             PortDoc { name: "silent", doc: "an error about it must not be sent" },
             PortDoc { name: "limited", doc: "too many errors were sent lately" },
         ],
-        |build| {
-            let state = network(build)?.reader();
-            let limits = build.env.get_or_default::<IcmpLimits>();
-            Ok(Box::new(ClosedPortAction { state, limits }))
-        },
+        make,
     )
 };
 
-struct ClosedPortAction {
+/// What a node reports; `None`: what the packet says.
+struct Fixed(Option<Cause>);
+
+impl FromStr for Fixed {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Fixed, Self::Err> {
+        match text {
+            "recorded" => Ok(Fixed(None)),
+            "protocol" => Ok(Fixed(Some(Cause::ProtocolUnreachable))),
+            "port" => Ok(Fixed(Some(Cause::PortUnreachable))),
+            "host" => Ok(Fixed(Some(Cause::HostUnreachable))),
+            _ => Err("use recorded, protocol, port or host"),
+        }
+    }
+}
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let state = network(build)?.reader();
+    let limits = build.env.get_or_default::<IcmpLimits>();
+    let Fixed(cause) = build.param("cause")?;
+    Ok(Box::new(Report { state, limits, cause }))
+}
+
+struct Report {
     state: StateReader,
     limits: Arc<IcmpLimits>,
+    cause: Option<Cause>,
 }
 
-fn allowed(state: &NetState, packet: &Buffer) -> bool {
+/// Whether the packet may be reported; records what for.
+fn allowed(state: &NetState, packet: &mut Buffer, cause: Option<Cause>) -> bool {
     let meta = packet.meta();
     let group = meta.flags.has(Flags::LINK_BROADCAST);
-    may_report(packet.at(meta.l3), group, state).is_ok()
+    let allowed = may_report(packet.at(meta.l3), group, state).is_ok();
+    if let Some(cause) = cause {
+        packet.meta_mut().entry = cause.to_bits();
+    }
+    allowed
 }
 
-impl Block for ClosedPortAction {
+impl Block for Report {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let state = self.state.load();
-        let allowed = tasks_where(burst, input, |packet| allowed(state, packet));
-        let granted = self.limits.grant(allowed, kind::UNREACHABLE, cx.now);
+        let (state, cause) = (self.state.load(), self.cause);
+        let allowed = tasks_marked(burst, input, |packet| allowed(state, packet, cause));
+        let granted = self.limits.grant(state.settings().icmp, burst, allowed, cx.now);
         cx.count(0, granted.count_ones().into());
         cx.spawn(0, granted);
         ports.enable(0, input & !allowed);

@@ -1,10 +1,12 @@
-//! Receive: is it a sound message, and is it an echo request?
+//! Receive: is it a sound message, and what does it say?
 
-use weever_blocks_api::{BlockType, Buffer};
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_net::icmp::check_error;
+use weever_net::state::NetState;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{IcmpHeader, kind};
 
-use crate::check::{Validate, between, boolean};
+use crate::check::{Classify, Validate, between, boolean, reader, sort};
 
 #[inline(always)]
 fn message(packet: &Buffer) -> &[u8] {
@@ -23,9 +25,51 @@ pub static VALID_CHECKSUM: BlockType =
         Ok(Box::new(Validate(|p: &Buffer| checksum::is_valid(checksum::sum(message(p))))))
     });
 
-/// Is it an echo request?
-pub static IS_TYPE_REQUEST: BlockType =
-    boolean("RxL3ICMPIsTypeRequest", "Is it an echo request?", |_| {
-        let request = |h: IcmpHeader<'_>| (h.kind(), h.code()) == (kind::ECHO_REQUEST, 0);
-        Ok(Box::new(Validate(move |p: &Buffer| IcmpHeader::first(message(p)).is_some_and(request))))
-    });
+/// What kind of message is it?
+pub static CLASSIFY: BlockType = reader(
+    "RxL3ICMPClassify",
+    "What kind of message is it?",
+    &[
+        PortDoc { name: "request", doc: "an echo request (code 0)" },
+        PortDoc { name: "error", doc: "unreachable, time exceeded or parameter problem" },
+        PortDoc { name: "redirect", doc: "a better first hop, says a neighbour" },
+        PortDoc { name: "reply", doc: "an echo reply" },
+        PortDoc { name: "drop", doc: "any other" },
+    ],
+    |_| Ok(Box::new(Classify::<5, _>(kind_of))),
+);
+
+fn kind_of(packet: &Buffer) -> usize {
+    let kind_of = |h: IcmpHeader<'_>| match (h.kind(), h.code()) {
+        (kind::ECHO_REQUEST, 0) => 0,
+        (kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM, _) => 1,
+        (kind::REDIRECT, _) => 2,
+        (kind::ECHO_REPLY, _) => 3,
+        _ => 4,
+    };
+    IcmpHeader::first(message(packet)).map_or(4, kind_of)
+}
+
+/// Is an error about something that we sent, and what does it say?
+pub static ERROR: BlockType = reader(
+    "RxL3ICMPError",
+    "Is an error about a datagram that we could have sent, and what does it say?",
+    &[
+        PortDoc { name: "toobig", doc: "too long for a link on its way" },
+        PortDoc { name: "unreachable", doc: "it cannot be delivered" },
+        PortDoc { name: "exceeded", doc: "it took too long" },
+        PortDoc { name: "problem", doc: "something in it is wrong" },
+        PortDoc { name: "stray", doc: "we cannot have sent what it quotes" },
+    ],
+    |build| sort::<5, _>(build, error),
+);
+
+fn error(state: &NetState, packet: &Buffer) -> usize {
+    match check_error(message(packet), state) {
+        Ok(found) if found.is_too_big() => 0,
+        Ok(found) if found.kind == kind::UNREACHABLE => 1,
+        Ok(found) if found.kind == kind::TIME_EXCEEDED => 2,
+        Ok(_) => 3,
+        Err(_) => 4,
+    }
+}

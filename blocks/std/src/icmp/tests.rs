@@ -2,8 +2,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{BlockType, Buffer, Claim, Priority};
-use weever_net::icmp::ErrorLimits;
-use weever_net::state::NetConfig;
+use weever_net::icmp::Cause;
+use weever_net::state::{NetConfig, Rate};
 use weever_packet::Flags;
 use weever_wire::icmpv4::{IcmpRepr, IcmpView};
 use weever_wire::ipv4::protocol;
@@ -47,8 +47,8 @@ fn validators() {
     assert_eq!(run(&VALID_HEADER_LENGTH, &good[..27]).ports, [1, 0]);
     assert_eq!(run(&VALID_CHECKSUM, &good).ports, [0, 1]);
     assert_eq!(run(&VALID_CHECKSUM, &good[..31]).ports, [1, 0]);
-    assert_eq!(run(&IS_TYPE_REQUEST, &good).ports, [0, 1]);
-    assert_eq!(run(&IS_TYPE_REQUEST, &message(HOST, REPLY)).ports, [1, 0]);
+    assert_eq!(run(&CLASSIFY, &good).ports, [1, 0, 0, 0, 0]);
+    assert_eq!(run(&CLASSIFY, &message(HOST, REPLY)).ports, [0, 0, 0, 1, 0]);
 }
 
 #[test]
@@ -102,9 +102,10 @@ fn an_error_quotes_what_it_is_about() {
         let mut bench = bench();
         let datagram = stray(len);
         let padded = [&datagram[..], &[0; 10]].concat();
-        let packet = received(&mut bench, &padded);
+        let mut packet = received(&mut bench, &padded);
+        packet.meta_mut().entry = Cause::PortUnreachable.to_bits();
         let mut burst = bench.single(packet);
-        for block in [&INITIATE_UNREACHABLE, &ALLOCATE_HEADER, &FILL_UNREACHABLE] {
+        for block in [&INITIATE_ERROR, &ALLOCATE_HEADER, &FILL_ERROR] {
             burst = bench.run(block, burst, 1).burst;
         }
         let view = IcmpView::new(burst.get(0).unwrap().data()).unwrap();
@@ -116,8 +117,11 @@ fn an_error_quotes_what_it_is_about() {
 
 #[test]
 fn errors_are_bounded_and_sometimes_forbidden() {
-    let limits = IcmpLimits::new(ErrorLimits::new(1, 2));
-    let mut bench = bench().providing(Arc::new(limits));
+    let rate = Rate { per_second: 1, burst: 2 };
+    let mut config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
+    config.settings.icmp.each = rate;
+    let bench = Bench::new().providing(Arc::new(Host::new(config)));
+    let mut bench = bench.with_param("cause", "port");
     let reply = message(HOST, REPLY);
     let to_all = ipv4(ipv4_repr(PEER, SUBNET_BROADCAST, protocol::UDP), &stray(1)[20..]);
     let datagrams = [stray(1), to_all, stray(2), stray(3)];
@@ -126,12 +130,12 @@ fn errors_are_bounded_and_sometimes_forbidden() {
         let packet = received(&mut bench, datagram);
         burst.put(task, packet);
     }
-    let ran = bench.run(&CLOSED_PORT_ACTION, burst, 0b1111);
+    let ran = bench.run(&REPORT, burst, 0b1111);
     assert_eq!(ran.ports, [0b0010, 0b1000]);
     assert_eq!(ran.requests.claims[0].1, 0b0101);
 
     let mut packet = received(&mut bench, &reply);
     packet.meta_mut().flags = Flags::LINK_BROADCAST;
     let burst = bench.single(packet);
-    assert_eq!(bench.run(&CLOSED_PORT_ACTION, burst, 1).ports, [1, 0]);
+    assert_eq!(bench.run(&REPORT, burst, 1).ports, [1, 0]);
 }

@@ -1,13 +1,15 @@
 //! Transmit: echo replies, made of the request, and errors, which quote what they are about.
 
-use weever_blocks_api::{BlockType, Buffer, ParamDoc, PortDoc};
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
-use weever_net::icmp::{MAX_ERROR_LEN, kind};
+use weever_net::icmp::{Cause, MAX_ERROR_LEN};
+use weever_net::state::NetState;
+use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, make_echo_reply};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
 
-use crate::check::{Change, MARKS, READS, reader};
+use crate::check::{Change, MARKS, READS, amend, reader};
 use crate::headers::{answer, push};
 
 /// Turns a received echo request into a message to its sender.
@@ -48,28 +50,36 @@ pub static FILL_HEADER: BlockType = BlockType {
 };
 
 /// Turns a received datagram into the quotation of an error to its sender.
-pub static INITIATE_UNREACHABLE: BlockType = BlockType {
+pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
     ..reader(
-        "TxL3ICMPInitiateUnreachable",
+        "TxL3ICMPInitiateError",
         "Cuts a received datagram down to what an error quotes, and addresses it to its sender.",
         &[
             PortDoc { name: "out", doc: "the quotation, with endpoints" },
             PortDoc { name: "drop", doc: "not a received IPv4 datagram" },
         ],
-        |_| Ok(Box::new(Change(quote))),
+        |build| amend(build, quote),
     )
 };
 
 /// RFC 1812 §4.3.2.3: as much as fits the longest error.
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 
-fn quote(packet: &mut Buffer) -> bool {
+/// Of what is not ours, the address of the interface that the error leaves by is the one to speak
+/// from: RFC 1812 §4.3.2.4.
+fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let l3 = packet.meta().l3;
     let bytes = packet.at(l3);
     let Some(ip) = Ipv4Header::first(bytes) else { return false };
-    let len = ip.total_len().min(bytes.len()).min(MAX_QUOTE);
-    answer(packet, protocol::ICMP) && packet.set_bounds(l3, l3 + len as u16)
+    let (len, ours) = (ip.total_len().min(bytes.len()).min(MAX_QUOTE), state.is_ours(ip.dst()));
+    if !answer(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
+        return false;
+    }
+    if !ours {
+        packet.meta_mut().endpoints.local = Endpoints::mapped(0);
+    }
+    true
 }
 
 /// Makes room for an ICMP header.
@@ -87,31 +97,25 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 };
 
 /// Writes the header of an error.
-pub static FILL_UNREACHABLE: BlockType = BlockType {
+pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    params: &[ParamDoc {
-        name: "code",
-        default: "3",
-        doc: "why it is unreachable, as RFC 792 numbers it: 2 protocol, 3 port, 1 host",
-    }],
     ..reader(
-        "TxL3ICMPFillUnreachable",
-        "Writes the header of a \"destination unreachable\" in front of its quotation.",
+        "TxL3ICMPFillError",
+        "Writes the header of an error, as recorded as the packet's entry, in front of its \
+         quotation.",
         &[
             PortDoc { name: "out", doc: "the message" },
-            PortDoc { name: "drop", doc: "no room was made" },
+            PortDoc { name: "drop", doc: "no room was made, or nothing to report" },
         ],
-        |build| {
-            let code = build.param("code")?;
-            Ok(Box::new(Change(move |p: &mut Buffer| fill_unreachable(p, code))))
-        },
+        |_| Ok(Box::new(Change(fill_error))),
     )
 };
 
-fn fill_unreachable(packet: &mut Buffer, code: u8) -> bool {
+fn fill_error(packet: &mut Buffer) -> bool {
+    let Some(cause) = Cause::from_bits(packet.meta().entry) else { return false };
     let message = packet.data_mut();
     let Some(header) = message.first_chunk_mut::<HEADER_LEN>() else { return false };
-    *header = [kind::UNREACHABLE, code, 0, 0, 0, 0, 0, 0];
+    *header = cause.header();
     let check = checksum::finish(checksum::sum(message));
     message[2..4].copy_from_slice(&check.to_be_bytes());
     true

@@ -1,12 +1,16 @@
 #![doc = include_str!("README.md")]
 
+mod destination;
+mod forward;
 mod rx;
 #[cfg(test)]
 mod tests;
 mod tx;
 
+pub use destination::DESTINATION;
+pub use forward::FORWARD;
 pub use rx::{
-    CLASSIFY, VALID_CHECKSUM, VALID_HEADER_LENGTH, VALID_LENGTH, VALID_LOCAL_IP, VALID_OPTIONS,
-    VALID_REASSEMBLY, VALID_SOURCE, VALID_TTL, VALID_VERSION,
+    CLASSIFY, VALID_CHECKSUM, VALID_HEADER_LENGTH, VALID_LENGTH, VALID_OPTIONS, VALID_REASSEMBLY,
+    VALID_SOURCE, VALID_TTL, VALID_VERSION,
 };
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, ROUTING};

@@ -1,25 +1,26 @@
 //! Receive: one block per rule (RFC 791, RFC 1122 §3.2.1).
 
-use weever_blocks_api::{BlockType, Buffer, ParamDoc, PortDoc};
-use weever_net::addr::Destination;
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
+};
+use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
-use weever_net::ipv4::{self, Ipv4Header, check_options, protocol};
+use weever_net::ipv4::{self, Ipv4Header, OptionReject, check_options, protocol};
 use weever_net::state::NetState;
-use weever_packet::Flags;
 
 use weever_wire::checksum;
 
-use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, judge, reader};
+use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, reader, sort, tasks_where};
 
 /// The fixed header, or `None` when the packet is shorter.
 #[inline(always)]
-fn header(packet: &Buffer) -> Option<Ipv4Header<'_>> {
+pub(super) fn header(packet: &Buffer) -> Option<Ipv4Header<'_>> {
     packet.array_at(packet.meta().l3).map(Ipv4Header::of)
 }
 
 /// The header with its options; only behind [`VALID_HEADER_LENGTH`].
 #[inline(always)]
-fn whole_header(packet: &Buffer) -> &[u8] {
+pub(super) fn whole_header(packet: &Buffer) -> &[u8] {
     between(packet, packet.meta().l3, packet.meta().l4)
 }
 
@@ -112,38 +113,69 @@ fn checksum_ok(packet: &Buffer) -> bool {
 }
 
 /// Are the options harmless?
-pub static VALID_OPTIONS: BlockType = boolean(
-    "RxL3IPv4ValidOptions",
-    "Are the options well formed, without a source route (RFC 7126 §4.3)?",
-    |_| Ok(Box::new(Validate(|p: &Buffer| check_options(whole_header(p)).is_ok()))),
-);
+pub static VALID_OPTIONS: BlockType = BlockType {
+    effects: MARKS,
+    ..reader(
+        "RxL3IPv4ValidOptions",
+        "Are the options well formed, without a source route (RFC 7126 §4.3)? Records where one \
+         is malformed, to be reported.",
+        &[
+            PortDoc { name: "true", doc: "they are, or there are none" },
+            PortDoc { name: "route", doc: "a source route" },
+            PortDoc { name: "problem", doc: "malformed" },
+        ],
+        |_| Ok(Box::new(ValidOptions)),
+    )
+};
 
-/// Is the destination ours? A datagram for one host does not come in a link broadcast: RFC 1122
-/// §3.3.6 has it discarded, or one forged frame could have all hosts answer.
-pub static VALID_LOCAL_IP: BlockType = boolean(
-    "RxL3IPv4ValidLocalIP",
-    "Is the destination one of our addresses in a frame for us alone, or a broadcast address of \
-     ours?",
-    |build| judge(build, |state, p| header(p).is_some_and(|h| is_ours(state, p, h))),
-);
+struct ValidOptions;
 
-#[inline]
-fn is_ours(state: &NetState, packet: &Buffer, header: Ipv4Header<'_>) -> bool {
-    let meta = packet.meta();
-    match state.destination4(IfaceId(meta.iface), header.dst()) {
-        Destination::Local => !meta.flags.has(Flags::LINK_BROADCAST),
-        destination => destination == Destination::Broadcast,
+impl Block for ValidOptions {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        // Next to no packet has any.
+        let optionless = |p: &Buffer| p.meta().l4.wrapping_sub(p.meta().l3) == 20;
+        let plain = tasks_where(burst, input, optionless);
+        let mut masks = [plain, 0, 0];
+        for task in bits(input & !plain) {
+            masks[burst.get_mut(task).map_or(2, options)] |= 1 << task;
+        }
+        (0..).zip(masks).for_each(|(port, mask)| ports.enable(port, mask));
+    }
+}
+
+#[cold]
+fn options(packet: &mut Buffer) -> usize {
+    match check_options(whole_header(packet)) {
+        Ok(()) => 0,
+        Err(OptionReject::Malformed { pointer }) => {
+            packet.meta_mut().entry = Cause::ParameterProblem { pointer }.to_bits();
+            2
+        }
+        Err(_) => 1,
     }
 }
 
 /// Can the source be a host elsewhere?
-pub static VALID_SOURCE: BlockType = boolean(
+pub static VALID_SOURCE: BlockType = reader(
     "RxL3IPv4ValidSource",
-    "Can the source be another host's address (RFC 1122 §3.2.1.3)?",
-    |build| {
-        judge(build, |state, p| header(p).is_some_and(|h| state.check_source4(h.src()).is_ok()))
-    },
+    "Can the source be another host's address (RFC 1122 §3.2.1.3), and does it lead back to where \
+     the datagram came from, if that is asked for (RFC 3704)?",
+    &[
+        PortDoc { name: "false", doc: "it cannot" },
+        PortDoc { name: "true", doc: "it can" },
+        PortDoc { name: "path", doc: "there is no way back to it, or another one" },
+    ],
+    |build| sort::<3, _>(build, source),
 );
+
+#[inline]
+fn source(state: &NetState, packet: &Buffer) -> usize {
+    let Some(src) = header(packet).map(Ipv4Header::src) else { return 0 };
+    if state.check_source4(src).is_err() {
+        return 0;
+    }
+    if state.reverse_path4(IfaceId(packet.meta().iface), src) { 1 } else { 2 }
+}
 
 /// Which transport protocol is it?
 pub static CLASSIFY: BlockType = reader(
@@ -152,7 +184,7 @@ pub static CLASSIFY: BlockType = reader(
     &[
         PortDoc { name: "udp", doc: "UDP" },
         PortDoc { name: "icmp", doc: "ICMP" },
-        PortDoc { name: "drop", doc: "any other" },
+        PortDoc { name: "other", doc: "any other" },
     ],
     |_| Ok(Box::new(Classify::<3, _>(transport))),
 );

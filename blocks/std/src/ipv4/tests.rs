@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use weever_blocks_api::{BlockType, Burst, Mask};
 use weever_net::addr::Cidr;
+use weever_net::icmp::Cause;
 use weever_net::route::Route;
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
@@ -86,14 +87,23 @@ fn versions_fragments_checksums_options() {
     bad[8] ^= 1;
     assert_eq!(passed(&VALID_CHECKSUM, &[&good, &bad]), 0b01);
     let routed = [&patched(&good, 0, 0x46)[..20], &[131, 3, 4, 0], &good[20..]].concat();
-    assert_eq!(passed(&VALID_OPTIONS, &[&good, &routed]), 0b01);
+    let bad = [&patched(&good, 0, 0x46)[..20], &[1, 148, 9, 0], &good[20..]].concat();
+    let mut bench = bench();
+    let burst = received(&mut bench, &[&good, &routed, &bad]);
+    let ran = bench.run(&VALID_OPTIONS, burst, 0b111);
+    assert_eq!(ran.ports, [0b001, 0b010, 0b100]);
+    let cause = Cause::from_bits(ran.packet(2).meta().entry);
+    assert_eq!(cause, Some(Cause::ParameterProblem { pointer: 21 }));
 }
 
 #[test]
 fn addresses() {
     let to = [HOST, PEER, SUBNET_BROADCAST, Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 1)]
         .map(|dst| between(PEER, dst));
-    assert_eq!(passed(&VALID_LOCAL_IP, &to.each_ref().map(Vec::as_slice)), 0b01101);
+    let mut bench = bench();
+    let burst = received(&mut bench, &to.each_ref().map(Vec::as_slice));
+    let ran = bench.run(&DESTINATION, burst, 0b11111);
+    assert_eq!(ran.ports, [0b11101, 0, 0, 0, 0, 0b00010]);
     let from = [PEER, HOST, SUBNET_BROADCAST, Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED]
         .map(|src| between(src, HOST));
     assert_eq!(passed(&VALID_SOURCE, &from.each_ref().map(Vec::as_slice)), 0b00001);
@@ -138,7 +148,7 @@ fn routes() {
         (PEER, [0, 1]),
         (Ipv4Addr::new(8, 8, 8, 8), [1, 0]),
         (HOST, [1, 0]),
-        (SUBNET_BROADCAST, [1, 0]),
+        (Ipv4Addr::LOCALHOST, [1, 0]),
     ] {
         let mut bench = bench();
         let burst = addressed(&mut bench, any, remote, b"");
@@ -149,6 +159,25 @@ fn routes() {
             assert_eq!(Endpoints::v4(&ends.local), HOST.to_bits());
             assert_eq!(Endpoints::v4(&ends.next_hop), PEER.to_bits());
         }
+    }
+}
+
+#[test]
+fn groups_and_broadcasts_need_no_neighbour() {
+    let group = Ipv4Addr::new(239, 129, 2, 3);
+    for (remote, mac, ttl) in [
+        (SUBNET_BROADCAST, [0xff; 6], 0),
+        (Ipv4Addr::BROADCAST, [0xff; 6], 0),
+        (group, [1, 0, 0x5e, 1, 2, 3], 1),
+    ] {
+        let mut bench = bench();
+        let burst = addressed(&mut bench, Ipv4Addr::UNSPECIFIED, remote, b"");
+        let ran = bench.run(&ROUTING, burst, 1);
+        let meta = ran.packet(0).meta();
+        assert_eq!((&ran.ports[..], meta.iface), (&[0, 1][..], 0), "{remote}");
+        assert!(meta.flags.has(Flags::NEXT_MAC));
+        assert_eq!((meta.endpoints.next_mac, meta.endpoints.ttl), (mac, ttl), "{remote}");
+        assert_eq!(Endpoints::v4(&meta.endpoints.local), HOST.to_bits());
     }
 }
 

@@ -8,17 +8,19 @@ use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
 };
 use weever_graph::Effects;
+use weever_net::ethernet::multicast_mac;
+use weever_net::iface::IfaceId;
 use weever_net::ipv4::{HEADER_LEN, template};
 use weever_net::pmtu::{MIN_V4, Recent, View};
-use weever_net::route::Kind;
+use weever_net::route::{Hop, Kind};
 use weever_net::state::NetState;
-use weever_packet::{Endpoints, Flags};
-use weever_wire::WireError;
+use weever_packet::{Endpoints, Flags, Meta};
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::FLAG_DF;
+use weever_wire::{MacAddr, WireError};
 
 use crate::check::{
-    Change, MARKS, boolean, interface, network, reader, record, tasks_marked, tasks_where,
+    MARKS, amend, boolean, interface, network, reader, record, tasks_marked, tasks_where,
 };
 use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
@@ -28,8 +30,8 @@ pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
     ..boolean(
         "TxL3IPv4Routing",
-        "Is there a route? Records the interface and the next hop, and our address where none was \
-         chosen.",
+        "Is there a route? Records the interface and the next hop, for groups and broadcasts its \
+         link address too, and our address where none was chosen.",
         |build| record(build, route),
     )
 };
@@ -37,16 +39,48 @@ pub static ROUTING: BlockType = BlockType {
 #[inline]
 fn route(state: &NetState, packet: &mut Buffer) -> bool {
     let meta = packet.meta_mut();
-    let ends = &mut meta.endpoints;
-    let remote = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
-    // A host neither sends to itself through its link, nor to all as an answer to one.
-    let single = state.route4(remote).filter(|hop| hop.kind == Kind::Unicast);
-    let Some(hop) = single.filter(|_| meta.flags.has(Flags::ENDPOINTS)) else { return false };
+    let remote = Ipv4Addr::from_bits(Endpoints::v4(&meta.endpoints.remote));
+    let Some(hop) = state.route4(remote) else { return false };
+    if !meta.flags.has(Flags::ENDPOINTS) {
+        return false;
+    }
+    let source = match hop.kind {
+        Kind::Unicast => hop.source,
+        Kind::Broadcast | Kind::Multicast => return to_many(state, meta, hop, remote),
+        // A host does not send to itself through its link.
+        _ => return false,
+    };
     meta.iface = hop.iface.0;
+    let ends = &mut meta.endpoints;
     ends.next_hop = Endpoints::mapped(hop.neighbour(remote).to_bits());
     if Endpoints::v4(&ends.local) == 0 {
-        ends.local = Endpoints::mapped(hop.source.to_bits());
+        ends.local = Endpoints::mapped(source.to_bits());
     }
+    true
+}
+
+/// The sender may have chosen an interface for what goes to all or to a group of a link.
+#[cold]
+fn to_many(state: &NetState, meta: &mut Meta, hop: &Hop<Ipv4Addr>, remote: Ipv4Addr) -> bool {
+    let chosen = IfaceId(meta.iface);
+    let elsewhere = hop.kind == Kind::Broadcast && !remote.is_broadcast();
+    let id = if chosen == IfaceId::NONE || elsewhere { hop.iface } else { chosen };
+    if !state.interface(id).is_some_and(|iface| iface.up) {
+        return false;
+    }
+    let ends = &mut meta.endpoints;
+    let mac = if remote.is_multicast() { multicast_mac(remote) } else { MacAddr::BROADCAST };
+    (ends.next_hop, ends.next_mac) = (ends.remote, mac.0);
+    if Endpoints::v4(&ends.local) == 0 {
+        let own = state.source4(id, remote).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        ends.local = Endpoints::mapped(own.to_bits());
+    }
+    // RFC 1112 §6.1: "the default should be 1" for a group.
+    if ends.ttl == 0 && remote.is_multicast() {
+        ends.ttl = 1;
+    }
+    meta.iface = id.0;
+    meta.flags = meta.flags.with(Flags::NEXT_MAC);
     true
 }
 
@@ -127,14 +161,14 @@ pub static FILL_HEADER: BlockType = BlockType {
 fn fill_header(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let df: String = build.param("df")?;
     match df.as_str() {
-        "yes" => Ok(Box::new(Change(|p: &mut Buffer| fill(p, FLAG_DF).is_ok()))),
-        "no" => Ok(Box::new(Change(|p: &mut Buffer| fill(p, 0).is_ok()))),
+        "yes" => amend(build, |state, p| fill(p, FLAG_DF, state.settings().default_ttl).is_ok()),
+        "no" => amend(build, |state, p| fill(p, 0, state.settings().default_ttl).is_ok()),
         other => Err(build.bad_param("df", other, "use yes or no")),
     }
 }
 
 #[inline]
-fn fill(packet: &mut Buffer, flags_frag: u16) -> Result<(), WireError> {
+fn fill(packet: &mut Buffer, flags_frag: u16, default_ttl: u8) -> Result<(), WireError> {
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
     let head = packet.head();
     let meta = packet.meta_mut();
@@ -144,8 +178,6 @@ fn fill(packet: &mut Buffer, flags_frag: u16) -> Result<(), WireError> {
     let dst = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
     let mut repr = template(src, dst, ends.protocol, payload_len);
     (repr.tos, repr.flags_frag) = (ends.tos, flags_frag);
-    if ends.ttl != 0 {
-        repr.ttl = ends.ttl;
-    }
+    repr.ttl = if ends.ttl != 0 { ends.ttl } else { default_ttl };
     repr.emit(packet.data_mut())
 }

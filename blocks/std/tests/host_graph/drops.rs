@@ -10,7 +10,7 @@ use super::answers::{IntoSocket, serving};
 /// What is wrong, and the node where that shows.
 type Case = (&'static str, Vec<u8>, &'static str, &'static str);
 
-const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 9]);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 9);
 
 fn good() -> Vec<u8> {
@@ -49,7 +49,8 @@ fn ethernet_cases() -> Vec<Case> {
         ("nothing at all", vec![], "RxL2EtherClassified", "shorter than"),
         ("a cut tag", cut(&tagged_good, 17), "RxL2EtherValidLength", "inside its 802.1Q tag"),
         ("another VLAN", tagged(&good(), 5, 0), "RxL2EtherValidVlan", "VLAN"),
-        ("two tags", tagged(&tagged_good, 0, 0), "RxL2EtherValidVlan", "VLAN"),
+        ("two tags", tagged(&tagged_good, 0, 0), "RxL2EtherValidVlan", "tagged more than once"),
+        ("802.1ad", service_tagged(), "RxL2EtherValidVlan", "802.1ad"),
         ("another station", to(PEER_MAC), "RxL2EtherValidLocalMAC", "MAC"),
         ("a group", to(GROUP), "RxL2EtherValidMulticast", "multicast"),
         (
@@ -98,6 +99,12 @@ fn arp_cases() -> Vec<Case> {
     ]
 }
 
+fn service_tagged() -> Vec<u8> {
+    let mut frame = tagged(&good(), 0, 0);
+    frame[12..14].copy_from_slice(&[0x88, 0xa8]);
+    frame
+}
+
 /// The frame sent to every station.
 fn to_all(frame: &[u8]) -> Vec<u8> {
     [&MacAddr::BROADCAST.0, &frame[6..]].concat()
@@ -120,11 +127,12 @@ fn ipv4_cases() -> Vec<Case> {
         ("from 127.0.0.1", between(Ipv4Addr::LOCALHOST, HOST), "RxL3IPv4ValidSource", "source"),
         ("from ourselves", between(HOST, HOST), "RxL3IPv4ValidSource", "source"),
         ("from all", between(Ipv4Addr::BROADCAST, HOST), "RxL3IPv4ValidSource", "source"),
-        ("for another host", between(PEER, OTHER), "RxL3IPv4ValidLocalIP", "not ours"),
-        ("ours, in a link broadcast", to_all(&good), "RxL3IPv4ValidLocalIP", "link broadcast"),
-        ("a ping in a link broadcast", to_all(&ping), "RxL3IPv4ValidLocalIP", "link broadcast"),
-        ("TCP", ip_patched(9, protocol::TCP), "RxL3IPv4Classify", "protocol"),
-        ("a source route", source_routed(), "RxL3IPv4ValidOptions", "options"),
+        ("for another host", between(PEER, OTHER), "RxL3IPv4Destination", "not ours"),
+        ("ours, in a link broadcast", to_all(&good), "RxL3IPv4Destination", "link broadcast"),
+        ("a ping in a link broadcast", to_all(&ping), "RxL3IPv4Destination", "link broadcast"),
+        ("for nobody", between(PEER, Ipv4Addr::new(240, 0, 0, 1)), "RxL3IPv4Destination", "nobody"),
+        ("for a group", between(PEER, Ipv4Addr::new(224, 0, 0, 9)), "RxL3IPv4Destination", "group"),
+        ("a source route", source_routed(), "RxL3IPv4ValidOptions", "source"),
     ]
 }
 
@@ -151,7 +159,7 @@ fn transport_cases() -> Vec<Case> {
     vec![
         ("7 bytes of ICMP", short(protocol::ICMP, 7), "RxL3ICMPValidHeaderLength", "cut short"),
         ("a bad ICMP checksum", byte_changed(&ping, 44), "RxL3ICMPValidChecksum", "checksum"),
-        ("an echo reply", reply, "RxL3ICMPIsTypeRequest", "no answer"),
+        ("an echo reply", reply, "RxL3ICMPClassify", "nobody waits"),
         ("a ping to all", icmp(SUBNET_BROADCAST, echo), "RxL3ICMPNeedsResponse", "broadcast"),
         ("7 bytes of UDP", short(protocol::UDP, 7), "RxL4UDPValidHeaderLength", "cut short"),
         ("a UDP length of 7", udp_length(7), "RxL4UDPValidLength", "length"),

@@ -5,6 +5,11 @@ use std::net::Ipv4Addr;
 
 use weever_blocks_std::testing::frames::{HOST, HOST_MAC, SUBNET_BROADCAST};
 
+const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+const ALL_HOSTS_MAC: [u8; 6] = [1, 0, 0x5e, 0, 0, 1];
+/// The address of the host's subnet, which is no host's.
+const SUBNET: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
+
 /// A frame, and the host's state that predicates depend on.
 pub(crate) struct Facts<'a> {
     pub(crate) frame: &'a [u8],
@@ -18,7 +23,9 @@ type Atom = (&'static str, &'static str, fn(&Facts<'_>) -> Option<bool>);
 const ATOMS: &[Atom] = &[
     ("vlan.tag", "whole", |f| Some(!is_tag(f.word(12)?) || f.frame.len() >= 18)),
     ("vlan.membership", "ours", |f| f.in_our_vlan()),
+    ("vlan.tags", "nested", |f| f.nested_tags()),
     ("eth.dst", "ours", |f| Some(f.bytes(0, 6)? == HOST_MAC.0)),
+    ("eth.dst", "joined", |f| Some(f.bytes(0, 6)? == ALL_HOSTS_MAC)),
     ("arp.asker", "possible", |f| Some(f.arp_sender()? || f.arp_probe()?)),
     ("arp.answerer", "possible", |f| f.arp_sender()),
     ("arp.target", "ours", |f| Some(f.ip(f.l3() + 24)? == HOST)),
@@ -35,13 +42,25 @@ const ATOMS: &[Atom] = &[
         Some((f.header_len()?..=available).contains(&f.total_len()?))
     }),
     ("ip.checksum", "right", |f| Some(sums_up(&[f.bytes(f.l3(), f.header_len()?)?]))),
-    ("ip.options", "harmless", |f| Some(harmless(f.bytes(f.l3() + 20, f.header_len()? - 20)?))),
+    ("ip.options", "harmless", |f| Some(f.options()? == Options::Harmless)),
+    ("ip.options", "route", |f| Some(f.options()? == Options::Route)),
+    ("ip.path", "back", |_| Some(true)),
     ("ip.src", "possible", |f| Some(is_host_elsewhere(f.ip(f.l3() + 12)?))),
-    ("ip.dst", "ours", |f| {
-        let dst = f.ip(f.l3() + 16)?;
-        let to_group = f.frame[0] & 1 == 1;
-        Some(dst == HOST && !to_group || dst == SUBNET_BROADCAST || dst == Ipv4Addr::BROADCAST)
+    ("ip.dst", "local", |f| Some(f.destination()? == "local")),
+    ("ip.dst", "forward", |f| Some(f.destination()? == "forward")),
+    ("ip.dst", "one", |f| Some(f.destination()? == "one")),
+    ("ip.dst", "group", |f| Some(f.destination()? == "group")),
+    ("ip.dst", "martian", |f| Some(f.destination()? == "martian")),
+    ("ip.dst", "other", |f| Some(f.destination()? == "other")),
+    ("icmp.type", "idle", |f| {
+        let (kind, code) = (f.payload()?[0], f.payload()?[1]);
+        Some(![0, 3, 5, 11, 12].contains(&kind) && (kind, code) != (8, 0))
     }),
+    ("icmp.error", "toobig", |f| Some(f.reported()? == Some((3, true)))),
+    ("icmp.error", "unreachable", |f| Some(f.reported()? == Some((3, false)))),
+    ("icmp.error", "exceeded", |f| Some(f.reported()?.is_some_and(|(kind, _)| kind == 11))),
+    ("icmp.error", "problem", |f| Some(f.reported()?.is_some_and(|(kind, _)| kind == 12))),
+    ("icmp.error", "stray", |f| Some(f.reported()?.is_none())),
     ("icmp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
     ("icmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
     ("udp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
@@ -59,9 +78,10 @@ const ATOMS: &[Atom] = &[
 
 /// The label's value for the frame. A label that nobody explained here fails the test.
 pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
-    let atom = ATOMS.iter().find(|(known, ..)| *known == label);
-    let (_, value, test) = atom.unwrap_or_else(|| panic!("nobody knows what `{label}` means"));
-    if test(facts) == Some(true) { (*value).into() } else { "no".into() }
+    let mut atoms = ATOMS.iter().filter(|(known, ..)| *known == label).peekable();
+    assert!(atoms.peek().is_some(), "nobody knows what `{label}` means");
+    let held = atoms.find(|(.., test)| test(facts) == Some(true));
+    held.map_or("no", |(_, value, _)| value).into()
 }
 
 impl Facts<'_> {
@@ -98,12 +118,50 @@ impl Facts<'_> {
         self.frame.get(self.l4()?..self.l3() + self.total_len()?)
     }
 
+    /// The kind of a sound error about a datagram that the host can have sent, and whether it was
+    /// too long.
+    fn reported(&self) -> Option<Option<(u8, bool)>> {
+        let message = self.payload()?;
+        let (kind, code, quote) = (*message.first()?, *message.get(1)?, message.get(8..)?);
+        if quote.len() < 20 || quote[0] >> 4 != 4 {
+            return Some(None);
+        }
+        let header = usize::from(quote[0] % 16) * 4;
+        let whole = header >= 20 && quote.len() >= header + 8;
+        let ours = quote[12..16] == HOST.octets() && quote[16..20] != HOST.octets();
+        Some((whole && ours).then_some((kind, (kind, code) == (3, 4))))
+    }
+
+    fn options(&self) -> Option<Options> {
+        Some(options(self.bytes(self.l3() + 20, self.header_len()?.checked_sub(20)?)?))
+    }
+
+    /// The host's route is its subnet's, it has joined no group, and it forwards nothing.
+    fn destination(&self) -> Option<&'static str> {
+        let dst = self.ip(self.l3() + 16)?;
+        let to_many = self.frame[0] & 1 == 1;
+        let first = dst.octets()[0];
+        Some(match dst {
+            HOST if to_many => "one",
+            HOST | SUBNET_BROADCAST | Ipv4Addr::BROADCAST | ALL_HOSTS => "local",
+            _ if dst.is_multicast() => "group",
+            SUBNET => "martian",
+            _ if first == 0 || first == 127 || first >= 240 => "martian",
+            _ => "other",
+        })
+    }
+
+    fn nested_tags(&self) -> Option<bool> {
+        let outer = self.word(12)?;
+        Some(is_tag(outer) && (outer != 0x8100 || is_tag(self.word(16)?)))
+    }
+
     /// The test host is in no VLAN.
     fn in_our_vlan(&self) -> Option<bool> {
         if !is_tag(self.word(12)?) {
             return Some(true);
         }
-        Some(self.word(14)? % 4096 == 0 && !is_tag(self.word(16)?))
+        Some(self.word(14)? % 4096 == 0)
     }
 
     fn arp_station(&self) -> Option<bool> {
@@ -145,16 +203,25 @@ fn is_host_elsewhere(address: Ipv4Addr) -> bool {
     !special && address != HOST && address != SUBNET_BROADCAST
 }
 
-fn harmless(mut options: &[u8]) -> bool {
+#[derive(PartialEq)]
+enum Options {
+    Harmless,
+    Route,
+    Malformed,
+}
+
+fn options(mut options: &[u8]) -> Options {
     loop {
         match options {
-            [] | [0, ..] => return true,
+            [] | [0, ..] => return Options::Harmless,
             [1, rest @ ..] => options = rest,
-            [131 | 137, ..] => return false,
-            [_, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
+            [kind, len, ..] if *len >= 2 && usize::from(*len) <= options.len() => {
+                if [131, 137].contains(kind) {
+                    return Options::Route;
+                }
                 options = &options[usize::from(*len)..];
             }
-            _ => return false,
+            _ => return Options::Malformed,
         }
     }
 }

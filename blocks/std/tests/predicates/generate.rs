@@ -12,12 +12,13 @@ use weever_wire::ipv4::Ipv4Repr;
 use super::atoms;
 
 fn macs() -> impl Strategy<Value = MacAddr> {
-    let group = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+    let (joined, group) = (MacAddr([1, 0, 0x5e, 0, 0, 1]), MacAddr([1, 0, 0x5e, 0, 0, 9]));
     prop_oneof![
         4 => Just(HOST_MAC),
         2 => Just(PEER_MAC),
         2 => Just(MacAddr::BROADCAST),
         1 => Just(group),
+        1 => Just(joined),
         1 => any::<[u8; 6]>().prop_map(MacAddr),
     ]
 }
@@ -27,6 +28,9 @@ fn addresses() -> impl Strategy<Value = Ipv4Addr> {
         4 => Just(HOST),
         4 => Just(PEER),
         1 => Just(SUBNET_BROADCAST),
+        1 => Just(Ipv4Addr::new(224, 0, 0, 1)),
+        1 => Just(Ipv4Addr::new(224, 0, 0, 9)),
+        1 => Just(Ipv4Addr::new(10, 0, 0, 0)),
         1 => any::<u32>().prop_map(Ipv4Addr::from_bits),
     ]
 }
@@ -44,6 +48,22 @@ fn options() -> impl Strategy<Value = Vec<u8>> {
     let known = prop::sample::select(some.map(<[u8]>::to_vec).to_vec());
     let random = (0usize..3).prop_flat_map(|words| vec(any::<u8>(), words * 4));
     prop_oneof![6 => Just(vec![]), 2 => known, 1 => random]
+}
+
+/// ICMP messages that report an error, most of them about datagrams that the host can have sent.
+fn icmp_errors() -> impl Strategy<Value = Vec<u8>> {
+    let kinds = prop_oneof![4 => Just(3u8), 2 => Just(11), 2 => Just(12), 1 => Just(5)];
+    let sources = prop_oneof![4 => Just(HOST), 1 => addresses()];
+    let targets = prop_oneof![4 => Just(PEER), 1 => addresses()];
+    let lengths = prop_oneof![4 => Just(8usize), 1 => 0usize..12];
+    let quoted = (sources, targets, lengths)
+        .prop_map(|(src, dst, len)| ipv4(ipv4_repr(src, dst, 17), &vec![0; len]));
+    (kinds, prop_oneof![Just(4u8), 0u8..16], quoted).prop_map(|(kind, code, quoted)| {
+        let mut message = [&[kind, code, 0, 0, 0, 0, 5, 0][..], &quoted].concat();
+        let check = !weever_wire::checksum::sum(&message);
+        message[2..4].copy_from_slice(&check.to_be_bytes());
+        message
+    })
 }
 
 fn datagrams() -> impl Strategy<Value = Vec<u8>> {
@@ -68,9 +88,13 @@ fn datagrams() -> impl Strategy<Value = Vec<u8>> {
             })
         }),
     ];
+    let carried = prop_oneof![
+        4 => (protocols, payloads),
+        1 => icmp_errors().prop_map(|message| (1, message)),
+    ];
     let lives = prop_oneof![4 => Just(64u8), 1 => 0u8..4];
-    (addresses(), addresses(), protocols, (fragments, lives), options(), payloads).prop_map(
-        |(src, dst, protocol, (flags_frag, ttl), options, payload)| {
+    (addresses(), addresses(), (fragments, lives), options(), carried).prop_map(
+        |(src, dst, (flags_frag, ttl), options, (protocol, payload))| {
             let repr = Ipv4Repr { flags_frag, ttl, ..ipv4_repr(src, dst, protocol) };
             let mut datagram = ipv4(repr, &[&options[..], &payload].concat());
             datagram[0] = 0x45 + (options.len() / 4) as u8;

@@ -11,7 +11,7 @@ use super::index::Index;
 use crate::{Graph, Node, NodeId, NodeKind, Op, PortId};
 
 /// More clauses than this are joined into one.
-const MAX_CLAUSES: usize = 16;
+const MAX_CLAUSES: usize = 64;
 /// Ports from this one on share a bit.
 const LAST_BIT: u32 = 127;
 

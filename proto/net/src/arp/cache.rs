@@ -145,6 +145,11 @@ impl Cache {
         Some(entry.listed())
     }
 
+    /// Whether `ip` is being asked for, so that what waits for it will be told. A binary search.
+    pub fn is_asked(&self, ip: Ipv4Addr) -> bool {
+        self.table.get(ip).is_some_and(|entry| entry.state == State::Incomplete)
+    }
+
     /// Whether there is an entry for `ip`, resolved or not. A binary search.
     pub fn contains(&self, ip: Ipv4Addr) -> bool {
         self.table.contains(ip)

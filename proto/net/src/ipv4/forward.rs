@@ -35,8 +35,6 @@ pub enum Forward<'a> {
     Report(Cause),
     /// It is dropped: a route or an interface says so.
     Refused,
-    /// It is dropped: RFC 7126 advises against forwarding its options.
-    Options,
 }
 
 /// Decides on a datagram with a sound header and a possible source, which `iface` received in a

@@ -1,0 +1,52 @@
+//! Whose a datagram is: ours, or somebody's we know the way to.
+
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_net::addr::Destination;
+use weever_net::iface::IfaceId;
+use weever_net::route::Kind;
+use weever_net::state::NetState;
+use weever_packet::Flags;
+
+use super::rx::header;
+use crate::check::{reader, sort};
+
+const LOCAL: usize = 0;
+const FORWARD: usize = 1;
+const ONE_OF_MANY: usize = 2;
+const GROUP: usize = 3;
+const MARTIAN: usize = 4;
+const OTHER: usize = 5;
+
+/// Whose is it?
+pub static DESTINATION: BlockType = reader(
+    "RxL3IPv4Destination",
+    "Is the destination one of our addresses, a broadcast address of the link or a group that was \
+     joined, or does it go on?",
+    &[
+        PortDoc { name: "local", doc: "it is for us" },
+        PortDoc { name: "forward", doc: "somebody else's, and we forward" },
+        PortDoc { name: "one", doc: "of one host, but in a link broadcast (RFC 1122 §3.3.6)" },
+        PortDoc { name: "group", doc: "a group that was not joined" },
+        PortDoc { name: "martian", doc: "nobody's (RFC 1812 §5.3.7)" },
+        PortDoc { name: "other", doc: "somebody else's, and we do not forward" },
+    ],
+    |build| sort::<6, _>(build, destination),
+);
+
+/// A datagram for one host does not come in a link broadcast: RFC 1122 §3.3.6 has it discarded, or
+/// one forged frame could have all hosts answer; RFC 1812 §5.3.4 has it not forwarded.
+#[inline]
+fn destination(state: &NetState, packet: &Buffer) -> usize {
+    let Some(dst) = header(packet).map(|header| header.dst()) else { return OTHER };
+    let (iface, flags) = (IfaceId(packet.meta().iface), packet.meta().flags);
+    match state.destination4(iface, dst) {
+        Destination::Local if flags.has(Flags::LINK_BROADCAST) => ONE_OF_MANY,
+        Destination::Local | Destination::Broadcast => LOCAL,
+        Destination::Multicast if state.is_member4(iface, dst) => LOCAL,
+        Destination::Multicast => GROUP,
+        Destination::Other if state.route4(dst).is_some_and(|h| h.kind == Kind::Martian) => MARTIAN,
+        Destination::Other if !state.settings().forwarding => OTHER,
+        Destination::Other if flags.has(Flags::LINK_BROADCAST) => ONE_OF_MANY,
+        Destination::Other => FORWARD,
+    }
+}

@@ -1,0 +1,134 @@
+//! Passing on what is somebody else's (RFC 1812 §5).
+
+use std::net::Ipv4Addr;
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_graph::Effects;
+use weever_net::icmp::Cause;
+use weever_net::iface::IfaceId;
+use weever_net::ipv4::{self, Forward as Verdict, complete_partial, options_may_pass};
+use weever_net::route::Hop;
+use weever_net::state::NetState;
+use weever_packet::{Endpoints, Flags};
+use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, set_ttl};
+
+use super::rx::{header, whole_header};
+use crate::check::{MARKS, network, reader};
+use crate::host::StateReader;
+
+const PASS: usize = 0;
+const FRAGMENT: usize = 1;
+const EXPIRED: usize = 2;
+const UNREACHABLE: usize = 3;
+const PROHIBITED: usize = 4;
+const TOO_LONG: usize = 5;
+const OPTIONS: usize = 6;
+const REFUSED: usize = 7;
+
+/// Makes a datagram that was received one to be sent.
+pub static FORWARD: BlockType = BlockType {
+    effects: MARKS.union(Effects::WRITES).union(Effects::MOVES_HEAD),
+    ..reader(
+        "RxL3IPv4Forward",
+        "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
+         completes a partial transport checksum, and records interface and next hop. What is to \
+         be reported stays as it came, with the cause recorded as its entry.",
+        &[
+            PortDoc { name: "out", doc: "the datagram, without its link header" },
+            PortDoc { name: "fragment", doc: "the same, longer than the next link takes" },
+            PortDoc { name: "expired", doc: "its time to live is spent" },
+            PortDoc { name: "unreachable", doc: "nobody knows the way" },
+            PortDoc { name: "prohibited", doc: "a route forbids it" },
+            PortDoc { name: "toolong", doc: "too long for the next link, not to be fragmented" },
+            PortDoc { name: "options", doc: "options that are not forwarded (RFC 7126)" },
+            PortDoc { name: "refused", doc: "an interface or a route keeps it back" },
+        ],
+        |build| Ok(Box::new(Forward { state: network(build)?.reader() })),
+    )
+};
+
+struct Forward {
+    state: StateReader,
+}
+
+impl Block for Forward {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = &**self.state.load();
+        let mut masks = [0; 8];
+        let mut last: Option<(Ipv4Addr, Option<&Hop<Ipv4Addr>>)> = None;
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let Some(dst) = header(packet).map(|header| header.dst()) else {
+                masks[REFUSED] |= 1 << task;
+                continue;
+            };
+            // Neighbours in a burst often go the same way.
+            let route = match last {
+                Some((same, route)) if same == dst => route,
+                _ => state.route4(dst),
+            };
+            last = Some((dst, route));
+            masks[forward(state, packet, dst, route)] |= 1 << task;
+        }
+        (0..).zip(masks).for_each(|(port, mask)| ports.enable(port, mask));
+    }
+}
+
+#[inline(always)]
+fn forward(
+    state: &NetState,
+    packet: &mut Buffer,
+    dst: Ipv4Addr,
+    route: Option<&Hop<Ipv4Addr>>,
+) -> usize {
+    let meta = *packet.meta();
+    let Some(header) = header(packet) else { return REFUSED };
+    let (port, hop) = match ipv4::forward(state, IfaceId(meta.iface), route, header) {
+        Verdict::Pass(hop) => (PASS, hop),
+        Verdict::Fragment { hop, .. } => (FRAGMENT, hop),
+        Verdict::Report(cause) => return record(packet, cause),
+        Verdict::Refused => return REFUSED,
+    };
+    if meta.l4 - meta.l3 != HEADER_LEN as u16
+        && !options_may_pass(&whole_header(packet)[HEADER_LEN..])
+    {
+        return OPTIONS;
+    }
+    let ttl = header.ttl() - 1;
+    if !packet.set_bounds(meta.l3, meta.end) {
+        return REFUSED;
+    }
+    if meta.flags.has(Flags::MAY_BE_PARTIAL) {
+        complete(packet, meta.l4 - meta.l3);
+    }
+    if let Some(header) = packet.data_mut().first_chunk_mut() {
+        set_ttl(header, ttl);
+    }
+    let meta = packet.meta_mut();
+    meta.iface = hop.iface.0;
+    meta.flags = Flags::FORWARDED;
+    meta.endpoints.next_hop = Endpoints::mapped(hop.neighbour(dst).to_bits());
+    port
+}
+
+/// The link that it leaves by need not know what the sender's left to a device.
+#[cold]
+fn complete(packet: &mut Buffer, header_len: u16) {
+    let Some((header, rest)) = packet.data_mut().split_first_chunk_mut::<HEADER_LEN>() else {
+        return;
+    };
+    if let Some(segment) = rest.get_mut(usize::from(header_len) - HEADER_LEN..) {
+        complete_partial(Ipv4Header::of(header), segment);
+    }
+}
+
+#[cold]
+fn record(packet: &mut Buffer, cause: Cause) -> usize {
+    packet.meta_mut().entry = cause.to_bits();
+    match cause {
+        Cause::TimeExceeded => EXPIRED,
+        Cause::FragmentationNeeded { .. } => TOO_LONG,
+        Cause::Prohibited => PROHIBITED,
+        _ => UNREACHABLE,
+    }
+}
