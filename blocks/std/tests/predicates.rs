@@ -28,13 +28,14 @@ use predicates::atoms::{Facts, value_of};
 use predicates::generate::frames;
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
-const EXCEPTIONS: [(&str, &str); 8] = [
+const EXCEPTIONS: [(&str, &str); 9] = [
     ("RxL3IPv4Reassemble", "its ports tell how a fragment lies to those before"),
     ("RxL3ARPInitResponse", "its ports tell what the neighbour cache did with the packet"),
     ("RxL3ARPProcessPendingResponse", "its ports tell what the neighbour cache did"),
     ("RxL3ICMPNeedsResponse", "whether a reply may go now depends on those before"),
     ("RxL3ICMPReport", "whether an error may go now depends on those before"),
     ("RxL3IPv4UnknownProtocol", "whether an error may go now depends on those before"),
+    ("RxL3IPv4FragmentForwarded", "its ports tell how a datagram was cut"),
     ("RxL3IPv4Forward", "the routes choose, and tests of their own hold it to them"),
     ("RxL4UDPClosedPortAction", "whether an error may go now depends on those before"),
 ];
