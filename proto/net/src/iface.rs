@@ -52,6 +52,8 @@ pub struct Interface {
     pub mac: MacAddr,
     /// Longest IP packet that it sends, in bytes.
     pub mtu: u16,
+    /// Whether its link completes the transport checksums of what it sends.
+    pub tx_checksum: bool,
     /// Whether it is used: an interface that is down neither receives nor sends, and has no routes.
     pub up: bool,
     /// Whether what it receives may be forwarded, if forwarding is on.
@@ -75,6 +77,7 @@ impl Interface {
             vlan: None,
             mac,
             mtu: ETHERNET_MTU,
+            tx_checksum: false,
             up: true,
             forwarding: true,
             v4: Locals::default(),

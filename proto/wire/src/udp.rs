@@ -67,6 +67,16 @@ pub const fn never_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
+/// Completes a partial checksum over a whole datagram, as a device does. Nothing happens to what is
+/// shorter than a header.
+#[inline]
+pub fn complete(datagram: &mut [u8]) {
+    let whole = !checksum::sum(datagram);
+    if let Ok((header, _)) = room::<HEADER_LEN>(datagram, Layer::Udp) {
+        set_checksum(header, never_zero(whole));
+    }
+}
+
 /// A datagram whose length is consistent with the bytes at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpView<'a> {
@@ -175,6 +185,24 @@ impl UdpRepr {
         self.emit_sealed(buf, pseudo)
     }
 
+    /// Writes the header with a partial checksum, for a device to [complete](complete) it: the sum
+    /// of the pseudo-header between these addresses, not inverted.
+    ///
+    /// # Errors
+    /// As [`emit`](Self::emit).
+    #[inline]
+    pub fn emit_partial(
+        &self,
+        buf: &mut [u8],
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+    ) -> Result<(), WireError> {
+        self.emit(buf)?;
+        let (header, _) = room::<HEADER_LEN>(buf, Layer::Udp)?;
+        set_checksum(header, checksum::pseudo_v4(src, dst, protocol::UDP, self.datagram_len()?));
+        Ok(())
+    }
+
     /// [`emit_with_checksum`](Self::emit_with_checksum) between IPv6 addresses, source and
     /// destination as they lie next to each other. RFC 8200 §8.1: a checksum is not optional there.
     ///
@@ -247,6 +275,20 @@ mod tests {
             prop_assert_eq!(view.header().checksum(), theirs);
             let pseudo = view.pseudo_sum(Ipv4Addr::from_bits(ips.0), Ipv4Addr::from_bits(ips.1));
             prop_assert!(view.checksum_ok(pseudo));
+        }
+
+        #[test]
+        fn a_partial_checksum_completed_is_the_whole_one(
+            ips: (u32, u32), payload in vec(any::<u8>(), 0..100),
+        ) {
+            let whole = emitted(7, 9, ips, &payload);
+            let repr = UdpRepr { src_port: 7, dst_port: 9, payload_len: payload.len() as u16 };
+            let (src, dst) = (Ipv4Addr::from_bits(ips.0), Ipv4Addr::from_bits(ips.1));
+            let mut buf = [&[0; HEADER_LEN], &payload[..]].concat();
+            repr.emit_partial(&mut buf, src, dst).unwrap();
+            complete(&mut buf);
+            prop_assert_eq!(buf, whole);
+            complete(&mut [0; HEADER_LEN - 1]);
         }
 
         #[test]

@@ -10,7 +10,9 @@ use weever_blocks_api::{
 use weever_graph::Effects;
 use weever_net::fragment::{Idents, Split, SplitError, split_v4};
 use weever_net::state::NetState;
-use weever_wire::ipv4::Ipv4Header;
+use weever_packet::Flags;
+use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::udp;
 
 use crate::check::{READS, interface, network, reader};
 use crate::host::{PathReader, Paths, Secret, StateReader};
@@ -30,7 +32,7 @@ struct Owners(AtomicU32);
 /// Cuts datagrams up.
 pub static FRAGMENT_OUT_V4: BlockType = BlockType {
     spawns: &["fragment"],
-    effects: READS.union(Effects::STATEFUL),
+    effects: READS.union(Effects::STATEFUL).union(Effects::WRITES),
     state: StateKind::Replicated,
     params: &[ParamDoc {
         name: "identify",
@@ -83,9 +85,27 @@ struct Fragment {
 impl Block for Fragment {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         for task in bits(input) {
-            let port = burst.get(task).map_or(DROP, |packet| self.cut(cx, packet));
+            let port = burst.get_mut(task).map_or(DROP, |packet| {
+                complete_checksum(packet);
+                self.cut(cx, packet)
+            });
             ports.enable(port, 1 << task);
         }
+    }
+}
+
+/// A link that was to complete the checksum will see only pieces.
+fn complete_checksum(packet: &mut Buffer) {
+    let flags = packet.meta().flags;
+    if !flags.has(Flags::PARTIAL_CHECKSUM) {
+        return;
+    }
+    packet.meta_mut().flags = flags.without(Flags::PARTIAL_CHECKSUM);
+    let header = Ipv4Header::first(packet.data());
+    let is_udp = header.is_some_and(|header| header.protocol() == protocol::UDP);
+    let start = header.map_or(0, |header| usize::from(header.header_len()));
+    if let (true, Some(datagram)) = (is_udp, packet.data_mut().get_mut(start..)) {
+        udp::complete(datagram);
     }
 }
 

@@ -2,6 +2,7 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use weever_blocks_api::{Buffer, Claim, Mask, Priority};
+use weever_net::iface::Interface;
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::checksum;
@@ -138,6 +139,49 @@ fn an_answer_is_made_of_the_question() {
         assert_eq!(Endpoints::v4(&ends.remote), PEER.to_bits());
         let view = UdpView::new(packet.data()).unwrap();
         assert!(view.checksum_ok(view.pseudo_sum(HOST, PEER)));
+    }
+}
+
+/// A payload of `len` bytes after the header's block, where the link completes checksums.
+fn filled(len: usize, mtu: u16, completes: bool) -> Ran {
+    let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
+    let only = Interface { mtu, tx_checksum: completes, ..config.interfaces()[0].clone() };
+    let mut host = NetConfig::new();
+    host.add_interface(only).unwrap();
+    let mut bench = Bench::new().providing(Arc::new(Host::new(host)));
+    let mut packet = bench.packet(&vec![7; 8 + len]);
+    let (local, remote) = (Endpoints::mapped(HOST.to_bits()), Endpoints::mapped(PEER.to_bits()));
+    let meta = packet.meta_mut();
+    meta.flags = Flags::ENDPOINTS;
+    meta.endpoints =
+        Endpoints { local, remote, local_port: 7, remote_port: 5000, ..meta.endpoints };
+    let burst = bench.single(packet);
+    bench.run(&FILL_HEADER, burst, 1)
+}
+
+#[test]
+fn a_checksum_is_left_to_a_link_that_completes_it() {
+    for (len, mtu, completes, left) in [
+        (1000, 1500, true, true),
+        (1472, 1500, true, true),
+        (1000, 1500, false, false),
+        // It will be cut up.
+        (1473, 1500, true, false),
+        (1000, 1000, true, false),
+        // Not worth it.
+        (18, 1500, true, false),
+    ] {
+        let mut ran = filled(len, mtu, completes);
+        assert_eq!(ran.ports, [1, 0]);
+        let counted: u64 = ran.requests.counts.iter().map(|(_, n)| n).sum();
+        assert_eq!(counted, u64::from(left));
+        let packet = ran.burst.get_mut(0).unwrap();
+        assert_eq!(packet.meta().flags.has(Flags::PARTIAL_CHECKSUM), left, "{len} {mtu}");
+        if left {
+            weever_wire::udp::complete(packet.data_mut());
+        }
+        let view = UdpView::new(packet.data()).unwrap();
+        assert!(view.checksum_ok(view.pseudo_sum(HOST, PEER)), "{len} {mtu} {completes}");
     }
 }
 

@@ -2,15 +2,18 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
-use weever_packet::Endpoints;
+use weever_net::ipv4;
+use weever_net::state::NetState;
+use weever_packet::{Endpoints, Flags};
 use weever_wire::WireError;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::check::{Change, MARKS, READS, reader};
+use crate::check::{Change, MARKS, network, reader, tasks_marked};
 use crate::headers::{answer, push};
+use crate::host::StateReader;
 
 /// Turns a received datagram into its answer.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
@@ -62,24 +65,78 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {
-    effects: READS.union(Effects::WRITES),
+    effects: MARKS.union(Effects::WRITES),
+    counters: &["left_to_link"],
     ..reader(
         "TxL4UDPFillHeader",
-        "Writes the UDP header from the metadata, with its checksum over the payload.",
+        "Writes the UDP header from the metadata, with its checksum over the payload, or a partial \
+         one where the link will complete it.",
         &[
             PortDoc { name: "out", doc: "written" },
             PortDoc { name: "drop", doc: "no room was made" },
         ],
-        |_| Ok(Box::new(Change(|p: &mut Buffer| fill(p).is_ok()))),
+        |build| Ok(Box::new(FillHeader { state: network(build)?.reader() })),
     )
 };
 
+/// Below this many bytes of payload summing them up costs less than finding out who may.
+const WORTH_LEAVING: usize = 256;
+
+struct FillHeader {
+    state: StateReader,
+}
+
+impl Block for FillHeader {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        let some_links_complete = state.config().interfaces().iter().any(|iface| iface.tx_checksum);
+        let mut left = 0;
+        let done = tasks_marked(burst, input, |packet| {
+            if some_links_complete && link_completes(state, packet) {
+                left += 1;
+                return fill_partial(packet).is_ok();
+            }
+            fill(packet).is_ok()
+        });
+        cx.count(0, left);
+        ports.enable(0, done);
+        ports.enable(1, input & !done);
+    }
+}
+
+/// Whether the link that the datagram will leave by completes its checksum: not that of one that
+/// will be cut up, for it sees only pieces.
+#[inline]
+fn link_completes(state: &NetState, packet: &Buffer) -> bool {
+    if packet.len() < HEADER_LEN + WORTH_LEAVING {
+        return false;
+    }
+    let remote = Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote));
+    let iface = state.route4(remote).and_then(|hop| state.interface(hop.iface));
+    iface.is_some_and(|iface| {
+        iface.tx_checksum && packet.len() + ipv4::HEADER_LEN <= usize::from(iface.mtu)
+    })
+}
+
 #[inline]
 fn fill(packet: &mut Buffer) -> Result<(), WireError> {
+    let (repr, src, dst) = header_of(packet);
+    repr.emit_with_checksum(packet.data_mut(), src, dst)
+}
+
+fn fill_partial(packet: &mut Buffer) -> Result<(), WireError> {
+    let (repr, src, dst) = header_of(packet);
+    let flags = &mut packet.meta_mut().flags;
+    *flags = flags.with(Flags::PARTIAL_CHECKSUM);
+    repr.emit_partial(packet.data_mut(), src, dst)
+}
+
+#[inline]
+fn header_of(packet: &Buffer) -> (UdpRepr, Ipv4Addr, Ipv4Addr) {
     let ends = &packet.meta().endpoints;
     let (src_port, dst_port) = (ends.local_port, ends.remote_port);
     let src = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
     let dst = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
-    UdpRepr { src_port, dst_port, payload_len }.emit_with_checksum(packet.data_mut(), src, dst)
+    (UdpRepr { src_port, dst_port, payload_len }, src, dst)
 }

@@ -79,6 +79,7 @@ fn of_interface(
     let mut iface = Interface::new(id, interface.name.as_str(), link, MacAddr(info.mac));
     iface.v4 = Locals::new(&own);
     iface.vlan = interface.vlan;
+    iface.tx_checksum = info.offload.tx_checksum;
     iface.mtu = interface.mtu.map_or(info.mtu, |mtu| mtu.min(info.mtu));
     let groups = interface.groups.iter().filter_map(|group| match group {
         IpAddr::V4(v4) => Some(*v4),
