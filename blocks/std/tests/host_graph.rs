@@ -4,6 +4,7 @@ mod host_graph {
     mod answers;
     mod drops;
     mod exhaustion;
+    mod forward;
     mod fragments;
     mod neighbours;
 }

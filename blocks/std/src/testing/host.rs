@@ -84,9 +84,14 @@ impl HostBox {
         self.flags = flags;
     }
 
-    /// Receives frames, 64 at a time, and runs everything that follows from them. Frames too long
-    /// for a buffer are cut off.
+    /// Receives frames by link 0, 64 at a time, and runs everything that follows from them. Frames
+    /// too long for a buffer are cut off.
     pub fn receive<F: AsRef<[u8]>>(&mut self, frames: &[F]) {
+        self.receive_by(0, frames);
+    }
+
+    /// [`receive`](Self::receive) by any link.
+    pub fn receive_by<F: AsRef<[u8]>>(&mut self, link: u16, frames: &[F]) {
         for chunk in frames.chunks(64) {
             let mut tasks = 0;
             for (task, frame) in chunk.iter().enumerate() {
@@ -96,6 +101,7 @@ impl HostBox {
                 let start = packet.head();
                 let meta = packet.meta_mut();
                 (meta.l2, meta.flags, meta.arrived) = (start, self.flags, self.now);
+                meta.link = link;
                 self.burst.put(task, packet);
                 tasks |= 1 << task;
                 self.received += 1;
@@ -130,9 +136,14 @@ impl HostBox {
         self.now
     }
 
-    /// The frames that were sent since the last call, in their order.
+    /// The frames that were sent by link 0 since the last call, in their order.
     pub fn sent(&mut self) -> Vec<Vec<u8>> {
-        let (pool, outbox) = self.engine.transmit(0);
+        self.sent_by(0)
+    }
+
+    /// The frames that were sent by a link since the last call for it, in their order.
+    pub fn sent_by(&mut self, link: u16) -> Vec<Vec<u8>> {
+        let (pool, outbox) = self.engine.transmit(link);
         let mut frames = Vec::new();
         for packet in outbox.drain(..) {
             frames.push(packet.data().to_vec());
@@ -170,7 +181,7 @@ impl HostBox {
     /// was sent, dropped for a reason, taken to its end, or still waits; and that no two nodes
     /// wanted the same packet.
     pub fn check_fates(&mut self) {
-        self.sent();
+        (0..self.engine.limits().links).for_each(|link| drop(self.sent_by(link)));
         let of = |kinds: &[CounterKind]| -> u64 {
             let readings = self.readings();
             readings.iter().filter(|r| kinds.contains(&r.kind)).map(|r| r.value).sum()
