@@ -14,6 +14,8 @@ use crate::{HOST, Model};
 const SOCKETS: &str = "RxL4UDPSockets";
 /// Every address and port that one host can have open, and more.
 const CAPACITY: usize = 1 << 20;
+/// Where DHCP servers send to (RFC 2131 §4.1).
+const DHCP_CLIENT: u16 = 68;
 
 /// Who serves a socket: the port of the socket table by which its datagrams leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +25,8 @@ pub enum Service {
     Echo,
     /// Datagrams are thrown away (RFC 863).
     Discard,
+    /// The DHCP client, on port 68; see [`HostConfig::with_dhcp`].
+    Dhcp,
 }
 
 impl Service {
@@ -31,6 +35,7 @@ impl Service {
         match self {
             Service::Echo => "echo",
             Service::Discard => "discard",
+            Service::Dhcp => "dhcp",
         }
     }
 }
@@ -58,6 +63,13 @@ impl HostConfig {
     /// A host with one socket on any of its addresses.
     pub fn serving(service: Service, port: u16) -> HostConfig {
         HostConfig { sockets: vec![Socket { addr: None, port, service }] }
+    }
+
+    /// The same with the socket on which DHCP clients hear servers; what they do is asked for
+    /// elsewhere, at run time.
+    #[must_use]
+    pub fn with_dhcp(self) -> HostConfig {
+        self.and(Service::Dhcp, DHCP_CLIENT)
     }
 
     /// The same with one more socket on any address.

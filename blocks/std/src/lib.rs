@@ -9,11 +9,13 @@
 pub mod arp;
 pub mod capture;
 pub mod counter;
+pub mod dhcp;
 pub mod discard;
 pub mod ethernet;
 pub mod fragment;
 pub mod host;
 pub mod icmp;
+pub mod igmp;
 pub mod ipv4;
 pub mod queue;
 pub mod table;

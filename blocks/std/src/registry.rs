@@ -3,7 +3,8 @@
 use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
-    arp, capture, counter, discard, ethernet, fragment, icmp, ipv4, queue, table, tee, udp,
+    arp, capture, counter, dhcp, discard, ethernet, fragment, icmp, igmp, ipv4, queue, table, tee,
+    udp,
 };
 
 static GENERAL: [&BlockType; 7] = [
@@ -16,7 +17,7 @@ static GENERAL: [&BlockType; 7] = [
     &tee::TEE,
 ];
 
-static ETHERNET: [&BlockType; 12] = [
+static ETHERNET: [&BlockType; 13] = [
     &ethernet::CLASSIFIED,
     &ethernet::VALID_LENGTH,
     &ethernet::VALID_UNICAST,
@@ -27,6 +28,7 @@ static ETHERNET: [&BlockType; 12] = [
     &ethernet::VALID_TYPE,
     &ethernet::VALID_VLAN,
     &ethernet::CLASSIFY_L3,
+    &ethernet::SEND,
     &ethernet::ALLOCATE_HEADER,
     &ethernet::FILL_HEADER,
 ];
@@ -66,8 +68,16 @@ static IPV4: [&BlockType; 14] = [
     &ipv4::FILL_HEADER,
 ];
 
-static FRAGMENT: [&BlockType; 3] =
-    [&fragment::FRAGMENT_V4, &fragment::REASSEMBLE_V4, &fragment::FRAGMENT_OUT_V4];
+static FRAGMENT: [&BlockType; 4] = [
+    &fragment::FRAGMENT_V4,
+    &fragment::REASSEMBLE_V4,
+    &fragment::FRAGMENT_OUT_V4,
+    &fragment::PATH_MTU_V4,
+];
+
+static DHCP: [&BlockType; 3] = [&dhcp::RECEIVE, &dhcp::TIMER, &dhcp::WATCH];
+
+static IGMP: [&BlockType; 2] = [&igmp::RECEIVE, &igmp::TIMER];
 
 static ICMP: [&BlockType; 11] = [
     &icmp::VALID_HEADER_LENGTH,
@@ -95,8 +105,8 @@ static UDP: [&BlockType; 7] = [
 
 /// Every block type of this crate, by name.
 pub fn registry() -> Registry {
-    let families: [&'static [&'static BlockType]; 7] =
-        [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &ICMP, &UDP];
+    let families: [&'static [&'static BlockType]; 9] =
+        [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &ICMP, &UDP];
     families.into_iter().fold(Registry::new(), Registry::with)
 }
 
@@ -115,6 +125,8 @@ mod tests {
         include_str!("arp/README.md"),
         include_str!("ipv4/README.md"),
         include_str!("fragment/README.md"),
+        include_str!("dhcp/README.md"),
+        include_str!("igmp/README.md"),
         include_str!("icmp/README.md"),
         include_str!("udp/README.md"),
     );

@@ -2,9 +2,11 @@
 
 mod host_graph {
     mod answers;
+    mod dhcp;
     mod drops;
     mod exhaustion;
     mod forward;
     mod fragments;
+    mod igmp;
     mod neighbours;
 }

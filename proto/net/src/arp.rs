@@ -119,7 +119,8 @@ impl Transmit {
         self.arp.emit(&mut buf[HEADER_LEN..])
     }
 
-    fn request(dst: MacAddr, sha: MacAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
+    /// A request of this station for the owner of `tpa`; a probe (RFC 5227 §2.1.1) has no `spa`.
+    pub fn request(dst: MacAddr, sha: MacAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
         Self { dst, arp: ArpRepr { op: op::REQUEST, sha, spa, tha: MacAddr::ZERO, tpa } }
     }
 }

@@ -22,7 +22,7 @@ use weever_packet::{Endpoints, Flags};
 
 /// Records in the metadata what the transmit side shall send, and by which interface. The operation
 /// takes the place of the IP protocol.
-fn address(packet: &mut Buffer, iface: u16, transmit: &Transmit) {
+pub(crate) fn address(packet: &mut Buffer, iface: u16, transmit: &Transmit) {
     let meta = packet.meta_mut();
     meta.iface = iface;
     meta.flags = meta.flags.with(Flags::ENDPOINTS);

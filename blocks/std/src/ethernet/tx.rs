@@ -4,16 +4,24 @@ use weever_blocks_api::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::iface::Interface;
 use weever_net::state::NetState;
+use weever_packet::Flags;
 use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanRepr};
 
-use crate::check::{MARKS, READS, amend, interface, reader};
+use crate::check::{MARKS, READS, Validate, amend, boolean, interface, reader};
 
 const OUT_OR_DROP: &[PortDoc] = &[
     PortDoc { name: "out", doc: "done" },
     PortDoc { name: "drop", doc: "no room in front of the packet, or its interface is gone" },
 ];
+
+/// Where packets start that know their link address.
+pub static SEND: BlockType = boolean(
+    "TxL2EtherSend",
+    "Where packets start that already have the link address of whom they are for.",
+    |_| Ok(Box::new(Validate(|p: &Buffer| p.meta().flags.has(Flags::ENDPOINTS)))),
+);
 
 /// Makes room for the link header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {

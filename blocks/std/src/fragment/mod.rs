@@ -1,10 +1,12 @@
 #![doc = include_str!("README.md")]
 
 mod expired;
+mod path;
 mod rx;
 #[cfg(test)]
 mod tests;
 mod tx;
 
+pub use path::PATH_MTU_V4;
 pub use rx::{FRAGMENT_V4, REASSEMBLE_V4};
 pub use tx::FRAGMENT_OUT_V4;

@@ -12,7 +12,7 @@ use weever_packet::{Flags, Meta, NOWHERE};
 
 use super::expired::Reporter;
 use crate::check::{READS, between, network, reader};
-use crate::host::{Fragments, Room};
+use crate::host::{Fragments, Paths, Room};
 use crate::icmp::IcmpLimits;
 
 const DATAGRAM: usize = 0;
@@ -84,12 +84,14 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let fragments = build.env.get_or_default::<Fragments>();
     let limits = build.env.get_or_default::<IcmpLimits>();
     let reporter = Reporter::new(network(build)?.reader(), limits);
-    Ok(Box::new(Reassemble { fragments, reporter, period: period * weever_net::MILLIS }))
+    let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
+    Ok(Box::new(Reassemble { fragments, reporter, paths, period }))
 }
 
 struct Reassemble {
     fragments: Arc<Fragments>,
     reporter: Reporter,
+    paths: Arc<Paths>,
     period: Nanos,
 }
 
@@ -103,6 +105,7 @@ impl Block for Reassemble {
                 None => {
                     let reporter = &mut self.reporter;
                     poll(cx, &mut table, reporter);
+                    self.paths.poll(cx.now);
                     cx.spawn_new(AGAIN, None, self.period, Priority::Low);
                     OUT
                 }

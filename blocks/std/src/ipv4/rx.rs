@@ -184,15 +184,17 @@ pub static CLASSIFY: BlockType = reader(
     &[
         PortDoc { name: "udp", doc: "UDP" },
         PortDoc { name: "icmp", doc: "ICMP" },
+        PortDoc { name: "igmp", doc: "IGMP" },
         PortDoc { name: "other", doc: "any other" },
     ],
-    |_| Ok(Box::new(Classify::<3, _>(transport))),
+    |_| Ok(Box::new(Classify::<4, _>(transport))),
 );
 
 fn transport(packet: &Buffer) -> usize {
     match header(packet).map(Ipv4Header::protocol) {
         Some(protocol::UDP) => 0,
         Some(protocol::ICMP) => 1,
-        _ => 2,
+        Some(protocol::IGMP) => 2,
+        _ => 3,
     }
 }

@@ -13,8 +13,17 @@ use crate::host::provide;
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
 /// Counters of blocks that make packets.
-const MADE: [&str; 6] =
-    ["requests", "announcements", "copies", "reassembled", "timeouts", "fragments"];
+const MADE: [&str; 9] = [
+    "requests",
+    "announcements",
+    "copies",
+    "reassembled",
+    "timeouts",
+    "fragments",
+    "messages",
+    "probes",
+    "reports",
+];
 /// How far the clock moves at once, so that timers come in their order.
 const STEP: Nanos = 10_000_000;
 

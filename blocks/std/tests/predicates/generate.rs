@@ -67,7 +67,7 @@ fn icmp_errors() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn datagrams() -> impl Strategy<Value = Vec<u8>> {
-    let protocols = prop_oneof![2 => Just(17u8), 2 => Just(1u8), 1 => any::<u8>()];
+    let protocols = prop_oneof![2 => Just(17u8), 2 => Just(1u8), 1 => Just(2u8), 1 => any::<u8>()];
     let fragments = prop_oneof![3 => Just(0x4000u16), 1 => any::<u16>()];
     let payloads = prop_oneof![
         vec(any::<u8>(), 0..40),

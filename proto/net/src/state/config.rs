@@ -282,6 +282,11 @@ impl NetConfig {
         self.routes4.retain(|route| route.origin != origin);
     }
 
+    /// Removes all routes of an origin that name an interface.
+    pub fn remove_routes_of(&mut self, iface: IfaceId, origin: Origin) {
+        self.routes4.retain(|route| route.origin != origin || route.iface != Some(iface));
+    }
+
     /// The interface on whose subnet an address is: that with the longest prefix.
     pub(super) fn subnet_of(&self, addr: Ipv4Addr) -> Option<&Interface> {
         let near = |iface: &Interface| {

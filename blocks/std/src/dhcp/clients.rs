@@ -1,0 +1,148 @@
+//! The clients of a host.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use weever_blocks_api::Nanos;
+use weever_net::dhcp4::{Client, Config, Lease, Probing, State};
+use weever_net::iface::IfaceId;
+use weever_wire::MacAddr;
+
+use crate::host::Secret;
+
+/// What a client stands at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its interface.
+    pub iface: IfaceId,
+    /// Where it stands.
+    pub state: State,
+    /// Its lease, if there is one.
+    pub lease: Option<Lease>,
+}
+
+/// One interface's client.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) iface: IfaceId,
+    /// `None` until the timer has come by.
+    pub(super) client: Option<Client>,
+    probing: Probing,
+    /// What an operator wants since the timer last came by.
+    wish: Option<Wish>,
+    /// The interface's MTU before the lease lowered it.
+    pub(super) mtu: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Restart,
+    Stop,
+}
+
+/// An address that is being probed on an interface.
+pub(super) type Watched = (u16, Ipv4Addr, MacAddr);
+
+/// The DHCP clients of a host, one per interface at most. Blocks find it in their
+/// [`Env`](weever_blocks_api::Env). What is asked for here happens when the graph's timer next comes
+/// by, within milliseconds.
+#[derive(Debug, Default)]
+pub struct Dhcp {
+    clients: Mutex<Vec<Own>>,
+    /// Whether there are any: what a timer looks at that has nothing to do.
+    active: AtomicBool,
+    watched: Arc<ArcSwap<Vec<Watched>>>,
+}
+
+impl Dhcp {
+    /// Has `iface` configured by DHCP, its offered address probed in this way. Nothing happens if a
+    /// client is at work there.
+    pub fn start(&self, iface: IfaceId, probing: Probing) {
+        let mut clients = self.lock();
+        if clients.iter().all(|own| own.iface != iface) {
+            clients.push(Own { iface, client: None, probing, wish: None, mtu: None });
+        }
+        self.active.store(true, Ordering::Release);
+    }
+
+    /// Has the lease given back, its address taken away, and the client of `iface` end.
+    pub fn stop(&self, iface: IfaceId) {
+        self.wish(iface, Wish::Stop);
+    }
+
+    /// Has the lease of `iface` confirmed, as after its link came back.
+    pub fn restart(&self, iface: IfaceId) {
+        self.wish(iface, Wish::Restart);
+    }
+
+    /// Where each client stands.
+    pub fn status(&self) -> Vec<Status> {
+        let state = |own: &Own| own.client.as_ref().map_or(State::Init, Client::state);
+        let lease = |own: &Own| own.client.as_ref().and_then(Client::lease).cloned();
+        let clients = self.lock();
+        clients
+            .iter()
+            .map(|own| Status { iface: own.iface, state: state(own), lease: lease(own) })
+            .collect()
+    }
+
+    fn wish(&self, iface: IfaceId, wish: Wish) {
+        if let Some(own) = self.lock().iter_mut().find(|own| own.iface == iface) {
+            own.wish = Some(wish);
+        }
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Vec<Own>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader of the addresses that are being probed.
+    pub(super) fn watched(&self) -> arc_swap::Cache<Arc<ArcSwap<Vec<Watched>>>, Arc<Vec<Watched>>> {
+        arc_swap::Cache::new(Arc::clone(&self.watched))
+    }
+
+    /// Publishes what is being probed, if that has changed, and forgets clients that have ended.
+    pub(super) fn publish(
+        &self,
+        clients: &mut Vec<Own>,
+        mac_of: impl Fn(IfaceId) -> Option<MacAddr>,
+    ) {
+        let probed = |own: &Own| {
+            let ip = own.client.as_ref()?.probed()?;
+            Some((own.iface.0, ip, mac_of(own.iface)?))
+        };
+        let now: Vec<Watched> = clients.iter().filter_map(probed).collect();
+        if **self.watched.load() != now {
+            self.watched.store(Arc::new(now));
+        }
+        clients.retain(|own| !own.has_ended());
+        self.active.store(!clients.is_empty(), Ordering::Release);
+    }
+}
+
+impl Own {
+    /// The client, made if it is new, after what was wished.
+    pub(super) fn ready(&mut self, mac: MacAddr, secret: Secret, now: Nanos) -> &mut Client {
+        let seed = secret.0 ^ now.rotate_left(32) ^ u64::from(self.iface.0);
+        let config = Config { mac, seed, probing: self.probing };
+        let client = self.client.get_or_insert_with(|| Client::new(config, now));
+        match self.wish.take() {
+            Some(Wish::Stop) => client.release(now),
+            Some(Wish::Restart) => client.restart(now),
+            None => {}
+        }
+        client
+    }
+
+    fn has_ended(&self) -> bool {
+        let ended =
+            |client: &Client| client.state() == State::Stopped && client.poll_at().is_none();
+        self.client.as_ref().is_some_and(ended)
+    }
+}

@@ -1,0 +1,71 @@
+//! What routers say of datagrams that were too long.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind,
+};
+use weever_graph::Effects;
+use weever_net::pmtu::TooBig;
+use weever_net::state::NetState;
+use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
+use weever_wire::ipv4::Ipv4Header;
+
+use crate::check::{READS, between, network, reader, tasks_where};
+use crate::host::{Paths, StateReader};
+
+/// Learns path MTUs of IPv4.
+pub static PATH_MTU_V4: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    ..reader(
+        "RxL3ICMPPathMtu",
+        "Learns a path's MTU from an ICMP \"fragmentation needed\", if it can be believed \
+         (RFC 1191).",
+        &[
+            PortDoc { name: "out", doc: "learned: later datagrams to there are shorter" },
+            PortDoc { name: "drop", doc: "not believed, or nothing new" },
+        ],
+        |build| {
+            let state = network(build)?.reader();
+            Ok(Box::new(PathMtu { state, paths: build.env.get_or_default() }))
+        },
+    )
+};
+
+struct PathMtu {
+    state: StateReader,
+    paths: Arc<Paths>,
+}
+
+impl Block for PathMtu {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        let learned =
+            tasks_where(burst, input, |packet| learn(state, &self.paths, packet, cx.now).is_some());
+        ports.enable(0, learned);
+        ports.enable(1, input & !learned);
+    }
+}
+
+fn learn(state: &NetState, paths: &Paths, packet: &Buffer, now: Nanos) -> Option<u32> {
+    let meta = packet.meta();
+    let message = between(packet, meta.l4, meta.end);
+    let icmp = IcmpHeader::first(message)?;
+    let quoted = Ipv4Header::at(message, HEADER_LEN)?;
+    let too_big =
+        (icmp.kind(), icmp.code()) == (kind::UNREACHABLE, unreachable::FRAGMENTATION_NEEDED);
+    if !too_big || !state.is_ours(quoted.src()) {
+        return None;
+    }
+    let route = state.route4(quoted.dst())?;
+    let link = state.interface(route.iface)?.mtu.into();
+    let said = TooBig {
+        dst: IpAddr::V4(quoted.dst()),
+        length: quoted.total_len() as u32,
+        dont_fragment: quoted.dont_fragment(),
+        mtu: icmp.mtu().into(),
+    };
+    paths.learn(said, link, now).ok()
+}

@@ -1,0 +1,11 @@
+#![doc = include_str!("README.md")]
+
+mod groups;
+mod receive;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+pub use groups::{Groups, Listening};
+pub use receive::RECEIVE;
+pub use timer::TIMER;

@@ -1,0 +1,128 @@
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use weever_blocks_api::Env;
+use weever_blocks_std::host::{Host, Secret, provide};
+use weever_blocks_std::igmp::Groups;
+use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
+use weever_engine::Limits;
+use weever_models::{HostConfig, host};
+use weever_net::group::{Filter, Mode, Version};
+use weever_net::iface::IfaceId;
+use weever_wire::MacAddr;
+use weever_wire::ethernet::EthernetHeader;
+use weever_wire::igmp::{IgmpReport, checksum_ok, kind};
+use weever_wire::ipv4::{Ipv4View, protocol};
+use weever_wire::mld::record_kind;
+
+const SECOND: u64 = 1_000_000_000;
+const LINK: IfaceId = IfaceId(0);
+const GROUP: Ipv4Addr = Ipv4Addr::new(239, 129, 2, 3);
+const ALL: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
+
+struct Listener {
+    host: HostBox,
+    net: Arc<Host>,
+    groups: Arc<Groups>,
+}
+
+fn listener() -> Listener {
+    let env = Env::new();
+    env.provide(Arc::new(Secret(3)));
+    let net = provide(&env, host_state(), 0);
+    let graph = host(&HostConfig::default()).unwrap();
+    let mut host = HostBox::in_env(graph, &env, Limits::default());
+    host.advance(5 * SECOND);
+    host.sent();
+    Listener { host, net, groups: env.get_or_default() }
+}
+
+impl Listener {
+    /// The IGMP messages that go out meanwhile, each with its destination.
+    fn pass(&mut self, nanos: u64) -> Vec<(Ipv4Addr, Vec<u8>)> {
+        self.host.advance(nanos);
+        let mut messages = Vec::new();
+        for frame in self.host.sent() {
+            let header = EthernetHeader::first(&frame).unwrap();
+            let Ok(ip) = Ipv4View::new(&frame[14..]) else { continue };
+            let (dst, fixed) = (ip.header().dst(), ip.header());
+            assert_eq!((fixed.protocol(), fixed.ttl(), fixed.tos()), (protocol::IGMP, 1, 0xc0));
+            assert_eq!(ip.header_bytes()[20..], [148, 4, 0, 0], "router alert");
+            assert!(ip.checksum_ok() && checksum_ok(ip.payload()));
+            assert_eq!((header.dst(), fixed.src()), (mac_of(dst), HOST));
+            messages.push((dst, ip.payload().to_vec()));
+        }
+        messages
+    }
+
+    fn records(&mut self, nanos: u64) -> Vec<(u8, Ipv4Addr)> {
+        let messages = self.pass(nanos);
+        let records = messages.iter().flat_map(|(dst, message)| {
+            assert_eq!(*dst, Ipv4Addr::new(224, 0, 0, 22));
+            IgmpReport::parse(message).unwrap().map(|r| r.unwrap()).map(|r| (r.kind, r.group))
+        });
+        records.collect()
+    }
+
+    fn query(&mut self, message: &mut [u8], dst: Ipv4Addr) {
+        weever_wire::igmp::fill_checksum(message);
+        let datagram = ipv4(ipv4_repr(PEER, dst, protocol::IGMP), message);
+        self.host.receive(&[ethernet(mac_of(dst), PEER_MAC, 0x0800, &datagram)]);
+    }
+}
+
+fn mac_of(group: Ipv4Addr) -> MacAddr {
+    let [_, b, c, d] = group.octets();
+    MacAddr([1, 0, 0x5e, b & 0x7f, c, d])
+}
+
+#[test]
+fn what_is_joined_and_left_is_reported() {
+    let mut it = listener();
+    assert_eq!(it.pass(5 * SECOND), []);
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_EXCLUDE, GROUP); 2]);
+    let only = Filter::new(Mode::Include, &[PEER]);
+    it.groups.set(LINK, 1, Ipv4Addr::new(232, 1, 1, 1), only, it.host.now()).unwrap();
+    assert_eq!(it.records(2 * SECOND), [(record_kind::ALLOW_NEW, Ipv4Addr::new(232, 1, 1, 1)); 2]);
+    it.net.update(|net| net.leave(LINK, GROUP)).unwrap();
+    assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_INCLUDE, GROUP); 2]);
+    let listed = it.groups.listed(it.host.now());
+    assert_eq!((listed.len(), listed[0].groups.len(), listed[0].version), (1, 1, Version::Newest));
+    it.host.finish();
+}
+
+#[test]
+fn queriers_of_all_ages_are_answered() {
+    let mut it = listener();
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    it.pass(2 * SECOND);
+    it.query(&mut [kind::QUERY, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 0], ALL);
+    assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_EXCLUDE, GROUP)]);
+    let [a, b, c, d] = GROUP.octets();
+    it.query(&mut [kind::QUERY, 10, 0, 0, a, b, c, d, 2, 125, 0, 0], GROUP);
+    assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_EXCLUDE, GROUP)]);
+    it.query(&mut [kind::QUERY, 10, 0, 0, 0, 0, 0, 0], ALL);
+    let said = it.pass(2 * SECOND);
+    assert!(
+        matches!(&said[..], [(dst, m)] if *dst == GROUP && m[0] == kind::V2_REPORT),
+        "{said:?}"
+    );
+    it.net.update(|net| net.leave(LINK, GROUP)).unwrap();
+    let said = it.pass(2 * SECOND);
+    assert!(matches!(&said[..], [(_, m)] if m[0] == kind::V2_LEAVE), "{said:?}");
+    it.host.finish();
+}
+
+#[test]
+fn broken_messages_are_drops() {
+    let mut it = listener();
+    let mut broken = [kind::QUERY, 10, 0, 0, 0, 0, 0, 0, 2, 125, 0, 9];
+    it.query(&mut broken, ALL);
+    it.query(&mut [0x99, 10, 0, 0, 0, 0, 0, 0], ALL);
+    let datagram = ipv4(ipv4_repr(PEER, ALL, protocol::IGMP), &[kind::QUERY, 10, 9, 9, 0, 0, 0, 0]);
+    it.host.receive(&[ethernet(mac_of(ALL), PEER_MAC, 0x0800, &datagram)]);
+    let drops: Vec<_> = it.host.drops().into_iter().filter(|d| d.0.contains("IGMP")).collect();
+    assert_eq!(drops.iter().map(|d| d.2).collect::<Vec<_>>(), [2, 1], "{drops:?}");
+    it.host.finish();
+}
