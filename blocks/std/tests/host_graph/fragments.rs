@@ -214,3 +214,39 @@ fn without_memory_fragments_are_drops() {
     let pool = Pool::new(PoolConfig::large(64)).unwrap();
     assert_eq!(pool.frame_size(), 65_535);
 }
+
+/// What a router on the way says about a datagram of ours, with this MTU for the next link.
+fn too_big(quoted: &[u8], mtu: u16) -> Vec<u8> {
+    let quote = &quoted[14..quoted.len().min(14 + 548)];
+    icmp(HOST, IcmpRepr::Unreachable { code: 4, mtu, quote })
+}
+
+#[test]
+fn a_path_that_takes_less_gets_less() {
+    let (mut host, _) = serving();
+    host.receive(&[udp(5000, 7, &payload(1400))]);
+    let sent = host.sent().remove(0);
+    // Not believed: what was never sent to there, and what could not have been too long.
+    let mut stranger = sent.clone();
+    stranger[33] = 77;
+    let small = udp(5000, 7, b"x");
+    host.receive(&[too_big(&stranger, 1000), too_big(&small, 1000)]);
+    host.receive(&[udp(5000, 7, &payload(1400))]);
+    assert_eq!(host.sent().len(), 1);
+
+    host.receive(&[too_big(&sent, 1000)]);
+    host.receive(&[udp(5000, 7, &payload(1400))]);
+    let sent = host.sent();
+    assert!(sent.len() == 2 && sent.iter().all(|frame| frame.len() <= 1014), "{}", sent.len());
+    assert_eq!(joined(&sent)[0][28..], payload(1400));
+
+    // Ten minutes later the link's own MTU is tried again.
+    for _ in 0..11 {
+        host.advance(60 * SECOND);
+        host.receive(&[arp_request(HOST)]);
+        host.sent();
+    }
+    host.receive(&[udp(5000, 7, &payload(1400))]);
+    assert_eq!(host.sent().len(), 1);
+    host.finish();
+}
