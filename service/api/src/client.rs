@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
-    ApiError, Assignment, Call, Changed, Counters, GraphFormat, GraphText, LineError, LineReader,
+    ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters, GraphFormat, GraphText, LineError, LineReader,
     Outcome, Request, Response, Status, Stopping, VERSION, decode_response,
 };
 
@@ -157,6 +157,17 @@ impl Client {
         self.call(Call::Set(assignment))
     }
 
+    /// Begins to copy packets as they pass. The connection is the capture's from then on.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn capture(mut self, wanted: CaptureRequest) -> Result<CaptureStream, ClientError> {
+        match self.call(Call::Capture(wanted))? {
+            CaptureEvent::Started(started) => Ok(CaptureStream { client: self, started }),
+            other => Err(self.protocol(format!("a capture does not begin with {other:?}"))),
+        }
+    }
+
     /// Blocks until the stack has closed the connection: after [`stop`](Self::stop), when it has
     /// shut down.
     ///
@@ -228,6 +239,34 @@ impl Client {
 
     fn protocol(&self, why: String) -> ClientError {
         ClientError::Protocol { path: self.path.clone(), why }
+    }
+}
+
+/// A capture that goes on until it is dropped, or has ended by itself.
+#[derive(Debug)]
+pub struct CaptureStream {
+    client: Client,
+    started: CaptureStarted,
+}
+
+impl CaptureStream {
+    /// Where packets are captured.
+    pub fn started(&self) -> &CaptureStarted {
+        &self.started
+    }
+
+    /// What comes next; `None` if nothing has come after `wait`. Nothing comes after
+    /// [`CaptureEvent::Ended`].
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn next(&mut self, wait: Duration) -> Result<Option<CaptureEvent>, ClientError> {
+        self.client.reader.stream().at = Instant::now() + at_least_a_bit(wait);
+        match self.client.receive() {
+            Ok(response) => self.client.accept(response).map(Some),
+            Err(ClientError::TimedOut { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 }
 

@@ -27,6 +27,7 @@
 //! [`Client`] is the blocking client; [`decode_request`] is what the stack reads requests with.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod change;
 mod client;
 mod counters;
@@ -38,7 +39,11 @@ pub mod socket;
 mod status;
 
 pub use change::{Assignment, Changed, How, ParseAssignmentError};
-pub use client::{Client, ClientError, TIMEOUT};
+pub use capture::{
+    CaptureEnd, CaptureEvent, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket,
+    Direction, MAX_SNAPLEN,
+};
+pub use client::{CaptureStream, Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,
 };

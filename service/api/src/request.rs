@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiError, Assignment, ErrorKind, VERSION};
+use crate::{ApiError, Assignment, CaptureRequest, ErrorKind, VERSION};
 
 /// A question or an order to a running stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +42,8 @@ pub enum Call {
         /// The language it is wanted in.
         format: GraphFormat,
     },
+    /// Copies packets as they pass; answered by [`CaptureEvent`](crate::CaptureEvent)s.
+    Capture(CaptureRequest),
 }
 
 /// Languages in which the running graph can be had.
@@ -164,6 +166,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
         "set" => parameters::<Assignment>(method, fields).map(Call::Set),
         "graph" => parameters::<GraphParameters>(method, fields)
             .map(|GraphParameters { format }| Call::Graph { format }),
+        "capture" => parameters::<CaptureRequest>(method, fields).map(Call::Capture),
         other => {
             let message = format!("there is no method `{}`", clip(other));
             Err(ApiError::new(ErrorKind::UnknownMethod, message, METHODS))
@@ -171,7 +174,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
     }
 }
 
-const METHODS: &str = "use counters, status, graph, apply, set or stop";
+const METHODS: &str = "use counters, status, graph, capture, apply, set or stop";
 
 fn parameters<T: for<'a> Deserialize<'a>>(method: &str, fields: Value) -> Result<T, ApiError> {
     serde_json::from_value(fields).map_err(|e| {
@@ -207,8 +210,20 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let calls =
-            [Call::Counters, Call::Status, Call::Stop, Call::Graph { format: GraphFormat::Dot }];
+        let capture = CaptureRequest {
+            filter: "udp port 7".into(),
+            at: vec!["rx".into()],
+            count: Some(3),
+            snaplen: None,
+        };
+        let calls = [
+            Call::Counters,
+            Call::Status,
+            Call::Stop,
+            Call::Graph { format: GraphFormat::Dot },
+            Call::Capture(CaptureRequest::default()),
+            Call::Capture(capture),
+        ];
         for (id, call) in calls.into_iter().enumerate() {
             let request = Request { version: VERSION, id: id as u64, call };
             assert_eq!(decode_request(request.encode().as_bytes()), Ok(request));

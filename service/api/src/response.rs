@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApiError, Changed, Counters, Status, VERSION};
+use crate::{ApiError, CaptureEvent, Changed, Counters, Status, VERSION};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,6 +42,8 @@ pub enum Reply {
     Graph(GraphText),
     /// To `apply` and `set`.
     Changed(Changed),
+    /// To `capture`, several times.
+    Capture(CaptureEvent),
 }
 
 /// Answer to `stop`: the stack shuts down once this has been sent.

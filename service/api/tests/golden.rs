@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weever_service_api::{
-    Counters, GraphText, Response, Status, Stopping, decode_request, decode_response,
+    CaptureEvent, Counters, Direction, GraphText, Response, Status, Stopping, decode_request, decode_response,
 };
 
 /// Reads an answer into its type and writes it again: the same bytes must come out.
@@ -34,6 +34,22 @@ fn answers() {
     assert_eq!(status.workers[0].queues, [0, 1, 2, 3]);
     assert_eq!(round_trip::<Stopping>(include_str!("golden/stop.json")).pid, 4711);
     assert_eq!(round_trip::<GraphText>(include_str!("golden/graph.json")).text.len(), 16);
+}
+
+#[test]
+fn captures() {
+    let lines: Vec<&str> = include_str!("golden/capture.jsonl").lines().collect();
+    let events: Vec<CaptureEvent> = lines.iter().map(|line| round_trip(line)).collect();
+    let [CaptureEvent::Started(started), CaptureEvent::Packet(packet), missed, ended] = &events[..]
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(started.places[0].direction, Direction::In);
+    assert_eq!((packet.length, &packet.data[..]), (60, &b"\x02\0\0\0\0\x01"[..]));
+    assert_eq!(*missed, CaptureEvent::Missed(4));
+    assert!(matches!(ended, CaptureEvent::Ended(end) if end.reason == "count"));
+    let bad = lines[1].replace("AgAA", "A*");
+    assert!(serde_json::from_str::<Response<CaptureEvent>>(&bad).is_err());
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! Packets of a running stack, as they pass.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The most bytes of a packet that a capture copies.
+pub const MAX_SNAPLEN: u32 = 262_144;
+
+/// Parameters of `capture`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CaptureRequest {
+    /// Which packets, in the syntax of pcap-filter; empty: all.
+    pub filter: String,
+    /// Where: `rx` (what links receive), `tx` (what goes to links), or a port as `NODE.PORT`.
+    /// Empty: `rx` and `tx`.
+    pub at: Vec<String>,
+    /// End after so many packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Copy at most so many bytes of each packet, up to [`MAX_SNAPLEN`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snaplen: Option<u32>,
+}
+
+/// What answers `capture`: first [`Started`](CaptureEvent::Started), at last
+/// [`Ended`](CaptureEvent::Ended), each in a response of its own with the request's id. The client
+/// ends a capture by closing the connection, or by any other request on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CaptureEvent {
+    /// Packets are captured from now on.
+    Started(CaptureStarted),
+    /// A packet.
+    Packet(CapturedPacket),
+    /// So many packets, since the start, matched and were not copied: whoever reads is too slow.
+    Missed(u64),
+    /// No more packets follow.
+    Ended(CaptureEnd),
+}
+
+/// Where packets are captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaptureStarted {
+    /// The places, by number.
+    pub places: Vec<CapturePlace>,
+    /// At most so many bytes of each packet are copied.
+    pub snaplen: u32,
+}
+
+/// A place in the running graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CapturePlace {
+    /// The port that packets leave by, as `NODE.PORT`.
+    pub port: String,
+    /// The link, if only one link's packets pass here.
+    pub link: Option<String>,
+    /// Which way they go.
+    pub direction: Direction,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// They come from a link.
+    In,
+    /// They go to a link.
+    Out,
+    /// They are somewhere in between.
+    #[default]
+    #[serde(other)]
+    Inside,
+}
+
+/// A packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CapturedPacket {
+    /// The number of the place.
+    pub place: u16,
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// How long it was.
+    pub length: u32,
+    /// Its bytes, cut to the capture's length; in base64 on the wire.
+    #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
+    pub data: Vec<u8>,
+}
+
+/// How a capture ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaptureEnd {
+    /// Packets that were sent to the client.
+    pub captured: u64,
+    /// Packets that matched and were not copied.
+    pub missed: u64,
+    /// Why: `count`, `request`, or that the places are not in the graph any more: `removed`.
+    pub reason: String,
+}
+
+fn to_base64<S: Serializer>(data: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&STANDARD.encode(data))
+}
+
+fn from_base64<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    STANDARD.decode(text).map_err(serde::de::Error::custom)
+}
