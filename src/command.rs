@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use weever_capture::CaptureArgs;
 use weever_cli::{CliError, CountersArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
 use weever_plantool::{PlanArgs, PolicyCommand};
@@ -21,6 +22,7 @@ Examples:
   weever status                                         what is running
   weever counters --watch 1                             what it counts, with rates
   weever counters --drops                               what it dropped, and why
+  weever capture udp port 53                            show packets as they pass
   weever graph check host.unicorn                       check a protocol graph
   weever graph svg --running -o now.svg                 draw what runs, with its counters
   weever graph apply mine.unicorn                       change it while it runs
@@ -50,6 +52,7 @@ enum Command {
     Status(StatusArgs),
     Set(SetArgs),
     Stop(StopArgs),
+    Capture(CaptureArgs),
     /// Shows the stack at work against the kernel, or without root against smoltcp
     Demo(weever_demo::DemoArgs),
     /// Measures the stack beside its peers, in one run
@@ -73,6 +76,10 @@ impl Cli {
             Command::Status(args) => ask(|out| args.run(out)),
             Command::Set(args) => ask(|out| args.run(out)),
             Command::Stop(args) => ask(|out| args.run(out)),
+            Command::Capture(args) => {
+                args.run(&mut io::stdout().lock())?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(command) => Ok(weever_graphtool::run(command)?),

@@ -433,3 +433,41 @@ fn without_rights_it_says_which_are_missing() {
     let complaint = complaint(&output);
     assert!(complaint.contains("CAP_NET_ADMIN") && complaint.contains("root"), "{complaint}");
 }
+
+#[test]
+fn a_capture_shows_what_the_kernel_does_not_see() {
+    require_net_admin!();
+    let net = net(1);
+    let up = Up::start(&net, &["--no-probe"]);
+    let file = temporary("pcapng");
+    let socket = up.socket.to_str().unwrap();
+    let capture = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
+        command.args(["capture", "udp port 7", "--socket", socket, "-c", "4"]).args(more);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        assert!(line.starts_with("capturing at RxQueue.out, Tx"), "{line}");
+        (child, errors)
+    };
+    let (lines, mut errors) = capture(&[]);
+    let (filed, _errors) = capture(&["-w", file.to_str().unwrap()]);
+    echo(&net, &[100, 200]);
+    let printed = lines.wait_with_output().unwrap();
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    assert!(printed.status.success() && rest.contains("4 packets captured, 0 missed"), "{rest}");
+    let printed = String::from_utf8(printed.stdout).unwrap();
+    assert!(printed.contains("left0 < 10.") && printed.contains(" > 10."), "{printed}");
+    assert!(printed.contains(":7 UDP, 142 bytes"), "{printed}");
+    assert!(filed.wait_with_output().unwrap().status.success());
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]), "not a pcapng file");
+    assert!(bytes.windows(5).any(|part| part == b"left0"), "the interface has no name");
+    // The graph is as it was.
+    assert!(!up.ask(&["graph", "show"]).contains("Capture0"));
+    echo(&net, &[64]);
+    drop(up);
+}

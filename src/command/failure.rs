@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use weever_capture::CaptureError;
 use weever_cli::CliError;
 use weever_daemon::UpError;
 use weever_daemon::config::ConfigError;
@@ -19,6 +20,8 @@ pub(crate) enum Failure {
     Up(#[from] UpError),
     #[error("while the stack ran: {0}")]
     Ended(String),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     #[error(transparent)]
     Graph(#[from] GraphToolError),
     #[error(transparent)]

@@ -45,6 +45,8 @@ pub enum CaptureEvent {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureStarted {
+    /// The stack's links, by number.
+    pub links: Vec<String>,
     /// The places, by number.
     pub places: Vec<CapturePlace>,
     /// At most so many bytes of each packet are copied.
@@ -57,8 +59,6 @@ pub struct CaptureStarted {
 pub struct CapturePlace {
     /// The port that packets leave by, as `NODE.PORT`.
     pub port: String,
-    /// The link, if only one link's packets pass here.
-    pub link: Option<String>,
     /// Which way they go.
     pub direction: Direction,
 }
@@ -83,6 +83,8 @@ pub enum Direction {
 pub struct CapturedPacket {
     /// The number of the place.
     pub place: u16,
+    /// The number of the link that it came from or goes to.
+    pub link: u16,
     /// Nanoseconds since 1970.
     pub time_ns: u64,
     /// How long it was.

@@ -10,8 +10,9 @@ use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
-    ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters, GraphFormat, GraphText, LineError, LineReader,
-    Outcome, Request, Response, Status, Stopping, VERSION, decode_response,
+    ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters,
+    GraphFormat, GraphText, LineError, LineReader, Outcome, Request, Response, Status, Stopping,
+    VERSION, decode_response,
 };
 
 /// How long [`Client::connect`] and each call may take.

@@ -38,11 +38,11 @@ mod response;
 pub mod socket;
 mod status;
 
-pub use change::{Assignment, Changed, How, ParseAssignmentError};
 pub use capture::{
     CaptureEnd, CaptureEvent, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket,
     Direction, MAX_SNAPLEN,
 };
+pub use change::{Assignment, Changed, How, ParseAssignmentError};
 pub use client::{CaptureStream, Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,

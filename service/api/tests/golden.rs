@@ -6,7 +6,8 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weever_service_api::{
-    CaptureEvent, Counters, Direction, GraphText, Response, Status, Stopping, decode_request, decode_response,
+    CaptureEvent, Counters, Direction, GraphText, Response, Status, Stopping, decode_request,
+    decode_response,
 };
 
 /// Reads an answer into its type and writes it again: the same bytes must come out.

@@ -4,14 +4,33 @@
 //! [`ControlServer::serve`] answers on it once there is something to tell. Threads: one that
 //! accepts, and one per connection, all of them off the packet path.
 
+mod capture;
 mod connection;
 mod server;
 mod socket;
 
-use weever_service_api::{ApiError, Assignment, Changed, Counters, GraphFormat, GraphText, Status};
+use weever_service_api::{
+    ApiError, Assignment, CaptureRequest, CaptureStarted, CapturedPacket, Changed, Counters,
+    GraphFormat, GraphText, Status,
+};
 
 pub use server::ControlServer;
 pub use socket::{ControlError, ControlSocket};
+
+/// A capture that goes on. Dropping it ends it.
+pub trait Capturing: Send {
+    /// Where packets are captured.
+    fn started(&self) -> CaptureStarted;
+
+    /// What has come, at most so many packets of each worker and place. Does not wait.
+    fn collect(&mut self, most: usize) -> Vec<CapturedPacket>;
+
+    /// Packets, since the start, that were wanted and found no room.
+    fn missed(&self) -> u64;
+
+    /// Whether the places are not in the graph any more.
+    fn is_removed(&self) -> bool;
+}
 
 /// Where answers come from. Called from several threads; may block briefly.
 pub trait Source: Send + Sync {
@@ -39,6 +58,12 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Why nothing has changed.
     fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError>;
+
+    /// Begins to copy packets. Blocks as long as a change of the graph does.
+    ///
+    /// # Errors
+    /// What to answer when that cannot be.
+    fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError>;
 
     /// Begins to shut down, and returns at once. Called after the answer was sent.
     fn stop(&self);

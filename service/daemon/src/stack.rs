@@ -1,5 +1,6 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 
+mod capture;
 mod change;
 mod crew;
 mod devices;

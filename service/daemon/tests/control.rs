@@ -212,3 +212,32 @@ fn a_file_that_somebody_else_put_in_its_place_is_not_removed() {
     drop(other);
     fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn a_capture_ends_with_the_next_request_and_the_connection_goes_on() {
+    let (server, _) = serve();
+    let stream = UnixStream::connect(server.path()).unwrap();
+    let begun = raw(&stream, b"{\"version\":1,\"id\":1,\"method\":\"capture\"}\n");
+    assert!(begun.contains("\"started\""), "{begun}");
+    for expected in ["\"packet\"", "\"packet\"", "\"packet\"", "\"missed\":7"] {
+        let line = raw(&stream, b"");
+        assert!(line.contains(expected) && line.contains("\"id\":1"), "{line}");
+    }
+    let ended = raw(&stream, b"{\"version\":1,\"id\":2,\"method\":\"status\"}\n");
+    assert!(ended.contains("\"reason\":\"request\""), "{ended}");
+    let status = raw(&stream, b"");
+    assert!(status.contains("\"id\":2") && status.contains("\"pid\":4711"), "{status}");
+}
+
+#[test]
+fn a_script_that_only_listens_gets_its_packets() {
+    let (server, _) = serve();
+    let mut stream = UnixStream::connect(server.path()).unwrap();
+    stream.write_all(b"{\"version\":1,\"id\":1,\"method\":\"capture\",\"count\":2}\n").unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches("\"packet\"").count(), 2, "{text}");
+    assert!(text.contains("\"reason\":\"count\""), "{text}");
+}

@@ -63,7 +63,7 @@ impl Block for Capture {
         for packet in bits(input).filter_map(|task| burst.get(task)) {
             let frame = whole(packet);
             if self.tap.wants(frame) {
-                let kept = self.writer.write(cx.now, frame, self.tap.snaplen());
+                let kept = self.writer.write(cx.now, packet.meta().link, frame, self.tap.snaplen());
                 captured += u64::from(kept);
                 missed += u64::from(!kept);
             }

@@ -6,7 +6,7 @@
 use rtrb::{Consumer, Producer, RingBuffer};
 use weever_packet::Nanos;
 
-/// Time, length of the packet, length of the copy, place, and nothing.
+/// Time, length of the packet, length of the copy, place, link.
 const HEADER: usize = 20;
 
 /// The end of a ring that belongs to a block.
@@ -25,6 +25,7 @@ pub(super) struct Header {
     pub(super) original: u32,
     pub(super) length: u32,
     pub(super) place: u16,
+    pub(super) link: u16,
 }
 
 /// Both ends of a ring of `bytes`, whose records are marked with `place`.
@@ -35,14 +36,14 @@ pub(super) fn ring(bytes: usize, place: u16) -> (Writer, Reader) {
 
 impl Writer {
     /// Copies at most `most` bytes of a packet; false if there is no room.
-    pub(super) fn write(&mut self, time: Nanos, packet: &[u8], most: usize) -> bool {
+    pub(super) fn write(&mut self, time: Nanos, link: u16, packet: &[u8], most: usize) -> bool {
         let data = &packet[..packet.len().min(most)];
         if self.ring.slots() < HEADER + data.len() {
             return false;
         }
         let original = u32::try_from(packet.len()).unwrap_or(u32::MAX);
         let length = data.len() as u32;
-        let header = Header { time, original, length, place: self.place }.bytes();
+        let header = Header { time, original, length, place: self.place, link }.bytes();
         self.ring.push_entire_slice(&header).is_ok() && self.ring.push_entire_slice(data).is_ok()
     }
 }
@@ -83,17 +84,19 @@ impl Header {
         bytes[8..12].copy_from_slice(&self.original.to_ne_bytes());
         bytes[12..16].copy_from_slice(&self.length.to_ne_bytes());
         bytes[16..18].copy_from_slice(&self.place.to_ne_bytes());
+        bytes[18..].copy_from_slice(&self.link.to_ne_bytes());
         bytes
     }
 
     fn read(bytes: [u8; HEADER]) -> Header {
         let [a, b, c, d, e, f, g, h, rest @ ..] = bytes;
-        let [i, j, k, l, m, n, o, p, q, r, _, _] = rest;
+        let [i, j, k, l, m, n, o, p, q, r, s, t] = rest;
         Header {
             time: u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
             original: u32::from_ne_bytes([i, j, k, l]),
             length: u32::from_ne_bytes([m, n, o, p]),
             place: u16::from_ne_bytes([q, r]),
+            link: u16::from_ne_bytes([s, t]),
         }
     }
 }

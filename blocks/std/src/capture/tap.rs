@@ -36,6 +36,8 @@ pub struct Captured {
     pub time: Nanos,
     /// The place parameter of the block that copied it.
     pub place: u16,
+    /// The number of the link that it came from or goes to.
+    pub link: u16,
     /// How long the packet was.
     pub original: u32,
     /// Its bytes, up to the capture's length.
@@ -70,6 +72,7 @@ impl Tap {
             all.extend(records.map(|(header, data)| Captured {
                 time: header.time,
                 place: header.place,
+                link: header.link,
                 original: header.original,
                 data,
             }));

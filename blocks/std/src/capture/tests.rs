@@ -26,13 +26,16 @@ fn every_packet_goes_on_and_what_matches_is_copied() {
     let mut bench = bench(&tap, "3");
     let wanted: Vec<u8> = udp(1234, 7, b"wanted");
     let other = udp(1234, 9, b"other");
-    let frames = bench.burst(&[&wanted, &other, &wanted]);
+    let mut frames = bench.burst(&[&wanted, &other, &wanted]);
+    for task in 0..3 {
+        frames.get_mut(task).expect("a packet").meta_mut().link = 2;
+    }
     let ran = bench.run(&CAPTURE, frames, 0b111);
     assert_eq!(ran.ports, [0b111]);
     assert_eq!(ran.requests.counts, [(0, 2)]);
     let got = tap.collect(10);
-    let copy = |c: &Captured| (c.place, c.time, c.original as usize, c.data.clone());
-    let expected = (3, bench.now, wanted.len(), wanted.clone());
+    let copy = |c: &Captured| (c.place, c.link, c.time, c.original as usize, c.data.clone());
+    let expected = (3, 2, bench.now, wanted.len(), wanted.clone());
     assert_eq!(got.iter().map(copy).collect::<Vec<_>>(), [expected.clone(), expected]);
     assert!(tap.is_idle(), "the block is gone");
 }

@@ -9,7 +9,7 @@ use weever_service_api::{
     decode_request,
 };
 
-use super::Source;
+use super::{Source, capture};
 
 /// A client that has asked nothing for so long is sent away.
 const IDLE: Duration = Duration::from_secs(60);
@@ -34,6 +34,15 @@ pub(super) fn serve(stream: UnixStream, source: &dyn Source) -> io::Result<()> {
             Ok(None) | Err(_) => return Ok(()),
         };
         match request {
+            Ok(Request { id, call: Call::Capture(wanted), .. }) => match source.capture(&wanted) {
+                Ok(capturing) => {
+                    let socket = writer.try_clone()?;
+                    capture::serve(&mut writer, &socket, id, &wanted, capturing)?;
+                }
+                Err(error) => {
+                    send(&mut writer, &Response::<Reply>::new(Some(id), Err(error)))?;
+                }
+            },
             Ok(request) => answer(&mut writer, source, request)?,
             Err(rejection) => {
                 let refusal = Response::<Reply>::new(rejection.id, Err(rejection.error));
@@ -76,7 +85,7 @@ fn answer(writer: &mut UnixStream, source: &dyn Source, request: Request) -> io:
     sent
 }
 
-fn send(writer: &mut UnixStream, response: &Response<Reply>) -> io::Result<()> {
+pub(super) fn send(writer: &mut UnixStream, response: &Response<Reply>) -> io::Result<()> {
     let mut line = response.encode();
     line.push('\n');
     writer.write_all(line.as_bytes())

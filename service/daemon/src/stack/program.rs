@@ -8,6 +8,7 @@ use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
 use super::StartError;
+use super::capture::Splices;
 use crate::config::Services;
 
 /// The parts of a graph that come from different people: the text, the services, single
@@ -23,8 +24,7 @@ pub(super) struct Program {
     /// Node, parameter, value.
     params: Vec<(String, String, String)>,
     /// Nodes on edges, by whoever put them there.
-    taps: Vec<(u64, ChangeSet)>,
-    next_tap: u64,
+    taps: Vec<Splices>,
 }
 
 /// Why a program is no graph.
@@ -55,7 +55,6 @@ impl Program {
             services,
             params: Vec::new(),
             taps: Vec::new(),
-            next_tap: 0,
         }
     }
 
@@ -83,21 +82,31 @@ impl Program {
         self.params.push((node.into(), key.into(), value.into()));
     }
 
-    /// Adds nodes that are spliced into edges; the number takes them out again.
-    #[allow(dead_code, reason = "capture begins here")]
-    pub(super) fn add_tap(&mut self, splices: ChangeSet) -> u64 {
-        self.next_tap += 1;
-        self.taps.push((self.next_tap, splices));
-        self.next_tap
+    /// Adds the blocks of a capture.
+    pub(super) fn add_tap(&mut self, splices: Splices) {
+        self.taps.push(splices);
     }
 
-    #[allow(dead_code, reason = "capture ends here")]
-    pub(super) fn remove_tap(&mut self, number: u64) {
-        self.taps.retain(|(n, _)| *n != number);
+    /// Takes out the blocks of the capture of this number.
+    pub(super) fn remove_tap(&mut self, tap: u32) {
+        self.taps.retain(|splices| splices.tap != tap);
     }
 
-    /// The graph, ready to be annotated. Taps on edges that are not there any more are let go.
+    /// The graph, ready to be annotated. Captures at ports that are not there any more are let go.
     pub(super) fn graph(&mut self) -> Result<Graph, ProgramError> {
+        let mut graph = self.untapped()?;
+        self.taps.retain(|splices| match apply(&graph, &splices.changes(&graph)) {
+            Ok(with) => {
+                graph = with;
+                true
+            }
+            Err(_) => false,
+        });
+        Ok(graph)
+    }
+
+    /// The graph without what captures have put into it.
+    pub(super) fn untapped(&self) -> Result<Graph, ProgramError> {
         let loaded = load(&self.text, &self.name)?;
         let mut graph = with_sockets(loaded.graph, &sockets(&self.services))?;
         if !self.params.is_empty() {
@@ -108,13 +117,6 @@ impl Program {
             };
             graph = apply(&graph, &ChangeSet { changes: self.params.iter().map(set).collect() })?;
         }
-        self.taps.retain(|(_, splices)| match apply(&graph, splices) {
-            Ok(with) => {
-                graph = with;
-                true
-            }
-            Err(_) => false,
-        });
         Ok(graph)
     }
 

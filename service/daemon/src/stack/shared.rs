@@ -10,16 +10,17 @@ use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
 use weever_packet::Pool;
 use weever_service_api::{
-    ApiError, Assignment, Changed, Counters, DropCounter, GraphFormat, GraphText, PoolCounters,
-    ServiceStatus, Status, WorkerStatus,
+    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, GraphFormat, GraphText,
+    PoolCounters, ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
+use super::capture::Captures;
 use super::crew::Meter;
 use super::program::Program;
 use super::{Report, Stopper, picture, view};
 use crate::config::{Config, Prefix};
-use crate::control::Source;
+use crate::control::{Capturing, Source};
 
 pub(super) struct Shared {
     /// As the stack was started.
@@ -29,7 +30,8 @@ pub(super) struct Shared {
     pub(super) network: Arc<Host>,
     /// The graph as it is.
     pub(super) publisher: Arc<Publisher>,
-    pub(super) program: Mutex<Program>,
+    pub(super) program: Arc<Mutex<Program>>,
+    pub(super) captures: Captures,
     pub(super) meters: Vec<Meter>,
     pub(super) pool: Pool,
     pub(super) started: Instant,
@@ -148,6 +150,10 @@ impl Source for Shared {
 
     fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
         self.assign(assignment)
+    }
+
+    fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
+        self.captures.begin(wanted)
     }
 
     fn stop(&self) {

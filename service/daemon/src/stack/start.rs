@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use weever_blocks_std::capture::Taps;
 use weever_blocks_std::host::Host;
 use weever_blocks_std::registry;
 use weever_engine::{Team, monotonic};
@@ -10,6 +11,7 @@ use weever_link::Link;
 use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
+use super::capture::Captures;
 use super::crew::{Crew, Roster, meters};
 use super::devices::Device;
 use super::keeper::Keeper;
@@ -69,15 +71,20 @@ fn assemble(
     let graph = program.graph().map_err(defect)?;
     let env = host::environment(&config, &infos, monotonic())?;
     let network = env.get::<Host>().expect("the environment has the host");
+    let taps = env.get_or_default::<Taps>();
     let queues = links.iter_mut().map(|link| link.take_queues()).collect();
     let (members, queues) = Roster::new(&config, &pool, queues, HOST_SOURCE).split();
     let Team { mut workers, publisher } = Team::build(graph, registry(), env, members)?;
     let meters = meters(&mut workers, queues, &config);
+    let program = Arc::new(Mutex::new(program));
+    let names = infos.iter().map(|info| info.name.clone()).collect();
+    let captures = Captures::new(Arc::clone(&program), Arc::clone(&publisher), taps, names);
     let shared = Arc::new(Shared {
         links: infos,
         network,
         publisher,
-        program: Mutex::new(program),
+        program,
+        captures,
         meters,
         stopper: Stopper::default(),
         started: Instant::now(),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weever_daemon::control::Source;
+use weever_daemon::control::{Capturing, Source};
 use weever_service_api::{
-    ApiError, Assignment, Changed, Counters, DropCounter, ErrorKind, GraphFormat, GraphText,
-    NodeCounters, PortCounter, Status,
+    ApiError, Assignment, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket, Changed,
+    Counters, DropCounter, ErrorKind, GraphFormat, GraphText, NodeCounters, PortCounter, Status,
 };
 
 /// Counts how often it was told to stop.
@@ -47,8 +47,39 @@ impl Source for Fake {
         Ok(Changed { notes: vec![assignment.to_string()], ..Changed::default() })
     }
 
+    fn capture(&self, _: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
+        Ok(Box::new(FakeCapture { left: 3 }))
+    }
+
     fn stop(&self) {
         self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Three packets, then nothing.
+struct FakeCapture {
+    left: u8,
+}
+
+impl Capturing for FakeCapture {
+    fn started(&self) -> CaptureStarted {
+        let places = vec![CapturePlace::default()];
+        CaptureStarted { places, snaplen: 64, ..CaptureStarted::default() }
+    }
+
+    fn collect(&mut self, _: usize) -> Vec<CapturedPacket> {
+        let numbers = 0..std::mem::take(&mut self.left);
+        let packet =
+            |n| CapturedPacket { length: 100, data: vec![n; 64], ..CapturedPacket::default() };
+        numbers.map(packet).collect()
+    }
+
+    fn missed(&self) -> u64 {
+        7
+    }
+
+    fn is_removed(&self) -> bool {
+        false
     }
 }
 

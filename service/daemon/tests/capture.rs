@@ -1,0 +1,203 @@
+//! Captures of a stack over a memory link, through the control socket.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::peer::{self, DISCARD, PATIENCE, Peer};
+use weever_blocks_std::testing::frames;
+use weever_daemon::Stack;
+use weever_service_api::{
+    CaptureEvent, CaptureRequest, CaptureStream, CapturedPacket, Client, ClientError, Direction,
+    GraphFormat,
+};
+
+fn start() -> (Stack, Peer) {
+    peer::start(peer::config())
+}
+
+fn begin(stack: &Stack, wanted: CaptureRequest) -> CaptureStream {
+    let client = Client::connect(stack.control_path().unwrap()).unwrap();
+    client.capture(wanted).unwrap()
+}
+
+fn filtered(filter: &str) -> CaptureRequest {
+    CaptureRequest { filter: filter.into(), ..CaptureRequest::default() }
+}
+
+fn next_packet(stream: &mut CaptureStream) -> CapturedPacket {
+    match stream.next(PATIENCE).unwrap() {
+        Some(CaptureEvent::Packet(packet)) => packet,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn nodes(stack: &Stack) -> String {
+    stack.graph(GraphFormat::Text).unwrap()
+}
+
+/// Waits until the running graph has no block that captures.
+fn await_removal(stack: &Stack) {
+    let deadline = Instant::now() + PATIENCE;
+    while nodes(stack).contains("Capture") {
+        assert!(Instant::now() < deadline, "{}", nodes(stack));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn both_directions_are_seen_and_traffic_goes_on() {
+    let (stack, mut peer) = start();
+    peer.echo(b"before");
+    let mut stream = begin(&stack, filtered("udp port 7"));
+    let ways: Vec<Direction> = stream.started().places.iter().map(|p| p.direction).collect();
+    assert_eq!(ways, [Direction::In, Direction::Out]);
+    assert_eq!(stream.started().links, ["memory0"]);
+    assert!(nodes(&stack).contains("= Capture"), "{}", nodes(&stack));
+    for payload in [&b"one"[..], b"two"] {
+        peer.echo(payload);
+        let (asked, answered) = (next_packet(&mut stream), next_packet(&mut stream));
+        assert_eq!((asked.place, answered.place), (0, 1));
+        assert!(asked.data.ends_with(payload) && answered.data.ends_with(payload));
+        assert!(asked.time_ns > 1_600_000_000_000_000_000, "{}", asked.time_ns);
+        assert!(asked.time_ns <= answered.time_ns);
+    }
+    drop(stream);
+    await_removal(&stack);
+    peer.echo(b"after");
+    assert_eq!(stack.stop().failure, None);
+}
+
+#[test]
+fn what_does_not_match_is_left_out_and_the_rest_is_cut() {
+    let (stack, mut peer) = start();
+    let wanted = CaptureRequest {
+        at: vec!["rx".into()],
+        count: Some(2),
+        snaplen: Some(42),
+        ..filtered("udp dst port 9")
+    };
+    let mut stream = begin(&stack, wanted);
+    peer.echo(b"not this");
+    for _ in 0..3 {
+        peer.send(&frames::udp(4000, DISCARD, b"but this"));
+    }
+    for _ in 0..2 {
+        let packet = next_packet(&mut stream);
+        assert_eq!((packet.length, packet.data.len()), (50, 42));
+        assert_eq!(packet.data[36..38], [0, 9]);
+    }
+    let end = stream.next(PATIENCE).unwrap();
+    let Some(CaptureEvent::Ended(end)) = end else { panic!("{end:?}") };
+    assert_eq!((end.captured, end.reason.as_str()), (2, "count"));
+    await_removal(&stack);
+}
+
+#[test]
+fn any_edge_can_be_looked_at() {
+    let (stack, mut peer) = start();
+    // Behind the table of sockets; and a port that leads to an operator.
+    for at in ["RxL4UDPSockets.echo", "RxL3IPv4ValidChecksum.true"] {
+        let wanted = CaptureRequest { at: vec![at.into()], ..CaptureRequest::default() };
+        let mut stream = begin(&stack, wanted);
+        assert_eq!(stream.started().places[0].port, at);
+        peer.echo(at.as_bytes());
+        assert!(next_packet(&mut stream).data.ends_with(at.as_bytes()));
+        drop(stream);
+        await_removal(&stack);
+    }
+    peer.echo(b"and as before");
+}
+
+#[test]
+fn several_captures_do_not_know_of_each_other() {
+    let (stack, mut peer) = start();
+    let mut streams: Vec<CaptureStream> =
+        (0..8).map(|_| begin(&stack, filtered("udp dst port 7"))).collect();
+    let ninth = Client::connect(stack.control_path().unwrap()).unwrap();
+    let refused = ninth.capture(CaptureRequest::default()).unwrap_err();
+    assert!(refused.to_string().contains("go on already"), "{refused}");
+    // The middle ones leave first.
+    while streams.len() > 1 {
+        peer.echo(b"to all");
+        for stream in &mut streams {
+            assert!(next_packet(stream).data.ends_with(b"to all"));
+        }
+        streams.remove(streams.len() / 2);
+        if streams.len() == 4 {
+            streams.push(begin(&stack, filtered("udp dst port 7")));
+            streams.remove(0);
+        }
+    }
+    drop(streams);
+    await_removal(&stack);
+    peer.echo(b"after");
+}
+
+#[test]
+fn a_capture_goes_on_while_others_change_the_graph() {
+    let (stack, mut peer) = start();
+    let path = stack.control_path().unwrap().to_owned();
+    let mut stream = begin(&stack, filtered("udp dst port 7"));
+    Client::connect(&path).unwrap().set("services.discard=99".parse().unwrap()).unwrap();
+    peer.echo(b"still seen");
+    assert!(next_packet(&mut stream).data.ends_with(b"still seen"));
+    drop(stream);
+    await_removal(&stack);
+}
+
+#[test]
+fn what_cannot_be_captured_is_refused_and_nothing_changes() {
+    let (stack, mut peer) = start();
+    let before = nodes(&stack).lines().count();
+    let at = |place: &str| CaptureRequest { at: vec![place.into()], ..CaptureRequest::default() };
+    for (wanted, word) in [
+        (filtered("udp prot 7"), "at byte"),
+        (filtered("pred(some.label,value)"), "some.label"),
+        (at("nowhere"), "`nowhere` is not a place"),
+        (at("No.out"), "no node `No`"),
+        (at("RxQueue.true"), "no port `true`"),
+    ] {
+        let client = Client::connect(stack.control_path().unwrap()).unwrap();
+        let refused = client.capture(wanted).unwrap_err();
+        let ClientError::Refused(error) = &refused else { panic!("{refused}") };
+        assert!(error.message.contains(word), "{error}");
+        assert!(!error.remedy.is_empty());
+    }
+    assert_eq!(nodes(&stack).lines().count(), before);
+    peer.echo(b"as ever");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_sent_away_and_loses_only_its_copies() {
+    let (stack, mut peer) = start();
+    let stream = begin(&stack, CaptureRequest::default());
+    let deadline = Instant::now() + PATIENCE;
+    // More than socket and ring hold.
+    while stack.counters().nodes.iter().all(|node| {
+        let lost = node.own.iter().any(|own| own.name == "missed" && own.value > 0);
+        !(node.name.starts_with("Capture") && lost)
+    }) {
+        for _ in 0..32 {
+            peer.echo(&[7; 1400]);
+        }
+        assert!(Instant::now() < deadline, "nothing is ever missed");
+    }
+    peer.echo(b"the stack does not care");
+    drop(stream);
+    await_removal(&stack);
+    assert!(stack.counters().drops.iter().all(|d| !d.node.starts_with("Capture")));
+}
+
+#[test]
+fn a_stack_that_stops_ends_its_captures() {
+    let (stack, mut peer) = start();
+    let mut stream = begin(&stack, filtered("udp dst port 7"));
+    peer.echo(b"last");
+    assert_eq!(next_packet(&mut stream).data.len(), 46);
+    assert_eq!(stack.stop().failure, None);
+    match stream.next(PATIENCE) {
+        Ok(Some(CaptureEvent::Ended(_))) | Err(_) => {}
+        Ok(other) => panic!("{other:?}"),
+    }
+}
