@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
-use crate::{BenchError, Report, echo, in_memory, receive, steer_xdp};
+use crate::{BenchError, Report, echo, in_memory, live, receive, steer_xdp};
 
 /// Arguments of `weever bench`.
 #[derive(Args, Debug)]
@@ -37,6 +37,8 @@ enum Part {
     Rx,
     /// UDP echo, beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
     UdpEcho,
+    /// What a change of the running graph costs the packets: lost ones, and gaps in the service
+    Live,
     /// What the program that sorts frames by filters costs per packet and per change (needs root)
     SteerXdp,
 }
@@ -67,6 +69,7 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
         Part::UdpEcho => echo::run(plan(5, 300)),
+        Part::Live => live::run(plan(5, 0)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
     }
 }

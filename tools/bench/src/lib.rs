@@ -13,6 +13,7 @@ mod echo;
 mod error;
 mod frame;
 mod in_memory;
+mod live;
 mod peers;
 mod plan;
 mod receive;
