@@ -76,8 +76,8 @@ const BURSTS: usize = 4;
 /// Queued tasks that are run, if there are so many, before the next burst is received.
 const BUDGET: usize = 4 * BURST;
 
-/// Queued tasks that are run, if there are so many, before the graph changes.
-const DRAIN: usize = 64 * BURST;
+/// Batches of queued tasks that are run, if there are so many, before the graph changes.
+const DRAIN: usize = 64;
 
 /// An engine together with the queues that feed it and that it sends by.
 ///
@@ -130,21 +130,35 @@ impl Worker {
 
     /// Goes on with the next graph, if there is one.
     #[inline]
-    fn look_for_news(&mut self, now: Nanos) {
+    fn look_for_news(&mut self, now: Nanos, turn: &mut Turn) {
         let news = self.mailbox.as_ref().and_then(|mailbox| mailbox.news(self.engine.epoch()));
         if let Some(epoch) = news {
-            self.adopt(epoch, now);
+            self.adopt(epoch, now, turn);
         }
     }
 
     #[cold]
-    fn adopt(&mut self, epoch: u64, now: Nanos) {
+    fn adopt(&mut self, epoch: u64, now: Nanos, turn: &mut Turn) {
+        self.finish_queued(now, turn);
         let Worker { mailbox: Some(mailbox), engine, .. } = self else { return };
-        // What waits comes before what is received after the change, also where it has a shorter way.
-        engine.run(now, DRAIN);
         while let Some((number, mut update)) = mailbox.take(epoch) {
             engine.switch(&mut update);
             mailbox.done(number, update);
+        }
+    }
+
+    /// What waits comes before what is received after a change, also where that has a shorter way. It
+    /// is run as far as there is room for what it sends.
+    fn finish_queued(&mut self, now: Nanos, turn: &mut Turn) {
+        let Worker { engine, queues, egress, .. } = self;
+        for _ in 0..DRAIN {
+            if engine.outbox_room() < BURST {
+                egress.send(engine, queues, turn, now);
+            }
+            if engine.idle() || engine.outbox_room() < BURST {
+                return;
+            }
+            turn.ran += engine.run(now, BURST);
         }
     }
 
@@ -170,8 +184,8 @@ impl Worker {
     /// One turn: a burst from each queue as far as there is room behind it, queued tasks up to a
     /// budget, everything that can be sent, one flush. Does not block. `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
-        self.look_for_news(now);
         let mut turn = Turn::default();
+        self.look_for_news(now, &mut turn);
         self.take_over(now, &mut turn);
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
@@ -197,7 +211,7 @@ impl Worker {
         let Some(peers) = self.engine.peers() else { return };
         let before = peers.taken;
         while let Some(epoch) = self.engine.take_over() {
-            self.adopt(epoch, now);
+            self.adopt(epoch, now, turn);
             if self.engine.epoch() < epoch {
                 break;
             }
