@@ -51,7 +51,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 struct Timer {
     neighbours: Arc<Neighbours>,
     period: Nanos,
-    /// The latest news that this worker's waiting packets have been told.
+    /// The latest news that waiting packets, on any worker, have been told.
     seen: u64,
     /// When to tell the cache what was used, even if nothing else is due.
     look_at: Nanos,
