@@ -19,7 +19,7 @@
 //! - *readers on other threads*: when [`Cache::generation`] has changed, publish a copy made with
 //!   [`Cache::for_each_resolved`]; report what was used of it with [`Cache::touch`];
 //! - *operators*: [`Cache::insert_static`], [`Cache::remove`], [`Cache::entries`],
-//!   [`Cache::set_locals`].
+//!   [`Cache::set_locals`], [`Cache::set_tentative`].
 //!
 //! The table is allocated once and never grows. A neighbour that nobody uses cannot push out one
 //! that is used, nor can any number of unanswered questions.
@@ -35,6 +35,7 @@ use crate::SECOND;
 mod cache;
 mod claim;
 mod poll;
+mod probe;
 mod receive;
 
 pub use crate::neighbour::{State, TableFull};
@@ -132,6 +133,8 @@ pub enum Action {
     Send(Transmit),
     /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
     Unresolved(Ipv4Addr),
+    /// Nobody has this tentative address: use it.
+    Free(Ipv4Addr),
 }
 
 /// What an ARP packet was taken for.
@@ -148,6 +151,13 @@ pub enum Verdict {
     /// Another station uses one of our addresses (RFC 5227 §2.4).
     Conflict {
         /// Our address.
+        ip: Ipv4Addr,
+        /// The station.
+        mac: MacAddr,
+    },
+    /// Another station has an address that we were about to use (RFC 5227 §2.1.1).
+    Duplicate {
+        /// The address.
         ip: Ipv4Addr,
         /// The station.
         mac: MacAddr,

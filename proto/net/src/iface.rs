@@ -62,6 +62,8 @@ pub struct Interface {
     pub v4: Locals,
     /// IPv4 addresses that wait for the probes of RFC 5227 §2.1.1 before they are used.
     pub tentative: Locals,
+    /// IPv4 addresses that were to be used, and somebody else has.
+    pub duplicate: Locals,
     /// IPv4 groups that it has joined, ascending; that of all hosts (224.0.0.1) is not among them,
     /// for every host is in it.
     pub groups: Vec<Ipv4Addr>,
@@ -82,6 +84,7 @@ impl Interface {
             forwarding: true,
             v4: Locals::default(),
             tentative: Locals::default(),
+            duplicate: Locals::default(),
             groups: Vec::new(),
         }
     }

@@ -55,6 +55,7 @@ impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let mut session = self.neighbours.session(cx.now);
         let mut answered: Mask = 0;
+        let mut taken = Vec::new();
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Ok(view) = ArpView::new(packet.at(packet.meta().l3)) else {
@@ -67,6 +68,9 @@ impl Block for Handle {
                 continue;
             };
             note(cx, &mut self.resolved, iface, &outcome);
+            if let Verdict::Duplicate { ip, .. } = outcome.verdict {
+                taken.push(key(iface, ip));
+            }
             match outcome.reply {
                 Some(reply) => {
                     address(packet, iface, &reply);
@@ -77,6 +81,9 @@ impl Block for Handle {
         }
         // What is woken must find the new address published.
         drop(session);
+        if !taken.is_empty() {
+            self.neighbours.refuse(&taken);
+        }
         self.resolved.drain(..).for_each(|key| cx.notify(0, key));
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);
@@ -88,13 +95,14 @@ fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, iface: u16, outcome: &Outcome)
         cx.count(1, 1);
         resolved.extend(learned.resolves.then_some(key(iface, learned.ip)));
     }
-    cx.count(2, matches!(outcome.verdict, Verdict::Conflict { .. }).into());
+    let ours = matches!(outcome.verdict, Verdict::Conflict { .. } | Verdict::Duplicate { .. });
+    cx.count(2, ours.into());
 }
 
 fn port_of(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Taken => 0,
-        Verdict::Conflict { .. } => 1,
+        Verdict::Conflict { .. } | Verdict::Duplicate { .. } => 1,
         _ => 2,
     }
 }

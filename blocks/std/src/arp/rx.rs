@@ -46,9 +46,9 @@ fn operation(packet: &Buffer) -> usize {
 pub static LOCAL_IP_DEST: BlockType =
     boolean("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
         judge(build, |state, p| {
-            let ours =
-                |arp: ArpHeader<'_>| interface(state, p)?.v4.is_ours(arp.tpa()).then_some(());
-            header(p).and_then(ours).is_some()
+            let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
+            // Whoever asks for what we ask for ourselves is a rival: RFC 5227 §2.1.1.
+            iface.v4.is_ours(arp.tpa()) || iface.tentative.is_ours(arp.tpa())
         })
     });
 

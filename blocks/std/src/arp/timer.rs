@@ -72,11 +72,14 @@ impl Timer {
     fn catch_up(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
         let mut session = self.neighbours.session(now);
-        session.poll(now, |iface, transmit| send(cx, iface, &transmit));
+        let free = session.poll(now, |iface, transmit| send(cx, iface, &transmit));
         let mut woken = Vec::new();
         self.seen = session.news_since(self.seen, |key| woken.push(key));
         // What is woken must find the new address published.
         drop(session);
+        if !free.is_empty() {
+            self.neighbours.confirm(&free);
+        }
         woken.into_iter().for_each(|key| cx.notify(0, key));
     }
 }

@@ -93,7 +93,10 @@ impl Caches {
     }
 
     fn insert(&mut self, iface: &Interface, now: Nanos) {
-        let cache = Cache::new(iface.mac, locals(iface), self.config, now);
+        let mut cache = Cache::new(iface.mac, locals(iface), self.config, now);
+        if iface.up {
+            cache.set_tentative(&iface.tentative, now);
+        }
         let own = Own { iface: iface.id.0, up: iface.up, cache };
         let at = self.caches.partition_point(|other| other.iface < own.iface);
         self.caches.insert(at, own);
@@ -115,6 +118,8 @@ fn adapt(own: &mut Own, iface: &Interface, now: Nanos, woken: &mut impl FnMut(u1
     if own.cache.mac() != iface.mac {
         own.cache.set_mac(iface.mac, now);
     }
+    let tentative = if iface.up { &iface.tentative } else { &Locals::default() };
+    own.cache.set_tentative(tentative, now);
     let locals = locals(iface);
     if *own.cache.locals() != locals {
         own.cache.set_locals(locals, now);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_blocks_api::Nanos;
-use weever_net::arp::{Action, Config, Lookup, Neighbour, Outcome, TableFull, Transmit};
+use weever_net::arp::{Action, Cache, Config, Lookup, Neighbour, Outcome, TableFull, Transmit};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
@@ -164,6 +164,23 @@ impl Neighbours {
         Session { shared: self, slow }
     }
 
+    /// Has the host use tentative addresses that nobody else has. Not during a session.
+    #[cold]
+    pub(crate) fn confirm(&self, free: &[u64]) {
+        for (iface, ip) in free.iter().copied().map(of_key) {
+            // An operator may have removed it meanwhile.
+            let _ = self.host.update(|net| net.confirm_address(IfaceId(iface), ip));
+        }
+    }
+
+    /// Has the host give up tentative addresses that somebody else has. Not during a session.
+    #[cold]
+    pub(crate) fn refuse(&self, taken: &[u64]) {
+        for (iface, ip) in taken.iter().copied().map(of_key) {
+            let _ = self.host.update(|net| net.refuse_address(IfaceId(iface), ip));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Slow> {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -210,7 +227,8 @@ impl Session<'_> {
     /// Whether there is an entry for `ip`, resolved or not, or the address is ours.
     pub(crate) fn knows(&self, iface: u16, ip: Ipv4Addr) -> bool {
         let mut caches = self.slow.caches.iter().filter(|(of, _)| *of == iface);
-        caches.any(|(_, cache)| cache.locals().is_ours(ip) || cache.contains(ip))
+        let ours = |cache: &Cache| cache.locals().is_ours(ip) || cache.is_tentative(ip);
+        caches.any(|(_, cache)| ours(cache) || cache.contains(ip))
     }
 
     /// Lets the cache of `iface` learn from an ARP packet, and answer it; `None` if the interface
@@ -224,17 +242,20 @@ impl Session<'_> {
     }
 
     /// Tells the caches what was used, and does what is due: calls `send` for what is to be sent by
-    /// which interface.
-    pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(u16, Transmit)) {
+    /// which interface. Returns tentative addresses that nobody has, for
+    /// [`Neighbours::confirm`] after the session.
+    pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(u16, Transmit)) -> Vec<u64> {
         self.note_use(now);
-        let mut given_up = Vec::new();
+        let (mut given_up, mut free) = (Vec::new(), Vec::new());
         for (iface, cache) in self.slow.caches.iter_mut() {
             cache.poll(now, |action| match action {
                 Action::Send(transmit) => send(iface, transmit),
                 Action::Unresolved(ip) => given_up.push(key(iface, ip)),
+                Action::Free(ip) => free.push(key(iface, ip)),
             });
         }
         given_up.into_iter().for_each(|key| self.slow.tell(key));
+        free
     }
 
     /// Calls `visit` for each neighbour that was resolved or given up since `seen`, or for every

@@ -425,3 +425,33 @@ fn nor_after_another_worker_has_heard_the_neighbour() {
     first.finish();
     second.finish();
 }
+
+/// An address that is added while the host runs is asked for before it is used (RFC 5227 §2.1).
+#[test]
+fn new_addresses_are_probed_and_given_up_if_taken() {
+    let mut router = Router::new(config(), true);
+    let [free, taken] = [77, 78].map(|last| Ipv4Addr::new(10, 0, 0, last));
+    let added: Result<(), StateError> = router.state.update(|net| {
+        net.add_tentative(IfaceId(0), "10.0.0.77/24".parse().unwrap())?;
+        net.add_tentative(IfaceId(0), "10.0.0.78/24".parse().unwrap())
+    });
+    added.unwrap();
+    router.host.advance(SECOND);
+    let probe = |ip| arp(1, (HOST_MAC, Ipv4Addr::UNSPECIFIED), (MacAddr::ZERO, ip));
+    assert_eq!(router.host.sent(), [probe(free), probe(taken)]);
+    router.host.receive(&[arp_request(free)]);
+    assert_eq!(router.host.sent(), Vec::<Vec<u8>>::new(), "it is not ours yet");
+    router.host.receive(&[arp(2, (PEER_MAC, taken), (HOST_MAC, Ipv4Addr::UNSPECIFIED))]);
+    router.host.advance(7 * SECOND);
+    let state = router.state.state();
+    let left = state.interface(IfaceId(0)).unwrap();
+    assert!(left.v4.is_ours(free) && !left.v4.is_ours(taken) && left.duplicate.is_ours(taken));
+    assert!(left.tentative.is_empty());
+    let sent = router.host.sent();
+    let announced = |ip| arp(1, (HOST_MAC, ip), (MacAddr::ZERO, ip));
+    assert_eq!(sent.iter().filter(|frame| **frame == probe(taken)).count(), 0);
+    assert_eq!(sent.iter().filter(|frame| **frame == announced(free)).count(), 2);
+    router.host.receive(&[arp_request(free)]);
+    assert_eq!(router.host.sent(), [arp(2, (HOST_MAC, free), (PEER_MAC, PEER))]);
+    router.host.finish();
+}

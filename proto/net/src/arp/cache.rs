@@ -5,6 +5,7 @@ use core::net::Ipv4Addr;
 use weever_wire::MacAddr;
 
 use super::claim::Claims;
+use super::probe::Probes;
 use super::{Config, Lookup, Neighbour, State, Transmit};
 use crate::addr::Locals;
 use crate::neighbour::{Entry, NEVER, Table, TableFull};
@@ -17,6 +18,7 @@ pub struct Cache {
     pub(super) config: Config,
     pub(super) table: Table<Ipv4Addr>,
     pub(super) claims: Claims,
+    pub(super) probes: Probes,
     /// Entries in [`State::Incomplete`].
     pub(super) incomplete: usize,
     /// No deadline is earlier than this.
@@ -35,6 +37,7 @@ impl Cache {
             config,
             table,
             claims: Claims::default(),
+            probes: Probes::default(),
             incomplete: 0,
             wake: NEVER,
             generation: 0,

@@ -1,9 +1,11 @@
 //! What time does to the entries.
 
+use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
 
+use super::probe::probe;
 use super::{Action, Cache, Config, State, Transmit};
 use crate::addr::Locals;
 use crate::neighbour::NEVER;
@@ -34,6 +36,10 @@ impl Cache {
         }
         let (mac, locals, config) = (self.mac, &self.locals, self.config);
         let mut wake = self.claims.poll(now, |ip| act(Action::Send(announcement(mac, ip))));
+        let mut free = Vec::new();
+        let ask = |ip| act(Action::Send(probe(mac, ip)));
+        wake = wake.min(self.probes.poll(now, ask, |ip| free.push(ip)));
+        free.into_iter().for_each(|ip| act(Action::Free(ip)));
         let (mut incomplete, mut withdrawn) = (0, 0);
         self.table.retain_mut(|entry| {
             let before = entry.state;

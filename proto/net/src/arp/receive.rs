@@ -13,7 +13,13 @@ use crate::neighbour::Entry;
 impl Cache {
     /// Handles an ARP packet for IPv4 over Ethernet that was received at `now`.
     pub fn handle(&mut self, arp: &ArpRepr, now: u64) -> Outcome {
-        let verdict = self.judge(arp);
+        let verdict = match self.judge(arp) {
+            Verdict::Taken => match self.duplicate(arp) {
+                Some(ip) => Verdict::Duplicate { ip, mac: arp.sha },
+                None => Verdict::Taken,
+            },
+            refused => refused,
+        };
         let mut outcome = Outcome { verdict, reply: None, learned: None };
         match verdict {
             Verdict::Taken => {

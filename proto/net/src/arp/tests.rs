@@ -45,6 +45,46 @@ fn request_to(dst: MacAddr) -> Transmit {
 }
 
 #[test]
+fn tentative_addresses_are_probed_before_use() {
+    let locals = Locals::new(&[Cidr::new(US_IP, 24).unwrap()]);
+    let wanted = Ipv4Addr::new(10, 0, 0, 77);
+    let tentative = Locals::new(&[Cidr::new(wanted, 24).unwrap()]);
+    let fresh = || {
+        let mut cache = Cache::new(US, locals.clone(), Config::default(), 0);
+        cache.set_tentative(&tentative, 0);
+        cache
+    };
+    let mut cache = fresh();
+    let (mut probes, mut free) = (std::vec![], std::vec![]);
+    for tenth in 0..100u64 {
+        let now = tenth * SECOND / 10;
+        cache.poll(now, |action| match action {
+            Action::Send(sent) if sent.arp.tpa == wanted => probes.push((now, sent.arp.spa)),
+            Action::Free(ip) => free.push((now, ip)),
+            _ => {}
+        });
+    }
+    let unspecified = Ipv4Addr::UNSPECIFIED;
+    let at = |tenths: u64| (tenths * SECOND / 10, unspecified);
+    assert_eq!(probes, [at(0), at(15), at(30)]);
+    assert_eq!(free, [(5 * SECOND, wanted)]);
+
+    // Its owner answers; or another station asks for it, too.
+    let owner = ArpRepr { op: 2, sha: PEER, spa: wanted, tha: US, tpa: unspecified };
+    let rival = ArpRepr { op: 1, sha: PEER, spa: unspecified, tha: MacAddr::ZERO, tpa: wanted };
+    for packet in [owner, rival] {
+        let mut cache = fresh();
+        let outcome = cache.handle(&packet, 1);
+        assert_eq!(outcome.verdict, Verdict::Duplicate { ip: wanted, mac: PEER });
+        assert!(outcome.reply.is_none() && !cache.is_tentative(wanted));
+    }
+    // Our own probe that comes back is no rival.
+    let mut cache = fresh();
+    cache.handle(&ArpRepr { sha: US, ..rival }, 1);
+    assert!(cache.is_tentative(wanted));
+}
+
+#[test]
 fn a_question_is_asked_once_and_answered() {
     let mut cache = quiet(Config::default());
     let asked = Lookup::MissSendRequest(request_to(MacAddr::BROADCAST));

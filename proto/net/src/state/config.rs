@@ -76,11 +76,13 @@ impl NetConfig {
             return Err(StateError::InterfaceExists(iface.name));
         }
         let mut trial = self.clone();
-        let (id, addresses) = (iface.id, iface.v4.clone());
+        let (id, addresses, tentative) = (iface.id, iface.v4.clone(), iface.tentative.clone());
         trial.check_interface(&iface)?;
         let at = trial.interfaces.partition_point(|i| i.id < id);
-        trial.interfaces.insert(at, Interface { v4: Locals::default(), ..iface });
+        let (v4, unused) = (Locals::default(), Locals::default());
+        trial.interfaces.insert(at, Interface { v4, tentative: unused, ..iface });
         addresses.iter().try_for_each(|cidr| trial.add_address(id, cidr))?;
+        tentative.iter().try_for_each(|cidr| trial.add_tentative(id, cidr))?;
         *self = trial;
         Ok(id)
     }
@@ -169,7 +171,9 @@ impl NetConfig {
     /// As [`add_address`](Self::add_address).
     pub fn add_tentative(&mut self, id: IfaceId, cidr: Cidr) -> Result<(), StateError> {
         self.check_address(cidr)?;
-        self.interface_mut(id)?.tentative.add(cidr);
+        let iface = self.interface_mut(id)?;
+        iface.duplicate.remove(cidr.addr());
+        iface.tentative.add(cidr);
         Ok(())
     }
 
@@ -186,6 +190,18 @@ impl NetConfig {
         Ok(())
     }
 
+    /// Gives up a tentative address that somebody else has; it is remembered as a duplicate.
+    ///
+    /// # Errors
+    /// [`StateError::NoInterface`], [`StateError::NoAddress`].
+    pub fn refuse_address(&mut self, id: IfaceId, addr: Ipv4Addr) -> Result<(), StateError> {
+        let iface = self.interface_mut(id)?;
+        let missing = StateError::NoAddress { name: iface.name.clone(), addr };
+        let cidr = iface.tentative.remove(addr).ok_or(missing)?;
+        iface.duplicate.add(cidr);
+        Ok(())
+    }
+
     /// Takes an address from an interface, tentative or not; the prefix that it had.
     ///
     /// # Errors
@@ -193,6 +209,7 @@ impl NetConfig {
     pub fn remove_address(&mut self, id: IfaceId, addr: Ipv4Addr) -> Result<Cidr, StateError> {
         let iface = self.interface_mut(id)?;
         let removed = iface.v4.remove(addr).or_else(|| iface.tentative.remove(addr));
+        let removed = removed.or_else(|| iface.duplicate.remove(addr));
         removed.ok_or_else(|| StateError::NoAddress { name: iface.name.clone(), addr })
     }
 

@@ -125,6 +125,7 @@ impl Host {
         for action in actions {
             match action {
                 Action::Send(transmit) => self.emit_arp(transmit),
+                Action::Free(_) => {}
                 Action::Unresolved(ip) => {
                     let before = self.waiting.len();
                     self.waiting.retain(|(neighbour, _)| *neighbour != ip);

@@ -1,0 +1,103 @@
+//! Addresses that are not used yet: asked for first, whether somebody has them (RFC 5227 §2.1).
+
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+
+use weever_wire::MacAddr;
+use weever_wire::arp::{ArpRepr, op};
+
+use super::{Cache, Transmit};
+use crate::addr::Locals;
+use crate::neighbour::NEVER;
+use crate::{MILLIS, SECOND};
+
+/// RFC 5227 §1.1: PROBE_NUM.
+const PROBE_NUM: u8 = 3;
+/// Between PROBE_MIN, a second, and PROBE_MAX, two. The RFC draws it by lot, lest hosts that were
+/// switched on together speak together; a host that is given an address while it runs is alone.
+const PROBE_INTERVAL: u64 = 1500 * MILLIS;
+/// RFC 5227 §1.1: ANNOUNCE_WAIT.
+const ANNOUNCE_WAIT: u64 = 2 * SECOND;
+
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    ip: Ipv4Addr,
+    sent: u8,
+    next: u64,
+}
+
+/// One probe per tentative address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Probes {
+    probes: Vec<Probe>,
+}
+
+impl Probes {
+    fn set(&mut self, tentative: &Locals, now: u64) {
+        self.probes.retain(|probe| tentative.is_ours(probe.ip));
+        for ip in tentative.iter().map(|cidr| cidr.addr()) {
+            if !self.has(ip) {
+                self.probes.push(Probe { ip, sent: 0, next: now });
+            }
+        }
+    }
+
+    fn has(&self, ip: Ipv4Addr) -> bool {
+        self.probes.iter().any(|probe| probe.ip == ip)
+    }
+
+    /// Calls `probe` for each address that is to be asked for, `free` for each that nobody has;
+    /// when something is due next.
+    pub(super) fn poll(
+        &mut self,
+        now: u64,
+        mut probe: impl FnMut(Ipv4Addr),
+        mut free: impl FnMut(Ipv4Addr),
+    ) -> u64 {
+        self.probes.retain_mut(|of| {
+            if of.next > now {
+                return true;
+            }
+            if of.sent == PROBE_NUM {
+                free(of.ip);
+                return false;
+            }
+            probe(of.ip);
+            of.sent += 1;
+            let wait = if of.sent == PROBE_NUM { ANNOUNCE_WAIT } else { PROBE_INTERVAL };
+            of.next = now.saturating_add(wait);
+            true
+        });
+        self.probes.iter().map(|probe| probe.next).min().unwrap_or(NEVER)
+    }
+}
+
+impl Cache {
+    /// Replaces the addresses that are asked for before they are used:
+    /// [`Action::Free`](super::Action::Free) or
+    /// [`Verdict::Duplicate`](super::Verdict::Duplicate) will tell of each.
+    pub fn set_tentative(&mut self, tentative: &Locals, now: u64) {
+        self.probes.set(tentative, now);
+        self.arm(now);
+    }
+
+    /// Whether `ip` is being asked for before it is used.
+    pub fn is_tentative(&self, ip: Ipv4Addr) -> bool {
+        self.probes.has(ip)
+    }
+
+    /// RFC 5227 §2.1.1: a tentative address is somebody else's if any ARP packet has it as its
+    /// sender, or another station's probe asks for it. It is not asked for any longer then.
+    pub(super) fn duplicate(&mut self, arp: &ArpRepr) -> Option<Ipv4Addr> {
+        let probed = arp.op == op::REQUEST && arp.spa.is_unspecified();
+        let ip = if probed { arp.tpa } else { arp.spa };
+        let taken = self.probes.has(ip) && arp.sha != self.mac;
+        taken.then(|| self.probes.probes.retain(|probe| probe.ip != ip));
+        taken.then_some(ip)
+    }
+}
+
+/// RFC 5227 §2.1.1: the sender's protocol address "MUST be set to all zeroes".
+pub(super) fn probe(mac: MacAddr, ip: Ipv4Addr) -> Transmit {
+    Transmit::request(MacAddr::BROADCAST, mac, Ipv4Addr::UNSPECIFIED, ip)
+}
