@@ -1,35 +1,11 @@
-//! NIC models by name.
+//! NIC models by name. Every `nic/*.unicorn` is one.
 
 use weever_graph::Graph;
 
 use crate::Model;
 
-/// Includes `../nic/NAME.unicorn` of this folder.
-macro_rules! nics {
-    ($($name:literal),* $(,)?) => {
-        /// Every NIC model, by the name that commands use.
-        pub const NICS: &[(&str, Model)] = &[$((
-            $name,
-            Model {
-                file: concat!("nic/", $name, ".unicorn"),
-                source: include_str!(concat!("../nic/", $name, ".unicorn")),
-            },
-        )),*];
-    };
-}
-
-nics![
-    "82599",
-    "sfc9020",
-    "connectx5",
-    "virtio_net",
-    "xdp",
-    "x710",
-    "e810",
-    "ena",
-    "gvnic",
-    "82576"
-];
+/// Every NIC model, by the name that commands use: its file's.
+pub const NICS: &[(&str, Model)] = include!(concat!(env!("OUT_DIR"), "/nics.rs"));
 
 /// Why there is no model of a NIC.
 #[derive(Clone, Debug, thiserror::Error)]

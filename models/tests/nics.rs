@@ -31,8 +31,8 @@ fn every_model_is_a_pipeline_and_says_where_it_comes_from() {
         let verified = *name == "xdp" || model.source.contains("// Not verified on hardware.");
         assert!(verified, "{name}");
     }
-    assert_eq!(nics().count(), 10);
-    assert!(nic("I82599").unwrap_err().to_string().contains("82599, sfc9020"));
+    assert!(nics().count() >= 10);
+    assert!(nic("I82599").unwrap_err().to_string().contains("there are 82576, 82599, connectx5"));
 }
 
 #[test]

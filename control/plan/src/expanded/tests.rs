@@ -9,9 +9,11 @@ use weever_graph::{Attr, ConfigSpec, Field, Graph, Key, Node, NodeId, NodeKind, 
 
 use super::*;
 use crate::config::{Rss, Rule};
-use crate::flow::conjunctions;
+use crate::flow::{Flow, conjunctions};
 use crate::map::place;
 use crate::nic::Table;
+use crate::policy::{Balance, Measure};
+use crate::search::{FlowId, Options, Search};
 
 /// Numbers from a seed, the same on every run.
 struct Dice(u64);
@@ -227,6 +229,77 @@ fn a_table_that_the_view_hides_stays_empty() {
     let hidden = Configuration { rules: Vec::new(), ..configuration };
     let graph = expand(&prg, &nic, &hidden).unwrap();
     assert_eq!(queues_of(&graph, &udp(53)).unwrap(), [0].into());
+}
+
+/// The queues at which a search says that a flow arrives.
+fn said(search: &Search, id: FlowId) -> BTreeSet<u32> {
+    search.placement(id).unwrap().shares().map(|(q, _)| q).collect()
+}
+
+/// Holds every flow's placement against a walk. A flow that shares packets with others does not
+/// count those of the narrower ones as its own, so the walk may find more.
+fn agree(search: &mut Search, prg: &Graph, flows: &[(FlowId, Predicate)]) {
+    let nic = search.nic().clone();
+    let configuration = search.plan().configuration(nic.tables.len());
+    let graph = expand(prg, &nic, &configuration).unwrap();
+    let parts: Vec<_> = flows.iter().map(|(_, p)| conjunctions(p, 64).unwrap()).collect();
+    for (i, (id, flow)) in flows.iter().enumerate() {
+        let walked = queues_of(&graph, flow).unwrap();
+        let placed = said(search, *id);
+        assert!(placed.is_subset(&walked), "{flow:?}: {placed:?} {walked:?} {configuration:?}");
+        let apart = |other: &Vec<_>| {
+            parts[i].iter().all(|a: &crate::flow::Conj| other.iter().all(|b| a.disjoint(b)))
+        };
+        if parts.iter().enumerate().all(|(j, other)| i == j || apart(other)) {
+            assert_eq!(placed, walked, "{flow:?} {configuration:?}");
+        }
+    }
+}
+
+/// Mostly connections, which share nothing.
+fn some_flow(dice: &mut Dice) -> Predicate {
+    if dice.one_in(4) {
+        return flow(dice);
+    }
+    let mut parts = vec![Predicate::eq(Field::EthType, 0x0800)];
+    for field in [Field::Ip4Proto, Field::Ip4Src, Field::Ip4Dst, Field::L4Src, Field::L4Dst] {
+        parts.push(Predicate::eq(field, value(dice, field)));
+    }
+    Predicate::And(parts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// What a search keeps while flows come and go is what the graph does.
+    #[test]
+    fn flows_arrive_where_the_graph_sends_them(seed in any::<u64>()) {
+        let mut dice = Dice(seed);
+        let nic = nic(&mut dice);
+        let prg = prg(&nic);
+        let policy = Box::new(Balance::new(Measure::Flows));
+        let mut search = Search::new(nic, policy, Options::default());
+        let mut flows: Vec<(FlowId, Predicate)> = Vec::new();
+        for _ in 0..10 {
+            if !flows.is_empty() && dice.one_in(4) {
+                let at = dice.below(flows.len() as u64) as usize;
+                let (gone, _) = flows.remove(at);
+                search.remove(gone);
+            } else {
+                let flow = some_flow(&mut dice);
+                if let Ok(new) = Flow::new("f", &flow)
+                    && !new.parts.is_empty()
+                {
+                    flows.push((search.add(new), flow));
+                }
+            }
+            agree(&mut search, &prg, &flows);
+        }
+    }
 }
 
 proptest! {
