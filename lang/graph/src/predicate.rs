@@ -77,6 +77,33 @@ impl Field {
         Field::FrameLen,
     ];
 
+    /// The name by which people call it: `ip4.src`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::EthDst => "eth.dst",
+            Field::EthSrc => "eth.src",
+            Field::EthType => "eth.type",
+            Field::VlanId => "vlan.id",
+            Field::ArpOp => "arp.op",
+            Field::ArpTpa => "arp.tpa",
+            Field::Ip4Src => "ip4.src",
+            Field::Ip4Dst => "ip4.dst",
+            Field::Ip4Proto => "ip4.proto",
+            Field::Ip4Ttl => "ip4.ttl",
+            Field::IpVersion => "ip.version",
+            Field::Ip4Frag => "ip4.frag",
+            Field::Ip6Src => "ip6.src",
+            Field::Ip6Dst => "ip6.dst",
+            Field::Ip6Next => "ip6.next",
+            Field::IcmpType => "icmp.type",
+            Field::IcmpCode => "icmp.code",
+            Field::L4Src => "l4.src",
+            Field::L4Dst => "l4.dst",
+            Field::TcpFlags => "tcp.flags",
+            Field::FrameLen => "frame.len",
+        }
+    }
+
     /// The field's width in bits.
     pub fn bits(self) -> u32 {
         match self {
@@ -102,6 +129,12 @@ impl Field {
             128 => u128::MAX,
             bits => (1u128 << bits) - 1,
         }
+    }
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::config::Rule;
 /// ` src-ip 10.0.0.0 m 0.255.255.255`. The mask names the bits that do not count.
 pub(super) fn option(flow_type: FlowType, field: Field, key: Key) -> Result<String, String> {
     let name = name(flow_type, field)
-        .ok_or_else(|| format!("`ethtool` has no option for {field:?} of {flow_type} rules"))?;
+        .ok_or_else(|| format!("`ethtool` has no option for {field} of {flow_type} rules"))?;
     let mut ignored = field.full_mask() & !key.mask;
     if field == Field::VlanId {
         // The option is the whole tag: priority and drop eligibility do not count.
@@ -60,7 +60,7 @@ pub(super) fn plain(model: &TableModel, rule: &Rule) -> String {
     let mut out = rule.flow_type.map_or_else(|| "any".to_string(), |t| t.name().to_string());
     for (m, key) in model.matches.iter().zip(&rule.keys).filter(|(_, k)| k.mask != 0) {
         let option = rule.flow_type.and_then(|t| option(t, m.field, *key).ok());
-        let written = || format!(" {:?} {:#x}/{:#x}", m.field, key.value, key.mask);
+        let written = || format!(" {} {:#x}/{:#x}", m.field, key.value, key.mask);
         out.push_str(&option.unwrap_or_else(written));
     }
     out

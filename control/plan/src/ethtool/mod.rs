@@ -65,7 +65,7 @@ fn spec(model: &TableModel, rule: &Rule) -> Result<String, String> {
         let limit = ethtool.matches.iter().find(|e| e.field == m.field);
         let listed = ethtool.matches.is_empty() || limit.is_some();
         if !listed || limit.is_some_and(|l| !l.granularity.allows(m.field, key.mask)) {
-            return Err(format!("Linux does not take this mask of {:?}", m.field));
+            return Err(format!("Linux does not take this mask of {}", m.field));
         }
         out.push_str(&fields::option(flow_type, m.field, *key)?);
     }

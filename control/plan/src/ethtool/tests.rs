@@ -79,7 +79,7 @@ fn what_linux_does_not_take_is_a_comment() {
     assert!(tcp.starts_with("# cannot be expressed: T to queue 3: tcp4 dst-port 53; "), "{tcp}");
     assert!(tcp.ends_with("Linux does not take rules of type tcp4 here"), "{tcp}");
     let flags = line(Location::Any, rule(FlowType::Udp4, &[(Field::TcpFlags, 2, 2)]));
-    assert!(flags.contains("TcpFlags 0x2/0x2; `ethtool` has no option"), "{flags}");
+    assert!(flags.contains("tcp.flags 0x2/0x2; `ethtool` has no option"), "{flags}");
     let mut hidden = table(Location::Any);
     hidden.model.linux = Exposure::None;
     let rules = vec![vec![rule(FlowType::Udp4, &[])]];

@@ -13,7 +13,7 @@ pub enum Refusal {
     #[error("it has no flow type for these packets")]
     NoFlowType,
     /// The table wants a field that the flow leaves open.
-    #[error("every rule has to say `{field:?}` exactly, and the flow leaves it open")]
+    #[error("every rule has to say `{field}` exactly, and the flow leaves it open")]
     FieldOpen {
         /// The field.
         field: Field,

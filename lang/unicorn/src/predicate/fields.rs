@@ -6,29 +6,7 @@ use weever_graph::{Field, Predicate};
 
 /// The name by which predicates call a field.
 pub fn field_name(field: Field) -> &'static str {
-    match field {
-        Field::EthDst => "eth.dst",
-        Field::EthSrc => "eth.src",
-        Field::EthType => "eth.type",
-        Field::VlanId => "vlan.id",
-        Field::ArpOp => "arp.op",
-        Field::ArpTpa => "arp.tpa",
-        Field::Ip4Src => "ip4.src",
-        Field::Ip4Dst => "ip4.dst",
-        Field::Ip4Proto => "ip4.proto",
-        Field::Ip4Ttl => "ip4.ttl",
-        Field::IpVersion => "ip.version",
-        Field::Ip4Frag => "ip4.frag",
-        Field::Ip6Src => "ip6.src",
-        Field::Ip6Dst => "ip6.dst",
-        Field::Ip6Next => "ip6.next",
-        Field::IcmpType => "icmp.type",
-        Field::IcmpCode => "icmp.code",
-        Field::L4Src => "l4.src",
-        Field::L4Dst => "l4.dst",
-        Field::TcpFlags => "tcp.flags",
-        Field::FrameLen => "frame.len",
-    }
+    field.name()
 }
 
 pub(super) fn field_called(name: &str) -> Option<Field> {
