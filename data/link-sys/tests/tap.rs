@@ -104,23 +104,9 @@ impl Host {
 
     /// A datagram from us to the kernel's port, its checksum partial.
     fn datagram(&self, pool: &Pool, payload: &[u8]) -> Buffer {
-        let udp = 8 + payload.len();
-        let mut frame = self.tap.interface().mac.to_vec();
-        frame.extend(self.tap.info().mac);
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend((20 + udp as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend(OURS.octets());
-        frame.extend(KERNEL.octets());
-        let header = !sum(&frame[14..]);
-        frame[24..26].copy_from_slice(&header.to_be_bytes());
-        let pseudo = u32::from(sum(&frame[26..])) + 17 + udp as u32;
-        let pseudo = (pseudo >> 16) + (pseudo & 0xffff);
-        frame.extend(PORT.to_be_bytes());
-        frame.extend(PORT.to_be_bytes());
-        frame.extend((udp as u16).to_be_bytes());
-        frame.extend((pseudo as u16).to_be_bytes());
-        frame.extend(payload);
+        let from = (self.tap.info().mac, OURS);
+        let to = (self.tap.interface().mac, KERNEL);
+        let frame = common::partial_datagram(&common::Ends { from, to, port: PORT }, payload);
         let mut packet = pool.alloc().unwrap();
         assert!(packet.append(&frame));
         packet.meta_mut().flags = Flags::PARTIAL_CHECKSUM;
@@ -132,14 +118,6 @@ impl Host {
         self.queues[0].tx(&mut self.cache, &mut packets).unwrap();
         self.queues[0].flush(&mut self.cache).unwrap();
     }
-}
-
-/// RFC 1071, the plain way.
-fn sum(bytes: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-    let total: u32 = bytes.chunks(2).map(word).sum();
-    let once = (total >> 16) + (total & 0xffff);
-    ((once >> 16) + (once & 0xffff)) as u16
 }
 
 fn payload_of(packet: &Buffer) -> Vec<u8> {
@@ -205,7 +183,11 @@ fn what_the_kernel_leaves_uncut_is_cut_here() {
     let joined: Vec<u8> = packets.iter().flat_map(|(_, packet)| payload_of(packet)).collect();
     assert_eq!(joined, sent);
     for (_, packet) in &packets {
-        assert_eq!(sum(&packet.data()[14..34]), 0xffff, "the IPv4 header's checksum is right");
+        assert_eq!(
+            common::sum(&packet.data()[14..34]),
+            0xffff,
+            "the IPv4 header's checksum is right"
+        );
     }
 }
 

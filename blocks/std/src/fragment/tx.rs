@@ -103,7 +103,7 @@ fn complete_checksum(packet: &mut Buffer) {
     packet.meta_mut().flags = flags.without(Flags::PARTIAL_CHECKSUM);
     let header = Ipv4Header::first(packet.data());
     let is_udp = header.is_some_and(|header| header.protocol() == protocol::UDP);
-    let start = header.map_or(0, |header| usize::from(header.header_len()));
+    let start = header.map_or(0, |header| header.header_len());
     if let (true, Some(datagram)) = (is_udp, packet.data_mut().get_mut(start..)) {
         udp::complete(datagram);
     }

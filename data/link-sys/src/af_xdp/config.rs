@@ -32,6 +32,18 @@ pub enum Queues {
     First(u16),
 }
 
+/// Who completes partial transport checksums of sent packets, where the kernel offers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumOffload {
+    /// Nobody: the stack has to.
+    None,
+    /// The device.
+    #[default]
+    Device,
+    /// The kernel, in software before the packet gets to the device: for tests.
+    Kernel,
+}
+
 /// Where the steering program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
@@ -96,6 +108,8 @@ pub struct AfXdpConfig {
     pub rings: RingSizes,
     /// Where the steering program runs.
     pub attach: Attach,
+    /// Who completes partial checksums.
+    pub checksums: ChecksumOffload,
     /// Whether the device may read and write the frames itself, if it can.
     pub zero_copy: bool,
     /// How long to wait for a queue which is in use, or another XDP program, to go away: the
@@ -113,6 +127,7 @@ impl AfXdpConfig {
             queues: Queues::All,
             rings: RingSizes::default(),
             attach: Attach::Auto,
+            checksums: ChecksumOffload::default(),
             zero_copy: true,
             patience: Duration::from_secs(1),
         }

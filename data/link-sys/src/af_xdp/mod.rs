@@ -9,6 +9,11 @@
 //! [`stats`](weever_link::LinkQueue::stats). A queue that receives nothing asks twice a second
 //! whether its device is still there.
 //!
+//! Where the kernel offers transmit metadata, packets with a partial checksum are sent with a
+//! request to complete it ([`ChecksumOffload`]): in copy mode by the device or, if it cannot, by the
+//! kernel's stack on the way to it. Zero-copy drivers are not asked: that they ignore the request
+//! would not show.
+//!
 //! Frames that the kernel holds when a queue is dropped come home if it can be proven that it does
 //! not use them any more. The rest is lost to the pool: in zero-copy mode those lent to the device,
 //! and in either mode those of packets that the device does not send within a tenth of a second.
@@ -19,6 +24,7 @@ mod config;
 mod error;
 mod frames;
 mod mapping;
+mod metadata;
 mod open;
 mod queue;
 mod receive;
@@ -27,7 +33,7 @@ mod steering;
 mod transmit;
 
 pub use bare::Bare;
-pub use config::{AfXdpConfig, Attach, Queues, RingSizes, Share};
+pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
 pub use error::OpenError;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;

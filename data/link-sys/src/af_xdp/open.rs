@@ -11,7 +11,7 @@ use weever_packet::Flags;
 
 use super::queue::{Facts, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Socket, extra_headroom};
-use super::{AfXdp, AfXdpConfig, Bare, OpenError, Queues, Steering};
+use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, Steering};
 use crate::netdev::Interface;
 
 /// Ethernet header and one VLAN tag.
@@ -29,12 +29,13 @@ pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     let queues = opening.queues()?;
     // Last, so that nothing is taken from the kernel before it can be received.
     let mode = opening.attach()?;
-    let info = opening.info(mode, queues.first().is_some_and(|queue| queue.zero_copy));
+    let info = opening.info(mode, queues.first());
     Ok(AfXdp { info, queues, steering: opening.steering })
 }
 
 pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {
-    let config = AfXdpConfig { queues: Queues::First(1), ..config.clone() };
+    let (queues, checksums) = (Queues::First(1), ChecksumOffload::None);
+    let config = AfXdpConfig { queues, checksums, ..config.clone() };
     config.rings.check()?;
     let device = Interface::find(&config.interface)?;
     check_mtu(&config, &device)?;
@@ -98,7 +99,9 @@ impl<'a> Opening<'a> {
     }
 
     fn queue(&self, index: u16, first: Option<&XskQueue>) -> Result<XskQueue, OpenError> {
-        let socket = self.socket(first.is_none())?;
+        let mut socket = self.socket(first.is_none())?;
+        // What was registered with the pool holds for all of its sockets.
+        socket.metadata = first.map_or(socket.metadata, |first| first.socket.metadata);
         let mut queue = XskQueue::new(socket, &self.facts(index), self.steering.clone());
         // Before binding, so that the device finds frames from its first packet on.
         queue.lend(&mut self.config.pool.cache());
@@ -110,7 +113,7 @@ impl<'a> Opening<'a> {
     }
 
     fn socket(&self, is_first: bool) -> Result<Socket, OpenError> {
-        let register = is_first.then_some(&self.config.pool);
+        let register = is_first.then_some((&self.config.pool, self.config.checksums));
         let socket = Socket::new(&self.config.rings, register);
         socket.map_err(|(what, source)| self.fail(what, source))
     }
@@ -174,7 +177,9 @@ impl<'a> Opening<'a> {
         OpenError::call(&self.device.name, what, source)
     }
 
-    fn info(&self, mode: AttachMode, zero_copy: bool) -> LinkInfo {
+    fn info(&self, mode: AttachMode, first: Option<&XskQueue>) -> LinkInfo {
+        let zero_copy = first.is_some_and(|queue| queue.zero_copy);
+        let tx_checksum = first.is_some_and(|queue| queue.socket.metadata) && !zero_copy;
         let how = if zero_copy { "zero-copy" } else { "copy" };
         LinkInfo {
             name: self.device.name.clone(),
@@ -182,7 +187,7 @@ impl<'a> Opening<'a> {
             mtu: self.device.mtu as u16,
             queues: self.queues,
             partial_checksums: self.device.partial_checksums(),
-            offload: Offload::default(),
+            offload: Offload { tx_checksum, segmentation: false },
             mode: format!("AF_XDP {mode}, {how} mode"),
         }
     }

@@ -15,6 +15,7 @@ use weever_packet::{Buffer, Burst, Flags, Pool, PoolCache};
 use super::Steering;
 use super::close::Homecoming;
 use super::frames::Frames;
+use super::metadata::METADATA;
 use super::receive::Receiver;
 use super::socket::Socket;
 use super::transmit::Transmitter;
@@ -59,11 +60,12 @@ impl XskQueue {
     pub(super) fn new(socket: Socket, facts: &Facts<'_>, steering: Arc<Steering>) -> XskQueue {
         let frames = Frames::of(facts.pool);
         let most_out = socket.completion.capacity();
+        let room = if socket.metadata { METADATA } else { 0 };
         XskQueue {
             socket,
             homecoming: Homecoming::new(facts.pool.clone()),
             receiver: Receiver::new(frames, facts.index, facts.flags, facts.lend),
-            transmitter: Transmitter::new(frames, facts.mtu, most_out),
+            transmitter: Transmitter::new(frames, facts.mtu, most_out, room),
             steering,
             index: facts.index,
             zero_copy: false,

@@ -17,9 +17,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use weever_packet::Pool;
 use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
-use super::RingSizes;
 use super::mapping::{Mapping, Place};
+use super::metadata::METADATA;
 use super::transmit::TxRings;
+use super::{ChecksumOffload, RingSizes};
 
 /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
 const MAX_TX_SKB_BUDGET: i32 = 9;
@@ -44,17 +45,29 @@ pub(super) struct Socket {
     pub(super) tx_parts: RingParts<xdp_desc>,
     pub(super) fill_parts: RingParts<u64>,
     pub(super) completion_parts: RingParts<u64>,
+    /// Whether room for metadata in front of sent packets was registered with the pool by this
+    /// socket.
+    pub(super) metadata: bool,
     _mappings: [Mapping; 4],
     fd: OwnedFd,
 }
 
 impl Socket {
-    /// Makes a socket with empty rings, not bound. The first one of a pool registers it.
-    pub(super) fn new(sizes: &RingSizes, register: Option<&Pool>) -> Step<Socket> {
+    /// Makes a socket with empty rings, not bound. The first one of a pool registers it, with room
+    /// for metadata if that is wanted and the kernel knows it.
+    pub(super) fn new(
+        sizes: &RingSizes,
+        register: Option<(&Pool, ChecksumOffload)>,
+    ) -> Step<Socket> {
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .map_err(step("socket(AF_XDP)"))?;
-        if let Some(pool) = register {
-            set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
+        let mut metadata = false;
+        if let Some((pool, offload)) = register {
+            let with = with_metadata(pool, offload);
+            metadata = with.is_some_and(|with| set_xdp_umem_reg(&fd, with).is_ok());
+            if !metadata {
+                set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
+            }
         }
         set_xdp_umem_fill_ring_size(&fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
         set_xdp_umem_completion_ring_size(&fd, sizes.completion)
@@ -63,7 +76,9 @@ impl Socket {
         set_xdp_tx_ring_size(&fd, sizes.tx).map_err(step("XDP_TX_RING"))?;
         // Kernels without the option send 32 packets per call, and `flush` calls again.
         let _older_kernel = set_tx_budget(fd.as_fd(), sizes.tx);
-        Socket::map(fd, sizes).map_err(step("map rings"))
+        let mut socket = Socket::map(fd, sizes).map_err(step("map rings"))?;
+        socket.metadata = metadata;
+        Ok(socket)
     }
 
     fn map(fd: OwnedFd, sizes: &RingSizes) -> io::Result<Socket> {
@@ -91,6 +106,7 @@ impl Socket {
             tx_parts: tx,
             fill_parts: fill,
             completion_parts: done,
+            metadata: false,
             _mappings: [rx_map, tx_map, fill_map, done_map],
             fd,
         })
@@ -137,6 +153,18 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// The registration that lets a packet be preceded by what is asked of the device.
+fn with_metadata(pool: &Pool, offload: ChecksumOffload) -> Option<XdpUmemReg> {
+    let flags = match offload {
+        ChecksumOffload::None => return None,
+        ChecksumOffload::Device => libc::XDP_UMEM_TX_METADATA_LEN,
+        ChecksumOffload::Kernel => libc::XDP_UMEM_TX_METADATA_LEN | libc::XDP_UMEM_TX_SW_CSUM,
+    };
+    let flags = XdpUmemRegFlags::from_bits_retain(flags);
+    let has_room = pool.headroom() >= METADATA;
+    has_room.then(|| XdpUmemReg { flags, tx_metadata_len: METADATA.into(), ..registration(pool) })
 }
 
 /// The kernel leaves its own headroom, so that only what the pool wants beyond it is asked for.

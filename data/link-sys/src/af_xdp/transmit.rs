@@ -10,6 +10,7 @@ use weever_packet::{BURST, Buffer, PoolCache};
 use weever_ring::{MultiConsumer, MultiProducer};
 
 use super::frames::Frames;
+use super::metadata;
 use super::socket::Socket;
 
 const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
@@ -28,15 +29,17 @@ pub(super) struct Transmitter {
     pub(super) out: u32,
     /// How many that may be: no more than the completion ring takes, or the kernel stops sending.
     most_out: u32,
+    /// Bytes in front of each packet that its metadata takes, 0 without any.
+    room: u16,
     /// Whether the kernel may have left packets in the transmit ring.
     unsent: bool,
     scratch: Box<[xdp_desc; BURST]>,
 }
 
 impl Transmitter {
-    pub(super) fn new(frames: Frames, mtu: u16, most_out: u32) -> Transmitter {
+    pub(super) fn new(frames: Frames, mtu: u16, most_out: u32, room: u16) -> Transmitter {
         let scratch = Box::new([NOTHING; BURST]);
-        Transmitter { frames, mtu, out: 0, most_out, unsent: false, scratch }
+        Transmitter { frames, mtu, out: 0, most_out, room, unsent: false, scratch }
     }
 
     pub(super) fn unsent(&self) -> bool {
@@ -106,16 +109,17 @@ impl Transmitter {
                 pool.free(packet);
                 continue;
             }
-            let packet = match at_home(packet, pool) {
+            let mut packet = match at_home(packet, pool, self.room) {
                 Ok(packet) => packet,
                 Err(stranger) => {
                     packets.push_front(stranger);
                     break;
                 }
             };
+            let options = if self.room == 0 { 0 } else { metadata::request(&mut packet) };
             let (head, len) = (packet.head(), packet.len() as u32);
             let addr = self.frames.address(packet.into_raw(), head);
-            self.scratch[n] = xdp_desc { addr, len, options: 0 };
+            self.scratch[n] = xdp_desc { addr, len, options };
             n += 1;
         }
         n
@@ -148,11 +152,12 @@ impl Transmitter {
     }
 }
 
-/// The packet in a frame of the pool: itself, or a copy of one from elsewhere. Without a frame to
-/// copy it to, it is given back.
+/// The packet in a frame of the pool with so much room in front: itself, or a copy of one from
+/// elsewhere. Without a frame to copy it to, it is given back.
 #[inline]
-fn at_home(packet: Buffer, pool: &mut PoolCache) -> Result<Buffer, Buffer> {
-    if pool.owns(&packet) { Ok(packet) } else { copied(packet, pool) }
+fn at_home(packet: Buffer, pool: &mut PoolCache, room: u16) -> Result<Buffer, Buffer> {
+    let stays = packet.head() >= room && pool.owns(&packet);
+    if stays { Ok(packet) } else { copied(packet, pool) }
 }
 
 #[cold]
@@ -160,6 +165,7 @@ fn copied(stranger: Buffer, pool: &mut PoolCache) -> Result<Buffer, Buffer> {
     let Some(mut copy) = pool.alloc() else { return Err(stranger) };
     let fitted = copy.append(stranger.data());
     debug_assert!(fitted, "what the MTU allows fits a frame, which `open` checks");
+    copy.meta_mut().flags = stranger.meta().flags;
     Ok(copy)
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use std::collections::VecDeque;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use weever_ebpf::sys::XdpLink;
@@ -187,4 +188,41 @@ impl Link for WithNet {
 pub(crate) fn pass_on_the_right(net: &Fixture) -> XdpLink {
     let program = weever_ebpf::xdp::pass().unwrap();
     net.right.run(|| XdpLink::attach(&program, net.veth.right.index)).unwrap()
+}
+
+/// Both ends of a datagram.
+pub(crate) struct Ends {
+    pub(crate) from: ([u8; 6], Ipv4Addr),
+    pub(crate) to: ([u8; 6], Ipv4Addr),
+    pub(crate) port: u16,
+}
+
+/// A frame with a UDP datagram whose checksum is partial: the pseudo-header's sum.
+pub(crate) fn partial_datagram(ends: &Ends, payload: &[u8]) -> Vec<u8> {
+    let udp = 8 + payload.len();
+    let mut frame = ends.to.0.to_vec();
+    frame.extend(ends.from.0);
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((20 + udp as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend(ends.from.1.octets());
+    frame.extend(ends.to.1.octets());
+    let header = !sum(&frame[14..]);
+    frame[24..26].copy_from_slice(&header.to_be_bytes());
+    let pseudo = u32::from(sum(&frame[26..])) + 17 + udp as u32;
+    let pseudo = (pseudo >> 16) + (pseudo & 0xffff);
+    frame.extend(ends.port.to_be_bytes());
+    frame.extend(ends.port.to_be_bytes());
+    frame.extend((udp as u16).to_be_bytes());
+    frame.extend((pseudo as u16).to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// RFC 1071, the plain way.
+pub(crate) fn sum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let total: u32 = bytes.chunks(2).map(word).sum();
+    let once = (total >> 16) + (total & 0xffff);
+    ((once >> 16) + (once & 0xffff)) as u16
 }

@@ -29,7 +29,7 @@ impl Bench {
         // SAFETY: as above.
         let completion = unsafe { MultiConsumer::new(completion_kernel.parts()) }.unwrap();
         Bench {
-            transmitter: Transmitter::new(Frames::of(&pool), 1500, RING),
+            transmitter: Transmitter::new(Frames::of(&pool), 1500, RING, 0),
             tx,
             completion,
             tx_kernel,
