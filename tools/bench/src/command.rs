@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
-use crate::{BenchError, Report, echo, in_memory, live, receive, steer_xdp};
+use crate::{BenchError, Report, echo, in_memory, live, modes, receive, steer_xdp};
 
 /// Arguments of `weever bench`.
 #[derive(Args, Debug)]
@@ -39,6 +39,9 @@ enum Part {
     UdpEcho,
     /// What a change of the running graph costs the packets: lost ones, and gaps in the service
     Live,
+    /// Waiting for packets in each mode: rate, round-trip times, CPU time, context switches (needs
+    /// root)
+    Modes,
     /// What the program that sorts frames by filters costs per packet and per change (needs root)
     SteerXdp,
 }
@@ -70,6 +73,7 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Rx => receive::run(plan(5, 800)),
         Part::UdpEcho => echo::run(plan(5, 300)),
         Part::Live => live::run(plan(5, 0)),
+        Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
     }
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod client;
 mod command;
 mod contender;
 mod echo;
@@ -14,6 +15,7 @@ mod error;
 mod frame;
 mod in_memory;
 mod live;
+mod modes;
 mod peers;
 mod plan;
 mod receive;
@@ -21,6 +23,7 @@ mod report;
 mod rig;
 mod samples;
 mod steer_xdp;
+mod thread_use;
 mod traffic;
 
 pub use command::{BenchArgs, run};

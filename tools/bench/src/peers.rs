@@ -30,6 +30,16 @@ fn device(contender: &'static str) -> Result<AfXdpConfig, BenchError> {
 
 /// weever: the host's graph with `counters` extra blocks at its front, serving `service`.
 pub(crate) fn weever(gate: &Gate, service: Service, counters: usize) -> Result<(), BenchError> {
+    weever_in(gate, service, counters, Mode::Busy)
+}
+
+/// The same, waiting for packets in another way.
+pub(crate) fn weever_in(
+    gate: &Gate,
+    service: Service,
+    counters: usize,
+    mode: Mode,
+) -> Result<(), BenchError> {
     let failed = "weever";
     let config = device(failed)?;
     let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
@@ -48,7 +58,7 @@ pub(crate) fn weever(gate: &Gate, service: Service, counters: usize) -> Result<(
     let port = service.port();
     gate.open_with(move || counters.get("RxL4UDPSockets", CounterKind::Port, port).unwrap_or(0));
     let mut lost = None;
-    worker.run(&gate.stop, Mode::Busy, |event| lost = Some(event.error));
+    worker.run(&gate.stop, mode, |event| lost = Some(event.error));
     lost.map_or(Ok(()), |error| Err(BenchError::of(failed)(error)))
 }
 
