@@ -111,7 +111,11 @@ fn measure(
 
     // The announcements of a fresh stack are no idleness.
     std::thread::sleep(Duration::from_millis(300));
-    let (cpu, switches) = during(thread, || Ok(std::thread::sleep(each)))?.0;
+    let sleep = || {
+        std::thread::sleep(each);
+        Ok(())
+    };
+    let ((cpu, switches), ()) = during(thread, sleep)?;
     note("idle, CPU", cpu);
     note("idle, context switches", switches);
 
@@ -154,4 +158,21 @@ fn during<T>(
         (ThreadUse::read(thread).map_err(failed())?, started.elapsed().as_secs_f64());
     let cpu = (after.cpu_ns - before.cpu_ns) as f64 / 1e9 / seconds;
     Ok(((cpu, (after.switches - before.switches) as f64 / seconds), done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_has_every_figure_of_every_mode() {
+        if !weever_testbed::privileged() {
+            return println!("skipped: needs CAP_NET_ADMIN");
+        }
+        let report = run(Plan { rounds: 1, each: Duration::from_millis(50) }).unwrap();
+        for key in ["adaptive_idle_cpu", "adaptive_full", "interrupt_full"] {
+            assert!(report.ratios.contains_key(key), "{key}: {report}");
+        }
+        assert_eq!(report.rows.len(), ROWS.len() * MODES.len() + 3);
+    }
 }
