@@ -5,7 +5,7 @@ mod common;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{await_packet, config, open_left, pool, receive, send};
+use common::{Opened, await_packet, config, open_left, opened, pool, receive, send};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::af_xdp::{
     AfXdp, AfXdpConfig, Attach, Bare, OpenError, Queues, RingSizes, Share,
@@ -97,9 +97,7 @@ fn datagrams_of_the_kernel_come_with_partial_checksums_and_are_flagged() {
 fn without_sharing_the_kernel_gets_nothing() {
     require_net_admin!();
     let net = assigned();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { mut queue, mut cache, .. } = opened(&net, 1024);
     let kernel = bound(&net.left, Fixture::LEFT);
     kernel.set_nonblocking(true).unwrap();
     let socket = bound(&net.right, Fixture::RIGHT);
@@ -187,9 +185,7 @@ fn a_queue_can_be_waited_on() {
     require_net_admin!();
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let net = assigned();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { mut queue, mut cache, .. } = opened(&net, 1024);
     while await_nothing(&mut *queue, &mut cache) {}
     let readable = |queue: &dyn LinkQueue, milliseconds: u64| {
         let fd = queue.fd().unwrap();
@@ -212,9 +208,7 @@ fn await_nothing(queue: &mut dyn LinkQueue, cache: &mut weever_packet::PoolCache
 fn an_exhausted_pool_is_counted_by_the_device() {
     require_net_admin!();
     let net = assigned();
-    let pool = pool(128);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { mut queue, mut cache, .. } = opened(&net, 128);
     let hoard: Vec<_> = std::iter::from_fn(|| cache.alloc()).collect();
     assert_eq!(hoard.len(), 64, "half of the pool is lent");
     let socket = bound(&net.right, Fixture::RIGHT);
@@ -348,9 +342,7 @@ fn settings_that_make_no_sense_are_refused() {
 fn a_removed_device_is_noticed_by_a_queue_that_is_seldom_polled() {
     require_net_admin!();
     let net = assigned();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { mut queue, mut cache, .. } = opened(&net, 1024);
     while await_nothing(&mut *queue, &mut cache) {}
     net.left.delete_link("left0").unwrap();
     let gone = (0..5).any(|_| {

@@ -5,7 +5,7 @@ mod common;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use common::{config, open_left, pool};
+use common::{Opened, config, open_left, opened, pool};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_packet::{Buffer, Burst, PoolCache};
@@ -43,9 +43,7 @@ fn packets_from_another_pool_are_sent_too() {
 fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
     require_net_admin!();
     let net = Fixture::pair(1).unwrap();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { mut queue, mut cache, .. } = opened(&net, 1024);
     net.left.set_down("left0").unwrap();
     let mut packets = [packet(&mut cache)].into();
     queue.tx(&mut cache, &mut packets).unwrap();
@@ -76,9 +74,7 @@ fn send_many(queue: &mut dyn LinkQueue, cache: &mut PoolCache, n: usize) {
 fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
     require_net_admin!();
     let net = Fixture::pair(1).unwrap();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { link, mut queue, pool, mut cache } = opened(&net, 1024);
     net.right.set_down("right0").unwrap();
     send_many(&mut *queue, &mut cache, 300);
     let stats = queue.stats();
@@ -105,9 +101,7 @@ fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
 fn what_a_device_that_is_down_cannot_send_is_not_given_to_others() {
     require_net_admin!();
     let net = Fixture::pair(1).unwrap();
-    let pool = pool(1024);
-    let mut link = open_left(&net, &config("left0", &pool)).unwrap();
-    let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
+    let Opened { link, mut queue, pool, mut cache } = opened(&net, 1024);
     net.left.set_down("left0").unwrap();
     let mut packets = [packet(&mut cache)].into();
     queue.tx(&mut cache, &mut packets).unwrap();

@@ -29,6 +29,21 @@ pub(crate) fn open_left(net: &Fixture, config: &AfXdpConfig) -> Result<AfXdp, Op
     net.left.run(|| AfXdp::open(config))
 }
 
+/// The left end of a cable, opened with small rings, and its first queue.
+pub(crate) struct Opened {
+    pub(crate) link: AfXdp,
+    pub(crate) queue: Box<dyn LinkQueue>,
+    pub(crate) pool: Pool,
+    pub(crate) cache: PoolCache,
+}
+
+pub(crate) fn opened(net: &Fixture, frames: u32) -> Opened {
+    let pool = pool(frames);
+    let mut link = open_left(net, &config("left0", &pool)).unwrap();
+    let (queue, cache) = (link.take_queues().remove(0), pool.cache());
+    Opened { link, queue, pool, cache }
+}
+
 /// The kernel's end: a packet socket on `right0`.
 pub(crate) struct KernelPeer {
     socket: PacketSocket,
