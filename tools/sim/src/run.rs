@@ -52,14 +52,18 @@ impl Sim {
         self.hosts.iter().filter_map(|host| host.worker.next_deadline()).min()
     }
 
+    /// A cable that hands over what has travelled does so in its sender's turn, which is none for
+    /// the sender: only a second quiet round shows that nobody has got anything.
     fn settle(&mut self) {
+        let mut quiet = 0;
         for _ in 0..RESTLESS {
             let mut idle = true;
             for host in &mut self.hosts {
                 let turn = host.worker.turn(self.now);
                 idle &= turn.is_idle() && host.worker.engine().idle();
             }
-            if idle {
+            quiet = if idle { quiet + 1 } else { 0 };
+            if quiet == 2 {
                 return;
             }
         }
