@@ -3,11 +3,16 @@
 #![no_main]
 
 use std::net::Ipv4Addr;
+use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use weever_net::addr::{Cidr, Destination, Locals};
+use weever_net::iface::IfaceId;
+use weever_net::route::Kind;
+use weever_net::state::{NetConfig, NetState};
 use weever_net::udp::{self, Partial};
 use weever_net::{icmp, ipv4};
+use weever_wire::MacAddr;
 use weever_wire::checksum;
 use weever_wire::icmpv4::IcmpView;
 use weever_wire::ipv4::{Ipv4View, protocol};
@@ -22,6 +27,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let locals = host(Ipv4Addr::new(10, 77, 0, 1));
     report(&datagram, &locals);
+    pass_on(&datagram);
     let Ok((view, destination)) = ipv4::receive(&datagram, &locals) else { return };
     assert_ne!(destination, Destination::Other);
     assert!(view.checksum_ok() && view.payload().len() < datagram.len());
@@ -31,6 +37,28 @@ fuzz_target!(|data: &[u8]| {
         _ => {}
     }
 });
+
+/// A router forwards only what it may, and an error that is believed quotes one of its addresses.
+fn pass_on(datagram: &[u8]) {
+    static STATE: OnceLock<NetState> = OnceLock::new();
+    let us = Ipv4Addr::new(10, 77, 0, 1);
+    let state = STATE.get_or_init(|| {
+        let cidr = Cidr::new(us, 24).expect("24 is a prefix length");
+        NetState::new(NetConfig::single(MacAddr([2, 0, 0, 0, 0, 1]), &[cidr]), 1)
+    });
+    let Ok(view) = Ipv4View::new(datagram) else { return };
+    let header = view.header();
+    let decided = ipv4::forward(state, IfaceId(0), state.route4(header.dst()), header);
+    if let ipv4::Forward::Pass(hop) | ipv4::Forward::Fragment { hop, .. } = decided {
+        assert!(hop.kind == Kind::Unicast && header.ttl() > 1);
+    }
+    ipv4::options_may_pass(&view.header_bytes()[ipv4::HEADER_LEN..]);
+    let mut segment = view.payload().to_vec();
+    ipv4::complete_partial(header, &mut segment);
+    if let Ok(error) = icmp::check_error(view.payload(), state) {
+        assert!(error.local == us && error.transport().len() >= 8);
+    }
+}
 
 fn host(address: Ipv4Addr) -> Locals {
     Locals::new(&[Cidr::new(address, 24).expect("24 is a prefix length")])

@@ -48,8 +48,6 @@ pub struct Settings {
     pub forwarding: bool,
     /// The check of sources against routes.
     pub reverse_path: ReversePath,
-    /// Whether ICMP redirects change routes; they are counted otherwise.
-    pub accept_redirects: bool,
     /// How often errors are reported.
     pub icmp: IcmpRates,
     /// Time to live of what we send.
@@ -61,7 +59,6 @@ impl Default for Settings {
         Self {
             forwarding: false,
             reverse_path: ReversePath::None,
-            accept_redirects: false,
             icmp: IcmpRates::default(),
             default_ttl: DEFAULT_TTL,
         }
