@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use weever_graph::Predicate;
 
-use super::{Balance, Dedicated, Isolate, Measure, Pack, Policy, QueueSet, Share, Sum};
+use super::{Balance, Dedicated, Isolate, Locality, Measure, Pack, Policy, QueueSet, Share, Sum};
 use crate::flow::{AppId, ClassId, Conj, Flow, MAX_PARTS, TooComplex, conjunctions};
 
 /// A page of policy: classes and objectives.
@@ -20,6 +20,8 @@ pub struct Document {
     pub classes: Vec<Class>,
     /// Queues that belong to one application.
     pub dedicate: Vec<Dedication>,
+    /// Where workers run, if flows are to arrive near their applications.
+    pub locality: Option<Near>,
 }
 
 /// A class of flows.
@@ -100,6 +102,17 @@ pub struct Dedication {
     pub app: u32,
     /// The queue.
     pub queue: u32,
+}
+
+/// That packets should arrive at the core of the application that reads them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Near {
+    /// The core of each queue's worker, from queue 0 on.
+    pub cores: Vec<u16>,
+    /// What a flow costs that arrives at another core, beside the objective.
+    #[serde(default = "one")]
+    pub weight: u32,
 }
 
 /// What is wrong with a document.
@@ -288,6 +301,11 @@ impl Document {
         }
         for Dedication { app, queue } in &self.dedicate {
             parts.push((1.0, Box::new(Dedicated::new(AppId(*app), *queue))));
+        }
+        if let Some(Near { cores, weight }) = self.locality.clone() {
+            let apart =
+                move |queue: u32, core: u16| u32::from(cores.get(queue as usize) != Some(&core));
+            parts.push((f64::from(weight), Box::new(Locality::new(apart))));
         }
         Box::new(Sum::new(parts))
     }

@@ -26,7 +26,7 @@ pub use balance::{Balance, Measure};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
 pub use document::{
-    Class, Classifier, Dedication, Document, DocumentError, Objective, QueueMode, Queues,
+    Class, Classifier, Dedication, Document, DocumentError, Near, Objective, QueueMode, Queues,
 };
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};

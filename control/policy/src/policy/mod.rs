@@ -21,7 +21,7 @@ mod tests;
 
 use serde::Deserialize;
 use toml::Spanned;
-use weever_plan::policy::{Class, Dedication, Document, Objective};
+use weever_plan::policy::{Class, Dedication, Document, Near, Objective};
 
 use crate::{Place, Problem, Problems};
 
@@ -44,12 +44,14 @@ struct File {
     assumed_rate: Option<u64>,
     class: Vec<Spanned<Class>>,
     dedicate: Vec<Spanned<NamedDedication>>,
+    locality: Option<Near>,
 }
 
 impl Default for File {
     fn default() -> File {
         let (class, dedicate) = (Vec::new(), Vec::new());
-        File { objective: Objective::default(), assumed_rate: None, class, dedicate }
+        let objective = Objective::default();
+        File { objective, assumed_rate: None, class, dedicate, locality: None }
     }
 }
 
@@ -81,6 +83,7 @@ pub fn parse(text: &str) -> Result<Page, Problems> {
         assumed_rate: file.assumed_rate,
         classes: file.class.into_iter().map(Spanned::into_inner).collect(),
         dedicate,
+        locality: file.locality,
     };
     let (errors, doubts) = check::check(&document, &apps, &places);
     match errors.is_empty() {
