@@ -11,8 +11,7 @@
 //!
 //! Where the kernel offers transmit metadata, packets with a partial checksum are sent with a
 //! request to complete it ([`ChecksumOffload`]): in copy mode by the device or, if it cannot, by the
-//! kernel's stack on the way to it. Zero-copy drivers are not asked: that they ignore the request
-//! would not show.
+//! kernel's stack on the way to it; in zero-copy mode by drivers that say that they do it.
 //!
 //! Frames that the kernel holds when a queue is dropped come home if it can be proven that it does
 //! not use them any more. The rest is lost to the pool: in zero-copy mode those lent to the device,

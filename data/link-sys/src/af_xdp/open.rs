@@ -12,7 +12,7 @@ use weever_packet::Flags;
 use super::queue::{Facts, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Socket, extra_headroom};
 use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, Steering};
-use crate::netdev::Interface;
+use crate::netdev::{self, Interface};
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADER: u32 = 18;
@@ -179,7 +179,10 @@ impl<'a> Opening<'a> {
 
     fn info(&self, mode: AttachMode, first: Option<&XskQueue>) -> LinkInfo {
         let zero_copy = first.is_some_and(|queue| queue.zero_copy);
-        let tx_checksum = first.is_some_and(|queue| queue.socket.metadata) && !zero_copy;
+        // In copy mode the kernel's stack does what the device cannot.
+        let index = self.device.index;
+        let done = !zero_copy || netdev::completes_checksums(index).unwrap_or(false);
+        let tx_checksum = done && first.is_some_and(|queue| queue.socket.metadata);
         let how = if zero_copy { "zero-copy" } else { "copy" };
         LinkInfo {
             name: self.device.name.clone(),

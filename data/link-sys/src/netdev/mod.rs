@@ -1,10 +1,12 @@
 //! What the kernel knows of a network interface, by `ioctl` in the caller's network namespace.
 
+mod features;
 mod names;
 mod request;
 
 use std::io;
 
+pub(crate) use features::completes_checksums;
 use request::Request;
 
 /// Why an interface could not be looked at.
