@@ -6,12 +6,14 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_wire::MacAddr;
 
 use crate::addr::Locals;
-use crate::ethernet::multicast_mac;
+use crate::ethernet;
+use crate::ipv6::addr::{ALL_NODES, multicast_mac, solicited_node};
+use crate::ipv6::{Locals6, V6Settings};
 
 /// The number of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +66,14 @@ pub struct Interface {
     pub tentative: Locals,
     /// IPv4 addresses that were to be used, and somebody else has.
     pub duplicate: Locals,
+    /// Its IPv6 addresses, in whatever state. Whoever runs [`ndp::Node`](crate::ndp::Node) for it
+    /// keeps the states.
+    pub v6: Locals6,
+    /// Whether and how it speaks IPv6.
+    pub v6_settings: V6Settings,
+    /// IPv6 groups that it has joined, ascending; those of all nodes and of its own addresses are
+    /// not among them.
+    pub groups6: Vec<Ipv6Addr>,
     /// IPv4 groups that it has joined, ascending; that of all hosts (224.0.0.1) is not among them,
     /// for every host is in it.
     pub groups: Vec<Ipv4Addr>,
@@ -85,6 +95,9 @@ impl Interface {
             v4: Locals::default(),
             tentative: Locals::default(),
             duplicate: Locals::default(),
+            v6: Locals6::default(),
+            v6_settings: V6Settings::default(),
+            groups6: Vec::new(),
             groups: Vec::new(),
         }
     }
@@ -93,6 +106,14 @@ impl Interface {
     #[must_use]
     pub fn with_v4(mut self, v4: Locals) -> Self {
         self.v4 = v4;
+        self
+    }
+
+    /// The same speaking IPv6, with these addresses and a link-local one.
+    #[must_use]
+    pub fn with_v6(mut self, v6: Locals6) -> Self {
+        self.v6 = v6;
+        self.v6_settings.enabled = true;
         self
     }
 
@@ -110,6 +131,21 @@ impl Interface {
         self
     }
 
+    /// Whether packets to an IPv6 group are for it: all nodes, the solicited-node groups of its
+    /// addresses, and what it has joined.
+    #[inline]
+    pub fn is_member6(&self, group: Ipv6Addr) -> bool {
+        group == ALL_NODES
+            || self.v6.in_solicited_node(group)
+            || self.groups6.binary_search(&group).is_ok()
+    }
+
+    fn is_member6_mac(&self, mac: MacAddr) -> bool {
+        let own = self.v6.iter().map(|own| solicited_node(own.cidr.addr()));
+        let mut groups = own.chain(self.groups6.iter().copied()).chain([ALL_NODES]);
+        groups.any(|group| multicast_mac(group) == mac)
+    }
+
     /// Whether it is in an IPv4 group.
     #[inline]
     pub fn is_member(&self, group: Ipv4Addr) -> bool {
@@ -119,8 +155,11 @@ impl Interface {
     /// Whether frames to this group of stations are for it: one that a joined group is mapped to.
     #[inline]
     pub fn hears(&self, group: MacAddr) -> bool {
+        if group.0[..2] == [0x33, 0x33] {
+            return self.v6_settings.enabled && self.is_member6_mac(group);
+        }
         let mut groups = self.groups.iter().chain([&ALL_HOSTS]);
-        groups.any(|joined| multicast_mac(*joined) == group)
+        groups.any(|joined| ethernet::multicast_mac(*joined) == group)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod addr;
 mod locals;
 mod receive;
 mod select;
+mod settings;
 mod transmit;
 
 pub use locals::{AddrOrigin, AddrState, Locals6, OwnAddr};
@@ -15,4 +16,5 @@ pub use receive::{
     payload_len_ok, receive, version_ok,
 };
 pub use select::best_source;
+pub use settings::V6Settings;
 pub use transmit::{DEFAULT_HOP_LIMIT, MIN_MTU, emit_datagram, template};

@@ -5,7 +5,7 @@
 //! packets are looked up in. Whoever shares one between threads publishes a new one for each
 //! change, and counts generations.
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,13 +16,17 @@ use crate::iface::{IfaceId, Interface};
 use crate::route::{Hop, Kind};
 
 mod config;
+mod config6;
 mod error;
+mod lookup6;
 mod resolve;
+mod resolve6;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use config::{MAX_INTERFACES, MIN_MTU, NetConfig};
+pub use config6::Advertised;
 pub use error::StateError;
 pub use settings::{IcmpRates, Rate, ReversePath, Settings};
 
@@ -36,6 +40,7 @@ pub struct NetState {
     /// Which interface a link's VLAN is, by ascending [`member_key`]. Only those that are up.
     members: Box<[(u32, IfaceId)]>,
     fib4: Fib<Ipv4Addr, Hop<Ipv4Addr>>,
+    fib6: Fib<Ipv6Addr, Hop<Ipv6Addr>>,
 }
 
 /// The tag 0 carries a priority only: IEEE 802.1Q has it belong to no VLAN, as if untagged.
@@ -54,8 +59,9 @@ impl NetState {
         let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
         let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
         let fib4 = Fib::new(resolve::ipv4(&config));
+        let fib6 = Fib::new(resolve6::ipv6(&config));
         let (interfaces, members) = (interfaces.collect(), members.into());
-        Self { config, generation, interfaces, members, fib4 }
+        Self { config, generation, interfaces, members, fib4, fib6 }
     }
 
     /// What it was made of.

@@ -119,6 +119,20 @@ impl Node {
         self.claim((cidr, AddrOrigin::Static, 0), Lifetimes::FOR_EVER, now)
     }
 
+    /// Gives the interface an operator's address that is used at once; false if it is there already,
+    /// or there are too many.
+    pub fn adopt_address(&mut self, cidr: Cidr6, now: u64) -> bool {
+        let (config, what) = (Config { dad_transmits: 0, ..self.config }, AddrOrigin::Static);
+        let added = self.addresses.add((cidr, what, 0), Lifetimes::FOR_EVER, &config, (now, 0));
+        self.settle();
+        added
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
     /// Takes an address away; whether it was there.
     pub fn remove_address(&mut self, ip: Ipv6Addr) -> bool {
         let removed = self.addresses.remove(ip);

@@ -2,7 +2,7 @@
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_wire::MacAddr;
 
@@ -26,6 +26,8 @@ pub struct NetConfig {
     interfaces: Vec<Interface>,
     /// In the order in which they were added; without the connected ones.
     routes4: Vec<Route<Ipv4Addr>>,
+    /// The same.
+    pub(super) routes6: Vec<Route<Ipv6Addr>>,
 }
 
 impl NetConfig {
@@ -109,6 +111,7 @@ impl NetConfig {
     pub fn remove_interface(&mut self, id: IfaceId) -> Result<Interface, StateError> {
         let at = self.position(id)?;
         self.routes4.retain(|route| route.iface != Some(id));
+        self.routes6.retain(|route| route.iface != Some(id));
         Ok(self.interfaces.remove(at))
     }
 
@@ -297,6 +300,7 @@ impl NetConfig {
     /// Removes all routes of an origin, as when its lease has ended.
     pub fn remove_routes_from(&mut self, origin: Origin) {
         self.routes4.retain(|route| route.origin != origin);
+        self.routes6.retain(|route| route.origin != origin);
     }
 
     /// Removes all routes of an origin that name an interface.
@@ -320,7 +324,7 @@ impl NetConfig {
         Ok(&mut self.interfaces[at])
     }
 
-    fn position(&self, id: IfaceId) -> Result<usize, StateError> {
+    pub(super) fn position(&self, id: IfaceId) -> Result<usize, StateError> {
         let at = self.interfaces.binary_search_by_key(&id, |iface| iface.id);
         at.map_err(|_| StateError::NoInterface(id.to_string()))
     }

@@ -1,7 +1,7 @@
 //! Why a change makes no sense.
 
 use alloc::string::String;
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{MAX_INTERFACES, MIN_MTU};
 
@@ -69,6 +69,35 @@ pub enum StateError {
         /// The address.
         addr: Ipv4Addr,
     },
+    /// An IPv6 address is on an interface already.
+    #[error("address {addr} is on interface {by} already: remove it there first")]
+    AddressTaken6 {
+        /// The address.
+        addr: Ipv6Addr,
+        /// The interface that has it.
+        by: String,
+    },
+    /// No host can have this IPv6 address.
+    #[error("address {addr} cannot be a host's: it is {why}")]
+    UnfitAddress6 {
+        /// The address.
+        addr: Ipv6Addr,
+        /// What it is instead.
+        why: &'static str,
+    },
+    /// The interface does not have the IPv6 address.
+    #[error("interface {name} has no address {addr}")]
+    NoAddress6 {
+        /// The interface.
+        name: String,
+        /// The address.
+        addr: Ipv6Addr,
+    },
+    /// The address is no IPv6 group beyond the interface.
+    #[error(
+        "{0} is no IPv6 group that can be joined: groups of a link and wider begin with ff02 to ff0e"
+    )]
+    NoGroup6(Ipv6Addr),
     /// RFC 1122 §3.3.1.1: a first-hop gateway is on a connected network.
     #[error("gateway {gateway} is on no connected subnet: add an address on its subnet first")]
     GatewayOffLink {

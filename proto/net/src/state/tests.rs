@@ -238,3 +238,126 @@ fn an_interface_takes_its_routes_along() {
     assert_eq!((config.routes4().len(), config.free_id()), (0, WAN));
     assert_eq!(state(&config).source4(WAN, ip("9.9.9.9")), Some(ip("10.0.0.1")));
 }
+
+mod v6 {
+    use super::*;
+    use crate::ipv6::addr::solicited_node;
+    use crate::ipv6::{AddrState, Locals6, Martian6};
+    use core::net::Ipv6Addr;
+    use std::vec::Vec;
+
+    const LINK: IfaceId = IfaceId(0);
+
+    fn ip(text: &str) -> Ipv6Addr {
+        text.parse().unwrap()
+    }
+
+    fn config() -> NetConfig {
+        let mut config = NetConfig::new();
+        let locals = |texts: &[&str]| {
+            Locals6::new(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>())
+        };
+        for (n, texts) in [["fe80::1/64", "2001:db8:1::1/64"], ["fe80::2/64", "2001:db8:2::1/64"]]
+            .iter()
+            .enumerate()
+        {
+            let mac = weever_wire::MacAddr([2, 0, 0, 0, 0, n as u8]);
+            let iface = Interface::new(IfaceId(n as u16), std::format!("e{n}"), n as u16, mac);
+            config.add_interface(iface.with_v6(locals(texts))).unwrap();
+        }
+        config
+    }
+
+    #[test]
+    fn destinations_and_sources() {
+        let state = NetState::new(config(), 1);
+        let dst = |text| state.destination6(LINK, ip(text));
+        assert_eq!(
+            (dst("fe80::1"), dst("2001:db8:1::1")),
+            (Destination::Local, Destination::Local)
+        );
+        assert_eq!(dst("2001:db8:2::1"), Destination::Local, "the weak model");
+        assert_eq!(
+            (dst("fe80::2"), dst("2001:db8:1::9")),
+            (Destination::Other, Destination::Other)
+        );
+        assert_eq!((dst("ff02::1"), dst("ff02::2")), (Destination::Multicast, Destination::Other));
+        assert_eq!(state.destination6(LINK, solicited_node(ip("fe80::1"))), Destination::Multicast);
+        let src = |text| state.check_source6(LINK, ip(text));
+        assert_eq!((src("fe80::2"), src("fe80::1")), (Ok(()), Err(Martian6::Own)));
+        assert_eq!(src("2001:db8:2::1"), Err(Martian6::Own));
+    }
+
+    #[test]
+    fn hops() {
+        let mut config = config();
+        let default = Route::via("::/0".parse().unwrap(), ip("fe80::99"));
+        let error = config.add_route6(default).unwrap_err().to_string();
+        assert!(error.contains("fe80::99"), "{error}");
+        config.add_route6(default.by(IfaceId(1))).unwrap();
+        assert!(config.add_route6(default.by(IfaceId(1))).is_err());
+        let state = NetState::new(config, 1);
+        let hop = |via, text| state.hop6(IfaceId(via), ip(text)).unwrap();
+        assert_eq!((hop(0, "fe80::9").iface, hop(1, "fe80::9").iface), (IfaceId(0), IfaceId(1)));
+        assert_eq!(hop(0, "2001:db8:2::9").iface, IfaceId(1));
+        let far = hop(0, "2600::1");
+        assert_eq!((far.iface, far.neighbour(ip("2600::1"))), (IfaceId(1), ip("fe80::99")));
+        assert_eq!(state.source6(far.iface, ip("2600::1")), Some(ip("2001:db8:2::1")));
+        assert_eq!(state.source6(LINK, ip("fe80::9")), Some(ip("fe80::1")));
+        assert_eq!(hop(0, "::1").kind, Kind::Martian);
+        assert_eq!(hop(1, "ff02::5").kind, Kind::Multicast);
+    }
+
+    #[test]
+    fn what_routers_say_comes_and_goes() {
+        let mut config = config();
+        let found = |router, on_link: &[&str]| Advertised {
+            locals: Locals6::new(&["fe80::1/64".parse().unwrap()]),
+            router,
+            on_link: on_link.iter().map(|text| text.parse().unwrap()).collect(),
+            hop_limit: 9,
+            mtu: 1400,
+        };
+        config.set_advertised(LINK, found(Some(ip("fe80::99")), &["2001:db8:7::/64"])).unwrap();
+        assert_eq!(config.routes6().len(), 2);
+        let state = NetState::new(config.clone(), 1);
+        assert_eq!(state.route6(ip("2001:db8:7::7")).unwrap().gateway, Ipv6Addr::UNSPECIFIED);
+        assert_eq!((state.mtu6(LINK), state.mtu6(IfaceId(1))), (1400, 1500));
+        config.set_advertised(LINK, found(None, &[])).unwrap();
+        assert_eq!(config.routes6(), []);
+    }
+
+    #[test]
+    fn addresses_are_tentative_and_checked() {
+        let mut config = config();
+        config.add_address6(LINK, "fd00::1/64".parse().unwrap()).unwrap();
+        let own = config.interface(LINK).unwrap().v6.get(ip("fd00::1")).unwrap();
+        assert_eq!(own.state, AddrState::Tentative);
+        for bad in ["::/0", "::1/128", "ff02::1/64", "::ffff:1.2.3.4/96", "fd00::1/64"] {
+            let text: &str = bad;
+            assert!(config.add_address6(IfaceId(1), text.parse().unwrap()).is_err(), "{bad}");
+        }
+        config.add_address6(IfaceId(1), "fe80::1/64".parse().unwrap()).unwrap();
+        config.remove_address6(LINK, ip("fd00::1")).unwrap();
+        assert!(config.remove_address6(LINK, ip("fd00::1")).is_err());
+    }
+
+    #[test]
+    fn groups_of_stations() {
+        let mut config = config();
+        config.join6(LINK, ip("ff02::fb")).unwrap();
+        assert!(config.join6(LINK, ip("fe80::1")).is_err());
+        let iface = config.interface(LINK).unwrap();
+        for (mac, member) in [
+            ("33:33:00:00:00:01", true),
+            ("33:33:ff:00:00:01", true),
+            ("33:33:00:00:00:fb", true),
+            ("33:33:00:00:00:02", false),
+            ("01:00:5e:00:00:01", true),
+            ("01:00:5e:00:00:02", false),
+        ] {
+            assert_eq!(iface.hears(mac.parse().unwrap()), member, "{mac}");
+        }
+        assert!(config.leave6(LINK, ip("ff02::fb")).unwrap());
+    }
+}
