@@ -2,7 +2,9 @@
 
 use weever_blocks_api::Buffer;
 use weever_packet::{Endpoints, Flags};
+use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::Ipv4Header;
+use weever_wire::ipv6::Ipv6Header;
 
 /// Puts `len` bytes in front of the packet; false, and nothing changed, without headroom.
 #[inline]
@@ -10,19 +12,40 @@ pub(crate) fn push(packet: &mut Buffer, len: u16) -> bool {
     packet.prepend(len).is_some()
 }
 
-/// Addresses the answer to a received IPv4 packet: from where it was sent to, to its sender.
-/// False without an IPv4 header.
+/// Whether a received packet is IPv6, by the EtherType that was recorded.
+#[inline(always)]
+pub(crate) fn is_v6(packet: &Buffer) -> bool {
+    packet.meta().ethertype == ethertype::IPV6
+}
+
+/// The time to live or hop limit of a received packet of either family.
+#[inline(always)]
+pub(crate) fn lives(packet: &Buffer) -> Option<u8> {
+    match is_v6(packet) {
+        true => packet.array_at(packet.meta().l3).map(|h| Ipv6Header::of(h).hop_limit()),
+        false => packet.array_at(packet.meta().l3).map(|h| Ipv4Header::of(h).ttl()),
+    }
+}
+
+/// Destination and source of a received packet of either family, in the form of [`Endpoints`].
+#[inline(always)]
+fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {
+    let l3 = packet.meta().l3;
+    if is_v6(packet) {
+        let ip = packet.array_at(l3).map(Ipv6Header::of)?;
+        return Some((ip.dst().octets(), ip.src().octets()));
+    }
+    let ip = packet.array_at(l3).map(Ipv4Header::of)?;
+    Some((Endpoints::mapped(ip.dst().to_bits()), Endpoints::mapped(ip.src().to_bits())))
+}
+
+/// Addresses the answer to a received packet: from where it was sent to, to its sender. False
+/// without an IP header.
 #[inline]
 pub(crate) fn answer(packet: &mut Buffer, protocol: u8) -> bool {
-    let Some(ip) = packet.array_at(packet.meta().l3).map(Ipv4Header::of) else { return false };
-    let (local, remote) = (ip.dst().to_bits(), ip.src().to_bits());
+    let Some((local, remote)) = reversed(packet) else { return false };
     let meta = packet.meta_mut();
     meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);
-    meta.endpoints = Endpoints {
-        local: Endpoints::mapped(local),
-        remote: Endpoints::mapped(remote),
-        protocol,
-        ..Endpoints::default()
-    };
+    meta.endpoints = Endpoints { local, remote, protocol, ..Endpoints::default() };
     true
 }

@@ -3,8 +3,8 @@
 use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
-    arp, capture, counter, dhcp, discard, ethernet, fragment, icmp, igmp, ipv4, queue, table, tee,
-    udp,
+    arp, capture, counter, dhcp, discard, ethernet, fragment, icmp, icmp6, igmp, ipv4, ipv6, ndp,
+    queue, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 7] = [
@@ -93,6 +93,38 @@ static ICMP: [&BlockType; 11] = [
     &icmp::FILL_ERROR,
 ];
 
+static IPV6: [&BlockType; 14] = [
+    &ipv6::VALID_HEADER_LENGTH,
+    &ipv6::VALID_VERSION,
+    &ipv6::VALID_LENGTH,
+    &ipv6::VALID_SOURCE,
+    &ipv6::DESTINATION,
+    &ipv6::VALID_EXTENSIONS,
+    &ipv6::CLASSIFY,
+    &ipv6::REPORT,
+    &ipv6::FAMILY,
+    &ipv6::FORWARD,
+    &ipv6::ROUTING,
+    &ipv6::ALLOCATE_HEADER,
+    &ipv6::FILL_HEADER,
+    &ipv6::FORWARDED,
+];
+
+static ICMP6: [&BlockType; 10] = [
+    &icmp6::VALID_HEADER_LENGTH,
+    &icmp6::VALID_CHECKSUM,
+    &icmp6::CLASSIFY,
+    &icmp6::NEEDS_RESPONSE,
+    &icmp6::ERROR,
+    &icmp6::INITIATE_RESPONSE,
+    &icmp6::FILL_HEADER,
+    &icmp6::INITIATE_ERROR,
+    &icmp6::ALLOCATE_HEADER,
+    &icmp6::FILL_ERROR,
+];
+
+static NDP: [&BlockType; 4] = [&ndp::HANDLE, &ndp::LOOKUP, &ndp::TIMER, &ndp::SEND];
+
 static UDP: [&BlockType; 7] = [
     &udp::VALID_HEADER_LENGTH,
     &udp::VALID_LENGTH,
@@ -103,8 +135,8 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static FAMILIES: [&[&BlockType]; 9] =
-    [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &ICMP, &UDP];
+static FAMILIES: [&[&BlockType]; 12] =
+    [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &ICMP, &IPV6, &ICMP6, &NDP, &UDP];
 
 /// Every block type of this crate, by name.
 pub fn registry() -> Registry {
@@ -129,6 +161,9 @@ mod tests {
         include_str!("dhcp/README.md"),
         include_str!("igmp/README.md"),
         include_str!("icmp/README.md"),
+        include_str!("ipv6/README.md"),
+        include_str!("icmp6/README.md"),
+        include_str!("ndp/README.md"),
         include_str!("udp/README.md"),
     );
 

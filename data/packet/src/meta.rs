@@ -86,6 +86,12 @@ impl Endpoints {
         out
     }
 
+    /// Whether the peer's address is an IPv4 one, in mapped form.
+    #[inline]
+    pub fn is_v4(&self) -> bool {
+        self.remote[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]
+    }
+
     /// The IPv4 address (host byte order) of a mapped one; the low 32 bits of any other.
     pub fn v4(mapped: &[u8; 16]) -> u32 {
         u32::from_be_bytes([mapped[12], mapped[13], mapped[14], mapped[15]])

@@ -3,6 +3,8 @@
 mod follow;
 mod fragments;
 mod neighbours;
+mod neighbours6;
+mod nodes6;
 mod paths;
 mod secret;
 mod state;
@@ -11,6 +13,8 @@ pub(crate) use fragments::Room;
 pub use fragments::{Fragments, Pieces};
 pub use neighbours::Neighbours;
 pub(crate) use neighbours::{Reader, Session, key};
+pub use neighbours6::Neighbours6;
+pub(crate) use neighbours6::{Reader6, key6};
 pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use secret::Secret;
@@ -28,9 +32,17 @@ pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
     let config = weever_net::arp::Config::default();
     let neighbours = Neighbours::new(Arc::clone(&host), config, now);
     env.provide(Arc::new(neighbours));
+    let config = weever_net::ndp::Config::default();
+    env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), config, seed(), now)));
     env.provide(Arc::clone(&host));
     let secret = env.get_or_default::<Secret>();
     env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));
     env.get_or_default::<Fragments>();
     host
+}
+
+/// Stations that start at the same moment must not wait for the same time.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
 }

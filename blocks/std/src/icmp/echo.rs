@@ -18,11 +18,16 @@ use crate::host::StateReader;
 /// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
 /// with an echo request.
 #[derive(Debug, Default)]
-struct EchoLimit(OnceLock<Mutex<RateLimit>>);
+pub(crate) struct EchoLimit(OnceLock<Mutex<RateLimit>>);
 
 impl EchoLimit {
+    /// Sets the limit, if nobody has yet.
+    pub(crate) fn set(&self, per_second: u32, burst: u32) {
+        self.0.get_or_init(|| Mutex::new(RateLimit::new(per_second, burst)));
+    }
+
     /// The tasks of `wanted`, from the first on, that may be answered now.
-    fn grant(&self, wanted: Mask, now: Nanos) -> Mask {
+    pub(crate) fn grant(&self, wanted: Mask, now: Nanos) -> Mask {
         let Some(limit) = self.0.get().filter(|_| wanted != 0) else { return wanted };
         let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
         bits(wanted).take_while(|_| limit.take(now)).fold(0, |all, task| all | 1 << task)
@@ -60,7 +65,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let state = network(build)?.reader();
     let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
     let limit = build.env.get_or_default::<EchoLimit>();
-    limit.0.get_or_init(|| Mutex::new(RateLimit::new(per_second, burst)));
+    limit.set(per_second, burst);
     Ok(Box::new(NeedsResponse { state, limit }))
 }
 

@@ -7,6 +7,7 @@ mod rx;
 mod tests;
 mod tx;
 
+pub(crate) use echo::EchoLimit;
 pub use echo::NEEDS_RESPONSE;
 pub use report::{IcmpLimits, REPORT};
 pub use rx::{CLASSIFY, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};

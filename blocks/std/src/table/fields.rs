@@ -42,14 +42,15 @@ impl<const W: usize, F: Fn(&Buffer) -> Key<W> + Send> Extract<W> for F {
 #[inline(always)]
 pub(super) fn local_socket(packet: &Buffer) -> Key<1> {
     let meta = packet.meta();
-    let ip = packet.array_at(meta.l3).map(Ipv4Header::of);
-    let ports = packet.array_at::<4>(meta.l4);
-    match (ip, ports) {
-        (Some(ip), Some([_, _, a, b])) => {
-            let port = u16::from_be_bytes([*a, *b]);
-            Key { words: [u64::from(ip.dst().to_bits()) << 16 | u64::from(port)], present: 0b11 }
-        }
-        _ => Key { words: [0], present: 0 },
+    let Some([_, _, a, b]) = packet.array_at::<4>(meta.l4) else {
+        return Key { words: [0], present: 0 };
+    };
+    let port = u64::from(u16::from_be_bytes([*a, *b]));
+    // What is not IPv4 has no such address, and matches entries of any address only.
+    let four = meta.ethertype != ethertype::IPV6;
+    match packet.array_at(meta.l3).map(Ipv4Header::of).filter(|_| four) {
+        Some(ip) => Key { words: [u64::from(ip.dst().to_bits()) << 16 | port], present: 0b11 },
+        None => Key { words: [port], present: 0b10 },
     }
 }
 

@@ -4,6 +4,7 @@ use weever_blocks_api::{Env, Nanos};
 use weever_engine::{CounterKind, Engine, Entry, Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
 use weever_net::iface::Interface;
+use weever_net::ipv6::Locals6;
 use weever_net::state::NetConfig;
 use weever_packet::{Burst, Flags, HugePages, Pool, PoolConfig};
 
@@ -43,6 +44,16 @@ pub struct HostBox {
 /// The host of the [frames](super::frames): 10.0.0.1/24.
 pub fn host_state() -> NetConfig {
     NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().expect("a valid prefix")])
+}
+
+/// The same speaking IPv6: fd00::1/64 and fe80::1/64, which are used at once.
+pub fn host_state6() -> NetConfig {
+    let v6 = ["fd00::1/64", "fe80::1/64"].map(|text| text.parse().expect("a valid prefix"));
+    let state = host_state();
+    let only = state.interfaces()[0].clone().with_v6(Locals6::new(&v6));
+    let mut config = NetConfig::new();
+    config.add_interface(only).expect("a sound interface");
+    config
 }
 
 /// The same in a VLAN, with this MTU.

@@ -2,11 +2,14 @@
 
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
+use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_wire::ipv4::Ipv4Header;
+use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::UdpHeader;
 
 use crate::check::{READS, network, reader, tasks_where};
+use crate::headers::{is_v6, lives};
 use crate::host::StateReader;
 
 /// Answers datagrams with what they carry.
@@ -29,15 +32,25 @@ struct UdpEcho {
     state: StateReader,
 }
 
+/// Whether it was sent to us alone.
+#[inline(always)]
+fn is_ours(state: &NetState, packet: &Buffer) -> bool {
+    let l3 = packet.meta().l3;
+    if is_v6(packet) {
+        let (ip, iface) = (packet.array_at(l3).map(Ipv6Header::of), IfaceId(packet.meta().iface));
+        return ip.is_some_and(|ip| state.is_ours6(iface, ip.dst()));
+    }
+    packet.array_at(l3).map(Ipv4Header::of).is_some_and(|ip| state.is_ours(ip.dst()))
+}
+
 /// Two echo services must not be set on each other by a forged datagram.
 #[inline]
 fn may_answer(state: &NetState, packet: &Buffer) -> bool {
-    let ip = packet.array_at(packet.meta().l3).map(Ipv4Header::of);
     let udp = packet.array_at(packet.meta().l4).map(UdpHeader::of);
-    let (Some(ip), Some(udp)) = (ip, udp) else { return false };
+    let (Some(lives), Some(udp)) = (lives(packet), udp) else { return false };
     let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
     // The answer gets one less: services on different ports stop as well.
-    returnable && ip.ttl() > 1 && state.is_ours(ip.dst())
+    returnable && lives > 1 && is_ours(state, packet)
 }
 
 impl Block for UdpEcho {

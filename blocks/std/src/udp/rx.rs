@@ -5,9 +5,11 @@ use weever_net::udp::{Checksum, Partial, judge};
 use weever_packet::Flags;
 use weever_wire::checksum::Pseudo;
 use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use crate::check::{MARKS, Mark, Validate, between, boolean, tasks_marked};
+use crate::headers::is_v6;
 
 #[inline(always)]
 fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
@@ -72,19 +74,33 @@ impl Block for ValidChecksum {
 }
 
 #[inline(always)]
+fn pseudo(packet: &Buffer, v6: bool, l3: u16, length: u16) -> Option<Pseudo> {
+    if v6 {
+        let ip = packet.array_at(l3).map(Ipv6Header::of)?;
+        return Some(Pseudo::v6(&ip.addresses(), protocol::UDP, length.into()));
+    }
+    let ip = packet.array_at(l3).map(Ipv4Header::of)?;
+    Some(Pseudo::v4(&ip.addresses(), protocol::UDP, length))
+}
+
+#[inline(always)]
 fn verify(packet: &mut Buffer) -> Checksum {
     let meta = packet.meta();
     let (l3, flags) = (meta.l3, meta.flags);
     let datagram = between(packet, meta.l4, meta.end);
     let Some(header) = UdpHeader::first(datagram) else { return Checksum::Wrong };
-    let Some(ip) = packet.array_at(l3).map(Ipv4Header::of) else { return Checksum::Wrong };
     let (length, field) = (header.length(), header.checksum());
+    let v6 = is_v6(packet);
+    // RFC 8200 §8.1: over IPv6 "the default behavior is that UDP checksums are not optional".
+    if v6 && field == 0 {
+        return Checksum::Wrong;
+    }
+    let Some(pseudo) = pseudo(packet, v6, l3, length) else { return Checksum::Wrong };
     // What a lying length covers cannot be summed; that verdict is the length's.
     let Some(datagram) = datagram.get(..length.into()) else { return Checksum::Valid };
     if flags.has(Flags::CHECKSUM_VERIFIED) && field != 0 {
         return Checksum::Valid;
     }
-    let pseudo = Pseudo::v4(&ip.addresses(), protocol::UDP, length);
     let partial = match flags.has(Flags::MAY_BE_PARTIAL) {
         true => Partial::Accepted,
         false => Partial::Refused,

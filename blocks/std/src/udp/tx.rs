@@ -8,11 +8,11 @@ use weever_net::ipv4;
 use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::WireError;
-use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::ipv4::protocol;
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::check::{Change, MARKS, network, reader, tasks_marked};
-use crate::headers::{answer, push};
+use crate::check::{Change, MARKS, network, reader, tasks_marked, tasks_where};
+use crate::headers::{answer, lives, push};
 use crate::host::StateReader;
 
 /// Turns a received datagram into its answer.
@@ -38,8 +38,8 @@ const TTL: u8 = 64;
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let Some(header) = packet.array_at(meta.l4).map(UdpHeader::of) else { return false };
-    let Some(ip) = packet.array_at(meta.l3).map(Ipv4Header::of) else { return false };
-    let ttl = ip.ttl().saturating_sub(1).clamp(1, TTL);
+    let Some(lives) = lives(packet) else { return false };
+    let ttl = lives.saturating_sub(1).clamp(1, TTL);
     let (local, remote) = (header.dst_port(), header.src_port());
     if !answer(packet, protocol::UDP) {
         return false;
@@ -72,7 +72,8 @@ pub static FILL_HEADER: BlockType = BlockType {
         "Writes the UDP header from the metadata, with its checksum over the payload, or a partial \
          one where the link will complete it.",
         &[
-            PortDoc { name: "out", doc: "written" },
+            PortDoc { name: "ipv4", doc: "written, between IPv4 addresses" },
+            PortDoc { name: "ipv6", doc: "written, between IPv6 addresses" },
             PortDoc { name: "drop", doc: "no room was made" },
         ],
         |build| Ok(Box::new(FillHeader { state: network(build)?.reader() })),
@@ -90,8 +91,12 @@ impl Block for FillHeader {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let state = self.state.load();
         let some_links_complete = state.config().interfaces().iter().any(|iface| iface.tx_checksum);
-        let mut left = 0;
+        let (mut left, mut six) = (0, 0);
         let done = tasks_marked(burst, input, |packet| {
+            if !packet.meta().endpoints.is_v4() {
+                six += 1;
+                return fill6(packet).is_ok();
+            }
             if some_links_complete && link_completes(state, packet) {
                 left += 1;
                 return fill_partial(packet).is_ok();
@@ -99,9 +104,27 @@ impl Block for FillHeader {
             fill(packet).is_ok()
         });
         cx.count(0, left);
-        ports.enable(0, done);
-        ports.enable(1, input & !done);
+        // Nearly every burst is of one family.
+        let v6 = match six {
+            0 => 0,
+            _ => tasks_where(burst, done, |packet| !packet.meta().endpoints.is_v4()),
+        };
+        ports.enable(0, done & !v6);
+        ports.enable(1, v6);
+        ports.enable(2, input & !done);
     }
+}
+
+/// Writes the header between IPv6 addresses, always with its checksum.
+fn fill6(packet: &mut Buffer) -> Result<(), WireError> {
+    let ends = packet.meta().endpoints;
+    let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
+    let mut addresses = [0; 32];
+    addresses[..16].copy_from_slice(&ends.local);
+    addresses[16..].copy_from_slice(&ends.remote);
+    let (src_port, dst_port) = (ends.local_port, ends.remote_port);
+    let repr = UdpRepr { src_port, dst_port, payload_len };
+    repr.emit_with_checksum_v6(packet.data_mut(), &addresses)
 }
 
 /// Whether the link that the datagram will leave by completes its checksum: not that of one that

@@ -60,7 +60,7 @@ fn ethernet_cases() -> Vec<Case> {
             "source MAC",
         ),
         ("an 802.3 length", typed(46), "RxL2EtherValidType", "802.3"),
-        ("IPv6", typed(0x86dd), "RxL2EtherClassifyL3", "IPv6"),
+        ("no IPv6 header", typed(0x86dd), "RxL3IPv6ValidVersion", "version"),
         ("LLDP", typed(0x88cc), "RxL2EtherClassifyL3", "EtherType"),
     ]
 }

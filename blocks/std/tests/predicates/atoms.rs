@@ -6,7 +6,6 @@ use std::net::Ipv4Addr;
 use weever_blocks_std::testing::frames::{HOST, HOST_MAC, SUBNET_BROADCAST};
 
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-const ALL_HOSTS_MAC: [u8; 6] = [1, 0, 0x5e, 0, 0, 1];
 /// The address of the host's subnet, which is no host's.
 const SUBNET: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 
@@ -25,7 +24,7 @@ const ATOMS: &[Atom] = &[
     ("vlan.membership", "ours", |f| f.in_our_vlan()),
     ("vlan.tags", "nested", |f| f.nested_tags()),
     ("eth.dst", "ours", |f| Some(f.bytes(0, 6)? == HOST_MAC.0)),
-    ("eth.dst", "joined", |f| Some(f.bytes(0, 6)? == ALL_HOSTS_MAC)),
+    ("eth.dst", "joined", |f| Some(JOINED.contains(&f.bytes(0, 6)?))),
     ("arp.asker", "possible", |f| Some(f.arp_sender()? || f.arp_probe()?)),
     ("arp.answerer", "possible", |f| f.arp_sender()),
     ("arp.target", "ours", |f| Some(f.ip(f.l3() + 24)? == HOST)),
@@ -63,6 +62,15 @@ const ATOMS: &[Atom] = &[
     ("icmp.error", "stray", |f| Some(f.reported()?.is_none())),
     ("icmp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
     ("icmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
+    ("ip6.header", "whole", |f| Some(f.frame.len() >= f.l3() + 40)),
+    ("ip6.length", "possible", |f| Some(f.frame.len() >= f.end6()?)),
+    ("ip6.src", "possible", |f| f.source6()),
+    ("ip6.chain", "sound", |f| f.last().map(|_| true)),
+    ("icmp6.header", "whole", |f| Some(f.payload()?.len() >= 8)),
+    ("icmp6.checksum", "right", |f| {
+        let message = f.payload()?;
+        Some(sums_up(&[&f.pseudo6(58, message.len())?, message]))
+    }),
     ("udp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
     ("udp.length", "possible", |f| {
         let length = usize::from(f.word(f.l4()? + 4)?);
@@ -71,13 +79,32 @@ const ATOMS: &[Atom] = &[
     ("udp.checksum", "right", |f| f.udp_checksum()),
     ("udp.answer", "loops", |f| {
         let (from, to) = (f.word(f.l4()?)?, f.word(f.l4()? + 2)?);
-        let spent = *f.frame.get(f.l3() + 8)? <= 1;
-        Some(from == to || from == 0 || spent || f.ip(f.l3() + 16)? != HOST)
+        let (life, ours) = match f.is_six() {
+            true => (7, OURS6.contains(&f.bytes(f.l3() + 24, 16)?)),
+            false => (8, f.ip(f.l3() + 16)? == HOST),
+        };
+        let spent = *f.frame.get(f.l3() + life)? <= 1;
+        Some(from == to || from == 0 || spent || !ours)
     }),
 ];
 
+/// fd00::1 and fe80::1.
+const OURS6: [&[u8]; 2] = [
+    &[0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+    &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+];
+
+/// All hosts, all nodes, and the solicited-node group of both addresses.
+const JOINED: [&[u8]; 3] =
+    [&[1, 0, 0x5e, 0, 0, 1], &[0x33, 0x33, 0, 0, 0, 1], &[0x33, 0x33, 0xff, 0, 0, 1]];
+
 /// The label's value for the frame. A label that nobody explained here fails the test.
 pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
+    match label {
+        "ip6.last" => return facts.last().map_or("bad", |(next, _)| name_of(next)).into(),
+        "icmp6.kind" => return facts.kind6().unwrap_or("cut").into(),
+        _ => {}
+    }
     let mut atoms = ATOMS.iter().filter(|(known, ..)| *known == label).peekable();
     assert!(atoms.peek().is_some(), "nobody knows what `{label}` means");
     let held = atoms.find(|(.., test)| test(facts) == Some(true));
@@ -110,12 +137,16 @@ impl Facts<'_> {
     }
 
     fn l4(&self) -> Option<usize> {
+        if self.is_six() {
+            return self.last().map(|(_, at)| at);
+        }
         Some(self.l3() + self.header_len()?)
     }
 
     /// What the datagram carries.
     fn payload(&self) -> Option<&[u8]> {
-        self.frame.get(self.l4()?..self.l3() + self.total_len()?)
+        let end = if self.is_six() { self.end6()? } else { self.l3() + self.total_len()? };
+        self.frame.get(self.l4()?..end)
     }
 
     /// The kind of a sound error about a datagram that the host can have sent, and whether it was
@@ -183,7 +214,73 @@ impl Facts<'_> {
         let (datagram, length) = (self.payload()?, self.word(self.l4()? + 4)?);
         let Some(summed) = datagram.get(..length.into()) else { return Some(true) };
         let absent = datagram[6..8] == [0, 0];
+        if self.is_six() {
+            return Some(!absent && sums_up(&[&self.pseudo6(17, length.into())?, summed]));
+        }
         Some(absent || sums_up(&[&self.pseudo(17, length)?, summed]))
+    }
+
+    fn is_six(&self) -> bool {
+        self.word(self.l3() - 2) == Some(0x86dd)
+    }
+
+    fn end6(&self) -> Option<usize> {
+        Some(self.l3() + 40 + usize::from(self.word(self.l3() + 4)?))
+    }
+
+    fn source6(&self) -> Option<bool> {
+        let src = self.bytes(self.l3() + 8, 16)?;
+        let zeros = |n: usize| src[..n].iter().all(|byte| *byte == 0);
+        if zeros(16) {
+            let next = self.frame[self.l3() + 6];
+            let group = self.bytes(self.l3() + 24, 2)? == [0xff, 2];
+            return Some(matches!(next, 0 | 58) && group);
+        }
+        let mapped = zeros(10) && src[10..12] == [0xff, 0xff];
+        let loopback = zeros(15) && src[15] == 1;
+        Some(src[0] != 0xff && !mapped && !loopback && !OURS6.contains(&src))
+    }
+
+    /// What the extension headers lead to, and where that begins; `None` if they cannot be followed.
+    fn last(&self) -> Option<(u8, usize)> {
+        let packet = self.frame.get(self.l3()..self.end6()?)?;
+        let (mut next, mut at) = (packet[6], 40);
+        for count in 0.. {
+            let here = packet.get(at..)?;
+            match next {
+                0 if count > 0 => return None,
+                44 if here.len() < 8 => return None,
+                44 if here[2] != 0 || here[3] & 0xf9 != 0 => return Some((44, self.l3() + at)),
+                0 | 43 | 44 | 60 if count == 8 => return None,
+                0 | 43 | 44 | 60 => {}
+                _ => return Some((next, self.l3() + at)),
+            }
+            let len = if next == 44 { 8 } else { 8 + 8 * usize::from(*here.get(1)?) };
+            let header = here.get(..len)?;
+            let routed = next == 43 && header[3] != 0;
+            if routed || at + len > 40 + 512 || matches!(next, 0 | 60) && !options6(&header[2..]) {
+                return None;
+            }
+            (next, at) = (header[0], at + len);
+        }
+        None
+    }
+
+    fn kind6(&self) -> Option<&'static str> {
+        let message = self.payload()?;
+        Some(match (*message.first()?, *message.get(1)?) {
+            (128, 0) => "echo",
+            (133..=137, _) => "neighbour",
+            (130..=132 | 143, _) => "group",
+            (0..=127, _) => "error",
+            _ => "other",
+        })
+    }
+
+    fn pseudo6(&self, protocol: u8, length: usize) -> Option<Vec<u8>> {
+        let addresses = self.bytes(self.l3() + 8, 32)?;
+        let length = (length as u32).to_be_bytes();
+        Some([addresses, &length, &[0, 0, 0, protocol]].concat())
     }
 
     /// The header that UDP sums in front of its own: RFC 768.
@@ -191,6 +288,31 @@ impl Facts<'_> {
         let addresses = self.bytes(self.l3() + 12, 8)?;
         Some([addresses, &[0, protocol], &length.to_be_bytes()].concat())
     }
+}
+
+fn name_of(next: u8) -> &'static str {
+    match next {
+        17 => "udp",
+        58 => "icmp",
+        44 => "fragment",
+        59 => "none",
+        _ => "unknown",
+    }
+}
+
+fn options6(mut area: &[u8]) -> bool {
+    for count in 0.. {
+        match area {
+            [] => return true,
+            _ if count == 16 => return false,
+            [0, rest @ ..] => area = rest,
+            [kind, len, rest @ ..] if *kind < 64 && usize::from(*len) <= rest.len() => {
+                area = &rest[usize::from(*len)..];
+            }
+            _ => return false,
+        }
+    }
+    false
 }
 
 fn is_tag(ethertype: u16) -> bool {
@@ -246,6 +368,9 @@ fn checksum(parts: &[&[u8]]) -> [u8; 2] {
 /// Puts right the checksums of the frame, as far as there is room for them.
 pub(crate) fn repair(frame: &mut [u8]) {
     repair_transport(frame);
+    if (Facts { frame, known: &[] }).is_six() {
+        return;
+    }
     let Some((at, len)) = ({
         let facts = Facts { frame, known: &[] };
         facts.header_len().map(|len| (facts.l3(), len))
@@ -261,6 +386,9 @@ pub(crate) fn repair(frame: &mut [u8]) {
 
 fn repair_transport(frame: &mut [u8]) -> Option<()> {
     let facts = Facts { frame, known: &[] };
+    if facts.is_six() {
+        return repair6(frame);
+    }
     let protocol = *frame.get(facts.l3() + 9)?;
     let (l4, len) = (facts.l4()?, facts.payload()?.len());
     let pseudo = facts.pseudo(protocol, len as u16)?;
@@ -268,6 +396,18 @@ fn repair_transport(frame: &mut [u8]) -> Option<()> {
     let (before, at) = if protocol == 17 { (&pseudo[..], 6) } else { (&[][..], 2) };
     message[at..at + 2].fill(0);
     let sum = checksum(&[before, message]);
+    message[at..at + 2].copy_from_slice(&sum);
+    Some(())
+}
+
+fn repair6(frame: &mut [u8]) -> Option<()> {
+    let facts = Facts { frame, known: &[] };
+    let ((protocol, l4), len) = (facts.last()?, facts.payload()?.len());
+    let pseudo = facts.pseudo6(protocol, len)?;
+    let message = frame.get_mut(l4..l4 + len).filter(|message| message.len() >= 8)?;
+    let at = if protocol == 17 { 6 } else { 2 };
+    message[at..at + 2].fill(0);
+    let sum = checksum(&[&pseudo, message]);
     message[at..at + 2].copy_from_slice(&sum);
     Some(())
 }

@@ -13,7 +13,9 @@ use super::atoms;
 
 fn macs() -> impl Strategy<Value = MacAddr> {
     let (joined, group) = (MacAddr([1, 0, 0x5e, 0, 0, 1]), MacAddr([1, 0, 0x5e, 0, 0, 9]));
+    let groups = [MacAddr([0x33, 0x33, 0, 0, 0, 1]), MacAddr([0x33, 0x33, 0xff, 0, 0, 1])];
     prop_oneof![
+        1 => prop::sample::select(groups.to_vec()),
         4 => Just(HOST_MAC),
         2 => Just(PEER_MAC),
         2 => Just(MacAddr::BROADCAST),
@@ -103,6 +105,61 @@ fn datagrams() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+fn addresses6() -> impl Strategy<Value = [u8; 16]> {
+    let known =
+        ["fd00::1", "fe80::1", "fd00::2", "fe80::2", "ff02::1", "::", "::1", "ff02::1:ff00:1"];
+    let known = known.map(|text| text.parse::<std::net::Ipv6Addr>().unwrap().octets());
+    prop_oneof![12 => prop::sample::select(known.to_vec()), 1 => any::<[u8; 16]>()]
+}
+
+/// Extension headers that end with the place for the protocol of what follows.
+fn chains() -> impl Strategy<Value = (Option<u8>, Vec<u8>)> {
+    let some: [(u8, &[u8]); 9] = [
+        (0, &[0, 0, 5, 2, 0, 0, 1, 0]),
+        (60, &[0, 0, 1, 4, 0, 0, 0, 0]),
+        (60, &[0, 0, 0x80, 4, 0, 0, 0, 0]),
+        (60, &[0, 0, 1, 9, 0, 0, 0, 0]),
+        (43, &[0, 0, 0, 0, 0, 0, 0, 0]),
+        (43, &[0, 0, 0, 1, 0, 0, 0, 0]),
+        (44, &[0, 0, 0, 0, 0, 0, 0, 1]),
+        (44, &[0, 0, 0, 1, 0, 0, 0, 1]),
+        (60, &[0, 9, 1, 4, 0, 0, 0, 0]),
+    ];
+    let known = prop::sample::select(some.map(|(n, h)| (Some(n), h.to_vec())).to_vec());
+    prop_oneof![2 => Just((None, vec![])), 1 => known]
+}
+
+fn packets6() -> impl Strategy<Value = Vec<u8>> {
+    let protocols =
+        prop_oneof![4 => Just(17u8), 4 => Just(58u8), 1 => Just(59u8), 1 => any::<u8>()];
+    let kinds = prop::sample::select(vec![128u8, 129, 130, 143, 133, 134, 135, 136, 137, 1, 2, 9]);
+    let from = prop_oneof![2 => any::<u8>(), 1 => Just(7), 1 => Just(0)];
+    let to = prop::sample::select(vec![7u8, 9, 11]);
+    let udp = (from, to, vec(any::<u8>(), 0..20)).prop_map(|(from, to, data)| {
+        let length = 8 + data.len() as u8;
+        [&[0, from, 0, to, 0, length, 1, 1][..], &data].concat()
+    });
+    let icmp = (kinds, 0u8..8, vec(any::<u8>(), 6..40))
+        .prop_map(|(kind, code, data)| [&[kind, code / 7][..], &data].concat());
+    let payloads = prop_oneof![3 => udp, 4 => icmp, 1 => vec(any::<u8>(), 0..20)];
+    let lives = prop_oneof![4 => Just(64u8), 1 => Just(1), 2 => Just(255)];
+    let whole = (addresses6(), addresses6(), protocols, chains(), lives, payloads);
+    whole.prop_map(|(src, dst, protocol, (first, mut chain), life, payload)| {
+        if let Some(next) = chain.first_mut() {
+            *next = protocol;
+        }
+        let len = (chain.len() + payload.len()) as u16;
+        let [a, b] = len.to_be_bytes();
+        let fixed = [0x60, 0, 0, 0, a, b, first.unwrap_or(protocol), life];
+        let mut packet = [&fixed[..], &src, &dst, &chain, &payload].concat();
+        // Right, unless it is damaged later.
+        let mut frame = ethernet(HOST_MAC, PEER_MAC, 0x86dd, &packet);
+        atoms::repair(&mut frame);
+        packet.copy_from_slice(&frame[14..]);
+        packet
+    })
+}
+
 fn arps() -> impl Strategy<Value = Vec<u8>> {
     (
         prop_oneof![2 => Just(1u16), 2 => Just(2), 1 => any::<u16>()],
@@ -118,6 +175,7 @@ fn arps() -> impl Strategy<Value = Vec<u8>> {
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let typed = prop_oneof![
         4 => datagrams().prop_map(|d| (0x0800u16, d)),
+        4 => packets6().prop_map(|p| (0x86dd, p)),
         2 => arps().prop_map(|a| (0x0806, a)),
         1 => (prop_oneof![Just(0x86dd), 0u16..0x800, any::<u16>()], vec(any::<u8>(), 0..60)),
     ];

@@ -1,0 +1,142 @@
+//! Neighbour discovery on the host's interfaces, as interfaces come, change and go.
+
+use weever_blocks_api::Nanos;
+use weever_net::iface::Interface;
+use weever_net::ipv6::addr::is_link_local;
+use weever_net::ipv6::{AddrOrigin, AddrState};
+use weever_net::ndp::{Config, Identifier, Node};
+use weever_net::random::keyed_hash;
+use weever_net::state::{Advertised, NetState};
+
+/// One interface's.
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) iface: u16,
+    pub(super) node: Node,
+    /// What of it has been told to the host's network.
+    pub(super) told: u64,
+}
+
+impl Own {
+    /// What the host's network has to know.
+    pub(super) fn advertised(&self) -> Advertised {
+        let node = &self.node;
+        let params = node.params();
+        Advertised {
+            locals: node.locals(),
+            router: node.default_router(),
+            on_link: node.on_link().collect(),
+            hop_limit: params.hop_limit,
+            mtu: params.mtu,
+        }
+    }
+}
+
+/// A state machine for each interface that speaks IPv6 and is up, by ascending number.
+#[derive(Debug)]
+pub(super) struct Nodes {
+    pub(super) all: Vec<Own>,
+    base: Config,
+    seed: u64,
+    /// Generations of those that are gone.
+    past: u64,
+}
+
+impl Nodes {
+    pub(super) fn new(base: Config, seed: u64) -> Nodes {
+        Nodes { all: Vec::new(), base, seed, past: 0 }
+    }
+
+    pub(super) fn of(&mut self, iface: u16) -> Option<&mut Node> {
+        let at = self.all.binary_search_by_key(&iface, |own| own.iface).ok()?;
+        self.all.get_mut(at).map(|own| &mut own.node)
+    }
+
+    /// A number that grows whenever a link address is learned or lost.
+    pub(super) fn generation(&self) -> u64 {
+        self.all.iter().fold(self.past, |sum, own| sum + own.node.generation())
+    }
+
+    /// When the first of them has something to do.
+    pub(super) fn poll_at(&self) -> u64 {
+        self.all.iter().filter_map(|own| own.node.poll_at()).min().unwrap_or(u64::MAX)
+    }
+
+    /// Makes them those of the interfaces of `state`; calls `gone` for each neighbour that packets
+    /// may wait for in vain from now on.
+    pub(super) fn follow(
+        &mut self,
+        state: &NetState,
+        now: Nanos,
+        mut gone: impl FnMut(u16, std::net::Ipv6Addr),
+    ) {
+        let speaks = |iface: &&Interface| iface.up && iface.v6_settings.enabled;
+        let router = state.settings().forwarding;
+        let base = self.base;
+        let past = &mut self.past;
+        self.all.retain(|own| {
+            let there = state.config().interfaces().iter().filter(speaks);
+            let same = |iface: &Interface| {
+                iface.id.0 == own.iface
+                    && iface.mac == own.node.mac()
+                    && config(iface, router, base) == own.node.config()
+            };
+            let stays = there.into_iter().any(same);
+            if !stays {
+                own.node.entries().for_each(|entry| gone(own.iface, entry.ip));
+                *past += own.node.generation() + 1;
+            }
+            stays
+        });
+        for iface in state.config().interfaces().iter().filter(speaks) {
+            if self.of(iface.id.0).is_none() {
+                self.insert(iface, config(iface, router, base), now);
+            }
+            if let Some(node) = self.of(iface.id.0) {
+                adapt(node, iface, now);
+            }
+        }
+    }
+
+    fn insert(&mut self, iface: &Interface, config: Config, now: Nanos) {
+        let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
+        let node = Node::new(iface.mac, config, seed, now);
+        let own = Own { iface: iface.id.0, node, told: 0 };
+        let at = self.all.partition_point(|other| other.iface < own.iface);
+        self.all.insert(at, own);
+    }
+}
+
+fn config(iface: &Interface, router: bool, base: Config) -> Config {
+    let settings = iface.v6_settings;
+    let own_link_local = |own: weever_net::ipv6::OwnAddr| {
+        own.origin == AddrOrigin::Static && is_link_local(own.cidr.addr())
+    };
+    Config {
+        dad_transmits: settings.dad_transmits,
+        accept_ra: settings.accept_ra && !router,
+        router,
+        link_local: !iface.v6.iter().any(own_link_local),
+        identifier: settings.secret.map_or(Identifier::Eui64, Identifier::Stable),
+        mtu: iface.mtu,
+        ..base
+    }
+}
+
+/// Takes on the addresses that an operator wants, and drops those that are wanted no more.
+fn adapt(node: &mut Node, iface: &Interface, now: Nanos) {
+    let wanted = || iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
+    let have = node.locals();
+    for own in wanted().filter(|own| have.get(own.cidr.addr()).is_none()) {
+        match own.state {
+            AddrState::Tentative | AddrState::Duplicate => node.add_address(own.cidr, now),
+            AddrState::Preferred | AddrState::Deprecated => node.adopt_address(own.cidr, now),
+        };
+    }
+    for own in have.iter().filter(|own| own.origin == AddrOrigin::Static) {
+        let addr = own.cidr.addr();
+        if !wanted().any(|own| own.cidr.addr() == addr) {
+            node.remove_address(addr);
+        }
+    }
+}

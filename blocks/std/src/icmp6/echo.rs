@@ -1,0 +1,67 @@
+//! Which echo requests are answered, and how often.
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, StateKind,
+};
+use weever_graph::Effects;
+use weever_net::iface::IfaceId;
+use weever_wire::ipv6::Ipv6Header;
+
+use crate::check::{READS, network, reader, tasks_where};
+use crate::host::StateReader;
+use crate::icmp::EchoLimit;
+
+/// Has the echo answered.
+pub static NEEDS_RESPONSE: BlockType = BlockType {
+    spawns: &["response"],
+    effects: READS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    params: &[
+        ParamDoc {
+            name: "per_second",
+            default: "10000",
+            doc: "echo replies that the host sends in a second, of both families",
+        },
+        ParamDoc { name: "burst", default: "1000", doc: "echo replies that it sends at once" },
+    ],
+    counters: &["answered"],
+    ..reader(
+        "RxL3ICMP6NeedsResponse",
+        "Has an echo request answered, if it was sent to us alone and not too many were.",
+        &[
+            PortDoc { name: "drop", doc: "to a group" },
+            PortDoc { name: "limited", doc: "too many were answered lately" },
+        ],
+        make,
+    )
+};
+
+/// The first block's parameters hold, of either family.
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
+    let limit = build.env.get_or_default::<EchoLimit>();
+    limit.set(per_second, burst);
+    Ok(Box::new(NeedsResponse { state: network(build)?.reader(), limit }))
+}
+
+struct NeedsResponse {
+    state: StateReader,
+    limit: Arc<EchoLimit>,
+}
+
+impl Block for NeedsResponse {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        let wanted = tasks_where(burst, input, |packet| {
+            let ip = packet.array_at(packet.meta().l3).map(Ipv6Header::of);
+            ip.is_some_and(|ip| state.is_ours6(IfaceId(packet.meta().iface), ip.dst()))
+        });
+        let answered = self.limit.grant(wanted, cx.now);
+        cx.count(0, answered.count_ones().into());
+        cx.spawn(0, answered);
+        ports.enable(0, input & !wanted);
+        ports.enable(1, wanted & !answered);
+    }
+}

@@ -1,0 +1,115 @@
+//! Transmit: echo replies, made of the request, and errors, which quote what they are about.
+
+use std::net::Ipv6Addr;
+
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_graph::Effects;
+use weever_net::icmp6::quote_len;
+use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Header, fill_checksum, make_echo_reply};
+use weever_wire::ipv6::next_header;
+
+use super::report::unpack;
+use super::rx::message;
+use crate::check::{Change, MARKS, READS, amend, between, reader};
+use crate::headers::{answer, push};
+use weever_net::iface::IfaceId;
+use weever_net::state::NetState;
+
+const OUT_OR_DROP: &[PortDoc] = &[
+    PortDoc { name: "out", doc: "done" },
+    PortDoc { name: "drop", doc: "not what it should be, or no room for it" },
+];
+
+/// Turns a received echo request into a message to its sender.
+pub static INITIATE_RESPONSE: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3ICMP6InitiateResponse",
+        "Cuts a received packet down to its ICMPv6 message and addresses it to its sender.",
+        OUT_OR_DROP,
+        |_| Ok(Box::new(Change(respond))),
+    )
+};
+
+fn respond(packet: &mut Buffer) -> bool {
+    let meta = *packet.meta();
+    let whole = Icmpv6Header::first(message(packet)).is_some();
+    whole && answer(packet, next_header::ICMPV6) && packet.set_bounds(meta.l4, meta.end)
+}
+
+/// Makes an echo reply of the request.
+pub static FILL_HEADER: BlockType = BlockType {
+    effects: READS.union(Effects::WRITES),
+    ..reader(
+        "TxL3ICMP6FillHeader",
+        "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
+        OUT_OR_DROP,
+        |_| {
+            let fill = |p: &mut Buffer| p.data_mut().first_chunk_mut().map(make_echo_reply);
+            Ok(Box::new(Change(move |p: &mut Buffer| fill(p).is_some())))
+        },
+    )
+};
+
+/// Turns a received packet into the quotation of an error to its sender.
+pub static INITIATE_ERROR: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3ICMP6InitiateError",
+        "Cuts a received packet down to what an error quotes, and addresses it to its sender, from \
+         our address that it was for or the best that we have.",
+        OUT_OR_DROP,
+        |build| amend(build, quote),
+    )
+};
+
+fn quote(state: &NetState, packet: &mut Buffer) -> bool {
+    let (l3, end, iface) = (packet.meta().l3, packet.meta().end, packet.meta().iface);
+    let len = quote_len(between(packet, l3, end)) as u16;
+    if !answer(packet, next_header::ICMPV6) || !packet.set_bounds(l3, l3 + len) {
+        return false;
+    }
+    let ends = &mut packet.meta_mut().endpoints;
+    let (asked, remote) = (Ipv6Addr::from_octets(ends.local), Ipv6Addr::from_octets(ends.remote));
+    // RFC 4443 §2.2: one of ours, where the packet was for another or for a group.
+    if !state.is_ours6(IfaceId(iface), asked) {
+        let source = state.source6(IfaceId(iface), remote).unwrap_or(Ipv6Addr::UNSPECIFIED);
+        ends.local = source.octets();
+        return !source.is_unspecified();
+    }
+    true
+}
+
+/// Makes room for an error's header.
+pub static ALLOCATE_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3ICMP6AllocateHeader",
+        "Makes room for the header of an error.",
+        OUT_OR_DROP,
+        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, HEADER_LEN as u16)))),
+    )
+};
+
+/// Writes an error in front of what it quotes.
+pub static FILL_ERROR: BlockType = BlockType {
+    effects: READS.union(Effects::WRITES),
+    ..reader(
+        "TxL3ICMP6FillError",
+        "Writes the header of the error that the metadata name, with its checksum.",
+        OUT_OR_DROP,
+        |_| Ok(Box::new(Change(fill))),
+    )
+};
+
+fn fill(packet: &mut Buffer) -> bool {
+    let Some(repr) = unpack(packet.meta().entry, &[]) else { return false };
+    let ends = packet.meta().endpoints;
+    let mut addresses = [0; 32];
+    addresses[..16].copy_from_slice(&ends.local);
+    addresses[16..].copy_from_slice(&ends.remote);
+    let Some(header) = packet.data_mut().first_chunk_mut::<HEADER_LEN>() else { return false };
+    repr.emit_header(header);
+    fill_checksum(packet.data_mut(), &addresses);
+    true
+}

@@ -1,0 +1,152 @@
+//! Forwarding: what a router does with packets for others (RFC 8200 §3, RFC 4291 §2.5.6, RFC 4443).
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::icmp6::Cause;
+use weever_net::iface::IfaceId;
+use weever_net::ipv6::may_forward;
+use weever_net::route::Kind;
+use weever_net::state::NetState;
+use weever_packet::{Endpoints, Flags};
+use weever_wire::checksum::{self, Pseudo};
+use weever_wire::ipv4::protocol;
+use weever_wire::ipv6::{Chain, set_hop_limit};
+use weever_wire::udp::never_zero;
+
+use super::{header, whole};
+use crate::check::{MARKS, network, reader};
+use crate::host::StateReader;
+use crate::icmp6::{Icmp6Limits, Verdict};
+
+const FORWARD_EDGE: usize = 0;
+const REPORT_EDGE: usize = 1;
+const SCOPE: usize = 0;
+const REVERSE: usize = 1;
+const BLACKHOLE: usize = 2;
+const SILENT: usize = 3;
+const LIMITED: usize = 4;
+
+/// Passes packets for others on.
+pub static FORWARD: BlockType = BlockType {
+    spawns: &["forward", "report"],
+    effects: MARKS.union(Effects::WRITES).union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["forwarded", "reported"],
+    ..reader(
+        "RxL3IPv6Forward",
+        "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
+         be passed on to its sender. Routers do not fragment.",
+        &[
+            PortDoc { name: "scope", doc: "an address that means nothing beyond its link" },
+            PortDoc { name: "reverse", doc: "its source is reached another way (RFC 3704)" },
+            PortDoc { name: "blackhole", doc: "a route says to drop it without a word" },
+            PortDoc { name: "silent", doc: "an error about it must not be sent" },
+            PortDoc { name: "limited", doc: "too many errors were sent lately" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let limits = build.env.get_or_default::<Icmp6Limits>();
+    Ok(Box::new(Forward { state: network(build)?.reader(), limits }))
+}
+
+struct Forward {
+    state: StateReader,
+    limits: Arc<Icmp6Limits>,
+}
+
+/// What becomes of one packet.
+enum Step {
+    Pass,
+    Tell(Cause),
+    Drop(usize),
+}
+
+impl Block for Forward {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        let (mut passed, mut told): (Mask, Mask) = (0, 0);
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            match step(state, packet) {
+                Step::Pass => passed |= 1 << task,
+                Step::Drop(port) => ports.enable(port, 1 << task),
+                Step::Tell(cause) => match self.limits.judge(packet, cause, cx.now) {
+                    Verdict::Tell => told |= 1 << task,
+                    Verdict::Silent => ports.enable(SILENT, 1 << task),
+                    Verdict::Limited => ports.enable(LIMITED, 1 << task),
+                },
+            }
+        }
+        cx.count(0, passed.count_ones().into());
+        cx.count(1, told.count_ones().into());
+        cx.spawn(FORWARD_EDGE, passed);
+        cx.spawn(REPORT_EDGE, told);
+    }
+}
+
+fn step(state: &NetState, packet: &mut Buffer) -> Step {
+    let Some(ip) = header(packet).filter(|ip| may_forward(*ip)) else { return Step::Drop(SCOPE) };
+    let (dst, hop_limit) = (ip.dst(), ip.hop_limit());
+    let from = IfaceId(packet.meta().iface);
+    if !state.reverse_path6(from, ip.src()) {
+        return Step::Drop(REVERSE);
+    }
+    // RFC 8200 §3: "discarded […] if Hop Limit was zero when received or is decremented to zero".
+    if hop_limit <= 1 {
+        return Step::Tell(Cause::HopLimitExceeded);
+    }
+    let hop = match state.route6(dst) {
+        Some(hop) if hop.kind == Kind::Unicast => *hop,
+        Some(hop) if hop.kind == Kind::Prohibited => return Step::Tell(Cause::Prohibited),
+        Some(hop) if hop.kind == Kind::Blackhole => return Step::Drop(BLACKHOLE),
+        _ => return Step::Tell(Cause::NoRoute),
+    };
+    let mtu = state.mtu6(hop.iface);
+    if whole(packet).len() > mtu.into() {
+        return Step::Tell(Cause::PacketTooBig { mtu: mtu.into() });
+    }
+    complete_checksum(packet);
+    let l3 = packet.meta().l3;
+    if let Some(bytes) = packet.at_mut(l3).first_chunk_mut() {
+        set_hop_limit(bytes, hop_limit - 1);
+    }
+    let next_hop = hop.neighbour(dst).octets();
+    let meta = packet.meta_mut();
+    meta.iface = hop.iface.0;
+    meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);
+    meta.endpoints = Endpoints { next_hop, remote: dst.octets(), ..Endpoints::default() };
+    Step::Pass
+}
+
+/// A checksum that the sender's kernel left to a device that never saw the frame is completed before
+/// the packet goes where nobody would accept it (DESIGN §4.5).
+fn complete_checksum(packet: &mut Buffer) {
+    if !packet.meta().flags.has(Flags::MAY_BE_PARTIAL) {
+        return;
+    }
+    let (l3, end) = (packet.meta().l3, packet.meta().end);
+    let Some(addresses) = header(packet).map(|ip| ip.addresses()) else { return };
+    let Some((protocol, at)) = Chain::skim(whole(packet)) else { return };
+    let field = match protocol {
+        protocol::UDP => 6,
+        protocol::TCP => 16,
+        _ => return,
+    };
+    let l4 = l3 + at as u16;
+    let len = usize::from(end.saturating_sub(l4));
+    let Some(segment) = packet.at_mut(l4).get_mut(..len) else { return };
+    let Some(&[a, b]) = segment.get(field..field + 2) else { return };
+    let pseudo = Pseudo::v6(&addresses, protocol, len as u32);
+    if pseudo.is_partial(u16::from_be_bytes([a, b])) {
+        let sum = checksum::finish(checksum::sum(segment));
+        let sum = if protocol == protocol::UDP { never_zero(sum) } else { sum };
+        segment[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+}

@@ -1,0 +1,82 @@
+//! Reporting what is wrong with the headers of a packet (RFC 4443 §3.4, RFC 8200 §4).
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
+    StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::icmp6::Cause;
+use weever_net::ipv6::Chain;
+
+use super::whole;
+use crate::check::{MARKS, reader};
+use crate::icmp6::{Icmp6Limits, Verdict};
+
+/// Has the sender of a packet told what is wrong with its headers.
+pub static REPORT: BlockType = BlockType {
+    spawns: &["report"],
+    effects: MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    params: &[ParamDoc {
+        name: "cause",
+        default: "chain",
+        doc: "what is reported: `chain`, extension headers that cannot be followed, or `unknown`, \
+              a protocol that nobody here speaks, or `port`, a port where nobody listens",
+    }],
+    counters: &["reported"],
+    ..reader(
+        "ReportIPv6",
+        "Has the sender of a packet told what is wrong with its headers, if that is allowed and \
+         not too frequent (RFC 4443 §2.4).",
+        &[
+            PortDoc { name: "silent", doc: "it must not be reported, or nobody is obliged to" },
+            PortDoc { name: "limited", doc: "too many errors were sent lately" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let limits = build.env.get_or_default::<Icmp6Limits>();
+    let cause: String = build.param("cause")?;
+    let of: fn(&Buffer) -> Option<Cause> = match cause.as_str() {
+        "chain" => fault_of,
+        "unknown" => unknown_of,
+        "port" => |_| Some(Cause::PortUnreachable),
+        other => return Err(build.bad_param("cause", other, "use chain, unknown or port")),
+    };
+    Ok(Box::new(Report { limits, of }))
+}
+
+struct Report {
+    limits: Arc<Icmp6Limits>,
+    of: fn(&Buffer) -> Option<Cause>,
+}
+
+fn fault_of(packet: &Buffer) -> Option<Cause> {
+    Chain::walk(whole(packet)).err().and_then(Cause::of_chain)
+}
+
+fn unknown_of(packet: &Buffer) -> Option<Cause> {
+    let chain = Chain::walk(whole(packet)).ok()?;
+    Some(Cause::NextHeader { pointer: chain.pointer as u32 })
+}
+
+impl Block for Report {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut told: Mask = 0;
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let cause = (self.of)(packet);
+            match cause.map_or(Verdict::Silent, |cause| self.limits.judge(packet, cause, cx.now)) {
+                Verdict::Tell => told |= 1 << task,
+                Verdict::Silent => ports.enable(0, 1 << task),
+                Verdict::Limited => ports.enable(1, 1 << task),
+            }
+        }
+        cx.count(0, told.count_ones().into());
+        cx.spawn(0, told);
+    }
+}

@@ -1,0 +1,160 @@
+//! Receive: one block per rule (RFC 8200 §3, §4, RFC 4291).
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_net::addr::Destination;
+use weever_net::iface::IfaceId;
+use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};
+use weever_net::state::NetState;
+use weever_packet::Flags;
+use weever_wire::ipv4::protocol;
+use weever_wire::ipv6::{Ipv6Header, next_header};
+
+use super::{header, whole};
+use crate::check::{Classify, MARKS, Mark, READS, Validate, boolean, judge, network, reader};
+use crate::host::StateReader;
+
+/// Is the header there?
+pub static VALID_HEADER_LENGTH: BlockType =
+    boolean("RxL3IPv6ValidHeaderLength", "Is the fixed header whole?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some())))
+    });
+
+/// Is it version 6?
+pub static VALID_VERSION: BlockType =
+    boolean("RxL3IPv6ValidVersion", "Is the version field 6?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv6::version_ok))))
+    });
+
+/// Is the payload length possible? Records where the packet ends.
+pub static VALID_LENGTH: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL3IPv6ValidLength",
+        "Is the payload that the header announces there? Records the end.",
+        |_| Ok(Box::new(Mark(valid_length))),
+    )
+};
+
+#[inline]
+fn valid_length(packet: &mut Buffer) -> bool {
+    let l3 = packet.meta().l3;
+    let available = packet.at(l3).len();
+    let Some(header) = header(packet) else { return false };
+    let (possible, len) = (ipv6::payload_len_ok(header, available), header.payload_len());
+    packet.meta_mut().end = l3.saturating_add((ipv6::HEADER_LEN + len) as u16);
+    possible
+}
+
+/// Can the source be another node?
+pub static VALID_SOURCE: BlockType = boolean(
+    "RxL3IPv6ValidSource",
+    "Can the source be another node's address, or one that is still looking for its own?",
+    |build| judge(build, |state, p| header(p).is_some_and(|h| source_ok(state, p, h))),
+);
+
+#[inline]
+fn source_ok(state: &NetState, packet: &Buffer, header: Ipv6Header<'_>) -> bool {
+    match state.check_source6(IfaceId(packet.meta().iface), header.src()) {
+        Err(Martian6::Unspecified) => may_hide_source(header),
+        verdict => verdict.is_ok(),
+    }
+}
+
+/// Whom is it for?
+pub static DESTINATION: BlockType = reader(
+    "RxL3IPv6Destination",
+    "Is it for us, or for somebody whom we forward to? A packet for one of our addresses does not \
+     come in a frame for a group of stations.",
+    &[
+        PortDoc { name: "local", doc: "for us, or a group that we are in" },
+        PortDoc { name: "forward", doc: "for others, and we are a router" },
+        PortDoc { name: "drop", doc: "for others" },
+    ],
+    |build| Ok(Box::new(Where { state: network(build)?.reader() })),
+);
+
+struct Where {
+    state: StateReader,
+}
+
+impl Block for Where {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        for task in bits(input) {
+            let port = burst.get(task).map_or(2, |packet| way(state, packet));
+            ports.enable(port, 1 << task);
+        }
+    }
+}
+
+#[inline]
+fn way(state: &NetState, packet: &Buffer) -> usize {
+    let Some(header) = header(packet) else { return 2 };
+    let meta = packet.meta();
+    let (iface, to_many) = (IfaceId(meta.iface), meta.flags.has(Flags::LINK_BROADCAST));
+    match state.destination6(iface, header.dst()) {
+        Destination::Local if to_many => 2,
+        Destination::Local => 0,
+        Destination::Multicast if to_many => 0,
+        Destination::Other if !to_many && !header.dst().is_multicast() => {
+            let on = state.interface(iface).is_some_and(|own| own.forwarding);
+            if state.settings().forwarding && on { 1 } else { 2 }
+        }
+        _ => 2,
+    }
+}
+
+/// Can the extension headers be followed? Records l4.
+pub static VALID_EXTENSIONS: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "RxL3IPv6ValidExtensions",
+        "Can the chain of extension headers be followed to its end (RFC 8200 §4)? Records l4, where \
+         what they precede begins.",
+        |_| Ok(Box::new(Mark(valid_extensions))),
+    )
+};
+
+#[inline]
+fn valid_extensions(packet: &mut Buffer) -> bool {
+    let l3 = packet.meta().l3;
+    let Ok(chain) = Chain::walk(whole(packet)) else { return false };
+    packet.meta_mut().l4 = l3 + chain.offset as u16;
+    true
+}
+
+/// What do the headers precede?
+pub static CLASSIFY: BlockType = BlockType {
+    effects: READS,
+    ..reader(
+        "RxL3IPv6Classify",
+        "Which protocol do the extension headers lead to?",
+        &[
+            PortDoc { name: "udp", doc: "UDP" },
+            PortDoc { name: "icmp", doc: "ICMPv6" },
+            PortDoc { name: "fragment", doc: "a fragment of a longer packet" },
+            PortDoc { name: "none", doc: "no next header (RFC 8200 §4.7)" },
+            PortDoc { name: "unknown", doc: "any other" },
+        ],
+        |_| Ok(Box::new(Classify::<5, _>(protocol_of))),
+    )
+};
+
+#[inline]
+fn protocol_of(packet: &Buffer) -> usize {
+    match Chain::walk(whole(packet)).map(|chain| chain.protocol) {
+        Ok(protocol::UDP) => 0,
+        Ok(next_header::ICMPV6) => 1,
+        Ok(next_header::FRAGMENT) => 2,
+        Ok(next_header::NONE) => 3,
+        _ => 4,
+    }
+}
+
+/// Which IP is it?
+pub static FAMILY: BlockType = reader(
+    "IpFamily",
+    "Which version of IP is a received packet?",
+    &[PortDoc { name: "ipv4", doc: "IPv4, or none" }, PortDoc { name: "ipv6", doc: "IPv6" }],
+    |_| Ok(Box::new(Classify::<2, _>(|p: &Buffer| usize::from(crate::headers::is_v6(p))))),
+);

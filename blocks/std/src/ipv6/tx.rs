@@ -1,0 +1,132 @@
+//! Transmit: the route, then the header. Who the packet goes to is in its metadata.
+
+use std::net::Ipv6Addr;
+
+use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_graph::Effects;
+use weever_net::iface::IfaceId;
+use weever_net::ipv6::{HEADER_LEN, template};
+use weever_net::route::Kind;
+use weever_net::state::NetState;
+use weever_packet::Flags;
+use weever_wire::WireError;
+use weever_wire::ethernet::ethertype;
+
+use crate::check::{
+    MARKS, Mark, amend, boolean, network, reader, record, tasks_marked, tasks_where,
+};
+use crate::headers::push;
+use crate::host::StateReader;
+
+/// Finds the next hop.
+pub static ROUTING: BlockType = BlockType {
+    effects: MARKS,
+    ..boolean(
+        "TxL3IPv6Routing",
+        "Is there a route? Records the interface and the next hop, and our address where none was \
+         chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
+        |build| record(build, route),
+    )
+};
+
+fn route(state: &NetState, packet: &mut Buffer) -> bool {
+    let meta = packet.meta_mut();
+    if !meta.flags.has(Flags::ENDPOINTS) {
+        return false;
+    }
+    let ends = &mut meta.endpoints;
+    let remote = Ipv6Addr::from_octets(ends.remote);
+    let single = |kind| matches!(kind, Kind::Unicast | Kind::Multicast);
+    let hop = state.hop6(IfaceId(meta.iface), remote).filter(|hop| single(hop.kind));
+    let Some(hop) = hop.filter(|hop| state.interface(hop.iface).is_some()) else { return false };
+    meta.iface = hop.iface.0;
+    ends.next_hop = hop.neighbour(remote).octets();
+    let chosen = Ipv6Addr::from_octets(ends.local);
+    // An answer to what was sent to a group cannot be from the group.
+    if chosen.is_unspecified() || chosen.is_multicast() {
+        let Some(source) = state.source6(hop.iface, remote) else { return false };
+        ends.local = source.octets();
+    }
+    true
+}
+
+/// Makes room for the header.
+pub static ALLOCATE_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..reader(
+        "TxL3IPv6AllocateHeader",
+        "Makes room for the IPv6 header, if the packet fits the link.",
+        &[
+            PortDoc { name: "out", doc: "there is room" },
+            PortDoc { name: "toolong", doc: "longer than the interface's MTU" },
+            PortDoc { name: "drop", doc: "no headroom" },
+        ],
+        |build| Ok(Box::new(AllocateHeader { state: network(build)?.reader() })),
+    )
+};
+
+struct AllocateHeader {
+    state: StateReader,
+}
+
+impl Block for AllocateHeader {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let state = self.state.load();
+        let fitting = tasks_where(burst, input, |packet| {
+            packet.len() + HEADER_LEN <= state.mtu6(IfaceId(packet.meta().iface)).into()
+        });
+        let done = tasks_marked(burst, fitting, |packet| push(packet, HEADER_LEN as u16));
+        ports.enable(0, done);
+        ports.enable(1, input & !fitting);
+        ports.enable(2, fitting & !done);
+    }
+}
+
+/// Writes the header.
+pub static FILL_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::WRITES),
+    ..reader(
+        "TxL3IPv6FillHeader",
+        "Writes the IPv6 header from the metadata.",
+        &[
+            PortDoc { name: "out", doc: "written" },
+            PortDoc { name: "drop", doc: "no room was made" },
+        ],
+        |build| amend(build, |state, packet| fill(state, packet).is_ok()),
+    )
+};
+
+fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
+    let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
+    let head = packet.head();
+    let meta = packet.meta_mut();
+    (meta.l3, meta.ethertype) = (head, ethertype::IPV6);
+    let ends = &meta.endpoints;
+    let (src, dst) = (Ipv6Addr::from_octets(ends.local), Ipv6Addr::from_octets(ends.remote));
+    let mut repr = template(src, dst, ends.protocol, payload_len);
+    repr.traffic_class = ends.tos;
+    repr.hop_limit = match ends.ttl {
+        0 => {
+            state.interface(IfaceId(meta.iface)).map_or(repr.hop_limit, |i| i.v6_settings.hop_limit)
+        }
+        said => said,
+    };
+    repr.emit(packet.data_mut())
+}
+
+/// Where packets that are passed on start.
+pub static FORWARDED: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..boolean(
+        "TxL3IPv6Forwarded",
+        "Where packets that are passed on start: what they came in is cut off.",
+        |_| Ok(Box::new(Mark(forwarded))),
+    )
+};
+
+fn forwarded(packet: &mut Buffer) -> bool {
+    let meta = packet.meta_mut();
+    meta.ethertype = ethertype::IPV6;
+    let (l3, end, routed) = (meta.l3, meta.end, meta.flags.has(Flags::ENDPOINTS));
+    routed && packet.set_bounds(l3, end)
+}

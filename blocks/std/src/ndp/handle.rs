@@ -1,0 +1,123 @@
+//! What neighbour discovery messages change: neighbours, addresses, routes, and who waits for them.
+
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::ndp::{Outcome, Received, Reject};
+use weever_packet::NO_IFACE;
+use weever_wire::ipv6::Ipv6Header;
+
+use super::send;
+use crate::check::{READS, between, reader};
+use crate::host::{Neighbours6, key6};
+
+const RESPONSE: usize = 0;
+const DOWN: usize = 10;
+
+/// Learns from neighbour discovery messages, and answers them.
+pub static HANDLE: BlockType = BlockType {
+    spawns: &["response"],
+    notifies: &["resolved"],
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["answered", "learned", "redirects"],
+    ..reader(
+        "RxL3NDPHandle",
+        "Learns from neighbour discovery messages: where neighbours are, routers, prefixes, and \
+         who else wants our addresses. Answers those that ask for us.",
+        &[
+            PortDoc { name: "out", doc: "taken" },
+            PortDoc { name: "hoplimit", doc: "it may come from beyond the link" },
+            PortDoc { name: "malformed", doc: "cut short, or an option without a length" },
+            PortDoc { name: "addresses", doc: "between impossible addresses" },
+            PortDoc { name: "notours", doc: "between others" },
+            PortDoc { name: "conflict", doc: "another station uses one of our addresses" },
+            PortDoc { name: "loop", doc: "our own message came back" },
+            PortDoc { name: "limited", doc: "too many came lately" },
+            PortDoc { name: "refused", doc: "a router's advice that is not wanted" },
+            PortDoc { name: "full", doc: "no room for another router, prefix or address" },
+            PortDoc { name: "down", doc: "the interface does not speak IPv6" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let neighbours = build.env::<Neighbours6>("the IPv6 neighbours")?;
+    Ok(Box::new(Handle { neighbours, resolved: Vec::with_capacity(64) }))
+}
+
+struct Handle {
+    neighbours: Arc<Neighbours6>,
+    resolved: Vec<u64>,
+}
+
+/// The message of a packet, as neighbour discovery wants it.
+fn received(packet: &Buffer) -> Option<Received<'_>> {
+    let meta = packet.meta();
+    let ip = packet.array_at(meta.l3).map(Ipv6Header::of)?;
+    let message = between(packet, meta.l4, meta.end);
+    Some(Received { src: ip.src(), dst: ip.dst(), hop_limit: ip.hop_limit(), message })
+}
+
+impl Block for Handle {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut session = self.neighbours.session(cx.now);
+        for task in bits(input) {
+            let Some(packet) = burst.get(task) else { continue };
+            let (iface, queue) = (packet.meta().iface, packet.meta().queue);
+            let handled = received(packet).and_then(|r| session.handle(iface, &r, cx.now));
+            match handled {
+                Some(Ok(outcome)) => {
+                    act(cx, &mut self.resolved, (iface, queue), &outcome);
+                    ports.enable(0, 1 << task);
+                }
+                Some(Err(why)) => ports.enable(port_of(why), 1 << task),
+                None => ports.enable(DOWN, 1 << task),
+            }
+        }
+        // What is woken must find the new address published.
+        drop(session);
+        self.resolved.drain(..).for_each(|key| cx.notify(0, key));
+    }
+}
+
+fn act(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, (iface, queue): (u16, u16), outcome: &Outcome) {
+    if let Some(reply) = &outcome.reply
+        && send(cx, RESPONSE, iface, queue, reply)
+    {
+        cx.count(0, 1);
+    }
+    if let Some(learned) = outcome.learned {
+        cx.count(1, 1);
+        resolved.extend(learned.resolves.then_some(key6((iface, learned.ip))));
+    }
+    cx.count(2, outcome.redirect.is_some().into());
+}
+
+fn port_of(why: Reject) -> usize {
+    match why {
+        Reject::HopLimit => 1,
+        Reject::Malformed => 2,
+        Reject::Addresses => 3,
+        Reject::NotOurs => 4,
+        Reject::Conflict => 5,
+        Reject::Loop => 6,
+        Reject::Limited => 7,
+        Reject::NotAccepted => 8,
+        Reject::Full => 9,
+        _ => DOWN,
+    }
+}
+
+/// Interface and neighbour of a packet on its way out.
+#[inline(always)]
+pub(super) fn next_hop(packet: &Buffer) -> (u16, Ipv6Addr) {
+    let meta = packet.meta();
+    debug_assert!(meta.iface != NO_IFACE);
+    (meta.iface, Ipv6Addr::from_octets(meta.endpoints.next_hop))
+}
