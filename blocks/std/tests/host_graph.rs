@@ -9,4 +9,6 @@ mod host_graph {
     mod fragments;
     mod igmp;
     mod neighbours;
+    mod six;
+    mod six_router;
 }

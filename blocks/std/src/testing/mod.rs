@@ -2,6 +2,7 @@
 //! crate, fuzz targets and whoever tests a graph.
 
 pub mod frames;
+pub mod frames6;
 #[cfg(feature = "testing")]
 pub mod host;
 #[cfg(feature = "testing")]

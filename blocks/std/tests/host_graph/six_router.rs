@@ -1,0 +1,126 @@
+use std::net::Ipv6Addr;
+
+use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
+use weever_engine::{CounterKind, Limits};
+use weever_models::{HostConfig, host};
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::ipv6::Locals6;
+use weever_net::route::{Route, Way};
+use weever_packet::Flags;
+use weever_wire::icmpv6::{Icmpv6Repr, Icmpv6View};
+use weever_wire::ipv6::Ipv6Header;
+use weever_wire::ndp::NdpRepr;
+
+const SECOND: u64 = 1_000_000_000;
+const VLAN: u16 = 5;
+
+fn ip(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+/// A router between fd00::/64 and, in a VLAN of an MTU of 1,400, fd05::/64 with fd05::9, whose link
+/// address is the peer's and known.
+fn router() -> HostBox {
+    let mut config = host_state6();
+    let other = Interface::new(IfaceId(1), "other", 0, HOST_MAC).in_vlan(VLAN).with_mtu(1400);
+    let locals = Locals6::new(&["fd05::1/64".parse().unwrap(), "fe80::1/64".parse().unwrap()]);
+    config.add_interface(other.with_v6(locals)).unwrap();
+    config.settings.forwarding = true;
+    let refused = |to: &str, way| Route::new(to.parse().unwrap(), way);
+    config.add_route6(refused("2001:db8:dead::/48", Way::Blackhole)).unwrap();
+    config.add_route6(refused("2001:db8:f::/48", Way::Prohibited)).unwrap();
+    let mut host = HostBox::with(host(&HostConfig::default()).unwrap(), config, Limits::default());
+    host.advance(3 * SECOND);
+    let target = ip("fd05::1");
+    let ask = NdpRepr::NeighbourSolicit { target, source_link: Some(PEER_MAC), nonce: None };
+    let frame = from_peer6(&ndp(ip("fd05::9"), ip("ff02::1:ff00:1"), ask));
+    host.receive(&[tagged(&frame, VLAN, 0)]);
+    let target = HOST6;
+    let ask = NdpRepr::NeighbourSolicit { target, source_link: Some(PEER_MAC), nonce: None };
+    host.receive(&[from_peer6(&ndp(PEER6, ip("ff02::1:ff00:1"), ask))]);
+    host.sent();
+    host
+}
+
+#[test]
+fn a_packet_is_passed_on_with_a_hop_less() {
+    let mut host = router();
+    let packet = udp6((PEER6, 1), (ip("fd05::9"), 2), 64, b"through");
+    host.receive(&[[&from_peer6(&packet)[..], &[0; 8]].concat()]);
+    let passed = udp6((PEER6, 1), (ip("fd05::9"), 2), 63, b"through");
+    let wanted = tagged(&ethernet(PEER_MAC, HOST_MAC, 0x86dd, &passed), VLAN, 0);
+    assert_eq!(host.sent(), [wanted]);
+    host.finish();
+}
+
+#[test]
+fn a_partial_checksum_is_completed_on_the_way() {
+    let mut host = router();
+    host.set_flags(Flags::MAY_BE_PARTIAL);
+    let whole = udp6((PEER6, 1), (ip("fd05::9"), 2), 64, b"through");
+    let mut partial = whole.clone();
+    let pseudo = weever_wire::checksum::Pseudo::v6(&pair(PEER6, ip("fd05::9")), 17, 15);
+    partial[46..48].copy_from_slice(&pseudo.sum().to_be_bytes());
+    host.receive(&[from_peer6(&partial)]);
+    assert_eq!(host.sent()[0][18 + 40..], whole[40..]);
+    host.finish();
+}
+
+#[test]
+fn what_cannot_be_passed_on_is_reported() {
+    let mut host = router();
+    let to = |dst: &str, hop_limit, len| udp6((PEER6, 1), (ip(dst), 2), hop_limit, &vec![0; len]);
+    for (packet, wanted) in [
+        (to("fd05::9", 1, 4), (3, 0, 0)),
+        (to("fd05::9", 0, 4), (3, 0, 0)),
+        (to("fd05::9", 64, 1353), (2, 0, 1400)),
+        (to("2600::1", 64, 4), (1, 0, 0)),
+        (to("2001:db8:f::1", 64, 4), (1, 1, 0)),
+    ] {
+        host.receive(&[from_peer6(&packet)]);
+        let sent = host.sent();
+        let header = Ipv6Header::first(&sent[0][14..]).unwrap();
+        assert_eq!((header.src(), header.dst()), (HOST6, PEER6));
+        let view = Icmpv6View::new(&sent[0][54..]).unwrap();
+        let said = view.header();
+        assert_eq!((said.kind(), said.code(), said.value()), wanted);
+        assert!(packet.starts_with(view.data()));
+    }
+    host.finish();
+}
+
+#[test]
+fn what_is_dropped_without_a_word() {
+    let mut host = router();
+    let away = ip("fd05::9");
+    let error = icmp6(PEER6, away, Icmpv6Repr::TimeExceeded { code: 0, quote: &[] });
+    let mut spent = error;
+    spent[7] = 1;
+    for (packet, port) in [
+        (udp6((PEER_LL, 1), (away, 2), 64, b"x"), "scope"),
+        (udp6((PEER6, 1), (ip("2001:db8:dead::1"), 2), 64, b"x"), "blackhole"),
+        (spent, "silent"),
+    ] {
+        host.receive(&[from_peer6(&packet)]);
+        assert!(host.sent().is_empty(), "{port}");
+        assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Port, port), 1);
+    }
+    for _ in 0..60 {
+        host.receive(&[from_peer6(&udp6((PEER6, 1), (away, 2), 1, b"x"))]);
+    }
+    assert_eq!(host.sent().len(), 50);
+    assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Port, "limited"), 10);
+    // A link-local destination is nobody's beyond its link.
+    host.receive(&[from_peer6(&udp6((PEER6, 1), (ip("fe80::99"), 2), 64, b"x"))]);
+    assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Port, "scope"), 2);
+    host.finish();
+}
+
+#[test]
+fn a_host_passes_nothing_on() {
+    let graph = host(&HostConfig::default()).unwrap();
+    let mut host = HostBox::with(graph, host_state6(), Limits::default());
+    host.receive(&[from_peer6(&udp6((PEER6, 1), (ip("fd05::9"), 2), 64, b"x"))]);
+    assert_eq!(host.count("RxL3IPv6Destination", CounterKind::Port, "drop"), 1);
+    host.finish();
+}
