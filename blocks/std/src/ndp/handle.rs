@@ -24,7 +24,7 @@ pub static HANDLE: BlockType = BlockType {
     notifies: &["resolved"],
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    counters: &["answered", "learned", "redirects"],
+    counters: &["adverts", "learned", "redirects"],
     ..reader(
         "RxL3NDPHandle",
         "Learns from neighbour discovery messages: where neighbours are, routers, prefixes, and \

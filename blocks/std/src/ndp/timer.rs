@@ -26,7 +26,7 @@ pub static TIMER: BlockType = BlockType {
         default: "10",
         doc: "milliseconds between two looks at the IPv6 neighbours",
     }],
-    counters: &["sent"],
+    counters: &["solicitations"],
     ..reader(
         "TxL3NDTimer",
         "Asks for neighbours in use, for our own addresses before we use them, and for routers; \

@@ -14,7 +14,7 @@ use crate::host::provide;
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
 /// Counters of blocks that make packets.
-const MADE: [&str; 9] = [
+const MADE: [&str; 11] = [
     "requests",
     "announcements",
     "copies",
@@ -24,6 +24,8 @@ const MADE: [&str; 9] = [
     "messages",
     "probes",
     "reports",
+    "solicitations",
+    "adverts",
 ];
 /// How far the clock moves at once, so that timers come in their order.
 const STEP: Nanos = 10_000_000;
