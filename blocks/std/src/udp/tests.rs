@@ -172,7 +172,7 @@ fn a_checksum_is_left_to_a_link_that_completes_it() {
         (18, 1500, true, false),
     ] {
         let mut ran = filled(len, mtu, completes);
-        assert_eq!(ran.ports, [1, 0]);
+        assert_eq!(ran.ports, [1, 0, 0]);
         let counted: u64 = ran.requests.counts.iter().map(|(_, n)| n).sum();
         assert_eq!(counted, u64::from(left));
         let packet = ran.burst.get_mut(0).unwrap();
