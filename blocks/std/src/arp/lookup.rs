@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, Priority, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, Priority,
+    StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::arp::{Lookup as Found, Transmit};
@@ -27,6 +28,7 @@ pub static LOOKUP: BlockType = BlockType {
     spawns: &["request"],
     notifies: &["waiting"],
     effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     counters: &["requests"],
     ..reader(
         "TxL3ARPLookup_",

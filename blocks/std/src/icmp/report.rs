@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    bits,
+    StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::icmp::{Cause, ErrorLimits, may_report};
@@ -58,6 +58,7 @@ impl IcmpLimits {
 pub static REPORT: BlockType = BlockType {
     spawns: &["error"],
     effects: MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
     params: &[ParamDoc {
         name: "cause",
         default: "recorded",

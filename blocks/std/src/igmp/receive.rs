@@ -20,7 +20,7 @@ const DROP: usize = 2;
 /// Takes IGMP messages.
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
-    state: StateKind::SingleHomed,
+    state: StateKind::Replicated,
     ..reader(
         "IgmpReceive",
         "Takes queries, and other hosts' reports of older versions (RFC 3376 §7).",
