@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
-use crate::{BenchError, Report, echo, in_memory, live, modes, receive, steer_xdp};
+use crate::{BenchError, Report, echo, forward, in_memory, live, modes, receive, steer_xdp};
 
 /// Arguments of `weever bench`.
 #[derive(Args, Debug)]
@@ -37,6 +37,8 @@ enum Part {
     Rx,
     /// UDP echo, beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
     UdpEcho,
+    /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
+    Forward,
     /// What a change of the running graph costs the packets: lost ones, and gaps in the service
     Live,
     /// Waiting for packets in each mode: rate, round-trip times, CPU time, context switches (needs
@@ -72,6 +74,7 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
         Part::UdpEcho => echo::run(plan(5, 300)),
+        Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),

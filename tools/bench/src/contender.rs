@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weever_testbed::pin_to;
+use weever_testbed::{Namespace, pin_to};
 
 use crate::BenchError;
 use crate::rig::Rig;
@@ -68,9 +68,18 @@ impl Contender {
         rig: &Rig,
         body: impl FnOnce(&Gate) -> Result<(), BenchError> + Send + 'static,
     ) -> Result<Contender, BenchError> {
+        Contender::start_in(rig.host(), rig.contender_core, body)
+    }
+
+    /// The same in any namespace, on any core.
+    pub(crate) fn start_in(
+        namespace: &Namespace,
+        core: usize,
+        body: impl FnOnce(&Gate) -> Result<(), BenchError> + Send + 'static,
+    ) -> Result<Contender, BenchError> {
         let gate = Arc::new(Gate::default());
-        let (shared, core) = (gate.clone(), rig.contender_core);
-        let thread = rig.host().spawn("contender", move || {
+        let shared = gate.clone();
+        let thread = namespace.spawn("contender", move || {
             pin_to(core).map_err(BenchError::of("contender"))?;
             body(&shared)
         });

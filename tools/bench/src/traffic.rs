@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use weever_ebpf::sys::LiveFrames;
 use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span};
-use weever_testbed::{Fixture, pin_to};
+use weever_testbed::{Fixture, Namespace, pin_to};
 
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
@@ -40,10 +40,19 @@ impl Traffic {
             udp_checksum: true,
             order: Order::RoundRobin,
         };
-        let generator = Generator::load(&settings)?;
+        Traffic::start_with(&rig.fixture.left, rig.generator_core, &settings)
+    }
+
+    /// Starts any load from a namespace's interface, on a core.
+    pub(crate) fn start_with(
+        from: &Namespace,
+        core: usize,
+        settings: &GeneratorSettings,
+    ) -> Result<Traffic, BenchError> {
+        let generator = Generator::load(settings)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (seen, core) = (stop.clone(), rig.generator_core);
-        let thread = rig.fixture.left.spawn("generator", move || {
+        let seen = stop.clone();
+        let thread = from.spawn("generator", move || {
             // Without its core the load is merely less steady; the contenders all get the same.
             drop(pin_to(core));
             while !seen.load(Ordering::Relaxed) {
