@@ -90,6 +90,16 @@ pub enum PlanToolError {
         /// How many bytes the NIC's key has.
         bytes: u32,
     },
+    /// The picture would show nothing.
+    #[error(
+        "a picture of {filters} filters shows nothing, {most} is the most; use `--format text`"
+    )]
+    TooLarge {
+        /// How many there are.
+        filters: usize,
+        /// The limit.
+        most: usize,
+    },
     /// The picture cannot be drawn.
     #[error("the plan does not fit the model: {0}")]
     Picture(weever_graph::ConfigError),

@@ -73,7 +73,7 @@ fn show(args: &PlanArgs, planned: &Planned<'_>) -> std::result::Result<String, P
         Format::Text => Ok(render::text(planned)),
         Format::Json => Ok(render::json(planned)),
         Format::Ethtool => Ok(render::ethtool(planned, &args.dev)),
-        Format::Svg => render::picture(planned).map_err(PlanToolError::Picture),
+        Format::Svg => render::picture(planned),
     }
 }
 

@@ -18,6 +18,7 @@ use crate::nic::{Nic, Table};
 pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<String> {
     let mut lines = vec![format!("ethtool -L {device} combined {}", nic.queues.count())];
     lines.extend(spread::command(nic, &configuration.rss, device));
+    lines.extend(spread::fields(&configuration.rss, device));
     let tables = nic.tables.iter().zip(&configuration.rules);
     let rules: Vec<String> = tables
         .flat_map(|(table, rules)| rules.iter().map(move |r| rule_line(table, r, device)))

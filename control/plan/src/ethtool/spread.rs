@@ -1,5 +1,7 @@
 //! The table of the hash as `ethtool -X`.
 
+use weever_graph::nic::RssFields;
+
 use crate::config::Rss;
 use crate::nic::Nic;
 
@@ -20,6 +22,21 @@ pub(super) fn command(nic: &Nic, rss: &Rss, device: &str) -> Option<String> {
     let exact = uneven(&weights).then(|| weights.iter().map(|w| w.to_string()).collect());
     let listed = exact.unwrap_or(listed);
     Some(format!("ethtool -X {device} weight {}{key}", listed.join(" ")))
+}
+
+/// What is hashed of a flow type, where that is not the device's own choice.
+pub(super) fn fields(rss: &Rss, device: &str) -> Vec<String> {
+    let line = |(flow_type, fields): &(weever_graph::nic::FlowType, RssFields)| {
+        let letters = match fields {
+            RssFields::FourTuple => "sdfn",
+            RssFields::Addresses => "sd",
+            RssFields::None => {
+                return format!("# cannot be expressed: nothing of {flow_type} is to be hashed");
+            }
+        };
+        format!("ethtool -N {device} rx-flow-hash {flow_type} {letters}")
+    };
+    rss.fields.iter().map(line).collect()
 }
 
 /// Whether the queues that are used are used unequally.

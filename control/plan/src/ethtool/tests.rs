@@ -1,6 +1,6 @@
 use weever_graph::nic::{
-    Actions, Capacity, Ethtool, Failure, FieldMatch, Granularity, MaskScope, QueueRange, RssHash,
-    RssModel,
+    Actions, Capacity, Ethtool, Failure, FieldMatch, Granularity, MaskScope, QueueRange, RssFields,
+    RssHash, RssModel,
 };
 use weever_graph::{Field, Key};
 
@@ -102,6 +102,16 @@ fn the_hash_spreads_equally_or_by_weights() {
     let keyed = first(spread(&[0, 1, 0, 1], Some(vec![0x6d, 0x5a])));
     assert_eq!(keyed, "ethtool -X eth0 equal 2 hkey 6d:5a");
     assert_eq!(spread(&[], None), ["ethtool -L eth0 combined 8"]);
+}
+
+#[test]
+fn what_is_hashed_is_a_command_of_its_own() {
+    let fields = vec![(FlowType::Udp4, RssFields::FourTuple), (FlowType::Tcp4, RssFields::None)];
+    let rss = Rss { table: vec![0, 1], key: None, fields };
+    let configuration = Configuration { rules: vec![Vec::new()], rss };
+    let lines = commands(&nic(table_without_rules()), &configuration, "eth0");
+    assert_eq!(lines[2], "ethtool -N eth0 rx-flow-hash udp4 sdfn");
+    assert!(lines[3].starts_with("# cannot be expressed: nothing of tcp4"), "{lines:?}");
 }
 
 fn table_without_rules() -> Table {

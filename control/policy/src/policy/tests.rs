@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn refused(text: &str) -> Vec<String> {
@@ -101,4 +103,41 @@ fn what_would_take_too_much_is_refused() {
     let many: String =
         (0..1025).map(|i| format!("[[class]]\nname = \"c{i}\"\nmatch = \"udp\"\n")).collect();
     assert_eq!(refused(&many), ["the file: there are more than 1024 classes or dedications"]);
+}
+
+const LINES: [&str; 16] = [
+    "[[class]]",
+    "name = \"a\"",
+    "name = \"b\"",
+    "match = \"udp\"",
+    "match = \"udp dst port 53\"",
+    "match = \"src net 10.0.0.0/8\"",
+    "queues = { exclusive = 2 }",
+    "queues = { only = [1, 2] }",
+    "priority = 1",
+    "weight = 3",
+    "objective = \"balance-rate\"",
+    "objective = { pack = 3 }",
+    "[[dedicate]]",
+    "app = \"x\"",
+    "queue = 1",
+    "[locality]\ncores = [1]",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is checked here is what the planner takes.
+    #[test]
+    fn a_page_that_is_read_becomes_a_policy(lines in proptest::collection::vec(proptest::sample::select(LINES.to_vec()), 0..12)) {
+        match parse(&lines.join("\n")) {
+            Ok(page) => prop_assert!(crate::assign(Vec::new(), &page).is_ok()),
+            Err(problems) => prop_assert!(!problems.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn random_text_never_panics(text in any::<String>()) {
+        let _ = parse(&text).map_err(|problems| problems.to_string());
+    }
 }
