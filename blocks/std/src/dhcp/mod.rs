@@ -3,8 +3,6 @@
 mod apply;
 mod clients;
 mod receive;
-#[cfg(test)]
-mod tests;
 mod timer;
 mod watch;
 

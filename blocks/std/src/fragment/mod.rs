@@ -3,8 +3,6 @@
 mod expired;
 mod path;
 mod rx;
-#[cfg(test)]
-mod tests;
 mod tx;
 
 pub use path::PATH_MTU_V4;

@@ -2,8 +2,6 @@
 
 mod groups;
 mod receive;
-#[cfg(test)]
-mod tests;
 mod timer;
 
 pub use groups::{Groups, Listening};

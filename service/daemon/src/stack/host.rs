@@ -4,9 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weever_blocks_api::Env;
+use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{self, Host, Neighbours};
 use weever_link::LinkInfo;
 use weever_net::addr::{Cidr, Locals};
+use weever_net::dhcp4::Probing;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::route::{Route, Way};
 use weever_net::state::{NetConfig, ReversePath};
@@ -28,6 +30,10 @@ pub(super) fn environment(
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
     for (address, mac) in &config.neighbours {
         fix_neighbour(&host, &neighbours, *address, *mac, now)?;
+    }
+    let clients = env.get_or_default::<Dhcp>();
+    for (number, _) in config.interfaces.iter().enumerate().filter(|(_, i)| i.dhcp) {
+        clients.start(IfaceId(number as u16), Probing::RFC5227);
     }
     Ok(Arc::new(env))
 }

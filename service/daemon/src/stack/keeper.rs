@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::Host;
-use weever_net::iface::Interface;
+use weever_net::iface::{ALL_HOSTS, IfaceId, Interface};
 use weever_net::state::NetState;
 
 use super::devices::Grip;
@@ -26,11 +27,16 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Watches `network` for the sake of these links' devices: the link's number and its grip.
-    pub(super) fn start(network: Arc<Host>, grips: Vec<(u16, Grip)>) -> io::Result<Keeper> {
+    /// Watches `network` and its DHCP `clients` for the sake of these links' devices: the link's number and its grip.
+    pub(super) fn start(
+        network: Arc<Host>,
+        clients: Arc<Dhcp>,
+        grips: Vec<(u16, Grip)>,
+    ) -> io::Result<Keeper> {
         let stop = Arc::<(Mutex<bool>, Condvar)>::default();
         let told = Arc::clone(&stop);
-        let work = move || keep(&network, grips, &told);
+        let watched = Watched { network, clients };
+        let work = move || keep(&watched, grips, &told);
         let thread = thread::Builder::new().name("keeper".into()).spawn(work)?;
         Ok(Keeper { stop, thread: Some(thread) })
     }
@@ -48,15 +54,16 @@ impl Drop for Keeper {
     }
 }
 
-fn keep(network: &Host, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Condvar)) {
-    let mut seen = 0;
+fn keep(watched: &Watched, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Condvar)) {
+    let mut seen = None;
     loop {
-        if network.generation() != seen {
-            let state = network.state();
-            seen = state.generation();
+        let now = (watched.network.generation(), seeking(&watched.clients));
+        if seen.as_ref() != Some(&now) {
+            let state = watched.network.state();
             for (link, grip) in &mut grips {
-                follow(grip, wanted(&state, *link));
+                follow(grip, wanted(&state, *link, &now.1));
             }
+            seen = Some(now);
         }
         let (stopped, told) = stop;
         let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,15 +74,33 @@ fn keep(network: &Host, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Condva
     }
 }
 
-/// The addresses whose packets a link has to hand over.
-fn wanted(state: &NetState, link: u16) -> BTreeSet<IpAddr> {
-    let interfaces = state.config().interfaces().iter();
-    interfaces.filter(|iface| iface.link == link && iface.up).flat_map(of_interface).collect()
+/// What the thread looks at.
+struct Watched {
+    network: Arc<Host>,
+    clients: Arc<Dhcp>,
+}
+
+/// The interfaces that wait for an address of a DHCP server, whose answers are broadcast.
+fn seeking(clients: &Dhcp) -> Vec<IfaceId> {
+    let all = clients.status().into_iter();
+    all.filter(|client| client.lease.is_none()).map(|client| client.iface).collect()
+}
+
+/// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, but for as
+/// long as an address is sought by them.
+fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
+    let up = |iface: &&Interface| iface.link == link && iface.up;
+    let interfaces = state.config().interfaces().iter().filter(up);
+    let seeks = interfaces.clone().any(|iface| seeking.contains(&iface.id));
+    let broadcast = seeks.then_some(IpAddr::V4(Ipv4Addr::BROADCAST));
+    interfaces.flat_map(of_interface).chain(broadcast).collect()
 }
 
 fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
-    own.chain(iface.groups.iter().copied()).map(IpAddr::V4)
+    // Whoever is in a group has to hear who asks for it.
+    let queries = (!iface.groups.is_empty()).then_some(ALL_HOSTS);
+    own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4)
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
@@ -97,7 +122,6 @@ fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
 
 #[cfg(test)]
 mod tests {
-    use weever_net::iface::IfaceId;
     use weever_net::state::NetConfig;
     use weever_wire::MacAddr;
 
@@ -116,9 +140,12 @@ mod tests {
         config.join(IfaceId(0), [239, 1, 2, 3].into()).unwrap();
         let text = |config: &NetConfig| -> Vec<String> {
             let state = NetState::new(config.clone(), 1);
-            wanted(&state, 0).iter().map(ToString::to_string).collect()
+            wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(text(&config), ["10.0.0.1", "239.1.2.3"]);
+        assert_eq!(text(&config), ["10.0.0.1", "224.0.0.1", "239.1.2.3"]);
+        let state = NetState::new(config.clone(), 1);
+        assert!(wanted(&state, 0, &[IfaceId(0)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));
+        assert!(!wanted(&state, 0, &[IfaceId(1)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));
         config.set_up(IfaceId(0), false).unwrap();
         assert!(text(&config).is_empty());
     }

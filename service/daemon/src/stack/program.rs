@@ -4,6 +4,7 @@ use weever_engine::{Published, Publisher, TeamError};
 use weever_graph::change::Change;
 use weever_graph::{ChangeSet, Graph, apply};
 use weever_models::{HOST, HostConfig, Service, with_sockets};
+use weever_net::dhcp4::CLIENT_PORT;
 use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
@@ -140,10 +141,14 @@ impl Program {
 
 fn sockets(services: &Services) -> HostConfig {
     let wanted = [(Service::Echo, services.echo), (Service::Discard, services.discard)];
-    wanted.into_iter().fold(HostConfig::default(), |config, (service, port)| match port {
-        Some(port) => config.and(service, port),
-        None => config,
-    })
+    let own =
+        wanted.into_iter().fold(HostConfig::default(), |config, (service, port)| match port {
+            Some(port) => config.and(service, port),
+            None => config,
+        });
+    // Whoever serves the DHCP client's port cannot be one.
+    let taken = own.sockets.iter().any(|socket| socket.port == CLIENT_PORT);
+    if taken { own } else { own.with_dhcp() }
 }
 
 impl From<ProgramError> for ApiError {

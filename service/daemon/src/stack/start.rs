@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use weever_blocks_std::capture::Taps;
+use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::Host;
 use weever_blocks_std::registry;
 use weever_engine::{Team, monotonic};
@@ -72,6 +73,7 @@ fn assemble(
     let env = host::environment(&config, &infos, monotonic())?;
     let network = env.get::<Host>().expect("the environment has the host");
     let taps = env.get_or_default::<Taps>();
+    let clients = env.get_or_default::<Dhcp>();
     let queues = links.iter_mut().map(|link| link.take_queues()).collect();
     let (members, queues) = Roster::new(&config, &pool, queues, HOST_SOURCE).split();
     let Team { mut workers, publisher } = Team::build(graph, registry(), env, members)?;
@@ -91,10 +93,12 @@ fn assemble(
         config,
         pool,
     });
+    let has_grips = !grips.is_empty();
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
-    let keeper = (!grips.is_empty()).then(|| Keeper::start(Arc::clone(&shared.network), grips));
+    let watch = || Keeper::start(Arc::clone(&shared.network), clients, grips);
+    let keeper = has_grips.then(watch);
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
     Ok(Stack { crew: Some(crew), keeper, links, control, shared })
 }
