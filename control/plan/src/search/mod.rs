@@ -4,7 +4,7 @@
 //! A [`Search`] holds the configuration that it has found. [`Search::run`] takes all flows;
 //! [`Search::add`] and [`Search::remove`] change it little by little, and what a device has to be
 //! told is collected until [`Search::take_changes`]. A flow is placed by asking the tables for rules
-//! ([`crate::oracle`]), and the policy at which queue they cost least. When a flow goes, its rules
+//! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules
 //! stay as *stale* ones until their place is needed, unless the policy minds.
 
 mod changes;
