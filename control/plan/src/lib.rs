@@ -11,6 +11,7 @@ pub mod map;
 pub mod nic;
 mod oracle;
 pub mod policy;
+pub mod reference;
 pub mod search;
 #[cfg(test)]
 mod testkit;

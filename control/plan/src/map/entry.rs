@@ -80,6 +80,10 @@ impl<T> Arena<T> {
         self.items.iter().enumerate().filter_map(|(i, t)| Some((i as u32, t.as_ref()?)))
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.items.iter_mut().flatten()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }

@@ -47,6 +47,8 @@ pub(crate) struct Member {
     pub(crate) placement: Placement,
     /// The rules that were made for it.
     pub(crate) rules: Vec<u32>,
+    /// Whether it is in the map.
+    entered: bool,
     /// Whether the policy knows of it.
     pub(crate) applied: bool,
     /// Whether no table took it although it would be better elsewhere.
@@ -55,6 +57,22 @@ pub(crate) struct Member {
     pub(crate) generation: u32,
     /// The journal that has noted it.
     noted: u64,
+}
+
+impl Member {
+    fn new(flow: Flow, generation: u32) -> Member {
+        Member {
+            flow,
+            parts: List::default(),
+            placement: Placement::One(0),
+            rules: Vec::new(),
+            entered: false,
+            applied: false,
+            unplaced: false,
+            generation,
+            noted: 0,
+        }
+    }
 }
 
 /// Flows, rules, and where the first go because of the second.
@@ -132,32 +150,37 @@ impl FlowMap {
         self.flows[flow].parts.iter().flat_map(|p| self.parts[p].seen.iter())
     }
 
-    /// Registers a flow. The journal gets what happens to the others.
-    pub(crate) fn add_flow(&mut self, mut flow: Flow, journal: &mut Journal) -> u32 {
+    /// Registers a flow and lets it enter. The journal gets what happens to the others.
+    pub(crate) fn add_flow(&mut self, flow: Flow, journal: &mut Journal) -> u32 {
+        let id = self.register(flow);
+        self.enter(id, journal);
+        id
+    }
+
+    /// Registers a flow, which is not in the map until it [enters](FlowMap::enter).
+    pub(crate) fn register(&mut self, mut flow: Flow) -> u32 {
         let conjs = std::mem::take(&mut flow.parts);
         self.generation = self.generation.wrapping_add(1);
-        let generation = self.generation;
-        let placement = Placement::One(0);
-        let id = self.flows.insert(Member {
-            flow,
-            parts: List::default(),
-            placement,
-            rules: Vec::new(),
-            applied: false,
-            unplaced: false,
-            generation,
-            noted: journal.epoch(),
-        });
+        let id = self.flows.insert(Member::new(flow, self.generation));
         for conj in conjs {
             let placement = Placement::One(0);
-            let part = self.parts.insert(Part { flow: id, conj, seen: List::default(), placement });
-            self.part_index.insert(part, &self.parts[part].conj);
+            let part = Part { flow: id, conj, seen: List::default(), placement };
+            let part = self.parts.insert(part);
             self.flows[id].parts.push(part);
+        }
+        id
+    }
+
+    /// Takes a registered flow into the map.
+    pub(crate) fn enter(&mut self, id: u32, journal: &mut Journal) {
+        let member = &mut self.flows[id];
+        (member.noted, member.entered) = (journal.epoch(), true);
+        for part in member.parts.clone().iter() {
+            self.part_index.insert(part, &self.parts[part].conj);
             self.meet_entries(part, journal);
             self.parts[part].placement = self.placed(part);
         }
         self.flows[id].placement = self.combined(id);
-        id
     }
 
     /// Forgets a flow. Its rules stay; now others may see them.
@@ -165,7 +188,7 @@ impl FlowMap {
         let member = self.flows.remove(id)?;
         let mut uncovered = Vec::new();
         for part in member.parts.iter() {
-            let Some(gone) = self.parts.remove(part) else { continue };
+            let Some(gone) = self.parts.remove(part).filter(|_| member.entered) else { continue };
             self.part_index.remove(part, &gone.conj);
             for entry in self.overlapping_entries(&gone.conj) {
                 if self.entries[entry].cover.remove(part) && !uncovered.contains(&entry) {
@@ -215,28 +238,18 @@ impl FlowMap {
         }
     }
 
-    /// Removes all rules at once. Nothing is journalled.
-    pub(crate) fn clear_entries(&mut self) {
-        let all: Vec<(u32, u32)> = self
-            .entries
-            .iter()
-            .filter(|(_, e)| e.cover.is_empty())
-            .map(|(id, e)| (id, e.rule.queue))
-            .collect();
-        all.iter().for_each(|(_, queue)| self.other[*queue as usize] -= 1);
+    /// Removes all rules, and lets all flows leave until they enter again. Nothing is journalled.
+    pub(crate) fn start_over(&mut self) {
+        for (_, entry) in self.entries.iter().filter(|(_, e)| e.cover.is_empty()) {
+            self.other[entry.rule.queue as usize] -= 1;
+        }
         self.entries = Arena::default();
         self.entry_index = Index::default();
-        let parts: Vec<u32> = self.parts.iter().map(|(id, _)| id).collect();
-        for part in parts {
-            self.parts[part].seen = List::default();
-            self.parts[part].placement = self.placed(part);
-        }
-        let flows: Vec<u32> = self.flows.iter().map(|(id, _)| id).collect();
-        for flow in flows {
-            let placement = self.combined(flow);
-            let member = &mut self.flows[flow];
-            (member.placement, member.unplaced) = (placement, false);
+        self.part_index = Index::default();
+        self.parts.iter_mut().for_each(|part| part.seen = List::default());
+        for member in self.flows.iter_mut() {
             member.rules.clear();
+            (member.entered, member.applied, member.unplaced) = (false, false, false);
         }
     }
 

@@ -97,6 +97,17 @@ impl Policy for Balance {
         Cost::accept(scaled as f64 / (unit * unit))
     }
 
+    /// Whole loads differ by one at most.
+    fn is_at_best(&self) -> bool {
+        let (n, whole) = (self.queues.len().max(1) as i128, i128::from(WHOLE));
+        if self.doubt != 0 || self.sum % whole != 0 {
+            return false;
+        }
+        let (each, more) = (self.sum / whole / n, self.sum / whole % n);
+        let least = (n - more) * each * each + more * (each + 1) * (each + 1);
+        self.squares == least * whole * whole
+    }
+
     fn best_queue(&self, _subject: &Subject, among: QueueRange) -> Option<u32> {
         let inside = self.queues.iter().copied().filter(|q| among.contains(*q));
         // The first of the smallest.

@@ -56,6 +56,10 @@ impl Policy for Dedicated {
         Cost::reject(self.foreign + u64::from(self.other), self.elsewhere as f64)
     }
 
+    fn is_at_best(&self) -> bool {
+        self.cost() == Cost::accept(0.0)
+    }
+
     fn takes_other(&self, queue: u32) -> bool {
         queue != self.queue
     }

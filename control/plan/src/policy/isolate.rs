@@ -152,6 +152,10 @@ impl Policy for Isolate {
         inner.fold(Cost::reject(wrong, 0.0), std::ops::Add::add)
     }
 
+    fn is_at_best(&self) -> bool {
+        self.cost().is_acceptable() && self.parts.iter().all(|p| p.inner.is_at_best())
+    }
+
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         let part = self.parts.get(usize::from(subject.class?.0))?;
         // Only if what the class would choose by itself is its own; otherwise all are tried.

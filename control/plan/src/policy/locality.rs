@@ -61,6 +61,10 @@ impl Policy for Locality {
         Cost::accept(self.total as f64 / f64::from(WHOLE))
     }
 
+    fn is_at_best(&self) -> bool {
+        self.total == 0
+    }
+
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         self.queues
             .iter()

@@ -124,6 +124,12 @@ pub trait Policy: Send {
     /// The cost of all that came and did not go.
     fn cost(&self) -> Cost;
 
+    /// Whether no placement of the same flows, each at one queue, costs less. A search that is told
+    /// so looks no further.
+    fn is_at_best(&self) -> bool {
+        false
+    }
+
     /// The queue in `among` at which a further flow, all of it, costs least; of equals the lowest.
     /// Nothing if that is not known better than by trying all.
     fn best_queue(&self, _subject: &Subject, _among: QueueRange) -> Option<u32> {

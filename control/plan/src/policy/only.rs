@@ -45,6 +45,10 @@ impl<P: Policy> Policy for Only<P> {
         self.policy.cost()
     }
 
+    fn is_at_best(&self) -> bool {
+        self.policy.is_at_best()
+    }
+
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         if self.concerns(subject) { self.policy.best_queue(subject, among) } else { Some(among.lo) }
     }

@@ -74,6 +74,12 @@ impl Policy for Pack {
         Cost::accept(self.used as f64 + penalty)
     }
 
+    fn is_at_best(&self) -> bool {
+        let total: i128 = self.loads.iter().sum();
+        let least = total.div_euclid(self.most()) + i128::from(total % self.most() != 0);
+        self.excess == 0 && i128::from(self.used) <= least
+    }
+
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         // The same that trying all would choose: the first that is in use and has room, or else the
         // first that is free.

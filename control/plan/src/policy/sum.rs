@@ -34,6 +34,10 @@ impl Policy for Sum {
         costs.fold(Cost::default(), std::ops::Add::add)
     }
 
+    fn is_at_best(&self) -> bool {
+        self.parts.iter().all(|(_, p)| p.is_at_best())
+    }
+
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         match &self.parts[..] {
             [(factor, only)] if *factor > 0.0 => only.best_queue(subject, among),

@@ -7,6 +7,16 @@ use crate::map::Placement;
 use crate::oracle::{self, Proposal, Refusal, Situation};
 use crate::policy::{Change, Cost, Subject, cost_with};
 
+/// How many candidates are tried for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Thoroughness {
+    /// The tables in the order in which their entries are least missed, until one steers the flow
+    /// without concerning others: what follows cannot cost less.
+    Quick,
+    /// Every table in the NIC's order, as the paper's Algorithm 1 does.
+    AsWritten,
+}
+
 /// The best that was found for a flow.
 struct Best {
     cost: Cost,
@@ -16,13 +26,16 @@ struct Best {
 
 impl Search {
     /// Places a flow that has no rules and that the policy does not count.
-    pub(super) fn choose(&mut self, index: u32) {
+    pub(super) fn choose(&mut self, index: u32, how: Thoroughness) {
+        let quick = how == Thoroughness::Quick;
         self.clear_way(index);
         let (mut proposals, _) = self.proposals(index);
-        proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
+        if quick {
+            proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
+        }
         let mut best = self.leave(index);
         // Rules of equal cost are better than none if without them nobody knows where the flow goes.
-        let unknown = !self.map.flows[index].placement.is_certain();
+        let unknown = quick && !self.map.flows[index].placement.is_certain();
         let mut standing = None;
         let mut took_any = false;
         for (nth, proposal) in proposals.iter().enumerate() {
@@ -36,13 +49,13 @@ impl Search {
             let known = unknown && best.choice.is_none() && cost == best.cost;
             if known || cost < best.cost {
                 best = Best { cost, choice: Some((nth, queue)) };
-                if simple {
+                if simple && quick {
                     standing = Some(rules);
                     break;
                 }
             }
             self.take_back(&rules);
-            if simple {
+            if simple && quick {
                 break;
             }
         }

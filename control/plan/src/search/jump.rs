@@ -1,11 +1,18 @@
 //! All flows at once: the order in which they are placed, and other orders if the first fails.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::Search;
+use super::choose::Thoroughness::{self, AsWritten, Quick};
 use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;
+
+/// Beyond so many flows, what takes longer per flow is left out.
+const MOST_AS_WRITTEN: usize = 4096;
+/// How often every flow is looked at again.
+const SECOND_LOOKS: usize = 2;
 
 /// A configuration that was found: for each flow whether no table took it, and its rules.
 struct Found {
@@ -14,37 +21,67 @@ struct Found {
 }
 
 impl Search {
-    /// Places all flows in the policy's order, then in the order of their coming if that is
-    /// another, then in others while the best that was found is not acceptable.
+    /// Places all flows in the policy's order. Unless that cannot be improved, tries the order of
+    /// their coming if that is another, Algorithm 1 as it is written, and a second look at every
+    /// flow; and while the best that was found is not acceptable, other orders.
     pub(super) fn place_all(&mut self) {
         let given = self.in_given_order();
         let keyed = self.in_policy_order(&given);
-        let sorted = keyed != given;
-        self.place_in(&keyed);
+        self.place_in(&keyed, Quick);
         let mut best = None;
-        if sorted && self.within_budget(1, given.len()) {
-            self.try_order(&given, &mut best);
+        if self.may_improve() && keyed != given && self.within_budget(1, given.len()) {
+            self.try_order(&given, Quick, &mut best);
+        }
+        if self.may_improve() && given.len() <= MOST_AS_WRITTEN {
+            self.try_order(&given, AsWritten, &mut best);
         }
         let mut order = keyed;
         for jump in 0..self.options.jumps {
-            let least = best.as_ref().map_or(self.cost(), |b: &Found| b.cost.min(self.cost()));
-            if least.is_acceptable() || !self.within_budget(jump + 1, order.len()) {
+            if self.least(&best).is_acceptable() || !self.within_budget(jump + 1, order.len()) {
                 break;
             }
             order = self.next_order(order, jump);
-            self.try_order(&order, &mut best);
+            self.try_order(&order, Quick, &mut best);
         }
         if let Some(best) = best.filter(|b| b.cost < self.cost()) {
             self.restore(best);
         }
+        if self.may_improve() && given.len() <= MOST_AS_WRITTEN {
+            self.look_again(&given);
+        }
+    }
+
+    fn may_improve(&self) -> bool {
+        !self.cost().is_acceptable() || !self.policy.is_at_best()
+    }
+
+    fn least(&self, best: &Option<Found>) -> Cost {
+        best.as_ref().map_or(self.cost(), |b| b.cost.min(self.cost()))
     }
 
     /// Places all flows in another order; what is there now goes to `best` if it is better.
-    fn try_order(&mut self, order: &[u32], best: &mut Option<Found>) {
+    fn try_order(&mut self, order: &[u32], how: Thoroughness, best: &mut Option<Found>) {
         if best.as_ref().is_none_or(|b| self.cost() < b.cost) {
             *best = Some(self.found());
         }
-        self.place_in(order);
+        self.place_in(order, how);
+    }
+
+    /// Takes each flow out and places it again, now that all others are there.
+    fn look_again(&mut self, order: &[u32]) {
+        for _ in 0..SECOND_LOOKS {
+            let before = self.found();
+            for index in order {
+                self.lift(*index);
+                self.withdraw(*index);
+                self.choose(*index, AsWritten);
+            }
+            match self.cost().cmp(&before.cost) {
+                Ordering::Less => {}
+                Ordering::Equal => return,
+                Ordering::Greater => return self.restore(before),
+            }
+        }
     }
 
     fn within_budget(&self, jump: u32, flows: usize) -> bool {
@@ -88,24 +125,24 @@ impl Search {
     }
 
     /// Removes all rules and places the flows in this order.
-    fn place_in(&mut self, order: &[u32]) {
+    fn place_in(&mut self, order: &[u32], how: Thoroughness) {
         self.start_over();
         self.want_masks(order);
-        order.iter().for_each(|i| self.choose(*i));
-        self.improve(order);
+        order.iter().for_each(|i| self.enter(*i, how));
+        if !self.policy.is_at_best() {
+            self.improve(order);
+        }
     }
 
     fn start_over(&mut self) {
         self.changes.started_over();
         self.stale.clear();
         self.journal.clear();
-        self.map.clear_entries();
+        self.map.start_over();
         self.state = oracle::State::new(&self.nic);
         let (queues, default) = (self.nic.queues, self.nic.default_queue);
         self.policy.start(&(queues.lo..=queues.hi).collect(), default);
         self.announce_other();
-        let all: Vec<u32> = self.map.flows.iter().map(|(i, _)| i).collect();
-        all.into_iter().for_each(|i| self.map.flows[i].applied = false);
     }
 
     /// Where rules share a mask, the mask that most flows need is the one to have.
@@ -136,6 +173,8 @@ impl Search {
 
     fn restore(&mut self, found: Found) {
         self.start_over();
+        self.journal.clear();
+        found.flows.iter().for_each(|(i, ..)| self.map.enter(*i, &mut self.journal));
         for (index, unplaced, rules) in found.flows {
             let rules = rules.into_iter().map(|r| self.insert_rule(r, index)).collect();
             let member = &mut self.map.flows[index];

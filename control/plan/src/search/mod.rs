@@ -29,6 +29,7 @@ use crate::nic::Nic;
 use crate::oracle::State;
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
 use changes::Changes;
+use choose::Thoroughness;
 
 /// What a search may be told.
 #[derive(Clone, Debug)]
@@ -141,9 +142,7 @@ impl Search {
     /// Adds many flows: all are placed anew, in the policy's order, and if the plan is not
     /// acceptable then in other orders. Returns their numbers in the order of `flows`.
     pub fn run(&mut self, flows: Vec<Flow>) -> Vec<FlowId> {
-        self.journal.clear();
-        let ids: Vec<u32> =
-            flows.into_iter().map(|f| self.map.add_flow(f, &mut self.journal)).collect();
+        let ids: Vec<u32> = flows.into_iter().map(|f| self.map.register(f)).collect();
         self.place_all();
         ids.into_iter().map(|i| self.id(i)).collect()
     }
@@ -157,11 +156,9 @@ impl Search {
     /// unacceptable, all are placed anew.
     pub fn add(&mut self, flow: Flow) -> FlowId {
         let acceptable = self.cost().is_acceptable();
-        self.journal.clear();
-        let index = self.map.add_flow(flow, &mut self.journal);
-        self.tell();
+        let index = self.map.register(flow);
         let id = self.id(index);
-        self.choose(index);
+        self.enter(index, Thoroughness::Quick);
         if acceptable && !self.cost().is_acceptable() {
             self.place_all();
         }
@@ -208,7 +205,7 @@ impl Search {
         let Some(index) = self.member(id) else { return false };
         self.lift(index);
         self.withdraw(index);
-        self.choose(index);
+        self.choose(index, Thoroughness::Quick);
         true
     }
 
@@ -228,6 +225,14 @@ impl Search {
 
     fn subject(&self, index: u32) -> Subject {
         Subject::of(&self.map.flows[index].flow)
+    }
+
+    /// Takes a registered flow into the map and places it.
+    fn enter(&mut self, index: u32, how: Thoroughness) {
+        self.journal.clear();
+        self.map.enter(index, &mut self.journal);
+        self.tell();
+        self.choose(index, how);
     }
 
     /// Takes a flow out of the policy's sums.

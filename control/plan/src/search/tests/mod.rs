@@ -1,0 +1,68 @@
+mod random;
+
+use super::*;
+use random::Dice;
+use crate::policy::{Balance, Measure};
+use crate::reference::Reference;
+use crate::testkit::*;
+
+fn balanced() -> Box<dyn Policy> {
+    Box::new(Balance::new(Measure::Flows))
+}
+
+#[test]
+fn many_flows_are_balanced() {
+    let mut search = Search::new(with_rss(i82599(10), 128), balanced(), Options::default());
+    search.run(flows(0, 500));
+    assert_eq!(search.cost(), Cost::accept(0.0));
+    let plan = search.plan();
+    assert!(plan.queues.iter().all(|q| q.flows == 50.0), "{:?}", plan.queues);
+    assert!(plan.flows.iter().all(|f| f.placement.queue().is_some()));
+}
+
+/// `a` at most `b`, but for rounding.
+fn at_most(a: Cost, b: Cost) -> bool {
+    a.rejected < b.rejected || a.rejected == b.rejected && a.value <= b.value * (1.0 + 1e-9) + 1e-9
+}
+
+#[test]
+fn never_worse_than_algorithm_1() {
+    let mut better = 0;
+    for seed in 0..200 {
+        let mut dice = Dice(seed);
+        let queues = 2 + dice.roll(5) as u32;
+        let nic = random::nic(&mut dice, queues);
+        let flows: Vec<Flow> = (0..3 + dice.roll(14)).map(|i| random::flow(&mut dice, i as usize)).collect();
+        let kind = dice.roll(5);
+        let rss_key = dice.one_in(2).then(|| vec![0x6d; 40]);
+        let make = || random::policy(kind);
+        let reference = Reference::new(&nic, &make, rss_key.clone()).greedy(&flows);
+        let mut search = Search::new(nic, make(), Options { rss_key, ..Options::default() });
+        search.run(flows);
+        let cost = search.cost();
+        if !at_most(cost, reference) { println!("seed {seed} policy {kind}: {cost} > {reference} tables {}", search.nic().tables.len()); }
+        better += u32::from(!at_most(reference, cost));
+    }
+    println!("better: {better}");
+}
+
+#[test]
+fn small_instances_against_brute_force() {
+    let (mut optimal, mut all) = (0, 0);
+    for seed in 0..40 {
+        let mut dice = Dice(seed + 1_000_000);
+        let nic = random::nic(&mut dice, 2 + seed as u32 % 2);
+        let flows: Vec<Flow> = (0..4).map(|i| random::flow(&mut dice, i)).collect();
+        let kind = dice.roll(5);
+        let make = || random::policy(kind);
+        let best = Reference::new(&nic, &make, None).brute_force(&flows);
+        let mut search = Search::new(nic, make(), Options::default());
+        search.run(flows);
+        let cost = search.cost();
+        all += 1;
+        optimal += u32::from(at_most(cost, best));
+        if !at_most(cost, best) { println!("brute seed {seed} {kind}: {cost}, best {best}"); }
+    }
+    println!("{optimal} of {all}");
+    assert!(optimal * 10 >= all * 9, "{optimal} of {all}");
+}
