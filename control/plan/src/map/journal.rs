@@ -8,6 +8,9 @@ pub(crate) struct Journal {
     epoch: u64,
     /// Flows, by number, with their former placement.
     pub(crate) flows: Vec<(u32, Placement)>,
+    /// Whether a rule was inserted that catches packets of others than the flow it is for, even
+    /// if they arrive at the same queue as before.
+    pub(crate) caught_others: bool,
     /// Queues, with whether `other` reached them.
     pub(crate) other: Vec<(u32, bool)>,
 }
@@ -18,6 +21,7 @@ impl Journal {
         self.epoch += 1;
         self.flows.clear();
         self.other.clear();
+        self.caught_others = false;
     }
 
     /// Tells a flow that was noted from one that was not.

@@ -220,11 +220,13 @@ impl FlowMap {
         }
         for part in parts {
             if !self.hidden(id, part) {
+                journal.caught_others |= self.parts[part].flow != owner;
                 self.parts[part].seen.push(id);
                 self.refresh(part, journal);
             }
         }
         if self.entries[id].cover.is_empty() {
+            journal.caught_others = true;
             self.leak(self.entries[id].rule.queue, 1, journal);
         }
         id

@@ -101,6 +101,7 @@ impl Search {
     fn leave(&mut self, index: u32) -> Best {
         let subject = self.subject(index);
         let placement = &self.map.flows[index].placement;
+        self.divided |= placement.queue().is_none() && placement.is_certain();
         let cost = cost_with(&mut *self.policy, &[(subject, placement, Change::Comes)]);
         Best { cost, choice: None }
     }
@@ -136,12 +137,8 @@ impl Search {
 
     /// Whether the rules steer the flow whole and concern nobody else.
     fn is_simple(&self, index: u32, proposal: &Proposal) -> bool {
-        let own = |(flow, _): &(u32, Placement)| {
-            *flow == index || !self.map.flows.get(*flow).is_some_and(|m| m.applied)
-        };
-        self.map.flows[index].placement == Placement::One(proposal.queues.lo)
-            && self.journal.other.is_empty()
-            && self.journal.flows.iter().all(own)
+        let placed = self.map.flows[index].placement == Placement::One(proposal.queues.lo);
+        placed && !self.journal.caught_others
     }
 
     /// The best queue for a flow that nobody else depends on.
@@ -206,6 +203,7 @@ impl Search {
 
     fn commit(&mut self, index: u32, rules: Vec<u32>, queue: u32) {
         self.retarget(&rules, queue);
+        self.divided |= self.journal.caught_others;
         self.tell();
         for rule in &rules {
             self.changes.inserted(*rule, &self.map.entries[*rule]);

@@ -14,10 +14,13 @@ const MOST_AS_WRITTEN: usize = 4096;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
 
-/// A configuration that was found: for each flow whether no table took it, and its rules.
+/// A configuration that was found.
 struct Found {
     cost: Cost,
-    flows: Vec<(u32, bool, Vec<NewEntry>)>,
+    /// The flows in the order of their coming, with whether no table took them.
+    flows: Vec<(u32, bool)>,
+    /// The rules in the order of their insertion, which decides between equals, and their flows.
+    rules: Vec<(u64, u32, NewEntry)>,
 }
 
 impl Search {
@@ -51,8 +54,12 @@ impl Search {
         }
     }
 
+    /// Whether another plan might cost less. A policy knows the best of plans in which every flow is
+    /// at one queue; flows that are spread may do better.
     fn may_improve(&self) -> bool {
-        !self.cost().is_acceptable() || !self.policy.is_at_best()
+        let cost = self.cost();
+        let best = self.policy.is_at_best() && (!self.divided || cost.value == 0.0);
+        !cost.is_acceptable() || !best
     }
 
     fn least(&self, best: &Option<Found>) -> Cost {
@@ -129,7 +136,7 @@ impl Search {
         self.start_over();
         self.want_masks(order);
         order.iter().for_each(|i| self.enter(*i, how));
-        if !self.policy.is_at_best() {
+        if self.may_improve() {
             self.improve(order);
         }
     }
@@ -137,6 +144,7 @@ impl Search {
     fn start_over(&mut self) {
         self.changes.started_over();
         self.stale.clear();
+        self.divided = false;
         self.journal.clear();
         self.map.start_over();
         self.state = oracle::State::new(&self.nic);
@@ -163,25 +171,27 @@ impl Search {
     }
 
     fn found(&self) -> Found {
-        let rule = |r: &u32| self.map.entries[*r].rule.clone();
-        let flow = |i: u32| {
-            let member = &self.map.flows[i];
-            (i, member.unplaced, member.rules.iter().map(rule).collect())
-        };
-        Found { cost: self.cost(), flows: self.in_given_order().into_iter().map(flow).collect() }
+        let flows = self.in_given_order().into_iter();
+        let flows = flows.map(|i| (i, self.map.flows[i].unplaced)).collect();
+        let owned = self.map.entries.iter().filter_map(|(_, e)| Some((e.owner?, e)));
+        let mut rules: Vec<(u64, u32, NewEntry)> =
+            owned.map(|(flow, e)| (e.seq, flow, e.rule.clone())).collect();
+        rules.sort_unstable_by_key(|(seq, ..)| *seq);
+        Found { cost: self.cost(), flows, rules }
     }
 
     fn restore(&mut self, found: Found) {
         self.start_over();
-        self.journal.clear();
-        found.flows.iter().for_each(|(i, ..)| self.map.enter(*i, &mut self.journal));
-        for (index, unplaced, rules) in found.flows {
-            let rules = rules.into_iter().map(|r| self.insert_rule(r, index)).collect();
-            let member = &mut self.map.flows[index];
-            (member.rules, member.unplaced) = (rules, unplaced);
+        for (index, _) in &found.flows {
+            self.map.enter(*index, &mut self.journal);
+        }
+        for (_, index, rule) in found.rules {
+            let rule = self.insert_rule(rule, index);
+            self.map.flows[index].rules.push(rule);
         }
         self.tell();
-        for index in self.in_given_order() {
+        for (index, unplaced) in found.flows {
+            self.map.flows[index].unplaced = unplaced;
             self.drop_in(index);
         }
     }

@@ -14,7 +14,7 @@ mod improve;
 mod jump;
 mod plan;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::VecDeque;
 
@@ -80,6 +80,8 @@ pub struct Search {
     /// Rules without their flow, the oldest in front.
     stale: VecDeque<u32>,
     journal: Journal,
+    /// Whether a flow was at several queues at some time.
+    divided: bool,
     changes: Changes,
 }
 
@@ -103,6 +105,7 @@ impl Search {
             state,
             stale: VecDeque::new(),
             journal: Journal::default(),
+            divided: false,
             changes: Changes::default(),
         };
         search.announce_other();

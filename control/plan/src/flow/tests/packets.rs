@@ -70,8 +70,17 @@ fn present(field: Field, v: &BTreeMap<Field, u128>, tagged: bool) -> bool {
 /// A test of one field.
 pub(super) fn leaf() -> impl Strategy<Value = Predicate> {
     let fields = vec![
-        Field::EthType, Field::VlanId, Field::Ip4Src, Field::Ip4Proto, Field::Ip4Frag,
-        Field::Ip6Next, Field::L4Src, Field::L4Dst, Field::TcpFlags, Field::IcmpType, Field::ArpOp,
+        Field::EthType,
+        Field::VlanId,
+        Field::Ip4Src,
+        Field::Ip4Proto,
+        Field::Ip4Frag,
+        Field::Ip6Next,
+        Field::L4Src,
+        Field::L4Dst,
+        Field::TcpFlags,
+        Field::IcmpType,
+        Field::ArpOp,
         Field::IpVersion,
     ];
     prop::sample::select(fields).prop_flat_map(|field| {

@@ -1,10 +1,10 @@
-mod random;
+pub(crate) mod random;
 
 use super::*;
-use random::Dice;
 use crate::policy::{Balance, Measure};
 use crate::reference::Reference;
 use crate::testkit::*;
+use random::Dice;
 
 fn balanced() -> Box<dyn Policy> {
     Box::new(Balance::new(Measure::Flows))
@@ -32,7 +32,8 @@ fn never_worse_than_algorithm_1() {
         let mut dice = Dice(seed);
         let queues = 2 + dice.roll(5) as u32;
         let nic = random::nic(&mut dice, queues);
-        let flows: Vec<Flow> = (0..3 + dice.roll(14)).map(|i| random::flow(&mut dice, i as usize)).collect();
+        let flows: Vec<Flow> =
+            (0..3 + dice.roll(14)).map(|i| random::flow(&mut dice, i as usize)).collect();
         let kind = dice.roll(5);
         let rss_key = dice.one_in(2).then(|| vec![0x6d; 40]);
         let make = || random::policy(kind);
@@ -40,7 +41,7 @@ fn never_worse_than_algorithm_1() {
         let mut search = Search::new(nic, make(), Options { rss_key, ..Options::default() });
         search.run(flows);
         let cost = search.cost();
-        if !at_most(cost, reference) { println!("seed {seed} policy {kind}: {cost} > {reference} tables {}", search.nic().tables.len()); }
+        assert!(at_most(cost, reference), "seed {seed} policy {kind}: {cost} > {reference}");
         better += u32::from(!at_most(reference, cost));
     }
     println!("better: {better}");
@@ -61,7 +62,7 @@ fn small_instances_against_brute_force() {
         let cost = search.cost();
         all += 1;
         optimal += u32::from(at_most(cost, best));
-        if !at_most(cost, best) { println!("brute seed {seed} {kind}: {cost}, best {best}"); }
+        assert!(cost.is_acceptable() || !best.is_acceptable(), "seed {seed}: {cost}, best {best}");
     }
     println!("{optimal} of {all}");
     assert!(optimal * 10 >= all * 9, "{optimal} of {all}");

@@ -9,20 +9,20 @@ use crate::policy::{Balance, Dedicated, Isolate, Measure, Pack, Policy, Share, S
 use crate::testkit::*;
 
 /// Numbers that look random and are the same on every run.
-pub(super) struct Dice(pub(super) u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    pub(super) fn roll(&mut self, below: u64) -> u64 {
+    pub(crate) fn roll(&mut self, below: u64) -> u64 {
         self.0 = mix(self.0, 1);
         (self.0 >> 16) % below
     }
 
-    pub(super) fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.roll(n) == 0
     }
 }
 
-pub(super) fn nic(dice: &mut Dice, queues: u32) -> Nic {
+pub(crate) fn nic(dice: &mut Dice, queues: u32) -> Nic {
     let small = 1 + dice.roll(8) as u32;
     let tables = match dice.roll(4) {
         0 => vec![five_tuple_filters(small)],
@@ -34,7 +34,7 @@ pub(super) fn nic(dice: &mut Dice, queues: u32) -> Nic {
     if dice.one_in(2) { with_rss(nic, 16) } else { nic }
 }
 
-pub(super) fn conj(dice: &mut Dice) -> Conj {
+pub(crate) fn conj(dice: &mut Dice) -> Conj {
     let mut conj = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
     for field in [Field::Ip4Src, Field::Ip4Dst, Field::L4Src, Field::L4Dst] {
         let value = 8 + u128::from(dice.roll(4));
@@ -47,7 +47,7 @@ pub(super) fn conj(dice: &mut Dice) -> Conj {
     conj
 }
 
-pub(super) fn flow(dice: &mut Dice, nth: usize) -> Flow {
+pub(crate) fn flow(dice: &mut Dice, nth: usize) -> Flow {
     let parts = (0..1 + dice.roll(8) / 7).map(|_| conj(dice)).collect();
     let mut flow = Flow::of(format!("f{nth}"), parts);
     flow.class = ClassId(dice.roll(3) as u16 / 2);
@@ -57,7 +57,7 @@ pub(super) fn flow(dice: &mut Dice, nth: usize) -> Flow {
     flow
 }
 
-pub(super) fn policy(kind: u64) -> Box<dyn Policy> {
+pub(crate) fn policy(kind: u64) -> Box<dyn Policy> {
     let balance = || Box::new(Balance::new(Measure::Flows));
     let rates = || Box::new(Balance::new(Measure::Rate { assumed: 10 }));
     match kind % 5 {
@@ -68,9 +68,8 @@ pub(super) fn policy(kind: u64) -> Box<dyn Policy> {
             ("be".into(), Share::Shared, rates()),
         ])),
         3 => Box::new(Pack::new(Measure::Flows, 4)),
-        _ => Box::new(Sum::new(vec![
-            (1.0, Box::new(Dedicated::new(AppId(1), 1))),
-            (0.5, balance()),
-        ])),
+        _ => {
+            Box::new(Sum::new(vec![(1.0, Box::new(Dedicated::new(AppId(1), 1))), (0.5, balance())]))
+        }
     }
 }
