@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
-use crate::{BenchError, Report, echo, forward, in_memory, live, modes, receive, steer_xdp};
+use crate::{
+    BenchError, Report, echo, forward, in_memory, live, modes, receive, search, steer_xdp,
+};
 
 /// Arguments of `weever bench`.
 #[derive(Args, Debug)]
@@ -46,6 +48,12 @@ enum Part {
     Modes,
     /// What the program that sorts frames by filters costs per packet and per change (needs root)
     SteerXdp,
+    /// What it costs to find queues for flows: table 1 of the Dragonet paper, and far beyond
+    Search {
+        /// Draw how the times grow with the number of flows, as SVG
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
 }
 
 /// Runs a benchmark and prints what it found. Blocks for its whole length, under a minute with the
@@ -78,5 +86,6 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Live => live::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
+        Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
     }
 }

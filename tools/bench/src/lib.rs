@@ -25,6 +25,7 @@ mod receive;
 mod report;
 mod rig;
 mod samples;
+mod search;
 mod steer_xdp;
 mod thread_use;
 mod traffic;

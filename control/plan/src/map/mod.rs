@@ -302,6 +302,15 @@ impl FlowMap {
         overlapping
     }
 
+    /// Whether more than `limit` parts of flows overlap `conj`.
+    pub(crate) fn catches_more_than(&mut self, limit: usize, conj: &Conj) -> bool {
+        self.found.clear();
+        let parts = &self.parts;
+        self.part_index.candidates(conj, |p| &parts[p].conj, &mut self.found);
+        let caught = self.found.iter().filter(|p| !parts[**p].conj.disjoint(conj));
+        caught.take(limit + 1).count() > limit
+    }
+
     fn overlapping_parts(&mut self, conj: &Conj) -> Vec<u32> {
         let mut found = std::mem::take(&mut self.found);
         found.clear();

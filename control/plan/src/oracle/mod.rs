@@ -24,6 +24,9 @@ use crate::map::{FlowMap, NewEntry};
 use crate::nic::Nic;
 use express::Said;
 
+/// A rule that matches more than its flow may catch so many parts of flows, its own among them.
+const MOST_CAUGHT: usize = 16;
+
 /// Rules that would steer a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
@@ -232,6 +235,10 @@ pub(crate) fn settle(
     let state = &state.tables[rule.table];
     if state.rows.as_ref().is_some_and(|rows| rows.find(&rule.conj).is_none()) {
         return Err(Refusal::HashFull { probes: probes(model) });
+    }
+    let tight = map.parts_of(flow).any(|p| rule.conj.implies(p));
+    if !tight && map.catches_more_than(MOST_CAUGHT, &rule.conj) {
+        return Err(Refusal::TooWide { limit: MOST_CAUGHT });
     }
     let overlapping = map.overlapping_entries(&rule.conj);
     let others = || overlapping.iter().map(|e| &map.entries[*e]);

@@ -61,6 +61,12 @@ pub enum Refusal {
         /// For which flow that is.
         flow: String,
     },
+    /// The table cannot say the flow exactly, and what it can say catches many other flows.
+    #[error("it cannot tell the flow apart: its rule would catch more than {limit} flows")]
+    TooWide {
+        /// How many flows a rule may catch that matches more than its own.
+        limit: usize,
+    },
     /// The silicon could, but Linux does not expose the table.
     #[error("the NIC could, but Linux does not expose this table or this kind of rule")]
     NotExposed,

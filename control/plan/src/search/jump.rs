@@ -9,8 +9,8 @@ use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;
 
-/// Beyond so many flows, what takes longer per flow is left out.
-const MOST_AS_WRITTEN: usize = 4096;
+/// Beyond so many flows times queues, what tries every queue for every flow is left out.
+const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
 
@@ -35,7 +35,7 @@ impl Search {
         if self.may_improve() && keyed != given && self.within_budget(1, given.len()) {
             self.try_order(&given, Quick, &mut best);
         }
-        if self.may_improve() && given.len() <= MOST_AS_WRITTEN {
+        if self.may_improve() && self.is_small(given.len()) {
             self.try_order(&given, AsWritten, &mut best);
         }
         let mut order = keyed;
@@ -49,7 +49,7 @@ impl Search {
         if let Some(best) = best.filter(|b| b.cost < self.cost()) {
             self.restore(best);
         }
-        if self.may_improve() && given.len() <= MOST_AS_WRITTEN {
+        if self.may_improve() && self.is_small(given.len()) {
             self.look_again(&given);
         }
     }
@@ -60,6 +60,10 @@ impl Search {
         let cost = self.cost();
         let best = self.policy.is_at_best() && (!self.divided || cost.value == 0.0);
         !cost.is_acceptable() || !best
+    }
+
+    fn is_small(&self, flows: usize) -> bool {
+        flows.saturating_mul(self.nic.queues.count() as usize) <= MOST_TRIALS
     }
 
     fn least(&self, best: &Option<Found>) -> Cost {

@@ -137,6 +137,11 @@ impl Search {
         self.len() == 0
     }
 
+    /// How many flows have rules of their own.
+    pub fn steered(&self) -> usize {
+        self.map.flows.iter().filter(|(_, m)| !m.rules.is_empty()).count()
+    }
+
     /// Where a flow's packets arrive; nothing if it was removed.
     pub fn placement(&self, id: FlowId) -> Option<&Placement> {
         self.member(id).map(|m| &self.map.flows[m].placement)
