@@ -1,12 +1,13 @@
 //! The command line, and who carries out what.
 
 mod failure;
+mod papers;
 mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use weever_capture::CaptureArgs;
 use weever_cli::{CliError, CountersArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
@@ -57,6 +58,10 @@ enum Command {
     Demo(weever_demo::DemoArgs),
     /// Measures the stack beside its peers, in one run
     Bench(weever_bench::BenchArgs),
+    /// Writes a manual page for every command into a directory
+    Man(papers::Man),
+    /// Prints the completions of a shell
+    Completions(papers::Completions),
     /// Work with protocol graphs: check, format, draw and show files and the running one, which
     /// they change too
     #[command(subcommand)]
@@ -80,6 +85,8 @@ impl Cli {
                 args.run(&mut io::stdout().lock())?;
                 Ok(ExitCode::SUCCESS)
             }
+            Command::Man(args) => Ok(args.run(&Cli::command())?),
+            Command::Completions(args) => Ok(args.run(Cli::command(), &mut io::stdout().lock())?),
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(command) => Ok(weever_graphtool::run(command)?),
@@ -101,8 +108,6 @@ fn ask(command: impl FnOnce(&mut dyn Write) -> Result<(), CliError>) -> Result<E
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -7,6 +7,8 @@ use weever_cli::CliError;
 use weever_daemon::UpError;
 use weever_daemon::config::ConfigError;
 use weever_graphtool::GraphToolError;
+
+use super::papers::PapersError;
 use weever_plantool::PlanToolError;
 
 /// A command line or a configuration that is wrong; clap's own choice, too.
@@ -20,6 +22,8 @@ pub(crate) enum Failure {
     Up(#[from] UpError),
     #[error("while the stack ran: {0}")]
     Ended(String),
+    #[error(transparent)]
+    Papers(#[from] PapersError),
     #[error(transparent)]
     Capture(#[from] CaptureError),
     #[error(transparent)]
