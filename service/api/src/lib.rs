@@ -51,7 +51,9 @@ pub use error::{ApiError, ErrorKind};
 pub use line::{LineError, LineReader};
 pub use request::{Call, GraphFormat, Rejection, Request, decode_request};
 pub use response::{GraphText, Outcome, Reply, Response, Stopping, decode_response};
-pub use status::{ServiceStatus, Status, WorkerStatus};
+pub use status::{
+    InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, WorkerStatus,
+};
 
 /// The version of the messages in this crate. A stack answers requests of exactly this version.
 pub const VERSION: u32 = 1;

@@ -4,6 +4,8 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::PoolCounters;
+
 /// Answer to `status`: what is running, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -38,6 +40,72 @@ pub struct Status {
     /// The threads that run the graph.
     #[serde(default)]
     pub workers: Vec<WorkerStatus>,
+    /// The stack's interfaces, with their addresses as they are now.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceStatus>,
+    /// Routes, as they are now.
+    #[serde(default)]
+    pub routes: Vec<RouteStatus>,
+    /// Neighbours, as far as they are known.
+    #[serde(default)]
+    pub neighbours: Vec<NeighbourStatus>,
+    /// The buffer pools.
+    #[serde(default)]
+    pub pools: Vec<PoolCounters>,
+}
+
+/// An interface of the stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterfaceStatus {
+    /// Its name.
+    pub name: String,
+    /// The link that it sends by.
+    pub link: String,
+    /// The VLAN of the link that it is.
+    pub vlan: Option<u16>,
+    /// Its MAC address.
+    pub mac: String,
+    /// Longest IP packet to send, in bytes.
+    pub mtu: u16,
+    /// Whether it is used.
+    pub up: bool,
+    /// Its addresses with their networks' prefixes.
+    pub addresses: Vec<String>,
+    /// Addresses that are being asked about before they are used.
+    pub tentative: Vec<String>,
+    /// The multicast groups it is in.
+    pub groups: Vec<String>,
+}
+
+/// A route.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouteStatus {
+    /// The destinations.
+    pub to: String,
+    /// `on link`, `via ADDRESS`, `unreachable`, `prohibited` or `blackhole`.
+    pub way: String,
+    /// The interface, if the route names one.
+    pub interface: Option<String>,
+    /// Who it comes from: `connected`, `static`, `kernel`, `dhcp` or `ra`.
+    pub origin: String,
+    /// Of several routes to the same destinations, the lowest counts.
+    pub metric: u32,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NeighbourStatus {
+    /// Its address.
+    pub address: String,
+    /// The interface it is behind.
+    pub interface: String,
+    /// Its MAC address, if it is known.
+    pub mac: Option<String>,
+    /// `incomplete`, `reachable`, `stale`, `delay`, `probe`, `failed` or `static`.
+    pub state: String,
 }
 
 /// A built-in service.
@@ -66,4 +134,22 @@ pub struct WorkerStatus {
     pub queues: Vec<u16>,
     /// `running`, or what ended it.
     pub state: String,
+    /// Turns of its loop.
+    #[serde(default)]
+    pub turns: u64,
+    /// Times it went to sleep.
+    #[serde(default)]
+    pub sleeps: u64,
+    /// Packets it received.
+    #[serde(default)]
+    pub received: u64,
+    /// Packets it gave to devices.
+    #[serde(default)]
+    pub sent: u64,
+    /// Tasks, wake-ups and packets it handed to other workers.
+    #[serde(default)]
+    pub handed_over: u64,
+    /// The same, handed to it.
+    #[serde(default)]
+    pub taken_over: u64,
 }

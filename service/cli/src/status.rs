@@ -3,9 +3,11 @@
 use std::io::Write;
 
 use clap::Args;
-use weever_service_api::{Status, WorkerStatus};
+use weever_service_api::{
+    InterfaceStatus, NeighbourStatus, PoolCounters, RouteStatus, Status, WorkerStatus,
+};
 
-use crate::format::span;
+use crate::format::{grouped, span};
 use crate::{CliError, Target};
 
 /// Shows what a running stack is: device, address, services, workers.
@@ -47,7 +49,14 @@ fn describe(status: &Status) -> String {
     ];
     lines.extend(status.gateway.map(|gateway| ("gateway", gateway.to_string())));
     lines.push(("services", services(status)));
-    lines.extend(status.workers.iter().map(|w| ("worker", worker(w))));
+    lines.extend(status.interfaces.iter().map(|i| ("interface", interface(i))));
+    lines.extend(status.routes.iter().map(|r| ("route", route(r))));
+    lines.extend(status.neighbours.iter().map(|n| ("neighbour", neighbour(n))));
+    lines.extend(status.pools.iter().map(|p| ("pool", pool(p))));
+    for status in &status.workers {
+        lines.push(("worker", worker(status)));
+        lines.push(("", work(status)));
+    }
     lines.iter().map(|(key, value)| format!("{key:<10}{value}\n")).collect()
 }
 
@@ -64,6 +73,51 @@ fn worker(worker: &WorkerStatus) -> String {
     let (name, mode, state) = (&worker.name, &worker.mode, &worker.state);
     let noun = plural(queues.len() as u16, "queue");
     format!("{name} on {core}, {mode}, {noun} {}: {state}", queues.join(" "))
+}
+
+fn work(worker: &WorkerStatus) -> String {
+    let WorkerStatus { turns, sleeps, received, sent, handed_over, taken_over, .. } = worker;
+    let [turns, sleeps, received, sent, given, taken] =
+        [turns, sleeps, received, sent, handed_over, taken_over].map(|n| grouped(*n));
+    format!(
+        "  received {received}, sent {sent}; handed over {given}, taken over {taken}; \
+         {turns} turns, {sleeps} sleeps"
+    )
+}
+
+fn interface(interface: &InterfaceStatus) -> String {
+    let InterfaceStatus { name, link, vlan, mtu, mac, up, .. } = interface;
+    let on = vlan.map(|vlan| format!(" on {link}, vlan {vlan}")).unwrap_or_default();
+    let mut text = format!("{name}{on}, {mac}, mtu {mtu}, {}", if *up { "up" } else { "down" });
+    for (word, list) in [
+        ("", &interface.addresses),
+        ("tentative ", &interface.tentative),
+        ("groups ", &interface.groups),
+    ] {
+        if !list.is_empty() {
+            text += &format!(", {word}{}", list.join(" "));
+        }
+    }
+    text
+}
+
+fn route(route: &RouteStatus) -> String {
+    let RouteStatus { to, way, origin, .. } = route;
+    let by = route.interface.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+    let metric =
+        if route.metric == 0 { String::new() } else { format!(", metric {}", route.metric) };
+    format!("{to} {way}{by} ({origin}{metric})")
+}
+
+fn neighbour(neighbour: &NeighbourStatus) -> String {
+    let NeighbourStatus { address, interface, mac, state } = neighbour;
+    let mac = mac.as_deref().unwrap_or("?");
+    format!("{address} at {mac} on {interface}, {state}")
+}
+
+fn pool(pool: &PoolCounters) -> String {
+    let used = pool.frames.saturating_sub(pool.available);
+    format!("{} of {} frames in use or in caches", grouped(used), grouped(pool.frames))
 }
 
 fn plural(n: u16, noun: &str) -> String {
@@ -87,7 +141,12 @@ mode      AF_XDP native, copy mode
 share     address
 address   10.77.0.1/24
 services  udp echo 7
+interface eth0, 02:00:00:00:00:01, mtu 1500, up, 10.77.0.1/24, groups 224.0.0.251
+route     10.77.0.0/24 on link by eth0 (connected)
+neighbour 10.77.0.2 at 02:00:00:00:00:02 on eth0, reachable
+pool      4,384 of 16,384 frames in use or in caches
 worker    worker-0 on core 1, adaptive, queues 0 1 2 3: running
+            received 1,000, sent 990; handed over 3, taken over 0; 9,000 turns, 12 sleeps
 ";
         assert_eq!(describe(&status), expected);
     }

@@ -10,7 +10,7 @@ mod suggest;
 mod tests;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -50,6 +50,8 @@ pub struct Config {
     pub pool: weever_packet::PoolConfig,
     /// The control socket. None: the first of the usual places where one can be made.
     pub control: Option<PathBuf>,
+    /// Where counters can be had by Prometheus, if anywhere.
+    pub metrics: Option<SocketAddr>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
 }

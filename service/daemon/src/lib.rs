@@ -27,9 +27,10 @@
 
 pub mod config;
 pub mod control;
+pub mod metrics;
 pub mod preflight;
 mod stack;
 mod up;
 
 pub use stack::{Report, Stack, StartError, Stopper};
-pub use up::{UpArgs, UpError};
+pub use up::{LogFormat, UpArgs, UpError};

@@ -7,6 +7,7 @@ mod devices;
 mod error;
 mod host;
 mod keeper;
+mod network;
 mod picture;
 mod program;
 mod report;
@@ -24,6 +25,7 @@ use weever_service_api::{ApiError, Counters, GraphFormat, Status};
 
 use crate::config::Config;
 use crate::control::{ControlServer, Source};
+use crate::metrics::MetricsServer;
 
 pub use error::StartError;
 pub use report::Report;
@@ -40,6 +42,7 @@ pub struct Stack {
     keeper: Option<Keeper>,
     links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
+    metrics: Option<MetricsServer>,
     shared: Arc<Shared>,
 }
 
@@ -91,6 +94,11 @@ impl Stack {
         &self.shared.config
     }
 
+    /// Where Prometheus gets the counters, if anywhere.
+    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
+        self.metrics.as_ref().map(MetricsServer::address)
+    }
+
     /// The control socket, if there is one.
     pub fn control_path(&self) -> Option<&Path> {
         self.control.as_ref().map(ControlServer::path)
@@ -118,10 +126,13 @@ impl Stack {
         self.crew = None;
         self.keeper = None;
         let report = self.shared.report();
+        let (received, sent, dropped) = report.totals();
+        tracing::info!(received, sent, dropped, "stack stopped");
         // Last, so that a client which waits for its connection to be closed knows that the devices
         // are free.
         self.links.clear();
         self.control = None;
+        self.metrics = None;
         report
     }
 }

@@ -1,10 +1,11 @@
 //! `weever up`: a stack in the foreground.
 
 mod banner;
+mod log;
 mod signals;
 
 use std::io::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,6 +14,8 @@ use crate::config::{
     Config, ConfigError, LinkKind, Mode, PoolSettings, Prefix, ServiceSettings, Settings, Share,
 };
 use crate::stack::{Report, Stack, StartError};
+
+pub use log::LogFormat;
 
 /// Runs the stack in the foreground, until it is told to stop by a signal or `weever stop`.
 #[derive(Args, Clone, Debug, Default)]
@@ -66,6 +69,16 @@ pub struct UpArgs {
     /// Listen for control commands on this socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Let Prometheus have the counters: HTTP on this address, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// What to log on standard error: `error`, `warn`, `info`, `debug`, or TARGET=LEVEL,…; without
+    /// it the environment's WEEVER_LOG, or `info`
+    #[arg(long, value_name = "LEVEL")]
+    log: Option<String>,
+    /// How to log: `text` or `json`
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
     /// Do not ask the network whether somebody else has the address
     #[arg(long)]
     no_probe: bool,
@@ -84,6 +97,9 @@ pub enum UpError {
     /// The stack could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// What is to be logged was not understood.
+    #[error("{0}")]
+    Log(String),
     /// Signals could not be taken over, or the banner not be written.
     #[error("cannot {what}: {source}")]
     Io {
@@ -118,6 +134,7 @@ impl UpArgs {
             mode: self.mode,
             cores: self.cores.clone(),
             control: self.control.clone(),
+            metrics: self.metrics,
             probe: self.no_probe.then_some(false),
             services: ServiceSettings { echo, discard },
             pool: PoolSettings {
@@ -137,6 +154,7 @@ impl UpArgs {
     /// See [`UpError`]. A worker's failure is in the report.
     pub fn run(&self, out: &mut dyn Write) -> Result<Report, UpError> {
         let config = self.config()?;
+        log::begin(self.log.as_deref(), self.log_format).map_err(UpError::Log)?;
         let signals = signals::take_over();
         let signals =
             signals.map_err(|source| UpError::Io { what: "take over signals", source })?;

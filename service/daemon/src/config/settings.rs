@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::marker::PhantomData;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -58,6 +58,8 @@ pub struct Settings {
     pub cores: Option<Vec<usize>>,
     /// The control socket.
     pub control: Option<PathBuf>,
+    /// Where counters can be had by Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Whether to ask the network for other owners of the addresses.
     pub probe: Option<bool>,
     /// The built-in services.
@@ -238,6 +240,7 @@ impl Settings {
             mode: over.mode.or(self.mode),
             cores: over.cores.or(self.cores),
             control: over.control.or(self.control),
+            metrics: over.metrics.or(self.metrics),
             probe: over.probe.or(self.probe),
             services: ServiceSettings {
                 echo: over.services.echo.or(self.services.echo),

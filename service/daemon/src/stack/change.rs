@@ -89,6 +89,7 @@ impl Shared {
             Refusal::State(error) => refused(assignment, &error.to_string()),
             Refusal::Api(error) => *error,
         })?;
+        tracing::info!(setting = %assignment, "network changed");
         Ok(Changed { epoch: self.publisher.epoch(), ..Changed::default() })
     }
 }

@@ -40,6 +40,7 @@ impl Meter {
     }
 
     fn failed(&self, why: String) {
+        tracing::error!(worker = %self.name, "{why}");
         self.failures().push(why);
     }
 }

@@ -39,6 +39,14 @@ pub enum StartError {
     /// Likewise, in the text of the graph.
     #[error("the host graph cannot run: {0}")]
     Model(#[from] ModelError),
+    /// The address for metrics cannot be had.
+    #[error("metrics = {address}: {source}; choose another, or 127.0.0.1:0 for any free port")]
+    Metrics {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// The system's word.
+        source: io::Error,
+    },
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {

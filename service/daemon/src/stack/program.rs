@@ -131,6 +131,10 @@ impl Program {
         let mut next = self.clone();
         let done = edit(&mut next);
         let published = publisher.replace(next.graph()?);
+        match &published {
+            Ok(Published { epoch, steps, .. }) => tracing::info!(epoch, steps, "graph changed"),
+            Err(error) => tracing::warn!("graph not changed: {error}"),
+        }
         // A late worker has the change before it, and nothing takes it back.
         if !matches!(published, Err(ref error) if !matches!(error, TeamError::NotAdopted { .. })) {
             *self = next;

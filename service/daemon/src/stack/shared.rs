@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use weever_blocks_std::host::Host;
+use weever_blocks_std::host::{Host, Neighbours};
 use weever_engine::{Publisher, Reading, sum};
 use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
@@ -18,7 +18,7 @@ use weever_wire::MacAddr;
 use super::capture::Captures;
 use super::crew::Meter;
 use super::program::Program;
-use super::{Report, Stopper, picture, view};
+use super::{Report, Stopper, network, picture, view};
 use crate::config::{Config, Prefix};
 use crate::control::{Capturing, Source};
 
@@ -28,6 +28,7 @@ pub(super) struct Shared {
     pub(super) links: Vec<LinkInfo>,
     /// Addresses and routes as they are.
     pub(super) network: Arc<Host>,
+    pub(super) neighbours: Arc<Neighbours>,
     /// The graph as it is.
     pub(super) publisher: Arc<Publisher>,
     pub(super) program: Arc<Mutex<Program>>,
@@ -84,8 +85,19 @@ impl Shared {
             core: meter.core,
             mode: self.config.mode.to_string(),
             queues: meter.queues.iter().map(|(_, queue)| *queue).collect(),
+            turns: meter.stats.turns(),
+            sleeps: meter.stats.sleeps(),
+            received: meter.stats.received(),
+            sent: meter.stats.sent(),
+            handed_over: meter.stats.handed_over(),
+            taken_over: meter.stats.taken_over(),
             state: meter.failures().last().cloned().unwrap_or_else(|| "running".into()),
         }
+    }
+
+    fn pool_counters(&self) -> PoolCounters {
+        let (frames, available) = (self.pool.frames() as u64, self.pool.available() as u64);
+        PoolCounters { frames, available }
     }
 
     fn links_of<'a>(
@@ -109,8 +121,7 @@ impl Source for Shared {
         }
         counters.links.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         counters.drops.extend(counters.links.iter().flat_map(view::lost));
-        let (frames, available) = (self.pool.frames() as u64, self.pool.available() as u64);
-        counters.pools.push(PoolCounters { frames, available });
+        counters.pools.push(self.pool_counters());
         counters
     }
 
@@ -122,6 +133,7 @@ impl Source for Shared {
             Some(IpAddr::V4(via)) => Some(via),
             _ => None,
         };
+        let state = self.network.state();
         Status {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -137,6 +149,10 @@ impl Source for Shared {
             gateway,
             services: self.services(),
             workers: self.meters.iter().map(|meter| self.worker(meter)).collect(),
+            interfaces: network::interfaces(state.config(), &self.links),
+            routes: network::routes(state.config()),
+            neighbours: network::neighbours(state.config(), &self.neighbours),
+            pools: vec![self.pool_counters()],
         }
     }
 

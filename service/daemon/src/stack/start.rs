@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weever_blocks_std::capture::Taps;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::Host;
+use weever_blocks_std::host::{Host, Neighbours};
 use weever_blocks_std::registry;
 use weever_engine::{Team, monotonic};
 use weever_link::Link;
@@ -21,6 +21,7 @@ use super::shared::Shared;
 use super::{Stack, StartError, Stopper, devices, host};
 use crate::config::Config;
 use crate::control::{ControlServer, ControlSocket};
+use crate::metrics::MetricsServer;
 use crate::preflight;
 
 /// What can be found out without touching anything comes first, and the devices come last.
@@ -72,6 +73,7 @@ fn assemble(
     let graph = program.graph().map_err(defect)?;
     let env = host::environment(&config, &infos, monotonic())?;
     let network = env.get::<Host>().expect("the environment has the host");
+    let neighbours = env.get::<Neighbours>().expect("the environment has its neighbours");
     let taps = env.get_or_default::<Taps>();
     let clients = env.get_or_default::<Dhcp>();
     let queues = links.iter_mut().map(|link| link.take_queues()).collect();
@@ -84,6 +86,7 @@ fn assemble(
     let shared = Arc::new(Shared {
         links: infos,
         network,
+        neighbours,
         publisher,
         program,
         captures,
@@ -94,13 +97,29 @@ fn assemble(
         pool,
     });
     let has_grips = !grips.is_empty();
+    let metrics = metrics(&shared)?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
     let watch = || Keeper::start(Arc::clone(&shared.network), clients, grips);
     let keeper = has_grips.then(watch);
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
-    Ok(Stack { crew: Some(crew), keeper, links, control, shared })
+    announce(&shared);
+    Ok(Stack { crew: Some(crew), keeper, links, control, metrics, shared })
+}
+
+fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
+    let Some(address) = shared.config.metrics else { return Ok(None) };
+    let served = MetricsServer::serve(address, Arc::clone(shared) as _);
+    served.map(Some).map_err(|source| StartError::Metrics { address, source })
+}
+
+fn announce(shared: &Shared) {
+    let workers = shared.meters.len();
+    for link in &shared.links {
+        let (device, mode, queues) = (&link.name, &link.mode, link.queues);
+        tracing::info!(device, mode, queues, workers, "stack started");
+    }
 }
 
 fn defect(error: ProgramError) -> StartError {

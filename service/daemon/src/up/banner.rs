@@ -20,6 +20,9 @@ pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
             service.protocol, service.name, service.port
         )?;
     }
+    if let Some(address) = stack.metrics_address() {
+        writeln!(out, "  metrics   http://{address}/metrics")?;
+    }
     if let Some(path) = stack.control_path() {
         writeln!(out, "  control   {}", path.display())?;
     }

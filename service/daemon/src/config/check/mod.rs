@@ -55,6 +55,7 @@ impl Config {
             cores: Vec::new(),
             pool: PoolConfig { frames: system::DEFAULT_FRAMES, ..PoolConfig::default() },
             control: None,
+            metrics: None,
             probe: true,
         }
     }
@@ -79,6 +80,7 @@ impl TryFrom<Settings> for Config {
         config.cores = problems.note(system::cores(settings.cores.unwrap_or_default()));
         config.pool = system::pool(&settings.pool, &mut problems);
         config.control = settings.control;
+        config.metrics = settings.metrics;
         config.probe = settings.probe.unwrap_or(true);
         problems.none_or().map(|()| config)
     }

@@ -1,0 +1,106 @@
+//! As much of HTTP/1.1 (RFC 9112) as a scraper needs: one request, one answer, and the end.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Bytes of a request that are read.
+const LONGEST: usize = 8 << 10;
+/// How long a request may take to come, and how long its answer to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What Prometheus asks for, and gets.
+const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers one request.
+///
+/// # Errors
+/// When the client is gone, or too slow.
+pub(super) fn serve(stream: &TcpStream, page: impl FnOnce() -> String) -> io::Result<()> {
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (status, format, body) = match read(stream)? {
+        Wanted::Page => ("200 OK", FORMAT, page()),
+        Wanted::OtherPath => ("404 Not Found", PLAIN, "ask for /metrics\n".into()),
+        Wanted::OtherMethod => ("405 Method Not Allowed", PLAIN, "use GET\n".into()),
+        Wanted::Nonsense => ("400 Bad Request", PLAIN, "this is no HTTP request\n".into()),
+        Wanted::TooLong => {
+            ("431 Request Header Fields Too Large", PLAIN, "the request is too long\n".into())
+        }
+        Wanted::Nothing => return Ok(()),
+    };
+    answer(stream, status, format, &body)
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Tells a client that there is no room for it.
+pub(super) fn turn_away(stream: &TcpStream) {
+    // It may not block who accepts.
+    drop(stream.set_nonblocking(true));
+    drop(answer(stream, "503 Service Unavailable", PLAIN, "too many clients\n"));
+}
+
+fn answer(mut stream: &TcpStream, status: &str, format: &str, body: &str) -> io::Result<()> {
+    let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {format}\r\nContent-Length: {}\r\n{allow}\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body.as_bytes())?;
+    stream.shutdown(Shutdown::Write)
+}
+
+enum Wanted {
+    Page,
+    OtherPath,
+    OtherMethod,
+    Nonsense,
+    TooLong,
+    /// The client left without a word.
+    Nothing,
+}
+
+/// Reads a request's head, however slowly it drips, for so long and no longer.
+fn read(mut stream: &TcpStream) -> io::Result<Wanted> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut head = Vec::new();
+    let mut piece = [0; 1024];
+    while !ends(&head) {
+        if head.len() > LONGEST {
+            return Ok(Wanted::TooLong);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece)? {
+            0 if head.is_empty() => return Ok(Wanted::Nothing),
+            0 => return Ok(Wanted::Nonsense),
+            n => head.extend_from_slice(&piece[..n]),
+        }
+    }
+    Ok(wanted(&head))
+}
+
+fn ends(head: &[u8]) -> bool {
+    head.windows(4).any(|w| w == b"\r\n\r\n") || head.windows(2).any(|w| w == b"\n\n")
+}
+
+fn wanted(head: &[u8]) -> Wanted {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else { return Wanted::Nonsense };
+    let mut words = line.trim_end().split(' ');
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some(method), Some(target), Some(version), None) if version.starts_with("HTTP/1.") => {
+            let path = target.split('?').next().unwrap_or_default();
+            match (method, path) {
+                ("GET", "/metrics") => Wanted::Page,
+                ("GET", _) => Wanted::OtherPath,
+                _ => Wanted::OtherMethod,
+            }
+        }
+        _ => Wanted::Nonsense,
+    }
+}

@@ -1,0 +1,94 @@
+//! Logs on standard error: for people at a terminal, for journald, or as JSON.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::str::FromStr;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The environment's word on what is logged, where the command line has none.
+const VARIABLE: &str = "WEEVER_LOG";
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people, and for journald where that listens: then with its levels, and without the time.
+    #[default]
+    Text,
+    /// A JSON object per line.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            _ => Err("use text or json".into()),
+        }
+    }
+}
+
+/// Begins to log: what `wanted` says, or the environment, or `info` and worse. A process that logs
+/// already goes on as it does.
+///
+/// # Errors
+/// What is wrong with the filter.
+pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), String> {
+    let environment = std::env::var(VARIABLE).ok();
+    let (text, from) = match (wanted, &environment) {
+        (Some(text), _) => (text, "--log"),
+        (None, Some(text)) if !text.is_empty() => (text.as_str(), VARIABLE),
+        _ => ("info", "--log"),
+    };
+    let filter = EnvFilter::try_new(text).map_err(|e| {
+        format!("{from} {text}: {e}; use error, warn, info, debug or trace, or TARGET=LEVEL,…")
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let begun = match format {
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
+            let inner = Format::default().without_time().with_level(false).with_ansi(false);
+            builder.with_ansi(false).event_format(Journald(inner)).try_init()
+        }
+        LogFormat::Text => builder.with_target(false).try_init(),
+    };
+    // Somebody who uses the library may have a subscriber of their own.
+    drop(begun);
+    Ok(())
+}
+
+/// Lines that begin with the level in the form of sd-daemon(3).
+struct Journald<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for Journald<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        };
+        write!(writer, "<{priority}>")?;
+        self.0.format_event(context, writer, event)
+    }
+}
