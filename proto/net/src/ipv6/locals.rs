@@ -130,9 +130,10 @@ impl Locals6 {
         select::best_source(dst, self.iter())
     }
 
-    /// Prefixes of operators' addresses, whose other addresses are neighbours.
+    /// Prefixes of operators' addresses, whose other addresses are neighbours, before the addresses
+    /// may be used too.
     pub fn on_link(&self) -> impl Iterator<Item = Cidr6> + '_ {
-        let ours = self.iter().filter(|own| own.is_used() && own.origin != AddrOrigin::Autoconf);
+        let ours = self.iter().filter(|own| own.origin != AddrOrigin::Autoconf);
         ours.map(|own| own.cidr.network())
             .filter(|prefix: &Prefix<Ipv6Addr>| prefix.prefix_len() < 128)
     }

@@ -1,15 +1,16 @@
 //! Who the stack is on its networks, as the blocks want to know it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use weever_blocks_api::Env;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{self, Host, Neighbours};
+use weever_blocks_std::host::{self, Host, Neighbours, Neighbours6};
 use weever_link::LinkInfo;
-use weever_net::addr::{Cidr, Locals};
+use weever_net::addr::{Cidr, Cidr6, Locals};
 use weever_net::dhcp4::Probing;
 use weever_net::iface::{IfaceId, Interface};
+use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
 use weever_net::route::{Route, Way};
 use weever_net::state::{NetConfig, ReversePath};
 use weever_packet::Nanos;
@@ -28,8 +29,12 @@ pub(super) fn environment(
     let env = Env::new();
     let host = host::provide(&env, state(config, links)?, now);
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
+    let six: Arc<Neighbours6> = env.get().expect("it was provided with the others");
     for (address, mac) in &config.neighbours {
-        fix_neighbour(&host, &neighbours, *address, *mac, now)?;
+        match address {
+            IpAddr::V4(v4) => fix_neighbour(&host, &neighbours, *v4, *mac, now)?,
+            IpAddr::V6(v6) => fix_neighbour6(&host, &six, *v6, *mac, now)?,
+        }
     }
     let clients = env.get_or_default::<Dhcp>();
     for (number, _) in config.interfaces.iter().enumerate().filter(|(_, i)| i.dhcp) {
@@ -41,16 +46,30 @@ pub(super) fn environment(
 fn fix_neighbour(
     host: &Host,
     neighbours: &Neighbours,
-    address: IpAddr,
+    v4: Ipv4Addr,
     mac: MacAddr,
     now: Nanos,
 ) -> Result<(), StartError> {
-    let failed =
-        |e: &dyn std::fmt::Display| StartError::Setting(format!("neighbour {address}: {e}"));
-    let IpAddr::V4(v4) = address else { return Ok(()) };
+    let failed = |e: &dyn std::fmt::Display| StartError::Setting(format!("neighbour {v4}: {e}"));
     let state = host.state();
     let hop = state.route4(v4).ok_or_else(|| failed(&"no interface leads there"))?;
     neighbours.insert_static(hop.iface, v4, mac, now).map(drop).map_err(|e| failed(&e))
+}
+
+/// A link-local neighbour is taken to be at the first interface that speaks IPv6.
+fn fix_neighbour6(
+    host: &Host,
+    neighbours: &Neighbours6,
+    v6: Ipv6Addr,
+    mac: MacAddr,
+    now: Nanos,
+) -> Result<(), StartError> {
+    let failed = |e: &dyn std::fmt::Display| StartError::Setting(format!("neighbour {v6}: {e}"));
+    let state = host.state();
+    let first = state.config().interfaces().iter().find(|i| i.v6_settings.enabled).map(|i| i.id);
+    let hop = first.and_then(|first| state.hop6(first, v6));
+    let hop = hop.ok_or_else(|| failed(&"no interface leads there"))?;
+    neighbours.insert_static(hop.iface, v6, mac, now).map(drop).map_err(|e| failed(&e))
 }
 
 /// The network that a configuration describes. An interface has the number of its place there.
@@ -93,7 +112,30 @@ fn of_interface(
     });
     iface.groups = groups.collect();
     iface.groups.sort_unstable();
+    if interface.has_v6() {
+        speak_v6(&mut iface, interface);
+    }
     iface
+}
+
+/// Addresses are asked for before they are used (RFC 4862 §5.4).
+fn speak_v6(iface: &mut Interface, interface: &config::Interface) {
+    iface.v6_settings.enabled = true;
+    iface.v6_settings.accept_ra = interface.slaac;
+    for cidr in interface.addresses.iter().filter_map(|address| cidr6(*address)) {
+        let (state, origin) = (AddrState::Tentative, AddrOrigin::Static);
+        iface.v6.set(OwnAddr { cidr, state, origin });
+    }
+    let groups = interface.groups.iter().filter_map(|group| match group {
+        IpAddr::V6(v6) => Some(*v6),
+        IpAddr::V4(_) => None,
+    });
+    iface.groups6 = groups.collect();
+    iface.groups6.sort_unstable();
+}
+
+fn cidr6(prefix: config::Prefix) -> Option<Cidr6> {
+    prefix.v6().and_then(|(addr, len)| Cidr6::new(addr, len))
 }
 
 /// Adds a route of the configuration's to the network.
@@ -107,6 +149,13 @@ pub(super) fn add_route(host: &mut NetConfig, route: &config::Route) -> Result<(
             Some(found.ok_or_else(|| failed(&format!("there is no interface {name}")))?.id)
         }
     };
+    if let Some(to) = cidr6(route.to) {
+        let way = match route.via {
+            Some(IpAddr::V6(via)) => Way::Via(via),
+            _ => Way::OnLink,
+        };
+        return host.add_route6(Route { iface, ..Route::new(to, way) }).map_err(|e| failed(&e));
+    }
     let Some(to) = route.to.v4() else { return Ok(()) };
     let way = match route.via {
         Some(IpAddr::V4(via)) => Way::Via(via),
