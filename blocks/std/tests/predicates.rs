@@ -13,11 +13,14 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use weever_blocks_api::Env;
 use weever_blocks_std::host::{Neighbours, provide};
-use weever_blocks_std::testing::{HostBox, fields::field_of, frames::*, host::host_state6};
+use weever_blocks_std::testing::{
+    HostBox, fields::field_of, frames::*, frames6::*, host::host_state6,
+};
 use weever_engine::{CounterKind, Limits};
 use weever_graph::{Graph, Node, NodeKind, Predicate};
 use weever_models::{HostConfig, Service, host};
 use weever_wire::fields::summarize;
+use weever_wire::icmpv4::IcmpRepr;
 
 mod predicates {
     pub(crate) mod atoms;
@@ -177,7 +180,13 @@ fn every_stated_port_is_taken() {
         wanted.len()
     };
     take(&arp_request(HOST));
+    // What chance brings seldom.
     take(&udp(7, 7, b"a loop"));
+    take(&icmp(HOST, IcmpRepr::EchoRequest { ident: 1, seq: 2, data: b"data" }));
+    take(&from_peer6(&ipv6(PEER6, HOST6, 58, 64, &[128, 0, 0])));
+    take(&from_peer6(&ipv6(PEER6, HOST6, 44, 64, &[17, 0, 0, 1, 0, 0, 0, 1])));
+    take(&from_peer6(&udp6((PEER6, 5000), (HOST6, 11), 64, b"closed")));
+    take(&icmp(HOST, IcmpRepr::EchoReply { ident: 1, seq: 2, data: b"data" }));
     for _ in 0..20_000 {
         let frame = frames().new_tree(&mut runner).expect("nothing is filtered").current();
         if take(&frame) == 0 {

@@ -174,8 +174,8 @@ fn arps() -> impl Strategy<Value = Vec<u8>> {
 /// and given right checksums.
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let typed = prop_oneof![
-        4 => datagrams().prop_map(|d| (0x0800u16, d)),
-        4 => packets6().prop_map(|p| (0x86dd, p)),
+        6 => datagrams().prop_map(|d| (0x0800u16, d)),
+        3 => packets6().prop_map(|p| (0x86dd, p)),
         2 => arps().prop_map(|a| (0x0806, a)),
         1 => (prop_oneof![Just(0x86dd), 0u16..0x800, any::<u16>()], vec(any::<u8>(), 0..60)),
     ];
