@@ -68,10 +68,12 @@ static IPV4: [&BlockType; 14] = [
     &ipv4::FILL_HEADER,
 ];
 
-static FRAGMENT: [&BlockType; 4] = [
+static FRAGMENT: [&BlockType; 6] = [
     &fragment::FRAGMENT_V4,
     &fragment::REASSEMBLE_V4,
     &fragment::FRAGMENT_OUT_V4,
+    &fragment::REASSEMBLE_V6,
+    &fragment::FRAGMENT_OUT_V6,
     &fragment::PATH_MTU_V4,
 ];
 

@@ -30,7 +30,7 @@ impl Reporter {
     /// The ICMP message about the datagram whose first fragment begins with `first`, addressed to
     /// its sender; `None` if it must not be sent, too many were, or there is no buffer.
     pub(super) fn report(&mut self, cx: &mut Cx<'_>, first: &[u8]) -> Option<Buffer> {
-        let header = Ipv4Header::first(first)?;
+        let header = Ipv4Header::first(first).filter(|header| header.version() == 4)?;
         let state = &**self.state.load();
         may_report(first, false, state).ok()?;
         let cause = Cause::ReassemblyTimeExceeded;

@@ -76,7 +76,20 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
     )
 };
 
+/// Puts fragments of IPv6 together.
+pub static REASSEMBLE_V6: BlockType = BlockType {
+    name: "RxL3IPv6Reassemble",
+    summary: "Keeps fragments until their packet is whole, and gives up what overlaps or takes too \
+              long (RFC 8200 §4.5, RFC 5722).",
+    make: |build| make_of(build, true),
+    ..REASSEMBLE_V4
+};
+
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    make_of(build, false)
+}
+
+fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
     let period: u64 = build.param("period")?;
     if !(1..=10_000).contains(&period) {
         return Err(build.bad_param("period", &period.to_string(), "use 1 to 10000"));
@@ -85,7 +98,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let limits = build.env.get_or_default::<IcmpLimits>();
     let reporter = Reporter::new(network(build)?.reader(), limits);
     let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
-    Ok(Box::new(Reassemble { fragments, reporter, paths, period }))
+    Ok(Box::new(Reassemble { fragments, reporter, paths, period, six }))
 }
 
 struct Reassemble {
@@ -93,15 +106,17 @@ struct Reassemble {
     reporter: Reporter,
     paths: Arc<Paths>,
     period: Nanos,
+    six: bool,
 }
 
 impl Block for Reassemble {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let pieces = &self.fragments.v4;
+        let six = self.six;
+        let pieces = if six { &self.fragments.v6 } else { &self.fragments.v4 };
         let mut table = pieces.lock();
         for task in bits(input) {
             let port = match burst.get(task) {
-                Some(packet) => offer(cx, &mut table, packet, || pieces.room()),
+                Some(packet) => offer(cx, &mut table, packet, six, || pieces.room()),
                 None => {
                     let reporter = &mut self.reporter;
                     poll(cx, &mut table, reporter);
@@ -120,10 +135,12 @@ fn offer(
     cx: &mut Cx<'_>,
     table: &mut Reassembler<Room>,
     packet: &Buffer,
+    six: bool,
     room: impl FnMut() -> Option<Room>,
 ) -> usize {
     let meta = packet.meta();
-    let piece = match Piece::v4(between(packet, meta.l3, meta.end), meta.iface) {
+    let read = if six { Piece::v6 } else { Piece::v4 };
+    let piece = match read(between(packet, meta.l3, meta.end), meta.iface) {
         Ok(Some(piece)) => piece,
         Ok(None) => return MALFORMED,
         Err(reject) => return port_of(reject),

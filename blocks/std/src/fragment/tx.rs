@@ -8,10 +8,12 @@ use weever_blocks_api::{
     Priority, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::fragment::{Idents, Split, SplitError, split_v4};
+use weever_net::fragment::{Idents, Split, SplitError, split_v4, split_v6};
+use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_packet::Flags;
 use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::ipv6::{self, Ipv6Header};
 use weever_wire::udp;
 
 use crate::check::{READS, interface, network, reader};
@@ -53,6 +55,14 @@ pub static FRAGMENT_OUT_V4: BlockType = BlockType {
         ],
         make,
     )
+};
+
+/// Cuts packets of IPv6 up; only their source may.
+pub static FRAGMENT_OUT_V6: BlockType = BlockType {
+    name: "TxL3IPv6Fragment",
+    summary: "Copies a packet of ours that is too long into fragments that the path and a frame can \
+              take (RFC 8200 §4.5, RFC 7739).",
+    ..FRAGMENT_OUT_V4
 };
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
@@ -101,17 +111,27 @@ fn complete_checksum(packet: &mut Buffer) {
         return;
     }
     packet.meta_mut().flags = flags.without(Flags::PARTIAL_CHECKSUM);
-    let header = Ipv4Header::first(packet.data());
-    let is_udp = header.is_some_and(|header| header.protocol() == protocol::UDP);
-    let start = header.map_or(0, |header| header.header_len());
-    if let (true, Some(datagram)) = (is_udp, packet.data_mut().get_mut(start..)) {
+    let (next, start) = transport(packet.data());
+    if let (protocol::UDP, Some(datagram)) = (next, packet.data_mut().get_mut(start..)) {
         udp::complete(datagram);
+    }
+}
+
+/// The transport of a packet of ours, and where it begins.
+fn transport(packet: &[u8]) -> (u8, usize) {
+    match (Ipv4Header::first(packet), Ipv6Header::first(packet)) {
+        (Some(header), _) if header.version() == 4 => (header.protocol(), header.header_len()),
+        (_, Some(header)) => (header.next_header(), ipv6::HEADER_LEN),
+        _ => (0, 0),
     }
 }
 
 impl Fragment {
     fn cut(&mut self, cx: &mut Cx<'_>, packet: &Buffer) -> usize {
         let datagram = packet.data();
+        if datagram.first().is_some_and(|byte| byte >> 4 == 6) {
+            return self.cut_v6(cx, packet);
+        }
         let Some(header) = Ipv4Header::first(datagram) else { return DROP };
         let (src, dst) = (IpAddr::V4(header.src()), IpAddr::V4(header.dst()));
         let mtu = self.mtu(packet, dst).min(cx.room());
@@ -119,6 +139,17 @@ impl Fragment {
         match split_v4(datagram, mtu, ident) {
             Ok(split) => self.send(cx, split, packet),
             Err(SplitError::Forbidden) => FORBIDDEN,
+            Err(_) => DROP,
+        }
+    }
+
+    fn cut_v6(&mut self, cx: &mut Cx<'_>, packet: &Buffer) -> usize {
+        let Some(header) = Ipv6Header::first(packet.data()) else { return DROP };
+        let (src, dst) = (IpAddr::V6(header.src()), IpAddr::V6(header.dst()));
+        let link = self.state.load().mtu6(IfaceId(packet.meta().iface)).into();
+        let mtu = (self.paths.load().mtu(dst, link) as usize).min(cx.room());
+        match split_v6(packet.data(), mtu, self.idents.take(src, dst, 0)) {
+            Ok(split) => self.send(cx, split, packet),
             Err(_) => DROP,
         }
     }

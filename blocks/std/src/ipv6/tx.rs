@@ -58,7 +58,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
         "Makes room for the IPv6 header, if the packet fits the link.",
         &[
             PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "toolong", doc: "longer than the interface's MTU" },
+            PortDoc { name: "toolong", doc: "there is room, but the link takes no packet so long" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
         |build| Ok(Box::new(AllocateHeader { state: network(build)?.reader() })),
@@ -70,15 +70,16 @@ struct AllocateHeader {
 }
 
 impl Block for AllocateHeader {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let state = self.state.load();
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let (state, room) = (self.state.load(), cx.room());
         let fitting = tasks_where(burst, input, |packet| {
-            packet.len() + HEADER_LEN <= state.mtu6(IfaceId(packet.meta().iface)).into()
+            let mtu: usize = state.mtu6(IfaceId(packet.meta().iface)).into();
+            packet.len() + HEADER_LEN <= mtu.min(room)
         });
-        let done = tasks_marked(burst, fitting, |packet| push(packet, HEADER_LEN as u16));
-        ports.enable(0, done);
-        ports.enable(1, input & !fitting);
-        ports.enable(2, fitting & !done);
+        let done = tasks_marked(burst, input, |packet| push(packet, HEADER_LEN as u16));
+        ports.enable(0, done & fitting);
+        ports.enable(1, done & !fitting);
+        ports.enable(2, input & !done);
     }
 }
 

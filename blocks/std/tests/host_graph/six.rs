@@ -217,7 +217,8 @@ fn every_drop_has_its_reason() {
     let far = NdpRepr::NeighbourSolicit { target: HOST6, source_link: Some(PEER_MAC), nonce: None };
     let mut routed = ndp(PEER6, asked(), far);
     routed[7] = 254;
-    let fragment = ipv6(PEER6, HOST6, 44, 64, &[58, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8]);
+    let fragment =
+        ipv6(PEER6, HOST6, 44, 64, &[58, 0, 0xff, 0xf8, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8]);
     let advert = |target, link| NdpRepr::NeighbourAdvert {
         target,
         router: false,
@@ -233,7 +234,7 @@ fn every_drop_has_its_reason() {
         (echo(HOST6, HOST6), "RxL3IPv6ValidSource", "false"),
         (echo(Ipv6Addr::UNSPECIFIED, HOST6), "RxL3IPv6ValidSource", "false"),
         (echo(PEER6, nobody), "RxL3IPv6Destination", "drop"),
-        (fragment, "RxL3IPv6Classify", "fragment"),
+        (fragment, "RxL3IPv6Reassemble", "malformed"),
         (ipv6(PEER6, HOST6, 59, 64, &[]), "RxL3IPv6Classify", "none"),
         (changed(47, 9), "RxL3ICMP6ValidChecksum", "false"),
         (ipv6(PEER6, HOST6, 58, 64, &[128, 0, 0]), "RxL3ICMP6ValidHeaderLength", "false"),
@@ -307,5 +308,37 @@ fn a_router_makes_a_route_and_an_address() {
     host.receive(&[advertisement(0)]);
     host.receive(&[from_peer6(&ping)]);
     assert!(host.sent().is_empty(), "the router is none any more");
+    host.finish();
+}
+
+#[test]
+fn long_datagrams_are_echoed_in_fragments() {
+    use weever_net::fragment::{Config, Offer, Piece, Reassembler, split_v6};
+    let mut host = acquainted();
+    for len in [1453, 9000, 65_487] {
+        let payload: Vec<u8> = (0..len).map(|i| (i * 7 + (i >> 8)) as u8).collect();
+        let frame = from_peer6(&udp6((PEER6, 5000), (HOST6, 7), 64, &payload));
+        let (mut split, mut out) = (split_v6(&frame[14..], 1280, 9).unwrap(), [0; 1280]);
+        let mut frames = Vec::new();
+        while let Some(len) = split.next(&mut out) {
+            frames.push(from_peer6(&out[..len]));
+        }
+        frames.reverse();
+        host.receive(&frames);
+        let mut table = Reassembler::new(Config::default());
+        let mut whole = Vec::new();
+        for frame in host.sent() {
+            assert!(frame.len() <= 1514);
+            let piece = Piece::v6(&frame[14..], 0).unwrap().unwrap();
+            if let Offer::Whole(room, len) = table.offer(&piece, 0, || Some(vec![0; 65_535])) {
+                whole.push(room[..len].to_vec());
+            }
+        }
+        let [echo] = &whole[..] else { panic!("{} datagrams of {len} bytes", whole.len()) };
+        assert_eq!(echo[48..], payload);
+        let view = Ipv6View::new(echo).unwrap();
+        let udp = weever_wire::checksum::Pseudo::v6(&view.header().addresses(), 17, len as u32 + 8);
+        assert!(udp.verifies(view.payload()));
+    }
     host.finish();
 }
