@@ -1,1 +1,152 @@
+use weever_graph::{Field, Predicate};
 
+use super::document::{Dedication, Queues};
+use super::*;
+use crate::flow::Conj;
+use crate::map::WHOLE;
+
+fn range(count: u32) -> QueueSet {
+    (0..count).collect()
+}
+
+fn subject(class: u16, rate: u64) -> Subject {
+    let class = Some(ClassId(class));
+    Subject { class, app: Some(AppId(3)), core: Some(2), weight: 1, rate: Some(rate) }
+}
+
+fn built_in() -> Vec<Box<dyn Policy>> {
+    let balance = |m| -> Box<dyn Policy> { Box::new(Balance::new(m)) };
+    let rate = Measure::Rate { assumed: 5 };
+    vec![
+        balance(Measure::Flows),
+        balance(rate),
+        Box::new(Pack::new(rate, 100)),
+        Box::new(Locality::new(|q: u32, core: u16| q.abs_diff(u32::from(core)))),
+        Box::new(Dedicated::new(AppId(3), 1)),
+        Box::new(Isolate::new(vec![
+            ("a".into(), Share::Exclusive(2), balance(Measure::Flows)),
+            ("b".into(), Share::Shared, balance(rate)),
+        ])),
+        Box::new(Only::app(AppId(3), Pack::new(Measure::Flows, 2))),
+        Box::new(Sum::new(vec![(2.0, balance(rate))])),
+    ]
+}
+
+/// A policy keeps sums only: whatever comes and goes again leaves no trace.
+#[test]
+fn what_goes_leaves_no_trace() {
+    let spread =
+        crate::map::Spread { shares: vec![(0, WHOLE / 4), (3, WHOLE / 4 * 3)], certain: false };
+    let places = [Placement::One(1), Placement::One(3), Placement::Spread(spread.into())];
+    for mut policy in built_in() {
+        policy.start(&range(4), 0);
+        policy.apply(&subject(1, 10), &places[0], Change::Comes);
+        let cost = policy.cost();
+        let all = places.iter().zip([7u64, 1_000_000_007, 3]).enumerate();
+        let all: Vec<_> = all.map(|(i, (p, rate))| (subject(i as u16 % 3, rate), p)).collect();
+        all.iter().for_each(|(s, p)| policy.apply(s, p, Change::Comes));
+        policy.apply(&Subject::OTHER, &places[0], Change::Comes);
+        all.iter().for_each(|(s, p)| policy.apply(s, p, Change::Goes));
+        policy.apply(&Subject::OTHER, &places[0], Change::Goes);
+        assert_eq!(policy.cost(), cost);
+    }
+}
+
+/// The shortcut has to find what trying every queue finds, ties included.
+#[test]
+fn the_best_queue_is_the_first_of_the_cheapest() {
+    for mut policy in built_in() {
+        policy.start(&range(6), 0);
+        let among = QueueRange { lo: 1, hi: 4 };
+        for i in 0..40u32 {
+            let who = subject((i % 3) as u16, 1 + u64::from(i * 37 % 91));
+            if let Some(best) = policy.best_queue(&who, among) {
+                let cost = |q: u32, p: &mut dyn Policy| {
+                    cost_with(p, &[(who, &Placement::One(q), Change::Comes)])
+                };
+                let first = (among.lo..=among.hi).min_by_key(|q| cost(*q, &mut *policy)).unwrap();
+                assert_eq!(cost(best, &mut *policy), cost(first, &mut *policy), "flow {i}");
+            }
+            policy.apply(&who, &Placement::One(i * 7 % 6), Change::Comes);
+        }
+    }
+}
+
+#[test]
+fn a_rejected_cost_is_more_than_any_accepted_one() {
+    assert!(Cost::accept(1e300) < Cost::reject(1, 0.0));
+    assert!(Cost::reject(1, 5.0) < Cost::reject(2, 0.0));
+    assert_eq!(Cost::accept(1.0) + Cost::reject(2, 3.0), Cost::reject(2, 4.0));
+}
+
+#[test]
+fn exclusive_queues_avoid_the_default_queue() {
+    let balance = || Box::new(Balance::new(Measure::Flows));
+    let mut isolate = Isolate::new(vec![
+        ("hp".into(), Share::Exclusive(2), balance()),
+        ("be".into(), Share::Shared, balance()),
+    ]);
+    isolate.start(&range(4), 0);
+    assert_eq!(isolate.queues_of(0).unwrap().to_string(), "1-2");
+    assert_eq!(isolate.queues_of(1).unwrap().to_string(), "0,3");
+    isolate.start(&range(2), 0);
+    assert!(!isolate.cost().is_acceptable());
+    assert_eq!(isolate.complaints(), ["class `hp` wants 2 queues of its own and gets 1"]);
+}
+
+fn class(name: &str, matches: &str) -> Class {
+    Class {
+        name: name.into(),
+        matches: matches.into(),
+        queues: Queues::Shared,
+        weight: 1,
+        priority: 0,
+        objective: None,
+        mode: QueueMode::Adaptive,
+    }
+}
+
+/// `port N` or nothing; enough of a parser for documents.
+fn parse(text: &str) -> Result<Predicate, String> {
+    match text.strip_prefix("port ").map(str::parse) {
+        Some(Ok(port)) => Ok(Predicate::eq(Field::L4Dst, port)),
+        _ if text.is_empty() => Ok(Predicate::True),
+        _ => Err(format!("`{text}` is no filter")),
+    }
+}
+
+#[test]
+fn flows_get_the_class_with_the_highest_priority() {
+    let mut web = class("web", "port 80");
+    (web.priority, web.weight) = (5, 3);
+    let document = Document { classes: vec![class("all", ""), web], ..Document::default() };
+    let (_, classifier) = document.build(parse).unwrap();
+    let mut flow = Flow::of("f", vec![Conj::all().with(Field::L4Dst, 80)]);
+    classifier.classify(&mut flow);
+    assert_eq!((document.class_name(flow.class), flow.weight), ("web", 3));
+    let mut other = Flow::of("g", vec![Conj::all().with(Field::L4Dst, 81)]);
+    classifier.classify(&mut other);
+    assert_eq!(document.class_name(other.class), "all");
+}
+
+#[test]
+fn documents_that_contradict_themselves_name_the_classes() {
+    let error = |classes: Vec<Class>, dedicate: Vec<Dedication>| {
+        let document = Document { classes, dedicate, ..Document::default() };
+        document.build(parse).err().map_or(String::new(), |e| e.to_string())
+    };
+    let only =
+        |name: &str, queue| Class { queues: Queues::Only(vec![queue]), ..class(name, "port 1") };
+    let says = |error: String, parts: &[&str]| {
+        assert!(parts.iter().all(|p| error.contains(p)), "{error}");
+    };
+    says(error(vec![class("a", "port 1"), class("a", "port 2")], vec![]), &["`a`"]);
+    says(error(vec![only("a", 3), only("b", 3)], vec![]), &["queue 3", "`a`", "`b`"]);
+    says(error(vec![only("a", 3)], vec![Dedication { app: 9, queue: 3 }]), &["queue 3", "9"]);
+    says(error(vec![class("a", ""), class("b", "port 1")], vec![]), &["`b` never", "`a`"]);
+    says(error(vec![class("a", "prot 1")], vec![]), &["`a`", "prot 1"]);
+    let none = Class { queues: Queues::Exclusive(0), ..class("a", "port 1") };
+    says(error(vec![none], vec![]), &["no queue"]);
+    let heavy = Class { weight: 0, ..class("a", "port 1") };
+    says(error(vec![heavy], vec![]), &["weight"]);
+}

@@ -1,3 +1,4 @@
+mod lifecycle;
 pub(crate) mod random;
 
 use super::*;
