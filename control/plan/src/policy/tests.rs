@@ -150,3 +150,18 @@ fn documents_that_contradict_themselves_name_the_classes() {
     let heavy = Class { weight: 0, ..class("a", "port 1") };
     says(error(vec![heavy], vec![]), &["weight"]);
 }
+
+/// The page that explains policies has to be one.
+#[test]
+fn the_example_in_the_documentation_is_a_policy() {
+    let page = include_str!("../../../../docs/policies.md");
+    let example = page.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    let document: Document = toml::from_str(example).unwrap();
+    assert_eq!(document.classes[0].queues, Queues::Exclusive(4));
+    assert_eq!(document.classes[0].objective, Some(Objective::BalanceRate));
+    assert_eq!(document.dedicate, [Dedication { app: 7, queue: 5 }]);
+    assert!(document.build(|_| Ok::<_, String>(Predicate::eq(Field::L4Dst, 11211))).is_ok());
+    let packed: Document = toml::from_str("objective = { pack-rate = 9 }").unwrap();
+    assert_eq!(packed.objective, Objective::PackRate(9));
+    assert!(toml::from_str::<Document>("objektive = \"balance\"").is_err());
+}
