@@ -60,6 +60,10 @@ pub struct Interface {
     pub up: bool,
     /// Whether what it receives may be forwarded, if forwarding is on.
     pub forwarding: bool,
+    /// Whether its addresses are borrowed from another stack on the same station, the kernel's:
+    /// that one asks for neighbours, answers those that ask, and announces and defends the
+    /// addresses. Nothing of the kind is done here.
+    pub borrowed: bool,
     /// Its IPv4 addresses.
     pub v4: Locals,
     /// IPv4 addresses that wait for the probes of RFC 5227 §2.1.1 before they are used.
@@ -92,6 +96,7 @@ impl Interface {
             tx_checksum: false,
             up: true,
             forwarding: true,
+            borrowed: false,
             v4: Locals::default(),
             tentative: Locals::default(),
             duplicate: Locals::default(),

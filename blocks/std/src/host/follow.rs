@@ -13,6 +13,8 @@ use weever_net::state::NetState;
 struct Own {
     iface: u16,
     up: bool,
+    /// The kernel's: see [`Interface::borrowed`].
+    borrowed: bool,
     cache: Cache,
 }
 
@@ -35,14 +37,19 @@ impl Caches {
         self.caches.iter().map(|own| (own.iface, &own.cache))
     }
 
-    /// All of them, to be changed.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Cache)> {
-        self.caches.iter_mut().map(|own| (own.iface, &mut own.cache))
+    /// All of them, to be changed, and whether their interfaces are borrowed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, bool, &mut Cache)> {
+        self.caches.iter_mut().map(|own| (own.iface, own.borrowed, &mut own.cache))
     }
 
     /// The cache of an interface that is up.
     pub(super) fn of(&mut self, iface: u16) -> Option<&mut Cache> {
         self.any(iface).filter(|own| own.up).map(|own| &mut own.cache)
+    }
+
+    /// Whether the interface's neighbours are somebody else's to find out.
+    pub(super) fn is_borrowed(&mut self, iface: u16) -> bool {
+        self.any(iface).is_some_and(|own| own.borrowed)
     }
 
     /// The cache of an interface, up or down.
@@ -94,10 +101,8 @@ impl Caches {
 
     fn insert(&mut self, iface: &Interface, now: Nanos) {
         let mut cache = Cache::new(iface.mac, locals(iface), self.config, now);
-        if iface.up {
-            cache.set_tentative(&iface.tentative, now);
-        }
-        let own = Own { iface: iface.id.0, up: iface.up, cache };
+        cache.set_tentative(&tentative(iface), now);
+        let own = Own { iface: iface.id.0, up: iface.up, borrowed: iface.borrowed, cache };
         let at = self.caches.partition_point(|other| other.iface < own.iface);
         self.caches.insert(at, own);
     }
@@ -105,7 +110,12 @@ impl Caches {
 
 /// What is announced and asked from.
 fn locals(iface: &Interface) -> Locals {
-    if iface.up { iface.v4.clone() } else { Locals::default() }
+    if iface.up && !iface.borrowed { iface.v4.clone() } else { Locals::default() }
+}
+
+/// What is probed for.
+fn tentative(iface: &Interface) -> Locals {
+    if iface.up && !iface.borrowed { iface.tentative.clone() } else { Locals::default() }
 }
 
 /// A link that was down may have been plugged in elsewhere: its neighbours are asked for again, and
@@ -114,12 +124,11 @@ fn adapt(own: &mut Own, iface: &Interface, now: Nanos, woken: &mut impl FnMut(u1
     if own.up && !iface.up {
         own.cache.flush(|ip| woken(own.iface, ip));
     }
-    own.up = iface.up;
+    (own.up, own.borrowed) = (iface.up, iface.borrowed);
     if own.cache.mac() != iface.mac {
         own.cache.set_mac(iface.mac, now);
     }
-    let tentative = if iface.up { &iface.tentative } else { &Locals::default() };
-    own.cache.set_tentative(tentative, now);
+    own.cache.set_tentative(&tentative(iface), now);
     let locals = locals(iface);
     if *own.cache.locals() != locals {
         own.cache.set_locals(locals, now);

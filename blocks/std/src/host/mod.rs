@@ -6,6 +6,7 @@ mod neighbours;
 mod neighbours6;
 mod nodes6;
 mod paths;
+mod resolver;
 mod secret;
 mod state;
 
@@ -17,6 +18,7 @@ pub use neighbours6::Neighbours6;
 pub(crate) use neighbours6::{Reader6, key6};
 pub(crate) use paths::PathReader;
 pub use paths::Paths;
+pub use resolver::Resolver;
 pub use secret::Secret;
 pub use state::{Host, StateReader};
 
@@ -30,10 +32,13 @@ use weever_net::state::NetConfig;
 pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
     let host = Arc::new(Host::new(config));
     let config = weever_net::arp::Config::default();
+    let resolver = env.get_or_default::<Resolver>();
     let neighbours = Neighbours::new(Arc::clone(&host), config, now);
+    let neighbours = neighbours.with_resolver(Arc::clone(&resolver));
     env.provide(Arc::new(neighbours));
     let config = weever_net::ndp::Config::default();
-    env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), config, seed(), now)));
+    let neighbours = Neighbours6::new(Arc::clone(&host), config, seed(), now);
+    env.provide(Arc::new(neighbours.with_resolver(resolver)));
     env.provide(Arc::clone(&host));
     let secret = env.get_or_default::<Secret>();
     env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));

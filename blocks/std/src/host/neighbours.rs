@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_blocks_api::Nanos;
-use weever_net::arp::{Action, Cache, Config, Lookup, Neighbour, Outcome, TableFull, Transmit};
+use weever_net::arp::{
+    Action, Cache, Config, Lookup, Neighbour, Outcome, State, TableFull, Transmit,
+};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
-use super::Host;
+use super::{Host, Resolver};
 use super::follow::Caches;
 
 /// How many resolved or failed addresses are remembered for the workers that have not looked yet.
@@ -75,6 +77,7 @@ pub(crate) type Reader = arc_swap::Cache<Arc<ArcSwap<Snapshot>>, Arc<Snapshot>>;
 #[derive(Debug)]
 pub struct Neighbours {
     host: Arc<Host>,
+    resolver: Arc<Resolver>,
     slow: Mutex<Slow>,
     published: Arc<ArcSwap<Snapshot>>,
     /// Copies of what the lock guards, for a glance without it.
@@ -103,9 +106,16 @@ impl Neighbours {
         let slow = Slow { caches, generation: 0, followed: 0, news, told: 0 };
         let (slow, published) = (Mutex::new(slow), Arc::default());
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let neighbours = Neighbours { host, slow, published, news, wake, followed };
+        let resolver = Arc::default();
+        let neighbours = Neighbours { host, resolver, slow, published, news, wake, followed };
         drop(neighbours.session(now));
         neighbours
+    }
+
+    /// The same with somebody who finds out the neighbours of borrowed interfaces.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<Resolver>) -> Neighbours {
+        Neighbours { resolver, ..self }
     }
 
     /// Every entry, by interface and address. Locks.
@@ -140,6 +150,27 @@ impl Neighbours {
         let removed = session.slow.caches.with_down(iface.0)?.remove(ip);
         session.slow.tell(key(iface.0, ip));
         removed
+    }
+
+    /// Takes over a link address that somebody else found out, who is asked for it again while it is
+    /// used. Has no effect on what an operator has entered. Locks.
+    pub fn adopt(&self, iface: IfaceId, ip: Ipv4Addr, mac: MacAddr, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(cache) = session.slow.caches.of(iface.0) else { return };
+        if cache.adopt(ip, mac, now).is_some_and(|learned| learned.resolves) {
+            session.slow.tell(key(iface.0, ip));
+        }
+    }
+
+    /// Forgets what was adopted, but for what packets wait for: whoever withdrew it looks again, and
+    /// they wait until it is found or time is up. Locks.
+    pub fn withdraw(&self, iface: IfaceId, ip: Ipv4Addr, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(cache) = session.slow.caches.with_down(iface.0) else { return };
+        let is_static = |e: Neighbour| e.ip == ip && e.state == State::Static;
+        if !cache.is_asked(ip) && !cache.entries().any(is_static) {
+            cache.remove(ip);
+        }
     }
 
     /// The latest snapshot, to be read once per burst.
@@ -215,7 +246,14 @@ impl Session<'_> {
     /// What is known of the neighbour `key`; `None` if its interface is down or gone.
     pub(crate) fn lookup(&mut self, key: u64, now: Nanos) -> Option<Lookup> {
         let (iface, ip) = of_key(key);
-        self.slow.caches.of(iface).map(|cache| cache.lookup(ip, now))
+        let found = self.slow.caches.of(iface)?.lookup(ip, now);
+        match found {
+            Lookup::MissSendRequest(_) if self.slow.caches.is_borrowed(iface) => {
+                self.shared.resolver.ask(iface, ip.into());
+                Some(Lookup::Incomplete)
+            }
+            found => Some(found),
+        }
     }
 
     /// Whether the neighbour `key` is being asked for, so that what waits for it will be told.
@@ -247,8 +285,11 @@ impl Session<'_> {
     pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(u16, Transmit)) -> Vec<u64> {
         self.note_use(now);
         let (mut given_up, mut free) = (Vec::new(), Vec::new());
-        for (iface, cache) in self.slow.caches.iter_mut() {
+        for (iface, borrowed, cache) in self.slow.caches.iter_mut() {
             cache.poll(now, |action| match action {
+                Action::Send(transmit) if borrowed => {
+                    self.shared.resolver.ask(iface, transmit.arp.tpa.into());
+                }
                 Action::Send(transmit) => send(iface, transmit),
                 Action::Unresolved(ip) => given_up.push(key(iface, ip)),
                 Action::Free(ip) => free.push(key(iface, ip)),
@@ -418,5 +459,44 @@ mod tests {
             neighbours.session(5).handle(0, &reply(), 5).is_none()
                 && neighbours.entries().is_empty()
         );
+    }
+
+    #[test]
+    fn neighbours_of_a_borrowed_interface_are_somebody_elses_to_find() {
+        let mut config = NetConfig::new();
+        let iface = weever_net::iface::Interface::new(IfaceId(0), "eth0", 0, HOST_MAC);
+        config.add_interface(weever_net::iface::Interface { borrowed: true, ..iface }).unwrap();
+        config.add_address(IfaceId(0), "10.0.0.1/24".parse().unwrap()).unwrap();
+        let (resolver, asked) = (Arc::new(Resolver::default()), Arc::new(Mutex::new(0)));
+        let count = Arc::clone(&asked);
+        assert!(resolver.ask_by(move |iface, ip| {
+            assert_eq!((iface, ip), (IfaceId(0), PEER.into()));
+            *count.lock().unwrap() += 1;
+        }));
+        let neighbours = Neighbours::new(Arc::new(Host::new(config)), Config::default(), 0)
+            .with_resolver(resolver);
+        let mut reader = neighbours.reader();
+        let asked = || *asked.lock().unwrap();
+        let silent = |now| neighbours.session(now).poll(now, |_, sent| panic!("{sent:?}"));
+        silent(0);
+        assert_eq!(neighbours.session(1).lookup(key(0, PEER), 1), Some(Lookup::Incomplete));
+        neighbours.withdraw(IfaceId(0), PEER, 2);
+        assert!(neighbours.session(2).is_asked(key(0, PEER)), "it is waited for all the same");
+        silent(2 * SECOND);
+        assert_eq!(asked(), 2, "at once, and a second later");
+        neighbours.adopt(IfaceId(0), PEER, PEER_MAC, 2 * SECOND);
+        let mut woken = Vec::new();
+        neighbours.session(2 * SECOND).news_since(0, |key| woken.push(key));
+        assert_eq!(woken, [key(0, PEER)]);
+        for second in 3..40 {
+            assert_eq!(reader.load().find(key(0, PEER)), Some(PEER_MAC));
+            silent(second * SECOND);
+            if asked() == 3 {
+                neighbours.adopt(IfaceId(0), PEER, PEER_MAC, second * SECOND);
+            }
+        }
+        assert!(asked() >= 3, "a neighbour in use is asked for again");
+        neighbours.withdraw(IfaceId(0), PEER, 41 * SECOND);
+        assert_eq!(reader.load().find(key(0, PEER)), None);
     }
 }

@@ -10,13 +10,14 @@ use arc_swap::ArcSwap;
 use weever_blocks_api::Nanos;
 use weever_net::iface::IfaceId;
 use weever_net::ndp::{
-    Action, Config, Lookup, Neighbour, Outcome, Received, Reject, TableFull, Transmit,
+    Action, Config, Lookup, Neighbour, Outcome, Received, Reject, State, TableFull, Transmit,
 };
 use weever_net::random::keyed_hash;
 use weever_wire::MacAddr;
+use weever_wire::ndp::NdpRepr;
 
-use super::Host;
 use super::nodes6::Nodes;
+use super::{Host, Resolver};
 
 /// How many resolved or failed addresses are remembered for the workers that have not looked yet.
 const NEWS: usize = 1024;
@@ -77,6 +78,7 @@ pub(crate) type Reader6 = arc_swap::Cache<Arc<ArcSwap<Snapshot6>>, Arc<Snapshot6
 #[derive(Debug)]
 pub struct Neighbours6 {
     host: Arc<Host>,
+    resolver: Arc<Resolver>,
     slow: Mutex<Slow>,
     published: Arc<ArcSwap<Snapshot6>>,
     /// Copies of what the lock guards, for a glance without it.
@@ -105,9 +107,16 @@ impl Neighbours6 {
         let slow = Slow { nodes, generation: 0, followed: 0, news, told: 0 };
         let (slow, published) = (Mutex::new(slow), Arc::default());
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let neighbours = Neighbours6 { host, slow, published, news, wake, followed };
+        let resolver = Arc::default();
+        let neighbours = Neighbours6 { host, resolver, slow, published, news, wake, followed };
         drop(neighbours.session(now));
         neighbours
+    }
+
+    /// The same with somebody who finds out the neighbours of borrowed interfaces.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Arc<Resolver>) -> Neighbours6 {
+        Neighbours6 { resolver, ..self }
     }
 
     /// Every entry, by interface and address. Locks.
@@ -142,6 +151,27 @@ impl Neighbours6 {
         let removed = session.slow.nodes.of(iface.0)?.remove(ip);
         session.slow.tell((iface.0, ip));
         removed
+    }
+
+    /// Takes over a link address that somebody else found out, who is asked for it again while it is
+    /// used. Has no effect on what an operator has entered. Locks.
+    pub fn adopt(&self, iface: IfaceId, ip: Ipv6Addr, mac: MacAddr, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(node) = session.slow.nodes.of(iface.0) else { return };
+        if node.adopt(ip, mac, now).is_some_and(|learned| learned.resolves) {
+            session.slow.tell((iface.0, ip));
+        }
+    }
+
+    /// Forgets what was adopted, but for what packets wait for: whoever withdrew it looks again, and
+    /// they wait until it is found or time is up. Locks.
+    pub fn withdraw(&self, iface: IfaceId, ip: Ipv6Addr, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(node) = session.slow.nodes.of(iface.0) else { return };
+        let is_static = |e: Neighbour| e.ip == ip && e.state == State::Static;
+        if !node.is_asked(ip) && !node.entries().any(is_static) {
+            node.remove(ip);
+        }
     }
 
     /// The latest snapshot, to be read once per burst.
@@ -213,7 +243,14 @@ pub(crate) struct Session6<'a> {
 impl Session6<'_> {
     /// What is known of a neighbour; `None` if its interface does not speak IPv6, or is down.
     pub(crate) fn lookup(&mut self, (iface, ip): At, now: Nanos) -> Option<Lookup> {
-        self.slow.nodes.of(iface).map(|node| node.lookup(ip, now))
+        let found = self.slow.nodes.of(iface)?.lookup(ip, now);
+        match found {
+            Lookup::MissSendRequest(_) if self.slow.nodes.is_borrowed(iface) => {
+                self.shared.resolver.ask(iface, ip.into());
+                Some(Lookup::Incomplete)
+            }
+            found => Some(found),
+        }
     }
 
     /// Handles a message that `iface` received; `None` as for [`lookup`](Self::lookup).
@@ -238,8 +275,13 @@ impl Session6<'_> {
         self.note_use(now);
         let mut given_up = Vec::new();
         for own in &mut self.slow.nodes.all {
-            let iface = own.iface;
+            let (iface, borrowed) = (own.iface, own.borrowed);
             own.node.poll(now, |action| match action {
+                Action::Send(transmit) if borrowed => {
+                    if let NdpRepr::NeighbourSolicit { target, .. } = transmit.message {
+                        self.shared.resolver.ask(iface, target.into());
+                    }
+                }
                 Action::Send(transmit) => send(iface, transmit),
                 Action::Unresolved(ip) => given_up.push((iface, ip)),
             });

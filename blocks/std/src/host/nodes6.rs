@@ -13,6 +13,8 @@ use weever_net::state::{Advertised, NetState};
 pub(super) struct Own {
     pub(super) iface: u16,
     pub(super) node: Node,
+    /// The kernel's: see [`Interface::borrowed`].
+    pub(super) borrowed: bool,
     /// What of it has been told to the host's network.
     pub(super) told: u64,
 }
@@ -50,6 +52,12 @@ impl Nodes {
     pub(super) fn of(&mut self, iface: u16) -> Option<&mut Node> {
         let at = self.all.binary_search_by_key(&iface, |own| own.iface).ok()?;
         self.all.get_mut(at).map(|own| &mut own.node)
+    }
+
+    /// Whether the interface's neighbours are somebody else's to find out.
+    pub(super) fn is_borrowed(&self, iface: u16) -> bool {
+        let at = self.all.binary_search_by_key(&iface, |own| own.iface);
+        at.is_ok_and(|at| self.all[at].borrowed)
     }
 
     /// A number that grows whenever a link address is learned or lost.
@@ -92,7 +100,7 @@ impl Nodes {
             if self.of(iface.id.0).is_none() {
                 self.insert(iface, config(iface, router, base), now);
             }
-            if let Some(node) = self.of(iface.id.0) {
+            if let Some(node) = self.of(iface.id.0).filter(|_| !iface.borrowed) {
                 adapt(node, iface, now);
             }
         }
@@ -101,7 +109,7 @@ impl Nodes {
     fn insert(&mut self, iface: &Interface, config: Config, now: Nanos) {
         let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
         let node = Node::new(iface.mac, config, seed, now);
-        let own = Own { iface: iface.id.0, node, told: 0 };
+        let own = Own { iface: iface.id.0, node, borrowed: iface.borrowed, told: 0 };
         let at = self.all.partition_point(|other| other.iface < own.iface);
         self.all.insert(at, own);
     }
@@ -114,9 +122,9 @@ fn config(iface: &Interface, router: bool, base: Config) -> Config {
     };
     Config {
         dad_transmits: settings.dad_transmits,
-        accept_ra: settings.accept_ra && !router,
+        accept_ra: settings.accept_ra && !router && !iface.borrowed,
         router,
-        link_local: !iface.v6.iter().any(own_link_local),
+        link_local: !iface.borrowed && !iface.v6.iter().any(own_link_local),
         identifier: settings.secret.map_or(Identifier::Eui64, Identifier::Stable),
         mtu: iface.mtu,
         ..base

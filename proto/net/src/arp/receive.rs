@@ -75,6 +75,15 @@ impl Cache {
         if welcome { self.create(arp.spa, arp.sha, now) } else { None }
     }
 
+    /// Takes over a link address that somebody else on this station found out, as if the neighbour
+    /// had been heard. `None` if an operator has entered another, or nothing can be evicted for it.
+    pub fn adopt(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
+        match self.table.contains(ip) {
+            true => self.update(ip, mac, now),
+            false => self.create(ip, mac, now),
+        }
+    }
+
     fn update(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         let deadline = now.saturating_add(self.config.reachable);
         let entry = self.table.find(ip).filter(|entry| entry.state != State::Static)?;

@@ -149,6 +149,16 @@ impl Cache {
         }
     }
 
+    /// What somebody else on this station found out, as if the neighbour had answered.
+    pub(super) fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
+        match self.state(ip) {
+            Some(State::Static) => return None,
+            Some(_) => {}
+            None => drop(self.create(ip, mac, now)?),
+        }
+        Some(self.set(ip, mac, State::Reachable, now))
+    }
+
     fn create(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         let deadline = now.saturating_add(self.config.stale);
         let (state, tries, heard_at, used_at) = (State::Stale, 0, now, None);

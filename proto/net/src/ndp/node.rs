@@ -12,7 +12,7 @@ use super::router::Routers;
 use super::solicit::Solicit;
 use super::{
     ADVERTS, ANSWERS, Action, Config, Identifier, Lookup, Neighbour, Params, REACHABLE_RENEWAL,
-    START_DELAY, TableFull, Transmit,
+    Learned, START_DELAY, State, TableFull, Transmit,
 };
 use crate::addr::Cidr6;
 use crate::icmp::RateLimit;
@@ -192,6 +192,17 @@ impl Node {
     /// [`TableFull`].
     pub fn insert_static(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Result<(), TableFull> {
         self.cache.insert_static(ip, mac, now)
+    }
+
+    /// Takes over a link address that somebody else on this station found out, as if the neighbour
+    /// had answered. `None` if an operator has entered another, or nothing can be evicted for it.
+    pub fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
+        self.cache.adopt(ip, mac, now)
+    }
+
+    /// Whether `ip` is being asked for, so that what waits for it will be told.
+    pub fn is_asked(&self, ip: Ipv6Addr) -> bool {
+        self.cache.state(ip) == Some(State::Incomplete)
     }
 
     /// Forgets a neighbour, static or not; what was known.

@@ -306,6 +306,7 @@ impl NetConfig {
     /// Removes all routes of an origin that name an interface.
     pub fn remove_routes_of(&mut self, iface: IfaceId, origin: Origin) {
         self.routes4.retain(|route| route.origin != origin || route.iface != Some(iface));
+        self.routes6.retain(|route| route.origin != origin || route.iface != Some(iface));
     }
 
     /// The interface on whose subnet an address is: that with the longest prefix.
