@@ -141,6 +141,9 @@ words! {
         /// ARP, ND and IP packets for the stack's addresses; the kernel has the rest.
         #[default]
         Address = "address",
+        /// Packets for the kernel's addresses and the ports of services; the kernel has the rest,
+        /// and its addresses, routes and neighbours are the stack's.
+        Ports = "ports",
         /// Everything: the kernel sees nothing of what arrives.
         None = "none",
     }

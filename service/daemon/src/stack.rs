@@ -7,8 +7,10 @@ mod devices;
 mod error;
 mod host;
 mod keeper;
+mod kernel;
 mod network;
 mod picture;
+mod ports;
 mod program;
 mod report;
 mod shared;
@@ -33,6 +35,7 @@ pub use stopper::Stopper;
 
 use crew::Crew;
 use keeper::Keeper;
+use kernel::Follower;
 use shared::Shared;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
@@ -40,6 +43,7 @@ use shared::Shared;
 pub struct Stack {
     crew: Option<Crew>,
     keeper: Option<Keeper>,
+    follower: Option<Follower>,
     links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
@@ -124,7 +128,7 @@ impl Stack {
 
     fn shut_down(&mut self) -> Report {
         self.crew = None;
-        self.keeper = None;
+        (self.keeper, self.follower) = (None, None);
         let report = self.shared.report();
         let (received, sent, dropped) = report.totals();
         tracing::info!(received, sent, dropped, "stack stopped");

@@ -45,7 +45,8 @@ pub struct UpArgs {
     /// The VLAN to be in
     #[arg(long, value_name = "ID")]
     vlan: Option<u16>,
-    /// What to take from the device: `address` or `none` (the whole device)
+    /// What to take from the device: `address`, `ports` (of the kernel's addresses) or `none` (the
+    /// whole device)
     #[arg(long, value_name = "WHAT")]
     share: Option<Share>,
     /// How workers wait for packets: `busy`, `adaptive` or `interrupt`

@@ -14,8 +14,8 @@ use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
-use super::{Host, Resolver};
 use super::follow::Caches;
+use super::{Host, Resolver};
 
 /// How many resolved or failed addresses are remembered for the workers that have not looked yet.
 const NEWS: usize = 1024;

@@ -11,8 +11,8 @@ use super::prefix::Prefixes;
 use super::router::Routers;
 use super::solicit::Solicit;
 use super::{
-    ADVERTS, ANSWERS, Action, Config, Identifier, Lookup, Neighbour, Params, REACHABLE_RENEWAL,
-    Learned, START_DELAY, State, TableFull, Transmit,
+    ADVERTS, ANSWERS, Action, Config, Identifier, Learned, Lookup, Neighbour, Params,
+    REACHABLE_RENEWAL, START_DELAY, State, TableFull, Transmit,
 };
 use crate::addr::Cidr6;
 use crate::icmp::RateLimit;

@@ -51,6 +51,20 @@ fn the_example_says_every_key_and_is_valid() {
 }
 
 #[test]
+fn what_a_device_shared_by_port_has_is_the_kernels_business() {
+    let config = parse("dev = \"eth0\"\nshare = \"ports\"\ngateway = \"192.0.2.1\"\n").unwrap();
+    assert_eq!(config.interfaces[0].share, Share::Ports);
+    assert!(config.interfaces[0].addresses.is_empty() && config.routes.len() == 1);
+    for key in
+        ["addr = \"192.0.2.10/24\"", "dhcp = true", "slaac = true", "vlan = 5", "link = \"tap\""]
+    {
+        let complaint = complaint(&format!("dev = \"eth0\"\nshare = \"ports\"\n{key}\n"));
+        assert!(complaint.contains("leaves that to the kernel"), "{complaint}");
+        assert!(complaint.contains(key.split(' ').next().unwrap()), "{complaint}");
+    }
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     let complaint = complaint_after_good("gatway = \"192.0.2.1\"\n");
     assert!(complaint.starts_with("weever.toml:3:1: unknown key `gatway`"), "{complaint}");

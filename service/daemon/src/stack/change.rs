@@ -77,7 +77,9 @@ impl Shared {
         if port == Some(0) || port.is_some() && port == other {
             return Err(refused(assignment, "another service has that port, or nobody can"));
         }
-        self.change_program(|program| program.set_services(services))
+        let mut changed = self.change_program(|program| program.set_services(services))?;
+        changed.notes.extend(self.ports.follow(&services));
+        Ok(changed)
     }
 
     fn change_network(
@@ -156,6 +158,9 @@ fn set_addresses(
     assignment: &Assignment,
 ) -> Result<(), Refusal> {
     let wanted: Vec<Cidr> = list(assignment)?;
+    if network.interface(id).is_some_and(|iface| iface.borrowed) {
+        return Err(refused(assignment, "its addresses are the kernel's: use `ip addr`").into());
+    }
     match assignment.how {
         How::Add => wanted.into_iter().try_for_each(|cidr| network.add_address(id, cidr))?,
         How::Remove => {

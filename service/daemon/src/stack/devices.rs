@@ -9,8 +9,8 @@ use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, Steering};
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
-use super::StartError;
-use crate::config::{Config, Interface, LinkKind, Share};
+use super::{StartError, ports};
+use crate::config::{Config, Interface, LinkKind, Services, Share};
 
 /// A device that was opened.
 pub(super) struct Device {
@@ -24,6 +24,8 @@ pub(super) struct Device {
 pub(super) struct Grip {
     pub(super) steering: Arc<Steering>,
     pub(super) addresses: BTreeSet<IpAddr>,
+    /// Whether only some ports of them are taken.
+    pub(super) by_port: bool,
 }
 
 impl From<Box<dyn Link>> for Device {
@@ -62,7 +64,7 @@ fn open_one(config: &Config, dev: &str, pool: &Pool) -> Result<Device, StartErro
         LinkKind::Tap => open_tap(config, first),
         LinkKind::AfXdp => {
             let own = of_device().flat_map(|i| &i.addresses).map(|address| address.addr());
-            open_af_xdp(first, own.collect(), pool)
+            open_af_xdp(first, own.collect(), &config.services, pool)
         }
     }
 }
@@ -70,16 +72,23 @@ fn open_one(config: &Config, dev: &str, pool: &Pool) -> Result<Device, StartErro
 fn open_af_xdp(
     interface: &Interface,
     addresses: BTreeSet<IpAddr>,
+    services: &Services,
     pool: &Pool,
 ) -> Result<Device, StartError> {
     let share = match interface.share {
         Share::Address => af_xdp::Share::Address(addresses.iter().copied().collect()),
+        // The addresses are the kernel's, which has not been asked yet.
+        Share::Ports => af_xdp::Share::Ports(Vec::new(), ports::of(services).into_iter().collect()),
         Share::None => af_xdp::Share::None,
     };
     let settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
     let link = AfXdp::open(&settings)?;
-    let grip = (interface.share == Share::Address)
-        .then(|| Grip { steering: Arc::clone(link.steering()), addresses });
+    let by_port = interface.share == Share::Ports;
+    let grip = (interface.share != Share::None).then(|| Grip {
+        steering: Arc::clone(link.steering()),
+        addresses,
+        by_port,
+    });
     Ok(Device { link: Box::new(link), grip })
 }
 

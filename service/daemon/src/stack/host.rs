@@ -16,6 +16,7 @@ use weever_net::state::{NetConfig, ReversePath};
 use weever_packet::Nanos;
 use weever_wire::MacAddr;
 
+use super::kernel::Kernel;
 use super::{StartError, devices};
 use crate::config::{self, Config};
 
@@ -24,10 +25,11 @@ use crate::config::{self, Config};
 pub(super) fn environment(
     config: &Config,
     links: &[LinkInfo],
+    kernel: Option<&mut Kernel>,
     now: Nanos,
 ) -> Result<Arc<Env>, StartError> {
     let env = Env::new();
-    let host = host::provide(&env, state(config, links)?, now);
+    let host = host::provide(&env, state(config, links, kernel)?, now);
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
     let six: Arc<Neighbours6> = env.get().expect("it was provided with the others");
     for (address, mac) in &config.neighbours {
@@ -72,8 +74,13 @@ fn fix_neighbour6(
     neighbours.insert_static(hop.iface, v6, mac, now).map(drop).map_err(|e| failed(&e))
 }
 
-/// The network that a configuration describes. An interface has the number of its place there.
-pub(super) fn state(config: &Config, links: &[LinkInfo]) -> Result<NetConfig, StartError> {
+/// The network that a configuration describes, with what is the kernel's. An interface has the
+/// number of its place there.
+pub(super) fn state(
+    config: &Config,
+    links: &[LinkInfo],
+    kernel: Option<&mut Kernel>,
+) -> Result<NetConfig, StartError> {
     let mut host = NetConfig::new();
     let setting = |e: weever_net::state::StateError| StartError::Setting(e.to_string());
     for (number, interface) in config.interfaces.iter().enumerate() {
@@ -88,6 +95,10 @@ pub(super) fn state(config: &Config, links: &[LinkInfo]) -> Result<NetConfig, St
         config::ReversePath::Loose => ReversePath::Loose,
         config::ReversePath::Strict => ReversePath::Strict,
     };
+    // Before the routes, whose routers may be in its networks.
+    if let Some(kernel) = kernel {
+        kernel.shape(&mut host);
+    }
     for route in &config.routes {
         add_route(&mut host, route)?;
     }
@@ -104,6 +115,7 @@ fn of_interface(
     let mut iface = Interface::new(id, interface.name.as_str(), link, MacAddr(info.mac));
     iface.v4 = Locals::new(&own);
     iface.vlan = interface.vlan;
+    iface.borrowed = interface.share == config::Share::Ports;
     iface.tx_checksum = info.offload.tx_checksum;
     iface.mtu = interface.mtu.map_or(info.mtu, |mtu| mtu.min(info.mtu));
     let groups = interface.groups.iter().filter_map(|group| match group {

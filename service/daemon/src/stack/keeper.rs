@@ -13,6 +13,7 @@ use std::time::Duration;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::Host;
 use weever_net::iface::{ALL_HOSTS, IfaceId, Interface};
+use weever_net::ipv6::AddrOrigin;
 use weever_net::state::NetState;
 
 use super::devices::Grip;
@@ -100,12 +101,16 @@ fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
     // Whoever is in a group has to hear who asks for it.
     let queries = (!iface.groups.is_empty()).then_some(ALL_HOSTS);
-    own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4)
+    let four = own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4);
+    // Those that the stack made of its link address are the kernel's just as well.
+    let six = iface.v6.iter().filter(|own| own.origin != AddrOrigin::LinkLocal);
+    let six = six.map(|own| own.cidr.addr()).chain(iface.groups6.iter().copied());
+    four.chain(six.map(IpAddr::V6))
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
 fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
-    let Grip { steering, addresses } = grip;
+    let Grip { steering, addresses, .. } = grip;
     let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();
     let new: Vec<IpAddr> = wanted.difference(addresses).copied().collect();
     for address in gone {

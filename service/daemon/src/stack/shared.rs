@@ -17,6 +17,7 @@ use weever_wire::MacAddr;
 
 use super::capture::Captures;
 use super::crew::Meter;
+use super::ports::TakenPorts;
 use super::program::Program;
 use super::{Report, Stopper, network, picture, view};
 use crate::config::{Config, Prefix};
@@ -33,6 +34,8 @@ pub(super) struct Shared {
     pub(super) publisher: Arc<Publisher>,
     pub(super) program: Arc<Mutex<Program>>,
     pub(super) captures: Captures,
+    /// What services have taken from devices that are shared by port.
+    pub(super) ports: TakenPorts,
     pub(super) meters: Vec<Meter>,
     pub(super) pool: Pool,
     pub(super) started: Instant,
@@ -127,20 +130,22 @@ impl Source for Shared {
 
     fn status(&self) -> Status {
         let (interface, link) = (&self.config.interfaces[0], &self.links[0]);
-        let address = interface.first_v4().unwrap_or(Cidr::ALL);
+        // As it is now: addresses change, and with some ways of sharing they are the kernel's.
+        let state = self.network.state();
+        let now = state.config().interface_named(&interface.name);
+        let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
         let default = self.config.routes.iter().find(|route| route.to == Prefix::ALL_V4);
         let gateway = match default.and_then(|route| route.via) {
             Some(IpAddr::V4(via)) => Some(via),
             _ => None,
         };
-        let state = self.network.state();
         Status {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
             uptime_ns: self.uptime_ns(),
             link: link.name.clone(),
             mac: MacAddr(link.mac).to_string(),
-            mtu: link.mtu,
+            mtu: now.map_or(link.mtu, |iface| iface.mtu),
             queues: link.queues,
             mode: link.mode.clone(),
             share: interface.share.to_string(),

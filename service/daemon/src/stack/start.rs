@@ -9,6 +9,7 @@ use weever_blocks_std::host::{Host, Neighbours};
 use weever_blocks_std::registry;
 use weever_engine::{Team, monotonic};
 use weever_link::Link;
+use weever_link_sys::mirror::Mirror;
 use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
@@ -16,9 +17,11 @@ use super::capture::Captures;
 use super::crew::{Crew, Roster, meters};
 use super::devices::Device;
 use super::keeper::Keeper;
+use super::kernel::{Follower, Kernel};
+use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
-use super::{Stack, StartError, Stopper, devices, host};
+use super::{Stack, StartError, Stopper, devices, host, kernel};
 use crate::config::Config;
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
@@ -39,7 +42,9 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
     let devices = devices::open(&config, &pool)?;
-    assemble(devices, pool, config, Some(socket))
+    let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
+    let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
+    assemble(devices, kernel, pool, config, Some(socket))
 }
 
 pub(super) fn on_links(
@@ -54,31 +59,35 @@ pub(super) fn on_links(
         return Err(StartError::Setting(problem));
     }
     let socket = config.control.as_deref().map(ControlSocket::bind).transpose()?;
-    assemble(links.into_iter().map(Device::from).collect(), pool, config, socket)
+    assemble(links.into_iter().map(Device::from).collect(), None, pool, config, socket)
 }
 
 fn assemble(
     devices: Vec<Device>,
+    mut kernel: Option<(Mirror, Kernel)>,
     pool: Pool,
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
-    let (mut links, mut grips) = (Vec::new(), Vec::new());
+    let (mut links, mut grips, mut by_port) = (Vec::new(), Vec::new(), Vec::new());
     for (number, Device { link, grip }) in (0u16..).zip(devices) {
         links.push(link);
+        let shared = grip.as_ref().filter(|grip| grip.by_port);
+        by_port.extend(shared.map(|grip| Arc::clone(&grip.steering)));
         grips.extend(grip.map(|grip| (number, grip)));
     }
     let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
     let mut program = Program::new(config.services);
     let graph = program.graph().map_err(defect)?;
-    let env = host::environment(&config, &infos, monotonic())?;
+    let env = host::environment(&config, &infos, kernel.as_mut().map(|(_, k)| k), monotonic())?;
     let network = env.get::<Host>().expect("the environment has the host");
     let neighbours = env.get::<Neighbours>().expect("the environment has its neighbours");
     let taps = env.get_or_default::<Taps>();
     let clients = env.get_or_default::<Dhcp>();
     let queues = links.iter_mut().map(|link| link.take_queues()).collect();
     let (members, queues) = Roster::new(&config, &pool, queues, HOST_SOURCE).split();
-    let Team { mut workers, publisher } = Team::build(graph, registry(), env, members)?;
+    let Team { mut workers, publisher } =
+        Team::build(graph, registry(), Arc::clone(&env), members)?;
     let meters = meters(&mut workers, queues, &config);
     let program = Arc::new(Mutex::new(program));
     let names = infos.iter().map(|info| info.name.clone()).collect();
@@ -90,6 +99,7 @@ fn assemble(
         publisher,
         program,
         captures,
+        ports: TakenPorts::new(by_port, &config.services),
         meters,
         stopper: Stopper::default(),
         started: Instant::now(),
@@ -104,8 +114,10 @@ fn assemble(
     let watch = || Keeper::start(Arc::clone(&shared.network), clients, grips);
     let keeper = has_grips.then(watch);
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
+    let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
+    let follower = follower.map_err(failed("start to follow the kernel"))?;
     announce(&shared);
-    Ok(Stack { crew: Some(crew), keeper, links, control, metrics, shared })
+    Ok(Stack { crew: Some(crew), keeper, follower, links, control, metrics, shared })
 }
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::host::unfit_for_host;
-use super::super::{ConfigError, Interface, InterfaceSettings, Prefix, Share};
+use super::super::{ConfigError, Interface, InterfaceSettings, LinkKind, Prefix, Share};
 use super::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
@@ -20,7 +20,7 @@ impl Interface {
         Interface {
             name: dev.clone(),
             dev,
-            link: super::super::LinkKind::default(),
+            link: LinkKind::default(),
             vlan: None,
             addresses,
             dhcp: false,
@@ -106,6 +106,9 @@ fn named(key: &str, name: String, remedy: &str) -> Result<String, ConfigError> {
 
 fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
     let given = &interface.addresses;
+    if interface.share == Share::Ports {
+        return borrows(at, interface, problems);
+    }
     if given.is_empty() && !interface.dhcp && !interface.slaac {
         let remedy = "give `--addr 192.0.2.10/24`, or `addr = \"192.0.2.10/24\"` in the \
                       configuration, or have one given: `--dhcp`, `--slaac`";
@@ -119,6 +122,36 @@ fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
         if given[..i].iter().any(|other| other.addr() == address.addr()) {
             problems.add(&key, address, "it is there twice", "keep one of the two");
         }
+    }
+}
+
+/// What is the kernel's cannot be said here.
+fn borrows(at: &str, interface: &Interface, problems: &mut Problems) {
+    let mut refuse = |key: &str, value: &dyn ToString, remedy: &str| {
+        let problem = "share = \"ports\" leaves that to the kernel";
+        problems.add(&format!("{at}{key}"), value.to_string(), problem, remedy);
+    };
+    for address in &interface.addresses {
+        refuse(
+            "addr",
+            address,
+            &format!("leave it out: `ip addr add {address} dev {}`", interface.dev),
+        );
+    }
+    for group in &interface.groups {
+        refuse("groups", group, "leave it out, or take the whole device");
+    }
+    if interface.dhcp {
+        refuse("dhcp", &true, "leave it out: what the kernel gets is taken over");
+    }
+    if interface.slaac {
+        refuse("slaac", &true, "leave it out: what the kernel gets is taken over");
+    }
+    if let Some(vlan) = interface.vlan {
+        refuse("vlan", &vlan, "use another `share` on devices with VLANs");
+    }
+    if interface.link != LinkKind::AfXdp {
+        refuse("link", &interface.link, "share network devices only");
     }
 }
 

@@ -6,7 +6,7 @@ use weever_wire::MacAddr;
 
 use super::super::host::unfit_for_host;
 use super::super::{
-    ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, nearest,
+    ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share, nearest,
 };
 use super::Problems;
 
@@ -14,7 +14,7 @@ use super::Problems;
 pub(crate) struct Own {
     prefixes: Vec<Prefix>,
     names: Vec<String>,
-    /// Whether others may be added by DHCP or router advertisements.
+    /// Whether others may be added by DHCP, router advertisements or the kernel.
     open: bool,
 }
 
@@ -24,7 +24,7 @@ impl Own {
         Own {
             prefixes: interfaces.iter().flat_map(|i| i.addresses.iter().copied()).collect(),
             names: interfaces.iter().map(|i| i.name.clone()).collect(),
-            open: interfaces.iter().any(|i| i.dhcp || i.slaac),
+            open: interfaces.iter().any(|i| i.dhcp || i.slaac || i.share == Share::Ports),
         }
     }
 

@@ -1,0 +1,74 @@
+//! Ports of services, on devices where the rest is the kernel's.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weever_link_sys::af_xdp::{Port, Steering};
+
+use crate::config::Services;
+
+/// What has been taken from the devices that are shared by port.
+#[derive(Debug, Default)]
+pub(super) struct TakenPorts {
+    devices: Vec<Arc<Steering>>,
+    taken: Mutex<BTreeSet<Port>>,
+}
+
+/// The ports that services are bound to.
+pub(super) fn of(services: &Services) -> BTreeSet<Port> {
+    [services.echo, services.discard].into_iter().flatten().map(Port::udp).collect()
+}
+
+impl TakenPorts {
+    /// Devices from which the ports of `services` have been taken.
+    pub(super) fn new(devices: Vec<Arc<Steering>>, services: &Services) -> TakenPorts {
+        TakenPorts { devices, taken: Mutex::new(of(services)) }
+    }
+
+    /// Takes and gives back what differs; complaints of devices that refused. What was refused is
+    /// tried again the next time.
+    pub(super) fn follow(&self, services: &Services) -> Vec<String> {
+        let wanted = of(services);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut complaints = Vec::new();
+        let mut note = |port: Port, done: Result<(), String>| match done {
+            Ok(()) => true,
+            Err(why) => {
+                let complaint = format!("port {} stays as it was: {why}", port.port);
+                tracing::warn!("{complaint}");
+                complaints.push(complaint);
+                false
+            }
+        };
+        let gone: Vec<Port> = taken.difference(&wanted).copied().collect();
+        let new: Vec<Port> = wanted.difference(&taken).copied().collect();
+        for port in gone {
+            if note(port, self.each(|device| device.remove_port(port).map(drop))) {
+                taken.remove(&port);
+            }
+        }
+        for port in new {
+            if note(port, self.each(|device| device.add_port(port))) {
+                taken.insert(port);
+            }
+        }
+        complaints
+    }
+
+    fn each<E: ToString>(&self, change: impl Fn(&Steering) -> Result<(), E>) -> Result<(), String> {
+        self.devices.iter().try_for_each(|device| change(device)).map_err(|e| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_run_have_ports() {
+        let services = Services { echo: Some(7), discard: None };
+        assert_eq!(of(&services), [Port::udp(7)].into());
+        assert!(TakenPorts::default().follow(&services).is_empty(), "there is no device to ask");
+        assert!(of(&Services::default()).is_empty());
+    }
+}
