@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
 use crate::{
-    BenchError, Report, echo, forward, in_memory, live, modes, receive, search, steer_xdp,
+    BenchError, Report, echo, forward, in_memory, live, modes, receive, search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -54,6 +54,12 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// Receive, echo and forward with frames of RFC 2544's sizes, beside the kernel (needs root)
+    Sizes {
+        /// Draw the rates into this file, as SVG
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
 }
 
 /// Runs a benchmark and prints what it found. Blocks for its whole length, under a minute with the
@@ -87,5 +93,6 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
+        Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }
 }

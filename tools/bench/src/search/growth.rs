@@ -1,7 +1,7 @@
 //! How the times grow with the number of flows.
 
-use super::plot::{Line, Plot};
 use super::rig::Times;
+use crate::plot::{Line, Plot, Scale};
 use crate::{Report, Samples};
 
 /// Medians by number of flows, in milliseconds.
@@ -38,6 +38,13 @@ impl Growth {
             line("one more", "#c1440e", |p| p.2),
             line("one fewer", "#5a7d2a", |p| p.3),
         ];
-        Plot { title: "Search on the xdp model, 64 queues", x: "flows", y: "ms", lines }.to_svg()
+        Plot {
+            title: "Search on the xdp model, 64 queues",
+            x: "flows",
+            y: "ms",
+            scales: (Scale::Log, Scale::Log),
+            lines,
+        }
+        .to_svg()
     }
 }

@@ -6,7 +6,6 @@
 
 mod growth;
 mod paper;
-mod plot;
 mod quality;
 mod rig;
 

@@ -1,4 +1,4 @@
-//! A line plot with logarithmic axes, as SVG.
+//! A line plot as SVG.
 
 use std::fmt::Write;
 
@@ -10,56 +10,91 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 
 /// A line; its coordinates are positive.
-pub(super) struct Line {
-    pub(super) name: &'static str,
-    pub(super) colour: &'static str,
-    pub(super) points: Vec<(f64, f64)>,
+pub(crate) struct Line {
+    pub(crate) name: &'static str,
+    pub(crate) colour: &'static str,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// What is drawn.
-pub(super) struct Plot {
-    pub(super) title: &'static str,
-    pub(super) x: &'static str,
-    pub(super) y: &'static str,
-    pub(super) lines: Vec<Line>,
+pub(crate) struct Plot {
+    pub(crate) title: &'static str,
+    pub(crate) x: &'static str,
+    pub(crate) y: &'static str,
+    pub(crate) scales: (Scale, Scale),
+    pub(crate) lines: Vec<Line>,
 }
 
-/// Decades, and where they are on the page.
+/// How an axis is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// By powers of ten.
+    Log,
+    /// Evenly, from zero.
+    Linear,
+}
+
+/// A range of values, and where it is on the page.
 struct Axis {
-    lo: i32,
-    hi: i32,
+    scale: Scale,
+    /// For [`Scale::Log`], exponents of ten.
+    lo: f64,
+    hi: f64,
     from: f64,
     to: f64,
 }
 
 impl Axis {
-    fn over(values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
+    fn over(scale: Scale, values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
         let positive = values.filter(|v| *v > 0.0);
-        let lo = positive.clone().fold(f64::INFINITY, f64::min);
-        let hi = positive.fold(0.0, f64::max);
-        if lo > hi {
-            return Axis { lo: 0, hi: 1, from, to };
-        }
-        let (lo, hi) = (lo.log10().floor() as i32, hi.log10().ceil() as i32);
-        Axis { lo, hi: hi.max(lo + 1), from, to }
+        let least = positive.clone().fold(f64::INFINITY, f64::min);
+        let most = positive.fold(0.0, f64::max);
+        let (lo, hi) = match scale {
+            _ if least > most => (0.0, 1.0),
+            Scale::Linear => (0.0, most),
+            Scale::Log => {
+                let lo = least.log10().floor();
+                (lo, most.log10().ceil().max(lo + 1.0))
+            }
+        };
+        Axis { scale, lo, hi, from, to }
     }
 
     fn at(&self, value: f64) -> f64 {
-        let share = (value.log10() - f64::from(self.lo)) / f64::from(self.hi - self.lo);
+        let value = if self.scale == Scale::Log { value.log10() } else { value };
+        let share = (value - self.lo) / (self.hi - self.lo);
         self.from + share * (self.to - self.from)
     }
 
-    /// The powers of ten, with their places.
-    fn decades(&self) -> impl Iterator<Item = (i32, f64)> + '_ {
-        (self.lo..=self.hi).map(|d| (d, self.at(10f64.powi(d))))
+    /// What is written at the axis, with its places: powers of ten, or some round numbers.
+    fn marks(&self) -> Vec<(String, f64)> {
+        match self.scale {
+            Scale::Log => {
+                let decades = self.lo as i32..=self.hi as i32;
+                decades.map(|d| (power(d), self.at(10f64.powi(d)))).collect()
+            }
+            Scale::Linear => {
+                let step = round_step(self.hi / 5.0);
+                let count = (self.hi / step) as usize;
+                let values = (0..=count).map(|n| n as f64 * step);
+                values.map(|v| (format!("{}", (v * 1e6).round() / 1e6), self.at(v))).collect()
+            }
+        }
     }
 }
 
+/// One, two or five times a power of ten, not less than `least`.
+fn round_step(least: f64) -> f64 {
+    let decade = 10f64.powf(least.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * decade);
+    steps.into_iter().find(|step| *step >= least).unwrap_or(10.0 * decade)
+}
+
 impl Plot {
-    pub(super) fn to_svg(&self) -> String {
+    pub(crate) fn to_svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|l| l.points.iter());
-        let x = Axis::over(points().map(|p| p.0), LEFT, WIDTH - RIGHT);
-        let y = Axis::over(points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
+        let x = Axis::over(self.scales.0, points().map(|p| p.0), LEFT, WIDTH - RIGHT);
+        let y = Axis::over(self.scales.1, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
         let mut svg = String::new();
         self.draw(&mut svg, &x, &y).expect("writing to a string does not fail");
         svg
@@ -74,13 +109,13 @@ impl Plot {
         writeln!(svg, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
         text(svg, LEFT, TOP - 16.0, "start", self.title)?;
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-        for (decade, at) in x.decades() {
+        for (mark, at) in x.marks() {
             rule(svg, (at, TOP), (at, bottom))?;
-            text(svg, at, bottom + 18.0, "middle", &power(decade))?;
+            text(svg, at, bottom + 18.0, "middle", &mark)?;
         }
-        for (decade, at) in y.decades() {
+        for (mark, at) in y.marks() {
             rule(svg, (LEFT, at), (right, at))?;
-            text(svg, LEFT - 8.0, at + 4.0, "end", &power(decade))?;
+            text(svg, LEFT - 8.0, at + 4.0, "end", &mark)?;
         }
         text(svg, (LEFT + right) / 2.0, HEIGHT - 12.0, "middle", self.x)?;
         text(svg, 14.0, (TOP + bottom) / 2.0, "start", self.y)?;
@@ -103,7 +138,7 @@ impl Line {
             let (cx, cy) = (x.at(p.0), y.at(p.1));
             writeln!(svg, "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\" fill=\"{colour}\"/>")?;
         }
-        match shown().last() {
+        match shown().next_back() {
             Some(p) => text(svg, x.at(p.0) + 8.0, y.at(p.1) + 4.0, "start", self.name),
             None => Ok(()),
         }
@@ -138,7 +173,14 @@ mod tests {
     fn lines_stay_within_the_axes() {
         let points = vec![(10.0, 0.02), (1000.0, 5.0), (100_000.0, 0.0)];
         let line = Line { name: "l", colour: "red", points };
-        let svg = Plot { title: "t", x: "x", y: "y", lines: vec![line] }.to_svg();
+        let svg = Plot {
+            title: "t",
+            x: "x",
+            y: "y",
+            scales: (Scale::Log, Scale::Log),
+            lines: vec![line],
+        };
+        let svg = svg.to_svg();
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
         // The point that a logarithm cannot show is left out.
         assert_eq!(svg.matches("<circle").count(), 2);
@@ -147,5 +189,18 @@ mod tests {
         let numbers: Vec<f64> = numbers.filter_map(|n| n.parse().ok()).collect();
         assert_eq!(numbers.len(), 4);
         assert!(numbers.iter().all(|n| (TOP..=WIDTH - RIGHT).contains(n)), "{numbers:?}");
+    }
+
+    #[test]
+    fn even_axes_begin_at_zero_and_have_round_marks() {
+        let axis = Axis::over(Scale::Linear, [0.3, 4.2].into_iter(), 0.0, 420.0);
+        let marks = axis.marks();
+        assert_eq!(
+            marks.iter().map(|(m, _)| m.as_str()).collect::<Vec<_>>(),
+            ["0", "1", "2", "3", "4"]
+        );
+        assert_eq!((marks[0].1, marks[4].1.round()), (0.0, 400.0));
+        let nothing = Axis::over(Scale::Linear, [].into_iter(), 0.0, 1.0);
+        assert!(nothing.marks().len() > 1);
     }
 }
