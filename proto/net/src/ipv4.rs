@@ -8,7 +8,7 @@ mod options;
 mod receive;
 mod transmit;
 
-pub use forward::{Forward, complete_partial, forward, options_may_pass};
+pub use forward::{Forward, complete_partial, forward, is_partial, options_may_pass};
 pub use options::{OptionReject, check_options};
 pub use receive::{
     Discard, checksum_ok, has_fixed_header, header_len_ok, is_whole, may_forward, receive,

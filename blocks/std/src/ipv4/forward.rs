@@ -6,7 +6,7 @@ use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Port
 use weever_graph::Effects;
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
-use weever_net::ipv4::{self, Forward as Verdict, complete_partial, options_may_pass};
+use weever_net::ipv4::{self, Forward as Verdict, complete_partial, is_partial, options_may_pass};
 use weever_net::route::Hop;
 use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
@@ -31,8 +31,8 @@ pub static FORWARD: BlockType = BlockType {
     ..reader(
         "RxL3IPv4Forward",
         "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
-         completes a partial transport checksum, and records interface and next hop. What is to \
-         be reported stays as it came, with the cause recorded as its entry.",
+         completes a partial transport checksum unless the link that it leaves by does, and records \
+         interface and next hop. What is to be reported stays as it came, with the cause recorded as its entry.",
         &[
             PortDoc { name: "out", doc: "the datagram, without its link header" },
             PortDoc { name: "fragment", doc: "the same, longer than the next link takes" },
@@ -98,28 +98,38 @@ fn forward(
     if !packet.set_bounds(meta.l3, meta.end) {
         return REFUSED;
     }
+    let mut flags = Flags::FORWARDED;
     if meta.flags.has(Flags::MAY_BE_PARTIAL) {
-        complete(packet, meta.l4 - meta.l3);
+        // The link of what is cut up would see only pieces.
+        let leaves = port == PASS && state.interface(hop.iface).is_some_and(|i| i.tx_checksum);
+        if settle(packet, meta.l4 - meta.l3, leaves) {
+            flags = flags.with(Flags::PARTIAL_CHECKSUM);
+        }
     }
     if let Some(header) = packet.data_mut().first_chunk_mut() {
         set_ttl(header, ttl);
     }
     let meta = packet.meta_mut();
     meta.iface = hop.iface.0;
-    meta.flags = Flags::FORWARDED;
+    meta.flags = flags;
     meta.endpoints.next_hop = Endpoints::mapped(hop.neighbour(dst).to_bits());
     port
 }
 
-/// The link that it leaves by need not know what the sender's left to a device.
-#[cold]
-fn complete(packet: &mut Buffer, header_len: u16) {
+/// The link that it leaves by need not know what the sender's left to a device: then a partial
+/// checksum is completed. One that completes it itself gets it as it is; says whether.
+#[inline(never)]
+fn settle(packet: &mut Buffer, header_len: u16, leaves: bool) -> bool {
     let Some((header, rest)) = packet.data_mut().split_first_chunk_mut::<HEADER_LEN>() else {
-        return;
+        return false;
     };
-    if let Some(segment) = rest.get_mut(usize::from(header_len) - HEADER_LEN..) {
-        complete_partial(Ipv4Header::of(header), segment);
+    let Some(segment) = rest.get_mut(usize::from(header_len) - HEADER_LEN..) else { return false };
+    let header = Ipv4Header::of(header);
+    if leaves {
+        return is_partial(header, segment);
     }
+    complete_partial(header, segment);
+    false
 }
 
 #[cold]

@@ -14,7 +14,7 @@ use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::checksum::{self, Pseudo};
 use weever_wire::ipv4::protocol;
-use weever_wire::ipv6::{Chain, set_hop_limit};
+use weever_wire::ipv6::{Chain, HEADER_LEN, next_header, set_hop_limit};
 use weever_wire::udp::never_zero;
 
 use super::{header, whole};
@@ -112,7 +112,8 @@ fn step(state: &NetState, packet: &mut Buffer) -> Step {
     if whole(packet).len() > mtu.into() {
         return Step::Tell(Cause::PacketTooBig { mtu: mtu.into() });
     }
-    complete_checksum(packet);
+    let completed = !state.interface(hop.iface).is_some_and(|i| i.tx_checksum);
+    let is_partial = settle_checksum(packet, completed);
     let l3 = packet.meta().l3;
     if let Some(bytes) = packet.at_mut(l3).first_chunk_mut() {
         set_hop_limit(bytes, hop_limit - 1);
@@ -121,32 +122,44 @@ fn step(state: &NetState, packet: &mut Buffer) -> Step {
     let meta = packet.meta_mut();
     meta.iface = hop.iface.0;
     meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);
+    if is_partial {
+        meta.flags = meta.flags.with(Flags::PARTIAL_CHECKSUM);
+    }
     meta.endpoints = Endpoints { next_hop, remote: dst.octets(), ..Endpoints::default() };
     Step::Pass
 }
 
-/// A checksum that the sender's kernel left to a device that never saw the frame is completed before
-/// the packet goes where nobody would accept it (DESIGN §4.5).
-fn complete_checksum(packet: &mut Buffer) {
+/// A checksum that the sender's kernel left to a device that never saw the frame is `completed`
+/// before the packet goes where nobody would accept it (DESIGN §4.5), unless the link that it leaves
+/// by does that. Says whether it is still partial. Links are not trusted to find their way through
+/// extension headers.
+fn settle_checksum(packet: &mut Buffer, completed: bool) -> bool {
     if !packet.meta().flags.has(Flags::MAY_BE_PARTIAL) {
-        return;
+        return false;
     }
     let (l3, end) = (packet.meta().l3, packet.meta().end);
-    let Some(addresses) = header(packet).map(|ip| ip.addresses()) else { return };
-    let Some((protocol, at)) = Chain::skim(whole(packet)) else { return };
+    // Whoever cuts a packet completes its checksum before.
+    let ip = header(packet).filter(|ip| ip.next_header() != next_header::FRAGMENT);
+    let Some(addresses) = ip.map(|ip| ip.addresses()) else { return false };
+    let Some((protocol, at)) = Chain::skim(whole(packet)) else { return false };
     let field = match protocol {
         protocol::UDP => 6,
         protocol::TCP => 16,
-        _ => return,
+        _ => return false,
     };
     let l4 = l3 + at as u16;
     let len = usize::from(end.saturating_sub(l4));
-    let Some(segment) = packet.at_mut(l4).get_mut(..len) else { return };
-    let Some(&[a, b]) = segment.get(field..field + 2) else { return };
+    let Some(segment) = packet.at_mut(l4).get_mut(..len) else { return false };
+    let Some(&[a, b]) = segment.get(field..field + 2) else { return false };
     let pseudo = Pseudo::v6(&addresses, protocol, len as u32);
-    if pseudo.is_partial(u16::from_be_bytes([a, b])) {
-        let sum = checksum::finish(checksum::sum(segment));
-        let sum = if protocol == protocol::UDP { never_zero(sum) } else { sum };
-        segment[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    if !pseudo.is_partial(u16::from_be_bytes([a, b])) {
+        return false;
     }
+    if !completed && at == HEADER_LEN {
+        return true;
+    }
+    let sum = checksum::finish(checksum::sum(segment));
+    let sum = if protocol == protocol::UDP { never_zero(sum) } else { sum };
+    segment[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    false
 }

@@ -286,6 +286,33 @@ fn partial_checksums_are_completed_on_the_way() {
     router.host.finish();
 }
 
+/// UDP and TCP, whose checksum says so, and pieces, of which the link would not see the whole.
+#[test]
+fn partial_checksums_are_left_to_a_link_that_completes_them() {
+    let mut network = config();
+    let left_to_it = network.remove_interface(RIGHT).unwrap();
+    network.add_interface(Interface { tx_checksum: true, ..left_to_it }).unwrap();
+    let mut router = Router::new(network, true);
+    router.host.set_flags(Flags::MAY_BE_PARTIAL);
+    let mut udp = through(b"partial payload");
+    let pseudo = checksum::pseudo_v4(PEER, FAR, protocol::UDP, udp.len() as u16 - 20);
+    udp[26..28].copy_from_slice(&pseudo.to_be_bytes());
+    router.host.receive(&[from_peer(&udp)]);
+    assert_eq!(router.right()[0][34..], udp[20..], "as it came");
+    let whole = through(b"whole payload");
+    router.host.receive(&[from_peer(&whole)]);
+    assert_eq!(router.right()[0][34..], whole[20..], "there is nothing to complete");
+
+    let mut long = patched(&through(&[7; 1200]), 6, 0);
+    let right = long[26..28].to_vec();
+    let pseudo = checksum::pseudo_v4(PEER, FAR, protocol::UDP, long.len() as u16 - 20);
+    long[26..28].copy_from_slice(&pseudo.to_be_bytes());
+    router.host.receive(&[from_peer(&long)]);
+    let pieces = router.right();
+    assert_eq!((pieces.len(), &pieces[0][40..42]), (2, &right[..]), "completed before it is cut");
+    router.host.finish();
+}
+
 /// Two routers whose default routes lead to each other: the time to live ends it.
 #[test]
 fn a_loop_ends() {

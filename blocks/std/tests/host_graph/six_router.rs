@@ -21,10 +21,15 @@ fn ip(text: &str) -> Ipv6Addr {
 /// A router between fd00::/64 and, in a VLAN of an MTU of 1,400, fd05::/64 with fd05::9, whose link
 /// address is the peer's and known.
 fn router() -> HostBox {
+    router_whose_link(false)
+}
+
+fn router_whose_link(tx_checksum: bool) -> HostBox {
     let mut config = host_state6();
     let other = Interface::new(IfaceId(1), "other", 0, HOST_MAC).in_vlan(VLAN).with_mtu(1400);
     let locals = Locals6::new(&["fd05::1/64".parse().unwrap(), "fe80::1/64".parse().unwrap()]);
-    config.add_interface(other.with_v6(locals)).unwrap();
+    let other = Interface { tx_checksum, ..other.with_v6(locals) };
+    config.add_interface(other).unwrap();
     config.settings.forwarding = true;
     let refused = |to: &str, way| Route::new(to.parse().unwrap(), way);
     config.add_route6(refused("2001:db8:dead::/48", Way::Blackhole)).unwrap();
@@ -63,6 +68,26 @@ fn a_partial_checksum_is_completed_on_the_way() {
     partial[46..48].copy_from_slice(&pseudo.sum().to_be_bytes());
     host.receive(&[from_peer6(&partial)]);
     assert_eq!(host.sent()[0][18 + 40..], whole[40..]);
+    host.finish();
+}
+
+#[test]
+fn a_partial_checksum_is_left_to_a_link_that_completes_it() {
+    let mut host = router_whose_link(true);
+    host.set_flags(Flags::MAY_BE_PARTIAL);
+    let whole = udp6((PEER6, 1), (ip("fd05::9"), 2), 64, b"through");
+    let mut partial = whole.clone();
+    let pseudo = weever_wire::checksum::Pseudo::v6(&pair(PEER6, ip("fd05::9")), 17, 15);
+    partial[46..48].copy_from_slice(&pseudo.sum().to_be_bytes());
+    host.receive(&[from_peer6(&partial), from_peer6(&whole)]);
+    let sent = host.sent();
+    assert_eq!((&sent[0][18 + 40..], &sent[1][18 + 40..]), (&partial[40..], &whole[40..]));
+    // Behind another header the link need not find it.
+    let options = [17, 0, 1, 4, 0, 0, 0, 0];
+    partial.splice(40..40, options);
+    (partial[5], partial[6]) = (partial[5] + 8, 60);
+    host.receive(&[from_peer6(&partial)]);
+    assert_eq!(host.sent()[0][18 + 48..], whole[40..]);
     host.finish();
 }
 

@@ -82,22 +82,31 @@ pub fn options_may_pass(area: &[u8]) -> bool {
     Ipv4Options::new(area).all(|option| option.is_ok_and(|option| passes(option.kind)))
 }
 
-/// Completes a partial checksum of UDP or TCP: the field then holds the pseudo-header's sum, which
-/// only a sender's kernel that left the rest to a device writes there. `segment` is what the IPv4
-/// datagram of this header carries; true if its checksum was partial.
-pub fn complete_partial(header: Ipv4Header<'_>, segment: &mut [u8]) -> bool {
+/// Where `segment`, which the IPv4 datagram of this header carries, has a partial checksum of UDP or
+/// TCP: the field then holds the pseudo-header's sum, which only a sender's kernel that left the rest
+/// to a device writes there.
+fn partial(header: Ipv4Header<'_>, segment: &[u8]) -> Option<(usize, Pseudo)> {
     let at = match header.protocol() {
-        _ if header.is_fragment() => return false,
+        _ if header.is_fragment() => return None,
         protocol::UDP => UDP_CHECKSUM,
         protocol::TCP => TCP_CHECKSUM,
-        _ => return false,
+        _ => return None,
     };
-    let Ok(length) = u16::try_from(segment.len()) else { return false };
+    let length = u16::try_from(segment.len()).ok()?;
     let pseudo = Pseudo::v4(&header.addresses(), header.protocol(), length);
-    let Some(field) = segment.get(at..at + 2) else { return false };
-    if !pseudo.is_partial(u16::from_be_bytes([field[0], field[1]])) {
-        return false;
-    }
+    let field = segment.get(at..at + 2)?;
+    pseudo.is_partial(u16::from_be_bytes([field[0], field[1]])).then_some((at, pseudo))
+}
+
+/// Whether the segment that the datagram of this header carries has a partial checksum.
+pub fn is_partial(header: Ipv4Header<'_>, segment: &[u8]) -> bool {
+    partial(header, segment).is_some()
+}
+
+/// Completes a partial checksum of UDP or TCP. `segment` is what the IPv4 datagram of this header
+/// carries; true if its checksum was partial.
+pub fn complete_partial(header: Ipv4Header<'_>, segment: &mut [u8]) -> bool {
+    let Some((at, pseudo)) = partial(header, segment) else { return false };
     segment[at..at + 2].fill(0);
     let check = udp::never_zero(pseudo.checksum(segment));
     segment[at..at + 2].copy_from_slice(&check.to_be_bytes());
