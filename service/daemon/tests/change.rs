@@ -118,6 +118,7 @@ fn addresses_change_without_a_new_graph() {
         ("route.10.9.0.0/16=none", "no such route"),
         ("route.x=none", "`x`"),
         ("forwarding=maybe", "on or off"),
+        ("forwarding=on", "leaves packets for others"),
         ("reverse-path=tight", "strict"),
     ] {
         let message = refusal(set(&mut client, assignment)).to_lowercase();
@@ -132,7 +133,6 @@ fn addresses_change_without_a_new_graph() {
         "interface.memory0.groups=239.0.0.1,239.0.0.2",
         "interface.memory0.groups-=239.0.0.1",
         "interface.memory0.mtu=1400",
-        "forwarding=on",
         "reverse-path=strict",
     ] {
         set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));

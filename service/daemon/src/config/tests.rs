@@ -140,7 +140,12 @@ fn there_may_be_several_interfaces() {
     let error = parse(&text).unwrap_err().to_string();
     assert!(error.starts_with("interface.addr = 10.1.0.1/16: another interface"), "{error}");
     let last = "[[interface]]\nname = \"up\"\ndev = \"eth1\"\ndhcp = true\nslaac = true\n";
-    let config = parse(&format!("{GOOD}forwarding = true\n{TWO}vlan = 5\n{last}")).unwrap();
+    let shared = parse(&format!("{GOOD}forwarding = true\n{TWO}vlan = 5\n{last}")).unwrap_err();
+    let complaint = shared.to_string();
+    assert!(complaint.contains("forwarding = true: eth0 leaves packets"), "{complaint}");
+    let (none, text) = ("share = \"none\"\n", format!("{GOOD}forwarding = true\n"));
+    let text = format!("{text}{none}{TWO}vlan = 5\n{none}{last}{none}");
+    let config = parse(&text).unwrap();
     let names: Vec<&str> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
     assert_eq!(names, ["eth0", "eth1.5", "up"]);
     assert_eq!(config.interfaces[1].addresses.len(), 2);

@@ -50,6 +50,13 @@ impl Shared {
             }
             ["forwarding"] => {
                 let on = switch(assignment)?;
+                if let Some(name) = self.config.interface_for_itself().filter(|_| on) {
+                    let why = format!(
+                        "{name} leaves packets for others to the kernel: the stack has \
+                                       to be started with `share = \"none\"` on every interface"
+                    );
+                    return Err(refused(assignment, &why));
+                }
                 self.change_network(assignment, |network| {
                     network.settings.forwarding = on;
                     Ok(())

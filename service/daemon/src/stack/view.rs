@@ -15,6 +15,7 @@ pub(super) fn nodes(workers: &[Vec<Reading>]) -> Counters {
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();
     for reading in sum(workers) {
         if reading.kind == CounterKind::Total {
+            counters.drops.extend(unhanded(&reading));
             counters.totals.push(named(&reading));
             continue;
         }
@@ -56,6 +57,17 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
     };
     let node = reading.node.to_string();
     (reading.value > 0).then_some(DropCounter { node, port, reason, packets: reading.value })
+}
+
+/// Packets that could not be handed to another worker, if this is their counter.
+fn unhanded(reading: &Reading) -> Option<DropCounter> {
+    let is_it = &*reading.label == "relay_full" && reading.value > 0;
+    is_it.then(|| DropCounter {
+        node: "(between workers)".into(),
+        port: None,
+        reason: "ring to the worker that serves the link is full".into(),
+        packets: reading.value,
+    })
 }
 
 fn named(reading: &Reading) -> NamedCounter {
@@ -107,6 +119,7 @@ mod tests {
     fn worker(factor: u64) -> Vec<Reading> {
         vec![
             reading("", CounterKind::Total, "batches", factor),
+            reading("", CounterKind::Total, "relay_full", factor),
             reading("Rx", CounterKind::Packets, "", 10 * factor),
             reading("Rx", CounterKind::Port, "true", 7 * factor),
             reading("Rx", CounterKind::Port, "false", 3 * factor),
@@ -134,8 +147,9 @@ mod tests {
     fn drops_have_a_reason_and_none_is_shown_that_did_not_happen() {
         let drops = nodes(&[worker(1)]).drops;
         let shown: Vec<_> = drops.iter().map(|d| (d.reason.as_str(), d.packets)).collect();
-        assert_eq!(shown, [("too short", 3), ("queue of tasks is full", 2)]);
-        assert_eq!(drops[1].port.as_deref(), Some("reply"));
+        let ring = "ring to the worker that serves the link is full";
+        assert_eq!(shown, [(ring, 1), ("too short", 3), ("queue of tasks is full", 2)]);
+        assert_eq!(drops[2].port.as_deref(), Some("reply"));
     }
 
     #[test]

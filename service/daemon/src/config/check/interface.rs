@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::super::host::unfit_for_host;
-use super::super::{ConfigError, Interface, InterfaceSettings, LinkKind, Prefix, Share};
+use super::super::{Config, ConfigError, Interface, InterfaceSettings, LinkKind, Prefix, Share};
 use super::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
@@ -12,6 +12,15 @@ const LONGEST_NAME: usize = 15;
 const SHORTEST_MTU: u16 = 576;
 /// The same of IPv6 (RFC 8200 §5).
 const SHORTEST_MTU_V6: u16 = 1280;
+
+impl Config {
+    /// The name of an interface that takes nothing but what is for its own addresses, if there is
+    /// one: on a device that is shared with the kernel.
+    pub(crate) fn interface_for_itself(&self) -> Option<&str> {
+        let shared = |i: &&Interface| i.link == LinkKind::AfXdp && i.share != Share::None;
+        self.interfaces.iter().find(shared).map(|i| i.name.as_str())
+    }
+}
 
 impl Interface {
     /// An interface with the defaults, on a device (or a link of that name).
@@ -177,6 +186,16 @@ fn vlan(at: &str, vlan: Option<u16>) -> Result<Option<u16>, ConfigError> {
             Err(ConfigError::invalid(&format!("{at}vlan"), id, problem, remedy))
         }
         other => Ok(other.filter(|id| *id != 0)),
+    }
+}
+
+/// What is to be passed on is for nobody's address here: a device that shares by address leaves it
+/// to the kernel, and it would vanish without a word.
+pub(super) fn forwards(config: &Config, problems: &mut Problems) {
+    if let Some(name) = config.interface_for_itself().filter(|_| config.forwarding) {
+        let problem = format!("{name} leaves packets for others to the kernel");
+        let remedy = "give every interface `share = \"none\"`";
+        problems.add("forwarding", true, &problem, remedy);
     }
 }
 

@@ -73,6 +73,7 @@ impl TryFrom<Settings> for Config {
         config.routes = reach::routes(settings.gateway, settings.routes, &own, &mut problems);
         config.neighbours = reach::neighbours(settings.neighbours, &own, &mut problems);
         config.forwarding = settings.forwarding.unwrap_or_default();
+        interface::forwards(&config, &mut problems);
         config.reverse_path = settings.reverse_path.unwrap_or_default();
         config.services =
             system::services(settings.services.echo, settings.services.discard, &mut problems);
