@@ -15,5 +15,6 @@ pub mod reference;
 pub mod search;
 #[cfg(test)]
 mod testkit;
+pub mod watch;
 
 pub use oracle::Refusal;

@@ -328,6 +328,19 @@ fn a_thousand_ordered_filters_pass_the_verifier() {
 }
 
 #[test]
+fn a_filter_may_match_everything() {
+    let Some(mut classifier) = classifier() else { return };
+    let nothing = Test::Mask { field: Field::EtherType, mask: 0, value: 0 };
+    let all = |tests| Rule { tests, target: Target::Queue(1) };
+    for rules in [vec![all(vec![])], vec![all(vec![nothing]), exact(2, 7)]] {
+        classifier.set_ordered(rules).unwrap();
+        classifier.program().run(&datagram(7).bytes(), 1).unwrap();
+        assert_eq!(classifier.ordered_hits().unwrap()[0], 1);
+    }
+    assert_eq!(classifier.missed().unwrap(), 0);
+}
+
+#[test]
 fn what_is_no_filter_is_refused() {
     let Some(mut classifier) = classifier() else { return };
     let of = |tests: Vec<Test>| Rule { tests, target: Target::Queue(0) };
@@ -358,4 +371,50 @@ fn what_no_filter_matches_is_spread_over_queues() {
         assert_eq!(action, Some(XdpAction::Drop));
     }
     assert_eq!(classifier.missed().unwrap(), 4);
+}
+
+/// The flows that were counted, with their frames.
+fn missed(classifier: &Classifier) -> Vec<(u8, (std::net::IpAddr, u16), u16, u64)> {
+    let mut flows = Vec::new();
+    classifier.take_missed(|f| flows.push((f.protocol, f.src, f.dst.1, f.frames))).unwrap();
+    flows.sort();
+    flows
+}
+
+#[test]
+fn flows_that_no_filter_matches_are_counted_and_taken_out() {
+    let Some(mut classifier) = classifier() else { return };
+    classifier.insert(&exact(0, 7)).unwrap();
+    classifier.program().run(&datagram(8).bytes(), 1).unwrap();
+    assert!(missed(&classifier).is_empty(), "not unless it is asked for");
+    classifier.sample(64, 1).unwrap();
+    let six = Frame { six: true, src: 2, protocol: 6, ..datagram(9) };
+    let no_ports = Frame { protocol: 1, ..datagram(9) };
+    let fragment = Frame { fragment: true, ..datagram(9) };
+    for frame in [datagram(8), datagram(8), datagram(7), six, no_ports, fragment] {
+        classifier.program().run(&frame.bytes(), 1).unwrap();
+    }
+    let four = (std::net::Ipv4Addr::from(address4(0)).into(), 9);
+    let six = (std::net::Ipv6Addr::from(address6(2)).into(), 9);
+    assert_eq!(missed(&classifier), [(6, six, 9, 1), (17, four, 8, 2)]);
+    assert!(missed(&classifier).is_empty(), "they were taken out");
+}
+
+#[test]
+fn the_flows_that_are_counted_are_bounded_and_sampled() {
+    let Some(mut classifier) = classifier() else { return };
+    classifier.sample(256, 1).unwrap();
+    for port in 0..5000 {
+        classifier.program().run(&datagram(port).bytes(), 1).unwrap();
+    }
+    let flows = missed(&classifier).len();
+    assert!((1..=256).contains(&flows), "{flows}");
+    classifier.sample(256, 16).unwrap();
+    classifier.program().run(&datagram(3).bytes(), 64_000).unwrap();
+    let [(.., frames)] = missed(&classifier)[..] else { panic!("one flow") };
+    // Five standard deviations.
+    assert!(frames.abs_diff(64_000) < 5000, "{frames}");
+    for (entries, every) in [(0, 1), (1, 3), (1, 0)] {
+        assert!(matches!(classifier.sample(entries, every), Err(BpfError::Setting { .. })));
+    }
 }

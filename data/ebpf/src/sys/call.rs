@@ -13,6 +13,7 @@ pub(super) enum Command {
     MapDelete = 3,
     ProgramLoad = 5,
     ProgramTestRun = 10,
+    MapDrain = 25,
     LinkCreate = 28,
     LinkUpdate = 29,
 }

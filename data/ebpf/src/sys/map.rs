@@ -16,6 +16,8 @@ pub enum MapKind {
     Array = 2,
     /// As `Array`, with a value per possible CPU.
     PerCpuArray = 6,
+    /// Any key; when it is full, what was not used for longest makes room.
+    LruHash = 9,
     /// Keys `0..entries` as `u32`, values are interfaces to redirect to.
     DevMap = 14,
     /// Keys `0..entries` as `u32`, values are CPUs to redirect to: the length of its queue and the
@@ -61,6 +63,24 @@ struct Element {
 }
 // SAFETY: integers only, padding explicit, laid out as the variant of BPF_MAP_*_ELEM.
 unsafe impl Attributes for Element {}
+
+#[repr(C)]
+#[derive(Default)]
+struct Batch {
+    from: u64,
+    to: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+// SAFETY: integers only, no padding, laid out as the variant of BPF_MAP_*_BATCH.
+unsafe impl Attributes for Batch {}
+
+/// How many entries one call takes out. More than any bucket of a hash holds in practice.
+const BATCH: usize = 1024;
 
 impl Map {
     /// Makes a map. `name` is for people (`bpftool map`); 15 characters of it are kept.
@@ -144,6 +164,57 @@ impl Map {
         // SAFETY: the key is live and as large as the kernel reads.
         let removed = unsafe { bpf(Command::MapDelete, &mut attributes) };
         self.present("remove from", removed)
+    }
+
+    /// Takes every entry out of a [`MapKind::Hash`] or [`MapKind::LruHash`], gives each to `take`,
+    /// key and value, and says how many there were. What a program adds meanwhile is taken or stays.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn drain(&self, mut take: impl FnMut(&[u8], &[u8])) -> Result<usize, BpfError> {
+        let mut keys = vec![0; BATCH * self.key_size];
+        let mut values = vec![0; BATCH * self.value_size];
+        let (mut position, mut all) = (None, 0);
+        loop {
+            let (count, at_end) = self.drain_some(&mut position, &mut keys, &mut values)?;
+            let entries = keys.chunks(self.key_size).zip(values.chunks(self.value_size));
+            entries.take(count).for_each(|(key, value)| take(key, value));
+            all += count;
+            if at_end {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// One call from `position`, which moves on. Says how many entries there were, and whether the
+    /// last bucket was among those that were looked through.
+    fn drain_some(
+        &self,
+        position: &mut Option<u32>,
+        keys: &mut [u8],
+        values: &mut [u8],
+    ) -> Result<(usize, bool), BpfError> {
+        let (from, mut to) = (position.map(|p| [p]), [0u32]);
+        let mut attributes = Batch {
+            from: from.as_ref().map_or(0, |p| address(p)),
+            to: address_mut(&mut to),
+            keys: address_mut(keys),
+            values: address_mut(values),
+            count: BATCH as u32,
+            map: self.fd.as_raw_fd() as u32,
+            ..Batch::default()
+        };
+        // SAFETY: the positions are a word each, keys and values are exclusively ours and have room
+        // for as many entries as `count` says; the map is a hash, whose positions are words.
+        let done = unsafe { bpf(Command::MapDrain, &mut attributes) };
+        *position = Some(to[0]);
+        match done {
+            Ok(_) => Ok((attributes.count as usize, false)),
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {
+                Ok((attributes.count as usize, true))
+            }
+            Err(e) => Err(self.failed("take entries out of", e)),
+        }
     }
 
     fn element(&self, key: &[u8], value: u64) -> Element {

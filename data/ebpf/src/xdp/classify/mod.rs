@@ -14,6 +14,7 @@ mod layout;
 mod parse;
 mod program;
 mod rule;
+mod sample;
 mod tree;
 
 use exact::{ExactTable, signature};
@@ -21,6 +22,8 @@ use layout::masked;
 use program::{Parts, SPREAD_BITS};
 use rule::setting;
 pub use rule::{Field, Rule, Target, Test};
+pub use sample::MissedFlow;
+use sample::Sampling;
 
 use crate::sys::{BpfError, Map, MapKind, XdpLink, XdpProgram};
 
@@ -73,6 +76,7 @@ pub struct Classifier {
     fallback: Fallback,
     spread: Map,
     missed: Map,
+    sampling: Option<Sampling>,
     program: XdpProgram,
     link: Option<XdpLink>,
 }
@@ -98,6 +102,7 @@ impl Classifier {
             fallback: &fallback,
             spread: &spread,
             missed: &missed,
+            sampling: None,
         };
         let program = XdpProgram::load("weever_sort", &program::emit(&parts)?)?;
         let (exact, ordered) = (Vec::new(), Vec::new());
@@ -110,6 +115,7 @@ impl Classifier {
             fallback,
             spread,
             missed,
+            sampling: None,
             program,
             link: None,
         })
@@ -224,6 +230,30 @@ impl Classifier {
         exchanged
     }
 
+    /// Counts the flows of frames that no filter matches, of one in `every` such frames: those of
+    /// the `entries` flows that were seen last. The program is exchanged.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless `every` is a power of two and `entries` is not 0; nothing has
+    /// changed then.
+    pub fn sample(&mut self, entries: u32, every: u32) -> Result<(), BpfError> {
+        let before = self.sampling.replace(Sampling::new(entries, every)?);
+        let exchanged = self.exchange();
+        if exchanged.is_err() {
+            self.sampling = before;
+        }
+        exchanged
+    }
+
+    /// Takes out what was [counted](Self::sample) since this was called last, and says how many
+    /// flows that were. Nothing if no flows are counted.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn take_missed(&self, take: impl FnMut(MissedFlow)) -> Result<usize, BpfError> {
+        self.sampling.as_ref().map_or(Ok(0), |sampling| sampling.take(take))
+    }
+
     fn exchange(&mut self) -> Result<(), BpfError> {
         let parts = Parts {
             exact: &self.exact,
@@ -233,6 +263,7 @@ impl Classifier {
             fallback: &self.fallback,
             spread: &self.spread,
             missed: &self.missed,
+            sampling: self.sampling.as_ref(),
         };
         let program = XdpProgram::load("weever_sort", &program::emit(&parts)?)?;
         if let Some(link) = &self.link {

@@ -4,6 +4,7 @@ use super::exact::{self, ExactTable};
 use super::layout::{LAST_QUEUE, code_of};
 use super::parse::{self, at};
 use super::rule::{Rule, Target};
+use super::sample::{self, Sampling};
 use super::{Fallback, Sink, tree};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
@@ -22,6 +23,7 @@ pub(super) struct Parts<'a> {
     pub(super) fallback: &'a Fallback,
     pub(super) spread: &'a Map,
     pub(super) missed: &'a Map,
+    pub(super) sampling: Option<&'a Sampling>,
 }
 
 pub(super) fn emit(parts: &Parts<'_>) -> Result<Program, AsmError> {
@@ -45,6 +47,9 @@ fn fall_back(asm: &mut Assembler, parts: &Parts<'_>) {
     asm.note("no filter matches");
     asm.load_map_value(R2, parts.missed, 0).mov(R3, 1);
     asm.atomic(crate::asm::AtomicOp::Add, R2, 0, R3);
+    if let Some(sampling) = parts.sampling {
+        sample::emit(asm, sampling);
+    }
     match parts.fallback {
         Fallback::To(target) => {
             asm.mov(R1, code_of(*target) as i32);

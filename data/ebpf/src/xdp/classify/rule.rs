@@ -108,6 +108,11 @@ impl Test {
         }
     }
 
+    /// Whether it holds of every value without comparing anything.
+    pub(super) fn is_always_true(self) -> bool {
+        matches!(self, Test::Mask { mask: 0, .. })
+    }
+
     fn check(self) -> Result<(), BpfError> {
         let (field, full) = (self.field(), self.field().full());
         let sound = match self {

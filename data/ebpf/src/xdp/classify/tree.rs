@@ -183,6 +183,12 @@ fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: &Map, hit: L
             emit_range(asm, &lanes(field), lo, hi, no);
         }
     }
+    if rule.tests.iter().all(|test| test.is_always_true()) && present.mask == 0 {
+        // The kernel refuses programs in which something can never be reached, as what follows a
+        // rule that matches everything; it does not know that no packet has all of these.
+        asm.load(present.lane.width, R1, R10, at(present.lane.offset));
+        compare(asm, Cond::Eq, 0xff, no);
+    }
     asm.load_map_value(R2, hits, 8 * number as u32).mov(R3, 1);
     asm.atomic(AtomicOp::Add, R2, 0, R3);
     asm.mov(R1, code_of(rule.target) as i32).jump(hit);

@@ -1,0 +1,16 @@
+//! Which flows there are, told by traffic: what to search a place for, and when.
+//!
+//! Whoever sees packets (a program in the kernel, a worker, a socket that opens) tells a [`Watch`] how
+//! many of which five-tuple came. It keeps a bounded table, estimates rates, and from time to time,
+//! as a token bucket allows, says which flows have become worth a filter and which have gone. The
+//! time is an argument, in nanoseconds of any clock that does not run backwards.
+
+mod bucket;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tuple;
+
+pub use bucket::TokenBucket;
+pub use table::{Due, Settings, Watch};
+pub use tuple::FiveTuple;
