@@ -12,6 +12,7 @@ use weever_graph::nic::{Exposure, FlowType, Location, TableModel, TableOrder};
 
 use crate::config::{Configuration, Rule};
 use crate::nic::{Nic, Table};
+pub use spread::spread;
 
 /// The commands for `device`, in the order in which they have to run. Lines that start with `#` say
 /// what cannot be expressed.

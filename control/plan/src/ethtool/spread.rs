@@ -8,10 +8,16 @@ use crate::nic::Nic;
 /// `ethtool -X DEV equal 8`, or with weights where the queues are not the first ones or not equal.
 pub(super) fn command(nic: &Nic, rss: &Rss, device: &str) -> Option<String> {
     nic.rss.as_ref()?;
-    let last = *rss.table.iter().max()?;
+    spread(&rss.table, rss.key.as_deref(), device)
+}
+
+/// The command that makes `device` spread over the queues of `table`, by this key if there is one;
+/// nothing for an empty table.
+pub fn spread(table: &[u32], key: Option<&[u8]>, device: &str) -> Option<String> {
+    let last = *table.iter().max()?;
     let mut weights = vec![0usize; last as usize + 1];
-    rss.table.iter().for_each(|q| weights[*q as usize] += 1);
-    let key = rss.key.as_ref().map(|key| format!(" hkey {}", hex(key))).unwrap_or_default();
+    table.iter().for_each(|q| weights[*q as usize] += 1);
+    let key = key.map(|key| format!(" hkey {}", hex(key))).unwrap_or_default();
     let (least, most) = (weights.iter().min()?, weights.iter().max()?);
     // Entries seldom divide evenly; one more or less is what `equal` does too.
     if most - least <= 1 {

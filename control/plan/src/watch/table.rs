@@ -130,7 +130,9 @@ impl Watch {
                 seen.is_known = true;
             }
         }
-        due.gone.iter().for_each(|flow| drop(self.flows.remove(flow)));
+        for flow in &due.gone {
+            self.flows.remove(flow);
+        }
         due
     }
 

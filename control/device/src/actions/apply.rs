@@ -1,0 +1,66 @@
+//! Taking steps, and taking them back.
+
+use std::fmt;
+
+use super::{Actions, Record};
+use crate::ethtool::{Driver, EthtoolError};
+
+/// A step failed, and what became of those before it.
+#[derive(Debug)]
+pub struct ApplyError {
+    /// What the step would have been, as a command.
+    pub step: String,
+    /// Why it failed.
+    pub source: EthtoolError,
+    /// What failed when the steps before it were taken back. Empty: the device is as it was.
+    pub rollback: Vec<EthtoolError>,
+}
+
+impl fmt::Display for ApplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (`{}`)", self.source, self.step)?;
+        match &self.rollback[..] {
+            _ if self.source.is_gone() => Ok(()),
+            [] => f.write_str("; the steps before it were taken back: the device is as it was"),
+            [first, rest @ ..] => {
+                write!(f, "; and taking back the steps before it failed: {first}")?;
+                rest.iter().try_for_each(|error| write!(f, "; {error}"))?;
+                f.write_str("; look at the device with `ethtool -n`, `-x` and `-l`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ApplyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl Actions {
+    /// Takes all steps. The record is of what is then so, whether they succeed or not.
+    ///
+    /// # Errors
+    /// [`ApplyError`]: a step failed, and those before it were taken back.
+    pub fn apply(&self, driver: &mut dyn Driver, record: &mut Record) -> Result<(), ApplyError> {
+        let mut back = Vec::new();
+        for step in &self.steps {
+            match step.take(driver, record) {
+                Ok(inverse) => back.push(inverse),
+                Err(source) => {
+                    let taken_back =
+                        back.iter().rev().filter_map(|step| step.take(driver, record).err());
+                    let rollback = taken_back.collect();
+                    let step = step.command(driver.device());
+                    return Err(ApplyError { step, source, rollback });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the steps that can be taken, for ways back, and returns what failed.
+    pub fn apply_all(&self, driver: &mut dyn Driver, record: &mut Record) -> Vec<EthtoolError> {
+        self.steps.iter().filter_map(|step| step.take(driver, record).err()).collect()
+    }
+}

@@ -1,0 +1,63 @@
+//! A configuration in the kernel's words.
+
+use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
+use weever_plan::config::{Configuration, Rule};
+use weever_plan::nic::{Nic, Table};
+
+use super::ActionsError;
+use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
+
+/// What a device should be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Desired {
+    /// How many queues receive.
+    pub receiving: u32,
+    /// The queues that the hash points to, to be repeated; empty to leave them as they are.
+    pub table: Vec<u32>,
+    /// The hash's key, if it matters.
+    pub key: Option<Vec<u8>>,
+    /// What is hashed, where that matters.
+    pub fields: Vec<(FlowType, HashFields)>,
+    /// The rules. Those with locations have them for an order's sake: any will do that keep it.
+    pub rules: Vec<RuleSpec>,
+}
+
+impl Desired {
+    /// A configuration of `nic`, which is a NIC as Linux exposes it.
+    ///
+    /// # Errors
+    /// [`ActionsError::Hidden`] or [`ActionsError::Field`] if a rule has no words.
+    pub fn of(nic: &Nic, configuration: &Configuration) -> Result<Desired, ActionsError> {
+        let mut rules = Vec::new();
+        for (table, of_table) in nic.tables.iter().zip(&configuration.rules) {
+            for rule in of_table {
+                rules.push(words(table, rule)?);
+            }
+        }
+        let fields = configuration.rss.fields.iter();
+        Ok(Desired {
+            receiving: nic.queues.hi + 1,
+            table: configuration.rss.table.clone(),
+            key: configuration.rss.key.clone(),
+            fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
+            rules,
+        })
+    }
+}
+
+fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError> {
+    let Exposure::Ethtool(ethtool) = &table.model.linux else {
+        return Err(ActionsError::Hidden { table: table.name.clone() });
+    };
+    let flow_type = rule.flow_type.unwrap_or(FlowType::Ether);
+    let keys = table.model.matches.iter().zip(&rule.keys).filter(|(_, key)| key.mask != 0);
+    let fields = keys.map(|(m, key)| (m.field, *key)).collect();
+    let spec = Match { flow_type, fields }.to_rule(Action::Queue(rule.queue));
+    let spec = spec.map_err(|field| {
+        let table = table.name.clone();
+        ActionsError::Field { table, flow_type, field }
+    })?;
+    let is_placed =
+        ethtool.location == Location::Mandatory || table.model.order == TableOrder::Location;
+    Ok(spec.at(if is_placed { rule.location } else { ANY_LOCATION }))
+}

@@ -1,0 +1,213 @@
+//! The steps from a device as it is to what is wanted of it.
+
+use std::collections::BTreeSet;
+
+use super::locations::assign;
+use super::record::Ours;
+use super::{ActionsError, Desired, Record, Step};
+use crate::ethtool::{ANY_LOCATION, Driver, EthtoolError, RuleSpec, Spreading};
+
+/// No driver's table is larger, if it does not say how large it is.
+const MOST_LOCATIONS: u32 = 1 << 16;
+
+/// Steps in the order in which they have to be taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Actions {
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// What a person should know beside them, a line each.
+    pub notes: Vec<String>,
+}
+
+impl Actions {
+    /// The steps to what is wanted. Rules of the record that somebody changed are given up.
+    ///
+    /// # Errors
+    /// The device's answer, or why it cannot be what is wanted; nothing was changed.
+    pub fn between(
+        driver: &mut dyn Driver,
+        record: &mut Record,
+        desired: &Desired,
+    ) -> Result<Actions, ActionsError> {
+        let mut actions = Actions::default();
+        actions.give_up(driver, record)?;
+        let last = actions.queues(driver, desired)?;
+        actions.fields(driver, desired)?;
+        actions.spreading(driver, desired)?;
+        actions.rules(driver, record, desired)?;
+        actions.steps.extend(last);
+        Ok(actions)
+    }
+
+    /// Whether the device is already as it should be.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The commands that do the same on `device`.
+    pub fn commands(&self, device: &str) -> Vec<String> {
+        self.steps.iter().map(|step| step.command(device)).collect()
+    }
+
+    pub(super) fn give_up(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &mut Record,
+    ) -> Result<(), EthtoolError> {
+        for location in record.verify(driver)? {
+            self.notes.push(format!(
+                "rule {location} was ours, and somebody changed or removed it: it is left alone"
+            ));
+        }
+        Ok(())
+    }
+
+    /// More queues come first, and fewer last, when nothing points to them any more.
+    fn queues(
+        &mut self,
+        driver: &mut dyn Driver,
+        desired: &Desired,
+    ) -> Result<Option<Step>, ActionsError> {
+        let from = match driver.channels() {
+            Err(e) if e.is_unsupported() => {
+                self.notes.push(format!("{e}: its queues are taken as they are"));
+                return Ok(None);
+            }
+            channels => channels?,
+        };
+        let most = from.most[0] + from.most[3];
+        let (device, wanted) = (driver.device().to_string(), desired.receiving);
+        if wanted > most.max(from.receiving()) {
+            return Err(ActionsError::Queues { device, most, wanted });
+        }
+        let step = Step::Channels { from, to: from.with_receiving(wanted) };
+        match wanted.cmp(&from.receiving()) {
+            std::cmp::Ordering::Less => Ok(Some(step)),
+            std::cmp::Ordering::Equal => Ok(None),
+            std::cmp::Ordering::Greater => {
+                self.steps.push(step);
+                Ok(None)
+            }
+        }
+    }
+
+    fn fields(&mut self, driver: &mut dyn Driver, desired: &Desired) -> Result<(), EthtoolError> {
+        for (flow_type, to) in &desired.fields {
+            let from = driver.hash_fields(*flow_type)?;
+            if from != *to {
+                self.steps.push(Step::Fields { flow_type: *flow_type, from, to: *to });
+            }
+        }
+        Ok(())
+    }
+
+    fn spreading(
+        &mut self,
+        driver: &mut dyn Driver,
+        desired: &Desired,
+    ) -> Result<(), ActionsError> {
+        if desired.table.is_empty() {
+            return Ok(());
+        }
+        let from = match driver.spreading(0) {
+            Err(source) if source.is_unsupported() => {
+                let spares = (0..desired.receiving).any(|queue| !desired.table.contains(&queue));
+                let device = driver.device().to_string();
+                return match spares {
+                    true => Err(ActionsError::Spreading { device, source }),
+                    false => Ok(()),
+                };
+            }
+            spreading => spreading?,
+        };
+        let table = desired.table.iter().copied().cycle().take(from.table.len()).collect();
+        let key = desired.key.clone().unwrap_or_else(|| from.key.clone());
+        let to = Spreading { table, key };
+        if from != to {
+            self.steps.push(Step::Spreading { from, to });
+        }
+        Ok(())
+    }
+
+    fn rules(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+        desired: &Desired,
+    ) -> Result<(), ActionsError> {
+        if desired.rules.is_empty() && record.ours.is_empty() {
+            return Ok(());
+        }
+        let size = driver.table()?;
+        let present = driver.locations()?;
+        let others: BTreeSet<u32> =
+            present.into_iter().filter(|at| !record.ours.contains_key(at)).collect();
+        if !others.is_empty() {
+            let count = others.len();
+            self.notes.push(format!("{count} rules that are not ours stay, and may take packets"));
+        }
+        if !desired.rules.is_empty() && !driver.ntuple()? {
+            self.steps.push(Step::Ntuple { to: true });
+        }
+        let end = size.locations.unwrap_or(MOST_LOCATIONS);
+        let wanted = placed(&desired.rules, &others, end, size.chooses);
+        let wanted = wanted.ok_or_else(|| ActionsError::NoRoom {
+            device: driver.device().into(),
+            locations: end,
+            others: others.len(),
+            wanted: desired.rules.len(),
+        })?;
+        self.compare(record, wanted);
+        Ok(())
+    }
+
+    /// Removals first, since tables may be full.
+    fn compare(&mut self, record: &Record, wanted: Vec<RuleSpec>) {
+        let mut left = record.ours.clone();
+        let (mut replaced, mut inserted) = (Vec::new(), Vec::new());
+        for rule in wanted {
+            let location = match rule.location() {
+                ANY_LOCATION => match same(&left, &rule) {
+                    Some(location) => location,
+                    None => {
+                        inserted.push(Step::Insert { rule });
+                        continue;
+                    }
+                },
+                location => location,
+            };
+            match left.remove(&location) {
+                None => inserted.push(Step::Insert { rule }),
+                Some(ours) if ours.sent.says_the_same(&rule) => {}
+                Some(from) => replaced.push(Step::Replace { location, from, to: rule }),
+            }
+        }
+        let removed = left.into_iter().map(|(location, rule)| Step::Remove { location, rule });
+        self.steps.extend(removed.chain(replaced).chain(inserted));
+    }
+}
+
+fn same(ours: &std::collections::BTreeMap<u32, Ours>, rule: &RuleSpec) -> Option<u32> {
+    ours.iter().find(|(_, ours)| ours.sent.says_the_same(rule)).map(|(location, _)| *location)
+}
+
+/// The rules with locations that are free, unless the driver chooses them.
+fn placed(
+    rules: &[RuleSpec],
+    others: &BTreeSet<u32>,
+    end: u32,
+    driver_chooses: bool,
+) -> Option<Vec<RuleSpec>> {
+    let (free, mut bound): (Vec<_>, Vec<_>) =
+        rules.iter().cloned().partition(|r| driver_chooses && r.location() == ANY_LOCATION);
+    if free.len() + bound.len() + others.len() > end as usize {
+        return None;
+    }
+    // Rules that may be anywhere follow those that have a place; the sort is stable.
+    bound.sort_by_key(RuleSpec::location);
+    let wishes: Vec<u32> =
+        bound.iter().map(|r| if r.location() == ANY_LOCATION { 0 } else { r.location() }).collect();
+    let locations = assign(&wishes, others, end)?;
+    let bound = bound.into_iter().zip(locations).map(|(rule, location)| rule.at(location));
+    Some(bound.chain(free).collect())
+}

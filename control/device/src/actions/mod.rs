@@ -1,0 +1,94 @@
+//! From what a device is told to what a plan wants it to be told.
+//!
+//! [`Desired`] is a plan's configuration in the kernel's words. [`Actions::between`] compares it with
+//! the device and with the [`Record`] of what we did to it, and is a list of [`Step`]s, each with the
+//! command that does the same. [`Actions::apply`] takes them: when one fails, those before it are
+//! taken back. [`undo`] is the way back to the device as it was found.
+//!
+//! Rules that are not in the record are somebody else's: they are never touched, and their locations
+//! are never used. A rule of ours that somebody changed since is somebody else's, too.
+
+mod apply;
+mod desired;
+mod diff;
+mod locations;
+mod persist;
+mod record;
+mod step;
+#[cfg(test)]
+mod tests;
+mod undo;
+
+pub use apply::ApplyError;
+pub use desired::Desired;
+pub use diff::Actions;
+pub use persist::{PersistError, StateFile};
+pub use record::Record;
+pub use step::Step;
+pub use undo::undo;
+
+use crate::ethtool::EthtoolError;
+
+/// Why a plan cannot be brought onto a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ActionsError {
+    /// The device's answer.
+    #[error(transparent)]
+    Device(#[from] EthtoolError),
+    /// A rule that the kernel has no words for.
+    #[error(
+        "{table}: rules of type {flow_type} cannot say anything about {field}; does the model fit \
+         this device?"
+    )]
+    Field {
+        /// The model's table.
+        table: String,
+        /// The flow type.
+        flow_type: weever_graph::nic::FlowType,
+        /// The field.
+        field: weever_graph::Field,
+    },
+    /// A table that the kernel does not expose.
+    #[error("{table}: Linux does not expose this table; plan for what it exposes (Nic::linux_of)")]
+    Hidden {
+        /// The model's table.
+        table: String,
+    },
+    /// The device has fewer queues than the plan.
+    #[error("{device} can have {most} receive queues, and the plan has {wanted}; plan for fewer")]
+    Queues {
+        /// The device.
+        device: String,
+        /// How many there can be.
+        most: u32,
+        /// How many are wanted.
+        wanted: u32,
+    },
+    /// There are not enough locations.
+    #[error(
+        "{device} has {locations} locations for rules, {others} of them taken by rules that are not \
+         ours; {wanted} rules do not fit"
+    )]
+    NoRoom {
+        /// The device.
+        device: String,
+        /// How many locations there are.
+        locations: u32,
+        /// How many of them others use.
+        others: usize,
+        /// How many rules are wanted.
+        wanted: usize,
+    },
+    /// The device does not spread as the plan needs it.
+    #[error(
+        "{device} cannot be told how to spread ({source}), and the plan keeps some queues free of \
+         other traffic"
+    )]
+    Spreading {
+        /// The device.
+        device: String,
+        /// Its answer.
+        source: EthtoolError,
+    },
+}

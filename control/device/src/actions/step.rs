@@ -1,0 +1,165 @@
+//! One change of a device.
+
+use std::fmt::Write;
+
+use weever_graph::nic::FlowType;
+
+use super::record::{Ours, Record, note};
+use crate::ethtool::{ANY_LOCATION, Channels, Driver, EthtoolError, HashFields};
+use crate::ethtool::{RuleSpec, Spreading};
+
+/// One change of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// How many queues there are.
+    Channels {
+        /// As it is.
+        from: Channels,
+        /// As it should be.
+        to: Channels,
+    },
+    /// Whether rules are in force.
+    Ntuple {
+        /// As it should be; it is the other way round.
+        to: bool,
+    },
+    /// What is hashed of a flow type.
+    Fields {
+        /// The flow type.
+        flow_type: FlowType,
+        /// As it is.
+        from: HashFields,
+        /// As it should be.
+        to: HashFields,
+    },
+    /// How the rest is spread.
+    Spreading {
+        /// As it is.
+        from: Spreading,
+        /// As it should be.
+        to: Spreading,
+    },
+    /// A rule of ours goes.
+    Remove {
+        /// Where it is.
+        location: u32,
+        /// The rule.
+        rule: Ours,
+    },
+    /// A rule of ours becomes another one.
+    Replace {
+        /// Where it is.
+        location: u32,
+        /// The rule.
+        from: Ours,
+        /// As it should be.
+        to: RuleSpec,
+    },
+    /// A new rule.
+    Insert {
+        /// The rule, with its location if it wants one.
+        rule: RuleSpec,
+    },
+}
+
+impl Step {
+    /// Takes it and notes it; returns the step back.
+    pub(super) fn take(
+        &self,
+        driver: &mut dyn Driver,
+        record: &mut Record,
+    ) -> Result<Step, EthtoolError> {
+        match self {
+            Step::Channels { from, to } => {
+                driver.set_channels(*to)?;
+                note(&mut record.channels, from, to);
+                Ok(Step::Channels { from: *to, to: *from })
+            }
+            Step::Ntuple { to } => {
+                driver.set_ntuple(*to)?;
+                note(&mut record.ntuple, &!*to, to);
+                Ok(Step::Ntuple { to: !*to })
+            }
+            Step::Fields { flow_type, from, to } => {
+                driver.set_hash_fields(*flow_type, *to)?;
+                record.note_fields(*flow_type, *from, *to);
+                Ok(Step::Fields { flow_type: *flow_type, from: *to, to: *from })
+            }
+            Step::Spreading { from, to } => {
+                let key = (from.key != to.key).then_some(&to.key[..]);
+                driver.set_spreading(0, Some(&to.table), key)?;
+                note(&mut record.spreading, from, to);
+                Ok(Step::Spreading { from: to.clone(), to: from.clone() })
+            }
+            Step::Remove { location, rule } => {
+                driver.remove(*location)?;
+                record.ours.remove(location);
+                Ok(Step::Insert { rule: rule.sent.clone() })
+            }
+            Step::Replace { location, from, to } => {
+                let rule = insert(driver, record, to)?.1;
+                Ok(Step::Replace { location: *location, from: rule, to: from.sent.clone() })
+            }
+            Step::Insert { rule } => {
+                let (location, rule) = insert(driver, record, rule)?;
+                Ok(Step::Remove { location, rule })
+            }
+        }
+    }
+
+    /// The command that does it.
+    pub fn command(&self, device: &str) -> String {
+        match self {
+            Step::Channels { from, to } => {
+                let mut line = format!("ethtool -L {device}");
+                for (name, from, to) in
+                    [("rx", from.rx, to.rx), ("combined", from.combined, to.combined)]
+                {
+                    if from != to {
+                        write!(line, " {name} {to}").expect("writing to a string");
+                    }
+                }
+                line
+            }
+            Step::Ntuple { to } => {
+                format!("ethtool -K {device} ntuple {}", if *to { "on" } else { "off" })
+            }
+            Step::Fields { flow_type, to, .. } => {
+                format!("ethtool -N {device} rx-flow-hash {flow_type} {}", letters(*to))
+            }
+            Step::Spreading { from, to } => {
+                let key = (from.key != to.key).then_some(&to.key[..]);
+                let command = weever_plan::ethtool::spread(&to.table, key, device);
+                command.unwrap_or_else(|| format!("ethtool -X {device} default"))
+            }
+            Step::Remove { location, .. } => format!("ethtool -N {device} delete {location}"),
+            Step::Replace { to: rule, .. } | Step::Insert { rule } => {
+                let place = match rule.location() {
+                    ANY_LOCATION => String::new(),
+                    location => format!(" loc {location}"),
+                };
+                format!("ethtool -N {device} {}{place}", rule.to_options())
+            }
+        }
+    }
+}
+
+fn insert(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    rule: &RuleSpec,
+) -> Result<(u32, Ours), EthtoolError> {
+    let location = driver.insert(rule)?;
+    // A driver that cannot show rules is taken by its word.
+    let read = driver.rule(location).unwrap_or_else(|_| rule.clone().at(location));
+    let ours = Ours { sent: rule.clone(), read };
+    record.ours.insert(location, ours.clone());
+    Ok((location, ours))
+}
+
+/// `sdfn`, as `ethtool` calls the fields of `RXH_*`.
+fn letters(fields: HashFields) -> String {
+    let bits = "mvtsdfn".chars().enumerate();
+    let set = bits.filter(|(i, _)| fields.0 >> (i + 1) & 1 == 1);
+    set.map(|(_, letter)| letter).collect()
+}

@@ -1,0 +1,319 @@
+use weever_graph::nic::FlowType;
+use weever_graph::{Field, Key};
+use weever_plan::ethtool;
+use weever_plan::flow::{Conj, Flow, Kinds};
+use weever_plan::nic::Nic;
+use weever_plan::policy::{Balance, Measure};
+use weever_plan::search::{Options, Search};
+
+use super::*;
+use crate::ethtool::{
+    ANY_LOCATION, Action, Channels, Driver, Failing, HashFields, Match, RuleSpec, Simulated,
+};
+
+const QUEUES: u32 = 4;
+
+fn rule(port: u16, queue: u32) -> RuleSpec {
+    let key = Key { mask: 0xffff, value: port.into() };
+    let matches = Match { flow_type: FlowType::Udp4, fields: vec![(Field::L4Dst, key)] };
+    matches.to_rule(Action::Queue(queue)).unwrap()
+}
+
+/// Spread over the first two queues, these rules.
+fn desired(rules: Vec<RuleSpec>) -> Desired {
+    Desired {
+        receiving: QUEUES,
+        table: vec![0, 1],
+        key: None,
+        fields: vec![(FlowType::Udp4, HashFields(0xf0))],
+        rules,
+    }
+}
+
+fn device(chooses: bool) -> Simulated {
+    let mut device = Simulated::new("sim0", 2, 16);
+    device.chooses = chooses;
+    device
+}
+
+/// What a user of the device sees of it.
+fn seen(device: &Simulated) -> impl PartialEq + std::fmt::Debug + use<> {
+    let d = device.clone();
+    (d.channels, d.ntuple, d.rules, d.spreading, d.fields.into_iter().find(|(_, f)| f.0 != 0x30))
+}
+
+fn bring(
+    device: &mut Simulated,
+    record: &mut Record,
+    desired: &Desired,
+) -> Result<Actions, ApplyError> {
+    let actions = Actions::between(device, record, desired).unwrap();
+    actions.apply(device, record).map(|()| actions)
+}
+
+fn take_back(device: &mut Simulated, record: &mut Record) -> Actions {
+    let actions = undo(device, record).unwrap();
+    assert!(actions.apply_all(device, record).is_empty());
+    actions
+}
+
+#[test]
+fn a_device_is_brought_to_a_plan_and_back() {
+    for chooses in [false, true] {
+        let mut device = device(chooses);
+        let before = seen(&device);
+        let mut record = Record::default();
+        let rules = vec![rule(53, 2), rule(80, 3)];
+        let actions = bring(&mut device, &mut record, &desired(rules.clone())).unwrap();
+        let commands = actions.commands("sim0");
+        let place = |n: u32| if chooses { String::new() } else { format!(" loc {n}") };
+        let expected = [
+            "ethtool -L sim0 combined 4".to_string(),
+            "ethtool -N sim0 rx-flow-hash udp4 sdfn".into(),
+            "ethtool -K sim0 ntuple on".into(),
+            format!("ethtool -N sim0 flow-type udp4 dst-port 53 action 2{}", place(0)),
+            format!("ethtool -N sim0 flow-type udp4 dst-port 80 action 3{}", place(1)),
+        ];
+        assert_eq!(commands, expected, "the table is as wanted already");
+        assert_eq!((device.channels.combined, device.ntuple, device.rules.len()), (4, true, 2));
+        assert!(bring(&mut device, &mut record, &desired(rules)).unwrap().is_empty());
+        take_back(&mut device, &mut record);
+        assert_eq!(seen(&device), before);
+        assert!(record.is_empty());
+    }
+}
+
+#[test]
+fn only_what_differs_is_changed() {
+    for chooses in [false, true] {
+        let mut device = device(chooses);
+        let mut record = Record::default();
+        let rules = vec![rule(1, 0), rule(2, 1), rule(3, 2)];
+        bring(&mut device, &mut record, &desired(rules)).unwrap();
+        let changes = device.changes;
+        let rules = vec![rule(1, 0), rule(2, 3), rule(3, 2), rule(4, 1)];
+        let actions = bring(&mut device, &mut record, &desired(rules.clone())).unwrap();
+        // Where the driver chooses locations there is no replacing at one.
+        assert_eq!(actions.steps.len(), if chooses { 3 } else { 2 }, "{actions:?}");
+        assert_eq!(device.changes - changes, actions.steps.len());
+        let has = |rule: &RuleSpec| device.rules.values().any(|r| r.says_the_same(rule));
+        assert!(device.rules.len() == 4 && rules.iter().all(has));
+        take_back(&mut device, &mut record);
+        assert!(device.rules.is_empty());
+    }
+}
+
+#[test]
+fn rules_of_others_are_never_touched() {
+    for chooses in [false, true] {
+        let mut device = device(chooses);
+        device.rules = [0, 2].map(|at| (at, rule(9000 + at as u16, 0).at(at))).into();
+        let others = device.rules.clone();
+        let mut record = Record::default();
+        let planned = (0..4).map(|n| rule(n as u16 + 1, n)).collect::<Vec<_>>();
+        let located = planned.iter().zip(0..).map(|(rule, at)| rule.clone().at(at));
+        let wanted = if chooses { planned.clone() } else { located.collect() };
+        let actions = bring(&mut device, &mut record, &desired(wanted)).unwrap();
+        assert!(actions.notes.iter().any(|note| note.contains("2 rules")), "{:?}", actions.notes);
+        assert_eq!(record.locations().collect::<Vec<_>>(), [1, 3, 4, 5]);
+        for (rule, at) in planned.iter().zip([1, 3, 4, 5]) {
+            assert!(device.rules[&at].says_the_same(rule), "the order stays");
+        }
+        assert!(others.iter().all(|(at, rule)| device.rules[at] == *rule));
+        take_back(&mut device, &mut record);
+        assert_eq!(device.rules, others);
+    }
+}
+
+#[test]
+fn a_rule_of_ours_that_somebody_changed_is_theirs() {
+    let mut device = device(false);
+    let mut record = Record::default();
+    bring(&mut device, &mut record, &desired(vec![rule(1, 0), rule(2, 0)])).unwrap();
+    device.rules.insert(0, rule(7, 1).at(0));
+    let actions = take_back(&mut device, &mut record);
+    assert!(actions.notes[0].contains("rule 0 was ours"), "{:?}", actions.notes);
+    assert_eq!(device.rules.len(), 1, "what became theirs stays, what is ours goes");
+    assert!(device.rules[&0].says_the_same(&rule(7, 1)));
+}
+
+#[test]
+fn settings_that_somebody_changed_since_are_left() {
+    let mut device = device(false);
+    let mut record = Record::default();
+    let mut wanted = desired(vec![]);
+    wanted.table = vec![1];
+    bring(&mut device, &mut record, &wanted).unwrap();
+    device.spreading.get_mut(&0).unwrap().table = vec![0; 128];
+    let actions = undo(&mut device, &mut record).unwrap();
+    assert_eq!(actions.notes, ["the table of the hash changed since: it is left as it is"]);
+}
+
+#[test]
+fn a_failure_at_any_step_takes_back_what_came_before() {
+    let rules: Vec<_> = (1..5).map(|n| rule(n, u32::from(n) % 4)).collect();
+    let (none, other) = (vec![], vec![rule(1, 3), rule(9, 2), rule(3, 3), rule(4, 0)]);
+    for (chooses, start) in [(false, &none), (true, &none), (false, &other), (true, &other)] {
+        let mut steps = 0;
+        for at in 0.. {
+            let mut device = device(chooses);
+            let mut record = Record::default();
+            bring(&mut device, &mut record, &desired(start.clone())).unwrap();
+            let (before, known) = (seen(&device), record.clone());
+            let mut wanted = desired(rules.clone());
+            wanted.table = vec![2, 3];
+            device.failing =
+                Some(Failing { at: device.changes + at, count: 1, errno: libc::ENOSPC });
+            let Err(error) = bring(&mut device, &mut record, &wanted) else { break };
+            assert!(error.rollback.is_empty(), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("table is full") && text.contains("as it was"), "{text}");
+            let has = |rule: &RuleSpec| device.rules.values().any(|r| r.says_the_same(rule));
+            assert!(device.rules.len() == start.len() && start.iter().all(has));
+            // A driver that chooses locations may choose others.
+            assert!(chooses || (seen(&device) == before && record == known));
+            device.failing = None;
+            take_back(&mut device, &mut record);
+            assert!(device.rules.is_empty());
+            steps = at + 1;
+        }
+        assert!(steps >= 3, "each of {steps} steps was made to fail");
+    }
+}
+
+#[test]
+fn when_the_way_back_fails_too_both_errors_are_told() {
+    let mut device = device(false);
+    let mut record = Record::default();
+    device.failing = Some(Failing { at: 4, count: 2, errno: libc::EIO });
+    let error =
+        bring(&mut device, &mut record, &desired(vec![rule(1, 0), rule(2, 0)])).unwrap_err();
+    assert_eq!(error.rollback.len(), 1);
+    let text = error.to_string();
+    assert!(text.contains("action 0 loc 1`") && text.contains("taking back"), "{text}");
+    assert_eq!(record.locations().collect::<Vec<_>>(), [0], "the record is of what is so");
+}
+
+#[test]
+fn a_device_that_vanishes_is_named() {
+    let mut device = device(false);
+    let mut record = Record::default();
+    bring(&mut device, &mut record, &desired(vec![rule(1, 0)])).unwrap();
+    device.gone = true;
+    let error = Actions::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
+    assert!(error.to_string().contains("no device `sim0`"), "{error}");
+    assert!(undo(&mut device, &mut record).unwrap_err().is_gone());
+    let actions = Actions { steps: vec![Step::Insert { rule: rule(1, 0) }], notes: vec![] };
+    let error = actions.apply(&mut device, &mut record).unwrap_err();
+    assert!(error.source.is_gone() && !error.to_string().contains("as it was"), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_told_before_anything_is_changed() {
+    let mut device = device(false);
+    let before = seen(&device);
+    let mut record = Record::default();
+    let many: Vec<_> = (0..100_000u32).map(|n| rule(n as u16, 0)).collect();
+    let error = Actions::between(&mut device, &mut record, &desired(many)).unwrap_err();
+    assert!(matches!(error, ActionsError::NoRoom { wanted: 100_000, .. }), "{error}");
+    let queues = Desired { receiving: 65, ..Desired::default() };
+    let error = Actions::between(&mut device, &mut record, &queues).unwrap_err();
+    assert!(matches!(error, ActionsError::Queues { most: 64, wanted: 65, .. }), "{error}");
+    device.spreading.clear();
+    let error = Actions::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
+    assert!(matches!(error, ActionsError::Spreading { .. }), "{error}");
+    device = self::device(false);
+    assert_eq!(seen(&device), before);
+    device.size = 0;
+    let error = Actions::between(&mut device, &mut record, &desired(vec![rule(1, 1)])).unwrap_err();
+    assert!(error.to_string().contains("--model xdp"), "the remedy: {error}");
+}
+
+#[test]
+fn fewer_queues_come_last_and_more_first() {
+    let mut device = Simulated::new("sim0", 8, 16);
+    let before = seen(&device);
+    let mut record = Record::default();
+    let wanted =
+        Desired { receiving: 2, table: vec![0, 1], rules: vec![rule(1, 1)], ..Desired::default() };
+    let actions = bring(&mut device, &mut record, &wanted).unwrap();
+    assert!(matches!(actions.steps.last(), Some(Step::Channels { .. })));
+    assert_eq!(device.channels.combined, 2);
+    take_back(&mut device, &mut record);
+    assert_eq!(seen(&device), before);
+    let separate = Channels { rx: 4, tx: 4, most: [8, 8, 0, 0], ..Channels::default() };
+    assert_eq!(separate.with_receiving(6).rx, 6);
+}
+
+#[test]
+fn a_record_survives_in_its_file_and_garbage_is_told() {
+    let folder = std::env::temp_dir().join(format!("weever-device-{}", std::process::id()));
+    let file = StateFile::of(&folder, "sim0").unwrap();
+    assert_eq!(file.load().unwrap(), Record::default());
+    let mut device = device(false);
+    let before = seen(&device);
+    let mut record = Record::default();
+    bring(&mut device, &mut record, &desired(vec![rule(1, 0), rule(2, 1)])).unwrap();
+    file.save(&record).unwrap();
+    let mut loaded = file.load().unwrap();
+    assert_eq!(loaded, record);
+    take_back(&mut device, &mut loaded);
+    assert_eq!(seen(&device), before);
+    std::fs::write(file.path(), "{\"ours\": 7").unwrap();
+    let error = file.load().unwrap_err().to_string();
+    assert!(error.contains("no record of steering") && error.contains("remove it"), "{error}");
+    file.save(&loaded).unwrap();
+    assert!(!file.path().exists(), "an empty record has no file");
+    std::fs::remove_dir(&folder).unwrap();
+}
+
+fn search(model: &str, flows: u16) -> Search {
+    let nic = Nic::linux_of(&weever_models::nic(model).unwrap()).unwrap();
+    let nic = nic.with_queues(QUEUES).unwrap();
+    let policy = Box::new(Balance::new(Measure::Flows));
+    let mut search = Search::new(nic, policy, Options::default());
+    let conj = |n: u16| {
+        let udp = Conj::of_kinds(Kinds::of(FlowType::Udp4));
+        let from = udp.with(Field::Ip4Src, 0x0a00_0100 + u128::from(n)).with(Field::L4Src, 7);
+        from.with(Field::Ip4Dst, 0x0a00_0001).with(Field::L4Dst, 11211)
+    };
+    search.run((1..=flows).map(|n| Flow::of(format!("f{n}"), vec![conj(n)])).collect());
+    search
+}
+
+#[test]
+fn plans_of_models_become_the_commands_that_the_planner_prints() {
+    for model in ["82599", "x710", "e810", "connectx5", "ena", "gvnic", "sfc9020"] {
+        let mut search = search(model, 12);
+        let plan = search.plan();
+        let nic = search.nic().clone();
+        let configuration = plan.configuration(nic.tables.len());
+        let desired = Desired::of(&nic, &configuration).unwrap();
+        assert!(!desired.rules.is_empty(), "{model}");
+        let mut device = Simulated::new("sim0", QUEUES, 9000);
+        device.chooses = desired.rules.iter().all(|rule| rule.location() == ANY_LOCATION);
+        let actions = Actions::between(&mut device, &mut Record::default(), &desired).unwrap();
+        let rules = |lines: Vec<String>| -> Vec<String> {
+            let rules = lines.into_iter().filter(|line| line.contains("flow-type"));
+            rules.collect()
+        };
+        let printed = rules(ethtool::commands(&nic, &configuration, "sim0"));
+        assert_eq!(rules(actions.commands("sim0")), printed, "{model}");
+        actions.apply(&mut device, &mut Record::default()).unwrap();
+        assert_eq!(device.locations().unwrap().len(), desired.rules.len());
+    }
+}
+
+#[test]
+fn a_driver_with_one_mask_refuses_and_is_put_back() {
+    let mut device = device(false);
+    device.one_mask = true;
+    let before = seen(&device);
+    let mut record = Record::default();
+    let key = Key { mask: 0xff00, value: 0x100 };
+    let matches = Match { flow_type: FlowType::Udp4, fields: vec![(Field::L4Dst, key)] };
+    let wide = matches.to_rule(Action::Queue(1)).unwrap();
+    let error = bring(&mut device, &mut record, &desired(vec![rule(1, 0), wide])).unwrap_err();
+    assert!(error.to_string().contains("mask"), "{error}");
+    assert_eq!(seen(&device), before);
+}

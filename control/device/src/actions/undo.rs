@@ -1,0 +1,99 @@
+//! The way back.
+
+use weever_graph::nic::FlowType;
+
+use super::{Actions, Record, Step};
+use crate::ethtool::{Driver, EthtoolError};
+
+/// The steps back to the device as it was found. What somebody changed since is left as it is, with a
+/// note.
+///
+/// # Errors
+/// The device's answer; nothing was changed.
+pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, EthtoolError> {
+    let mut actions = Actions::default();
+    actions.give_up(driver, record)?;
+    let rules = record.ours.iter();
+    let removed = rules.map(|(at, rule)| Step::Remove { location: *at, rule: rule.clone() });
+    actions.steps.extend(removed);
+    let channels = actions.channels_back(driver, record)?;
+    // More queues come before the table that points to them, fewer behind it.
+    let (first, last) = match channels {
+        Some(Step::Channels { from, to }) if to.receiving() < from.receiving() => (None, channels),
+        _ => (channels, None),
+    };
+    actions.steps.extend(first);
+    actions.spreading_back(driver, record)?;
+    actions.fields_back(driver, record)?;
+    actions.ntuple_back(driver, record)?;
+    actions.steps.extend(last);
+    Ok(actions)
+}
+
+impl Actions {
+    fn kept(&mut self, what: &str) {
+        self.notes.push(format!("{what} changed since: it is left as it is"));
+    }
+
+    fn channels_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<Option<Step>, EthtoolError> {
+        let Some(changed) = &record.channels else { return Ok(None) };
+        if driver.channels()? == changed.set {
+            return Ok(Some(Step::Channels { from: changed.set, to: changed.found }));
+        }
+        self.kept("the number of queues");
+        Ok(None)
+    }
+
+    fn spreading_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<(), EthtoolError> {
+        let Some(changed) = &record.spreading else { return Ok(()) };
+        if driver.spreading(0)? == changed.set {
+            let (from, to) = (changed.set.clone(), changed.found.clone());
+            self.steps.push(Step::Spreading { from, to });
+        } else {
+            self.kept("the table of the hash");
+        }
+        Ok(())
+    }
+
+    fn fields_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<(), EthtoolError> {
+        for (name, changed) in &record.fields {
+            let Some(flow_type) = FlowType::from_name(name) else { continue };
+            if driver.hash_fields(flow_type)? == changed.set {
+                let (from, to) = (changed.set, changed.found);
+                self.steps.push(Step::Fields { flow_type, from, to });
+            } else {
+                self.kept(&format!("what is hashed of {name}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn ntuple_back(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+    ) -> Result<(), EthtoolError> {
+        let Some(changed) = &record.ntuple else { return Ok(()) };
+        if driver.ntuple()? != changed.set {
+            self.kept("the switch for rules");
+        } else if driver.table()?.rules as usize > record.ours.len() {
+            // With some drivers, switching it off would remove the rules of others.
+            self.notes.push("rules of others are there: they stay switched on".into());
+        } else {
+            self.steps.push(Step::Ntuple { to: changed.found });
+        }
+        Ok(())
+    }
+}

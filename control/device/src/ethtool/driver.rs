@@ -1,0 +1,137 @@
+//! What can be asked of a device.
+
+use serde::{Deserialize, Serialize};
+use weever_graph::nic::{FlowType, RssFields};
+
+use super::{EthtoolError, RuleSpec};
+
+/// Who drives the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The driver's name, as `ixgbe`.
+    pub driver: String,
+    /// Where the device is, as a PCI address.
+    pub bus: String,
+}
+
+/// How many queues there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channels {
+    /// Queues that only receive.
+    pub rx: u32,
+    /// Queues that only send.
+    pub tx: u32,
+    /// Queues for everything else.
+    pub other: u32,
+    /// Queues that receive and send.
+    pub combined: u32,
+    /// How many of each kind there can be, in the same order.
+    pub most: [u32; 4],
+}
+
+impl Channels {
+    /// How many queues receive.
+    pub fn receiving(&self) -> u32 {
+        self.rx + self.combined
+    }
+
+    /// The same with `count` queues that receive, of the kind that the device has.
+    #[must_use]
+    pub fn with_receiving(mut self, count: u32) -> Channels {
+        match self.most[3] {
+            0 => self.rx = count,
+            _ => self.combined = count.saturating_sub(self.rx),
+        }
+        self
+    }
+}
+
+/// The table of rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableSize {
+    /// How many rules there are.
+    pub rules: u32,
+    /// How many locations there are, if the driver says so.
+    pub locations: Option<u32>,
+    /// Whether the driver chooses locations if it is asked to.
+    pub chooses: bool,
+}
+
+/// How the rest is spread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spreading {
+    /// The queue for each value of the hash.
+    pub table: Vec<u32>,
+    /// The hash's key; empty if there is none to set.
+    pub key: Vec<u8>,
+}
+
+/// The fields that are hashed of a flow type: bits `RXH_*`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HashFields(pub u64);
+
+impl HashFields {
+    const ADDRESSES: u64 = 1 << 4 | 1 << 5;
+    const PORTS: u64 = 1 << 6 | 1 << 7;
+}
+
+impl From<RssFields> for HashFields {
+    fn from(fields: RssFields) -> HashFields {
+        HashFields(match fields {
+            RssFields::FourTuple => HashFields::ADDRESSES | HashFields::PORTS,
+            RssFields::Addresses => HashFields::ADDRESSES,
+            RssFields::None => 0,
+        })
+    }
+}
+
+/// A device, as `ethtool` sees it. Every call may wait for the device, seldom longer than some
+/// milliseconds (changing channels resets most devices, which takes seconds and loses packets).
+///
+/// Every call fails with [`EthtoolError::Gone`] once the device is, and with
+/// [`EthtoolError::Unsupported`] if its driver knows no such thing.
+pub trait Driver {
+    /// The device's name.
+    fn device(&self) -> &str;
+    /// Who drives it.
+    fn identity(&mut self) -> Result<Identity, EthtoolError>;
+    /// How many queues there are.
+    fn channels(&mut self) -> Result<Channels, EthtoolError>;
+    /// Changes that.
+    fn set_channels(&mut self, channels: Channels) -> Result<(), EthtoolError>;
+    /// Whether rules are in force.
+    fn ntuple(&mut self) -> Result<bool, EthtoolError>;
+    /// Changes that. With some drivers, switching it off removes all rules.
+    fn set_ntuple(&mut self, on: bool) -> Result<(), EthtoolError>;
+    /// The table of rules.
+    fn table(&mut self) -> Result<TableSize, EthtoolError>;
+    /// The locations of all rules.
+    fn locations(&mut self) -> Result<Vec<u32>, EthtoolError>;
+    /// The rule at a location.
+    fn rule(&mut self, location: u32) -> Result<RuleSpec, EthtoolError>;
+    /// Adds a rule, or replaces the one at its location, and says where it is.
+    fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError>;
+    /// Removes the rule at a location.
+    fn remove(&mut self, location: u32) -> Result<(), EthtoolError>;
+    /// How a context spreads; context 0 is for what no rule takes.
+    fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError>;
+    /// Changes that; `None` leaves table or key as it is.
+    fn set_spreading(
+        &mut self,
+        context: u32,
+        table: Option<&[u32]>,
+        key: Option<&[u8]>,
+    ) -> Result<(), EthtoolError>;
+    /// Makes a context that spreads so, for rules to choose, and returns its number.
+    fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError>;
+    /// Removes a context that no rule uses.
+    fn remove_context(&mut self, context: u32) -> Result<(), EthtoolError>;
+    /// What is hashed of a flow type's packets.
+    fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError>;
+    /// Changes that.
+    fn set_hash_fields(
+        &mut self,
+        flow_type: FlowType,
+        fields: HashFields,
+    ) -> Result<(), EthtoolError>;
+}

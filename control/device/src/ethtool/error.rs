@@ -1,0 +1,96 @@
+//! What a device may answer.
+
+use std::io;
+
+/// An error of a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EthtoolError {
+    /// There is no such device, or no longer.
+    #[error("there is no device `{device}` (any more) in this network namespace")]
+    Gone {
+        /// The device.
+        device: String,
+    },
+    /// The process may not.
+    #[error("{device}: cannot {what}: it needs CAP_NET_ADMIN (run as root)")]
+    Denied {
+        /// The device.
+        device: String,
+        /// What was attempted.
+        what: String,
+    },
+    /// The driver has no such thing.
+    #[error(
+        "{device}: its driver cannot {what}; use the xdp model (`--model xdp`), which needs no help \
+         from the device"
+    )]
+    Unsupported {
+        /// The device.
+        device: String,
+        /// What was attempted.
+        what: String,
+    },
+    /// The device refused.
+    #[error("{device}: cannot {what}: {source}{hint}")]
+    Refused {
+        /// The device.
+        device: String,
+        /// What was attempted.
+        what: String,
+        /// The driver's reason.
+        source: io::Error,
+        /// What it mostly means.
+        hint: &'static str,
+    },
+    /// The answer makes no sense.
+    #[error("{device}: the driver's answer to \"{what}\" makes no sense; is it out of date?")]
+    Answer {
+        /// The device.
+        device: String,
+        /// What was attempted.
+        what: String,
+    },
+    /// The name can be no device's.
+    #[error("`{device}` is no name of a device: it takes 1 to 15 characters")]
+    Name {
+        /// The name.
+        device: String,
+    },
+}
+
+impl EthtoolError {
+    /// The kernel's word, understood.
+    pub(crate) fn of(device: &str, what: String, source: io::Error) -> EthtoolError {
+        let device = device.to_string();
+        match source.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => EthtoolError::Gone { device },
+            Some(libc::EPERM | libc::EACCES) => EthtoolError::Denied { device, what },
+            Some(libc::EOPNOTSUPP) => EthtoolError::Unsupported { device, what },
+            _ => {
+                let hint = hint(&source);
+                EthtoolError::Refused { device, what, source, hint }
+            }
+        }
+    }
+
+    /// Whether the device is gone.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, EthtoolError::Gone { .. })
+    }
+
+    /// Whether the driver has no such thing.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, EthtoolError::Unsupported { .. })
+    }
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::ENOSPC) => "; its table is full",
+        Some(libc::EBUSY) => "; the table has no room for this rule, or something else uses it",
+        Some(libc::EINVAL) => "; the driver takes no such value, mask or location: see `dmesg`",
+        Some(libc::EEXIST) => "; there is such a rule already",
+        _ => "",
+    }
+}

@@ -1,0 +1,266 @@
+//! The system calls.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use weever_graph::nic::FlowType;
+
+use super::layout::{NTUPLE, channels, command, driver, put_u32, put_u64, rules, spec, spreading};
+use super::layout::{u32_at, u64_at};
+use super::matching::hash_number_of;
+use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
+
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+/// No table of rules or of spreading has more; what a driver says beyond is a mistake.
+const MOST: u32 = 1 << 20;
+
+/// A device of the network namespace in which the calling thread was when it was opened.
+#[derive(Debug)]
+pub struct KernelDriver {
+    device: String,
+    socket: OwnedFd,
+}
+
+impl KernelDriver {
+    /// Opens the device called `device`. That it is there shows at the first call.
+    ///
+    /// # Errors
+    /// [`EthtoolError::Name`]; [`EthtoolError::Refused`] if no socket can be had.
+    pub fn open(device: &str) -> Result<KernelDriver, EthtoolError> {
+        let device = device.to_string();
+        if device.is_empty() || device.len() >= libc::IFNAMSIZ || device.contains(['\0', '/']) {
+            return Err(EthtoolError::Name { device });
+        }
+        // SAFETY: no addresses in it.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            let source = io::Error::last_os_error();
+            return Err(EthtoolError::of(&device, "open a socket".into(), source));
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        Ok(KernelDriver { device, socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// One call: `buffer` holds the structure, which the kernel reads and writes.
+    ///
+    /// `buffer` has to be as long as the command's structure is, arrays at its end included.
+    fn call(&self, buffer: &mut [u8], what: &str) -> Result<(), EthtoolError> {
+        // SAFETY: a request of zeros is a valid one: integers, and a union of plain data.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(self.device.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
+        // SAFETY: `request` is live, and so is the buffer that it points to; every caller here makes
+        // it as long as what the kernel writes for the command that stands in it.
+        let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut request) };
+        match result {
+            0.. => Ok(()),
+            _ => Err(EthtoolError::of(&self.device, what.into(), io::Error::last_os_error())),
+        }
+    }
+
+    /// A call about rules, with room for `locations`.
+    fn rules(
+        &self,
+        command: u32,
+        what: &str,
+        locations: usize,
+        set: impl FnOnce(&mut [u8]),
+    ) -> Result<Vec<u8>, EthtoolError> {
+        let mut buffer = vec![0; rules::SIZE.max(rules::LOCATIONS + 4 * locations)];
+        put_u32(&mut buffer, 0, command);
+        set(&mut buffer);
+        self.call(&mut buffer, what)?;
+        Ok(buffer)
+    }
+
+    fn nonsense(&self, what: &str) -> EthtoolError {
+        EthtoolError::Answer { device: self.device.clone(), what: what.into() }
+    }
+
+    fn flags(&self) -> Result<u32, EthtoolError> {
+        let mut buffer = [0; 8];
+        put_u32(&mut buffer, 0, command::GET_FLAGS);
+        self.call(&mut buffer, "say what is switched on")?;
+        Ok(u32_at(&buffer, 4))
+    }
+}
+
+impl Driver for KernelDriver {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn identity(&mut self) -> Result<Identity, EthtoolError> {
+        let mut buffer = [0; driver::SIZE];
+        put_u32(&mut buffer, 0, command::DRIVER_INFO);
+        self.call(&mut buffer, "say who drives it")?;
+        let text = |at: usize| {
+            let field = &buffer[at..at + driver::TEXT];
+            let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());
+            String::from_utf8_lossy(&field[..end]).into_owned()
+        };
+        Ok(Identity { driver: text(driver::NAME), bus: text(driver::BUS) })
+    }
+
+    fn channels(&mut self) -> Result<Channels, EthtoolError> {
+        let mut buffer = [0; channels::SIZE];
+        put_u32(&mut buffer, 0, command::GET_CHANNELS);
+        self.call(&mut buffer, "say how many queues it has")?;
+        let count = |i: usize| u32_at(&buffer, channels::COUNTS + 4 * i);
+        let most = std::array::from_fn(|i| u32_at(&buffer, channels::MOST + 4 * i));
+        let (rx, tx, other, combined) = (count(0), count(1), count(2), count(3));
+        Ok(Channels { rx, tx, other, combined, most })
+    }
+
+    fn set_channels(&mut self, to: Channels) -> Result<(), EthtoolError> {
+        let mut buffer = [0; channels::SIZE];
+        put_u32(&mut buffer, 0, command::SET_CHANNELS);
+        for (i, count) in [to.rx, to.tx, to.other, to.combined].into_iter().enumerate() {
+            put_u32(&mut buffer, channels::COUNTS + 4 * i, count);
+        }
+        self.call(&mut buffer, &format!("have {} receive queues", to.receiving()))
+    }
+
+    fn ntuple(&mut self) -> Result<bool, EthtoolError> {
+        Ok(self.flags()? & NTUPLE != 0)
+    }
+
+    fn set_ntuple(&mut self, on: bool) -> Result<(), EthtoolError> {
+        let others = self.flags()? & !NTUPLE;
+        let mut buffer = [0; 8];
+        put_u32(&mut buffer, 0, command::SET_FLAGS);
+        put_u32(&mut buffer, 4, others | if on { NTUPLE } else { 0 });
+        let what = if on { "switch steering rules on" } else { "switch steering rules off" };
+        self.call(&mut buffer, what)
+    }
+
+    fn table(&mut self) -> Result<TableSize, EthtoolError> {
+        let answer = self.rules(command::COUNT_RULES, "take steering rules", 0, |_| {})?;
+        let data = u64_at(&answer, rules::DATA);
+        let locations = (data & !rules::CHOOSES) as u32;
+        Ok(TableSize {
+            rules: u32_at(&answer, rules::COUNT),
+            locations: (locations > 0).then_some(locations),
+            chooses: data & rules::CHOOSES != 0,
+        })
+    }
+
+    fn locations(&mut self) -> Result<Vec<u32>, EthtoolError> {
+        let what = "list its steering rules";
+        let count = self.table()?.rules;
+        if count > MOST {
+            return Err(self.nonsense(what));
+        }
+        let set = |buffer: &mut [u8]| put_u32(buffer, rules::COUNT, count);
+        let answer = self.rules(command::LIST_RULES, what, count as usize, set)?;
+        let count = u32_at(&answer, rules::COUNT).min(count) as usize;
+        Ok((0..count).map(|i| u32_at(&answer, rules::LOCATIONS + 4 * i)).collect())
+    }
+
+    fn rule(&mut self, location: u32) -> Result<RuleSpec, EthtoolError> {
+        let what = format!("show steering rule {location}");
+        let set = |buffer: &mut [u8]| put_u32(buffer, rules::SPEC + spec::LOCATION, location);
+        let answer = self.rules(command::GET_RULE, &what, 0, set)?;
+        let bytes = answer[rules::SPEC..].first_chunk().ok_or_else(|| self.nonsense(&what))?;
+        Ok(RuleSpec { bytes: *bytes, context: u32_at(&answer, rules::COUNT) })
+    }
+
+    fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError> {
+        let what = format!("take the rule `{}`", rule.to_options());
+        let set = |buffer: &mut [u8]| {
+            buffer[rules::SPEC..rules::SPEC + spec::SIZE].copy_from_slice(&rule.bytes);
+            put_u32(buffer, rules::COUNT, rule.context);
+        };
+        let answer = self.rules(command::INSERT_RULE, &what, 0, set)?;
+        Ok(u32_at(&answer, rules::SPEC + spec::LOCATION))
+    }
+
+    fn remove(&mut self, location: u32) -> Result<(), EthtoolError> {
+        let what = format!("remove steering rule {location}");
+        let set = |buffer: &mut [u8]| put_u32(buffer, rules::SPEC + spec::LOCATION, location);
+        self.rules(command::DELETE_RULE, &what, 0, set).map(drop)
+    }
+
+    fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError> {
+        let what = "say how it spreads";
+        let mut head = vec![0; spreading::CONFIG];
+        put_u32(&mut head, 0, command::GET_SPREADING);
+        put_u32(&mut head, spreading::CONTEXT, context);
+        let mut sizes = head.clone();
+        self.call(&mut sizes, what)?;
+        let table = u32_at(&sizes, spreading::TABLE_SIZE);
+        let key = u32_at(&sizes, spreading::KEY_SIZE);
+        if table > MOST || key > MOST {
+            return Err(self.nonsense(what));
+        }
+        let mut buffer = head;
+        put_u32(&mut buffer, spreading::TABLE_SIZE, table);
+        put_u32(&mut buffer, spreading::KEY_SIZE, key);
+        let key_at = spreading::CONFIG + 4 * table as usize;
+        buffer.resize(key_at + key as usize, 0);
+        self.call(&mut buffer, what)?;
+        let entry = |i: usize| u32_at(&buffer, spreading::CONFIG + 4 * i);
+        let table = (0..table as usize).map(entry).collect();
+        Ok(Spreading { table, key: buffer[key_at..].to_vec() })
+    }
+
+    fn set_spreading(
+        &mut self,
+        context: u32,
+        table: Option<&[u32]>,
+        key: Option<&[u8]>,
+    ) -> Result<(), EthtoolError> {
+        let mut buffer = spreading_request(context, table, key);
+        self.call(&mut buffer, "spread as it is told")
+    }
+
+    fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError> {
+        let mut buffer = spreading_request(spreading::NEW_CONTEXT, Some(table), None);
+        self.call(&mut buffer, "have another table to spread by")?;
+        Ok(u32_at(&buffer, spreading::CONTEXT))
+    }
+
+    fn remove_context(&mut self, context: u32) -> Result<(), EthtoolError> {
+        let mut buffer = spreading_request(context, Some(&[]), None);
+        self.call(&mut buffer, "remove a table to spread by")
+    }
+
+    fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError> {
+        let what = format!("say what it hashes of {flow_type}");
+        let set = |b: &mut [u8]| put_u32(b, rules::FLOW_TYPE, hash_number_of(flow_type));
+        let answer = self.rules(command::GET_HASH_FIELDS, &what, 0, set)?;
+        Ok(HashFields(u64_at(&answer, rules::DATA)))
+    }
+
+    fn set_hash_fields(
+        &mut self,
+        flow_type: FlowType,
+        fields: HashFields,
+    ) -> Result<(), EthtoolError> {
+        let what = format!("hash other fields of {flow_type}");
+        let set = |buffer: &mut [u8]| {
+            put_u32(buffer, rules::FLOW_TYPE, hash_number_of(flow_type));
+            put_u64(buffer, rules::DATA, fields.0);
+        };
+        self.rules(command::SET_HASH_FIELDS, &what, 0, set).map(drop)
+    }
+}
+
+/// `struct ethtool_rxfh` for a change.
+pub(super) fn spreading_request(
+    context: u32,
+    table: Option<&[u32]>,
+    key: Option<&[u8]>,
+) -> Vec<u8> {
+    let mut buffer = vec![0; spreading::CONFIG];
+    put_u32(&mut buffer, 0, command::SET_SPREADING);
+    put_u32(&mut buffer, spreading::CONTEXT, context);
+    let size = table.map_or(spreading::SAME_TABLE, |table| table.len() as u32);
+    put_u32(&mut buffer, spreading::TABLE_SIZE, size);
+    put_u32(&mut buffer, spreading::KEY_SIZE, key.map_or(0, |key| key.len() as u32));
+    table.unwrap_or_default().iter().for_each(|queue| buffer.extend(queue.to_ne_bytes()));
+    buffer.extend(key.unwrap_or_default());
+    buffer
+}

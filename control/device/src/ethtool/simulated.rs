@@ -1,0 +1,258 @@
+//! A device that is not there.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use weever_graph::nic::FlowType;
+
+use super::{
+    ANY_LOCATION, Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading,
+    TableSize,
+};
+
+/// When changes fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// Which change fails first, counted from 0.
+    pub at: usize,
+    /// How many fail from there on.
+    pub count: usize,
+    /// With which error of the system.
+    pub errno: i32,
+}
+
+/// A simulated device with the limits of real ones, for tests and for trying policies out.
+///
+/// It enforces what drivers enforce: the size of the table, one set of masks for all rules if it has
+/// only that, locations that somebody has to choose, and queues that exist.
+#[derive(Clone, Debug, Default)]
+pub struct Simulated {
+    /// The device's name.
+    pub device: String,
+    /// Its queues.
+    pub channels: Channels,
+    /// Whether rules are in force.
+    pub ntuple: bool,
+    /// How many rules it takes; 0 for a driver that knows no rules.
+    pub size: u32,
+    /// Whether it chooses locations if asked to.
+    pub chooses: bool,
+    /// Whether all rules have to have the same masks.
+    pub one_mask: bool,
+    /// The rules, by location.
+    pub rules: BTreeMap<u32, RuleSpec>,
+    /// How it spreads, by context; empty for a driver that cannot be told.
+    pub spreading: BTreeMap<u32, Spreading>,
+    /// What is hashed, where it is not addresses.
+    pub fields: Vec<(FlowType, HashFields)>,
+    /// What is to fail.
+    pub failing: Option<Failing>,
+    /// Whether the device is gone.
+    pub gone: bool,
+    /// How many changes were attempted.
+    pub changes: usize,
+}
+
+impl Simulated {
+    /// A device with so many queues, of so many that it could have, and a table of `size` rules.
+    pub fn new(device: &str, queues: u32, size: u32) -> Simulated {
+        let spreading =
+            Spreading { table: (0..queues).cycle().take(128).collect(), key: vec![7; 40] };
+        Simulated {
+            device: device.into(),
+            channels: Channels { combined: queues, most: [0, 0, 1, 64], ..Channels::default() },
+            size,
+            spreading: [(0, spreading)].into(),
+            ..Simulated::default()
+        }
+    }
+
+    fn error(&self, what: &str, errno: i32) -> EthtoolError {
+        EthtoolError::of(&self.device, what.into(), io::Error::from_raw_os_error(errno))
+    }
+
+    fn look(&self, what: &str) -> Result<(), EthtoolError> {
+        if self.gone { Err(self.error(what, libc::ENODEV)) } else { Ok(()) }
+    }
+
+    fn change(&mut self, what: &str) -> Result<(), EthtoolError> {
+        self.look(what)?;
+        let number = self.changes;
+        self.changes += 1;
+        match self.failing {
+            Some(f) if (f.at..f.at + f.count).contains(&number) => Err(self.error(what, f.errno)),
+            _ => Ok(()),
+        }
+    }
+
+    fn require(&self, what: &str, is_there: bool) -> Result<(), EthtoolError> {
+        if is_there { Ok(()) } else { Err(self.error(what, libc::EOPNOTSUPP)) }
+    }
+
+    fn fits(&self, rule: &RuleSpec, location: u32) -> Result<(), i32> {
+        let others = || self.rules.iter().filter(|(at, _)| **at != location);
+        let queue = match rule.action() {
+            super::Action::Queue(queue) | super::Action::Context { queue, .. } => Some(queue),
+            super::Action::Drop => None,
+        };
+        if location >= self.size || queue.is_some_and(|q| q >= self.channels.receiving()) {
+            return Err(libc::EINVAL);
+        }
+        if self.one_mask && others().any(|(_, other)| other.masks() != rule.masks()) {
+            return Err(libc::EINVAL);
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> Option<u32> {
+        (0..self.size).find(|at| !self.rules.contains_key(at))
+    }
+}
+
+impl Driver for Simulated {
+    fn device(&self) -> &str {
+        &self.device
+    }
+
+    fn identity(&mut self) -> Result<Identity, EthtoolError> {
+        self.look("say who drives it")?;
+        Ok(Identity { driver: "simulated".into(), bus: String::new() })
+    }
+
+    fn channels(&mut self) -> Result<Channels, EthtoolError> {
+        self.look("say how many queues it has")?;
+        Ok(self.channels)
+    }
+
+    fn set_channels(&mut self, to: Channels) -> Result<(), EthtoolError> {
+        let what = "have so many queues";
+        self.change(what)?;
+        let too_many = to.combined > to.most[3] || to.rx > to.most[0];
+        let used = self.spreading.values().flat_map(|s| &s.table).max().copied();
+        let cut = used.is_some_and(|most| most >= to.receiving());
+        if too_many || cut || to.receiving() == 0 {
+            return Err(self.error(what, libc::EINVAL));
+        }
+        self.channels = to;
+        Ok(())
+    }
+
+    fn ntuple(&mut self) -> Result<bool, EthtoolError> {
+        self.look("say what is switched on")?;
+        Ok(self.ntuple)
+    }
+
+    fn set_ntuple(&mut self, on: bool) -> Result<(), EthtoolError> {
+        let what = "switch steering rules on";
+        self.change(what)?;
+        self.require(what, self.size > 0)?;
+        self.ntuple = on;
+        Ok(())
+    }
+
+    fn table(&mut self) -> Result<TableSize, EthtoolError> {
+        let what = "take steering rules";
+        self.look(what)?;
+        self.require(what, self.size > 0)?;
+        let rules = self.rules.len() as u32;
+        Ok(TableSize { rules, locations: Some(self.size), chooses: self.chooses })
+    }
+
+    fn locations(&mut self) -> Result<Vec<u32>, EthtoolError> {
+        self.table()?;
+        Ok(self.rules.keys().copied().collect())
+    }
+
+    fn rule(&mut self, location: u32) -> Result<RuleSpec, EthtoolError> {
+        let what = "show a rule";
+        self.look(what)?;
+        self.rules.get(&location).cloned().ok_or_else(|| self.error(what, libc::ENOENT))
+    }
+
+    fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError> {
+        let what = format!("take the rule `{}`", rule.to_options());
+        self.change(&what)?;
+        let location = match rule.location() {
+            ANY_LOCATION if !self.chooses => Err(libc::EINVAL),
+            ANY_LOCATION => self.free().ok_or(libc::ENOSPC),
+            location => Ok(location),
+        };
+        let fits = location.and_then(|at| self.fits(rule, at).map(|()| at));
+        let location = fits.map_err(|errno| self.error(&what, errno))?;
+        self.rules.insert(location, rule.clone().at(location));
+        Ok(location)
+    }
+
+    fn remove(&mut self, location: u32) -> Result<(), EthtoolError> {
+        let what = "remove a rule";
+        self.change(what)?;
+        self.rules.remove(&location).map(drop).ok_or_else(|| self.error(what, libc::ENOENT))
+    }
+
+    fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError> {
+        let what = "say how it spreads";
+        self.look(what)?;
+        self.require(what, !self.spreading.is_empty())?;
+        self.spreading.get(&context).cloned().ok_or_else(|| self.error(what, libc::ENOENT))
+    }
+
+    fn set_spreading(
+        &mut self,
+        context: u32,
+        table: Option<&[u32]>,
+        key: Option<&[u8]>,
+    ) -> Result<(), EthtoolError> {
+        let what = "spread as it is told";
+        self.change(what)?;
+        let queues = self.channels.receiving();
+        let before = self.spreading(context)?;
+        let to = Spreading {
+            table: table.map_or_else(|| before.table.clone(), <[u32]>::to_vec),
+            key: key.map_or_else(|| before.key.clone(), <[u8]>::to_vec),
+        };
+        let sizes = (to.table.len(), to.key.len()) == (before.table.len(), before.key.len());
+        if !sizes || to.table.iter().any(|queue| *queue >= queues) {
+            return Err(self.error(what, libc::EINVAL));
+        }
+        self.spreading.insert(context, to);
+        Ok(())
+    }
+
+    fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError> {
+        let what = "have another table to spread by";
+        self.change(what)?;
+        let last = self.spreading.keys().max().copied();
+        let number = last.ok_or_else(|| self.error(what, libc::EOPNOTSUPP))? + 1;
+        self.spreading.insert(number, Spreading { table: table.to_vec(), key: Vec::new() });
+        Ok(number)
+    }
+
+    fn remove_context(&mut self, context: u32) -> Result<(), EthtoolError> {
+        let what = "remove a table to spread by";
+        self.change(what)?;
+        let used = self.rules.values().any(
+            |r| matches!(r.action(), super::Action::Context { context: c, .. } if c == context),
+        );
+        if used || context == 0 {
+            return Err(self.error(what, libc::EBUSY));
+        }
+        self.spreading.remove(&context).map(drop).ok_or_else(|| self.error(what, libc::ENOENT))
+    }
+
+    fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError> {
+        self.look("say what it hashes")?;
+        let set = self.fields.iter().find(|(t, _)| *t == flow_type).map(|(_, fields)| *fields);
+        Ok(set.unwrap_or(weever_graph::nic::RssFields::Addresses.into()))
+    }
+
+    fn set_hash_fields(
+        &mut self,
+        flow_type: FlowType,
+        fields: HashFields,
+    ) -> Result<(), EthtoolError> {
+        self.change("hash other fields")?;
+        self.fields.retain(|(t, _)| *t != flow_type);
+        self.fields.push((flow_type, fields));
+        Ok(())
+    }
+}

@@ -1,0 +1,41 @@
+//! What keeps a plan from being carried out by a program.
+
+use weever_ebpf::sys::BpfError;
+use weever_graph::Field;
+
+/// Why something could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum XdpError {
+    /// The kernel's word, or a limit of the program.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// The program does not look at a field.
+    #[error("the program does not look at {field}; leave it out of the model's tables")]
+    Field {
+        /// The field.
+        field: Field,
+    },
+    /// Two rules match the same packets.
+    #[error("another rule matches the same packets")]
+    Duplicate,
+    /// A rule names a queue that is not there.
+    #[error("there is no queue {queue}: there are {queues}")]
+    Queue {
+        /// The queue.
+        queue: u32,
+        /// How many there are.
+        queues: usize,
+    },
+    /// No CPU is named.
+    #[error("no CPU to send frames to: name one")]
+    NoCpu,
+    /// A CPU cannot take frames.
+    #[error("CPU {cpu} cannot take frames ({source}); is there such a CPU?")]
+    Cpu {
+        /// Its number.
+        cpu: u32,
+        /// The kernel's word.
+        source: BpfError,
+    },
+}

@@ -1,0 +1,17 @@
+//! A plan on any device: a generated program sorts frames into software queues.
+//!
+//! [`XdpSteering`] takes the changes that a search collects ([`DeviceChange`](weever_plan::search::DeviceChange)) and brings them into a
+//! [`Classifier`](weever_ebpf::xdp::classify::Classifier): rules of tables in which the more specific one wins become entries of hash maps,
+//! one update each; rules of tables with priorities become the program's ordered filters. Nothing is
+//! lost while that happens. It goes with the process, however that ends.
+
+mod cpus;
+mod error;
+mod rules;
+mod steering;
+#[cfg(test)]
+mod tests;
+
+pub use cpus::cpu_map;
+pub use error::XdpError;
+pub use steering::{Outcome, XdpSteering};

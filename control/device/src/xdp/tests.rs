@@ -1,0 +1,171 @@
+//! Plans in programs, whose hits are compared with what the planner says. Without the rights for it
+//! each test says so and returns.
+
+use std::collections::HashMap;
+
+use weever_ebpf::xdp::classify::Sink;
+use weever_graph::nic::FlowType;
+use weever_graph::{Field, Key};
+use weever_plan::config::Rule;
+use weever_plan::flow::{Conj, Flow, Kinds};
+use weever_plan::nic::Nic;
+use weever_plan::policy::{Balance, Measure};
+use weever_plan::search::{DeviceChange, Options, RuleId, Search};
+
+use super::*;
+
+const QUEUES: u32 = 4;
+
+fn nic() -> Nic {
+    let nic = Nic::of(&weever_models::nic("xdp").unwrap()).unwrap();
+    nic.with_queues(QUEUES).unwrap()
+}
+
+fn search() -> Search {
+    Search::new(nic(), Box::new(Balance::new(Measure::Flows)), Options::default())
+}
+
+fn flow(n: u16) -> Flow {
+    let udp = Conj::of_kinds(Kinds::of(FlowType::Udp4));
+    let from = udp.with(Field::Ip4Src, 0x0a00_0000 + u128::from(n)).with(Field::L4Src, 7);
+    let conj = from.with(Field::Ip4Dst, 0x0a00_ff01).with(Field::L4Dst, 11211);
+    Flow::of(format!("f{n}"), vec![conj])
+}
+
+/// A datagram of flow `n`.
+fn frame(n: u16) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0]);
+    frame.extend(n.to_be_bytes());
+    frame.extend([10, 0, 0xff, 1, 0, 7]);
+    frame.extend(11211u16.to_be_bytes());
+    frame.extend([0; 22]);
+    frame
+}
+
+fn steering(search: &Search, capacity: u32) -> Option<XdpSteering> {
+    let targets = (0..QUEUES).collect();
+    match XdpSteering::new(search.nic(), search.rss(), Sink::Count, targets, capacity) {
+        Ok(steering) => Some(steering),
+        Err(XdpError::Bpf(e)) if e.is_denied() => {
+            println!("skipped: needs CAP_NET_ADMIN and CAP_BPF");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn run(steering: &XdpSteering, n: u16) {
+    steering.classifier().program().run(&frame(n), 1).unwrap();
+}
+
+#[test]
+fn a_plan_is_carried_out_and_its_hits_are_told_by_rule() {
+    let mut search = search();
+    let Some(mut steering) = steering(&search, 64) else { return };
+    let ids = search.run((1..=20).map(flow).collect());
+    let outcome = steering.apply(&search.take_changes()).unwrap();
+    assert!(outcome.failed.is_empty() && outcome.exchanged, "{outcome:?}");
+    let plan = search.plan();
+    assert_eq!(outcome.inserted, plan.rules.len());
+    assert_eq!(steering.rules(), plan.rules.len());
+    for n in 1..=20 {
+        (0..n).for_each(|_| run(&steering, n));
+    }
+    let mut hits: Vec<u64> = steering.take_hits().unwrap().iter().map(|(_, hits)| *hits).collect();
+    hits.sort_unstable();
+    assert_eq!(hits, (1..=20).collect::<Vec<u64>>(), "each flow hits its own rule");
+    assert!(steering.take_hits().unwrap().is_empty());
+    assert_eq!(steering.classifier().missed().unwrap(), 0);
+
+    search.add(flow(21));
+    let outcome = steering.apply(&search.take_changes()).unwrap();
+    assert_eq!((outcome.inserted, outcome.exchanged), (1, false), "one update of a map");
+    search.remove(ids[4]);
+    search.replace(ids[5]);
+    let outcome = steering.apply(&search.take_changes()).unwrap();
+    assert!(outcome.failed.is_empty() && !outcome.exchanged, "{outcome:?}");
+}
+
+#[test]
+fn hits_survive_that_a_rule_sends_elsewhere() {
+    let mut search = search();
+    let Some(mut steering) = steering(&search, 64) else { return };
+    search.run(vec![flow(1)]);
+    let changes = search.take_changes();
+    steering.apply(&changes).unwrap();
+    run(&steering, 1);
+    let [DeviceChange::Insert { table, id, rule }] = &changes[..] else { panic!("{changes:?}") };
+    let rule = Rule { queue: (rule.queue + 1) % QUEUES, ..rule.clone() };
+    let changes = [DeviceChange::Retarget { table: *table, id: *id, rule }];
+    let outcome = steering.apply(&changes).unwrap();
+    assert_eq!((outcome.retargeted, outcome.exchanged), (1, false));
+    run(&steering, 1);
+    assert_eq!(steering.hits().unwrap(), [(*id, 2)]);
+}
+
+#[test]
+fn rules_with_priorities_are_asked_in_their_order() {
+    let search = search();
+    let Some(mut steering) = steering(&search, 64) else { return };
+    let table = 1;
+    let model = &search.nic().tables[table].model;
+    let of = |priority, mask: u128| {
+        let key = |field| match field {
+            Field::Ip4Src => Key { mask, value: 0x0a00_0000 & mask },
+            _ => Key { mask: 0, value: 0 },
+        };
+        let keys = model.matches.iter().map(|m| key(m.field)).collect();
+        Rule { flow_type: Some(FlowType::Udp4), keys, queue: 1, priority, location: 0 }
+    };
+    let insert = |id, rule| DeviceChange::Insert { table, id: RuleId(id), rule };
+    let all = [insert(1, of(1, 0xff00_0000)), insert(2, of(9, 0xffff_fff0)), insert(3, of(5, 0))];
+    let outcome = steering.apply(&all).unwrap();
+    assert_eq!((outcome.inserted, outcome.failed.len()), (3, 0));
+    run(&steering, 3);
+    run(&steering, 300);
+    let hits: HashMap<RuleId, u64> = steering.hits().unwrap().into_iter().collect();
+    assert_eq!([1, 2, 3].map(|id| hits[&RuleId(id)]), [0, 1, 1]);
+    let gone = DeviceChange::Remove { table, id: RuleId(3), rule: of(5, 0) };
+    assert_eq!(steering.apply(&[gone]).unwrap().removed, 1);
+    run(&steering, 300);
+    let hits: HashMap<RuleId, u64> = steering.hits().unwrap().into_iter().collect();
+    assert_eq!((hits[&RuleId(1)], hits[&RuleId(2)]), (1, 1), "counts survive the exchange");
+}
+
+#[test]
+fn a_flood_of_flows_is_placed_as_far_as_there_is_room() {
+    let mut search = search();
+    let Some(mut steering) = steering(&search, 1000) else { return };
+    search.run((0..5000).map(flow).collect());
+    let outcome = steering.apply(&search.take_changes()).unwrap();
+    assert_eq!((outcome.inserted, outcome.failed.len()), (1000, search.steered() - 1000));
+    assert!(outcome.failed[0].1.to_string().contains("no room"), "{}", outcome.failed[0].1);
+}
+
+#[test]
+fn rules_for_the_same_packets_and_queues_that_are_not_there_are_refused() {
+    let mut search = search();
+    let Some(mut steering) = steering(&search, 64) else { return };
+    search.run(vec![flow(1)]);
+    let changes = search.take_changes();
+    steering.apply(&changes).unwrap();
+    let [DeviceChange::Insert { table, rule, .. }] = &changes[..] else { panic!("{changes:?}") };
+    let again = DeviceChange::Insert { table: *table, id: RuleId(77), rule: rule.clone() };
+    let far = Rule { queue: 9, ..rule.clone() };
+    let far = DeviceChange::Insert { table: *table, id: RuleId(78), rule: far };
+    let outcome = steering.apply(&[again, far]).unwrap();
+    assert!(matches!(outcome.failed[0].1, XdpError::Duplicate));
+    assert!(matches!(outcome.failed[1].1, XdpError::Queue { queue: 9, queues: 4 }));
+    assert_eq!(steering.rules(), 1);
+}
+
+#[test]
+fn cpus_that_are_not_there_are_named() {
+    if steering(&search(), 1).is_none() {
+        return;
+    }
+    let error = cpu_map(&[0, 9999]).unwrap_err().to_string();
+    assert!(error.contains("9999"), "{error}");
+    assert!(matches!(cpu_map(&[]), Err(XdpError::NoCpu)));
+}
