@@ -21,7 +21,7 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
-use weever_link::Link;
+use weever_link::{Link, LinkInfo};
 use weever_packet::Pool;
 use weever_service_api::{ApiError, Counters, GraphFormat, Status};
 
@@ -101,6 +101,11 @@ impl Stack {
     /// Where Prometheus gets the counters, if anywhere.
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
+    }
+
+    /// The links, as they were opened, by their number.
+    pub fn links(&self) -> &[LinkInfo] {
+        &self.shared.links
     }
 
     /// The control socket, if there is one.

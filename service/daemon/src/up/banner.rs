@@ -2,17 +2,31 @@
 
 use std::io::{self, Write};
 
+use weever_wire::MacAddr;
+
+use crate::config::Interface;
 use crate::stack::Stack;
 
 /// Device, mode, address, services and control socket, a line each.
 pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
     let status = stack.status();
-    let queues = if status.queues == 1 { "queue" } else { "queues" };
     writeln!(out, "weever {} is up", status.program)?;
-    writeln!(out, "  device    {} ({}), {} {queues}", status.link, status.mac, status.queues)?;
-    writeln!(out, "  mode      {}; workers {}", status.mode, stack.config().mode)?;
-    writeln!(out, "  share     {}", status.share)?;
-    writeln!(out, "  address   {}/{}", status.address, status.prefix)?;
+    for link in stack.links() {
+        let queues = if link.queues == 1 { "queue" } else { "queues" };
+        let mac = MacAddr(link.mac);
+        writeln!(
+            out,
+            "  device    {} ({mac}), {} {queues}, {}",
+            link.name, link.queues, link.mode
+        )?;
+    }
+    let workers = if status.workers.len() == 1 { "worker" } else { "workers" };
+    writeln!(out, "  workers   {} {workers}, {}", status.workers.len(), stack.config().mode)?;
+    for interface in &stack.config().interfaces {
+        write!(out, "  interface {}", interface.name)?;
+        interface.addresses.iter().try_for_each(|address| write!(out, " {address}"))?;
+        writeln!(out, "{}; share {}", given(interface), interface.share)?;
+    }
     for service in &status.services {
         writeln!(
             out,
@@ -27,4 +41,14 @@ pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
         writeln!(out, "  control   {}", path.display())?;
     }
     writeln!(out, "Ctrl-C or `weever stop` ends it.")
+}
+
+/// What the network adds to the addresses of the configuration.
+fn given(interface: &Interface) -> &'static str {
+    match (interface.dhcp, interface.slaac) {
+        (true, true) => " and what DHCP and routers give",
+        (true, false) => " and what DHCP gives",
+        (false, true) => " and what routers give",
+        (false, false) => "",
+    }
 }
