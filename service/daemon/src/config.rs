@@ -1,5 +1,6 @@
 //! What a stack is to be: read from `weever.toml` and the command line, and checked.
 
+mod aids;
 mod check;
 mod error;
 mod host;
@@ -17,6 +18,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use weever_wire::MacAddr;
 
+pub use aids::{Aids, FaultWords};
 pub use error::ConfigError;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{
@@ -54,6 +56,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
+    /// Aids for who looks for a fault: on the command line only.
+    pub aids: Aids,
 }
 
 /// An interface of the stack: a device, or a VLAN on it.
@@ -63,7 +67,8 @@ pub struct Interface {
     /// What it is called: the device, with the VLAN if there is one (`eth0.5`), unless the
     /// configuration says otherwise.
     pub name: String,
-    /// The network device; for a link that is no device, the link's name.
+    /// The network device, or the path of a capture file; for another link that is no device, the
+    /// link's name.
     pub dev: String,
     /// What the device is.
     pub link: LinkKind,
@@ -79,6 +84,8 @@ pub struct Interface {
     pub mtu: Option<u16>,
     /// The multicast groups it is in.
     pub groups: Vec<IpAddr>,
+    /// How fast a capture file is replayed.
+    pub pace: Pace,
     /// What weever takes from the device. Interfaces of one device have the same.
     pub share: Share,
 }
@@ -170,6 +177,19 @@ words! {
         AfXdp = "af-xdp",
         /// A TAP device, which is made unless it is there.
         Tap = "tap",
+        /// A capture file, whose packets are received and which swallows what is sent.
+        Pcap = "pcap",
+    }
+}
+
+words! {
+    /// How fast a capture file is replayed.
+    Pace {
+        /// With the timing with which it was recorded.
+        #[default]
+        Recorded = "recorded",
+        /// As fast as it is received.
+        Unpaced = "unpaced",
     }
 }
 

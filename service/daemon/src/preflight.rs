@@ -95,12 +95,17 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
         if interface.link == LinkKind::AfXdp {
             usable(&all, &interface.dev)?;
         }
-        for address in &interface.addresses {
+        // Nobody else is on a capture file's network.
+        let is_file = interface.link == LinkKind::Pcap;
+        for address in interface.addresses.iter().filter(|_| !is_file) {
             kernel_address(&all, address.addr())?;
         }
     }
     cores::check(&config.cores)?;
-    rights::check()
+    match config.interfaces.iter().all(|interface| interface.link == LinkKind::Pcap) {
+        true => Ok(()),
+        false => rights::check(),
+    }
 }
 
 fn usable(all: &[Device], dev: &str) -> Result<(), PreflightError> {

@@ -1,5 +1,6 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 
+mod aids;
 mod capture;
 mod change;
 mod crew;
@@ -33,6 +34,7 @@ pub use error::StartError;
 pub use report::Report;
 pub use stopper::Stopper;
 
+use aids::Recording;
 use crew::Crew;
 use keeper::Keeper;
 use kernel::Follower;
@@ -44,6 +46,7 @@ pub struct Stack {
     crew: Option<Crew>,
     keeper: Option<Keeper>,
     follower: Option<Follower>,
+    recording: Option<Recording>,
     links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
@@ -134,7 +137,11 @@ impl Stack {
     fn shut_down(&mut self) -> Report {
         self.crew = None;
         (self.keeper, self.follower) = (None, None);
-        let report = self.shared.report();
+        let mut report = self.shared.report();
+        if let Some(problem) = self.recording.take().and_then(Recording::finish) {
+            tracing::error!("{problem}");
+            report.failure.get_or_insert(problem);
+        }
         let (received, sent, dropped) = report.totals();
         tracing::info!(received, sent, dropped, "stack stopped");
         // Last, so that a client which waits for its connection to be closed knows that the devices

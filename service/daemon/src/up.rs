@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::config::{
-    Config, ConfigError, LinkKind, Mode, PoolSettings, Prefix, ServiceSettings, Settings, Share,
+    Aids, Config, ConfigError, FaultWords, LinkKind, Mode, PoolSettings, Prefix, ServiceSettings,
+    Settings, Share,
 };
 use crate::stack::{Report, Stack, StartError};
 
@@ -26,7 +27,7 @@ pub struct UpArgs {
     /// The network device whose queues the stack uses
     #[arg(long, value_name = "DEVICE")]
     dev: Option<String>,
-    /// What the device is: `af-xdp` or `tap` (made unless it is there)
+    /// What the device is: `af-xdp`, `tap` (made unless it is there) or `pcap` (a file to replay)
     #[arg(long, value_name = "KIND")]
     link: Option<LinkKind>,
     /// An address of the stack's own with its network's prefix, such as 192.0.2.10/24 or
@@ -83,6 +84,13 @@ pub struct UpArgs {
     /// Do not ask the network whether somebody else has the address
     #[arg(long)]
     no_probe: bool,
+    /// Write everything that passes the links to this file (pcapng): for looking for a fault, not for
+    /// speed
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Make the links lossy, slow or narrow: `loss=0.01,delay=5ms,rate=10M`
+    #[arg(long, value_name = "FAULTS", hide = true)]
+    fault: Option<FaultWords>,
     /// Print all counters at the end
     #[arg(long)]
     pub counters: bool,
@@ -118,7 +126,9 @@ impl UpArgs {
     /// See [`ConfigError`].
     pub fn config(&self) -> Result<Config, ConfigError> {
         let file = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
-        Config::try_from(file.overridden_by(self.settings()))
+        let mut config = Config::try_from(file.overridden_by(self.settings()))?;
+        config.aids = Aids { record: self.record.clone(), faults: self.fault };
+        Ok(config)
     }
 
     fn settings(&self) -> Settings {

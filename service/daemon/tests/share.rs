@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::temporary_path;
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Share};
-use weever_service_api::Client;
+use weever_service_api::{Client, InterfaceStatus};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 const ECHO: u16 = 7;
@@ -47,8 +47,12 @@ fn socket(namespace: &Namespace, address: Ipv4Addr, port: u16) -> UdpSocket {
 fn sent(from: &UdpSocket, to: (Ipv4Addr, u16), length: usize) -> Result<(), ErrorKind> {
     let payload: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
     from.connect(to).map_err(|error| error.kind())?;
-    from.send(&payload).map_err(|error| error.kind())?;
     let mut buffer = vec![0; 10_000];
+    // Late answers to earlier tries.
+    from.set_nonblocking(true).unwrap();
+    while from.recv(&mut buffer).is_ok() {}
+    from.set_nonblocking(false).unwrap();
+    from.send(&payload).map_err(|error| error.kind())?;
     let n = from.recv(&mut buffer).map_err(|error| error.kind())?;
     assert_eq!(&buffer[..n], payload);
     Ok(())
@@ -60,6 +64,15 @@ fn await_echo(from: &UdpSocket, to: (Ipv4Addr, u16), length: usize) {
     while let Err(kind) = sent(from, to, length) {
         assert!(Instant::now() < end, "no echo from {to:?}: {kind}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the interface is seen as it has to be.
+fn await_status(stack: &Stack, what: &str, seen: impl Fn(&InterfaceStatus) -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !seen(&stack.status().interfaces[0]) {
+        assert!(Instant::now() < end, "not {what}: {:?}", stack.status().interfaces);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -135,6 +148,43 @@ fn what_becomes_of_the_kernels_addresses_and_routes_becomes_of_the_stacks() {
     net.left.add_address("left0", second, 24).unwrap();
     net.right.add_address("right0", peer, 24).unwrap();
     await_echo(&socket(&net.right, peer, 0), (second, ECHO), 100);
+    let addresses = &stack.status().interfaces[0].addresses;
+    assert_eq!(*addresses, ["10.77.0.1/24", "10.78.0.1/24"]);
+    assert_eq!(stack.stop().failure, None);
+}
+
+/// The kernel speaks IPv6 on the device for the first time while the stack runs.
+#[test]
+fn ports_of_ipv6_addresses_are_taken_too() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let stack = start(&net, Share::Ports);
+    for (namespace, device, address) in
+        [(&net.left, "left0", "fd77::1/64"), (&net.right, "right0", "fd77::2/64")]
+    {
+        namespace.sysctl(&format!("net/ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
+        let mut ip = Command::new("ip");
+        ip.args(["-6", "addr", "add", address, "dev", device, "nodad"]);
+        match namespace.run(|| ip.output()) {
+            Ok(output) => assert!(output.status.success(), "{output:?}"),
+            Err(_) => return println!("skipped: needs ip"),
+        }
+    }
+    let client = net.right.run(|| UdpSocket::bind(("fd77::2", 0))).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let (end, mut buffer) = (Instant::now() + Duration::from_secs(10), [0; 100]);
+    loop {
+        client.send_to(b"six", ("fd77::1", ECHO)).unwrap();
+        match client.recv(&mut buffer) {
+            Ok(n) if buffer[..n] == *b"six" => break,
+            other => {
+                let (status, drops) = (stack.status(), stack.counters().drops);
+                let seen = (status.interfaces, status.neighbours);
+                assert!(Instant::now() < end, "{other:?}: {seen:?}, {drops:?}");
+            }
+        }
+    }
+    assert_eq!(own(&stack, "TxL3NDTimer", "solicitations"), 0, "the kernel asks");
     assert_eq!(stack.stop().failure, None);
 }
 
@@ -152,10 +202,11 @@ fn a_device_that_goes_down_and_comes_back_works_again() {
         let before = announced(&stack);
         for (namespace, device) in [(&net.right, "right0"), (&net.left, "left0")] {
             namespace.set_down(device).unwrap();
-            std::thread::sleep(Duration::from_millis(100));
+            await_status(&stack, "down", |interface| !interface.up);
             assert!(sent(&client, to, 100).is_err());
             namespace.set_up(device).unwrap();
             await_echo(&client, to, 100);
+            await_status(&stack, "up", |interface| interface.up);
         }
         let again = if share == Share::Ports { 0 } else { 1 };
         assert!(announced(&stack) >= before + again, "announced on the link that came back");
@@ -180,6 +231,7 @@ fn the_mtu_of_the_device_is_the_stacks() {
     for (mtu, is_cut) in [(1280, true), (1500, false)] {
         net.veth.left.set_mtu(mtu).unwrap();
         net.veth.right.set_mtu(mtu).unwrap();
+        await_status(&stack, "of that MTU", |interface| u32::from(interface.mtu) == mtu);
         let end = Instant::now() + Duration::from_secs(10);
         loop {
             let before = cut(&stack);

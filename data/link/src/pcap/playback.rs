@@ -67,6 +67,12 @@ impl Capture {
         self.packets.len()
     }
 
+    /// The packets in the order in which they are replayed, and when after the first.
+    pub fn packets(&self) -> impl Iterator<Item = (Nanos, &[u8])> {
+        let data = |packet: &Packet| &self.bytes[packet.start..packet.start + packet.len];
+        self.packets.iter().map(move |packet| (packet.at, data(packet)))
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()

@@ -13,7 +13,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use weever_wire::MacAddr;
 
-use super::{ConfigError, LinkKind, Mode, Prefix, ReversePath, Share};
+use super::{ConfigError, LinkKind, Mode, Pace, Prefix, ReversePath, Share};
 
 /// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
@@ -42,6 +42,8 @@ pub struct Settings {
     pub slaac: Option<bool>,
     /// Longest IP packet to send.
     pub mtu: Option<u16>,
+    /// How fast a capture file is replayed.
+    pub pace: Option<Pace>,
     /// Multicast groups to be in.
     #[serde(deserialize_with = "texts")]
     pub groups: Vec<IpAddr>,
@@ -100,6 +102,8 @@ pub struct InterfaceSettings {
     pub slaac: Option<bool>,
     /// Longest IP packet to send.
     pub mtu: Option<u16>,
+    /// How fast a capture file is replayed.
+    pub pace: Option<Pace>,
     /// Multicast groups to be in.
     #[serde(deserialize_with = "texts")]
     pub groups: Vec<IpAddr>,
@@ -233,6 +237,7 @@ impl Settings {
             dhcp: over.dhcp.or(self.dhcp),
             slaac: over.slaac.or(self.slaac),
             mtu: over.mtu.or(self.mtu),
+            pace: over.pace.or(self.pace),
             groups: either(over.groups, self.groups),
             gateway: either(over.gateway, self.gateway),
             forwarding: over.forwarding.or(self.forwarding),

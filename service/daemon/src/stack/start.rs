@@ -21,7 +21,7 @@ use super::kernel::{Follower, Kernel};
 use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
-use super::{Stack, StartError, Stopper, devices, host, kernel};
+use super::{Stack, StartError, Stopper, aids, devices, host, kernel};
 use crate::config::{Config, Interface, LinkKind, Share};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
@@ -37,7 +37,7 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     }
     let socket = match &config.control {
         Some(path) => ControlSocket::bind(path)?,
-        None => ControlSocket::bind_default(&config.interfaces[0].dev)?,
+        None => ControlSocket::bind_default(control_name(&config))?,
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
@@ -46,6 +46,12 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
     assemble(devices, kernel, pool, config, Some(socket))
+}
+
+/// What the control socket is called after.
+fn control_name(config: &Config) -> &str {
+    let first = &config.interfaces[0];
+    if first.link == LinkKind::Pcap { &first.name } else { &first.dev }
 }
 
 /// What does not reach the stack cannot be forwarded by it.
@@ -90,6 +96,7 @@ fn assemble(
         by_port.extend(shared.map(|grip| Arc::clone(&grip.steering)));
         grips.extend(grip.map(|grip| (number, grip)));
     }
+    let (mut links, recording) = aids::wrap(links, &config.aids)?;
     let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
     let mut program = Program::new(config.services);
     let graph = program.graph().map_err(defect)?;
@@ -131,7 +138,7 @@ fn assemble(
     let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
     let follower = follower.map_err(failed("start to follow the kernel"))?;
     announce(&shared);
-    Ok(Stack { crew: Some(crew), keeper, follower, links, control, metrics, shared })
+    Ok(Stack { crew: Some(crew), keeper, follower, recording, links, control, metrics, shared })
 }
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {

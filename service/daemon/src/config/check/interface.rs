@@ -1,9 +1,12 @@
 //! Interfaces: each in itself, and beside each other.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use super::super::host::unfit_for_host;
-use super::super::{Config, ConfigError, Interface, InterfaceSettings, LinkKind, Prefix, Share};
+use super::super::{
+    Config, ConfigError, Interface, InterfaceSettings, LinkKind, Pace, Prefix, Share,
+};
 use super::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
@@ -35,6 +38,7 @@ impl Interface {
             dhcp: false,
             slaac: false,
             mtu: None,
+            pace: Pace::default(),
             groups: Vec::new(),
             share: Share::default(),
         }
@@ -68,17 +72,22 @@ pub(super) fn all(
 
 /// What one table says; `at` comes before its keys in messages.
 fn interface(at: &str, settings: InterfaceSettings, problems: &mut Problems) -> Interface {
-    let dev = problems.note(device(at, settings.dev));
+    let link = settings.link.unwrap_or_default();
+    let dev = problems.note(device(at, settings.dev, link));
     let vlan = problems.note(vlan(at, settings.vlan));
     let mut interface = Interface::new(dev, settings.addr);
     interface.vlan = vlan;
+    if link == LinkKind::Pcap {
+        interface.name = name_of_file(&interface.dev);
+    }
     if let Some(id) = vlan {
-        interface.name = format!("{}.{id}", interface.dev);
+        interface.name = format!("{}.{id}", interface.name);
     }
     if let Some(name) = settings.name {
         interface.name = problems.note(name_of_interface(at, name));
     }
-    interface.link = settings.link.unwrap_or_default();
+    interface.link = link;
+    interface.pace = settings.pace.unwrap_or_default();
     interface.dhcp = settings.dhcp.unwrap_or_default();
     interface.slaac = settings.slaac.unwrap_or_default();
     interface.share = settings.share.unwrap_or_default();
@@ -90,10 +99,21 @@ fn interface(at: &str, settings: InterfaceSettings, problems: &mut Problems) -> 
     interface
 }
 
-fn device(at: &str, name: Option<String>) -> Result<String, ConfigError> {
+fn device(at: &str, name: Option<String>, link: LinkKind) -> Result<String, ConfigError> {
     let remedy = "give `--dev eth0`, or `dev = \"eth0\"` in the configuration";
     let name = name.ok_or(ConfigError::Missing { key: "dev", remedy })?;
+    if link == LinkKind::Pcap && !name.is_empty() {
+        return Ok(name);
+    }
     named(&format!("{at}dev"), name, "`ip link` lists the devices there are")
+}
+
+/// What is left of a path that a device could be called.
+fn name_of_file(path: &str) -> String {
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    let fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name: String = stem.chars().filter(fit).take(LONGEST_NAME).collect();
+    if name.is_empty() { "pcap".into() } else { name }
 }
 
 fn name_of_interface(at: &str, name: String) -> Result<String, ConfigError> {

@@ -57,6 +57,7 @@ impl Config {
             control: None,
             metrics: None,
             probe: true,
+            aids: super::Aids::default(),
         }
     }
 }
@@ -99,6 +100,7 @@ fn first_interface(settings: &mut Settings) -> Option<InterfaceSettings> {
         dhcp: settings.dhcp,
         slaac: settings.slaac,
         mtu: settings.mtu,
+        pace: settings.pace,
         groups: std::mem::take(&mut settings.groups),
     };
     let is_absent = first == InterfaceSettings::default() && !settings.interfaces.is_empty();
