@@ -22,7 +22,7 @@ use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
 use super::{Stack, StartError, Stopper, aids, devices, host, kernel};
-use crate::config::{Config, Interface, LinkKind, Share};
+use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
 use crate::preflight;
@@ -41,7 +41,6 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
-    note_sharing(&config);
     let devices = devices::open(&config, &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
@@ -52,19 +51,6 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
 fn control_name(config: &Config) -> &str {
     let first = &config.interfaces[0];
     if first.link == LinkKind::Pcap { &first.name } else { &first.dev }
-}
-
-/// What does not reach the stack cannot be forwarded by it.
-fn note_sharing(config: &Config) {
-    let shared = |i: &&Interface| i.link == LinkKind::AfXdp && i.share != Share::None;
-    for interface in config.interfaces.iter().filter(|_| config.forwarding).filter(shared) {
-        let (name, share) = (&interface.name, interface.share);
-        tracing::warn!(
-            interface = name,
-            "share = \"{share}\" leaves packets for others to the kernel: with `forwarding`, nothing \
-             that comes by this interface is forwarded; use share = \"none\""
-        );
-    }
 }
 
 pub(super) fn on_links(
