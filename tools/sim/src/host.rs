@@ -1,6 +1,7 @@
 //! One simulated host: the graph of a real one, its network, and a worker without a thread.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 
 use weever_blocks_api::Env;
@@ -12,7 +13,6 @@ use weever_link::memory::MemoryLink;
 use weever_link::{Link, LinkInfo};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service, Socket, host};
-use weever_net::addr::{Cidr, Locals};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::route::Route;
 use weever_net::state::NetConfig;
@@ -37,7 +37,7 @@ pub(crate) struct Port {
 pub(crate) struct HostSpec {
     pub(crate) name: String,
     pub(crate) ports: Vec<Port>,
-    pub(crate) routes: Vec<(String, Ipv4Addr)>,
+    pub(crate) routes: Vec<(String, IpAddr)>,
     pub(crate) sockets: Vec<(Service, u16)>,
     pub(crate) forwarding: bool,
 }
@@ -100,18 +100,32 @@ impl SimHost {
         now: Nanos,
     ) -> Result<(), SimError> {
         let no_route = || SimError::NoRoute { host: self.name.clone(), to: to.ip() };
-        let IpAddr::V4(remote) = to.ip() else { return Err(no_route()) };
-        let state = self.network.state();
-        let source = state.route4(remote).ok_or_else(no_route)?.source;
+        let local = self.source_for(to.ip()).ok_or_else(no_route)?;
+        let mapped = |ip| match ip {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            IpAddr::V6(v6) => v6.octets(),
+        };
         let ends = Endpoints {
-            local: Endpoints::mapped(source.to_bits()),
-            remote: Endpoints::mapped(remote.to_bits()),
+            local: mapped(local),
+            remote: mapped(to.ip()),
             local_port: port,
             remote_port: to.port(),
             protocol: protocol::UDP,
             ..Endpoints::default()
         };
         self.inject(ends, payload, now)
+    }
+
+    /// Our address to speak from, if there is a way.
+    fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let state = self.network.state();
+        match to {
+            IpAddr::V4(v4) => state.route4(v4).map(|hop| hop.source.into()),
+            IpAddr::V6(v6) => {
+                let iface = state.route6(v6)?.iface;
+                state.source6(iface, v6).map(IpAddr::V6)
+            }
+        }
     }
 
     fn inject(&mut self, ends: Endpoints, payload: &[u8], now: Nanos) -> Result<(), SimError> {
@@ -159,18 +173,32 @@ fn sockets_of(spec: &HostSpec) -> HostConfig {
 fn network(spec: &HostSpec, infos: &[LinkInfo]) -> Result<NetConfig, String> {
     let mut network = NetConfig::new();
     for (number, (port, info)) in spec.ports.iter().zip(infos).enumerate() {
-        let cidr: Cidr = port.addr.parse().map_err(|e| format!("`{}` is {e}", port.addr))?;
         let (id, name) = (IfaceId(number as u16), format!("eth{number}"));
         let iface = Interface::new(id, name, number as u16, MacAddr(info.mac));
-        let iface = iface.with_v4(Locals::new(&[cidr])).with_mtu(info.mtu);
-        network.add_interface(iface).map_err(|e| e.to_string())?;
+        network.add_interface(iface.with_mtu(info.mtu)).map_err(|e| e.to_string())?;
+        port.addr.split(',').try_for_each(|addr| add_address(&mut network, id, addr))?;
     }
     for (to, via) in &spec.routes {
-        let to: Cidr = to.parse().map_err(|e| format!("`{to}` is {e}"))?;
-        network.add_route(Route::via(to, *via)).map_err(|e| e.to_string())?;
+        match via {
+            IpAddr::V4(via) => network.add_route(Route::via(parse(to)?, *via)),
+            IpAddr::V6(via) => network.add_route6(Route::via(parse(to)?, *via)),
+        }
+        .map_err(|e| e.to_string())?;
     }
     network.settings.forwarding = spec.forwarding;
     Ok(network)
+}
+
+fn add_address(network: &mut NetConfig, id: IfaceId, addr: &str) -> Result<(), String> {
+    let added = match addr.contains(':') {
+        true => network.add_address6(id, parse(addr)?),
+        false => network.add_address(id, parse(addr)?),
+    };
+    added.map_err(|e| e.to_string())
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|e| format!("`{text}` is {e}"))
 }
 
 /// The ports' queues, each with faults, and what controls these.

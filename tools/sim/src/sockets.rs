@@ -7,6 +7,7 @@ use weever_blocks_api::{Block, BlockType, Build, BuildError, Cx, PortDoc, Ports,
 use weever_graph::{Attr, Effects, Graph, Node, NodeKind, Port};
 use weever_packet::{Buffer, Burst, Mask, Nanos, bits};
 use weever_wire::ipv4::Ipv4Header;
+use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 /// Where what a host itself sends begins.
@@ -104,10 +105,17 @@ impl Block for Keep {
     }
 }
 
+fn source(packet: &Buffer, at: u16) -> Option<IpAddr> {
+    if packet.array_at::<1>(at)?[0] >> 4 == 6 {
+        return packet.array_at(at).map(Ipv6Header::of).map(|header| header.src().into());
+    }
+    packet.array_at(at).map(Ipv4Header::of).map(|header| header.src().into())
+}
+
 fn read(packet: &Buffer, at: Nanos) -> Option<Datagram> {
     let meta = packet.meta();
     let udp = packet.array_at(meta.l4).map(UdpHeader::of)?;
-    let from: IpAddr = packet.array_at(meta.l3).map(Ipv4Header::of)?.src().into();
+    let from = source(packet, meta.l3)?;
     let start = usize::from(meta.l4 - packet.head()) + HEADER_LEN;
     let end = usize::from(meta.end - packet.head());
     let payload = packet.data().get(start..end)?.to_vec();

@@ -1,6 +1,6 @@
 //! Which hosts there are and how they are joined.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use weever_link::fault::{FaultConfig, Faults};
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
@@ -46,7 +46,9 @@ impl Topology {
     }
 
     /// Joins two hosts by a cable of an Ethernet's MTU. Each end becomes an interface with the
-    /// address (`10.0.0.1/24`); a host's interfaces are called `eth0`, `eth1` and so on.
+    /// address (`10.0.0.1/24` or `fd00::1/64`; several with commas in between); a host's interfaces
+    /// are called `eth0`, `eth1` and so on. IPv6 addresses are used once nobody has objected to
+    /// them, which takes a second.
     pub fn cable(&mut self, a: HostId, a_addr: &str, b: HostId, b_addr: &str) -> CableId {
         let ends = [(a, a_addr.into()), (b, b_addr.into())];
         self.cables.push(Cable { ends, faults: Faults::default(), mtu: 1500 });
@@ -68,9 +70,9 @@ impl Topology {
         self.hosts[host.0].forwarding = true;
     }
 
-    /// Gives a host a route to a network (`0.0.0.0/0` for all) through a router.
-    pub fn route(&mut self, host: HostId, to: &str, via: Ipv4Addr) {
-        self.hosts[host.0].routes.push((to.into(), via));
+    /// Gives a host a route to a network (`0.0.0.0/0` or `::/0` for all) through a router.
+    pub fn route(&mut self, host: HostId, to: &str, via: impl Into<IpAddr>) {
+        self.hosts[host.0].routes.push((to.into(), via.into()));
     }
 
     /// Has a host send back what comes to a UDP port.

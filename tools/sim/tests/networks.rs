@@ -27,8 +27,8 @@ fn routed(seed: u64, faults: Faults) -> (Topology, Routed) {
     net.faults(left, faults);
     net.faults(right, faults);
     net.forwarding(router);
-    net.route(a, "0.0.0.0/0", [10, 1, 0, 254].into());
-    net.route(b, "0.0.0.0/0", [10, 2, 0, 254].into());
+    net.route(a, "0.0.0.0/0", [10, 1, 0, 254]);
+    net.route(b, "0.0.0.0/0", [10, 2, 0, 254]);
     net.listen(a, 5000);
     net.echo(b, 7);
     (net, Routed { a, router, left, right })
@@ -135,10 +135,10 @@ fn a_route_changes_while_it_is_used() {
     for router in [one, two] {
         net.forwarding(router);
     }
-    net.route(a, "10.2.0.0/24", [10, 1, 0, 254].into());
-    net.route(two, "10.2.0.0/24", [10, 4, 0, 1].into());
-    net.route(b, "10.1.0.0/24", [10, 2, 0, 253].into());
-    net.route(b, "10.3.0.0/24", [10, 4, 0, 254].into());
+    net.route(a, "10.2.0.0/24", [10, 1, 0, 254]);
+    net.route(two, "10.2.0.0/24", [10, 4, 0, 1]);
+    net.route(b, "10.1.0.0/24", [10, 2, 0, 253]);
+    net.route(b, "10.3.0.0/24", [10, 4, 0, 254]);
     net.listen(a, 5000);
     net.echo(b, 7);
     let mut sim = net.start().unwrap();
@@ -171,4 +171,31 @@ fn what_makes_no_sense_is_refused_with_the_hosts_name() {
     assert!(error.contains("host a has no route to 192.0.2.1"), "{error}");
     let error = sim.send(a, 1, to("10.0.0.2:9"), &[0; 5000]).unwrap_err().to_string();
     assert!(error.contains("5000 bytes"), "{error}");
+}
+
+#[test]
+fn ipv6_over_a_router_with_fragments_on_the_way() {
+    let mut net = Topology::new(3);
+    let [a, router, b] = ["a", "router", "b"].map(|name| net.host(name));
+    let near = net.cable(a, "fd01::1/64", router, "fd01::fe/64");
+    let far = net.cable(router, "fd02::fe/64", b, "fd02::1/64");
+    net.faults(far, Faults { delay: MILLIS, ..Faults::default() });
+    [near, far].map(|cable| net.mtu(cable, 1280));
+    net.forwarding(router);
+    let via = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
+    net.route(a, "::/0", via("fd01::fe"));
+    net.route(b, "::/0", via("fd02::fe"));
+    net.listen(a, 5000);
+    net.echo(b, 7);
+    let mut sim = net.start().unwrap();
+    // Until the addresses are known to be nobody else's.
+    sim.run_for(3 * SECOND);
+    for len in [0, 1, 1400] {
+        sim.send(a, 5000, to("[fd02::1]:7"), &vec![7; len]).unwrap();
+        sim.run_for(SECOND);
+        let received = sim.received(a);
+        assert_eq!(received.iter().map(|d| d.payload.len()).collect::<Vec<_>>(), [len]);
+        assert_eq!(received[0].from, to("[fd02::1]:7"));
+    }
+    sim.finish();
 }
