@@ -180,7 +180,9 @@ fn ipv6_over_a_router_with_fragments_on_the_way() {
     let near = net.cable(a, "fd01::1/64", router, "fd01::fe/64");
     let far = net.cable(router, "fd02::fe/64", b, "fd02::1/64");
     net.faults(far, Faults { delay: MILLIS, ..Faults::default() });
-    [near, far].map(|cable| net.mtu(cable, 1280));
+    for cable in [near, far] {
+        net.mtu(cable, 1280);
+    }
     net.forwarding(router);
     let via = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap();
     net.route(a, "::/0", via("fd01::fe"));
