@@ -58,6 +58,8 @@ pub struct Interface {
     pub tx_checksum: bool,
     /// Whether it is used: an interface that is down neither receives nor sends, and has no routes.
     pub up: bool,
+    /// How often it has gone down. Who looks now and then sees by it that it was down in between.
+    pub downs: u32,
     /// Whether what it receives may be forwarded, if forwarding is on.
     pub forwarding: bool,
     /// Whether its addresses are borrowed from another stack on the same station, the kernel's:
@@ -95,6 +97,7 @@ impl Interface {
             mtu: ETHERNET_MTU,
             tx_checksum: false,
             up: true,
+            downs: 0,
             forwarding: true,
             borrowed: false,
             v4: Locals::default(),

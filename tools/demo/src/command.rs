@@ -10,8 +10,9 @@ use weever_service_api::{Client, GraphFormat};
 
 use crate::error::DemoError;
 use crate::outcome::Outcome;
+use crate::peer::Over;
 use crate::stage::{PORT, Stage};
-use crate::{exercises, in_memory, layers, on_kernel};
+use crate::{exercises, in_memory, layers, on_kernel, scenes};
 
 /// Arguments of `weever demo`.
 #[derive(Args, Debug)]
@@ -51,7 +52,8 @@ fn demonstrate(args: &DemoArgs) -> Result<Outcome, DemoError> {
     let mut picture = Picture::create(args.dot.as_deref())?;
     // Of this process alone, so that demonstrations run side by side.
     let control = std::env::temp_dir().join(format!("weever-demo-{}.sock", std::process::id()));
-    let stage = match (args.memory, weever_testbed::privileged()) {
+    let with_kernel = !args.memory && weever_testbed::privileged();
+    let stage = match (args.memory, with_kernel) {
         (true, _) => in_memory::stage(&control, "as you wish")?,
         (false, false) => in_memory::stage(&control, "no privileges for AF_XDP (it needs root)")?,
         (false, true) => on_kernel::stage(&control)?,
@@ -59,7 +61,12 @@ fn demonstrate(args: &DemoArgs) -> Result<Outcome, DemoError> {
     let client = Client::connect(&control);
     // Nobody else is to connect, and if we are interrupted it should not stay.
     drop(std::fs::remove_file(&control));
-    perform(args, stage, client?, &mut picture)
+    let mut outcome = perform(args, stage, client?, &mut picture)?;
+    if with_kernel {
+        scenes::router(&control, &mut outcome)?;
+        scenes::workers(&control, &mut outcome)?;
+    }
+    Ok(outcome)
 }
 
 fn perform(
@@ -71,9 +78,17 @@ fn perform(
     let mut outcome = Outcome { setup: stage.setup.clone(), ..Outcome::default() };
     outcome.setup.push(format!("{} tries the stack out", stage.peer.name()));
     let peer = stage.peer.as_mut();
-    exercises::ping(peer, &mut outcome)?;
-    exercises::every_length(peer, &mut outcome)?;
-    exercises::stream(peer, args.datagrams, &mut outcome)?;
+    exercises::settle(peer)?;
+    for over in Over::ALL {
+        exercises::ping(peer, over, &mut outcome)?;
+        exercises::every_length(peer, over, &mut outcome)?;
+        if peer.sends_long(over) {
+            exercises::long(peer, over, &mut || client.counters(), &mut outcome)?;
+        }
+    }
+    exercises::stream(peer, Over::V4, args.datagrams, &mut outcome)?;
+    exercises::stream(peer, Over::V6, args.datagrams.div_ceil(5), &mut outcome)?;
+    exercises::changes_under_load(peer, &mut client, &mut outcome)?;
     let before = layers::drops(&client.counters()?);
     exercises::bad_frames(peer, PORT, &mut || client.counters(), &mut outcome)?;
     let dropped = layers::drops(&client.counters()?) - before;

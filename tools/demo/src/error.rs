@@ -29,3 +29,10 @@ pub enum DemoError {
         source: std::io::Error,
     },
 }
+
+impl DemoError {
+    /// Makes one of what kept a stack from starting.
+    pub(crate) fn start(why: impl std::fmt::Display) -> DemoError {
+        DemoError::Start(why.to_string())
+    }
+}

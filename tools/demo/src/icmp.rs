@@ -17,3 +17,18 @@ pub(crate) fn echo_reply(message: &[u8], seq: u16) -> Option<Vec<u8>> {
     let mine = view.header().kind() == 0 && view.header().seq() == seq && view.checksum_ok();
     mine.then(|| view.data().to_vec())
 }
+
+const ECHO_REQUEST_6: u8 = 128;
+const ECHO_REPLY_6: u8 = 129;
+
+/// The same of ICMPv6, whose checksum the peer's stack fills in, since it knows the addresses.
+pub(crate) fn echo_request6(ident: u16, seq: u16, payload: &[u8]) -> Vec<u8> {
+    let ([i, j], [s, t]) = (ident.to_be_bytes(), seq.to_be_bytes());
+    [&[ECHO_REQUEST_6, 0, 0, 0, i, j, s, t], payload].concat()
+}
+
+/// The same of ICMPv6, whose checksum the peer's stack has looked at.
+pub(crate) fn echo_reply6(message: &[u8], seq: u16) -> Option<Vec<u8>> {
+    let (header, data) = message.split_first_chunk::<8>()?;
+    (header[0] == ECHO_REPLY_6 && header[6..] == seq.to_be_bytes()).then(|| data.to_vec())
+}

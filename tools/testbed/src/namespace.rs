@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +23,8 @@ use crate::{Mac, ethtool, requests};
 /// A network namespace that lives as long as this value, its clones, and the sockets and threads
 /// inside it. Cloning shares the namespace.
 ///
-/// IPv6 is switched off inside (its autoconfiguration would send frames that nobody asked for),
-/// and `lo` is up.
+/// IPv6 is switched off inside (its autoconfiguration would send frames that nobody asked for)
+/// until [`speak_ipv6`](Self::speak_ipv6), and `lo` is up.
 #[derive(Debug, Clone)]
 pub struct Namespace {
     inner: Arc<Inner>,
@@ -109,6 +109,14 @@ impl Namespace {
             value: value.to_owned(),
             source,
         })
+    }
+
+    /// Switches IPv6 on for every link there is and comes to be: they get link-local addresses.
+    ///
+    /// # Errors
+    /// [`Error::Sysctl`] if the kernel has no IPv6.
+    pub fn speak_ipv6(&self) -> Result<(), Error> {
+        self.sysctl("net/ipv6/conf/all/disable_ipv6", "0")
     }
 
     /// Has the kernel's stack process what a link receives on `core` (receive packet steering), or
@@ -220,7 +228,40 @@ impl Namespace {
     /// [`Error::Request`] if the gateway cannot be reached, or there is such a route.
     pub fn add_route(&self, network: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result<(), Error> {
         let action = format!("add a route to {network}/{prefix} through {gateway}");
-        let request = requests::route(network, prefix, gateway);
+        let request = requests::route(IpAddr::V4(network), prefix, IpAddr::V4(gateway));
+        self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Gives a link an IPv6 address: at once, or after the kernel has `asked` the network for another
+    /// owner (RFC 4862 §5.4).
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link, it does not speak IPv6, or has the address.
+    pub fn add_address6(
+        &self,
+        name: &str,
+        address: Ipv6Addr,
+        prefix: u8,
+        asked: bool,
+    ) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let action = format!("add address {address}/{prefix} to link {name}");
+        let request = requests::address6(index, address, prefix, asked);
+        self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Adds a route to `network/prefix` through `gateway`; `::/0` is the default route.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if the gateway cannot be reached, or there is such a route.
+    pub fn add_route6(
+        &self,
+        network: Ipv6Addr,
+        prefix: u8,
+        gateway: Ipv6Addr,
+    ) -> Result<(), Error> {
+        let action = format!("add a route to {network}/{prefix} through {gateway}");
+        let request = requests::route(IpAddr::V6(network), prefix, IpAddr::V6(gateway));
         self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -231,7 +272,18 @@ impl Namespace {
     pub fn add_neighbour(&self, name: &str, address: Ipv4Addr, mac: Mac) -> Result<(), Error> {
         let index = self.link(name)?.index;
         let action = format!("add neighbour {address} to link {name}");
-        let request = requests::neighbour(index, address, mac);
+        let request = requests::neighbour(index, address.into(), mac);
+        self.change(&action, request, NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// [`add_neighbour`](Self::add_neighbour) for IPv6.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link, or it does not speak IPv6.
+    pub fn add_neighbour6(&self, name: &str, address: Ipv6Addr, mac: Mac) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let action = format!("add neighbour {address} to link {name}");
+        let request = requests::neighbour(index, address.into(), mac);
         self.change(&action, request, NLM_F_CREATE | NLM_F_REPLACE)
     }
 

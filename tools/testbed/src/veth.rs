@@ -1,6 +1,6 @@
 //! A cable between two namespaces.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,19 @@ impl VethEnd {
     /// As there.
     pub fn add_address(&self, address: Ipv4Addr, prefix: u8) -> Result<(), Error> {
         self.namespace.add_address(&self.name, address, prefix)
+    }
+
+    /// Has this end speak IPv6, with this address and a link-local one, which can be used at once: the
+    /// kernel asks for no other owner, and for no routers.
+    ///
+    /// # Errors
+    /// As [`Namespace::sysctl`] and [`Namespace::add_address6`].
+    pub fn speak_ipv6(&self, address: Ipv6Addr, prefix: u8) -> Result<(), Error> {
+        for setting in ["accept_dad", "accept_ra", "router_solicitations"] {
+            self.namespace.sysctl(&format!("net/ipv6/conf/{}/{setting}", self.name), "0")?;
+        }
+        self.namespace.speak_ipv6()?;
+        self.namespace.add_address6(&self.name, address, prefix, false)
     }
 
     /// See [`Namespace::add_neighbour`].

@@ -170,3 +170,25 @@ fn errors_name_the_culprit() {
     assert!(a.sysctl("net/no/such/thing", "1").unwrap_err().to_string().contains("no/such"));
     a.sysctl("net/ipv4/icmp_ratelimit", "0").unwrap();
 }
+
+/// IPv6 is silent until it is asked for, and then works at once.
+#[test]
+fn a_link_speaks_ipv6_when_told_to() {
+    require_net_admin!();
+    let net = Fixture::pair(1).unwrap();
+    let address = std::net::Ipv6Addr::LOCALHOST;
+    assert!(net.left.add_address6("left0", address, 64, false).is_err(), "it speaks no IPv6 yet");
+    let ends = [(&net.veth.left, "fd00::1"), (&net.veth.right, "fd00::2")];
+    let sockets = ends.map(|(end, address)| {
+        let address: std::net::Ipv6Addr = address.parse().unwrap();
+        end.speak_ipv6(address, 64).unwrap();
+        let socket = end.namespace().run(|| UdpSocket::bind((address, 0)).unwrap());
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket
+    });
+    ping_pong(&sockets[0], &sockets[1], &[6; 1000]);
+    let [there, via] =
+        ["fd01::", "fd00::2"].map(|text| text.parse::<std::net::Ipv6Addr>().unwrap());
+    net.left.add_route6(there, 64, via).unwrap();
+    assert!(net.left.add_route6(there, 64, via).is_err(), "it is there");
+}

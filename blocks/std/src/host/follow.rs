@@ -13,6 +13,7 @@ use weever_net::state::NetState;
 struct Own {
     iface: u16,
     up: bool,
+    downs: u32,
     /// The kernel's: see [`Interface::borrowed`].
     borrowed: bool,
     cache: Cache,
@@ -102,7 +103,8 @@ impl Caches {
     fn insert(&mut self, iface: &Interface, now: Nanos) {
         let mut cache = Cache::new(iface.mac, locals(iface), self.config, now);
         cache.set_tentative(&tentative(iface), now);
-        let own = Own { iface: iface.id.0, up: iface.up, borrowed: iface.borrowed, cache };
+        let (up, downs, borrowed) = (iface.up, iface.downs, iface.borrowed);
+        let own = Own { iface: iface.id.0, up, downs, borrowed, cache };
         let at = self.caches.partition_point(|other| other.iface < own.iface);
         self.caches.insert(at, own);
     }
@@ -121,10 +123,11 @@ fn tentative(iface: &Interface) -> Locals {
 /// A link that was down may have been plugged in elsewhere: its neighbours are asked for again, and
 /// its addresses announced.
 fn adapt(own: &mut Own, iface: &Interface, now: Nanos, woken: &mut impl FnMut(u16, Ipv4Addr)) {
-    if own.up && !iface.up {
+    // It may have come up again before anybody has looked.
+    if own.downs != iface.downs {
         own.cache.flush(|ip| woken(own.iface, ip));
     }
-    (own.up, own.borrowed) = (iface.up, iface.borrowed);
+    (own.up, own.downs, own.borrowed) = (iface.up, iface.downs, iface.borrowed);
     if own.cache.mac() != iface.mac {
         own.cache.set_mac(iface.mac, now);
     }

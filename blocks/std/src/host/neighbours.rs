@@ -462,6 +462,18 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_that_was_down_for_a_moment_has_no_neighbours() {
+        let neighbours = neighbours();
+        neighbours.adopt(IfaceId(0), PEER, PEER_MAC, 1);
+        assert_eq!(neighbours.entries().len(), 1);
+        for up in [false, true] {
+            neighbours.host.update(|config| config.set_up(IfaceId(0), up)).unwrap();
+        }
+        neighbours.session(2).poll(2, |_, _| {});
+        assert_eq!(neighbours.entries(), []);
+    }
+
+    #[test]
     fn neighbours_of_a_borrowed_interface_are_somebody_elses_to_find() {
         let mut config = NetConfig::new();
         let iface = weever_net::iface::Interface::new(IfaceId(0), "eth0", 0, HOST_MAC);

@@ -13,6 +13,8 @@ use weever_net::state::{Advertised, NetState};
 pub(super) struct Own {
     pub(super) iface: u16,
     pub(super) node: Node,
+    /// How often the interface had gone down when this began.
+    downs: u32,
     /// The kernel's: see [`Interface::borrowed`].
     pub(super) borrowed: bool,
     /// What of it has been told to the host's network.
@@ -87,6 +89,7 @@ impl Nodes {
             let same = |iface: &Interface| {
                 iface.id.0 == own.iface
                     && iface.mac == own.node.mac()
+                    && iface.downs == own.downs
                     && config(iface, router, base) == own.node.config()
             };
             let stays = there.into_iter().any(same);
@@ -109,7 +112,8 @@ impl Nodes {
     fn insert(&mut self, iface: &Interface, config: Config, now: Nanos) {
         let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
         let node = Node::new(iface.mac, config, seed, now);
-        let own = Own { iface: iface.id.0, node, borrowed: iface.borrowed, told: 0 };
+        let (borrowed, downs) = (iface.borrowed, iface.downs);
+        let own = Own { iface: iface.id.0, node, downs, borrowed, told: 0 };
         let at = self.all.partition_point(|other| other.iface < own.iface);
         self.all.insert(at, own);
     }

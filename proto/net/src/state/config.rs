@@ -120,7 +120,11 @@ impl NetConfig {
     /// # Errors
     /// [`StateError::NoInterface`].
     pub fn set_up(&mut self, id: IfaceId, up: bool) -> Result<(), StateError> {
-        self.interface_mut(id)?.up = up;
+        let iface = self.interface_mut(id)?;
+        if iface.up && !up {
+            iface.downs = iface.downs.wrapping_add(1);
+        }
+        iface.up = up;
         Ok(())
     }
 

@@ -1,89 +1,25 @@
 //! smoltcp as the peer: an independent stack at the other end of a memory link.
 
+mod cable;
+
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{icmp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 use weever_link::LinkQueue;
-use weever_packet::{Buffer, Burst, PoolCache};
+use weever_packet::PoolCache;
 
-use crate::peer::{Ends, Peer, PeerError};
+use crate::icmp::{echo_reply, echo_reply6, echo_request, echo_request6};
+use crate::peer::{Ends, Over, Peer, PeerError, link_local};
+use cable::Cable;
 
 const IDENT: u16 = 0x7eee;
 /// Where the UDP socket is bound.
 pub(crate) const UDP_PORT: u16 = 40_000;
-
-/// A memory link's queue as a smoltcp device.
-struct Cable {
-    queue: Box<dyn LinkQueue>,
-    pool: PoolCache,
-    arrived: VecDeque<Buffer>,
-    leaving: VecDeque<Buffer>,
-    mtu: usize,
-}
-
-impl Cable {
-    /// Moves what arrived in, and what is leaving out.
-    fn pump(&mut self) -> io::Result<()> {
-        let mut burst = Burst::new();
-        let n = self.queue.rx(&mut self.pool, &mut burst, 64).map_err(io::Error::other)?;
-        self.arrived.extend((0..n).filter_map(|i| burst.take(i)));
-        self.queue.tx(&mut self.pool, &mut self.leaving).map_err(io::Error::other)?;
-        self.queue.flush(&mut self.pool).map_err(io::Error::other)
-    }
-}
-
-struct Arrived<'a>(Buffer, &'a mut PoolCache);
-struct Leaving<'a>(&'a mut VecDeque<Buffer>, Option<Buffer>);
-
-impl RxToken for Arrived<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        let result = f(self.0.data());
-        self.1.free(self.0);
-        result
-    }
-}
-
-impl TxToken for Leaving<'_> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let mut bytes = vec![0; len];
-        let result = f(&mut bytes);
-        if let Some(mut buffer) = self.1
-            && buffer.append(&bytes)
-        {
-            self.0.push_back(buffer);
-        }
-        result
-    }
-}
-
-impl Device for Cable {
-    type RxToken<'a> = Arrived<'a>;
-    type TxToken<'a> = Leaving<'a>;
-
-    fn receive(&mut self, _: Instant) -> Option<(Arrived<'_>, Leaving<'_>)> {
-        let buffer = self.arrived.pop_front()?;
-        let reply = self.pool.alloc();
-        Some((Arrived(buffer, &mut self.pool), Leaving(&mut self.leaving, reply)))
-    }
-
-    fn transmit(&mut self, _: Instant) -> Option<Leaving<'_>> {
-        let buffer = self.pool.alloc()?;
-        Some(Leaving(&mut self.leaving, Some(buffer)))
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut capabilities = DeviceCapabilities::default();
-        capabilities.medium = Medium::Ethernet;
-        capabilities.max_transmission_unit = self.mtu + 14;
-        capabilities
-    }
-}
 
 /// A smoltcp host with a UDP and an ICMP socket.
 pub(crate) struct SmoltcpPeer {
@@ -115,8 +51,11 @@ impl SmoltcpPeer {
         let address = HardwareAddress::Ethernet(EthernetAddress(ends.peer_mac));
         let mut interface = Interface::new(Config::new(address), &mut cable, Instant::ZERO);
         interface.update_ip_addrs(|list| {
-            let pushed = list.push(IpCidr::new(IpAddress::Ipv4(ends.peer), 24));
-            debug_assert!(pushed.is_ok(), "a fresh interface has room for an address");
+            let six = [ends.peer6, link_local(ends.peer_mac)].map(|ip| (IpAddress::Ipv6(ip), 64));
+            for (ip, len) in [(IpAddress::Ipv4(ends.peer), 24)].into_iter().chain(six) {
+                let pushed = list.push(IpCidr::new(ip, len));
+                debug_assert!(pushed.is_ok(), "a fresh interface has room for addresses");
+            }
         });
         let mut sockets = SocketSet::new(Vec::new());
         let udp = sockets.add(udp_socket());
@@ -178,28 +117,48 @@ impl Peer for SmoltcpPeer {
         self.ends
     }
 
-    fn ping(&mut self, payload: &[u8], wait: Duration) -> Result<Option<Vec<u8>>, PeerError> {
+    fn sends_long(&self, over: Over) -> bool {
+        // smoltcp cuts up IPv4 packets only.
+        over == Over::V4
+    }
+
+    fn ping(
+        &mut self,
+        over: Over,
+        payload: &[u8],
+        wait: Duration,
+    ) -> Result<Option<Vec<u8>>, PeerError> {
         self.sequence += 1;
         let (handle, wanted) = (self.icmp, self.sequence);
-        let request = crate::icmp::echo_request(IDENT, wanted, payload);
+        let v4 = over == Over::V4;
+        let request = if v4 { echo_request } else { echo_request6 };
         let socket = self.sockets.get_mut::<icmp::Socket<'_>>(handle);
-        let sent = socket.send_slice(&request, IpAddress::Ipv4(self.ends.stack));
-        sent.map_err(|e| failed("ICMP echo")(e.to_string()))?;
+        // Else those before still wait for the neighbour.
+        if socket.can_send() {
+            let to = self.ends.stack(over).into();
+            let sent = socket.send_slice(&request(IDENT, wanted, payload), to);
+            sent.map_err(|e| failed("ICMP echo")(e.to_string()))?;
+        }
         self.wait(wait, |sockets| {
             let socket = sockets.get_mut::<icmp::Socket<'_>>(handle);
             let (message, _) = socket.recv().ok()?;
-            crate::icmp::echo_reply(message, wanted)
+            if v4 { echo_reply(message, wanted) } else { echo_reply6(message, wanted) }
         })
     }
 
-    fn send(&mut self, payload: &[u8]) -> Result<(), PeerError> {
-        let to = (IpAddress::Ipv4(self.ends.stack), self.port);
+    fn send(&mut self, over: Over, payload: &[u8]) -> Result<(), PeerError> {
+        let to = (IpAddress::from(self.ends.stack(over)), self.port);
         let socket = self.sockets.get_mut::<udp::Socket<'_>>(self.udp);
         socket.send_slice(payload, to).map_err(|e| failed("UDP send")(e.to_string()))?;
         self.turn().map_err(|source| PeerError { what: "UDP send", source })
     }
 
-    fn receive(&mut self, into: &mut [u8], wait: Duration) -> Result<Option<usize>, PeerError> {
+    fn receive(
+        &mut self,
+        _: Over,
+        into: &mut [u8],
+        wait: Duration,
+    ) -> Result<Option<usize>, PeerError> {
         let handle = self.udp;
         self.wait(wait, |sockets| {
             let socket = sockets.get_mut::<udp::Socket<'_>>(handle);

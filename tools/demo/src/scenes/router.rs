@@ -1,0 +1,215 @@
+//! weever as a router between hosts of the kernel's.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use weever_testbed::Namespace;
+use weever_wire::icmpv4::IcmpView;
+use weever_wire::ipv4::Ipv4View;
+
+use super::net::{NARROW, Net, Side, TWICE};
+use super::{neighbours, routed};
+use crate::error::DemoError;
+use crate::exercises::PATIENCE;
+use crate::outcome::Outcome;
+use crate::pattern;
+use crate::peer::PeerError;
+use crate::talk::{EMSGSIZE, Talk, timed_out};
+
+/// Where the hosts' own services listen.
+pub(super) const SERVICE: u16 = 4000;
+/// Nobody listens there.
+const CLOSED: u16 = 4001;
+/// How long weever may take to make sure of its IPv6 addresses, and to find a neighbour.
+pub(super) const SETTLING: Duration = Duration::from_secs(8);
+
+/// Everything that a router of three networks shows.
+pub(crate) fn router(control: &Path, outcome: &mut Outcome) -> Result<(), DemoError> {
+    let mut net = Net::start(control)?;
+    pings(&net, outcome)?;
+    datagrams(&net, outcome)?;
+    errors(&net, outcome)?;
+    routed::a_route_changes(&mut net, outcome)?;
+    neighbours::come_and_go(&mut net, outcome)?;
+    let report = net.stack.stop();
+    let failure = report.failure.map_or_else(|| "none".to_owned(), |f| f.to_string());
+    outcome.compare("router: failed workers", "none", &failure);
+    Ok(())
+}
+
+/// Sockets of `from` that talk to `to`.
+pub(super) fn talk(from: &Side, to: impl Into<IpAddr>) -> Result<Talk, PeerError> {
+    let (to, index) = (to.into(), from.end.index);
+    from.namespace().run(|| Talk::open(to, index, SERVICE))
+}
+
+/// Pings until an answer comes, or patience ends.
+pub(super) fn answers(talk: &mut Talk, patience: Duration) -> Result<bool, PeerError> {
+    let deadline = Instant::now() + patience;
+    while Instant::now() < deadline {
+        if talk.ping(b"there?", Duration::from_millis(200))?.is_some() {
+            return Ok(true);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(false)
+}
+
+/// Echo requests in both directions; the replies' time to live has lost one.
+fn pings(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+    const TIMES: usize = 10;
+    let (left, right) = (&net.left, &net.right);
+    let (mut answered, mut ttls) = (0, Vec::new());
+    let v4 = [talk(left, right.v4())?, talk(right, left.v4())?];
+    let v6 = [talk(left, right.v6())?, talk(right, left.v6())?];
+    for (mut talk, is_v4) in v4.into_iter().zip([true; 2]).chain(v6.into_iter().zip([false; 2])) {
+        answers(&mut talk, SETTLING)?;
+        for n in 0..TIMES {
+            let payload = pattern::bytes(n as u64, 100 * n);
+            let Some(reply) = talk.ping(&payload, PATIENCE)? else { continue };
+            answered += usize::from(reply.payload == payload);
+            ttls.extend(is_v4.then_some(reply.ttl));
+        }
+    }
+    let found = format!("{answered} answered");
+    let expected = format!("{} answered", 4 * TIMES);
+    outcome.compare("router: ICMP echo both ways, IPv4 and IPv6", expected, found);
+    ttls.sort_unstable();
+    ttls.dedup();
+    outcome.compare("router: time to live of the answers", "[63]".to_owned(), format!("{ttls:?}"));
+    Ok(())
+}
+
+/// Datagrams to an echoing socket at the other side, of both families, long ones too.
+fn datagrams(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+    let lengths = [0, 1, 64, 512, 1372, 1452, 4000, 9000];
+    let mut intact = 0;
+    for (near, far) in [(&net.left, &net.right), (&net.right, &net.left)] {
+        for v6 in [false, true] {
+            let to: IpAddr = if v6 { far.v6().into() } else { far.v4().into() };
+            let service = bound(far.namespace(), to, SERVICE)?;
+            let mut talk = talk(near, to)?;
+            let mut buffer = vec![0; 10_000];
+            for len in lengths {
+                let payload = pattern::bytes(len as u64, len);
+                // The first long one may be lost: it tells the sender how narrow the way is.
+                for _ in 0..3 {
+                    talk.send_or_told(&payload)?;
+                    if !echo_once(&service, &mut buffer)? {
+                        continue;
+                    }
+                    let got = talk.receive(&mut buffer, Duration::from_millis(500))?;
+                    if got.is_some_and(|n| buffer[..n] == payload) {
+                        intact += 1;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    let name = format!("router: datagrams to 9,000 bytes both ways, IPv4 and IPv6, MTU {NARROW}");
+    outcome.compare(&name, 4 * lengths.len(), intact);
+    Ok(())
+}
+
+pub(super) fn bound(namespace: &Namespace, at: IpAddr, port: u16) -> Result<UdpSocket, PeerError> {
+    let socket = namespace.run(|| UdpSocket::bind((at, port)));
+    let socket = socket.map_err(PeerError::of("UDP socket"))?;
+    let timeout = socket.set_read_timeout(Some(Duration::from_millis(500)));
+    timeout.map_err(PeerError::of("UDP socket"))?;
+    Ok(socket)
+}
+
+/// Sends one datagram back; whether one came.
+fn echo_once(socket: &UdpSocket, buffer: &mut [u8]) -> Result<bool, PeerError> {
+    let (len, from) = match socket.recv_from(buffer) {
+        Err(e) if timed_out(&e) => return Ok(false),
+        other => other.map_err(PeerError::of("UDP receive"))?,
+    };
+    match socket.send_to(&buffer[..len], from) {
+        // Longer than the way is wide, as it has just heard: the next one is cut up.
+        Err(e) if e.raw_os_error() == Some(EMSGSIZE) => Ok(false),
+        other => other.map(|_| true).map_err(PeerError::of("UDP send")),
+    }
+}
+
+/// What is said of packets that cannot go on, by whom.
+fn errors(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+    let (left, right) = (&net.left, &net.right);
+    let absent = Ipv4Addr::from_bits(right.v4().to_bits() + 90);
+    let elsewhere = Ipv4Addr::new(192, 0, 2, 1);
+    let (router, far) = (left.router(), right.v4());
+    for (what, to, port, ttl, len, by, kind, code) in [
+        ("time to live spent", right.v4(), SERVICE, 1, 8, router, 11, 0),
+        ("closed port behind it", right.v4(), CLOSED, 64, 8, far, 3, 3),
+        ("too long, and not to be cut up", TWICE, SERVICE, 64, 1450, router, 3, 4),
+        ("no route", elsewhere, SERVICE, 64, 8, router, 3, 0),
+        ("nobody has the address", absent, SERVICE, 64, 8, router, 3, 1),
+    ] {
+        let mut heard = Errors::open(left)?;
+        let socket = bound(left.namespace(), left.v4().into(), 0)?;
+        socket.set_ttl(ttl).map_err(PeerError::of("UDP socket"))?;
+        let sent = socket.send_to(&pattern::bytes(1, len), (to, port));
+        sent.map_err(PeerError::of("UDP send"))?;
+        let found = heard.next(to, SETTLING)?;
+        let found =
+            found.map_or_else(|| "nothing".to_owned(), |(by, kind, code)| told(by, kind, code));
+        outcome.compare(&format!("router: ICMP error: {what}"), told(by, kind, code), found);
+    }
+    Ok(())
+}
+
+fn told(by: Ipv4Addr, kind: u8, code: u8) -> String {
+    format!("type {kind} code {code} from {by}")
+}
+
+/// The ICMP errors that reach a host.
+pub(super) struct Errors(Socket);
+
+impl Errors {
+    pub(super) fn open(side: &Side) -> Result<Errors, PeerError> {
+        let icmp = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::ICMPV4));
+        side.namespace().run(icmp).map(Errors).map_err(PeerError::of("ICMP socket"))
+    }
+
+    /// The next one about a packet to `about`: who sent it, its type and code.
+    pub(super) fn next(
+        &mut self,
+        about: Ipv4Addr,
+        wait: Duration,
+    ) -> Result<Option<(Ipv4Addr, u8, u8)>, PeerError> {
+        let (deadline, mut buffer) = (Instant::now() + wait, [0; 2048]);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.read(left, &mut buffer) {
+                Ok(len) => {
+                    if let Some(error) = error_about(&buffer[..len], about) {
+                        return Ok(Some(error));
+                    }
+                }
+                Err(e) if timed_out(&e) => return Ok(None),
+                Err(e) => return Err(PeerError::of("ICMP socket")(e)),
+            }
+        }
+    }
+
+    fn read(&mut self, wait: Duration, into: &mut [u8]) -> io::Result<usize> {
+        self.0.set_read_timeout(Some(wait))?;
+        io::Read::read(&mut &self.0, into)
+    }
+}
+
+fn error_about(packet: &[u8], about: Ipv4Addr) -> Option<(Ipv4Addr, u8, u8)> {
+    let ip = Ipv4View::new(packet).ok()?;
+    let icmp = IcmpView::new(ip.payload()).ok().filter(|icmp| icmp.checksum_ok())?;
+    let (kind, code) = (icmp.header().kind(), icmp.header().code());
+    let quoted: [u8; 4] = *icmp.data().get(16..)?.first_chunk()?;
+    let matches = matches!(kind, 3 | 11 | 12) && Ipv4Addr::from(quoted) == about;
+    matches.then(|| (ip.header().src(), kind, code))
+}
