@@ -204,6 +204,10 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         if !piece.more && side.map.reaches(first + units) {
             return Err(Reject::Overlap);
         }
+        // Before anything of it is kept or counted: no header is longer than what is remembered.
+        if piece.is_first() && piece.header_len >= piece.packet.len().min(QUOTE) {
+            return Err(Reject::Malformed);
+        }
         room.get_mut(start..start + piece.data.len())
             .ok_or(Reject::TooLong)?
             .copy_from_slice(piece.data);
@@ -215,9 +219,6 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         }
         if piece.is_first() {
             let quoted = piece.packet.len().min(QUOTE);
-            if piece.header_len >= quoted {
-                return Err(Reject::Malformed);
-            }
             side.quote[..quoted].copy_from_slice(&piece.packet[..quoted]);
             (datagram.quoted, datagram.header_len, datagram.next) =
                 (quoted, piece.header_len, piece.next);

@@ -387,3 +387,28 @@ proptest! {
         }
     }
 }
+
+/// A first fragment behind `extra` bytes of destination options.
+fn first_behind_options(extra: usize, ident: u8) -> Vec<u8> {
+    let mut packet = datagram_v6(&[]);
+    packet[6] = 60;
+    let mut options = vec![0; extra];
+    (options[0], options[1]) = (44, (extra / 8 - 1) as u8);
+    packet.extend(options);
+    packet.extend([17, 0, 0, 1, 0, 0, 0, ident]);
+    packet.extend(payload(16, 3));
+    let len = (packet.len() - 40) as u16;
+    packet[4..6].copy_from_slice(&len.to_be_bytes());
+    packet
+}
+
+#[test]
+fn headers_longer_than_what_is_remembered_leave_the_account_right() {
+    let mut pieces = Pieces::new(Config::default());
+    let refused = offer(&mut pieces, &first_behind_options(1192, 8), 0);
+    assert_eq!(refused, Offer::Rejected(Reject::Malformed));
+    assert_eq!(pieces.bytes(), 0);
+    let datagram = datagram_v6(&payload(3000, 1));
+    assert_eq!(feed(&mut pieces, &split(&datagram, 1280, 5)), [datagram]);
+    assert_eq!(offer(&mut pieces, &first_behind_options(1184, 9), 0), Offer::Kept);
+}
