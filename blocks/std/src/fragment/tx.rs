@@ -1,7 +1,7 @@
 //! Transmit: from a datagram that is too long to its fragments.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
@@ -24,12 +24,9 @@ const FORBIDDEN: usize = 1;
 const NOBUFFER: usize = 2;
 const DROP: usize = 3;
 
-/// Blocks that take identifications from one space: as many as may run side by side.
-const OWNERS: u32 = 64;
-
-/// Numbers the owners of identifications.
+/// What all blocks of a host take identifications from, also those that come with a later graph.
 #[derive(Debug, Default)]
-struct Owners(AtomicU32);
+struct Identifications(OnceLock<Arc<Idents>>);
 
 /// Cuts datagrams up.
 pub static FRAGMENT_OUT_V4: BlockType = BlockType {
@@ -73,11 +70,12 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         other => return Err(build.bad_param("identify", other, "use yes or no")),
     };
     let secret = build.env.get_or_default::<Secret>();
-    let owner = build.env.get_or_default::<Owners>().0.fetch_add(1, Ordering::Relaxed) % OWNERS;
+    let idents = build.env.get_or_default::<Identifications>();
+    let idents = idents.0.get_or_init(|| Arc::new(Idents::new(secret.0)));
     Ok(Box::new(Fragment {
         state: network(build)?.reader(),
         paths: build.env.get_or_default::<Paths>().reader(),
-        idents: Idents::split(secret.0, owner, OWNERS),
+        idents: Arc::clone(idents),
         identify,
         parts: Vec::with_capacity(64),
     }))
@@ -86,7 +84,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 struct Fragment {
     state: StateReader,
     paths: PathReader,
-    idents: Idents,
+    idents: Arc<Idents>,
     identify: bool,
     /// Fragments of the datagram that is being cut; empty between two.
     parts: Vec<Buffer>,

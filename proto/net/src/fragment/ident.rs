@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use core::net::IpAddr;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::random::{Random, keyed_hash};
 
@@ -13,41 +14,29 @@ const COUNTERS: usize = 256;
 /// one by one and so come back only after 65,536 (IPv4) or 4,294,967,296 (IPv6) datagrams, or
 /// those less what others in the group have taken; another destination's are not known from them.
 ///
-/// One owner: workers that send from the same address each get a counter of their own by
-/// [`Idents::split`].
-#[derive(Clone, Debug)]
+/// Workers that send from the same addresses share one: RFC 6864 §5.3 leaves 65,536 values to an
+/// address pair as a whole, and to divide them would have them come back sooner.
+#[derive(Debug)]
 pub struct Idents {
     secret: [u64; 2],
-    counters: Box<[u32; COUNTERS]>,
-    stride: u32,
+    counters: Box<[AtomicU32; COUNTERS]>,
 }
 
 impl Idents {
     /// Counters from a seed that nobody else knows.
     pub fn new(seed: u64) -> Self {
-        Self::split(seed, 0, 1)
-    }
-
-    /// The counters of owner `index` of `owners`, all with the same seed: they never meet.
-    pub fn split(seed: u64, index: u32, owners: u32) -> Self {
         let mut random = Random::new(seed);
         let secret = [random.next_u64(), random.next_u64()];
-        // A power of two, so that owners stay apart in the lower 16 bits as well.
-        let stride = owners.max(1).next_power_of_two();
-        let mut start = || (random.next_u64() as u32 / stride * stride).wrapping_add(index);
-        Self { secret, counters: Box::new(core::array::from_fn(|_| start())), stride }
+        let mut start = || AtomicU32::new(random.next_u64() as u32);
+        Self { secret, counters: Box::new(core::array::from_fn(|_| start())) }
     }
 
     /// The next identification of a datagram with this protocol from `src` to `dst`; IPv4 uses its
     /// lower 16 bits.
-    pub fn take(&mut self, src: IpAddr, dst: IpAddr, protocol: u8) -> u32 {
+    pub fn take(&self, src: IpAddr, dst: IpAddr, protocol: u8) -> u32 {
         let hash = self.hash(src, dst, protocol);
-        let counter = &mut self.counters[hash as usize % COUNTERS];
-        let count = *counter;
-        *counter = count.wrapping_add(self.stride);
-        // The offset must keep owners apart, so it is a multiple of the stride.
-        let offset = (hash >> 32) as u32 / self.stride * self.stride;
-        count.wrapping_add(offset)
+        let count = self.counters[hash as usize % COUNTERS].fetch_add(1, Ordering::Relaxed);
+        count.wrapping_add((hash >> 32) as u32)
     }
 
     fn hash(&self, src: IpAddr, dst: IpAddr, protocol: u8) -> u64 {
@@ -68,6 +57,7 @@ fn bits(ip: IpAddr) -> (u64, u64) {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::vec::Vec;
 
     fn ip(last: u8) -> IpAddr {
         IpAddr::from([10, 0, 0, last])
@@ -75,7 +65,7 @@ mod tests {
 
     #[test]
     fn one_destination_counts_up_and_another_tells_nothing() {
-        let mut idents = Idents::new(7);
+        let idents = Idents::new(7);
         let first = idents.take(ip(1), ip(2), 17);
         assert_eq!(idents.take(ip(1), ip(2), 17), first.wrapping_add(1));
         let starts: HashSet<u32> = (3..100).map(|n| idents.take(ip(1), ip(n), 17)).collect();
@@ -85,17 +75,19 @@ mod tests {
 
     #[test]
     fn does_not_repeat_within_sixteen_bits() {
-        let mut idents = Idents::new(1);
+        let idents = Idents::new(1);
         let mut seen = HashSet::new();
         assert!((0..65_536).all(|_| seen.insert(idents.take(ip(1), ip(2), 17) as u16)));
     }
 
     #[test]
-    fn owners_do_not_meet() {
-        let (mut a, mut b) = (Idents::split(5, 0, 2), Idents::split(5, 1, 2));
-        let mut seen = HashSet::new();
-        for _ in 0..10_000 {
-            assert!(seen.insert(a.take(ip(1), ip(2), 1)) && seen.insert(b.take(ip(1), ip(2), 1)));
-        }
+    fn workers_share_all_of_them() {
+        let idents = Idents::new(5);
+        let take = || (0..16_384).map(|_| idents.take(ip(1), ip(2), 1) as u16).collect::<Vec<_>>();
+        let taken: Vec<u16> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), 65_536, "each value once");
     }
 }
