@@ -388,6 +388,23 @@ mod tests {
     }
 
     #[test]
+    fn another_mtu_leaves_addresses_and_neighbours_as_they_are() {
+        let neighbours = neighbours();
+        let ours = ip("fe80::ff:fe00:1");
+        run(&neighbours, 0, 3);
+        assert!(neighbours.insert_static(LINK, ip("fe80::2"), PEER_MAC, 3 * SECOND).unwrap());
+        neighbours.host.update(|net| net.set_mtu(LINK, 1400)).unwrap();
+        drop(neighbours.session(3 * SECOND));
+        let state = neighbours.host.state();
+        assert!(state.is_ours6(LINK, ours), "it need not be asked for again");
+        assert_eq!(state.mtu6(LINK), 1400);
+        assert_eq!(neighbours.reader().load().find((0, ip("fe80::2"))), Some(PEER_MAC));
+        neighbours.host.update(|net| net.set_mtu(LINK, 1500)).unwrap();
+        drop(neighbours.session(4 * SECOND));
+        assert_eq!(neighbours.host.state().mtu6(LINK), 1500);
+    }
+
+    #[test]
     fn what_is_entered_is_published_and_goes_with_the_interface() {
         let neighbours = neighbours();
         let mut reader = neighbours.reader();

@@ -84,15 +84,16 @@ impl Nodes {
         let router = state.settings().forwarding;
         let base = self.base;
         let past = &mut self.past;
-        self.all.retain(|own| {
-            let there = state.config().interfaces().iter().filter(speaks);
-            let same = |iface: &Interface| {
-                iface.id.0 == own.iface
-                    && iface.mac == own.node.mac()
+        self.all.retain_mut(|own| {
+            let mut there = state.config().interfaces().iter().filter(speaks);
+            let iface = there.find(|iface| iface.id.0 == own.iface);
+            let stays = iface.is_some_and(|iface| {
+                // Addresses and neighbours outlive a change of the MTU.
+                own.node.set_mtu(iface.mtu);
+                iface.mac == own.node.mac()
                     && iface.downs == own.downs
                     && config(iface, router, base) == own.node.config()
-            };
-            let stays = there.into_iter().any(same);
+            });
             if !stays {
                 own.node.entries().for_each(|entry| gone(own.iface, entry.ip));
                 *past += own.node.generation() + 1;

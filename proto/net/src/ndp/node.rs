@@ -128,7 +128,18 @@ impl Node {
         added
     }
 
-    /// What it was made with.
+    /// Follows the link's MTU. What a router said holds as far as it is below.
+    pub fn set_mtu(&mut self, mtu: u16) {
+        if self.config.mtu == mtu {
+            return;
+        }
+        let advertised = self.params.mtu < self.config.mtu;
+        self.params.mtu = if advertised { self.params.mtu.min(mtu) } else { mtu };
+        self.config.mtu = mtu;
+        self.note_change();
+    }
+
+    /// What it was made with, and the MTU that it follows.
     pub fn config(&self) -> Config {
         self.config
     }
@@ -268,7 +279,9 @@ impl Node {
             act(Action::Send(probe(ip, nonce)));
         });
         self.routers.expire(now);
-        self.prefixes.expire(now);
+        if self.prefixes.expire(now) {
+            self.note_change();
+        }
         if self.solicit.next <= now {
             self.solicit.sent(now, &mut self.random);
             act(Action::Send(self.ask_routers()));

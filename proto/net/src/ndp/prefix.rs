@@ -39,8 +39,11 @@ impl Prefixes {
         true
     }
 
-    pub(super) fn expire(&mut self, now: u64) {
+    /// Forgets those whose time is over; whether there were any.
+    pub(super) fn expire(&mut self, now: u64) -> bool {
+        let before = self.list.len();
         self.list.retain(|(_, until)| *until > now);
+        self.list.len() != before
     }
 
     pub(super) fn wake(&self) -> u64 {

@@ -341,6 +341,33 @@ fn an_advertisement_makes_a_router_a_prefix_and_an_address() {
 }
 
 #[test]
+fn a_routers_mtu_holds_below_the_links() {
+    let mut node = settled();
+    let mtu = |node: &Node| node.params().mtu;
+    node.set_mtu(9000);
+    assert_eq!(mtu(&node), 9000);
+    advertise(&mut node, ROUTER, advert(90), &[NdpOption::Mtu(1400)], SECOND).unwrap();
+    for (link, expected) in [(9000, 1400), (1500, 1400), (1300, 1300)] {
+        node.set_mtu(link);
+        assert_eq!(mtu(&node), expected, "on a link of {link}");
+    }
+}
+
+#[test]
+fn that_a_prefix_has_gone_is_news_by_itself() {
+    let mut node = settled();
+    let only_on_link = PrefixInfo { autonomous: false, ..prefix("2001:db8:1::/64", 100, 50) };
+    let said = [NdpOption::Prefix(only_on_link)];
+    advertise(&mut node, ROUTER, advert(9000), &said, 10 * SECOND).unwrap();
+    let before = node.config_generation();
+    node.poll(109 * SECOND, |_| ());
+    assert_eq!((node.on_link().count(), node.config_generation()), (1, before));
+    node.poll(110 * SECOND, |_| ());
+    assert_eq!(node.on_link().count(), 0);
+    assert!(node.config_generation() > before, "who reads it has to hear of it");
+}
+
+#[test]
 fn the_two_hour_rule() {
     let mut node = settled();
     let made = ip("2001:db8:1::ff:fe00:a");
