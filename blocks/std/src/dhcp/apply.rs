@@ -12,8 +12,22 @@ use crate::host::Host;
 /// Routes of operators without a metric of their own come first.
 const METRIC: u32 = 100;
 
-/// Uses what the lease gives, in place of `before`; the MTU that the interface had.
-pub(super) fn bind(host: &Host, iface: IfaceId, lease: &Lease, mtu: Option<u16>) -> Option<u16> {
+/// What a lease has made of an interface's MTU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lowered {
+    /// The interface's own.
+    full: u16,
+    /// What was set. Another one that is found later is an operator's.
+    set: u16,
+}
+
+/// Uses what the lease gives, in place of what it gave before.
+pub(super) fn bind(
+    host: &Host,
+    iface: IfaceId,
+    lease: &Lease,
+    mtu: Option<Lowered>,
+) -> Option<Lowered> {
     change(host, |net| {
         let held = net.interface(iface)?;
         let (old, has) = (held.mtu, held.v4.is_ours(lease.address.addr()));
@@ -22,21 +36,22 @@ pub(super) fn bind(host: &Host, iface: IfaceId, lease: &Lease, mtu: Option<u16>)
             // Taken by an operator on another interface: then that is how it is.
             let _ = net.add_address(iface, lease.address);
         }
-        let full = mtu.unwrap_or(old);
-        let wanted = lease.mtu.map_or(full, |said| said.min(full));
-        let _ = net.set_mtu(iface, wanted);
+        let full = mtu.filter(|mtu| mtu.set == old).map_or(old, |mtu| mtu.full);
+        let set = lease.mtu.map_or(full, |said| said.min(full));
+        let _ = net.set_mtu(iface, set);
         routes(net, iface, lease);
-        Some(full)
+        Some(Lowered { full, set })
     })
 }
 
 /// Takes away what the lease gave.
-pub(super) fn unbind(host: &Host, iface: IfaceId, lease: &Lease, mtu: Option<u16>) {
+pub(super) fn unbind(host: &Host, iface: IfaceId, lease: &Lease, mtu: Option<Lowered>) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
         let _ = net.remove_address(iface, lease.address.addr());
-        if let Some(mtu) = mtu {
-            let _ = net.set_mtu(iface, mtu);
+        let now = net.interface(iface).map(|iface| iface.mtu);
+        if let Some(mtu) = mtu.filter(|mtu| Some(mtu.set) == now) {
+            let _ = net.set_mtu(iface, mtu.full);
         }
     });
 }

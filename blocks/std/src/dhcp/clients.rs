@@ -10,6 +10,7 @@ use weever_net::dhcp4::{Client, Config, Lease, Probing, State};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 
+use super::apply::Lowered;
 use crate::host::Secret;
 
 /// What a client stands at.
@@ -32,8 +33,8 @@ pub(super) struct Own {
     probing: Probing,
     /// What an operator wants since the timer last came by.
     wish: Option<Wish>,
-    /// The interface's MTU before the lease lowered it.
-    pub(super) mtu: Option<u16>,
+    /// What the lease has made of the interface's MTU.
+    pub(super) mtu: Option<Lowered>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -168,6 +168,22 @@ fn an_interface_without_an_address_gets_one() {
 }
 
 #[test]
+fn an_operators_mtu_outlives_renewals_and_the_lease() {
+    let mut it = Configured::new(Probing::NONE);
+    it.pass(2 * SECOND);
+    let mtu = |it: &Configured| it.net.state().interface(LINK).unwrap().mtu;
+    assert_eq!(mtu(&it), 1400, "the lease's");
+    it.net.update(|net| net.set_mtu(LINK, 1300)).unwrap();
+    it.heard.clear();
+    it.pass(301 * SECOND);
+    assert_eq!((mtu(&it), &it.heard[..]), (1300, &[MessageType::Request][..]));
+    it.dhcp.stop(LINK);
+    it.pass(SECOND);
+    assert_eq!((mtu(&it), it.dhcp.status().len()), (1300, 0));
+    it.host.finish();
+}
+
+#[test]
 fn an_address_that_somebody_has_is_declined() {
     let mut it = Configured::new(Probing::QUICK);
     it.taken.push(OFFERED);
