@@ -75,7 +75,8 @@ impl Outlet {
         if self.wakes.len() < MOST_WAKES {
             self.wakes.push_back((at, key));
         } else {
-            self.wakes.retain(|(place, _)| place.entry != at.entry);
+            // By the dispatch point: the same entry of an older graph may be another node.
+            self.wakes.retain(|(place, _)| place.idp != at.idp);
             self.wakes.push_back((at, None));
         }
         self.send_wakes();

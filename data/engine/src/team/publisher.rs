@@ -146,13 +146,15 @@ impl Publisher {
         let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
         self.check_sources(&logical)?;
         self.check_homes(&running.logical, &logical)?;
-        let transition = self.compile(running, &logical, changes)?;
+        // A change that is refused must leave nothing behind, names and their numbers included.
+        let mut idps = running.idps.clone();
+        let transition = self.compile(running, &mut idps, &logical, changes)?;
         let update = |_| transition.update(&self.registry, &self.env);
         let updates = self.seats.iter().map(update).collect::<Result<Vec<_>, _>>()?;
         self.check_room()?;
         let epoch = transition.epoch;
-        running.idps.retire(&running.logical, &logical);
-        (running.logical, running.epoch) = (logical, epoch);
+        idps.retire(&running.logical, &logical);
+        (running.logical, running.idps, running.epoch) = (logical, idps, epoch);
         running.plan = transition.plan;
         self.publish(epoch, updates);
         let adopted = self.wait(epoch);
@@ -162,12 +164,13 @@ impl Publisher {
 
     fn compile(
         &self,
-        running: &mut Running,
+        running: &Running,
+        idps: &mut Idps,
         logical: &Verified,
         changes: &ChangeSet,
     ) -> Result<Transition, TeamError> {
         let physical = partition(logical, &self.registry, self.homes)?;
-        let Running { plan, idps, epoch, .. } = running;
+        let Running { plan, epoch, .. } = running;
         let starts = successors(changes, plan, &physical);
         let recipe = Recipe { previous: Some(&**plan), more_starts: &starts, homes: self.homes };
         let next = Blueprint::compile(physical.clone(), &self.registry, idps, recipe)?;

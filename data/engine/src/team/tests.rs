@@ -170,6 +170,20 @@ fn running(workers: &mut [Worker], mode: Mode, body: impl FnOnce()) {
 }
 
 #[test]
+fn a_change_that_is_refused_leaves_no_names_behind() {
+    let b = bench(path(&[]), 1);
+    let mut wanted = path(&[(6, true), (7, false)]);
+    assert_eq!(b.team.publisher.idp("s7"), None);
+    let last = wanted.find("s7").expect("a stage");
+    wanted.node_mut(last).attrs.push(Attr::parse("seed=many"));
+    let error = b.team.publisher.replace(wanted).expect_err("no seed").to_string();
+    assert!(error.contains("s7") && error.contains("many"), "{error}");
+    assert_eq!((b.team.publisher.idp("s7"), b.team.publisher.epoch()), (None, 0));
+    b.team.publisher.replace(path(&[(6, true), (7, false)])).expect("sound");
+    assert!(b.team.publisher.idp("s7").is_some());
+}
+
+#[test]
 fn thousands_of_changes_under_traffic() {
     let shapes: [&[(u8, bool)]; 4] = [
         &[(1, false), (2, true), (3, false)],
