@@ -73,10 +73,11 @@ const TIDY: Nanos = weever_net::SECOND;
 
 impl Waiting {
     fn add(&mut self, neighbour: u64, now: Nanos) {
-        match self.list.iter_mut().find(|(waited, _)| *waited == neighbour) {
-            Some((_, since)) => *since = now,
-            None if self.list.len() < MOST_WAITING => self.list.push((neighbour, now)),
-            None => {}
+        let known = self.list.iter_mut().find(|(waited, _)| *waited == neighbour);
+        if let Some((_, since)) = known {
+            *since = now;
+        } else if self.list.len() < MOST_WAITING {
+            self.list.push((neighbour, now));
         }
     }
 
