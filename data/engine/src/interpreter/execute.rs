@@ -1,16 +1,14 @@
 //! One batch walks the graph (DESIGN §4.2).
 
 use weever_blocks_api::{Block, Claim, Cx, Ports};
-use weever_packet::{Burst, Mask, Nanos};
+use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::settle::Settlement;
 use super::tasks::Batch;
 use crate::counters::{Cells, total};
-use crate::schedule::{
-    EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step, StepKind, TASKS_SLOT, span,
-};
+use crate::schedule::{Board, DropSlot, Operand, Program, Step, StepKind, TASKS_SLOT, Wake, span};
 
 /// Everything that running a batch touches.
 pub(crate) struct Walk<'a> {
@@ -26,27 +24,20 @@ pub(crate) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Runs every step, then applies the dispositions. The burst's slots are empty afterwards.
+    /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and the
+    /// board are empty afterwards.
     pub(crate) fn run(mut self) {
         let program = self.program;
         let entry = &program.entries[self.batch.entry.index()];
-        self.frame.slots[..entry.slots as usize].fill(0);
-        self.frame.slots[TASKS_SLOT as usize] = self.batch.tasks;
+        let steps = &program.steps[span(&entry.steps)];
+        self.frame.board.slots[TASKS_SLOT as usize] = self.batch.tasks;
         self.frame.settled = 0;
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.begin(&self.batch, self.burst, program);
         }
-        for step in &program.steps[span(&entry.steps)] {
-            let more = &program.inputs[span(&step.more_inputs)];
-            let first = self.frame.slots[step.input as usize];
-            let input =
-                more.iter().fold(first, |mask, slot| mask | self.frame.slots[*slot as usize]);
-            if input != 0 {
-                self.step(step, input);
-            }
-        }
-        self.count(entry);
+        self.walk(steps);
+        self.count(steps);
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.end(&self.frame.claims);
@@ -55,51 +46,99 @@ impl Walk<'_> {
         Settlement { program, blocks, frame, runtime, burst, batch, now }.run();
     }
 
-    /// Every mask is still there, in the order of the counters: one pass counts them all. Most
-    /// nodes see the same tasks, so most masks are like the one before.
-    fn count(&self, entry: &EntryPlan) {
-        let counters = &*self.runtime.counters;
-        let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
-        counters.add(total::TASKS, last.1);
-        counters.add(total::BATCHES, 1);
-        let slots = &self.frame.slots[FIRST_STEP_SLOT as usize..];
-        for (mask, counter) in slots.iter().zip(&self.program.counters[span(&entry.counters)]) {
-            if *mask != 0 {
-                if *mask != last.0 {
-                    last = (*mask, u64::from(mask.count_ones()));
+    /// Step after step in their order, but only those that a task has reached: a step wakes the targets
+    /// of the ports by which tasks leave, all of which come later.
+    #[inline]
+    fn walk(&mut self, steps: &[Step]) {
+        let Some(first) = self.frame.board.reached.first_mut().filter(|_| !steps.is_empty()) else {
+            return;
+        };
+        *first = 1;
+        for (word, steps) in steps.chunks(64).enumerate() {
+            let mut ahead = u64::MAX;
+            loop {
+                let due = self.frame.board.reached[word] & ahead;
+                if due == 0 {
+                    break;
                 }
-                counters.add(*counter, last.1);
+                let step = &steps[due.trailing_zeros() as usize % 64];
+                self.step(step);
+                let wakes = &self.program.wakes[span(&step.wakes)];
+                wake(wakes, &mut self.frame.board);
+                // The steps behind the one that was the first due.
+                ahead = !(due ^ (due - 1));
             }
         }
     }
 
-    #[inline]
-    fn step(&mut self, step: &Step, input: Mask) {
-        match step.kind {
-            StepKind::Function => self.function(step, input),
-            StepKind::And { swap } => self.operator(step, input, swap, and),
-            StepKind::Or { swap } => self.operator(step, input, swap, or),
+    /// What the steps wrote down is still there: one pass over them counts it all, says why those are
+    /// dropped whom nobody has taken, and clears it. Most nodes see the same tasks, so most masks are
+    /// like the one before.
+    fn count(&mut self, steps: &[Step]) {
+        let counters = &*self.runtime.counters;
+        let Board { slots, reached } = &mut self.frame.board;
+        let mut unexplained = self.batch.occupied & !self.frame.settled;
+        let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
+        counters.add(total::TASKS, last.1);
+        counters.add(total::BATCHES, 1);
+        for (word, steps) in reached.iter_mut().zip(steps.chunks(64)) {
+            for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
+                if unexplained != 0 {
+                    let drops = &self.program.drops[span(&step.drops)];
+                    unexplained = explain(drops, slots, unexplained, counters);
+                }
+                for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
+                    if *mask != 0 {
+                        if *mask != last.0 {
+                            last = (*mask, u64::from(mask.count_ones()));
+                        }
+                        counters.add(step.counter.plus(i), last.1);
+                        *mask = 0;
+                    }
+                }
+            }
         }
-        #[cfg(test)]
-        if let Some(trace) = self.trace.as_deref_mut() {
-            trace.step(step.node, input, &self.frame.slots[step.slots()][1..]);
+        if unexplained != 0 {
+            counters.add(total::UNCLAIMED, u64::from(unexplained.count_ones()));
         }
     }
 
+    #[inline]
+    fn step(&mut self, step: &Step) {
+        let more = &self.program.inputs[span(&step.more_inputs)];
+        let slots = &self.frame.board.slots;
+        let first = slots[step.input as usize];
+        let input = more.iter().fold(first, |mask, slot| mask | slots[*slot as usize]);
+        match step.kind {
+            StepKind::Function => self.function(step, input),
+            StepKind::And { swap } => self.operator(step, input, swap, Truth::and),
+            StepKind::Or { swap } => self.operator(step, input, swap, Truth::or),
+        }
+        #[cfg(test)]
+        if let Some(trace) = self.trace.as_deref_mut() {
+            let slots = &self.frame.board.slots[step.slots()];
+            // Tasks that a node could not run for, having no packet, have reached it all the same.
+            trace.step(step.node, input | slots[0], &slots[1..]);
+        }
+    }
+
+    #[inline]
     fn operator(
         &mut self,
         step: &Step,
         input: Mask,
         swap: bool,
-        evaluate: fn(&[Operand], &[Mask]) -> (Mask, Mask),
+        evaluate: impl FnOnce(&Truth) -> (Mask, Mask),
     ) {
-        self.frame.slots[step.place as usize] = input;
+        let slots = &mut self.frame.board.slots;
         let operands = &self.program.operands[span(&step.operands)];
+        let truth = Truth::of(operands, slots);
+        slots[step.place as usize] = input | truth.some_yes | truth.some_no;
         // A task that starts at an operator has no operands to decide by.
         if !operands.is_empty() {
-            let (yes, no) = evaluate(operands, &self.frame.slots);
+            let (yes, no) = evaluate(&truth);
             let outputs = if swap { [yes, no] } else { [no, yes] };
-            self.frame.slots[step.slots()][1..].copy_from_slice(&outputs);
+            slots[step.slots()][1..].copy_from_slice(&outputs);
         }
     }
 
@@ -111,7 +150,7 @@ impl Walk<'_> {
                 return;
             }
         }
-        let Frame { slots, requests, .. } = &mut *self.frame;
+        let Frame { board: Board { slots, .. }, requests, .. } = &mut *self.frame;
         let Some((place, outputs)) = slots[step.slots()].split_first_mut() else { return };
         *place = input;
         let Some(block) = &mut self.blocks[step.node as usize] else { return };
@@ -218,16 +257,62 @@ fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: 
     }
 }
 
-/// True when every operand is true, false when one is false.
-fn and(operands: &[Operand], slots: &[Mask]) -> (Mask, Mask) {
-    operands.iter().fold((Mask::MAX, 0), |(yes, no), operand| {
-        (yes & slots[operand.yes as usize], no | slots[operand.no as usize])
+/// Has the steps looked at that the ports lead to by which tasks have left.
+#[inline]
+fn wake(wakes: &[Wake], board: &mut Board) {
+    for wake in wakes {
+        if board.slots[wake.slot as usize] != 0 {
+            board.reached[wake.word as usize] |= wake.steps;
+        }
+    }
+}
+
+/// The first stated reason, in the order of the schedule, is the reason. Returns those who have not
+/// heard one.
+#[cold]
+fn explain(drops: &[DropSlot], slots: &[Mask], unexplained: Mask, counters: &Cells) -> Mask {
+    drops.iter().fold(unexplained, |unexplained, drop| {
+        let tasks = slots[drop.slot as usize] & unexplained;
+        if tasks != 0 {
+            counters.add(drop.reason, u64::from(tasks.count_ones()));
+        }
+        unexplained & !tasks
     })
 }
 
-/// The dual: true when one operand is true, false when every one is false.
-fn or(operands: &[Operand], slots: &[Mask]) -> (Mask, Mask) {
-    operands.iter().fold((0, Mask::MAX), |(yes, no), operand| {
-        (yes | slots[operand.yes as usize], no & slots[operand.no as usize])
-    })
+/// Which tasks the operands of an operator say yes and no to. An operand that is undecided says
+/// neither.
+struct Truth {
+    every_yes: Mask,
+    every_no: Mask,
+    some_yes: Mask,
+    some_no: Mask,
+}
+
+impl Truth {
+    #[inline]
+    fn of(operands: &[Operand], slots: &[Mask]) -> Truth {
+        let none = Truth { every_yes: Mask::MAX, every_no: Mask::MAX, some_yes: 0, some_no: 0 };
+        operands.iter().fold(none, |truth, operand| {
+            let (yes, no) = (slots[operand.yes as usize], slots[operand.no as usize]);
+            Truth {
+                every_yes: truth.every_yes & yes,
+                every_no: truth.every_no & no,
+                some_yes: truth.some_yes | yes,
+                some_no: truth.some_no | no,
+            }
+        })
+    }
+
+    /// True when every operand is true, false when one is false.
+    #[inline]
+    fn and(&self) -> (Mask, Mask) {
+        (self.every_yes, self.some_no)
+    }
+
+    /// The dual: true when one operand is true, false when every one is false.
+    #[inline]
+    fn or(&self) -> (Mask, Mask) {
+        (self.some_yes, self.every_no)
+    }
 }

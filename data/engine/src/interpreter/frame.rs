@@ -4,7 +4,7 @@ use weever_blocks_api::{Priority, Requests};
 use weever_packet::Mask;
 
 use crate::counters::Counter;
-use crate::schedule::{Entry, Program};
+use crate::schedule::{Board, Entry, Program};
 
 /// Where claimed buffers go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,7 @@ pub(crate) struct Claimed {
 
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// Who reached each node and enabled each port, by the entry's slot numbers.
-    pub(crate) slots: Box<[Mask]>,
+    pub(crate) board: Board,
     pub(crate) requests: Requests,
     /// At most one per task, since later dispositions of a task are ignored.
     pub(crate) claims: Vec<Claimed>,
@@ -57,7 +56,7 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn new(program: &Program) -> Frame {
         Frame {
-            slots: vec![0; program.max_slots()].into_boxed_slice(),
+            board: Board::new(program),
             requests: Requests::new(),
             claims: Vec::with_capacity(64),
             notifies: Vec::with_capacity(64),

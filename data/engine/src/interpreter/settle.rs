@@ -7,7 +7,7 @@ use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
 use super::tasks::Batch;
 use crate::counters::total;
-use crate::schedule::{Entry, Program, span};
+use crate::schedule::{Entry, Program};
 
 pub(super) struct Settlement<'a> {
     pub(super) program: &'a Program,
@@ -30,7 +30,6 @@ impl Settlement<'_> {
         self.frame.claims.clear();
         let left = self.batch.occupied & !self.frame.settled;
         if left != 0 {
-            self.count_drops(left);
             self.free(left);
         }
         self.wake();
@@ -137,20 +136,6 @@ impl Settlement<'_> {
             self.runtime.block(self.program, node, key, task);
         }
         0
-    }
-
-    /// The first stated reason, in the order of the schedule, is the reason.
-    fn count_drops(&mut self, left: Mask) {
-        let mut unexplained = left;
-        let entry = &self.program.entries[self.batch.entry.index()];
-        for drop in &self.program.drops[span(&entry.drops)] {
-            let tasks = self.frame.slots[drop.slot as usize] & unexplained;
-            if tasks != 0 {
-                self.runtime.counters.add(drop.reason, u64::from(tasks.count_ones()));
-                unexplained &= !tasks;
-            }
-        }
-        self.runtime.counters.add(total::UNCLAIMED, u64::from(unexplained.count_ones()));
     }
 
     fn free(&mut self, tasks: Mask) {

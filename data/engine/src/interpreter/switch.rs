@@ -17,7 +17,7 @@ impl Engine {
         self.move_blocks(update);
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
-        std::mem::swap(&mut self.frame.slots, &mut update.slots);
+        std::mem::swap(&mut self.frame.board, &mut update.board);
         update.cells.go_on_from(&self.runtime.counters, &update.counters);
         self.counters.publish(update.cells.clone());
         std::mem::swap(&mut self.runtime.counters, &mut update.cells);

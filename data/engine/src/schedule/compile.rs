@@ -1,6 +1,7 @@
 //! From a verified graph to a schedule.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use weever_blocks_api::{Block, Env, Registry};
@@ -9,7 +10,7 @@ use weever_graph::{Attr, Effects, Graph, NodeId, NodeKind, Op, PortId, Verified}
 use super::blueprint::Blueprint;
 use super::nodes::{Preparation, Prepared};
 use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
-use super::program::{StepKind, TASKS_SLOT};
+use super::program::{StepKind, TASKS_SLOT, Wake};
 use super::{CompileError, Entry, Homes, Idp, Idps, Schedule};
 use crate::counters::Layout;
 
@@ -187,35 +188,40 @@ impl<'a> Builder<'a> {
     }
 
     fn add_entry(&mut self, entry: Entry, start: NodeId, order: &[NodeId]) {
-        let mut places = Places::new(self.graph, start);
-        let marks = self.marks();
+        let mut places = Places::new(self.graph, start, order);
+        let first = self.program.steps.len() as u32;
         for id in order {
             if places.reached[id.index()] {
                 let step = self.step(*id, start, &mut places);
-                self.count_and_drop(*id, step.place);
                 self.program.steps.push(step);
             }
         }
-        let [steps, counters, drops] = self.marks();
-        let (steps, counters, drops) = (marks[0]..steps, marks[1]..counters, marks[2]..drops);
-        let (node, slots) = (start.0, places.next);
-        let plan = EntryPlan { node, idp: Idp::NONE, home: None, steps, slots, counters, drops };
+        let (steps, slots) = (first..self.program.steps.len() as u32, places.next);
+        let plan = EntryPlan { node: start.0, idp: Idp::NONE, home: None, steps, slots };
         self.program.entries[entry.index()] = plan;
     }
 
-    /// How long the arrays are that an entry adds to.
-    fn marks(&self) -> [u32; 3] {
-        let Program { steps, counters, drops, .. } = &self.program;
-        [steps.len() as u32, counters.len() as u32, drops.len() as u32]
+    fn drops(&mut self, id: NodeId, place: u32) -> Range<u32> {
+        let drops = (place + 1..).zip(&self.nodes[id.index()].drops);
+        let drops = drops.filter_map(|(slot, drop)| drop.map(|reason| DropSlot { slot, reason }));
+        append(&mut self.program.drops, &drops.collect::<Vec<_>>())
     }
 
-    fn count_and_drop(&mut self, id: NodeId, place: u32) {
-        let node = &self.nodes[id.index()];
-        self.program.counters.extend((0..=node.ports.len()).map(|i| node.counter.plus(i)));
-        let slots = place + 1..;
-        let drops = slots.zip(&node.drops);
-        let drops = drops.filter_map(|(slot, drop)| drop.map(|reason| DropSlot { slot, reason }));
-        self.program.drops.extend(drops);
+    fn wakes(&mut self, id: NodeId, places: &Places) -> Range<u32> {
+        let mut wakes: Vec<Wake> = Vec::new();
+        for (port, targets) in self.graph.node(id).ports.iter().map(|p| &p.targets).enumerate() {
+            let port = PortId { node: id, port: port as u32 };
+            let Some(slot) = self.slot(port, places) else { continue };
+            for target in targets {
+                let step = places.step_of[target.index()];
+                let (word, bit) = (step / 64, 1 << (step % 64));
+                match wakes.iter_mut().find(|w| (w.slot, w.word) == (slot, word)) {
+                    Some(wake) => wake.steps |= bit,
+                    None => wakes.push(Wake { slot, word, steps: bit }),
+                }
+            }
+        }
+        append(&mut self.program.wakes, &wakes)
     }
 
     fn step(&mut self, id: NodeId, start: NodeId, places: &mut Places) -> Step {
@@ -230,17 +236,23 @@ impl<'a> Builder<'a> {
         if id == start {
             inputs = vec![TASKS_SLOT];
         }
+        // Operands are looked at anyway.
+        inputs.retain(|slot| !operands.iter().any(|o| [o.yes, o.no].contains(slot)));
         let node = &self.nodes[id.index()];
         let ports = node.ports.len() as u32;
+        let place = places.reserve(id, ports);
         Step {
             kind,
             needs_buffer: node.needs_buffer,
             node: id.0,
-            input: inputs[0],
-            more_inputs: append(&mut self.program.inputs, &inputs[1..]),
-            place: places.reserve(id, ports),
+            input: inputs.first().copied().unwrap_or(EMPTY_SLOT),
+            more_inputs: append(&mut self.program.inputs, inputs.get(1..).unwrap_or_default()),
+            place,
             ports,
             operands: append(&mut self.program.operands, &operands),
+            counter: node.counter,
+            wakes: self.wakes(id, places),
+            drops: self.drops(id, place),
         }
     }
 
@@ -280,11 +292,13 @@ impl<'a> Builder<'a> {
 struct Places {
     reached: Vec<bool>,
     place_of: Vec<Option<u32>>,
+    /// By node, the number of its step; only of those that are reached.
+    step_of: Vec<u32>,
     next: u32,
 }
 
 impl Places {
-    fn new(graph: &Graph, start: NodeId) -> Places {
+    fn new(graph: &Graph, start: NodeId, order: &[NodeId]) -> Places {
         let mut reached = vec![false; graph.len()];
         let mut stack = vec![start];
         while let Some(id) = stack.pop() {
@@ -292,7 +306,11 @@ impl Places {
                 stack.extend(graph.node(id).ports.iter().flat_map(|p| &p.targets));
             }
         }
-        Places { reached, place_of: vec![None; graph.len()], next: FIRST_STEP_SLOT }
+        let mut step_of = vec![0; graph.len()];
+        for (step, id) in (0..).zip(order.iter().filter(|id| reached[id.index()])) {
+            step_of[id.index()] = step;
+        }
+        Places { reached, place_of: vec![None; graph.len()], step_of, next: FIRST_STEP_SLOT }
     }
 
     /// Slots for a node's input and its ports.
@@ -304,7 +322,7 @@ impl Places {
     }
 }
 
-fn append<T: Copy>(array: &mut Vec<T>, items: &[T]) -> std::ops::Range<u32> {
+fn append<T: Copy>(array: &mut Vec<T>, items: &[T]) -> Range<u32> {
     let first = array.len() as u32;
     array.extend_from_slice(items);
     first..array.len() as u32

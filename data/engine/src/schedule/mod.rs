@@ -1,6 +1,7 @@
 //! A graph as it is executed: blocks, and flat arrays of steps.
 
 mod blueprint;
+mod board;
 mod compile;
 mod homes;
 mod idps;
@@ -15,11 +16,12 @@ use weever_blocks_api::{Block, BuildError};
 use std::sync::Arc;
 
 pub(crate) use blueprint::Blueprint;
+pub(crate) use board::Board;
 pub(crate) use compile::Recipe;
 pub(crate) use homes::Homes;
 pub use idps::{Idp, Idps};
 pub(crate) use program::{
-    EntryPlan, FIRST_STEP_SLOT, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, span,
+    DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, span,
 };
 pub(crate) use update::Removed;
 pub(crate) use update::Transition;

@@ -29,19 +29,22 @@ pub(crate) enum StepKind {
 }
 
 /// One node in the order of one entry. Ranges index the program's arrays. From `place` on lie the
-/// slots of its input and of its ports, in the order of the block type; its counters have the
-/// same order.
+/// slots of its input and of its ports, in the order of the block type; from `counter` on its
+/// counters, in the same order.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
     pub(crate) needs_buffer: bool,
     pub(crate) node: u32,
-    /// The first slot that leads here; few nodes have more.
+    /// The first slot that leads here and is not an operand's; few nodes have more.
     pub(crate) input: u32,
     pub(crate) more_inputs: Range<u32>,
     pub(crate) place: u32,
     pub(crate) ports: u32,
     pub(crate) operands: Range<u32>,
+    pub(crate) counter: Counter,
+    pub(crate) wakes: Range<u32>,
+    pub(crate) drops: Range<u32>,
 }
 
 impl Step {
@@ -59,6 +62,17 @@ pub(crate) struct Operand {
     pub(crate) no: u32,
 }
 
+/// Which steps have something to do when tasks have left by a port: those of its targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wake {
+    /// The port's slot.
+    pub(crate) slot: u32,
+    /// Which word of [`Board::reached`](super::Board) they are in, and their bits there. A port
+    /// whose targets lie in two words has two of these.
+    pub(crate) word: u32,
+    pub(crate) steps: u64,
+}
+
 /// The steps that tasks of one start node walk.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryPlan {
@@ -71,23 +85,12 @@ pub(crate) struct EntryPlan {
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
     pub(crate) slots: u32,
-    /// What each slot counts, from the first step's on.
-    pub(crate) counters: Range<u32>,
-    pub(crate) drops: Range<u32>,
 }
 
 impl EntryPlan {
     /// The place of an entry whose node is gone. What starts here is dropped.
     pub(crate) fn hole() -> EntryPlan {
-        EntryPlan {
-            node: NO_NODE,
-            idp: Idp::NONE,
-            home: None,
-            steps: 0..0,
-            slots: FIRST_STEP_SLOT,
-            counters: 0..0,
-            drops: 0..0,
-        }
+        EntryPlan { node: NO_NODE, idp: Idp::NONE, home: None, steps: 0..0, slots: FIRST_STEP_SLOT }
     }
 }
 
@@ -132,7 +135,7 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     pub(crate) inputs: Vec<u32>,
     pub(crate) operands: Vec<Operand>,
-    pub(crate) counters: Vec<Counter>,
+    pub(crate) wakes: Vec<Wake>,
     pub(crate) drops: Vec<DropSlot>,
     pub(crate) nodes: Vec<NodePlan>,
     /// Where tasks of nodes go that are gone, the latest first.
@@ -166,6 +169,11 @@ impl Program {
         let renumbered = || self.entries.iter().position(|e| e.idp == place.idp);
         let forwarded = || self.forwards.iter().find(|(idp, _)| *idp == place.idp);
         renumbered().map(|n| Entry(n as u32)).or_else(|| forwarded().map(|(_, entry)| *entry))
+    }
+
+    /// The most steps that any entry has.
+    pub(crate) fn max_steps(&self) -> usize {
+        self.entries.iter().map(|e| e.steps.len()).max().unwrap_or(0)
     }
 
     /// The most mask slots that any entry uses.

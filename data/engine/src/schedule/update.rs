@@ -6,9 +6,9 @@ use std::sync::Arc;
 use weever_blocks_api::{Block, Env, Registry, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, NodeId};
-use weever_packet::Mask;
 
 use super::blueprint::Blueprint;
+use super::board::Board;
 use super::compile::build;
 use super::{CompileError, Entry, Idp};
 use crate::counters::{Cells, Counter};
@@ -35,7 +35,7 @@ pub struct Update {
     pub(crate) kept: Box<[(u32, u32)]>,
     /// Nodes whose new block is offered the old one's state.
     pub(crate) replaced: Box<[(u32, u32)]>,
-    pub(crate) slots: Box<[Mask]>,
+    pub(crate) board: Board,
     pub(crate) cells: Arc<Cells>,
     /// By counter of the graph before.
     pub(crate) counters: Box<[Counter]>,
@@ -103,7 +103,7 @@ impl Transition {
             kept: self.kept.clone().into(),
             refused: Vec::with_capacity(replaced.len()),
             replaced,
-            slots: vec![0; plan.program.max_slots()].into(),
+            board: Board::new(&plan.program),
             cells: Arc::new(Cells::new(&plan.layout)),
             counters: self.counters.clone(),
             removed: self.removed.clone().into(),
