@@ -15,6 +15,7 @@ mod cx;
 mod env;
 mod registry;
 mod requests;
+mod shortcut;
 mod state;
 
 pub use block::{Block, Ports, State};
@@ -23,5 +24,6 @@ pub use cx::Cx;
 pub use env::Env;
 pub use registry::{BlockType, ParamDoc, PortDoc, Registry, TABLE, WORKER};
 pub use requests::{Claim, Priority, Requests, SpawnRequest};
+pub use shortcut::{MAX_WAYS, Shortcut, ShortcutType, Way};
 pub use state::StateKind;
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

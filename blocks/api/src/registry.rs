@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind};
 
-use crate::{Block, Build, BuildError, Env, StateKind};
+use crate::{Block, Build, BuildError, Env, Shortcut, ShortcutType, StateKind};
 
 /// A port of a block type.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,7 @@ pub const TABLE: &str = "Table";
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     types: BTreeMap<&'static str, &'static BlockType>,
+    shortcuts: Vec<&'static ShortcutType>,
 }
 
 impl Registry {
@@ -76,6 +77,28 @@ impl Registry {
     pub fn with(mut self, types: &[&'static BlockType]) -> Registry {
         self.types.extend(types.iter().map(|t| (t.name, *t)));
         self
+    }
+
+    /// Adds shortcuts. Where several begin at a node, the one that was added first is used.
+    #[must_use]
+    pub fn with_shortcuts(mut self, shortcuts: &[&'static ShortcutType]) -> Registry {
+        self.shortcuts.extend(shortcuts);
+        self
+    }
+
+    /// Every shortcut, in the order of being added.
+    pub fn shortcuts(&self) -> &[&'static ShortcutType] {
+        &self.shortcuts
+    }
+
+    /// Makes the shortcut that begins at `node`.
+    pub fn build_shortcut(
+        &self,
+        shortcut: &ShortcutType,
+        node: &Node,
+        env: &Env,
+    ) -> Result<Box<dyn Shortcut>, BuildError> {
+        (shortcut.make)(&Build { node, block_type: self.check(node)?, env })
     }
 
     /// Every type, by name.

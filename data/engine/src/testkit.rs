@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use weever_blocks_api::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, State, StateKind, bits,
+    Registry, Shortcut, ShortcutType, State, StateKind, bits,
 };
 use weever_graph::{
     Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify,
@@ -105,11 +105,36 @@ static BELL: BlockType = BlockType {
 /// A [`KEEPER`] of which there is one.
 static ONLY: BlockType = BlockType { name: "Only", state: StateKind::SingleHomed, ..KEEPER };
 
+static QUICK: BlockType =
+    BlockType { name: "Quick", counters: &[], make: |_| Ok(Box::new(Decide(QUICK_SEED))), ..PLAIN };
+static SWIFT: BlockType = BlockType {
+    name: "Swift",
+    effects: Effects::NEEDS_BUFFER,
+    make: |_| Ok(Box::new(Decide(SWIFT_SEED))),
+    ..QUICK
+};
+const QUICK_SEED: u64 = 11;
+const SWIFT_SEED: u64 = 12;
+
+static SHORTCUT: ShortcutType = ShortcutType {
+    name: "QuickAndSwift",
+    summary: "",
+    ways: &[
+        &[("Quick", "true"), ("Swift", "false")],
+        &[("Quick", "false")],
+        // Swift is an end of this one, where there is a Swift.
+        &[("Quick", "true")],
+    ],
+    make: |_| Ok(Box::new(QuickAndSwift)),
+};
+
 pub(crate) fn registry() -> Registry {
-    Registry::new().with(&[
-        &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT, &BLOCKER,
-        &WAKER, &KEEPER, &GATE, &BELL, &ONLY,
-    ])
+    Registry::new()
+        .with(&[
+            &TWO, &ONE, &ECHO, &PASS_ON, &THREE, &NEEDY, &EATER, &SENDER, &MOVER, &PARENT,
+            &BLOCKER, &WAKER, &KEEPER, &GATE, &BELL, &ONLY, &QUICK, &SWIFT,
+        ])
+        .with_shortcuts(&[&SHORTCUT])
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -148,6 +173,40 @@ pub(crate) fn mix(x: u64) -> u64 {
 
 fn hash(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(mix(seed), |h, b| mix(h ^ u64::from(*b)))
+}
+
+/// A boolean of a packet's hash.
+struct Decide(u64);
+
+impl Block for Decide {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for i in bits(input) {
+            ports.enable(usize::from(decide(self.0, burst, i)), 1 << i);
+        }
+    }
+}
+
+fn decide(seed: u64, burst: &Burst, task: usize) -> bool {
+    hash(seed, burst.get(task).map_or(&[], Buffer::data)) & 1 == 1
+}
+
+/// Leaves one packet in eight to the blocks.
+struct QuickAndSwift;
+
+impl Shortcut for QuickAndSwift {
+    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]) {
+        for i in bits(input) {
+            assert!(burst.get(i).is_some(), "a shortcut gets packets only");
+            if hash(13, burst.get(i).map_or(&[], Buffer::data)) & 7 != 0 {
+                let way = match (decide(QUICK_SEED, burst, i), decide(SWIFT_SEED, burst, i)) {
+                    (true, false) => 0,
+                    (false, _) => 1,
+                    (true, true) => 2,
+                };
+                ways[way] |= 1 << i;
+            }
+        }
+    }
 }
 
 struct Echo;
@@ -309,6 +368,8 @@ pub(crate) struct NodeSpec {
 /// Kinds below this have no state.
 pub(crate) const STATELESS: u8 = 17;
 pub(crate) const KINDS: u8 = 21;
+/// Where a shortcut begins, and where it goes on.
+pub(crate) const QUICK_KINDS: [u8; 2] = [21, 22];
 
 fn shape(kind: u8) -> (NodeKind, &'static str) {
     match kind {
@@ -325,6 +386,8 @@ fn shape(kind: u8) -> (NodeKind, &'static str) {
         15 => (NodeKind::Function, "Mover"),
         16 => (NodeKind::Function, "Parent"),
         17 | 18 => (NodeKind::Function, "Blocker"),
+        21 => (NodeKind::Function, "Quick"),
+        22 => (NodeKind::Function, "Swift"),
         _ => (NodeKind::Function, "Waker"),
     }
 }
@@ -366,8 +429,10 @@ fn random_node(
     let names: Vec<&str> = match kind {
         NodeKind::Operator(_) => vec!["false", "true"],
         _ => {
-            let seed = format!("seed={}", spec.seed);
-            node.attrs.push(Attr::parse(&seed));
+            // A node with a parameter of its own is not on the usual way.
+            if !QUICK_KINDS.contains(&spec.kind) || spec.seed % 16 == 1 {
+                node.attrs.push(Attr::parse(&format!("seed={}", spec.seed)));
+            }
             node.implementation = Some(implementation.into());
             let all = registry().iter().find(|t| t.name == implementation);
             let mut names: Vec<&str> =

@@ -1,6 +1,6 @@
 //! One batch walks the graph (DESIGN §4.2).
 
-use weever_blocks_api::{Block, Claim, Cx, Ports};
+use weever_blocks_api::{Block, Claim, Cx, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::frame::{Claimed, Destination, Frame};
@@ -14,6 +14,7 @@ use crate::schedule::{Board, DropSlot, Operand, Program, Step, StepKind, TASKS_S
 pub(crate) struct Walk<'a> {
     pub(crate) program: &'a Program,
     pub(crate) blocks: &'a mut [Option<Box<dyn Block>>],
+    pub(crate) shortcuts: &'a mut [Box<dyn Shortcut>],
     pub(crate) frame: &'a mut Frame,
     pub(crate) runtime: &'a mut Runtime,
     pub(crate) burst: &'a mut Burst,
@@ -37,36 +38,48 @@ impl Walk<'_> {
             trace.begin(&self.batch, self.burst, program);
         }
         self.walk(steps);
-        self.count(steps);
         #[cfg(test)]
-        if let Some(trace) = self.trace.as_deref_mut() {
-            trace.end(&self.frame.claims);
-        }
+        self.record(steps);
+        self.count(steps);
         let Walk { program, blocks, frame, runtime, burst, batch, now, .. } = self;
         Settlement { program, blocks, frame, runtime, burst, batch, now }.run();
+    }
+
+    #[cfg(test)]
+    fn record(&mut self, steps: &[Step]) {
+        let Some(trace) = self.trace.take() else { return };
+        for (i, step) in steps.iter().enumerate() {
+            let board = &self.frame.board;
+            if board.passed[i / 64] >> (i % 64) & 1 == 1 {
+                let slots = &board.slots[step.slots()];
+                // Tasks that a node could not run for, having no packet, have reached it all the same.
+                trace.step(step.node, self.input(step) | slots[0], &slots[1..]);
+            }
+        }
+        trace.end(&self.frame.claims);
     }
 
     /// Step after step in their order, but only those that a task has reached: a step wakes the targets
     /// of the ports by which tasks leave, all of which come later.
     #[inline]
     fn walk(&mut self, steps: &[Step]) {
-        let Some(first) = self.frame.board.reached.first_mut().filter(|_| !steps.is_empty()) else {
+        let Some(first) = self.frame.board.due.first_mut().filter(|_| !steps.is_empty()) else {
             return;
         };
         *first = 1;
         for (word, steps) in steps.chunks(64).enumerate() {
-            let mut ahead = u64::MAX;
             loop {
-                let due = self.frame.board.reached[word] & ahead;
-                if due == 0 {
+                let Board { due, passed, .. } = &mut self.frame.board;
+                let next = due[word] & due[word].wrapping_neg();
+                if next == 0 {
                     break;
                 }
-                let step = &steps[due.trailing_zeros() as usize % 64];
+                due[word] ^= next;
+                passed[word] |= next;
+                let step = &steps[next.trailing_zeros() as usize % 64];
                 self.step(step);
                 let wakes = &self.program.wakes[span(&step.wakes)];
                 wake(wakes, &mut self.frame.board);
-                // The steps behind the one that was the first due.
-                ahead = !(due ^ (due - 1));
             }
         }
     }
@@ -76,12 +89,12 @@ impl Walk<'_> {
     /// like the one before.
     fn count(&mut self, steps: &[Step]) {
         let counters = &*self.runtime.counters;
-        let Board { slots, reached } = &mut self.frame.board;
+        let Board { slots, passed, .. } = &mut self.frame.board;
         let mut unexplained = self.batch.occupied & !self.frame.settled;
         let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
         counters.add(total::TASKS, last.1);
         counters.add(total::BATCHES, 1);
-        for (word, steps) in reached.iter_mut().zip(steps.chunks(64)) {
+        for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
             for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
                 if unexplained != 0 {
                     let drops = &self.program.drops[span(&step.drops)];
@@ -103,22 +116,25 @@ impl Walk<'_> {
         }
     }
 
+    /// The tasks that have reached a step.
     #[inline]
-    fn step(&mut self, step: &Step) {
+    fn input(&self, step: &Step) -> Mask {
         let more = &self.program.inputs[span(&step.more_inputs)];
         let slots = &self.frame.board.slots;
         let first = slots[step.input as usize];
-        let input = more.iter().fold(first, |mask, slot| mask | slots[*slot as usize]);
+        more.iter().fold(first, |mask, slot| mask | slots[*slot as usize])
+    }
+
+    #[inline]
+    fn step(&mut self, step: &Step) {
+        let input = self.input(step);
+        if let Some(shortcut) = step.shortcut {
+            self.shortcut(shortcut, input);
+        }
         match step.kind {
             StepKind::Function => self.function(step, input),
             StepKind::And { swap } => self.operator(step, input, swap, Truth::and),
             StepKind::Or { swap } => self.operator(step, input, swap, Truth::or),
-        }
-        #[cfg(test)]
-        if let Some(trace) = self.trace.as_deref_mut() {
-            let slots = &self.frame.board.slots[step.slots()];
-            // Tasks that a node could not run for, having no packet, have reached it all the same.
-            trace.step(step.node, input | slots[0], &slots[1..]);
         }
     }
 
@@ -152,7 +168,13 @@ impl Walk<'_> {
         }
         let Frame { board: Board { slots, .. }, requests, .. } = &mut *self.frame;
         let Some((place, outputs)) = slots[step.slots()].split_first_mut() else { return };
-        *place = input;
+        // Those that a shortcut has brought past this node.
+        let passed = *place;
+        input &= !passed;
+        if input == 0 {
+            return;
+        }
+        *place |= input;
         let Some(block) = &mut self.blocks[step.node as usize] else { return };
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, requests);
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
@@ -160,14 +182,15 @@ impl Walk<'_> {
         let mut enabled = 0;
         for tasks in outputs {
             debug_assert!(
-                *tasks & !(input & !enabled) == 0,
+                *tasks & !((input | passed) & !enabled) == 0,
                 "block of node {}: a port has {tasks:#x}, the input is {input:#x}, and \
                  {enabled:#x} left before",
                 self.program.nodes[step.node as usize].name,
             );
-            *tasks &= input & !enabled;
+            *tasks &= (input | passed) & !enabled;
             enabled |= *tasks;
         }
+        enabled &= !passed;
         let claimed = if requests.is_empty() { 0 } else { self.drain(step, input) };
         debug_assert!(
             enabled & claimed == 0 && enabled | claimed == input,
@@ -262,7 +285,7 @@ fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: 
 fn wake(wakes: &[Wake], board: &mut Board) {
     for wake in wakes {
         if board.slots[wake.slot as usize] != 0 {
-            board.reached[wake.word as usize] |= wake.steps;
+            board.due[wake.word as usize] |= wake.steps;
         }
     }
 }

@@ -9,6 +9,7 @@ mod peers;
 mod relay;
 mod runtime;
 mod settle;
+mod shortcut;
 mod switch;
 mod tasks;
 #[cfg(test)]
@@ -19,7 +20,7 @@ pub(crate) mod trace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Priority};
+use weever_blocks_api::{Block, Priority, Shortcut};
 use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
 use crate::counters::Cells;
@@ -41,6 +42,7 @@ use tasks::Batch;
 pub struct Engine {
     plan: Arc<Blueprint>,
     blocks: Vec<Option<Box<dyn Block>>>,
+    shortcuts: Vec<Box<dyn Shortcut>>,
     frame: Frame,
     runtime: Runtime,
     /// What readers hold.
@@ -54,7 +56,7 @@ pub struct Engine {
 impl Engine {
     /// An engine for `schedule`, whose frames come from `pool`.
     pub fn new(schedule: Schedule, pool: PoolCache, limits: Limits) -> Engine {
-        let Schedule { plan, blocks } = schedule;
+        let Schedule { plan, blocks, shortcuts } = schedule;
         let cells = Arc::new(Cells::new(&plan.layout));
         let limits = Limits { batch: limits.batch.clamp(1, BURST), ..limits };
         Engine {
@@ -63,6 +65,7 @@ impl Engine {
             counters: Arc::new(Counters::new(cells)),
             plan,
             blocks,
+            shortcuts,
             burst: Some(Box::new(Burst::new())),
             #[cfg(test)]
             trace: None,
@@ -139,10 +142,11 @@ impl Engine {
     }
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
-        let Engine { plan, blocks, frame, runtime, .. } = self;
+        let Engine { plan, blocks, shortcuts, frame, runtime, .. } = self;
         let walk = Walk {
             program: &plan.program,
             blocks,
+            shortcuts,
             frame,
             runtime,
             burst,

@@ -17,6 +17,7 @@ impl Engine {
         self.move_blocks(update);
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
+        std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);
         std::mem::swap(&mut self.frame.board, &mut update.board);
         update.cells.go_on_from(&self.runtime.counters, &update.counters);
         self.counters.publish(update.cells.clone());

@@ -2,16 +2,18 @@
 
 mod blueprint;
 mod board;
+mod builder;
 mod compile;
 mod homes;
 mod idps;
 mod nodes;
 mod program;
+mod shortcut;
 #[cfg(test)]
 mod tests;
 mod update;
 
-use weever_blocks_api::{Block, BuildError};
+use weever_blocks_api::{Block, BuildError, Shortcut};
 
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ pub(crate) use compile::Recipe;
 pub(crate) use homes::Homes;
 pub use idps::{Idp, Idps};
 pub(crate) use program::{
-    DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, span,
+    DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, WayPlan, span,
 };
 pub(crate) use update::Removed;
 pub(crate) use update::Transition;
@@ -61,6 +63,8 @@ pub struct Schedule {
     pub(crate) plan: Arc<Blueprint>,
     /// By node; `None` for an O-node, which the engine runs itself.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
+    /// By their numbers in the program.
+    pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
 }
 
 impl Schedule {

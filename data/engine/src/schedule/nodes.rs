@@ -12,6 +12,7 @@ use crate::counters::{Counter, CounterKind, Layout};
 /// A node prepared for being placed in entries.
 pub(super) struct Prepared {
     pub(super) plan: NodePlan,
+    pub(super) block_type: Option<&'static BlockType>,
     /// For each port of the graph's node, the number that the block gives it.
     pub(super) ports: Vec<u32>,
     /// Packets in; the ports' counters follow.
@@ -55,7 +56,7 @@ impl Preparation<'_> {
         let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        Prepared { plan, ports, counter, drops, needs_buffer }
+        Prepared { plan, block_type, ports, counter, drops, needs_buffer }
     }
 
     fn plan(

@@ -3,6 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use weever_blocks_api::ShortcutType;
+use weever_graph::NodeId;
+
 use super::{Entry, Idp};
 use crate::counters::Counter;
 use crate::interpreter::Place;
@@ -45,6 +48,8 @@ pub(crate) struct Step {
     pub(crate) counter: Counter,
     pub(crate) wakes: Range<u32>,
     pub(crate) drops: Range<u32>,
+    /// What is tried first, in the program's `shortcuts`.
+    pub(crate) shortcut: Option<u32>,
 }
 
 impl Step {
@@ -67,10 +72,36 @@ pub(crate) struct Operand {
 pub(crate) struct Wake {
     /// The port's slot.
     pub(crate) slot: u32,
-    /// Which word of [`Board::reached`](super::Board) they are in, and their bits there. A port
-    /// whose targets lie in two words has two of these.
+    /// Which word of [`Board::due`](super::Board) they are in, and their bits there. A port whose
+    /// targets lie in two words has two of these.
     pub(crate) word: u32,
     pub(crate) steps: u64,
+}
+
+/// Steps of an entry that are in one word of the board's sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Steps {
+    pub(crate) word: u32,
+    pub(crate) steps: u64,
+}
+
+/// A shortcut in an entry.
+#[derive(Clone, Debug)]
+pub(crate) struct ShortcutPlan {
+    /// Which of the engine's shortcuts judges.
+    pub(crate) number: u32,
+    /// In the order in which it numbers them.
+    pub(crate) ways: Range<u32>,
+}
+
+/// What it means that a task takes a way.
+#[derive(Clone, Debug)]
+pub(crate) struct WayPlan {
+    /// The slots that it is in then: of the inputs and the ports of the steps that it passes.
+    pub(crate) slots: Range<u32>,
+    /// Those steps, and the ones that come next.
+    pub(crate) passed: Range<u32>,
+    pub(crate) ends: Range<u32>,
 }
 
 /// The steps that tasks of one start node walk.
@@ -136,6 +167,13 @@ pub(crate) struct Program {
     pub(crate) inputs: Vec<u32>,
     pub(crate) operands: Vec<Operand>,
     pub(crate) wakes: Vec<Wake>,
+    /// Where each shortcut begins.
+    pub(crate) shortcut_types: Vec<(NodeId, &'static ShortcutType)>,
+    pub(crate) shortcuts: Vec<ShortcutPlan>,
+    /// `None`: the graph does not have that way.
+    pub(crate) ways: Vec<Option<WayPlan>>,
+    pub(crate) way_slots: Vec<u32>,
+    pub(crate) way_steps: Vec<Steps>,
     pub(crate) drops: Vec<DropSlot>,
     pub(crate) nodes: Vec<NodePlan>,
     /// Where tasks of nodes go that are gone, the latest first.

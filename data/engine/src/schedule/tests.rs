@@ -72,3 +72,25 @@ fn a_port_that_the_type_lacks_is_named() {
     let error = compile(&verify(g).expect("sound")).expect_err("no such port");
     assert!(error.to_string().contains("only") && error.to_string().contains("extra"));
 }
+
+#[test]
+fn a_shortcut_begins_where_a_graph_has_one_of_its_ways() -> Result<(), CompileError> {
+    let mut g = Graph::new("g");
+    node(&mut g, "quick", "Quick", &[("false", &[1]), ("true", &[1, 3])]);
+    let mut or = Node::new("or", NodeKind::Operator(Op::Or));
+    or.ports = vec![port("false", &[]), port("true", &[2])];
+    g.add(or);
+    node(&mut g, "last", "One", &[("out", &[])]);
+    node(&mut g, "swift", "Swift", &[("false", &[1]), ("true", &[])]);
+    let ways = |g: &Graph| -> Result<Vec<bool>, CompileError> {
+        let schedule = compile(&verify(g.clone()).expect("sound"))?;
+        assert_eq!(schedule.shortcuts.len(), schedule.plan.program.shortcuts.len());
+        Ok(schedule.plan.program.ways.iter().map(Option::is_some).collect())
+    };
+    assert_eq!(ways(&g)?, [true, true, true]);
+    g.node_mut(NodeId(3)).implementation = Some("Two".into());
+    assert_eq!(ways(&g)?, [false, true, true], "no Swift behind Quick");
+    g.node_mut(NodeId(0)).attrs.push(Attr::parse("seed=1"));
+    assert_eq!(ways(&g)?, [] as [bool; 0], "a node with a parameter of its own");
+    Ok(())
+}

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Env, Registry, State};
+use weever_blocks_api::{Block, Env, Registry, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, NodeId};
 
 use super::blueprint::Blueprint;
 use super::board::Board;
-use super::compile::build;
+use super::compile::{build, build_shortcuts};
 use super::{CompileError, Entry, Idp};
 use crate::counters::{Cells, Counter};
 use crate::team::FROM_QUEUE;
@@ -31,6 +31,7 @@ pub struct Update {
     pub(crate) plan: Arc<Blueprint>,
     /// Those of new and replaced nodes; the worker fills in the others.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
+    pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
     /// Nodes whose block stays: where it was, where it goes.
     pub(crate) kept: Box<[(u32, u32)]>,
     /// Nodes whose new block is offered the old one's state.
@@ -100,6 +101,7 @@ impl Transition {
         Ok(Update {
             epoch: self.epoch,
             blocks,
+            shortcuts: build_shortcuts(plan, registry, env)?,
             kept: self.kept.clone().into(),
             refused: Vec::with_capacity(replaced.len()),
             replaced,

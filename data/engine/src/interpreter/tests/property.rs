@@ -8,7 +8,7 @@ use weever_packet::{Burst, Pool, first_n};
 use crate::interpreter::frame::Destination;
 use crate::interpreter::trace::{BatchTrace, Trace};
 use crate::reference::{Outcome, Record, Reference};
-use crate::testkit::{KINDS, NodeSpec, STATELESS, graph, packet, pool, registry};
+use crate::testkit::{KINDS, NodeSpec, QUICK_KINDS, STATELESS, graph, packet, pool, registry};
 use crate::{CounterKind, Counters, Engine, Limits, Schedule};
 
 pub(super) const FRAMES: u32 = 1024;
@@ -95,7 +95,8 @@ fn compare_counters(
     for record in &reference.records {
         add("", CounterKind::Total, "tasks", 1);
         for (id, port) in &record.enabled {
-            let needy = graph.node(*id).implementation.as_deref() == Some("Needy");
+            let needy =
+                matches!(graph.node(*id).implementation.as_deref(), Some("Needy" | "Swift"));
             if needy && record.packet.is_none() {
                 add(name(*id), CounterKind::NoBuffer, "", 1);
                 continue;
@@ -152,10 +153,19 @@ fn check_order(batches: &[BatchTrace]) -> Result<(), TestCaseError> {
 }
 
 pub(super) fn specs(kinds: u8) -> impl Strategy<Value = Vec<NodeSpec>> {
+    specs_of((0..kinds).boxed())
+}
+
+fn specs_of(kinds: BoxedStrategy<u8>) -> impl Strategy<Value = Vec<NodeSpec>> {
     let targets = prop::collection::vec(any::<u16>(), 0..7);
-    let node = (0..kinds, targets, any::<u16>(), any::<u64>())
+    let node = (kinds, targets, any::<u16>(), any::<u64>())
         .prop_map(|(kind, targets, spawn, seed)| NodeSpec { kind, targets, spawn, seed });
     prop::collection::vec(node, 1..24)
+}
+
+/// Every other node may be part of a shortcut, and the rest has no state.
+fn with_shortcuts() -> impl Strategy<Value = Vec<NodeSpec>> {
+    specs_of(prop_oneof![prop::sample::select(&QUICK_KINDS[..]), 0..STATELESS].boxed())
 }
 
 #[derive(Clone, Debug)]
@@ -189,7 +199,7 @@ proptest! {
     /// Batches of one, all kinds of nodes: task by task the same, in the same order.
     #[test]
     fn one_by_one_it_is_the_reference(
-        specs in specs(KINDS),
+        specs in prop_oneof![specs(KINDS), with_shortcuts()],
         reverse in any::<bool>(),
         actions in prop::collection::vec(action(), 1..40),
     ) {
@@ -241,7 +251,7 @@ proptest! {
     /// its place among those that go its way.
     #[test]
     fn a_batch_is_so_many_singles(
-        specs in specs(STATELESS),
+        specs in prop_oneof![specs(STATELESS), with_shortcuts()],
         reverse in any::<bool>(),
         sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..4),
     ) {
@@ -282,7 +292,7 @@ proptest! {
     /// Whatever is dropped for want of room, no frame is lost.
     #[test]
     fn tight_bounds_lose_no_frame(
-        specs in specs(KINDS),
+        specs in prop_oneof![specs(KINDS), with_shortcuts()],
         bounds in prop::array::uniform7(0usize..6),
         batch in 1usize..=64,
         sizes in prop::collection::vec(prop_oneof![1usize..=64, Just(64)], 1..6),

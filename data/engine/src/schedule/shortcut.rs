@@ -1,0 +1,147 @@
+//! Where a shortcut fits: its ways, walked through a graph as a task would.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use weever_blocks_api::{MAX_WAYS, ShortcutType, WORKER, Way};
+use weever_graph::{Attr, NodeId, NodeKind, Op, PortId};
+
+use super::builder::{Builder, Places, append};
+use super::program::{ShortcutPlan, Steps, WayPlan};
+
+/// What becomes of a task that takes a way.
+#[derive(Default)]
+struct Walked {
+    /// The nodes that it passes, and the ports of the graph by which it leaves them.
+    left_by: HashMap<NodeId, u32>,
+    /// The nodes that it reaches and that run as ever.
+    ends: BTreeSet<NodeId>,
+}
+
+impl Builder<'_> {
+    /// The first shortcut that begins at a node and has a way there, by its number in the program.
+    pub(super) fn shortcut(
+        &mut self,
+        start: NodeId,
+        order: &[NodeId],
+        places: &Places,
+    ) -> Option<u32> {
+        let name = self.nodes[start.index()].block_type?.name;
+        for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
+            let ways = shortcut.ways.iter().take(MAX_WAYS);
+            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order, places)).collect();
+            if ways.iter().any(Option::is_some) {
+                return Some(self.add_shortcut(shortcut, start, &ways, places));
+            }
+        }
+        None
+    }
+
+    fn add_shortcut(
+        &mut self,
+        shortcut: &'static ShortcutType,
+        start: NodeId,
+        ways: &[Option<Walked>],
+        places: &Places,
+    ) -> u32 {
+        let ways: Vec<_> =
+            ways.iter().map(|way| way.as_ref().map(|w| self.way(w, places))).collect();
+        let first = self.program.ways.len() as u32;
+        self.program.ways.extend(ways);
+        let types = &mut self.program.shortcut_types;
+        let known = types.iter().position(|(n, s)| (*n, s.name) == (start, shortcut.name));
+        let number = known.unwrap_or_else(|| {
+            types.push((start, shortcut));
+            types.len() - 1
+        });
+        let ways = first..self.program.ways.len() as u32;
+        self.program.shortcuts.push(ShortcutPlan { number: number as u32, ways });
+        self.program.shortcuts.len() as u32 - 1
+    }
+
+    /// Walks a way from `start`; `None`: the graph does not have it.
+    fn follow(&self, way: Way, start: NodeId, order: &[NodeId], places: &Places) -> Option<Walked> {
+        let mut walked = Walked::default();
+        let mut ahead = BTreeSet::from([start]);
+        let mut passed = BTreeSet::new();
+        for id in order.iter().filter(|id| places.reached[id.index()]) {
+            if !ahead.remove(id) {
+                continue;
+            }
+            let port = match self.graph.node(*id).kind {
+                NodeKind::Operator(op) => self.decision(*id, op, &walked),
+                _ => self.listed(*id, way, &mut passed),
+            };
+            match port.and_then(|name| self.graph.node(*id).port(name)) {
+                Some(port) => {
+                    walked.left_by.insert(*id, port as u32);
+                    ahead.extend(&self.graph.node(*id).ports[port].targets);
+                }
+                None => {
+                    walked.ends.insert(*id);
+                }
+            }
+        }
+        (passed.len() == way.len() && walked.left_by.contains_key(&start)).then_some(walked)
+    }
+
+    /// The port by which a way leaves a node, if the node is on it.
+    fn listed(
+        &self,
+        id: NodeId,
+        way: Way,
+        passed: &mut BTreeSet<&'static str>,
+    ) -> Option<&'static str> {
+        let name = self.nodes[id.index()].block_type?.name;
+        let set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if key != WORKER);
+        if self.graph.node(id).attrs.iter().any(set) {
+            return None;
+        }
+        let (name, port) = way.iter().find(|(listed, _)| *listed == name)?;
+        passed.insert(name).then_some(*port)
+    }
+
+    /// What an operator says once the nodes before it have run; `None` while it is undecided.
+    fn decision(&self, id: NodeId, op: Op, walked: &Walked) -> Option<&'static str> {
+        let operand = |source: &NodeId| {
+            let node = self.graph.node(*source);
+            let port = &node.ports[*walked.left_by.get(source)? as usize];
+            port.targets.contains(&id).then_some(port.name == "true")
+        };
+        let operands: Vec<Option<bool>> = self.sources(id).iter().map(operand).collect();
+        let deciding = matches!(op, Op::Or | Op::Nor);
+        let says = match () {
+            () if operands.contains(&Some(deciding)) => deciding,
+            () if operands.iter().all(|o| *o == Some(!deciding)) => !deciding,
+            () => return None,
+        };
+        let says = says != matches!(op, Op::Nand | Op::Nor);
+        Some(if says { "true" } else { "false" })
+    }
+
+    fn way(&mut self, walked: &Walked, places: &Places) -> WayPlan {
+        let mut slots = Vec::new();
+        let mut left: Vec<_> = walked.left_by.iter().collect();
+        left.sort();
+        for (node, port) in &left {
+            slots.extend(places.place_of[node.index()]);
+            slots.extend(self.slot(PortId { node: **node, port: **port }, places));
+        }
+        WayPlan {
+            slots: append(&mut self.program.way_slots, &slots),
+            passed: self.steps_of(left.into_iter().map(|(node, _)| *node), places),
+            ends: self.steps_of(walked.ends.iter().copied(), places),
+        }
+    }
+
+    fn steps_of(&mut self, nodes: impl Iterator<Item = NodeId>, places: &Places) -> Range<u32> {
+        let mut sets: Vec<Steps> = Vec::new();
+        for (word, bit) in nodes.map(|node| places.bit(node)) {
+            match sets.iter_mut().find(|set| set.word == word) {
+                Some(set) => set.steps |= bit,
+                None => sets.push(Steps { word, steps: bit }),
+            }
+        }
+        append(&mut self.program.way_steps, &sets)
+    }
+}
