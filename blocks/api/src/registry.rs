@@ -86,6 +86,12 @@ impl Registry {
         self
     }
 
+    /// The same types, and every packet through every node.
+    #[must_use]
+    pub fn without_shortcuts(&self) -> Registry {
+        Registry { types: self.types.clone(), shortcuts: Vec::new() }
+    }
+
     /// Every shortcut, in the order of being added.
     pub fn shortcuts(&self) -> &[&'static ShortcutType] {
         &self.shortcuts

@@ -44,7 +44,7 @@ impl ShortcutType {
 pub trait Shortcut: Send {
     /// Adds to `ways[w]` those tasks of `input`, each with a packet, that the nodes of way number `w`
     /// would send along that way. Leaves their packets and metadata as those nodes would. A task
-    /// that is added to none goes through the nodes as ever: of its packet, only such metadata may
-    /// have been written as those nodes write again before they read it.
+    /// that is added to none goes through the nodes as ever: of its packet's metadata, only that may
+    /// have been written which those nodes write again before they read it, or would leave as it is.
     fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]);
 }

@@ -21,6 +21,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod ndp;
 pub mod queue;
+pub mod shortcut;
 pub mod table;
 pub mod tee;
 pub mod udp;

@@ -4,7 +4,7 @@ use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, fragment, icmp, icmp6, igmp, ipv4, ipv6, ndp,
-    queue, table, tee, udp,
+    queue, shortcut, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 7] = [
@@ -140,9 +140,10 @@ static UDP: [&BlockType; 7] = [
 static FAMILIES: [&[&BlockType]; 12] =
     [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &ICMP, &IPV6, &ICMP6, &NDP, &UDP];
 
-/// Every block type of this crate, by name.
+/// Every block type of this crate, by name, and its shortcuts.
 pub fn registry() -> Registry {
-    FAMILIES.into_iter().fold(Registry::new(), Registry::with)
+    let blocks = FAMILIES.into_iter().fold(Registry::new(), Registry::with);
+    blocks.with_shortcuts(&[&shortcut::RECEIVE])
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod host_graph {
     mod fragments;
     mod igmp;
     mod neighbours;
+    mod shortcut;
     mod six;
     mod six_router;
 }

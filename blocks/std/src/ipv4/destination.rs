@@ -1,6 +1,8 @@
 //! Whose a datagram is: ours, or somebody's we know the way to.
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use std::net::Ipv4Addr;
+
+use weever_blocks_api::{BlockType, PortDoc};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::route::Kind;
@@ -10,8 +12,10 @@ use weever_packet::Flags;
 use super::rx::header;
 use crate::check::{reader, sort};
 
-const LOCAL: usize = 0;
-const FORWARD: usize = 1;
+/// The port of what is for us.
+pub(crate) const LOCAL: usize = 0;
+/// The port of what we forward.
+pub(crate) const FORWARD: usize = 1;
 const ONE_OF_MANY: usize = 2;
 const GROUP: usize = 3;
 const MARTIAN: usize = 4;
@@ -30,15 +34,18 @@ pub static DESTINATION: BlockType = reader(
         PortDoc { name: "martian", doc: "nobody's (RFC 1812 §5.3.7)" },
         PortDoc { name: "other", doc: "somebody else's, and we do not forward" },
     ],
-    |build| sort::<6, _>(build, destination),
+    |build| {
+        sort::<6, _>(build, |state, packet| {
+            let Some(dst) = header(packet).map(|header| header.dst()) else { return OTHER };
+            destination(state, IfaceId(packet.meta().iface), packet.meta().flags, dst)
+        })
+    },
 );
 
 /// A datagram for one host does not come in a link broadcast: RFC 1122 §3.3.6 has it discarded, or
 /// one forged frame could have all hosts answer; RFC 1812 §5.3.4 has it not forwarded.
 #[inline]
-fn destination(state: &NetState, packet: &Buffer) -> usize {
-    let Some(dst) = header(packet).map(|header| header.dst()) else { return OTHER };
-    let (iface, flags) = (IfaceId(packet.meta().iface), packet.meta().flags);
+pub(crate) fn destination(state: &NetState, iface: IfaceId, flags: Flags, dst: Ipv4Addr) -> usize {
     match state.destination4(iface, dst) {
         Destination::Local if flags.has(Flags::LINK_BROADCAST) => ONE_OF_MANY,
         Destination::Local | Destination::Broadcast => LOCAL,

@@ -1,5 +1,7 @@
 //! Receive: one block per rule (RFC 791, RFC 1122 §3.2.1).
 
+use std::net::Ipv4Addr;
+
 use weever_blocks_api::{
     Block, BlockType, Buffer, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
 };
@@ -165,16 +167,23 @@ pub static VALID_SOURCE: BlockType = reader(
         PortDoc { name: "true", doc: "it can" },
         PortDoc { name: "path", doc: "there is no way back to it, or another one" },
     ],
-    |build| sort::<3, _>(build, source),
+    |build| {
+        sort::<3, _>(build, |state, packet| {
+            let Some(src) = header(packet).map(Ipv4Header::src) else { return 0 };
+            source(state, IfaceId(packet.meta().iface), src)
+        })
+    },
 );
 
+/// The port of [`VALID_SOURCE`] by which sound ones leave.
+pub(crate) const SOURCE_OK: usize = 1;
+
 #[inline]
-fn source(state: &NetState, packet: &Buffer) -> usize {
-    let Some(src) = header(packet).map(Ipv4Header::src) else { return 0 };
+pub(crate) fn source(state: &NetState, iface: IfaceId, src: Ipv4Addr) -> usize {
     if state.check_source4(src).is_err() {
         return 0;
     }
-    if state.reverse_path4(IfaceId(packet.meta().iface), src) { 1 } else { 2 }
+    if state.reverse_path4(iface, src) { SOURCE_OK } else { 2 }
 }
 
 /// Which transport protocol is it?

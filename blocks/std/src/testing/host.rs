@@ -1,6 +1,6 @@
 //! A host in a box: a graph on an engine, with frames in, frames out, and a clock that tests move.
 
-use weever_blocks_api::{Env, Nanos};
+use weever_blocks_api::{Env, Nanos, Registry};
 use weever_engine::{CounterKind, Engine, Entry, Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
 use weever_net::iface::Interface;
@@ -83,11 +83,15 @@ impl HostBox {
     }
 
     /// Runs `graph` with the shared state in `env`; panics as [`with`](Self::with) does.
-    pub fn in_env(mut graph: Graph, env: &Env, limits: Limits) -> HostBox {
-        let registry = crate::registry();
+    pub fn in_env(graph: Graph, env: &Env, limits: Limits) -> HostBox {
+        HostBox::of(graph, &crate::registry(), env, limits)
+    }
+
+    /// Runs `graph` with blocks of `registry`; panics as [`with`](Self::with) does.
+    pub fn of(mut graph: Graph, registry: &Registry, env: &Env, limits: Limits) -> HostBox {
         registry.annotate(&mut graph).unwrap_or_else(|e| panic!("{e}"));
         let verified = verify(graph).unwrap_or_else(|errors| panic!("{errors:#?}"));
-        let schedule = Schedule::compile(&verified, &registry, env);
+        let schedule = Schedule::compile(&verified, registry, env);
         let schedule = schedule.unwrap_or_else(|e| panic!("{e}"));
         let source = schedule.entry(SOURCE).expect("the graph has a node `RxQueue`");
         // What may be held at once: sent, blocked, and a few bursts on their way.

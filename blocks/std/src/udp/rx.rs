@@ -35,7 +35,7 @@ pub static VALID_LENGTH: BlockType = BlockType {
 };
 
 #[inline]
-fn valid_length(packet: &mut Buffer) -> bool {
+pub(crate) fn valid_length(packet: &mut Buffer) -> bool {
     let Some(length) = header(packet).map(UdpHeader::length) else { return false };
     let meta = packet.meta_mut();
     let possible = length as usize >= HEADER_LEN && length <= meta.end.saturating_sub(meta.l4);
@@ -84,7 +84,7 @@ fn pseudo(packet: &Buffer, v6: bool, l3: u16, length: u16) -> Option<Pseudo> {
 }
 
 #[inline(always)]
-fn verify(packet: &mut Buffer) -> Checksum {
+pub(crate) fn verify(packet: &mut Buffer) -> Checksum {
     let meta = packet.meta();
     let (l3, flags) = (meta.l3, meta.flags);
     let datagram = between(packet, meta.l4, meta.end);

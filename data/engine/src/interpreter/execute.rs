@@ -96,7 +96,7 @@ impl Walk<'_> {
         counters.add(total::BATCHES, 1);
         for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
             for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
-                if unexplained != 0 {
+                if unexplained != 0 && !step.drops.is_empty() {
                     let drops = &self.program.drops[span(&step.drops)];
                     unexplained = explain(drops, slots, unexplained, counters);
                 }

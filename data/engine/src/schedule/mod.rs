@@ -79,6 +79,18 @@ impl Schedule {
         program.steps(entry).iter().map(|step| &*program.nodes[step.node as usize].name)
     }
 
+    /// The shortcuts: the node at which each begins, its name, and how many ways the graph has of
+    /// it. For people and tests.
+    pub fn shortcuts(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+        let program = &self.plan.program;
+        program.shortcut_types.iter().enumerate().map(|(number, (node, shortcut))| {
+            let plan = program.shortcuts.iter().find(|plan| plan.number as usize == number);
+            let ways = plan.map_or(&[][..], |plan| &program.ways[span(&plan.ways)]);
+            let open = ways.iter().flatten().count();
+            (&*program.nodes[node.index()].name, shortcut.name, open)
+        })
+    }
+
     /// Every entry with its node's name.
     pub fn entries(&self) -> impl Iterator<Item = (Entry, &str)> {
         self.plan.entries().map(|(name, entry)| (entry, name))
