@@ -15,7 +15,7 @@ use weever_packet::Pool;
 
 use super::capture::Captures;
 use super::crew::{Crew, Roster, meters};
-use super::devices::Device;
+use super::devices::{Device, Grip};
 use super::keeper::Keeper;
 use super::kernel::{Follower, Kernel};
 use super::ports::TakenPorts;
@@ -75,13 +75,9 @@ fn assemble(
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
-    let (mut links, mut grips, mut by_port) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, Device { link, grip }) in (0u16..).zip(devices) {
-        links.push(link);
-        let shared = grip.as_ref().filter(|grip| grip.by_port);
-        by_port.extend(shared.map(|grip| Arc::clone(&grip.steering)));
-        grips.extend(grip.map(|grip| (number, grip)));
-    }
+    let (links, grips) = apart(devices);
+    let by_port = grips.iter().filter(|(_, grip)| grip.by_port);
+    let by_port = by_port.map(|(_, grip)| Arc::clone(&grip.steering)).collect();
     let (mut links, recording) = aids::wrap(links, &config.aids)?;
     let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
     let mut program = Program::new(config.services);
@@ -113,18 +109,30 @@ fn assemble(
         config,
         pool,
     });
-    let has_grips = !grips.is_empty();
     let metrics = metrics(&shared)?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
-    let watch = || Keeper::start(Arc::clone(&shared.network), clients, grips);
-    let keeper = has_grips.then(watch);
+    let watch = |grips| Keeper::start(Arc::clone(&shared.network), clients, grips);
+    let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
     let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
     let follower = follower.map_err(failed("start to follow the kernel"))?;
     announce(&shared);
     Ok(Stack { crew: Some(crew), keeper, follower, recording, links, control, metrics, shared })
+}
+
+/// What was taken from the devices of these numbers.
+type Grips = Vec<(u16, Grip)>;
+
+/// The links, and what was taken from the devices of which numbers.
+fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips) {
+    let (mut links, mut grips) = (Vec::new(), Vec::new());
+    for (number, Device { link, grip }) in (0u16..).zip(devices) {
+        links.push(link);
+        grips.extend(grip.map(|grip| (number, grip)));
+    }
+    (links, grips)
 }
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
