@@ -9,6 +9,9 @@
 //!    └── NAK, lease over ── Rebinding ◄──────── T2 ─────────────── Renewing ──ACK──► Bound
 //! ```
 //!
+//! After a restart with a lease, `Rebinding` begins at once and gives up after a few requests: then
+//! the client looks for another lease from `Init` on, and uses the one it has until that ends.
+//!
 //! [`Client`] has these kinds of methods:
 //! - *per packet*: [`Client::handle`] for what arrives at UDP port 68; [`Client::conflict`] when an
 //!   ARP packet says that somebody else has the address of [`Client::probed`] or of the lease;

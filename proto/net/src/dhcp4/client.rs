@@ -119,6 +119,10 @@ pub struct Client {
     state: State,
     xid: u32,
     began: u64,
+    /// When the first request of this transaction was sent: leases count from there.
+    asked: u64,
+    /// Whether the lease in use is being checked after a restart.
+    checking: bool,
     /// When the next message or probe is due.
     at: u64,
     /// Messages or probes sent in this state.
@@ -141,6 +145,8 @@ impl Client {
             state: State::Init,
             xid: 0,
             began: now,
+            asked: now,
+            checking: false,
             at: now,
             tries: 0,
             offer: None,
@@ -175,13 +181,17 @@ impl Client {
         if self.pending.is_some() || self.later.is_some() {
             return Some(0);
         }
-        (self.at != u64::MAX).then_some(self.at)
+        let end = self.lease.as_ref().map_or(u64::MAX, Lease::until);
+        Some(self.at.min(end)).filter(|at| *at != u64::MAX)
     }
 
     /// What is to be done now, one thing at a time; `None` when that is all.
     pub fn poll(&mut self, now: u64) -> Option<Output> {
         if let Some(output) = self.pending.take().or_else(|| self.later.take()) {
             return Some(output);
+        }
+        if self.lease.as_ref().is_some_and(|lease| lease.until() <= now) {
+            return self.expire(now);
         }
         if now < self.at {
             return None;
@@ -226,6 +236,9 @@ impl Client {
     pub fn conflict(&mut self, ip: Ipv4Addr, now: u64) {
         if self.probed() == Some(ip) {
             let server = self.offer.as_ref().map(|offer| offer.server);
+            if self.lease.as_ref().is_some_and(|lease| lease.address.addr() == ip) {
+                self.lose();
+            }
             self.decline(ip, server, now);
         } else if self.lease.as_ref().is_some_and(|lease| lease.address.addr() == ip) {
             let server = self.lease.as_ref().map(|lease| lease.server);
@@ -247,13 +260,12 @@ impl Client {
         (self.state, self.at, self.offer) = (State::Stopped, u64::MAX, None);
     }
 
-    /// Begins anew, as after the link came back. A lease stays in use until another is granted or
-    /// it ends.
+    /// Begins anew, as after the link came back. A lease stays in use until another is granted, it
+    /// is refused, or it ends: a server that is silent need not be another network's.
     pub fn restart(&mut self, now: u64) {
-        if self.lease.is_some()
-            && matches!(self.state, State::Bound | State::Renewing | State::Rebinding)
-        {
+        if self.lease.is_some() {
             // RFC 2131 §3.7: a client that may have changed networks checks its address.
+            (self.offer, self.checking) = (None, true);
             self.enter(State::Rebinding, now);
         } else {
             self.init(now, 0);
@@ -265,7 +277,7 @@ impl Client {
     }
 
     fn init(&mut self, now: u64, delay: u64) {
-        self.offer = None;
+        (self.offer, self.checking) = (None, false);
         self.xid = self.random.next_u64() as u32;
         self.began = now.saturating_add(delay);
         self.enter(State::Init, self.began);
@@ -275,6 +287,15 @@ impl Client {
         if let Some(lease) = self.lease.take() {
             self.later = Some(Output::Event(Event::Lost(lease)));
         }
+    }
+
+    /// The lease is over. A search for another one goes on.
+    fn expire(&mut self, now: u64) -> Option<Output> {
+        self.lose();
+        if matches!(self.state, State::Bound | State::Renewing | State::Rebinding) {
+            self.init(now, 0);
+        }
+        self.poll(now)
     }
 
     fn decline(&mut self, ip: Ipv4Addr, server: Option<Ipv4Addr>, now: u64) {
@@ -326,13 +347,28 @@ impl Client {
         if let Some(offer) = &self.offer {
             (request.requested, request.server) = (Some(offer.address.addr()), Some(offer.server));
         }
+        self.note_asked(now);
         self.at = self.backoff(now);
         self.tries += 1;
         Output::Send(request)
     }
 
+    /// RFC 2131 §4.4.1: a lease lasts from "the time at which the client sent the DHCPREQUEST
+    /// message". Which of several the server answers cannot be told; the first is the safe guess.
+    fn note_asked(&mut self, now: u64) {
+        if self.tries == 0 {
+            self.asked = now;
+        }
+    }
+
+    /// The lease in an ACK; one that is over by now is of no use.
+    fn acknowledged(&self, view: DhcpView<'_>, now: u64) -> Result<Lease, Ignored> {
+        let lease = Lease::parse(view, self.asked).filter(|lease| lease.until() > now);
+        lease.ok_or(Ignored::Unusable)
+    }
+
     fn granted(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        let lease = Lease::parse(view, now).ok_or(Ignored::Unusable)?;
+        let lease = self.acknowledged(view, now)?;
         let asked = self.offer.as_ref().map(|offer| (offer.address.addr(), offer.server));
         if asked != Some((lease.address.addr(), lease.server)) {
             return Err(Ignored::Unexpected);
@@ -364,14 +400,21 @@ impl Client {
 
     fn bind(&mut self, now: u64) {
         let Some(lease) = self.offer.take() else { return self.init(now, 0) };
-        self.refusals = 0;
+        (self.refusals, self.checking) = (0, false);
         self.enter(State::Bound, lease.since.saturating_add(lease.renew_after));
-        self.pending = Some(Output::Event(Event::Bound(lease.clone())));
-        self.lease = Some(lease);
+        let bound = Output::Event(Event::Bound(lease.clone()));
+        let old = self.lease.replace(lease);
+        match old.filter(|old| self.lease.as_ref().is_some_and(|l| l.address != old.address)) {
+            Some(old) => {
+                self.pending = Some(Output::Event(Event::Lost(old)));
+                self.later = Some(bound);
+            }
+            None => self.pending = Some(bound),
+        }
     }
 
     fn renewed(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        let lease = Lease::parse(view, now).ok_or(Ignored::Unusable)?;
+        let lease = self.acknowledged(view, now)?;
         let old = self.lease.as_ref().ok_or(Ignored::Unexpected)?;
         if lease.address.addr() != old.address.addr() {
             return Err(Ignored::Unexpected);
@@ -395,13 +438,12 @@ impl Client {
         Ok(())
     }
 
-    /// T1, T2, the end.
+    /// T1, T2, and the check after a restart.
     fn keep(&mut self, now: u64) -> Option<Output> {
         let lease = self.lease.as_ref()?;
         let (t2, end) = (lease.since.saturating_add(lease.rebind_after), lease.until());
         let (ip, server) = (lease.address.addr(), lease.server);
-        if now >= end {
-            self.lose();
+        if self.checking && self.tries >= MAX_REQUESTS {
             self.init(now, 0);
             return self.poll(now);
         }
@@ -415,10 +457,16 @@ impl Client {
             self.began = now;
             self.xid = self.random.next_u64() as u32;
         }
-        self.tries += 1;
+        self.note_asked(now);
         let limit = if now >= t2 { end } else { t2 };
-        let half = (limit.saturating_sub(now) / 2).max(MIN_RENEWAL_RETRY);
-        self.at = now.saturating_add(half).min(limit);
+        self.at = match self.checking {
+            true => self.backoff(now).min(end),
+            false => {
+                let half = (limit.saturating_sub(now) / 2).max(MIN_RENEWAL_RETRY);
+                now.saturating_add(half).min(limit)
+            }
+        };
+        self.tries += 1;
         let mut request = self.message(MessageType::Request, now);
         request.src = ip;
         if state == State::Renewing {

@@ -42,7 +42,7 @@ pub struct Lease {
     pub dns: Vec<Ipv4Addr>,
     /// The MTU of the link, if the server said one.
     pub mtu: Option<u16>,
-    /// When it was granted, on the caller's clock.
+    /// When it was asked for, on the caller's clock: RFC 2131 §4.4.1 counts from there.
     pub since: u64,
     /// How long it lasts, in nanoseconds; `u64::MAX`: for ever.
     pub lasts: u64,

@@ -244,6 +244,86 @@ fn a_request_without_an_answer_is_given_up() {
     assert_eq!(kinds, [Request, Request, Request, Discover]);
 }
 
+const FOR_EVER: Extra = (option::LEASE_TIME, &[255; 4]);
+const DAY: Extra = (option::LEASE_TIME, &[0, 1, 0x51, 0x80]);
+
+/// A client with this lease.
+fn bound_for(time: Extra, now: &mut u64) -> Client {
+    let mut client = client(Probing::NONE);
+    let xid = requested(&mut client, now);
+    client.handle(&reply(MessageType::Ack, xid, OURS, &[ID, time, MASK]), *now).unwrap();
+    assert!(matches!(outputs(&mut client, *now)[..], [Output::Event(Event::Bound(_))]));
+    client
+}
+
+#[test]
+fn a_check_after_the_link_came_back_is_repeated_soon_and_then_given_up() {
+    for time in [DAY, FOR_EVER] {
+        let mut now = 0;
+        let mut client = bound_for(time, &mut now);
+        now += 60 * SECOND;
+        client.restart(now);
+        let (mut kinds, mut gaps) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let before = now;
+            kinds.push(sent(&next(&mut client, &mut now)).kind);
+            gaps.push((now - before).div_ceil(SECOND));
+        }
+        use MessageType::{Discover, Request};
+        assert_eq!(kinds, [Request, Request, Request, Request, Discover]);
+        assert!(gaps[1] <= 5 && gaps[4] <= 33, "{gaps:?}");
+        assert!(client.lease().is_some(), "it may still be the same network");
+    }
+}
+
+#[test]
+fn a_lease_that_could_not_be_checked_is_replaced_or_ends() {
+    let mut now = 0;
+    let mut client = bound_for(LEASE, &mut now);
+    client.restart(now);
+    while sent(&next(&mut client, &mut now)).kind == MessageType::Request {}
+    let mut searching = client.clone();
+    let lost_at = searching.lease().unwrap().until();
+    let mut at = now;
+    let ended = loop {
+        match &next(&mut searching, &mut at)[..] {
+            [Output::Send(_)] => {}
+            [Output::Event(Event::Lost(_)), ..] => break at,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((ended, searching.lease()), (lost_at, None));
+    let xid = sent(&next(&mut client, &mut now)).xid;
+    let other = Ipv4Addr::new(10, 0, 0, 51);
+    client.handle(&reply(MessageType::Offer, xid, other, &[ID, LEASE, MASK]), now).unwrap();
+    sent(&outputs(&mut client, now));
+    client.handle(&reply(MessageType::Ack, xid, other, &[ID, LEASE, MASK]), now).unwrap();
+    match &outputs(&mut client, now)[..] {
+        [Output::Event(Event::Lost(old)), Output::Event(Event::Bound(new))] => {
+            assert_eq!((old.address.addr(), new.address.addr()), (OURS, other));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_counts_from_its_first_request() {
+    let (mut client, mut now) = (client(Probing::NONE), 0);
+    let xid = requested(&mut client, &mut now);
+    let first = now;
+    next(&mut client, &mut now);
+    now += SECOND;
+    client.handle(&reply(MessageType::Ack, xid, OURS, &[ID, LEASE, MASK]), now).unwrap();
+    outputs(&mut client, now);
+    assert_eq!(client.lease().unwrap().since, first);
+    let xid = sent(&next(&mut client, &mut now)).xid;
+    let renewal = now;
+    next(&mut client, &mut now);
+    client.handle(&reply(MessageType::Ack, xid, OURS, &[ID, LEASE, MASK]), now).unwrap();
+    assert_eq!(client.lease().unwrap().since, renewal);
+    assert!(now > renewal);
+}
+
 #[test]
 fn release_tells_the_server_and_then_the_host() {
     let (mut client, mut now) = (client(Probing::NONE), 0);
