@@ -23,3 +23,15 @@ fn af_xdp_with_four_queues_at_both_ends_conforms() {
     require_net_admin!();
     suite(|| common::against_itself(4));
 }
+
+#[test]
+fn sockets_that_share_a_queue_conform() {
+    require_net_admin!();
+    suite(|| common::sharing(1, 2));
+}
+
+#[test]
+fn three_sockets_on_each_of_two_queues_conform() {
+    require_net_admin!();
+    suite(|| common::sharing(2, 3));
+}

@@ -9,6 +9,7 @@
 mod addresses;
 pub mod classify;
 mod frame;
+mod gate;
 mod generator;
 mod generator_program;
 mod ports;
@@ -17,9 +18,10 @@ mod steer_program;
 #[cfg(test)]
 mod tests;
 
+pub use gate::{Gate, SteerCounters};
 pub use generator::{Generator, GeneratorSettings, Order, Span};
 pub use ports::Port;
-pub use steer::{Share, Steer, SteerCounters};
+pub use steer::{Share, Steer};
 
 use crate::asm::{AsmError, Assembler, Program, Reg};
 use crate::sys::{BpfError, XdpAction, XdpProgram};

@@ -3,6 +3,7 @@
 //! Registers that live through the program: R6 context, R7 where the frame's network header
 //! begins, R8 the end of the frame, R9 this CPU's counters or null.
 
+use super::Gate;
 use super::addresses::{AddressTable, HAS_MORE, HAS_V6, NEAR};
 use super::ports;
 use super::{CTX_DATA, CTX_DATA_END, CTX_RX_QUEUE, ETHERNET};
@@ -50,21 +51,29 @@ pub(super) enum Rule<'a> {
     Ports(&'a AddressTable, &'a Map),
 }
 
-pub(super) fn emit(sockets: &Map, rule: Rule<'_>, counters: &Map) -> Result<Program, AsmError> {
+pub(super) fn emit(sockets: &Map, gate: &Gate) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
-    let pass = asm.label("pass");
-    find_counters(&mut asm, counters);
-    match rule {
-        Rule::Any => {}
-        Rule::Addresses(addresses) => require_address(&mut asm, addresses, pass),
-        Rule::Ports(addresses, bound) => ports::require_port(&mut asm, addresses, bound, pass),
-    }
+    let passed = enter(&mut asm, gate);
     redirect(&mut asm, sockets);
-    // The verifier does not accept what cannot be reached.
-    if !matches!(rule, Rule::Any) {
-        leave_to_kernel(&mut asm, pass);
-    }
+    leave(&mut asm, passed);
     asm.assemble()
+}
+
+/// Falls through if the frame is ours, and leaves the context in R6 and the counters in R9. What is
+/// not ours goes to the label, if there is one, which [`leave`] binds.
+pub(super) fn enter(asm: &mut Assembler, gate: &Gate) -> Option<Label> {
+    find_counters(asm, &gate.counters);
+    // The verifier does not accept what cannot be reached.
+    let pass = match gate.rule() {
+        Rule::Any => return None,
+        Rule::Addresses(_) | Rule::Ports(..) => asm.label("pass"),
+    };
+    match gate.rule() {
+        Rule::Any => {}
+        Rule::Addresses(addresses) => require_address(asm, addresses, pass),
+        Rule::Ports(addresses, bound) => ports::require_port(asm, addresses, bound, pass),
+    }
+    Some(pass)
 }
 
 fn find_counters(asm: &mut Assembler, counters: &Map) {
@@ -177,10 +186,15 @@ pub(super) fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass:
 
 /// To the queue's socket; the kernel's helper answers "pass" itself if there is none.
 fn redirect(asm: &mut Assembler, sockets: &Map) {
-    let (passed, done) = (asm.label("no socket"), asm.label("done"));
     asm.note("to the socket of the queue");
     asm.load(Width::W, R2, R6, CTX_RX_QUEUE);
     asm.load_map(R1, sockets).mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
+    account(asm);
+}
+
+/// Counts by what R0 says becomes of the frame, and ends.
+pub(super) fn account(asm: &mut Assembler) {
+    let (passed, done) = (asm.label("no socket"), asm.label("done"));
     asm.jump_if(Cond::Eq, R9, 0, done);
     asm.jump_if(Cond::Ne, R0, XdpAction::Redirect as i32, passed);
     count(asm, REDIRECTED);
@@ -190,7 +204,9 @@ fn redirect(asm: &mut Assembler, sockets: &Map) {
     asm.exit();
 }
 
-fn leave_to_kernel(asm: &mut Assembler, pass: Label) {
+/// Where what is not ours goes.
+pub(super) fn leave(asm: &mut Assembler, passed: Option<Label>) {
+    let Some(pass) = passed else { return };
     let done = asm.label("passed");
     asm.note("leave it to the kernel");
     asm.bind(pass).mov(R0, XdpAction::Pass as i32).jump_if(Cond::Eq, R9, 0, done);

@@ -41,7 +41,7 @@ impl Bare {
         let (pool, taken) = (pool.clone(), Vec::new());
         let mut bare = Bare { socket, homecoming, steering, pool, taken, out: 0 };
         let mut cache = bare.pool.cache();
-        let fill = bare.socket.fill_parts;
+        let fill = bare.socket.frames.fill_parts;
         for slot in 0..fill.len {
             let Some(index) = cache.alloc_raw() else { break };
             // SAFETY: an empty ring, not bound yet, and a slot below its length.
@@ -60,7 +60,7 @@ impl Bare {
     /// returns how many they were.
     #[inline]
     pub fn receive_and_drop(&mut self) -> usize {
-        let (rx, fill) = (self.socket.rx_parts, self.socket.fill_parts);
+        let (rx, fill) = (self.socket.rx_parts, self.socket.frames.fill_parts);
         let (read, n) = readable(&rx);
         let write = index_of(&fill).load(Ordering::Relaxed);
         for i in 0..n {
@@ -106,7 +106,8 @@ impl Bare {
 
     /// Gives the frames of what was sent to the device.
     fn recycle(&mut self) {
-        let (completion, fill) = (self.socket.completion_parts, self.socket.fill_parts);
+        let rings = &self.socket.frames;
+        let (completion, fill) = (rings.completion_parts, rings.fill_parts);
         let (read, n) = readable(&completion);
         let write = index_of(&fill).load(Ordering::Relaxed);
         for i in 0..n {

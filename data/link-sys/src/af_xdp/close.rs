@@ -1,6 +1,7 @@
 //! Closing a queue without losing frames, nor getting back one that the kernel still uses.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -38,38 +39,38 @@ impl Drop for Homecoming {
 
 impl Drop for XskQueue {
     /// Sends what is still to be sent. Blocks for some milliseconds, and up to a tenth of a second
-    /// if the device sends nothing.
+    /// if the device sends nothing. Other sockets on the device queue go on; the last one takes the
+    /// frames home that all of them have lent.
     fn drop(&mut self) {
         let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
         let mut cache = self.homecoming.pool.cache();
-        self.await_completions(&mut cache);
-        // What lies in the RX ring is ours whatever else goes on.
-        let frames = Frames::of(&self.homecoming.pool);
-        while self.socket.rx.drain(u32::MAX, |descriptor| {
-            // SAFETY: as in `Receiver::receive`.
-            unsafe { cache.free_raw(frames.index(descriptor.addr)) };
-        }) > 0
-        {}
+        self.await_sent(&mut cache, |queue| queue.socket.tx.free() == queue.socket.tx.capacity());
+        self.receiver.retire(&self.socket, &mut cache);
+        let rings = Arc::clone(&self.socket.frames);
+        if !rings.leave() {
+            return;
+        }
+        self.await_sent(&mut cache, |queue| queue.socket.tx_rings().out() == 0);
         // In copy mode only a packet's arrival makes the kernel take frames from the fill ring,
         // which ended with the grace period, and by then it has said how many it took. A device in
         // zero-copy mode may have them in its own rings.
         if quiet && !self.zero_copy {
-            let lent = unconsumed(&self.socket.fill_parts);
+            let (lent, frames) = (unconsumed(&rings.fill_parts), Frames::of(&self.homecoming.pool));
             self.homecoming.indices = lent.into_iter().map(|at| frames.index(at)).collect();
         }
     }
 }
 
 impl XskQueue {
-    /// Sends and waits until all frames have come back. If they do not, they are lost to the pool:
-    /// the kernel does not say by the transmit ring which packets it has not taken (what looks
+    /// Sends and takes frames back until `all` is so. Those that do not come back are lost to the
+    /// pool: the kernel does not say by the transmit ring which packets it has not taken (what looks
     /// untaken may have been completed), and the device may still be reading.
-    fn await_completions(&mut self, cache: &mut PoolCache) {
+    fn await_sent(&mut self, cache: &mut PoolCache, all: impl Fn(&XskQueue) -> bool) {
         let end = Instant::now() + PATIENCE;
         loop {
             let _next_time = self.transmitter.flush(&self.socket, self.zero_copy);
-            self.transmitter.reap(&self.socket.completion, cache);
-            if self.transmitter.out == 0 || Instant::now() > end {
+            self.transmitter.reap(self.socket.tx_rings(), cache);
+            if self.socket.tx_rings().out() == 0 || all(self) || Instant::now() > end {
                 return;
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -104,6 +104,11 @@ pub struct AfXdpConfig {
     pub share: Share,
     /// Which queues.
     pub queues: Queues,
+    /// How many sockets each device queue has: the link has so many queues for each of the device's,
+    /// the first ones for the first. The sockets share fill and completion ring, and filters decide
+    /// which of them gets a packet ([`Steering::sorting`](super::Steering::sorting)); at first it is the
+    /// first one. 0 counts as 1.
+    pub sockets_per_queue: u16,
     /// Ring sizes.
     pub rings: RingSizes,
     /// Where the steering program runs.
@@ -125,6 +130,7 @@ impl AfXdpConfig {
             pool,
             share: Share::None,
             queues: Queues::All,
+            sockets_per_queue: 1,
             rings: RingSizes::default(),
             attach: Attach::Auto,
             checksums: ChecksumOffload::default(),

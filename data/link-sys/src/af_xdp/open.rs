@@ -10,8 +10,8 @@ use weever_link::{LinkInfo, Offload};
 use weever_packet::Flags;
 
 use super::queue::{Facts, XskQueue};
-use super::socket::{KERNEL_HEADROOM, Socket, extra_headroom};
-use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, Steering};
+use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
+use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, RingSizes, Steering};
 use crate::netdev::{self, Interface};
 
 /// Ethernet header and one VLAN tag.
@@ -20,6 +20,8 @@ const LINK_HEADER: u32 = 18;
 const LEAST_LENT: u32 = 64;
 /// Between two attempts at something that is in use.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The most slots that a ring may have.
+const MOST_SLOTS: u32 = 32_768;
 
 pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     config.rings.check()?;
@@ -35,12 +37,13 @@ pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
 
 pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {
     let (queues, checksums) = (Queues::First(1), ChecksumOffload::None);
-    let config = AfXdpConfig { queues, checksums, ..config.clone() };
+    let config = AfXdpConfig { queues, checksums, sockets_per_queue: 1, ..config.clone() };
     config.rings.check()?;
     let device = Interface::find(&config.interface)?;
     check_mtu(&config, &device)?;
     let opening = Opening::new(&config, &device)?;
-    let bare = Bare::new(opening.socket(true)?, &config.pool, opening.steering.clone());
+    let socket = opening.socket(Origin::Pool(&config.pool, checksums))?;
+    let bare = Bare::new(socket, &config.pool, opening.steering.clone());
     opening.bind(bare.socket(), 0, None)?;
     opening.direct(0, bare.socket())?;
     opening.attach()?;
@@ -70,6 +73,9 @@ struct Opening<'a> {
     device: &'a Interface,
     steering: Arc<Steering>,
     queues: u16,
+    /// How many share each.
+    sockets: u16,
+    rings: RingSizes,
     lend: u32,
     deadline: Instant,
 }
@@ -82,39 +88,47 @@ impl<'a> Opening<'a> {
             Queues::First(n) => n.min(all),
         };
         check_senders(device, queues)?;
-        let lend = share_of_pool(config, queues)?;
-        let steering = Steering::load(&config.share, queues)
+        let sockets = config.sockets_per_queue.max(1);
+        let (rings, lend) = sizes(config, queues, sockets)?;
+        let steering = Steering::load(&config.share, queues, sockets)
             .map_err(|error| OpenError::bpf(&device.name, error))?;
         let (steering, deadline) = (Arc::new(steering), Instant::now() + config.patience);
-        Ok(Opening { config, device, steering, queues, lend, deadline })
+        Ok(Opening { config, device, steering, queues, sockets, rings, lend, deadline })
     }
 
+    /// All sockets, those of the first device queue in front.
     fn queues(&self) -> Result<Vec<XskQueue>, OpenError> {
         let mut queues: Vec<XskQueue> = Vec::new();
-        for index in 0..self.queues {
-            let queue = self.queue(index, queues.first())?;
+        for index in 0..self.queues.saturating_mul(self.sockets) {
+            let queue = self.queue(index, &queues)?;
             queues.push(queue);
         }
         Ok(queues)
     }
 
-    fn queue(&self, index: u16, first: Option<&XskQueue>) -> Result<XskQueue, OpenError> {
-        let mut socket = self.socket(first.is_none())?;
+    fn queue(&self, index: u16, before: &[XskQueue]) -> Result<XskQueue, OpenError> {
+        let first = before.first();
+        // The first socket on the same device queue, if this is another one.
+        let elder = before.get(usize::from(index - index % self.sockets));
+        let mut socket = self.socket(match (elder, first) {
+            (Some(elder), _) => Origin::Shared(Arc::clone(&elder.socket.frames)),
+            (None, Some(_)) => Origin::Registered,
+            (None, None) => Origin::Pool(&self.config.pool, self.config.checksums),
+        })?;
         // What was registered with the pool holds for all of its sockets.
         socket.metadata = first.map_or(socket.metadata, |first| first.socket.metadata);
         let mut queue = XskQueue::new(socket, &self.facts(index), self.steering.clone());
         // Before binding, so that the device finds frames from its first packet on.
         queue.lend(&mut self.config.pool.cache());
-        self.bind(&queue.socket, index, first)?;
+        self.bind(&queue.socket, index / self.sockets, elder.or(first))?;
         queue.zero_copy =
             queue.socket.is_zero_copy().map_err(|error| self.fail("XDP_OPTIONS", error))?;
         self.direct(index, &queue.socket)?;
         Ok(queue)
     }
 
-    fn socket(&self, is_first: bool) -> Result<Socket, OpenError> {
-        let register = is_first.then_some((&self.config.pool, self.config.checksums));
-        let socket = Socket::new(&self.config.rings, register);
+    fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {
+        let socket = Socket::new(&self.rings, origin);
         socket.map_err(|(what, source)| self.fail(what, source))
     }
 
@@ -163,6 +177,7 @@ impl<'a> Opening<'a> {
         Facts {
             link: &self.device.name,
             index,
+            sockets: self.sockets,
             mtu: self.device.mtu as u16,
             flags: match self.device.partial_checksums() {
                 true => Flags::MAY_BE_PARTIAL,
@@ -188,7 +203,7 @@ impl<'a> Opening<'a> {
             name: self.device.name.clone(),
             mac: self.device.mac,
             mtu: self.device.mtu as u16,
-            queues: self.queues,
+            queues: self.queues.saturating_mul(self.sockets),
             partial_checksums: self.device.partial_checksums(),
             offload: Offload { tx_checksum, segmentation: false },
             mode: format!("AF_XDP {mode}, {how} mode"),
@@ -196,16 +211,29 @@ impl<'a> Opening<'a> {
     }
 }
 
-/// How many frames each queue lends the device: the ring's size, but no more than half the pool
-/// for all queues together.
-fn share_of_pool(config: &AfXdpConfig, queues: u16) -> Result<u32, OpenError> {
-    let frames = config.pool.frames();
-    let share = frames as u32 / 2 / u32::from(queues).max(1);
-    if share >= LEAST_LENT {
-        return Ok(share.min(config.rings.fill));
+/// The rings' sizes, and how many frames each socket lends the device: the size of a fill ring that
+/// it does not share, but no more than half the pool for all sockets together.
+fn sizes(
+    config: &AfXdpConfig,
+    queues: u16,
+    sockets: u16,
+) -> Result<(RingSizes, u32), OpenError> {
+    let (frames, queues) = (config.pool.frames(), queues.saturating_mul(sockets));
+    let lend = (frames as u32 / 2 / u32::from(queues).max(1)).min(config.rings.fill);
+    if lend < LEAST_LENT {
+        let needed = 2 * LEAST_LENT as usize * usize::from(queues);
+        let interface = config.interface.clone();
+        return Err(OpenError::PoolTooSmall { interface, queues, needed, frames });
     }
-    let needed = 2 * LEAST_LENT as usize * usize::from(queues);
-    Err(OpenError::PoolTooSmall { interface: config.interface.clone(), queues, needed, frames })
+    if sockets == 1 {
+        return Ok((config.rings, lend));
+    }
+    let wide = |size: u32| (size * u32::from(sockets)).next_power_of_two().min(MOST_SLOTS);
+    // A queue that nobody empties must not hold the frames of the others in its ring.
+    let rx = config.rings.rx.min(1 << lend.ilog2());
+    let (fill, completion) = (wide(config.rings.fill), wide(config.rings.completion));
+    let lend = lend.min(fill / u32::from(sockets));
+    Ok((RingSizes { rx, fill, completion, ..config.rings }, lend))
 }
 
 fn is_busy(error: &io::Error) -> bool {

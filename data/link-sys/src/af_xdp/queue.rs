@@ -34,8 +34,11 @@ pub(super) struct XskQueue {
     pub(super) receiver: Receiver,
     pub(super) transmitter: Transmitter,
     pub(super) steering: Arc<Steering>,
+    /// Its number among the link's.
     pub(super) index: u16,
     pub(super) zero_copy: bool,
+    /// How many share its device queue.
+    sockets: u16,
     link: String,
     pool: Pool,
     idle: u32,
@@ -49,6 +52,8 @@ pub(super) struct XskQueue {
 pub(super) struct Facts<'a> {
     pub(super) link: &'a str,
     pub(super) index: u16,
+    /// How many share its device queue.
+    pub(super) sockets: u16,
     pub(super) mtu: u16,
     pub(super) flags: Flags,
     pub(super) pool: &'a Pool,
@@ -59,7 +64,8 @@ pub(super) struct Facts<'a> {
 impl XskQueue {
     pub(super) fn new(socket: Socket, facts: &Facts<'_>, steering: Arc<Steering>) -> XskQueue {
         let frames = Frames::of(facts.pool);
-        let most_out = socket.completion.capacity();
+        let most_out = socket.frames.completion.capacity();
+        socket.frames.join();
         let room = if socket.metadata { METADATA } else { 0 };
         XskQueue {
             socket,
@@ -69,6 +75,7 @@ impl XskQueue {
             steering,
             index: facts.index,
             zero_copy: false,
+            sockets: facts.sockets,
             link: facts.link.to_owned(),
             pool: facts.pool.clone(),
             idle: 0,
@@ -164,7 +171,7 @@ impl LinkQueue for XskQueue {
             self.stats.tx_dropped += u64::from(errno == Errno::BUSY && !self.zero_copy);
             self.sort(errno, "sendto")?;
         }
-        self.transmitter.reap(&self.socket.completion, pool);
+        self.transmitter.reap(self.socket.tx_rings(), pool);
         Ok(())
     }
 
@@ -184,7 +191,11 @@ impl LinkQueue for XskQueue {
             rx_dropped: kernel.rx_dropped + kernel.rx_ring_full.unwrap_or(0),
             rx_invalid: kernel.rx_invalid_descs,
             tx_dropped: self.stats.tx_dropped + kernel.tx_invalid_descs,
-            fill_empty: kernel.rx_fill_ring_empty_descs.unwrap_or(0),
+            // The device queue's, which each of its sockets is told.
+            fill_empty: match self.index.is_multiple_of(self.sockets) {
+                true => kernel.rx_fill_ring_empty_descs.unwrap_or(0),
+                false => 0,
+            },
             ..self.stats
         }
     }

@@ -65,13 +65,31 @@ impl Receiver {
     /// Lends the device what it lacks, in whole batches, as far as the pool goes.
     #[inline]
     pub(super) fn refill(&mut self, socket: &Socket, pool: &mut PoolCache) {
-        if self.owed < self.batch || !self.lend(&socket.fill, pool) {
+        if self.owed < self.batch || !self.lend(&socket.frames.fill, pool) {
             return;
         }
-        if socket.fill.needs_wakeup() {
+        if socket.frames.fill.needs_wakeup() {
             // Only zero-copy drivers ask; one that is gone is noticed elsewhere.
             let _next_time = recv(socket, &mut [0; 0], RecvFlags::DONTWAIT);
         }
+    }
+
+    /// Throws away what lies in the RX ring, and lends the device the frames of others in its place,
+    /// if there are other queues that receive by the same fill ring.
+    pub(super) fn retire(&mut self, socket: &Socket, pool: &mut PoolCache) {
+        let frames = self.frames;
+        loop {
+            let n = socket.rx.drain(u32::MAX, |descriptor| {
+                // SAFETY: as in `receive`.
+                unsafe { pool.free_raw(frames.index(descriptor.addr)) };
+            });
+            if n == 0 {
+                break;
+            }
+            self.owed += n as u32;
+        }
+        self.batch = 1;
+        self.lend(&socket.frames.fill, pool);
     }
 
     /// Says whether it lent anything.

@@ -1,7 +1,8 @@
-//! One AF_XDP socket: its descriptor, its four rings, and nothing about buffers.
+//! One AF_XDP socket: its descriptor, its rings, and nothing about buffers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use libc::xdp_desc;
 use rustix::net::sockopt::{
@@ -10,8 +11,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING,
-    XDP_PGOFF_TX_RING, XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpOptionsFlags,
-    XdpRingOffset, XdpStatistics, XdpUmemReg, XdpUmemRegFlags,
+    XDP_PGOFF_TX_RING, XdpOptionsFlags, XdpRingOffset, XdpStatistics, XdpUmemReg, XdpUmemRegFlags,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use weever_packet::Pool;
@@ -19,6 +19,7 @@ use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
 use super::mapping::{Mapping, Place};
 use super::metadata::METADATA;
+use super::rings::FrameRings;
 use super::transmit::TxRings;
 use super::{ChecksumOffload, RingSizes};
 
@@ -39,75 +40,71 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> (&'static s
 pub(super) struct Socket {
     pub(super) rx: MultiConsumer<xdp_desc>,
     pub(super) tx: MultiProducer<xdp_desc>,
-    pub(super) fill: MultiProducer<u64>,
-    pub(super) completion: MultiConsumer<u64>,
+    /// Those of its device queue, which other sockets may use too.
+    pub(super) frames: Arc<FrameRings>,
     pub(super) rx_parts: RingParts<xdp_desc>,
     pub(super) tx_parts: RingParts<xdp_desc>,
-    pub(super) fill_parts: RingParts<u64>,
-    pub(super) completion_parts: RingParts<u64>,
     /// Whether room for metadata in front of sent packets was registered with the pool by this
     /// socket.
     pub(super) metadata: bool,
-    _mappings: [Mapping; 4],
+    _mappings: [Mapping; 2],
     fd: OwnedFd,
 }
 
+/// Where a new socket's frames come from.
+pub(super) enum Origin<'a> {
+    /// From a pool that it registers.
+    Pool(&'a Pool, ChecksumOffload),
+    /// From a pool that another socket has registered, by rings of its own.
+    Registered,
+    /// By the rings of the first socket on the same device queue.
+    Shared(Arc<FrameRings>),
+}
+
 impl Socket {
-    /// Makes a socket with empty rings, not bound. The first one of a pool registers it, with room
-    /// for metadata if that is wanted and the kernel knows it.
-    pub(super) fn new(
-        sizes: &RingSizes,
-        register: Option<(&Pool, ChecksumOffload)>,
-    ) -> Step<Socket> {
+    /// Makes a socket with empty rings, not bound. A pool is registered with room for metadata if
+    /// that is wanted and the kernel knows it.
+    pub(super) fn new(sizes: &RingSizes, origin: Origin<'_>) -> Step<Socket> {
         let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .map_err(step("socket(AF_XDP)"))?;
         let mut metadata = false;
-        if let Some((pool, offload)) = register {
+        if let Origin::Pool(pool, offload) = origin {
             let with = with_metadata(pool, offload);
             metadata = with.is_some_and(|with| set_xdp_umem_reg(&fd, with).is_ok());
             if !metadata {
                 set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
             }
         }
-        set_xdp_umem_fill_ring_size(&fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
-        set_xdp_umem_completion_ring_size(&fd, sizes.completion)
-            .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
+        let frames = match origin {
+            Origin::Shared(frames) => frames,
+            Origin::Pool(..) | Origin::Registered => Arc::new(frame_rings(fd.as_fd(), sizes)?),
+        };
         set_xdp_rx_ring_size(&fd, sizes.rx).map_err(step("XDP_RX_RING"))?;
         set_xdp_tx_ring_size(&fd, sizes.tx).map_err(step("XDP_TX_RING"))?;
         // Kernels without the option send 32 packets per call, and `flush` calls again.
         let _older_kernel = set_tx_budget(fd.as_fd(), sizes.tx);
-        let mut socket = Socket::map(fd, sizes).map_err(step("map rings"))?;
+        let mut socket = Socket::map(fd, frames, sizes).map_err(step("map rings"))?;
         socket.metadata = metadata;
         Ok(socket)
     }
 
-    fn map(fd: OwnedFd, sizes: &RingSizes) -> io::Result<Socket> {
+    fn map(fd: OwnedFd, frames: Arc<FrameRings>, sizes: &RingSizes) -> io::Result<Socket> {
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
         let place = |at: u64, offsets: XdpRingOffset, len: u32| Place { at, offsets, len };
         let map = fd.as_fd();
         let (rx_map, rx) = Mapping::new(map, place(XDP_PGOFF_RX_RING, offsets.rx, sizes.rx))?;
         let (tx_map, tx) = Mapping::new(map, place(XDP_PGOFF_TX_RING, offsets.tx, sizes.tx))?;
-        let at = XDP_UMEM_PGOFF_FILL_RING;
-        let (fill_map, fill) = Mapping::new(map, place(at, offsets.fr, sizes.fill))?;
-        let at = XDP_UMEM_PGOFF_COMPLETION_RING;
-        let (done_map, done) = Mapping::new(map, place(at, offsets.cr, sizes.completion))?;
         // SAFETY: mapped with the kernel's offsets, kept in `_mappings` until the rings are gone;
         // this socket is the only user of our side, and `XdpDesc` and `u64` take any bits.
         let (rx_ring, tx_ring) = unsafe { (MultiConsumer::new(rx), MultiProducer::new(tx)) };
-        // SAFETY: as above.
-        let (fill_ring, done_ring) =
-            unsafe { (MultiProducer::new(fill), MultiConsumer::new(done)) };
         Ok(Socket {
             rx: rx_ring.map_err(io::Error::other)?,
             tx: tx_ring.map_err(io::Error::other)?,
-            fill: fill_ring.map_err(io::Error::other)?,
-            completion: done_ring.map_err(io::Error::other)?,
+            frames,
             rx_parts: rx,
             tx_parts: tx,
-            fill_parts: fill,
-            completion_parts: done,
             metadata: false,
-            _mappings: [rx_map, tx_map, fill_map, done_map],
+            _mappings: [rx_map, tx_map],
             fd,
         })
     }
@@ -136,7 +133,7 @@ impl Socket {
     /// What the transmitter uses.
     #[inline]
     pub(super) fn tx_rings(&self) -> TxRings<'_> {
-        TxRings { tx: &self.tx, completion: &self.completion }
+        TxRings { tx: &self.tx, completion: &self.frames.completion, out: &self.frames.out }
     }
 
     /// Whether the device reads and writes the frames itself.
@@ -168,6 +165,13 @@ fn with_metadata(pool: &Pool, offload: ChecksumOffload) -> Option<XdpUmemReg> {
 }
 
 /// The kernel leaves its own headroom, so that only what the pool wants beyond it is asked for.
+fn frame_rings(fd: BorrowedFd<'_>, sizes: &RingSizes) -> Step<FrameRings> {
+    set_xdp_umem_fill_ring_size(fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
+    set_xdp_umem_completion_ring_size(fd, sizes.completion)
+        .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
+    FrameRings::map(fd, sizes).map_err(step("map rings"))
+}
+
 fn registration(pool: &Pool) -> XdpUmemReg {
     XdpUmemReg {
         addr: pool.region().start().as_ptr() as u64,

@@ -1,6 +1,7 @@
 //! Sending, and getting back the frames of what was sent.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::xdp_desc;
 use rustix::io::Errno;
@@ -20,14 +21,23 @@ const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
 pub(super) struct TxRings<'a> {
     pub(super) tx: &'a MultiProducer<xdp_desc>,
     pub(super) completion: &'a MultiConsumer<u64>,
+    /// Packets given to the kernel whose frames have not come back by `completion`. One that is
+    /// about to be given counts already, so that it never goes below zero.
+    pub(super) out: &'a AtomicU32,
+}
+
+impl TxRings<'_> {
+    #[inline]
+    pub(super) fn out(&self) -> u32 {
+        self.out.load(Ordering::Relaxed)
+    }
 }
 
 pub(super) struct Transmitter {
     frames: Frames,
     mtu: u16,
-    /// Packets given to the kernel whose frames have not come back.
-    pub(super) out: u32,
-    /// How many that may be: no more than the completion ring takes, or the kernel stops sending.
+    /// How many packets may be out: no more than the completion ring takes, or the kernel stops
+    /// sending until some are taken from it. Sockets that share it may go beyond by a burst each.
     most_out: u32,
     /// Bytes in front of each packet that its metadata takes, 0 without any.
     room: u16,
@@ -39,7 +49,7 @@ pub(super) struct Transmitter {
 impl Transmitter {
     pub(super) fn new(frames: Frames, mtu: u16, most_out: u32, room: u16) -> Transmitter {
         let scratch = Box::new([NOTHING; BURST]);
-        Transmitter { frames, mtu, out: 0, most_out, room, unsent: false, scratch }
+        Transmitter { frames, mtu, most_out, room, unsent: false, scratch }
     }
 
     pub(super) fn unsent(&self) -> bool {
@@ -57,22 +67,23 @@ impl Transmitter {
         stats: &mut QueueStats,
     ) -> usize {
         let before = packets.len();
-        if self.out as usize + before > self.most_out as usize {
-            self.reap(rings.completion, pool);
+        if rings.out() as usize + before > self.most_out as usize {
+            self.reap(rings, pool);
         }
         while !packets.is_empty() {
             // The kernel may complete packets long before it says that it has taken them from the
             // ring, so that what has come back is no measure of the ring's room.
-            let room = (self.most_out - self.out).min(rings.tx.free()).min(BURST as u32);
+            let room = self.most_out.saturating_sub(rings.out()).min(rings.tx.free()).min(BURST as u32);
             let n = self.gather(pool, packets, room as usize, stats);
             if n == 0 {
                 break;
             }
+            rings.out.fetch_add(n as u32, Ordering::Relaxed);
             if !rings.tx.push_all(&self.scratch[..n]) {
+                rings.out.fetch_sub(n as u32, Ordering::Relaxed);
                 self.take_back(pool, packets, n);
                 break;
             }
-            self.out += n as u32;
             self.unsent = true;
             stats.tx_packets += n as u64;
             stats.tx_bytes += self.scratch[..n].iter().map(|d| u64::from(d.len)).sum::<u64>();
@@ -138,17 +149,18 @@ impl Transmitter {
 
     /// Takes back the frames of what has been sent.
     #[inline]
-    pub(super) fn reap(&mut self, completion: &MultiConsumer<u64>, pool: &mut PoolCache) {
-        if self.out == 0 {
+    pub(super) fn reap(&mut self, rings: TxRings<'_>, pool: &mut PoolCache) {
+        let out = rings.out();
+        if out == 0 {
             return;
         }
         let frames = self.frames;
-        let done = completion.drain(self.out, |address| {
-            // SAFETY: we gave up this frame, of this pool, in `gather`; the kernel hands it back
-            // once, when it has done with it.
+        let done = rings.completion.drain(out, |address| {
+            // SAFETY: this frame, of this pool, was given up in `gather`, by us or by another queue
+            // on these rings; the kernel hands it back once, when it has done with it.
             unsafe { pool.free_raw(frames.index(address)) };
         });
-        self.out -= done as u32;
+        rings.out.fetch_sub(done as u32, Ordering::Relaxed);
     }
 }
 
@@ -191,7 +203,7 @@ fn kick(socket: &Socket) -> Result<(), Errno> {
 /// What changes when the kernel sends: neither falls while nobody transmits or reaps.
 #[inline]
 fn progress(socket: &Socket) -> (u32, u32) {
-    (socket.tx.free(), socket.completion.available())
+    (socket.tx.free(), socket.frames.completion.available())
 }
 
 #[cfg(test)]

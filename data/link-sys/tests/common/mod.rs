@@ -3,12 +3,14 @@
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weever_ebpf::sys::XdpLink;
+use weever_ebpf::xdp::classify::{Fallback, Target};
 use weever_link::conformance::{ETHERTYPE, Peer, Setup};
 use weever_link::{Link, LinkQueue};
-use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, RingSizes};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, RingSizes, Steering};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_packet::{Buffer, Burst, Pool, PoolCache, PoolConfig};
 use weever_testbed::Fixture;
@@ -183,6 +185,44 @@ pub(crate) fn against_itself(queues: u32) -> Setup {
     let link = open_left(&net, &config("left0", &pool)).unwrap();
     let peer = XdpPeer::new(&net);
     Setup { link: Box::new(WithNet(link, net)), pool, peer: Box::new(peer) }
+}
+
+/// One with several sockets on each of several queues, to any of which the peer can send.
+pub(crate) fn sharing(queues: u32, sockets: u16) -> Setup {
+    let net = Fixture::pair(queues).unwrap();
+    let pool = pool(4096);
+    let config = AfXdpConfig { sockets_per_queue: sockets, ..config("left0", &pool) };
+    let link = open_left(&net, &config).unwrap();
+    let steering = Arc::clone(link.steering());
+    let peer = SortedPeer { peer: XdpPeer::new(&net), steering, sockets };
+    Setup { link: Box::new(WithNet(link, net)), pool, peer: Box::new(peer) }
+}
+
+/// Has what it sends arrive at the socket that is meant.
+struct SortedPeer {
+    peer: XdpPeer,
+    steering: Arc<Steering>,
+    sockets: u16,
+}
+
+impl Peer for SortedPeer {
+    fn send(&mut self, queue: u16, frame: &[u8]) -> bool {
+        all_to(&self.steering, queue % self.sockets);
+        self.peer.send(queue / self.sockets, frame)
+    }
+
+    fn receive(&mut self) -> Option<(Option<u16>, Vec<u8>)> {
+        self.peer.receive().map(|(_, frame)| (None, frame))
+    }
+}
+
+/// Sends everything to one of the sockets of each device queue.
+pub(crate) fn all_to(steering: &Steering, socket: u16) {
+    let wanted = Fallback::To(Target::Queue(socket.into()));
+    let mut sorting = steering.sorting().unwrap();
+    if *sorting.fallback() != wanted {
+        sorting.set_fallback(wanted).unwrap();
+    }
 }
 
 /// Keeps the cable while the link is open.

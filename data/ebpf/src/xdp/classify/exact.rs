@@ -12,6 +12,8 @@ const KEY: i16 = layout::AREA - 48;
 /// Bytes of a value: the target, padding, and how often it was hit.
 const VALUE: usize = 16;
 const HITS: i16 = 8;
+/// Where in the key area addresses and ports end.
+const PORTS_END: usize = 36;
 
 /// Which bits of which lanes count: what the filters of one map have in common.
 pub(super) type Signature = Vec<(Lane, u64)>;
@@ -39,6 +41,14 @@ impl ExactTable {
     /// How many bits its filters look at: the more, the earlier it is asked.
     pub(super) fn specificity(&self) -> u32 {
         self.signature.iter().map(|(_, mask)| mask.count_ones()).sum()
+    }
+
+    /// Whether its filters look at all of addresses and ports: each is for one flow.
+    pub(super) fn is_of_flows(&self) -> bool {
+        let ends = self.signature.iter().filter(|(lane, _)| lane.offset < PORTS_END);
+        let bits: u32 = ends.clone().map(|(_, mask)| mask.count_ones()).sum();
+        let has_v6 = ends.clone().any(|(lane, _)| lane.width == Width::DW);
+        bits == if has_v6 { 2 * 128 + 32 } else { 2 * 32 + 32 }
     }
 
     /// Enters a filter, or gives it another target; says whether it was new.

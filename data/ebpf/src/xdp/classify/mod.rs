@@ -15,6 +15,7 @@ mod parse;
 mod program;
 mod rule;
 mod sample;
+mod sockets;
 mod tree;
 
 use exact::{ExactTable, signature};
@@ -25,7 +26,10 @@ pub use rule::{Field, Rule, Target, Test};
 pub use sample::MissedFlow;
 use sample::Sampling;
 
-use crate::sys::{BpfError, Map, MapKind, XdpLink, XdpProgram};
+use std::sync::Arc;
+
+use super::Gate;
+use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
 
 /// How many maps a frame is looked up in at most. Each costs a lookup, some 25 ns.
 pub const MOST_MASKS: usize = 16;
@@ -68,6 +72,7 @@ pub enum Fallback {
 /// A loaded classifier.
 #[derive(Debug)]
 pub struct Classifier {
+    gate: Option<Arc<Gate>>,
     capacity: u32,
     exact: Vec<ExactTable>,
     ordered: Vec<Rule>,
@@ -88,6 +93,29 @@ impl Classifier {
     /// [`BpfError::Denied`] without CAP_BPF and CAP_NET_ADMIN; [`BpfError::Setting`] for a
     /// capacity of 0 or an empty list to spread over.
     pub fn load(sink: Sink, fallback: Fallback, capacity: u32) -> Result<Classifier, BpfError> {
+        Classifier::behind(None, sink, fallback, capacity)
+    }
+
+    /// The same for what `gate` lets in; the kernel gets the rest. Only then is counted how many
+    /// frames went to sockets and to the kernel.
+    ///
+    /// # Errors
+    /// As [`Classifier::load`].
+    pub fn load_behind(
+        gate: Arc<Gate>,
+        sink: Sink,
+        fallback: Fallback,
+        capacity: u32,
+    ) -> Result<Classifier, BpfError> {
+        Classifier::behind(Some(gate), sink, fallback, capacity)
+    }
+
+    fn behind(
+        gate: Option<Arc<Gate>>,
+        sink: Sink,
+        fallback: Fallback,
+        capacity: u32,
+    ) -> Result<Classifier, BpfError> {
         if capacity == 0 {
             return setting("a classifier for no filters: give a capacity of 1 or more");
         }
@@ -95,6 +123,7 @@ impl Classifier {
         let missed = Map::create(MapKind::Array, "weever_missed", 4, 8, 1)?;
         write_spread(&spread, &fallback)?;
         let parts = Parts {
+            gate: gate.as_deref(),
             exact: &[],
             ordered: &[],
             ordered_hits: None,
@@ -107,6 +136,7 @@ impl Classifier {
         let program = XdpProgram::load("weever_sort", &program::emit(&parts)?)?;
         let (exact, ordered) = (Vec::new(), Vec::new());
         Ok(Classifier {
+            gate,
             capacity,
             exact,
             ordered,
@@ -237,7 +267,20 @@ impl Classifier {
     /// [`BpfError::Setting`] unless `every` is a power of two and `entries` is not 0; nothing has
     /// changed then.
     pub fn sample(&mut self, entries: u32, every: u32) -> Result<(), BpfError> {
-        let before = self.sampling.replace(Sampling::new(entries, every)?);
+        self.sample_by(Sampling::new(entries, every)?)
+    }
+
+    /// As [`sample`](Self::sample), and also counts the flows of frames that match a filter which
+    /// looks at less than addresses and ports: flows within a wider one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample_within_filters(&mut self, entries: u32, every: u32) -> Result<(), BpfError> {
+        self.sample_by(Sampling::new(entries, every)?.within_filters())
+    }
+
+    fn sample_by(&mut self, sampling: Sampling) -> Result<(), BpfError> {
+        let before = self.sampling.replace(sampling);
         let exchanged = self.exchange();
         if exchanged.is_err() {
             self.sampling = before;
@@ -256,6 +299,7 @@ impl Classifier {
 
     fn exchange(&mut self) -> Result<(), BpfError> {
         let parts = Parts {
+            gate: self.gate.as_deref(),
             exact: &self.exact,
             ordered: &self.ordered,
             ordered_hits: self.ordered_hits.as_ref(),
@@ -271,6 +315,11 @@ impl Classifier {
         }
         self.program = program;
         Ok(())
+    }
+
+    /// Where frames go that no filter matches.
+    pub fn fallback(&self) -> &Fallback {
+        &self.fallback
     }
 
     /// How often an inserted filter was hit; `None` if it is not there.
@@ -299,6 +348,25 @@ impl Classifier {
     /// The kernel's word.
     pub fn missed(&self) -> Result<u64, BpfError> {
         Ok(numbers(&self.missed)?.first().copied().unwrap_or_default())
+    }
+
+    /// As [`attach`](Self::attach), in the given mode only.
+    ///
+    /// # Errors
+    /// [`BpfError::Attach`].
+    pub fn attach_in(&mut self, ifindex: u32, mode: AttachMode) -> Result<(), BpfError> {
+        self.link = Some(XdpLink::attach_in(&self.program, ifindex, mode)?);
+        Ok(())
+    }
+
+    /// How the program is attached, if it is.
+    pub fn mode(&self) -> Option<AttachMode> {
+        self.link.as_ref().map(XdpLink::mode)
+    }
+
+    /// Which frames it gets, unless all.
+    pub fn gate(&self) -> Option<&Arc<Gate>> {
+        self.gate.as_ref()
     }
 
     /// Where frames go that go to a queue.

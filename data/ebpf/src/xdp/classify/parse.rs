@@ -22,10 +22,10 @@ pub(super) fn at(offset: usize) -> i16 {
     AREA + offset as i16
 }
 
-/// Fills the key area; falls through when done, whatever the frame was.
+/// Fills the key area, with the context in R6; falls through when done, whatever the frame was.
 pub(super) fn emit(asm: &mut Assembler) {
     let done = asm.label("parsed");
-    asm.note("nothing is known of the frame").mov(R6, R1);
+    asm.note("nothing is known of the frame");
     for word in 0..SIZE / 8 {
         asm.store(Width::DW, R10, at(8 * word), 0);
     }

@@ -1,4 +1,4 @@
-//! The whole program: parse, ask the tables, ask the tree, send.
+//! The whole program: let in, parse, ask the tables, ask the tree, send.
 
 use super::exact::{self, ExactTable};
 use super::layout::{LAST_QUEUE, code_of};
@@ -9,13 +9,14 @@ use super::{Fallback, Sink, tree};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
 use crate::sys::{Map, XdpAction};
-use crate::xdp::CTX_RX_QUEUE;
+use crate::xdp::{CTX_RX_QUEUE, Gate, steer_program};
 
 /// Bits of a hash that number a place in the spreading table.
 pub(super) const SPREAD_BITS: u32 = 7;
 
 /// What a program is made of.
 pub(super) struct Parts<'a> {
+    pub(super) gate: Option<&'a Gate>,
     pub(super) exact: &'a [ExactTable],
     pub(super) ordered: &'a [Rule],
     pub(super) ordered_hits: Option<&'a Map>,
@@ -29,16 +30,30 @@ pub(super) struct Parts<'a> {
 pub(super) fn emit(parts: &Parts<'_>) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let hit = asm.label("hit");
+    let passed = match parts.gate {
+        Some(gate) => steer_program::enter(&mut asm, gate),
+        None => {
+            asm.mov(R6, R1);
+            None
+        }
+    };
     parse::emit(&mut asm);
+    let counted = asm.label("hit and to be counted");
+    let wide = if parts.sampling.is_some_and(|s| s.within_filters) { counted } else { hit };
     for table in parts.exact {
-        exact::emit(&mut asm, table, hit);
+        exact::emit(&mut asm, table, if table.is_of_flows() { hit } else { wide });
     }
     if let Some(hits) = parts.ordered_hits.filter(|_| !parts.ordered.is_empty()) {
-        tree::emit(&mut asm, parts.ordered, &tree::build(parts.ordered), hits, hit);
+        tree::emit(&mut asm, parts.ordered, &tree::build(parts.ordered), hits, wide);
     }
     fall_back(&mut asm, parts);
+    asm.bind(counted);
+    if let Some(sampling) = parts.sampling {
+        sample::emit(&mut asm, sampling);
+    }
     asm.bind(hit);
-    deliver(&mut asm, parts.sink);
+    deliver(&mut asm, parts);
+    steer_program::leave(&mut asm, passed);
     asm.assemble()
 }
 
@@ -47,9 +62,6 @@ fn fall_back(asm: &mut Assembler, parts: &Parts<'_>) {
     asm.note("no filter matches");
     asm.load_map_value(R2, parts.missed, 0).mov(R3, 1);
     asm.atomic(crate::asm::AtomicOp::Add, R2, 0, R3);
-    if let Some(sampling) = parts.sampling {
-        sample::emit(asm, sampling);
-    }
     match parts.fallback {
         Fallback::To(target) => {
             asm.mov(R1, code_of(*target) as i32);
@@ -78,30 +90,40 @@ fn spread(asm: &mut Assembler, table: &Map) {
 }
 
 /// Sends the frame to the target whose code is in R1.
-fn deliver(asm: &mut Assembler, sink: &Sink) {
+fn deliver(asm: &mut Assembler, parts: &Parts<'_>) {
     let queue = asm.label("to a queue");
     asm.note("a queue, the kernel or nowhere?");
     asm.jump_if(Cond::Le, R1, LAST_QUEUE as i32, queue);
     let dropped = asm.label("drop");
     asm.jump_if(Cond::Eq, R1, code_of(Target::Drop) as i32, dropped);
-    asm.mov(R0, XdpAction::Pass as i32).exit();
+    asm.mov(R0, XdpAction::Pass as i32);
+    end(asm, parts);
     asm.bind(dropped).mov(R0, XdpAction::Drop as i32).exit();
     asm.bind(queue);
-    match sink {
+    match parts.sink {
         Sink::Count => {
             asm.mov(R0, XdpAction::Drop as i32).exit();
         }
-        Sink::Cpus(map) => redirect(asm, map),
+        Sink::Cpus(map) => redirect(asm, map, parts),
         Sink::Sockets { map, queues } => {
             asm.load(Width::W, R2, R6, CTX_RX_QUEUE).alu(AluOp::Mul, R2, *queues as i32);
             asm.alu(AluOp::Add, R1, R2);
-            redirect(asm, map);
+            redirect(asm, map, parts);
         }
     }
 }
 
 /// To what the map has under R1; the kernel gets the frame if that is nothing.
-fn redirect(asm: &mut Assembler, map: &Map) {
+fn redirect(asm: &mut Assembler, map: &Map, parts: &Parts<'_>) {
     asm.note("redirect").mov(R2, R1).load_map(R1, map);
-    asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP).exit();
+    asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
+    end(asm, parts);
+}
+
+/// Ends with the action in R0, which is counted if there are counters.
+fn end(asm: &mut Assembler, parts: &Parts<'_>) {
+    match parts.gate {
+        Some(_) => steer_program::account(asm),
+        None => drop(asm.exit()),
+    }
 }

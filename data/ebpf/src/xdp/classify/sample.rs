@@ -15,6 +15,7 @@ const VERSION: usize = 37;
 /// Where a key is put together, below the key area.
 const KEY: i16 = layout::AREA - 48;
 const ONE: i16 = KEY - 8;
+const TARGET: i16 = ONE - 8;
 /// `BPF_NOEXIST`: of two cores that see a new flow, the second adds nothing.
 const NO_EXIST: i32 = 1;
 
@@ -36,6 +37,8 @@ pub struct MissedFlow {
 pub(super) struct Sampling {
     map: Map,
     every: u32,
+    /// Whether flows are counted that match a filter which is not theirs alone.
+    pub(super) within_filters: bool,
 }
 
 impl Sampling {
@@ -47,7 +50,11 @@ impl Sampling {
             ));
         }
         let map = Map::create(MapKind::LruHash, "weever_flows", KEY_SIZE as u32, 8, entries)?;
-        Ok(Sampling { map, every })
+        Ok(Sampling { map, every, within_filters: false })
+    }
+
+    pub(super) fn within_filters(self) -> Sampling {
+        Sampling { within_filters: true, ..self }
     }
 
     pub(super) fn take(&self, mut take: impl FnMut(MissedFlow)) -> Result<usize, BpfError> {
@@ -72,10 +79,10 @@ fn flow(key: &[u8; KEY_SIZE], frames: u64) -> MissedFlow {
     MissedFlow { protocol: key[36], src, dst, frames }
 }
 
-/// Counts the frame's flow. R0 to R5 are lost.
+/// Counts the frame's flow. R1 stays, the others up to R5 are lost.
 pub(super) fn emit(asm: &mut Assembler, sampling: &Sampling) {
     let (done, known) = (asm.label("flow is counted"), asm.label("flow is known"));
-    asm.note("which flow is it?").load(Width::B, R1, R10, at(PRESENT));
+    asm.note("which flow is it?").store(Width::DW, R10, TARGET, R1).load(Width::B, R1, R10, at(PRESENT));
     asm.alu(AluOp::And, R1, i32::from(HAS_PORTS)).jump_if(Cond::Eq, R1, 0, done);
     if sampling.every > 1 {
         asm.note("one in so many").call(Helper::GET_PRANDOM_U32);
@@ -90,7 +97,7 @@ pub(super) fn emit(asm: &mut Assembler, sampling: &Sampling) {
     asm.mov(R3, R10).alu(AluOp::Add, R3, i32::from(ONE)).mov(R4, NO_EXIST);
     asm.call(Helper::MAP_UPDATE_ELEM).jump(done);
     asm.bind(known).mov(R2, 1).atomic(AtomicOp::Add, R0, 0, R2);
-    asm.bind(done);
+    asm.bind(done).load(Width::DW, R1, R10, TARGET);
 }
 
 fn put_key(asm: &mut Assembler) {

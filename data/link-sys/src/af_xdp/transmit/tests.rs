@@ -17,6 +17,7 @@ struct Bench {
     pool: Pool,
     packets: VecDeque<Buffer>,
     stats: QueueStats,
+    out: AtomicU32,
 }
 
 impl Bench {
@@ -38,6 +39,7 @@ impl Bench {
             pool,
             packets: VecDeque::new(),
             stats: QueueStats::default(),
+            out: AtomicU32::new(0),
         }
     }
 
@@ -50,13 +52,14 @@ impl Bench {
     }
 
     fn transmit(&mut self) -> usize {
-        let rings = TxRings { tx: &self.tx, completion: &self.completion };
         let Bench { transmitter, cache, packets, stats, .. } = self;
+        let rings = TxRings { tx: &self.tx, completion: &self.completion, out: &self.out };
         transmitter.transmit(rings, cache, packets, stats)
     }
 
     fn reap(&mut self) {
-        self.transmitter.reap(&self.completion, &mut self.cache);
+        let rings = TxRings { tx: &self.tx, completion: &self.completion, out: &self.out };
+        self.transmitter.reap(rings, &mut self.cache);
     }
 
     /// The kernel completes these packets.
@@ -91,7 +94,7 @@ fn a_kernel_that_is_late_to_say_what_it_took_costs_no_frame() {
     // Sent and completed, yet the ring still looks full.
     bench.complete(&addresses[..30]);
     bench.reap();
-    assert_eq!(bench.transmitter.out, 34);
+    assert_eq!(*bench.out.get_mut(), 34);
     assert_eq!((bench.transmit(), bench.packets.len()), (0, 36));
     assert_eq!(bench.addresses(), addresses[64..], "held back in order");
     assert_eq!(bench.publish(10), addresses[..10]);
@@ -101,7 +104,7 @@ fn a_kernel_that_is_late_to_say_what_it_took_costs_no_frame() {
     assert_eq!((bench.transmit(), bench.packets.len()), (26, 0));
     bench.complete(&addresses[74..]);
     bench.reap();
-    assert_eq!((bench.transmitter.out, bench.home()), (0, 512));
+    assert_eq!((*bench.out.get_mut(), bench.home()), (0, 512));
     assert_eq!((bench.stats.tx_packets, bench.stats.tx_bytes), (100, 6000));
 }
 

@@ -1,0 +1,125 @@
+//! What is ours of what arrives, and what stays with the kernel: the first part of a program.
+
+use std::net::IpAddr;
+
+use super::addresses::AddressTable;
+use super::ports::{self, Port};
+use super::steer::Share;
+use super::steer_program::Rule;
+use crate::sys::{BpfError, Map, MapKind};
+
+/// A value of the counters' map: two `u64`.
+const COUNTERS_SIZE: usize = 16;
+
+/// How many frames went where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SteerCounters {
+    /// Sent to a socket; the socket's statistics say whether it had room.
+    pub redirected: u64,
+    /// Left to the kernel: not ours, or no socket on that queue.
+    pub passed: u64,
+}
+
+/// The maps that decide whether a frame is ours, and the counters. What is in them may change at any
+/// time, from any thread, and counts from the next frame on.
+#[derive(Debug)]
+pub struct Gate {
+    addresses: Option<AddressTable>,
+    ports: Option<Map>,
+    pub(super) counters: Map,
+}
+
+impl Gate {
+    /// Makes the maps.
+    ///
+    /// # Errors
+    /// [`BpfError::Denied`] without CAP_BPF.
+    pub fn new(share: Share) -> Result<Gate, BpfError> {
+        let addresses = match share {
+            Share::None => None,
+            Share::Address | Share::Ports => Some(AddressTable::new()?),
+        };
+        let ports = if share == Share::Ports { Some(ports::table()?) } else { None };
+        let size = COUNTERS_SIZE as u32;
+        let counters = Map::create(MapKind::PerCpuArray, "weever_steered", 4, size, 1)?;
+        Ok(Gate { addresses, ports, counters })
+    }
+
+    pub(super) fn rule(&self) -> Rule<'_> {
+        match (&self.addresses, &self.ports) {
+            (Some(addresses), Some(ports)) => Rule::Ports(addresses, ports),
+            (Some(addresses), None) => Rule::Addresses(addresses),
+            (None, _) => Rule::Any,
+        }
+    }
+
+    /// Takes an address, which may be the broadcast or a multicast address too. The first seven of
+    /// IPv4 are found faster than the others. Waits for a concurrent change of the addresses to
+    /// end.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`], or for the unspecified
+    /// address; E2BIG above 1,024 addresses of a family.
+    pub fn add_address(&self, address: impl Into<IpAddr>) -> Result<(), BpfError> {
+        self.owned()?.add(address.into())
+    }
+
+    /// Gives an address back to the kernel and says whether it was ours.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] if the program was loaded with [`Share::None`].
+    pub fn remove_address(&self, address: impl Into<IpAddr>) -> Result<bool, BpfError> {
+        self.owned()?.remove(address.into())
+    }
+
+    /// Takes a port of the addresses.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`]; E2BIG above
+    /// 16,384 ports.
+    pub fn add_port(&self, port: Port) -> Result<(), BpfError> {
+        self.bound()?.update(&port.key(), &[1])
+    }
+
+    /// Gives a port back to the kernel and says whether it was ours.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless the program was loaded with [`Share::Ports`].
+    pub fn remove_port(&self, port: Port) -> Result<bool, BpfError> {
+        self.bound()?.remove(&port.key())
+    }
+
+    fn bound(&self) -> Result<&Map, BpfError> {
+        self.ports.as_ref().ok_or_else(|| BpfError::Setting {
+            what: "ports are chosen on a device with share = ports only".to_owned(),
+        })
+    }
+
+    fn owned(&self) -> Result<&AddressTable, BpfError> {
+        self.addresses.as_ref().ok_or_else(|| BpfError::Setting {
+            what: "a device that is not shared has no address to choose; use share = address"
+                .to_owned(),
+        })
+    }
+
+    /// The counts of all CPUs since loading.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn counters(&self) -> Result<SteerCounters, BpfError> {
+        let mut values = vec![0; self.counters.exchange_size()];
+        self.counters.lookup(&0u32.to_ne_bytes(), &mut values)?;
+        Ok(values.as_chunks::<COUNTERS_SIZE>().0.iter().map(counters_of_cpu).fold(
+            SteerCounters::default(),
+            |sum, cpu| SteerCounters {
+                redirected: sum.redirected + cpu.redirected,
+                passed: sum.passed + cpu.passed,
+            },
+        ))
+    }
+}
+
+fn counters_of_cpu(value: &[u8; COUNTERS_SIZE]) -> SteerCounters {
+    let (words, _) = value.as_chunks::<8>();
+    SteerCounters { redirected: u64::from_ne_bytes(words[0]), passed: u64::from_ne_bytes(words[1]) }
+}
