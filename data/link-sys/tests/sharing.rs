@@ -74,7 +74,14 @@ fn a_filter_moves_from_socket_to_socket_and_no_frame_is_lost() {
     require_net_admin!();
     let mut link = opened(2);
     for socket in [1u32, 0, 1] {
-        let is_new = link.steering.sorting().unwrap().insert(&of_vlan(5, socket)).unwrap();
+        let is_new = link
+            .steering
+            .classifier()
+            .unwrap()
+            .lock()
+            .unwrap()
+            .insert(&of_vlan(5, socket))
+            .unwrap();
         for _ in 0..20 {
             link.send(5);
         }
@@ -87,7 +94,7 @@ fn a_filter_moves_from_socket_to_socket_and_no_frame_is_lost() {
 fn a_socket_that_nobody_empties_does_not_starve_the_other() {
     require_net_admin!();
     let mut link = opened(2);
-    link.steering.sorting().unwrap().insert(&of_vlan(5, 1)).unwrap();
+    link.steering.classifier().unwrap().lock().unwrap().insert(&of_vlan(5, 1)).unwrap();
     for _ in 0..2000 {
         link.send(6);
     }

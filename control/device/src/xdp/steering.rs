@@ -1,6 +1,7 @@
 //! A plan, carried out and kept up to date.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_ebpf::sys::BpfError;
 use weever_ebpf::xdp::classify::{self, Classifier, Fallback, Sink, Target, Test};
@@ -49,7 +50,7 @@ struct Ordered {
 /// A plan that a program carries out.
 #[derive(Debug)]
 pub struct XdpSteering {
-    classifier: Classifier,
+    classifier: Arc<Mutex<Classifier>>,
     nic: Nic,
     /// What the sink knows each queue as.
     targets: Vec<u32>,
@@ -91,7 +92,27 @@ impl XdpSteering {
     ) -> Result<XdpSteering, XdpError> {
         let fallback = fallback(nic, rss, &targets)?;
         let classifier = Classifier::load(sink, fallback, capacity)?;
-        Ok(XdpSteering {
+        Ok(XdpSteering::with(Arc::new(Mutex::new(classifier)), nic, targets))
+    }
+
+    /// Takes a program that somebody else has loaded and attached, for instance for a link with
+    /// several sockets on each device queue; queue `i` is its software queue `i`. Filters that it has
+    /// stay.
+    ///
+    /// # Errors
+    /// [`XdpError`] if it does not take the spreading.
+    pub fn of(
+        classifier: Arc<Mutex<Classifier>>,
+        nic: &Nic,
+        rss: &Rss,
+    ) -> Result<XdpSteering, XdpError> {
+        let mut steering = XdpSteering::with(classifier, nic, (0..=nic.queues.hi).collect());
+        steering.set_rss(rss)?;
+        Ok(steering)
+    }
+
+    fn with(classifier: Arc<Mutex<Classifier>>, nic: &Nic, targets: Vec<u32>) -> XdpSteering {
+        XdpSteering {
             classifier,
             nic: nic.clone(),
             targets,
@@ -99,7 +120,12 @@ impl XdpSteering {
             by_tests: HashMap::new(),
             ordered: Vec::new(),
             told: HashMap::new(),
-        })
+        }
+    }
+
+    /// A classifier is whole after each of its calls, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, Classifier> {
+        self.classifier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Attaches the program to an interface, until this is dropped or the process ends.
@@ -107,7 +133,7 @@ impl XdpSteering {
     /// # Errors
     /// [`XdpError::Bpf`] with the kernel's reason.
     pub fn attach(&mut self, ifindex: u32) -> Result<(), XdpError> {
-        Ok(self.classifier.attach(ifindex)?)
+        Ok(self.lock().attach(ifindex)?)
     }
 
     /// Spreads what no rule takes differently from now on.
@@ -116,7 +142,7 @@ impl XdpSteering {
     /// [`XdpError`]; nothing has changed then.
     pub fn set_rss(&mut self, rss: &Rss) -> Result<(), XdpError> {
         let fallback = fallback(&self.nic, rss, &self.targets)?;
-        Ok(self.classifier.set_fallback(fallback)?)
+        Ok(self.lock().set_fallback(fallback)?)
     }
 
     /// Has the program count the flows that no rule takes ([`Classifier::sample`]).
@@ -124,7 +150,15 @@ impl XdpSteering {
     /// # Errors
     /// [`XdpError::Bpf`].
     pub fn sample(&mut self, flows: u32, every: u32) -> Result<(), XdpError> {
-        Ok(self.classifier.sample(flows, every)?)
+        Ok(self.lock().sample(flows, every)?)
+    }
+
+    /// Likewise, and also flows within wider rules ([`Classifier::sample_within_filters`]).
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn sample_within_rules(&mut self, flows: u32, every: u32) -> Result<(), XdpError> {
+        Ok(self.lock().sample_within_filters(flows, every)?)
     }
 
     /// The flows that no rule took since this was called last, with their frames.
@@ -132,7 +166,7 @@ impl XdpSteering {
     /// # Errors
     /// [`XdpError::Bpf`].
     pub fn take_missed(&self, mut take: impl FnMut(FiveTuple, u64)) -> Result<usize, XdpError> {
-        let taken = self.classifier.take_missed(|flow| {
+        let taken = self.lock().take_missed(|flow| {
             let (src, dst) = (flow.src.into(), flow.dst.into());
             take(FiveTuple { protocol: flow.protocol, src, dst }, flow.frames);
         });
@@ -188,7 +222,7 @@ impl XdpSteering {
                 if self.by_tests.contains_key(&rule.tests) {
                     return Err(XdpError::Duplicate);
                 }
-                outcome.exchanged |= self.classifier.insert(&rule)?;
+                outcome.exchanged |= self.lock().insert(&rule)?;
                 outcome.inserted += 1;
                 self.by_tests.insert(rule.tests.clone(), *id);
                 self.exact.insert(*id, Exact { rule, before: 0 });
@@ -198,16 +232,17 @@ impl XdpSteering {
                 let Some(gone) = self.exact.remove(id) else { return Ok(()) };
                 self.by_tests.remove(&gone.rule.tests);
                 self.told.remove(id);
-                self.classifier.remove(&gone.rule)?;
+                self.lock().remove(&gone.rule)?;
                 outcome.removed += 1;
             }
             DeviceChange::Retarget { table, id, rule } => {
                 let rule = self.rule(*table, rule)?;
-                let Some(present) = self.exact.get_mut(id) else { return Ok(()) };
+                let Some(present) = self.exact.get(id) else { return Ok(()) };
                 // The entry's counter starts again with its new target.
-                present.before += self.classifier.hits(&present.rule)?.unwrap_or_default();
-                self.classifier.insert(&rule)?;
-                present.rule = rule;
+                let hits = self.lock().hits(&present.rule)?.unwrap_or_default();
+                let before = present.before + hits;
+                self.lock().insert(&rule)?;
+                self.exact.insert(*id, Exact { rule, before });
                 outcome.retargeted += 1;
             }
         }
@@ -219,7 +254,7 @@ impl XdpSteering {
         changes: &[&DeviceChange],
         outcome: &mut Outcome,
     ) -> Result<(), XdpError> {
-        let hits = self.classifier.ordered_hits()?;
+        let hits = self.lock().ordered_hits()?;
         for (rule, hits) in self.ordered.iter_mut().zip(hits) {
             rule.before += hits;
         }
@@ -258,7 +293,9 @@ impl XdpSteering {
     fn exchange_ordered(&mut self, outcome: &mut Outcome) -> Result<(), XdpError> {
         loop {
             let rules = self.ordered.iter().map(|rule| rule.rule.clone()).collect();
-            match self.classifier.set_ordered(rules) {
+            // The lock is not held while looking at what came of it.
+            let done = self.lock().set_ordered(rules);
+            match done {
                 Ok(()) => {
                     outcome.exchanged = true;
                     return Ok(());
@@ -290,10 +327,10 @@ impl XdpSteering {
     pub fn hits(&self) -> Result<Vec<(RuleId, u64)>, XdpError> {
         let mut all = Vec::with_capacity(self.exact.len() + self.ordered.len());
         for (id, exact) in &self.exact {
-            let hits = self.classifier.hits(&exact.rule)?.unwrap_or_default();
+            let hits = self.lock().hits(&exact.rule)?.unwrap_or_default();
             all.push((*id, exact.before + hits));
         }
-        let hits = self.classifier.ordered_hits()?;
+        let hits = self.lock().ordered_hits()?;
         for (rule, hits) in self.ordered.iter().zip(hits) {
             all.push((rule.id, rule.before + hits));
         }
@@ -321,8 +358,8 @@ impl XdpSteering {
     }
 
     /// The program, for looking at it.
-    pub fn classifier(&self) -> &Classifier {
-        &self.classifier
+    pub fn classifier(&self) -> MutexGuard<'_, Classifier> {
+        self.lock()
     }
 }
 

@@ -106,7 +106,7 @@ pub struct AfXdpConfig {
     pub queues: Queues,
     /// How many sockets each device queue has: the link has so many queues for each of the device's,
     /// the first ones for the first. The sockets share fill and completion ring, and filters decide
-    /// which of them gets a packet ([`Steering::sorting`](super::Steering::sorting)); at first it is the
+    /// which of them gets a packet ([`Steering::classifier`](super::Steering::classifier)); at first it is the
     /// first one. 0 counts as 1.
     pub sockets_per_queue: u16,
     /// Ring sizes.

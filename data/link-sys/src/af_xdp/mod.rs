@@ -29,14 +29,12 @@ mod queue;
 mod receive;
 mod rings;
 mod socket;
-mod sorting;
 mod steering;
 mod transmit;
 
 pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
 pub use error::OpenError;
-pub use sorting::Sorting;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;
 

@@ -213,11 +213,7 @@ impl<'a> Opening<'a> {
 
 /// The rings' sizes, and how many frames each socket lends the device: the size of a fill ring that
 /// it does not share, but no more than half the pool for all sockets together.
-fn sizes(
-    config: &AfXdpConfig,
-    queues: u16,
-    sockets: u16,
-) -> Result<(RingSizes, u32), OpenError> {
+fn sizes(config: &AfXdpConfig, queues: u16, sockets: u16) -> Result<(RingSizes, u32), OpenError> {
     let (frames, queues) = (config.pool.frames(), queues.saturating_mul(sockets));
     let lend = (frames as u32 / 2 / u32::from(queues).max(1)).min(config.rings.fill);
     if lend < LEAST_LENT {

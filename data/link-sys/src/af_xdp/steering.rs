@@ -2,18 +2,20 @@
 
 use std::ops::Deref;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use weever_ebpf::sys::{AttachMode, BpfError, XdpLink};
-use weever_ebpf::xdp::classify::Classifier;
+use weever_ebpf::sys::{AttachMode, BpfError, Map, MapKind, XdpLink};
+use weever_ebpf::xdp::classify::{Classifier, Fallback, Sink, Target};
 use weever_ebpf::xdp::{Gate, Share as SteerShare, Steer};
 
-use super::sorting::{self, Sorting};
 use super::{Attach, Share};
+
+/// How many filters that look at the same bits there may be.
+const FILTERS: u32 = 1 << 16;
 
 /// What is steered to us; may be changed while packets flow, from any thread. What is ours is the
 /// [`Gate`]'s to say; to which of a device queue's sockets it goes, if there are several, is for
-/// [`sorting`](Self::sorting).
+/// the [`classifier`](Self::classifier).
 #[derive(Debug)]
 pub struct Steering {
     program: Program,
@@ -24,7 +26,7 @@ enum Program {
     /// A socket for each device queue.
     Plain(Steer, OnceLock<XdpLink>),
     /// Several. The gate is also the classifier's.
-    Sorted(std::sync::Arc<Gate>, Mutex<Classifier>),
+    Sorted(Arc<Gate>, Arc<Mutex<Classifier>>),
 }
 
 impl Steering {
@@ -37,8 +39,7 @@ impl Steering {
         let program = if sockets == 1 {
             Program::Plain(Steer::load(kind, u32::from(queues))?, OnceLock::new())
         } else {
-            let (gate, classifier) = sorting::load(kind, queues, sockets)?;
-            Program::Sorted(gate, Mutex::new(classifier))
+            sorted(kind, queues, sockets)?
         };
         let steering = Steering { program };
         addresses.iter().try_for_each(|address| steering.add_address(*address))?;
@@ -82,20 +83,29 @@ impl Steering {
     pub(super) fn undirect(&self, place: u16) -> Result<(), BpfError> {
         match &self.program {
             Program::Plain(steer, _) => steer.clear_socket(u32::from(place)).map(drop),
-            Program::Sorted(_, classifier) => {
-                lock(classifier).clear_socket(place.into()).map(drop)
-            }
+            Program::Sorted(_, classifier) => lock(classifier).clear_socket(place.into()),
         }
     }
 
-    /// Which of a device queue's sockets gets what, if there are several. Holds a lock, so that
-    /// whoever opens or closes a queue meanwhile waits.
-    pub fn sorting(&self) -> Option<Sorting<'_>> {
+    /// Which of a device queue's sockets gets what, if there are several: software queue *i* of a
+    /// filter is the *i*-th socket, whatever device queue a packet comes on. At first everything is
+    /// for the first one. Whoever closes a queue waits for the lock.
+    pub fn classifier(&self) -> Option<&Arc<Mutex<Classifier>>> {
         match &self.program {
             Program::Plain(..) => None,
-            Program::Sorted(_, classifier) => Some(Sorting::new(lock(classifier))),
+            Program::Sorted(_, classifier) => Some(classifier),
         }
     }
+}
+
+/// A classifier behind a gate.
+fn sorted(share: SteerShare, queues: u16, sockets: u16) -> Result<Program, BpfError> {
+    let gate = Arc::new(Gate::new(share)?);
+    let (queues, sockets) = (u32::from(queues), u32::from(sockets));
+    let map = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, (queues * sockets).max(1))?;
+    let (sink, first) = (Sink::Sockets { map, queues: sockets }, Fallback::To(Target::Queue(0)));
+    let classifier = Classifier::load_behind(Arc::clone(&gate), sink, first, FILTERS)?;
+    Ok(Program::Sorted(gate, Arc::new(Mutex::new(classifier))))
 }
 
 /// A classifier is whole after each of its calls, so a panic elsewhere does not spoil it.

@@ -73,7 +73,8 @@ impl Transmitter {
         while !packets.is_empty() {
             // The kernel may complete packets long before it says that it has taken them from the
             // ring, so that what has come back is no measure of the ring's room.
-            let room = self.most_out.saturating_sub(rings.out()).min(rings.tx.free()).min(BURST as u32);
+            let room =
+                self.most_out.saturating_sub(rings.out()).min(rings.tx.free()).min(BURST as u32);
             let n = self.gather(pool, packets, room as usize, stats);
             if n == 0 {
                 break;

@@ -219,7 +219,7 @@ impl Peer for SortedPeer {
 /// Sends everything to one of the sockets of each device queue.
 pub(crate) fn all_to(steering: &Steering, socket: u16) {
     let wanted = Fallback::To(Target::Queue(socket.into()));
-    let mut sorting = steering.sorting().unwrap();
+    let mut sorting = steering.classifier().unwrap().lock().unwrap();
     if *sorting.fallback() != wanted {
         sorting.set_fallback(wanted).unwrap();
     }

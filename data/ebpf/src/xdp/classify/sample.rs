@@ -82,7 +82,12 @@ fn flow(key: &[u8; KEY_SIZE], frames: u64) -> MissedFlow {
 /// Counts the frame's flow. R1 stays, the others up to R5 are lost.
 pub(super) fn emit(asm: &mut Assembler, sampling: &Sampling) {
     let (done, known) = (asm.label("flow is counted"), asm.label("flow is known"));
-    asm.note("which flow is it?").store(Width::DW, R10, TARGET, R1).load(Width::B, R1, R10, at(PRESENT));
+    asm.note("which flow is it?").store(Width::DW, R10, TARGET, R1).load(
+        Width::B,
+        R1,
+        R10,
+        at(PRESENT),
+    );
     asm.alu(AluOp::And, R1, i32::from(HAS_PORTS)).jump_if(Cond::Eq, R1, 0, done);
     if sampling.every > 1 {
         asm.note("one in so many").call(Helper::GET_PRANDOM_U32);

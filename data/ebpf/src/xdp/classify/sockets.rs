@@ -19,12 +19,12 @@ impl Classifier {
         self.sockets()?.update(&place.to_ne_bytes(), &fd.to_ne_bytes())
     }
 
-    /// Leaves what would go to the socket at a place to the kernel, and says whether there was one.
+    /// Leaves what would go to the socket at a place to the kernel.
     ///
     /// # Errors
     /// As [`Classifier::set_socket`].
-    pub fn clear_socket(&self, place: u32) -> Result<bool, BpfError> {
-        self.sockets()?.remove(&place.to_ne_bytes())
+    pub fn clear_socket(&self, place: u32) -> Result<(), BpfError> {
+        self.sockets()?.remove(&place.to_ne_bytes()).map(drop)
     }
 
     fn sockets(&self) -> Result<&Map, BpfError> {
