@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use weever_capture::CaptureArgs;
-use weever_cli::{CliError, CountersArgs, SetArgs, StatusArgs, StopArgs};
+use weever_cli::{CliError, CountersArgs, FlowsArgs, QueuesArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
 use weever_plantool::{PlanArgs, PolicyCommand};
 
@@ -23,6 +23,8 @@ Examples:
   weever status                                         what is running
   weever counters --watch 1                             what it counts, with rates
   weever counters --drops                               what it dropped, and why
+  weever flows                                          which worker gets which flow (up --policy)
+  weever queues --watch 1                               what each worker gets, with rates
   weever capture udp port 53                            show packets as they pass
   weever graph check host.unicorn                       check a protocol graph
   weever graph svg --running -o now.svg                 draw what runs, with its counters
@@ -51,6 +53,8 @@ enum Command {
     Up(Box<weever_daemon::UpArgs>),
     Counters(CountersArgs),
     Status(StatusArgs),
+    Flows(FlowsArgs),
+    Queues(QueuesArgs),
     Set(SetArgs),
     Stop(StopArgs),
     Capture(CaptureArgs),
@@ -79,6 +83,8 @@ impl Cli {
             Command::Up(args) => up::run(&args),
             Command::Counters(args) => ask(|out| args.run(out)),
             Command::Status(args) => ask(|out| args.run(out)),
+            Command::Flows(args) => ask(|out| args.run(out)),
+            Command::Queues(args) => ask(|out| args.run(out)),
             Command::Set(args) => ask(|out| args.run(out)),
             Command::Stop(args) => ask(|out| args.run(out)),
             Command::Capture(args) => {

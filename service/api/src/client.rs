@@ -11,8 +11,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
     ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters,
-    GraphFormat, GraphText, LineError, LineReader, Outcome, Request, Response, Status, Stopping,
-    VERSION, decode_response,
+    Flows, GraphFormat, GraphText, LineError, LineReader, Outcome, Queues, Request, Response,
+    Status, Stopping, VERSION, decode_response,
 };
 
 /// How long [`Client::connect`] and each call may take.
@@ -108,6 +108,22 @@ impl Client {
     /// The socket.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Which flow goes where, at most so many of them.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn flows(&mut self, most: usize) -> Result<Flows, ClientError> {
+        self.call(Call::Flows { most })
+    }
+
+    /// What each worker gets, with at most so many filters of each.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn queues(&mut self, filters: usize) -> Result<Queues, ClientError> {
+        self.call(Call::Queues { filters })
     }
 
     /// What has been counted.

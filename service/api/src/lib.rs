@@ -32,6 +32,7 @@ mod change;
 mod client;
 mod counters;
 mod error;
+mod flows;
 mod line;
 mod request;
 mod response;
@@ -48,6 +49,7 @@ pub use counters::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,
 };
 pub use error::{ApiError, ErrorKind};
+pub use flows::{ClassShare, FilterStatus, FlowStatus, Flows, MAX_FLOWS, QueueStatus, Queues};
 pub use line::{LineError, LineReader};
 pub use request::{Call, GraphFormat, Rejection, Request, decode_request};
 pub use response::{GraphText, Outcome, Reply, Response, Stopping, decode_response};

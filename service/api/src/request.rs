@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiError, Assignment, CaptureRequest, ErrorKind, VERSION};
+use crate::{ApiError, Assignment, CaptureRequest, ErrorKind, MAX_FLOWS, VERSION};
 
 /// A question or an order to a running stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,6 +26,16 @@ pub enum Call {
     Counters,
     /// What is running; answered by [`Status`](crate::Status).
     Status,
+    /// Which flow goes where; answered by [`Flows`](crate::Flows).
+    Flows {
+        /// How many of them to list.
+        most: usize,
+    },
+    /// What each worker gets; answered by [`Queues`](crate::Queues).
+    Queues {
+        /// How many filters of each to list.
+        filters: usize,
+    },
     /// Shut down; answered by [`Stopping`](crate::Stopping) before it happens.
     Stop,
     /// Makes the running graph this one; answered by [`Changed`](crate::Changed).
@@ -149,6 +159,24 @@ struct GraphParameters {
     format: GraphFormat,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FlowsParameters {
+    #[serde(default = "all_flows")]
+    most: usize,
+}
+
+fn all_flows() -> usize {
+    MAX_FLOWS
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct QueuesParameters {
+    #[serde(default)]
+    filters: usize,
+}
+
 fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
     let Some(method) = fields.remove("method") else {
         return Err(bad("`method` is missing", METHODS));
@@ -160,6 +188,10 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
     match method {
         "counters" => parameters::<NoParameters>(method, fields).map(|_| Call::Counters),
         "status" => parameters::<NoParameters>(method, fields).map(|_| Call::Status),
+        "flows" => parameters::<FlowsParameters>(method, fields)
+            .map(|FlowsParameters { most }| Call::Flows { most: most.min(MAX_FLOWS) }),
+        "queues" => parameters::<QueuesParameters>(method, fields)
+            .map(|QueuesParameters { filters }| Call::Queues { filters: filters.min(MAX_FLOWS) }),
         "stop" => parameters::<NoParameters>(method, fields).map(|_| Call::Stop),
         "apply" => parameters::<ApplyParameters>(method, fields)
             .map(|ApplyParameters { name, text }| Call::Apply { name, text }),
@@ -174,7 +206,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
     }
 }
 
-const METHODS: &str = "use counters, status, graph, capture, apply, set or stop";
+const METHODS: &str = "use counters, status, flows, queues, graph, capture, apply, set or stop";
 
 fn parameters<T: for<'a> Deserialize<'a>>(method: &str, fields: Value) -> Result<T, ApiError> {
     serde_json::from_value(fields).map_err(|e| {
@@ -220,6 +252,8 @@ mod tests {
             Call::Counters,
             Call::Status,
             Call::Stop,
+            Call::Flows { most: 5 },
+            Call::Queues { filters: 3 },
             Call::Graph { format: GraphFormat::Dot },
             Call::Capture(CaptureRequest::default()),
             Call::Capture(capture),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApiError, CaptureEvent, Changed, Counters, Status, VERSION};
+use crate::{ApiError, CaptureEvent, Changed, Counters, Flows, Queues, Status, VERSION};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,10 @@ pub enum Reply {
     Counters(Counters),
     /// To `status`.
     Status(Box<Status>),
+    /// To `flows`.
+    Flows(Flows),
+    /// To `queues`.
+    Queues(Queues),
     /// To `stop`.
     Stopping(Stopping),
     /// To `graph`.

@@ -54,6 +54,11 @@ pub struct Config {
     pub control: Option<PathBuf>,
     /// Where counters can be had by Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// The policy by which flows are given to workers, if not every worker has device queues of its
+    /// own.
+    pub policy: Option<PathBuf>,
+    /// Flows that are known before they are seen.
+    pub flows: Option<PathBuf>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
     /// Aids for who looks for a fault: on the command line only.

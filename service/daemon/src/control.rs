@@ -10,8 +10,8 @@ mod server;
 mod socket;
 
 use weever_service_api::{
-    ApiError, Assignment, CaptureRequest, CaptureStarted, CapturedPacket, Changed, Counters,
-    GraphFormat, GraphText, Status,
+    ApiError, Assignment, CaptureRequest, CaptureStarted, CapturedPacket, Changed, Counters, Flows,
+    GraphFormat, GraphText, Queues, Status,
 };
 
 pub use server::ControlServer;
@@ -39,6 +39,12 @@ pub trait Source: Send + Sync {
 
     /// What is running.
     fn status(&self) -> Status;
+
+    /// Which flow goes where, at most so many of them.
+    fn flows(&self, most: usize) -> Flows;
+
+    /// What each worker gets, with at most so many filters of each.
+    fn queues(&self, filters: usize) -> Queues;
 
     /// The running graph with its counters.
     ///

@@ -32,5 +32,5 @@ pub mod preflight;
 mod stack;
 mod up;
 
-pub use stack::{Report, Stack, StartError, Stopper};
+pub use stack::{PolicyError, Report, Stack, StartError, Stopper};
 pub use up::{LogFormat, UpArgs, UpError};

@@ -16,6 +16,7 @@ mod program;
 mod report;
 mod shared;
 mod start;
+mod steward;
 mod stopper;
 mod view;
 
@@ -32,6 +33,7 @@ use crate::metrics::MetricsServer;
 
 pub use error::StartError;
 pub use report::Report;
+pub use steward::PolicyError;
 pub use stopper::Stopper;
 
 use aids::Recording;
@@ -39,12 +41,14 @@ use crew::Crew;
 use keeper::Keeper;
 use kernel::Follower;
 use shared::Shared;
+use steward::Routine;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.
 pub struct Stack {
     crew: Option<Crew>,
     keeper: Option<Keeper>,
+    routine: Option<Routine>,
     follower: Option<Follower>,
     recording: Option<Recording>,
     links: Vec<Box<dyn Link>>,
@@ -136,7 +140,7 @@ impl Stack {
 
     fn shut_down(&mut self) -> Report {
         self.crew = None;
-        (self.keeper, self.follower) = (None, None);
+        (self.keeper, self.follower, self.routine) = (None, None, None);
         let mut report = self.shared.report();
         if let Some(problem) = self.recording.take().and_then(Recording::finish) {
             tracing::error!("{problem}");

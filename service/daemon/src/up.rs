@@ -74,6 +74,12 @@ pub struct UpArgs {
     /// Let Prometheus have the counters: HTTP on this address, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Give flows to workers by this policy (see docs/policies.md)
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Flows that are known before they are seen, for the policy
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    flows: Option<PathBuf>,
     /// What to log on standard error: `error`, `warn`, `info`, `debug`, or TARGET=LEVEL,…; without
     /// it the environment's WEEVER_LOG, or `info`
     #[arg(long, value_name = "LEVEL")]
@@ -146,6 +152,8 @@ impl UpArgs {
             cores: self.cores.clone(),
             control: self.control.clone(),
             metrics: self.metrics,
+            policy: self.policy.clone(),
+            flows: self.flows.clone(),
             probe: self.no_probe.then_some(false),
             services: ServiceSettings { echo, discard },
             pool: PoolSettings {

@@ -94,6 +94,11 @@ impl Changes {
         self.log(Step::Moved(id, entry.seq));
     }
 
+    /// The number under which the device knows, or will know, the rule that was inserted as `seq`.
+    pub(crate) fn id_of(&self, seq: u64) -> RuleId {
+        self.same_as.get(&seq).copied().unwrap_or(RuleId(seq))
+    }
+
     /// All rules are new.
     pub(crate) fn started_over(&mut self) {
         self.everything = true;
@@ -127,7 +132,7 @@ impl Changes {
                 }
                 Step::Inserted(at, seq) | Step::Moved(at, seq) => {
                     let Some(entry) = entries.get(at).filter(|e| e.seq == seq) else { continue };
-                    let id = self.same_as.get(&seq).copied().unwrap_or(RuleId(seq));
+                    let id = self.id_of(seq);
                     others.extend(self.tell(nic, id, &entry.rule));
                 }
             }

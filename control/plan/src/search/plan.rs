@@ -1,6 +1,6 @@
 //! A plan: the configuration that was found, and what it means for every flow and queue.
 
-use super::changes::rule_of;
+use super::changes::{RuleId, rule_of};
 use super::{FlowId, Search};
 use crate::config::{Configuration, Rss, Rule};
 use crate::flow::ClassId;
@@ -32,6 +32,8 @@ pub struct Plan {
 /// A rule of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRule {
+    /// Its number in the changes of the device.
+    pub id: RuleId,
     /// The table's position in the NIC.
     pub table: usize,
     /// The table's name.
@@ -128,6 +130,7 @@ impl Search {
         entries.sort_unstable_by_key(|(_, e)| e.seq);
         let position = entries.iter().enumerate().map(|(at, (id, _))| (*id, at)).collect();
         let rule = |(_, entry): (u32, &crate::map::Entry)| PlannedRule {
+            id: self.changes.id_of(entry.seq),
             table: entry.rule.table,
             table_name: self.nic.tables[entry.rule.table].name.clone(),
             rule: rule_of(&self.nic, &entry.rule),

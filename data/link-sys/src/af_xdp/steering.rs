@@ -24,7 +24,7 @@ pub struct Steering {
 #[derive(Debug)]
 enum Program {
     /// A socket for each device queue.
-    Plain(Steer, OnceLock<XdpLink>),
+    Plain(Box<Steer>, OnceLock<XdpLink>),
     /// Several. The gate is also the classifier's.
     Sorted(Arc<Gate>, Arc<Mutex<Classifier>>),
 }
@@ -37,7 +37,7 @@ impl Steering {
             Share::Ports(addresses, ports) => (SteerShare::Ports, &addresses[..], &ports[..]),
         };
         let program = if sockets == 1 {
-            Program::Plain(Steer::load(kind, u32::from(queues))?, OnceLock::new())
+            Program::Plain(Box::new(Steer::load(kind, u32::from(queues))?), OnceLock::new())
         } else {
             sorted(kind, queues, sockets)?
         };

@@ -62,6 +62,10 @@ pub struct Settings {
     pub control: Option<PathBuf>,
     /// Where counters can be had by Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// The policy's file.
+    pub policy: Option<PathBuf>,
+    /// The file of flows that are known before they are seen.
+    pub flows: Option<PathBuf>,
     /// Whether to ask the network for other owners of the addresses.
     pub probe: Option<bool>,
     /// The built-in services.
@@ -246,6 +250,8 @@ impl Settings {
             cores: over.cores.or(self.cores),
             control: over.control.or(self.control),
             metrics: over.metrics.or(self.metrics),
+            policy: over.policy.or(self.policy),
+            flows: over.flows.or(self.flows),
             probe: over.probe.or(self.probe),
             services: ServiceSettings {
                 echo: over.services.echo.or(self.services.echo),

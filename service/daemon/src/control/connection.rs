@@ -68,6 +68,8 @@ fn answer(writer: &mut UnixStream, source: &dyn Source, request: Request) -> io:
     let result = match request.call {
         Call::Counters => Ok(Reply::Counters(source.counters())),
         Call::Status => Ok(Reply::Status(Box::new(source.status()))),
+        Call::Flows { most } => Ok(Reply::Flows(source.flows(most))),
+        Call::Queues { filters } => Ok(Reply::Queues(source.queues(filters))),
         Call::Stop => Ok(Reply::Stopping(Stopping { pid: std::process::id() })),
         Call::Apply { name, text } => source.apply(&name, &text).map(Reply::Changed),
         Call::Set(assignment) => source.set(&assignment).map(Reply::Changed),

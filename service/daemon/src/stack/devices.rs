@@ -12,8 +12,9 @@ use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, Steering};
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
+use super::steward::{Intent, Steward};
 use super::{StartError, ports};
-use crate::config::{Config, Interface, LinkKind, Pace, Services, Share};
+use crate::config::{Config, Interface, LinkKind, Pace, Share};
 
 /// Bytes of a capture file that are kept in memory.
 const MOST_REPLAYED: usize = 1 << 30;
@@ -23,6 +24,8 @@ pub(super) struct Device {
     pub(super) link: Box<dyn Link>,
     /// Which addresses' packets come from it; `None` if all do.
     pub(super) grip: Option<Grip>,
+    /// What carries out the policy, if there is one and the device takes filters.
+    pub(super) steward: Option<Steward>,
 }
 
 /// What has been taken from a device that the kernel uses too.
@@ -36,7 +39,7 @@ pub(super) struct Grip {
 
 impl From<Box<dyn Link>> for Device {
     fn from(link: Box<dyn Link>) -> Device {
-        Device { link, grip: None }
+        Device { link, grip: None, steward: None }
     }
 }
 
@@ -57,11 +60,20 @@ pub(super) fn number_of(config: &Config, dev: &str) -> u16 {
 }
 
 /// Opens every device; those opened are closed again if one cannot be.
-pub(super) fn open(config: &Config, pool: &Pool) -> Result<Vec<Device>, StartError> {
-    names(config).into_iter().map(|dev| open_one(config, dev, pool)).collect()
+pub(super) fn open(
+    config: &Config,
+    intent: Option<&Intent>,
+    pool: &Pool,
+) -> Result<Vec<Device>, StartError> {
+    names(config).into_iter().map(|dev| open_one(config, intent, dev, pool)).collect()
 }
 
-fn open_one(config: &Config, dev: &str, pool: &Pool) -> Result<Device, StartError> {
+fn open_one(
+    config: &Config,
+    intent: Option<&Intent>,
+    dev: &str,
+    pool: &Pool,
+) -> Result<Device, StartError> {
     let of_device = || config.interfaces.iter().filter(|i| i.dev == dev);
     let Some(first) = of_device().next() else {
         return Err(StartError::Setting(format!("no interface is on {dev}")));
@@ -71,32 +83,41 @@ fn open_one(config: &Config, dev: &str, pool: &Pool) -> Result<Device, StartErro
         LinkKind::Pcap => open_file(first),
         LinkKind::AfXdp => {
             let own = of_device().flat_map(|i| &i.addresses).map(|address| address.addr());
-            open_af_xdp(first, own.collect(), &config.services, pool)
+            open_af_xdp(config, first, own.collect(), intent, pool)
         }
     }
 }
 
 fn open_af_xdp(
+    config: &Config,
     interface: &Interface,
     addresses: BTreeSet<IpAddr>,
-    services: &Services,
+    intent: Option<&Intent>,
     pool: &Pool,
 ) -> Result<Device, StartError> {
     let share = match interface.share {
         Share::Address => af_xdp::Share::Address(addresses.iter().copied().collect()),
         // The addresses are the kernel's, which has not been asked yet.
-        Share::Ports => af_xdp::Share::Ports(Vec::new(), ports::of(services).into_iter().collect()),
+        Share::Ports => {
+            af_xdp::Share::Ports(Vec::new(), ports::of(&config.services).into_iter().collect())
+        }
         Share::None => af_xdp::Share::None,
     };
-    let settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
+    let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
+    if intent.is_some() {
+        // One for each worker, on every queue.
+        settings.sockets_per_queue = config.cores.len().max(1) as u16;
+    }
     let link = AfXdp::open(&settings)?;
+    let steward = intent.map(|intent| Steward::new(&link.info().name, link.steering(), intent));
+    let steward = steward.transpose()?.flatten();
     let by_port = interface.share == Share::Ports;
     let grip = (interface.share != Share::None).then(|| Grip {
         steering: Arc::clone(link.steering()),
         addresses,
         by_port,
     });
-    Ok(Device { link: Box::new(link), grip })
+    Ok(Device { link: Box::new(link), grip, steward })
 }
 
 /// A queue for each worker. The kernel's stack is at the other end, so nothing is shared.

@@ -8,6 +8,7 @@ use weever_link_sys::tap::TapError;
 use weever_models::ModelError;
 use weever_packet::PoolError;
 
+use super::steward::PolicyError;
 use crate::control::ControlError;
 use crate::preflight::PreflightError;
 
@@ -30,6 +31,9 @@ pub enum StartError {
     /// The TAP interface could not be made.
     #[error(transparent)]
     Tap(#[from] TapError),
+    /// The policy cannot be carried out.
+    #[error(transparent)]
+    Policy(#[from] Box<PolicyError>),
     /// The configuration asks for something that cannot be had.
     #[error("{0}")]
     Setting(String),
@@ -55,4 +59,10 @@ pub enum StartError {
         /// The system's word.
         source: io::Error,
     },
+}
+
+impl From<PolicyError> for StartError {
+    fn from(error: PolicyError) -> StartError {
+        StartError::Policy(Box::new(error))
+    }
 }

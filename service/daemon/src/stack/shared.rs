@@ -10,8 +10,8 @@ use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
 use weever_packet::Pool;
 use weever_service_api::{
-    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, GraphFormat, GraphText,
-    PoolCounters, ServiceStatus, Status, WorkerStatus,
+    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, Flows, GraphFormat,
+    GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
@@ -19,6 +19,7 @@ use super::capture::Captures;
 use super::crew::Meter;
 use super::ports::TakenPorts;
 use super::program::Program;
+use super::steward::Stewards;
 use super::{Report, Stopper, network, picture, view};
 use crate::config::{Config, Prefix};
 use crate::control::{Capturing, Source};
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     pub(super) captures: Captures,
     /// What services have taken from devices that are shared by port.
     pub(super) ports: TakenPorts,
+    /// What carries out the policy, a device each.
+    pub(super) stewards: Arc<Stewards>,
     pub(super) meters: Vec<Meter>,
     pub(super) pool: Pool,
     pub(super) started: Instant,
@@ -103,6 +106,31 @@ impl Shared {
         PoolCounters { frames, available }
     }
 
+    /// A row for each link from which the worker receives.
+    fn queues_of(&self, number: u32, meter: &Meter) -> Vec<QueueStatus> {
+        let mut rows: Vec<QueueStatus> = Vec::new();
+        for counted in self.links_of(meter) {
+            let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
+                rows.push(QueueStatus {
+                    link: counted.link.clone(),
+                    queue: number,
+                    worker: meter.name.clone(),
+                    core: meter.core,
+                    turns: meter.stats.turns(),
+                    sleeps: meter.stats.sleeps(),
+                    ..QueueStatus::default()
+                });
+                rows.len() - 1
+            });
+            let row = &mut rows[at];
+            row.sockets.push(counted.queue);
+            row.received += counted.rx_packets;
+            row.sent += counted.tx_packets;
+            row.dropped += counted.rx_dropped;
+        }
+        rows
+    }
+
     fn links_of<'a>(
         &'a self,
         meter: &'a Meter,
@@ -159,6 +187,25 @@ impl Source for Shared {
             neighbours: network::neighbours(state.config(), &self.neighbours),
             pools: vec![self.pool_counters()],
         }
+    }
+
+    fn flows(&self, most: usize) -> Flows {
+        let mut flows = Flows { uptime_ns: self.uptime_ns(), ..Flows::default() };
+        for steward in self.stewards.lock().iter_mut() {
+            steward.add_flows(&mut flows, most);
+        }
+        flows
+    }
+
+    fn queues(&self, filters: usize) -> Queues {
+        let workers = (0u32..).zip(&self.meters);
+        let mut queues: Vec<QueueStatus> =
+            workers.flat_map(|(number, meter)| self.queues_of(number, meter)).collect();
+        queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
+        for steward in self.stewards.lock().iter_mut() {
+            steward.describe(&mut queues, filters);
+        }
+        Queues { uptime_ns: self.uptime_ns(), queues }
     }
 
     fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError> {

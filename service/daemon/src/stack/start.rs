@@ -21,6 +21,7 @@ use super::kernel::{Follower, Kernel};
 use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
+use super::steward::{Intent, Routine, Steward, Stewards};
 use super::{Stack, StartError, Stopper, aids, devices, host, kernel};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
@@ -35,13 +36,14 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         // The first core is where interrupts and everybody else's work tend to be.
         config.cores.extend(cores.last());
     }
+    let intent = Intent::of(&config)?;
     let socket = match &config.control {
         Some(path) => ControlSocket::bind(path)?,
         None => ControlSocket::bind_default(control_name(&config))?,
     };
     preflight::probe(&config)?;
     let pool = Pool::new(config.pool)?;
-    let devices = devices::open(&config, &pool)?;
+    let devices = devices::open(&config, intent.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
     assemble(devices, kernel, pool, config, Some(socket))
@@ -58,6 +60,10 @@ pub(super) fn on_links(
     pool: Pool,
     config: Config,
 ) -> Result<Stack, StartError> {
+    if config.policy.is_some() {
+        let problem = "policy: only devices that were opened by name take filters";
+        return Err(StartError::Setting(problem.into()));
+    }
     let wanted = devices::names(&config).len();
     if links.len() != wanted {
         let have = links.len();
@@ -75,7 +81,7 @@ fn assemble(
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
-    let (links, grips) = apart(devices);
+    let (links, grips, stewards) = apart(devices);
     let by_port = grips.iter().filter(|(_, grip)| grip.by_port);
     let by_port = by_port.map(|(_, grip)| Arc::clone(&grip.steering)).collect();
     let (mut links, recording) = aids::wrap(links, &config.aids)?;
@@ -95,7 +101,9 @@ fn assemble(
     let program = Arc::new(Mutex::new(program));
     let names = infos.iter().map(|info| info.name.clone()).collect();
     let captures = Captures::new(Arc::clone(&program), Arc::clone(&publisher), taps, names);
+    let has_stewards = !stewards.is_empty();
     let shared = Arc::new(Shared {
+        stewards: Arc::new(Stewards::new(stewards)),
         links: infos,
         network,
         neighbours,
@@ -118,21 +126,35 @@ fn assemble(
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
     let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
     let follower = follower.map_err(failed("start to follow the kernel"))?;
+    let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
+    let routine = has_stewards.then(attend).transpose();
+    let routine = routine.map_err(failed("start to follow flows"))?;
     announce(&shared);
-    Ok(Stack { crew: Some(crew), keeper, follower, recording, links, control, metrics, shared })
+    Ok(Stack {
+        crew: Some(crew),
+        keeper,
+        routine,
+        follower,
+        recording,
+        links,
+        control,
+        metrics,
+        shared,
+    })
 }
 
 /// What was taken from the devices of these numbers.
 type Grips = Vec<(u16, Grip)>;
 
-/// The links, and what was taken from the devices of which numbers.
-fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips) {
-    let (mut links, mut grips) = (Vec::new(), Vec::new());
-    for (number, Device { link, grip }) in (0u16..).zip(devices) {
+/// The links, what was taken from the devices of which numbers, and who looks after them.
+fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips, Vec<Steward>) {
+    let (mut links, mut grips, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, Device { link, grip, steward }) in (0u16..).zip(devices) {
         links.push(link);
+        stewards.extend(steward);
         grips.extend(grip.map(|grip| (number, grip)));
     }
-    (links, grips)
+    (links, grips, stewards)
 }
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {

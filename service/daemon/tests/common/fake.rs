@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weever_daemon::control::{Capturing, Source};
 use weever_service_api::{
     ApiError, Assignment, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket, Changed,
-    Counters, DropCounter, ErrorKind, GraphFormat, GraphText, NodeCounters, PortCounter, Status,
+    Counters, DropCounter, ErrorKind, Flows, GraphFormat, GraphText, NodeCounters, PortCounter,
+    Queues, Status,
 };
 
 /// Counts how often it was told to stop.
@@ -33,6 +34,14 @@ impl Source for Fake {
         let golden = include_str!("../../../api/tests/golden/status.json");
         let message: serde_json::Value = serde_json::from_str(golden).unwrap();
         serde_json::from_value(message["ok"].clone()).unwrap()
+    }
+
+    fn flows(&self, most: usize) -> Flows {
+        Flows { total: most as u64, ..Flows::default() }
+    }
+
+    fn queues(&self, _: usize) -> Queues {
+        Queues::default()
     }
 
     fn graph(&self, _: GraphFormat) -> Result<GraphText, ApiError> {

@@ -56,6 +56,8 @@ impl Config {
             pool: PoolConfig { frames: system::DEFAULT_FRAMES, ..PoolConfig::default() },
             control: None,
             metrics: None,
+            policy: None,
+            flows: None,
             probe: true,
             aids: super::Aids::default(),
         }
@@ -83,6 +85,7 @@ impl TryFrom<Settings> for Config {
         config.pool = system::pool(&settings.pool, &mut problems);
         config.control = settings.control;
         config.metrics = settings.metrics;
+        (config.policy, config.flows) = (settings.policy, settings.flows);
         config.probe = settings.probe.unwrap_or(true);
         problems.none_or().map(|()| config)
     }

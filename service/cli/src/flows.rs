@@ -1,0 +1,146 @@
+//! `weever flows`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use weever_service_api::{FlowStatus, Flows};
+
+use crate::format::{grouped, span};
+use crate::table::{Align, Table};
+use crate::watch::{repeat, seconds};
+use crate::{CliError, Target};
+
+/// Shows which flow goes to which worker of a running stack, by which filter, the busiest first.
+#[derive(Args, Clone, Debug, Default)]
+pub struct FlowsArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Show so many flows at most; up to 2000
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    most: usize,
+    /// Print the answer as JSON, for programs; with --watch, one line per reading
+    #[arg(long)]
+    json: bool,
+    /// Ask again every so many seconds, until interrupted
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+}
+
+impl FlowsArgs {
+    /// Asks and prints; with `--watch` until the stack ends, which is then an error.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        // A connection per reading: the stack sends idle clients away.
+        let ask = || Ok(self.target.connect()?.flows(self.most)?);
+        repeat(out, self.json, self.watch, ask, |out, flows, _| write(out, flows))
+    }
+}
+
+fn write(out: &mut dyn Write, flows: &Flows) -> io::Result<()> {
+    let Flows { total, unplaced, refused, searches, slowest_ns, .. } = *flows;
+    writeln!(out, "up {}, {} flows", span(flows.uptime_ns), grouped(total))?;
+    if searches == 0 {
+        return writeln!(out, "no policy: `weever up --policy FILE` gives flows to workers");
+    }
+    let slowest = slowest_ns as f64 / 1e6;
+    writeln!(out, "{} searches, the longest took {slowest:.1} ms", grouped(searches))?;
+    for (count, what) in [(unplaced, "for which the policy has no place"), (refused, "too many")] {
+        if count > 0 {
+            writeln!(out, "{} flows were seen {what}", grouped(count))?;
+        }
+    }
+    if flows.flows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    table(flows).write(out)?;
+    let more = total.saturating_sub(flows.flows.len() as u64);
+    if more > 0 { writeln!(out, "and {} more", grouped(more)) } else { Ok(()) }
+}
+
+fn table(flows: &Flows) -> Table {
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[
+        ("flow", left),
+        ("class", left),
+        ("worker", right),
+        ("packets", right),
+        ("rate/s", right),
+        ("told by", left),
+        ("filter", left),
+    ]);
+    for flow in &flows.flows {
+        table.row(row(flow));
+    }
+    table
+}
+
+fn row(flow: &FlowStatus) -> [String; 7] {
+    let FlowStatus { name, class, origin, packets, rate, .. } = flow.clone();
+    let queues: Vec<String> = flow.queues.iter().map(u32::to_string).collect();
+    let filters = match flow.filters.len() {
+        0 => "none".into(),
+        _ => flow.filters.join("; "),
+    };
+    [name, class, queues.join(" "), grouped(packets), grouped(rate), origin, filters]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(flows: &Flows) -> String {
+        let mut out = Vec::new();
+        write(&mut out, flows).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn flows_in_words() {
+        let flow = FlowStatus {
+            name: "udp 10.0.0.2:5 -> 10.0.0.1:7".into(),
+            class: "gold".into(),
+            origin: "traffic".into(),
+            queues: vec![1],
+            filters: vec!["udp4, l4.dst = 7".into()],
+            packets: 12_345,
+            rate: 1000,
+            ..FlowStatus::default()
+        };
+        let spread = FlowStatus {
+            name: "service:echo".into(),
+            class: "default".into(),
+            origin: "service".into(),
+            queues: vec![0, 1],
+            ..FlowStatus::default()
+        };
+        let flows = Flows {
+            uptime_ns: 1_500_000_000,
+            total: 5,
+            flows: vec![flow, spread],
+            unplaced: 2,
+            searches: 3,
+            slowest_ns: 1_250_000,
+            ..Flows::default()
+        };
+        let expected = "\
+up 1.5 s, 5 flows
+3 searches, the longest took 1.2 ms
+2 flows were seen for which the policy has no place
+
+flow                          class    worker  packets  rate/s  told by  filter
+udp 10.0.0.2:5 -> 10.0.0.1:7  gold          1   12,345   1,000  traffic  udp4, l4.dst = 7
+service:echo                  default     0 1        0       0  service  none
+and 3 more
+";
+        assert_eq!(text(&flows), expected);
+    }
+
+    #[test]
+    fn a_stack_without_a_policy_says_so() {
+        assert!(text(&Flows::default()).contains("--policy"));
+    }
+}

@@ -1,0 +1,172 @@
+//! `weever queues`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use weever_service_api::{QueueStatus, Queues};
+
+use crate::format::{grouped, per_second, span};
+use crate::table::{Align, Table};
+use crate::watch::{repeat, seconds};
+use crate::{CliError, Target};
+
+/// Shows what each worker of a running stack gets: packets, classes, filters and their hits.
+#[derive(Args, Clone, Debug, Default)]
+pub struct QueuesArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Also show so many filters of each worker, the busiest first; up to 2000
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    filters: usize,
+    /// Print the answer as JSON, for programs; with --watch, one line per reading
+    #[arg(long)]
+    json: bool,
+    /// Ask again every so many seconds, and show rates, until interrupted
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+}
+
+impl QueuesArgs {
+    /// Asks and prints; with `--watch` until the stack ends, which is then an error.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        // A connection per reading: the stack sends idle clients away.
+        let ask = || Ok(self.target.connect()?.queues(self.filters)?);
+        repeat(out, self.json, self.watch, ask, write)
+    }
+}
+
+fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Result<()> {
+    writeln!(out, "up {}\n", span(now.uptime_ns))?;
+    let (left, right) = (Align::Left, Align::Right);
+    let mut columns = vec![
+        ("link", left),
+        ("worker", right),
+        ("core", right),
+        ("received", right),
+        ("sent", right),
+        ("dropped", right),
+        ("share", right),
+        ("filters", right),
+    ];
+    if earlier.is_some() {
+        columns.extend([("rx/s", right), ("tx/s", right), ("sleeps/s", right)]);
+    }
+    columns.push(("classes", left));
+    let mut table = Table::new(&columns);
+    for queue in &now.queues {
+        table.row(row(now, earlier, queue));
+    }
+    table.write(out)?;
+    now.queues.iter().filter(|queue| !queue.filters.is_empty()).try_for_each(|q| filters(out, q))
+}
+
+fn same<'a>(of: &'a Queues, queue: &QueueStatus) -> Option<&'a QueueStatus> {
+    of.queues.iter().find(|q| q.link == queue.link && q.queue == queue.queue)
+}
+
+fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<String> {
+    let before = |queue: &QueueStatus| earlier.and_then(|earlier| same(earlier, queue));
+    let fresh = |queue: &QueueStatus| {
+        queue.received.saturating_sub(before(queue).map_or(0, |before| before.received))
+    };
+    let of_link = now.queues.iter().filter(|other| other.link == queue.link);
+    let all: u64 = of_link.map(fresh).sum();
+    let share = 100.0 * fresh(queue) as f64 / all.max(1) as f64;
+    let mut cells = vec![
+        queue.link.clone(),
+        queue.queue.to_string(),
+        queue.core.map_or_else(|| "any".into(), |core| core.to_string()),
+        grouped(queue.received),
+        grouped(queue.sent),
+        grouped(queue.dropped),
+        format!("{share:.0} %"),
+        grouped(queue.filters_total),
+    ];
+    if let Some(earlier) = earlier {
+        let time = now.uptime_ns.saturating_sub(earlier.uptime_ns);
+        let rate = |of: fn(&QueueStatus) -> u64| {
+            let before = before(queue).map_or(0, of);
+            grouped(per_second(of(queue).saturating_sub(before), time))
+        };
+        cells.extend([rate(|q| q.received), rate(|q| q.sent), rate(|q| q.sleeps)]);
+    }
+    cells.push(classes(queue));
+    cells
+}
+
+fn classes(queue: &QueueStatus) -> String {
+    let classes = queue.classes.iter().map(|class| format!("{} {}", class.name, class.flows));
+    classes.chain(queue.other.then(|| "other".into())).collect::<Vec<_>>().join(", ")
+}
+
+fn filters(out: &mut dyn Write, queue: &QueueStatus) -> io::Result<()> {
+    writeln!(out, "\nworker {} on {}", queue.queue, queue.link)?;
+    let (left, right) = (Align::Left, Align::Right);
+    let mut table = Table::new(&[("filter", left), ("hits", right), ("for", left)]);
+    for filter in &queue.filters {
+        let flow = filter.flow.clone().unwrap_or_else(|| "nobody any more".into());
+        table.row([filter.filter.clone(), grouped(filter.hits), flow]);
+    }
+    table.write(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_service_api::{ClassShare, FilterStatus};
+
+    use super::*;
+
+    fn queues(uptime_ns: u64, received: u64) -> Queues {
+        let gold = ClassShare { name: "gold".into(), flows: 3 };
+        let filter = FilterStatus { filter: "udp4".into(), flow: None, hits: 70 };
+        let queue = |queue| QueueStatus {
+            link: "eth0".into(),
+            queue,
+            core: Some(1),
+            received: received * u64::from(queue + 1),
+            other: queue == 0,
+            ..QueueStatus::default()
+        };
+        let steered = QueueStatus {
+            classes: vec![gold],
+            filters: vec![filter],
+            filters_total: 9,
+            ..queue(1)
+        };
+        Queues { uptime_ns, queues: vec![queue(0), steered] }
+    }
+
+    fn text(now: &Queues, earlier: Option<&Queues>) -> String {
+        let mut out = Vec::new();
+        write(&mut out, now, earlier).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn queues_in_words() {
+        let expected = "\
+up 1.0 s
+
+link  worker  core  received  sent  dropped  share  filters  classes
+eth0       0     1     1,000     0        0   33 %        0  other
+eth0       1     1     2,000     0        0   67 %        9  gold 3
+
+worker 1 on eth0
+filter  hits  for
+udp4      70  nobody any more
+";
+        assert_eq!(text(&queues(1_000_000_000, 1000), None), expected);
+    }
+
+    #[test]
+    fn rates_are_of_the_time_between_two_readings() {
+        let (before, now) = (queues(1_000_000_000, 1000), queues(1_500_000_000, 1500));
+        let text = text(&now, Some(&before));
+        let row = text.lines().find(|line| line.starts_with("eth0       1")).unwrap();
+        assert!(row.contains("67 %") && row.contains(" 2,000 "), "{text}");
+    }
+}

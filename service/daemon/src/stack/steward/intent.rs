@@ -1,0 +1,146 @@
+//! What the files of a policy say.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use weever_plan::nic::Nic;
+use weever_plan::search::{FlowId, Options, Search};
+use weever_plan::watch::FiveTuple;
+use weever_policy::flows::{self, FlowSpec};
+use weever_policy::policy::{self, Page};
+use weever_policy::{Problems, assign};
+
+use super::work::{Origin, own_flows};
+use super::{PolicyError, tuple};
+use crate::config::{Config, Services};
+
+/// In MiB: a million flows, with long lines.
+const LONGEST: u64 = 256;
+
+/// A policy, flows that are known beforehand, and the model of what steers them.
+#[derive(Clone, Debug)]
+pub(crate) struct Intent {
+    path: PathBuf,
+    page: Page,
+    specs: Vec<FlowSpec>,
+    services: Services,
+    nic: Nic,
+}
+
+/// A search that has a plan, and what there is to know of its flows.
+pub(super) struct Planned {
+    pub(super) search: Search,
+    pub(super) page: Page,
+    pub(super) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
+}
+
+impl Intent {
+    /// Reads and checks what the configuration names; nothing if it names nothing. Touches nothing
+    /// but the files.
+    ///
+    /// # Errors
+    /// [`PolicyError`]: everything that is wrong with the files, or what keeps the policy from being
+    /// satisfied.
+    pub(crate) fn of(config: &Config) -> Result<Option<Intent>, PolicyError> {
+        let Some(path) = &config.policy else {
+            return if config.flows.is_some() { Err(PolicyError::Unused) } else { Ok(None) };
+        };
+        let broken = |problems| PolicyError::Text { path: path.clone(), problems };
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let page = policy::parse(&text).map_err(broken)?;
+        page.doubts.first.iter().for_each(|doubt| tracing::warn!("{}: {doubt}", path.display()));
+        let specs = config.flows.as_deref().map(flows_of).transpose()?.unwrap_or_default();
+        let model = Nic::of(&weever_models::nic("xdp")?)?;
+        let workers = config.cores.len().max(1) as u32;
+        let nic = model.with_queues(workers)?;
+        let intent = Intent { path: path.clone(), page, specs, services: config.services, nic };
+        intent.plan().map(|_| Some(intent))
+    }
+
+    pub(super) fn services(&self) -> Services {
+        self.services
+    }
+
+    pub(super) fn nic(&self) -> &Nic {
+        &self.nic
+    }
+
+    /// A plan of what is known so far.
+    pub(super) fn plan(&self) -> Result<Planned, PolicyError> {
+        let mut specs = self.specs.clone();
+        let mut origins = vec![Origin::File; specs.len()];
+        for (origin, spec) in own_flows(&self.services) {
+            specs.push(spec);
+            origins.push(origin);
+        }
+        let document = |source| PolicyError::Document { path: self.path.clone(), source };
+        let tuples: Vec<_> = specs.iter().map(only_tuple).collect();
+        let assigned = assign(specs, &self.page).map_err(document)?;
+        if !assigned.problems.is_empty() {
+            let (path, problems) = (self.path.clone(), assigned.problems);
+            return Err(PolicyError::Text { path, problems });
+        }
+        let mut page = self.page.clone();
+        page.apps = assigned.apps;
+        let mut search = Search::new(self.nic.clone(), assigned.policy, Options::default());
+        let ids = search.run(assigned.flows);
+        if !search.cost().is_acceptable() {
+            return Err(self.unsatisfiable(&mut search));
+        }
+        let flows = ids.into_iter().zip(origins).zip(tuples);
+        let flows = flows.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
+        Ok(Planned { search, page, flows })
+    }
+
+    fn unsatisfiable(&self, search: &mut Search) -> PolicyError {
+        let plan = search.plan();
+        let shortage = |s: &weever_plan::search::Shortage| {
+            let class = self.page.document.class_name(s.class);
+            format!("{} flows of class `{class}`: {}: {}", s.flows, s.table, s.reason)
+        };
+        let complaints = plan.complaints.iter().cloned();
+        let complaints = complaints.chain(plan.shortages.iter().map(shortage)).collect();
+        PolicyError::Unsatisfiable {
+            path: self.path.clone(),
+            workers: self.nic.queues.count() as u32,
+            complaints,
+        }
+    }
+}
+
+/// The five-tuple that the flow is, if it is one.
+fn only_tuple(spec: &FlowSpec) -> Option<FiveTuple> {
+    match &spec.parts[..] {
+        [part] => tuple::of(part),
+        _ => None,
+    }
+}
+
+fn flows_of(path: &Path) -> Result<Vec<FlowSpec>, PolicyError> {
+    let list = flows::parse(&read(path)?);
+    match list.problems.is_empty() {
+        true => Ok(list.flows),
+        false => Err(PolicyError::Text { path: path.into(), problems: list.problems }),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, PolicyError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|f| f.take((LONGEST << 20) + 1).read_to_end(&mut bytes));
+    let read = read.map_err(|source| PolicyError::Read { path: path.into(), source })?;
+    match read as u64 > LONGEST << 20 {
+        true => Err(PolicyError::TooLong { path: path.into(), most: LONGEST }),
+        false => Ok(bytes),
+    }
+}
+
+/// Puts flows into classes by the page; what is wrong with them is left to the page's own checks.
+pub(super) fn classified(
+    specs: Vec<FlowSpec>,
+    page: &mut Page,
+) -> Result<Vec<weever_plan::flow::Flow>, Problems> {
+    let Ok(assigned) = assign(specs, page) else { return Ok(Vec::new()) };
+    page.apps = assigned.apps;
+    if assigned.problems.is_empty() { Ok(assigned.flows) } else { Err(assigned.problems) }
+}

@@ -1,0 +1,280 @@
+//! What a steward does all day.
+
+use std::collections::HashMap;
+
+use weever_device::xdp::XdpSteering;
+use weever_link_sys::af_xdp::Steering;
+use weever_plan::flow::Flow;
+use weever_plan::search::{DeviceChange, FlowId, RuleId, Search};
+use weever_plan::watch::{Due, FiveTuple, Settings, Watch};
+use weever_policy::Place;
+use weever_policy::flows::{self, FlowSpec};
+use weever_policy::policy::Page;
+
+use super::intent::{Intent, Planned, classified};
+use super::{PolicyError, tuple};
+use crate::config::Services;
+
+const SECOND: u64 = 1_000_000_000;
+/// Of the packets that have no filter of their own one in so many is looked at.
+const SAMPLE: u32 = 4;
+/// How many flows are told apart between two looks.
+const SAMPLED: u32 = 8192;
+
+/// Who told of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The file of flows.
+    File,
+    /// A service of the stack's own, with its port.
+    Service(&'static str, u16),
+    /// Its packets.
+    Traffic(FiveTuple),
+}
+
+/// What is known of a flow, beside what the search knows.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) origin: Origin,
+    /// Packets that its rules have steered.
+    pub(super) packets: u64,
+    /// The same per second, over about the last one.
+    pub(super) rate: u64,
+}
+
+/// One device's filters, kept in step with flows that come and go.
+pub(crate) struct Steward {
+    /// The link's name.
+    pub(super) link: String,
+    pub(super) page: Page,
+    pub(super) search: Search,
+    pub(super) steering: XdpSteering,
+    pub(super) watch: Watch,
+    pub(super) members: HashMap<FlowId, Member>,
+    /// Flows that are not to be detected: they have a place.
+    tuples: HashMap<FiveTuple, FlowId>,
+    /// The rules of five-tuples, whose hits show that they are alive.
+    rules: HashMap<RuleId, FiveTuple>,
+    /// When hits were read last.
+    counted: u64,
+    services: Services,
+    /// Flows that the policy has no place for, so far.
+    pub(super) unplaced: u64,
+    /// Searches since the start.
+    pub(super) searches: u64,
+    /// How long the longest of them took, with the changes that followed, in nanoseconds.
+    pub(super) slowest: u64,
+}
+
+/// The flows of services: everything to their ports.
+pub(super) fn own_flows(services: &Services) -> Vec<(Origin, FlowSpec)> {
+    let ports = [("echo", services.echo), ("discard", services.discard)];
+    let bound = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
+    let flow = |(name, port)| {
+        let line = format!("udp dst port {port} app={name} name=service:{name}");
+        let spec = flows::parse(line.as_bytes()).flows.pop()?;
+        Some((Origin::Service(name, port), spec))
+    };
+    bound.filter_map(flow).collect()
+}
+
+impl Steward {
+    /// Plans, and has the device do it.
+    pub(crate) fn new(
+        link: &str,
+        steering: &Steering,
+        intent: &Intent,
+    ) -> Result<Option<Steward>, PolicyError> {
+        // A single worker gets everything: there is nothing to decide.
+        let Some(classifier) = steering.classifier() else { return Ok(None) };
+        let device = |source| PolicyError::Device { link: link.to_owned(), source };
+        let Planned { search, page, flows } = intent.plan()?;
+        let steering = XdpSteering::of(classifier.clone(), intent.nic(), search.rss());
+        let mut steering = steering.map_err(device)?;
+        steering.sample_within_rules(SAMPLED, SAMPLE).map_err(device)?;
+        let mut steward = Steward {
+            link: link.to_owned(),
+            page,
+            search,
+            steering,
+            watch: Watch::new(Settings::default()),
+            members: HashMap::new(),
+            tuples: HashMap::new(),
+            rules: HashMap::new(),
+            counted: 0,
+            services: intent.services(),
+            unplaced: 0,
+            searches: 1,
+            slowest: 0,
+        };
+        for (id, origin, tuple) in flows {
+            steward.tuples.extend(tuple.map(|tuple| (tuple, id)));
+            steward.members.insert(id, Member { origin, packets: 0, rate: 0 });
+        }
+        steward.carry_out();
+        Ok(Some(steward))
+    }
+
+    /// Looks at what has come and gone, and acts on it. Time as of `monotonic`.
+    pub(super) fn step(&mut self, now: u64, services: &Services) {
+        let began = weever_engine::monotonic();
+        let mut searched = self.follow(services);
+        if self.look(now) {
+            self.watch.tick(now);
+            let due = self.watch.due(now);
+            searched |= !due.is_empty();
+            self.place(due);
+        }
+        if searched {
+            self.carry_out();
+            self.searches += 1;
+            let took = weever_engine::monotonic().saturating_sub(began);
+            self.slowest = self.slowest.max(took);
+        }
+    }
+
+    /// Counts the packets of flows. Says whether the device could be asked.
+    fn look(&mut self, now: u64) -> bool {
+        let (watch, tuples) = (&mut self.watch, &self.tuples);
+        let taken = self.steering.take_missed(|flow, packets| {
+            if !tuples.contains_key(&flow) {
+                watch.saw(now, flow, packets);
+            }
+        });
+        if now.saturating_sub(self.counted) >= SECOND {
+            self.count(now);
+        }
+        taken.is_ok()
+    }
+
+    /// Reads how often rules were hit.
+    fn count(&mut self, now: u64) {
+        let since = now.saturating_sub(std::mem::replace(&mut self.counted, now)).max(1);
+        let Ok(hits) = self.steering.take_hits() else { return };
+        self.members.values_mut().for_each(|member| member.rate = 0);
+        for (rule, hits) in hits {
+            let Some(tuple) = self.rules.get(&rule) else { continue };
+            let member = self.tuples.get(tuple).and_then(|id| self.members.get_mut(id));
+            let Some(member) = member else { continue };
+            if matches!(member.origin, Origin::Traffic(_)) {
+                self.watch.saw(now, *tuple, hits);
+            }
+            member.packets += hits;
+            member.rate = (u128::from(hits) * u128::from(SECOND) / u128::from(since)) as u64;
+        }
+        for (id, member) in &self.members {
+            if matches!(member.origin, Origin::Traffic(_)) && member.rate > 0 {
+                self.search.set_rate(*id, Some(member.rate));
+            }
+        }
+    }
+
+    /// Registers the services that there are now. Says whether that changed anything.
+    fn follow(&mut self, services: &Services) -> bool {
+        if *services == self.services {
+            return false;
+        }
+        let (old, new) = (own_flows(&self.services), own_flows(services));
+        self.services = *services;
+        for (gone, _) in old.iter().filter(|(o, _)| new.iter().all(|(n, _)| n != o)) {
+            let id = self.members.iter().find(|(_, m)| m.origin == *gone).map(|(id, _)| *id);
+            id.into_iter().for_each(|id| self.remove(id));
+        }
+        for (origin, spec) in new.into_iter().filter(|(n, _)| old.iter().all(|(o, _)| n != o)) {
+            if let Ok(flows) = classified(vec![spec], &mut self.page) {
+                for flow in flows {
+                    self.add(flow, origin);
+                }
+            }
+        }
+        true
+    }
+
+    fn place(&mut self, due: Due) {
+        for gone in due.gone {
+            if let Some(id) = self.tuples.remove(&gone) {
+                self.remove(id);
+            }
+        }
+        let came = due.came.into_iter().filter(|(tuple, _)| !self.tuples.contains_key(tuple));
+        let (tuples, specs): (Vec<_>, Vec<_>) = came.filter_map(spec_of).unzip();
+        let Ok(flows) = classified(specs, &mut self.page) else { return };
+        for (tuple, flow) in tuples.into_iter().zip(flows) {
+            match self.add(flow, Origin::Traffic(tuple)) {
+                Some(id) => drop(self.tuples.insert(tuple, id)),
+                None => self.unplaced += 1,
+            }
+        }
+    }
+
+    /// A flow that would break the policy stays where unregistered traffic goes.
+    fn add(&mut self, flow: Flow, origin: Origin) -> Option<FlowId> {
+        let name = flow.name.clone();
+        let before = self.search.cost().is_acceptable();
+        let id = self.search.add(flow);
+        if before && !self.search.cost().is_acceptable() {
+            self.search.remove(id);
+            tracing::warn!(link = self.link, flow = name, "the policy has no place for a flow");
+            return None;
+        }
+        tracing::debug!(link = self.link, flow = name, "a flow came");
+        self.members.insert(id, Member { origin, packets: 0, rate: 0 });
+        Some(id)
+    }
+
+    fn remove(&mut self, id: FlowId) {
+        self.members.remove(&id);
+        if let Some(flow) = self.search.remove(id) {
+            tracing::debug!(link = self.link, flow = flow.name, "a flow has gone");
+        }
+    }
+
+    /// Tells the device what has changed.
+    fn carry_out(&mut self) {
+        let changes = self.search.take_changes();
+        if changes.is_empty() {
+            return;
+        }
+        self.remember(&changes);
+        match self.steering.apply(&changes) {
+            Ok(outcome) => {
+                for (rule, error) in &outcome.failed {
+                    tracing::warn!(link = self.link, rule = rule.0, "a filter is not set: {error}");
+                }
+                let (inserted, removed) = (outcome.inserted, outcome.removed);
+                let (moved, reloaded) = (outcome.retargeted, outcome.exchanged);
+                tracing::debug!(link = self.link, inserted, removed, moved, reloaded, "filters");
+            }
+            Err(error) => tracing::error!(link = self.link, "filters are not set: {error}"),
+        }
+    }
+
+    fn remember(&mut self, changes: &[DeviceChange]) {
+        for change in changes {
+            match change {
+                DeviceChange::Insert { table, id, rule } => {
+                    let packets = rule.matches(&self.search.nic().tables[*table].model);
+                    if let Some(tuple) = tuple::of(&packets) {
+                        self.rules.insert(*id, tuple);
+                    }
+                }
+                DeviceChange::Remove { id, .. } => drop(self.rules.remove(id)),
+                DeviceChange::Retarget { .. } => {}
+            }
+        }
+    }
+}
+
+fn spec_of((tuple, rate): (FiveTuple, u64)) -> Option<(FiveTuple, FlowSpec)> {
+    let spec = FlowSpec {
+        place: Place::File,
+        name: tuple.to_string(),
+        parts: vec![tuple.packets()?],
+        rate: Some(rate),
+        class: None,
+        app: None,
+        core: None,
+        weight: 1,
+    };
+    Some((tuple, spec))
+}

@@ -1,0 +1,198 @@
+//! A policy carried out on a running stack: which worker gets which flow, as flows come and go.
+
+mod common;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::temporary_path;
+use weever_daemon::config::{Config, Interface, Share};
+use weever_daemon::{PolicyError, Stack, StartError};
+use weever_service_api::{Client, FlowStatus, Flows, Queues};
+use weever_testbed::{Fixture, require_net_admin};
+
+const STACK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
+const ECHO: u16 = 7;
+/// Of the high-priority client.
+const GOLD: u16 = 4000;
+
+const POLICY: &str = "
+objective = \"balance\"
+
+[[class]]
+name = \"gold\"
+match = \"udp src port 4000\"
+queues = { exclusive = 1 }
+";
+
+fn file(text: &str) -> PathBuf {
+    let path = temporary_path();
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn config(policy: &str, flows: Option<&str>, share: Share) -> Config {
+    let mut interface = Interface::new("left0", vec![format!("{STACK}/24").parse().unwrap()]);
+    interface.share = share;
+    let mut config = Config::of(vec![interface]);
+    config.services.echo = Some(ECHO);
+    config.control = Some(temporary_path());
+    config.pool.frames = 8192;
+    config.probe = false;
+    // Two workers, wherever they run.
+    config.cores = two_cores();
+    config.policy = Some(file(policy));
+    config.flows = flows.map(file);
+    config
+}
+
+fn two_cores() -> Vec<usize> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    vec![0, 1.min(count - 1)]
+}
+
+struct Bench {
+    stack: Stack,
+    net: Fixture,
+}
+
+impl Bench {
+    fn start(config: Config) -> Bench {
+        let net = Fixture::pair(2).unwrap();
+        net.assign_addresses().unwrap();
+        let stack = net.left.run(|| Stack::start(config)).unwrap();
+        Bench { stack, net }
+    }
+
+    fn client(&self, port: u16) -> UdpSocket {
+        let socket = self.net.right.run(|| UdpSocket::bind((Fixture::RIGHT, port))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket.connect((STACK, ECHO)).unwrap();
+        socket
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Client) -> T) -> T {
+        question(&mut Client::connect(self.stack.control_path().unwrap()).unwrap())
+    }
+
+    fn flows(&self) -> Flows {
+        self.ask(|client| client.flows(100).unwrap())
+    }
+
+    fn queues(&self) -> Queues {
+        self.ask(|client| client.queues(10).unwrap())
+    }
+
+    /// Sends echoes until the stack tells of the flow what is asked for.
+    fn await_flow(&self, client: &UdpSocket, wanted: impl Fn(&FlowStatus) -> bool) -> FlowStatus {
+        let port = client.local_addr().unwrap().port();
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            echo(client, 50);
+            let flows = self.flows();
+            let from = format!(":{port} ->");
+            let found = flows.flows.iter().find(|flow| flow.name.contains(&from) && wanted(flow));
+            match found {
+                Some(flow) => return flow.clone(),
+                None => assert!(Instant::now() < end, "port {port}: {flows:?}"),
+            }
+        }
+    }
+}
+
+/// So many echoes; one may be late or lost while the link settles.
+fn echo(client: &UdpSocket, count: usize) -> usize {
+    let mut buffer = [0; 100];
+    let come_back =
+        |i: &usize| client.send(&i.to_be_bytes()).is_ok() && client.recv(&mut buffer).is_ok();
+    (0..count).filter(come_back).count()
+}
+
+#[test]
+fn flows_are_detected_and_given_to_workers_and_none_is_lost() {
+    require_net_admin!();
+    let bench = Bench::start(config(POLICY, None, Share::Address));
+    assert!(bench.flows().flows.iter().any(|flow| flow.origin == "service"));
+    let (gold, other) = (bench.client(GOLD), bench.client(5000));
+    let golden = bench.await_flow(&gold, |flow| !flow.filters.is_empty());
+    assert_eq!((golden.class.as_str(), golden.origin.as_str()), ("gold", "traffic"));
+    let others = bench.await_flow(&other, |_| true);
+    assert_eq!((others.class.as_str(), others.queues.len()), ("default", 1));
+    assert_ne!(golden.queues, others.queues, "gold has a worker to itself");
+
+    // While flows come, everybody gets every answer.
+    for port in 6000..6020 {
+        let newcomer = bench.client(port);
+        assert_eq!((echo(&newcomer, 20), echo(&gold, 20)), (20, 20), "{port}");
+    }
+    let before = bench.queues();
+    assert_eq!(echo(&gold, 200), 200);
+    let after = bench.queues();
+    let received = |queues: &Queues, of: u32| queues.queues[of as usize].received;
+    let [golden_queue] = golden.queues[..] else { panic!("one queue") };
+    let fresh = received(&after, golden_queue) - received(&before, golden_queue);
+    assert_eq!(fresh, 200, "{after:?}");
+    let row = &after.queues[golden_queue as usize];
+    assert!(row.classes.iter().all(|class| class.name == "gold") && !row.other, "{row:?}");
+    assert!(row.filters.iter().any(|filter| filter.hits >= 200), "{row:?}");
+    assert_eq!(row.sockets.len(), 2, "a socket on each of the device's queues");
+    assert_eq!(bench.stack.stop().failure, None);
+}
+
+#[test]
+fn flows_of_the_file_and_services_are_registered_from_the_start() {
+    require_net_admin!();
+    let flows = format!("udp {}:{GOLD} -> {STACK}:{ECHO} name=customer\n", Fixture::RIGHT);
+    let bench = Bench::start(config(POLICY, Some(&flows), Share::None));
+    let listed = bench.flows();
+    let customer = listed.flows.iter().find(|flow| flow.name == "customer").unwrap();
+    assert_eq!((customer.class.as_str(), customer.origin.as_str()), ("gold", "file"));
+    assert_eq!(customer.filters.len(), 1);
+    let gold = bench.client(GOLD);
+    assert!(echo(&gold, 100) >= 98);
+    let end = Instant::now() + Duration::from_secs(10);
+    while bench.flows().flows.iter().find(|f| f.name == "customer").unwrap().packets < 98 {
+        assert!(Instant::now() < end, "{:?}", bench.flows());
+    }
+    let set = |text: &str| bench.ask(|client| client.set(text.parse().unwrap()).unwrap());
+    let services = |bench: &Bench| {
+        let flows = bench.flows().flows;
+        flows.into_iter().filter(|flow| flow.origin == "service").count()
+    };
+    set("services.discard=9");
+    while services(&bench) != 2 {
+        assert!(Instant::now() < end, "{:?}", bench.flows());
+    }
+    set("services.discard=none");
+    while services(&bench) != 1 {
+        assert!(Instant::now() < end, "{:?}", bench.flows());
+    }
+    assert!(bench.flows().flows.iter().any(|flow| flow.name == "customer"));
+}
+
+fn refused(config: Config) -> PolicyError {
+    let net = Fixture::pair(2).unwrap();
+    match net.left.run(|| Stack::start(config)) {
+        Err(StartError::Policy(error)) => *error,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("started"),
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_is_refused_before_anything_is_touched() {
+    require_net_admin!();
+    let more = POLICY.replace("exclusive = 1", "exclusive = 3");
+    let flows = "udp 10.0.0.1:4000 -> 10.77.0.10:7\n";
+    let error = refused(config(&more, Some(flows), Share::Address));
+    assert!(matches!(&error, PolicyError::Unsatisfiable { workers: 2, .. }), "{error}");
+    assert!(error.to_string().contains("gold"), "{error}");
+    let error = refused(config("objective = 7\n", None, Share::Address));
+    assert!(matches!(&error, PolicyError::Text { .. }) && error.to_string().contains("line 1"));
+    let error = refused(config(POLICY, Some("udp what\n"), Share::Address));
+    assert!(matches!(&error, PolicyError::Text { .. }) && error.to_string().contains("line 1"));
+    let mut without = config(POLICY, Some(flows), Share::Address);
+    without.policy = None;
+    assert!(matches!(refused(without), PolicyError::Unused));
+}
