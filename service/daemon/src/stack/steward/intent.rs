@@ -103,7 +103,7 @@ impl Intent {
         let complaints = complaints.chain(plan.shortages.iter().map(shortage)).collect();
         PolicyError::Unsatisfiable {
             path: self.path.clone(),
-            workers: self.nic.queues.count() as u32,
+            workers: self.nic.queues.count(),
             complaints,
         }
     }
