@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub(crate) mod kernel;
 pub(crate) mod peer;
 
 use std::path::PathBuf;
