@@ -165,6 +165,27 @@ fn ten_operators_at_once_leave_one_graph() {
 }
 
 #[test]
+fn operators_of_different_services_do_not_undo_each_other() {
+    let (stack, _peer) = start(config());
+    let path = stack.control_path().unwrap().to_owned();
+    std::thread::scope(|scope| {
+        for (service, first) in [("echo", 1000), ("discard", 2000)] {
+            let path = &path;
+            scope.spawn(move || {
+                let mut client = Client::connect(path).unwrap();
+                for port in first..first + 30u16 {
+                    set(&mut client, &format!("services.{service}={port}")).unwrap();
+                    let services = client.status().unwrap().services;
+                    let own = services.iter().find(|s| s.name == service).map(|s| s.port);
+                    assert_eq!(own, Some(port), "{service}: nobody else has changed it");
+                }
+            });
+        }
+    });
+    assert_eq!(stack.stop().failure, None);
+}
+
+#[test]
 fn two_workers_serve_two_queues_and_both_change() {
     let mut config: Config = config();
     config.cores = vec![0, 0];

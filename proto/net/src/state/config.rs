@@ -301,6 +301,21 @@ impl NetConfig {
         Ok(self.routes4.remove(at))
     }
 
+    /// Removes the first route to exactly these destinations that is of this origin.
+    ///
+    /// # Errors
+    /// [`StateError::RouteMissing`].
+    pub fn remove_route_from(
+        &mut self,
+        to: Cidr,
+        origin: Origin,
+    ) -> Result<Route<Ipv4Addr>, StateError> {
+        let to = to.network();
+        let at = self.routes4.iter().position(|r| r.to == to && r.origin == origin);
+        let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
+        Ok(self.routes4.remove(at))
+    }
+
     /// Removes all routes of an origin, as when its lease has ended.
     pub fn remove_routes_from(&mut self, origin: Origin) {
         self.routes4.retain(|route| route.origin != origin);

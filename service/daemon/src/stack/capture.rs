@@ -186,6 +186,8 @@ impl Drop for Capture {
         let mut program = self.base.program();
         // A worker that does not turn switches later; the graph of the program is without them.
         drop(program.change(&self.base.publisher, |program| program.remove_tap(self.number)));
+        // If it was refused, the next change does it: no graph may name a capture that is gone.
+        program.remove_tap(self.number);
         drop(program);
         self.base.taps.remove(self.number);
     }

@@ -76,7 +76,9 @@ impl Shared {
     fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
         only_set(assignment)?;
         let port = optional(assignment)?;
-        let mut services = self.program().services();
+        // Held until the end: what another operator sets meanwhile must not be lost.
+        let mut program = self.program();
+        let mut services = program.services();
         let other = match service {
             "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
             _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
@@ -84,7 +86,9 @@ impl Shared {
         if port == Some(0) || port.is_some() && port == other {
             return Err(refused(assignment, "another service has that port, or nobody can"));
         }
-        let mut changed = self.change_program(|program| program.set_services(services))?;
+        let edit = |program: &mut Program| program.set_services(services);
+        let (published, ()) = program.change(&self.publisher, edit)?;
+        let mut changed = changed(published);
         changed.notes.extend(self.ports.follow(&services));
         Ok(changed)
     }
@@ -219,7 +223,7 @@ fn set_route(network: &mut NetConfig, to: Prefix, assignment: &Assignment) -> Re
     let to = to.network();
     let there = network.routes4().iter().any(|r| r.to == to && r.origin == Origin::Static);
     if there {
-        network.remove_route(to)?;
+        network.remove_route_from(to, Origin::Static)?;
     } else if value == "none" {
         return Err(refused(assignment, "there is no such route").into());
     }
@@ -306,6 +310,29 @@ mod tests {
     fn a_path_that_is_nearly_right_is_suggested() {
         assert!(unknown("service.echo").message.contains("services.echo"));
         assert!(!unknown("zzz").message.contains("mean"));
+    }
+
+    #[test]
+    fn an_operators_route_is_set_beside_those_of_others() {
+        let mut network = NetConfig::single(
+            weever_wire::MacAddr([2, 0, 0, 0, 0, 1]),
+            &["10.0.0.1/24".parse().unwrap()],
+        );
+        let lease = Route::new(Cidr::ALL, Way::Via([10, 0, 0, 2].into()));
+        let lease = lease.by(IfaceId(0)).with_metric(100).from(Origin::Dhcp);
+        network.add_route(lease).unwrap();
+        let origins = |network: &NetConfig| -> Vec<Origin> {
+            network.routes4().iter().map(|route| route.origin).collect()
+        };
+        for (value, expected) in [
+            ("10.0.0.3", &[Origin::Dhcp, Origin::Static][..]),
+            ("10.0.0.4", &[Origin::Dhcp, Origin::Static]),
+            ("none", &[Origin::Dhcp]),
+        ] {
+            let assignment: Assignment = format!("route.0.0.0.0/0={value}").parse().unwrap();
+            assert!(set_route(&mut network, Prefix::ALL_V4, &assignment).is_ok(), "{value}");
+            assert_eq!(origins(&network), expected, "{value}");
+        }
     }
 
     #[test]
