@@ -140,6 +140,16 @@ fn addresses_change_without_a_new_graph() {
 }
 
 #[test]
+fn the_status_names_the_gateway_that_is_used_now() {
+    let (stack, _peer) = start(config());
+    let mut client = client(&stack);
+    set(&mut client, &format!("route.0.0.0.0/0={PEER}")).unwrap();
+    assert_eq!(stack.status().gateway, Some(PEER));
+    set(&mut client, "route.0.0.0.0/0=none").unwrap();
+    assert_eq!(stack.status().gateway, None);
+}
+
+#[test]
 fn ten_operators_at_once_leave_one_graph() {
     let (stack, mut peer) = start(config());
     let path = stack.control_path().unwrap().to_owned();

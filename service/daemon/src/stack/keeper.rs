@@ -114,13 +114,17 @@ fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
     let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();
     let new: Vec<IpAddr> = wanted.difference(addresses).copied().collect();
     for address in gone {
-        if steering.remove_address(address).is_ok() {
-            addresses.remove(&address);
+        match steering.remove_address(address) {
+            Ok(_) => drop(addresses.remove(&address)),
+            Err(error) => {
+                tracing::warn!(%address, "the device goes on handing packets over: {error}");
+            }
         }
     }
     for address in new {
-        if steering.add_address(address).is_ok() {
-            addresses.insert(address);
+        match steering.add_address(address) {
+            Ok(()) => drop(addresses.insert(address)),
+            Err(error) => tracing::warn!(%address, "the device hands no packets over: {error}"),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Addresses, routes and neighbours as control messages.
 
+use std::net::Ipv4Addr;
+
 use weever_blocks_std::host::Neighbours;
 use weever_link::LinkInfo;
+use weever_net::addr::Cidr;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::neighbour::State;
 use weever_net::route::{Origin, Way};
@@ -38,6 +41,15 @@ pub(super) fn routes(network: &NetConfig) -> Vec<RouteStatus> {
         metric: route.metric,
     });
     connected(network).chain(routes).collect()
+}
+
+/// The router of the default route, whoever set it.
+pub(super) fn gateway(network: &NetConfig) -> Option<Ipv4Addr> {
+    let default = network.routes4().iter().filter(|route| route.to == Cidr::ALL);
+    match default.min_by_key(|route| (route.metric, route.origin))?.way {
+        Way::Via(gateway) => Some(gateway),
+        _ => None,
+    }
 }
 
 /// The networks of the addresses, which are routes without being listed as such.

@@ -1,6 +1,5 @@
 //! What the control socket's threads may ask of a stack.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ use super::ports::TakenPorts;
 use super::program::Program;
 use super::steward::Stewards;
 use super::{Report, Stopper, network, picture, view};
-use crate::config::{Config, Prefix};
+use crate::config::Config;
 use crate::control::{Capturing, Source};
 
 pub(super) struct Shared {
@@ -162,11 +161,7 @@ impl Source for Shared {
         let state = self.network.state();
         let now = state.config().interface_named(&interface.name);
         let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
-        let default = self.config.routes.iter().find(|route| route.to == Prefix::ALL_V4);
-        let gateway = match default.and_then(|route| route.via) {
-            Some(IpAddr::V4(via)) => Some(via),
-            _ => None,
-        };
+        let gateway = network::gateway(state.config());
         Status {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
