@@ -1,5 +1,6 @@
 //! A worker's counters, and a copy of its queues', for other threads.
 
+use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use weever_link::QueueStats;
@@ -127,9 +128,10 @@ impl WorkerStats {
     }
 
     pub(super) fn publish(&self, queues: &[Option<Attached>]) {
-        if let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") {
-            for (cell, name) in self.switches.iter().zip(SWITCHES) {
-                cell.store(field(&status, name).unwrap_or(0), Relaxed);
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) {
+            let counts = [usage.voluntary_context_switches(), usage.involuntary_context_switches()];
+            for (cell, count) in self.switches.iter().zip(counts) {
+                cell.store(u64::try_from(count).unwrap_or(0), Relaxed);
             }
         }
         for (published, attached) in self.queues.iter().zip(queues) {
@@ -139,14 +141,6 @@ impl WorkerStats {
             }
         }
     }
-}
-
-/// As proc(5) calls them.
-const SWITCHES: [&str; 2] = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
-
-fn field(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().parse().ok()
 }
 
 fn add(cell: &AtomicU64, n: u64) {
