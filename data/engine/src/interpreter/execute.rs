@@ -77,9 +77,10 @@ impl Walk<'_> {
                 due[word] ^= next;
                 passed[word] |= next;
                 let step = &steps[next.trailing_zeros() as usize % 64];
-                self.step(step);
-                let wakes = &self.program.wakes[span(&step.wakes)];
-                wake(wakes, &mut self.frame.board);
+                if self.step(step) {
+                    let wakes = &self.program.wakes[span(&step.wakes)];
+                    wake(wakes, &mut self.frame.board);
+                }
             }
         }
     }
@@ -125,8 +126,9 @@ impl Walk<'_> {
         more.iter().fold(first, |mask, slot| mask | slots[*slot as usize])
     }
 
+    /// Returns whether there were tasks that had not passed it yet.
     #[inline]
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Step) -> bool {
         let input = self.input(step);
         if let Some(shortcut) = step.shortcut {
             self.shortcut(shortcut, input);
@@ -145,37 +147,42 @@ impl Walk<'_> {
         input: Mask,
         swap: bool,
         evaluate: impl FnOnce(&Truth) -> (Mask, Mask),
-    ) {
+    ) -> bool {
         let slots = &mut self.frame.board.slots;
         let operands = &self.program.operands[span(&step.operands)];
         let truth = Truth::of(operands, slots);
-        slots[step.place as usize] = input | truth.some_yes | truth.some_no;
+        let input = input | truth.some_yes | truth.some_no;
+        let is_new = slots[step.place as usize] != input;
+        slots[step.place as usize] = input;
         // A task that starts at an operator has no operands to decide by.
         if !operands.is_empty() {
             let (yes, no) = evaluate(&truth);
             let outputs = if swap { [yes, no] } else { [no, yes] };
             slots[step.slots()][1..].copy_from_slice(&outputs);
         }
+        is_new
     }
 
     #[inline]
-    fn function(&mut self, step: &Step, mut input: Mask) {
+    fn function(&mut self, step: &Step, mut input: Mask) -> bool {
         if step.needs_buffer && input & !self.batch.occupied != 0 {
             input = self.mask_out(step, input);
             if input == 0 {
-                return;
+                return false;
             }
         }
         let Frame { board: Board { slots, .. }, requests, .. } = &mut *self.frame;
-        let Some((place, outputs)) = slots[step.slots()].split_first_mut() else { return };
+        let Some((place, outputs)) = slots[step.slots()].split_first_mut() else {
+            return false;
+        };
         // Those that a shortcut has brought past this node.
         let passed = *place;
         input &= !passed;
         if input == 0 {
-            return;
+            return false;
         }
         *place |= input;
-        let Some(block) = &mut self.blocks[step.node as usize] else { return };
+        let Some(block) = &mut self.blocks[step.node as usize] else { return false };
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, requests);
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
         // What a faulty block enabled for tasks that are not its own, or twice, must not spread.
@@ -198,6 +205,7 @@ impl Walk<'_> {
              taken away; each task must do one of the two",
             self.program.nodes[step.node as usize].name,
         );
+        true
     }
 
     #[cold]
