@@ -12,6 +12,7 @@ pub mod counter;
 pub mod dhcp;
 pub mod discard;
 pub mod ethernet;
+pub mod foreign;
 pub mod fragment;
 pub mod host;
 pub mod icmp;

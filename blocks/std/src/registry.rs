@@ -3,14 +3,15 @@
 use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
-    arp, capture, counter, dhcp, discard, ethernet, fragment, icmp, icmp6, igmp, ipv4, ipv6, ndp,
-    queue, shortcut, table, tee, udp,
+    arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4, ipv6,
+    ndp, queue, shortcut, table, tee, udp,
 };
 
-static GENERAL: [&BlockType; 7] = [
+static GENERAL: [&BlockType; 8] = [
     &capture::CAPTURE,
     &counter::COUNTER,
     &discard::DISCARD,
+    &foreign::FOREIGN,
     &queue::RX_QUEUE,
     &queue::TX_QUEUE,
     &table::TABLE_TYPE,
@@ -154,6 +155,7 @@ mod tests {
         include_str!("capture/README.md"),
         include_str!("counter/README.md"),
         include_str!("discard/README.md"),
+        include_str!("foreign/README.md"),
         include_str!("queue/README.md"),
         include_str!("table/README.md"),
         include_str!("tee/README.md"),

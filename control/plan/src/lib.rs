@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod embed;
 pub mod ethtool;
 pub mod expanded;
 pub mod flow;
@@ -13,6 +14,7 @@ mod oracle;
 pub mod policy;
 pub mod reference;
 pub mod search;
+pub mod simplify;
 #[cfg(test)]
 mod testkit;
 pub mod watch;

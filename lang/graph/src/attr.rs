@@ -11,6 +11,8 @@ pub enum Attr {
     Init,
     /// Cannot be embedded in hardware.
     Software,
+    /// A NIC that vouches for the predicate of one of the node's ports has done all that it does.
+    Offload,
     /// Does nothing a user asked for; may be removed when nothing depends on it.
     Unproductive,
     /// Not replicated at the inputs and outputs of a queue's graph.
@@ -44,6 +46,7 @@ impl Attr {
             "sink" => Attr::Sink,
             "init" => Attr::Init,
             "software" => Attr::Software,
+            "offload" => Attr::Offload,
             "unproductive" => Attr::Unproductive,
             "noreplicateininout" => Attr::NoReplicateInOut,
             "noreplicateout" => Attr::NoReplicateOut,
@@ -76,6 +79,7 @@ impl std::fmt::Display for Attr {
             Attr::Sink => f.write_str("sink"),
             Attr::Init => f.write_str("init"),
             Attr::Software => f.write_str("software"),
+            Attr::Offload => f.write_str("offload"),
             Attr::Unproductive => f.write_str("unproductive"),
             Attr::NoReplicateInOut => f.write_str("noreplicateininout"),
             Attr::NoReplicateOut => f.write_str("noreplicateout"),

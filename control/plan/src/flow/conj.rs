@@ -103,7 +103,7 @@ impl Conj {
         self.having(Values::masked(field, field.full_mask(), value))
     }
 
-    pub(super) fn having_atom(mut self, label: &str, value: &str, holds: bool) -> Conj {
+    pub(crate) fn having_atom(mut self, label: &str, value: &str, holds: bool) -> Conj {
         if !self.atoms.add(label, value, holds) {
             self.kinds = Kinds::NONE;
         }
@@ -225,6 +225,33 @@ impl Conj {
             rest = rest.having_atom(label, value, holds);
         }
         Some(pieces)
+    }
+
+    /// A set that has every packet of either, and as few others as the form can say.
+    #[must_use]
+    pub(crate) fn hull(&self, other: &Conj) -> Conj {
+        if self.is_empty() {
+            return other.clone();
+        }
+        if other.is_empty() {
+            return self.clone();
+        }
+        let mut hull = Conj::of_kinds(self.kinds.or(other.kinds));
+        for mine in self.tests.iter() {
+            let theirs = other.test(mine.field);
+            if let Some(values) = theirs.map(|t| mine.hull(t)).filter(|v| !v.is_all()) {
+                hull.tests.insert(values);
+            }
+        }
+        for (label, value, holds) in self.atoms.iter() {
+            let mut asked = Atoms::default();
+            asked.add(label, value, holds);
+            if other.atoms.imply(&asked) {
+                hull.atoms.add(label, value, holds);
+            }
+        }
+        hull.drop_said_by_kinds();
+        hull
     }
 
     /// The predicate that says the same.

@@ -56,6 +56,10 @@ impl Kinds {
     /// IPv6.
     pub const IP6: Kinds = Kinds(both(IP6));
 
+    /// IPv6 whose next header is none of the transports: another protocol, or an extension header
+    /// behind which any protocol may stand.
+    pub(crate) const IP6_OTHER: Kinds = Kinds(both(OTHER << 12));
+
     /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

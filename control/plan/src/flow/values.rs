@@ -71,6 +71,16 @@ impl Values {
         Some(both)
     }
 
+    /// Values among which are those of both: what their masks agree on, or the range around both.
+    #[must_use]
+    pub(crate) fn hull(&self, other: &Values) -> Values {
+        if self == other {
+            return self.clone();
+        }
+        let mask = self.mask & other.mask & !(self.value ^ other.value);
+        Values::masked(self.field, mask, self.value)
+    }
+
     /// Whether every one is in `other`.
     pub fn within(&self, other: &Values) -> bool {
         if self.range.is_none() && other.range.is_none() {

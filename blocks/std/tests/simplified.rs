@@ -1,0 +1,151 @@
+//! A graph that was simplified for a queue does what the whole graph does: with every packet that can
+//! reach the queue, and with every other one through the edge for what it was not made for.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use weever_blocks_api::Env;
+use weever_blocks_std::host::provide;
+use weever_blocks_std::testing::{HostBox, fields::field_of, frames::*, host::host_state6};
+use weever_engine::{CounterKind, Limits};
+use weever_graph::{Field, Graph, Predicate, Verified, verify};
+use weever_models::{HostConfig, Service, host};
+use weever_plan::config::{Configuration, Rss, Rule};
+use weever_plan::embed::{Arrival, arrivals};
+use weever_plan::nic::Nic;
+use weever_plan::simplify::{Given, HandOver, Home, Report, Simplified, Strangers, simplify};
+use weever_wire::fields::summarize;
+
+mod predicates {
+    pub(crate) mod atoms;
+    pub(crate) mod generate;
+}
+mod simplified {
+    pub(crate) mod figures;
+    pub(crate) mod rules;
+}
+
+use predicates::generate::frames;
+use simplified::rules::configurations;
+
+pub(crate) fn whole() -> Verified {
+    let mut graph = host(&HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9)).unwrap();
+    weever_blocks_std::registry().annotate(&mut graph).unwrap();
+    verify(graph).unwrap()
+}
+
+pub(crate) fn nic() -> Nic {
+    Nic::of(&weever_models::nic("xdp").unwrap()).unwrap().with_queues(4).unwrap()
+}
+
+pub(crate) fn simplified_for(arrival: &Arrival, strangers: Strangers) -> Simplified {
+    let vouched = Predicate::True;
+    simplify(&whole(), &Given { strangers, ..Given::of(&arrival.parts, &vouched) })
+}
+
+fn a_box(graph: Graph, env: &Env) -> HostBox {
+    HostBox::in_env(graph, env, Limits::default())
+}
+
+fn env() -> Env {
+    let env = Env::new();
+    provide(&env, host_state6(), 0);
+    env
+}
+
+type Drops = BTreeMap<(String, String), u64>;
+
+fn drops(of: &HostBox) -> Drops {
+    of.drops().into_iter().map(|(node, reason, n)| ((node, reason), n)).collect()
+}
+
+fn add(mut a: Drops, b: Drops) -> Drops {
+    b.into_iter().for_each(|(key, n)| *a.entry(key).or_default() += n);
+    a
+}
+
+/// A host that runs the whole graph, and one that runs a queue's graph with the whole one behind it.
+struct Pair {
+    reference: HostBox,
+    queue: HostBox,
+    default: HostBox,
+    strangers: bool,
+}
+
+impl Pair {
+    fn new(simplified: Simplified, strangers: bool) -> Pair {
+        let (one, other) = (env(), env());
+        let reference = a_box(Graph::clone(&whole()), &one);
+        let default = a_box(Graph::clone(&whole()), &other);
+        let queue = a_box(simplified.graph, &other);
+        let mut pair = Pair { reference, queue, default, strangers };
+        // Neighbours that everybody knows, and no timer's packets.
+        pair.reference.receive(&[arp_request(HOST)]);
+        pair.default.receive(&[arp_request(HOST)]);
+        pair.clear();
+        pair
+    }
+
+    fn clear(&mut self) {
+        drop((self.reference.sent(), self.queue.sent(), self.default.sent()));
+    }
+
+    fn handed_over(&self) -> u64 {
+        let known = self.queue.readings().iter().any(|r| &*r.node == "RxWhole");
+        if known { self.queue.count("RxWhole", CounterKind::Packets, "") } else { 0 }
+    }
+
+    fn check(&mut self, frame: &[u8]) -> Result<(), TestCaseError> {
+        let before = self.handed_over();
+        self.reference.receive(&[frame]);
+        self.queue.receive(&[frame]);
+        if self.handed_over() > before {
+            prop_assert!(self.strangers, "handed over");
+            self.default.receive(&[frame]);
+        }
+        let mut sent = self.queue.sent();
+        sent.extend(self.default.sent());
+        prop_assert_eq!(sent, self.reference.sent(), "sent for {:02x?}", frame);
+        let both = add(drops(&self.queue), drops(&self.default));
+        prop_assert_eq!(both, drops(&self.reference), "drops of {:02x?}", frame);
+        Ok(())
+    }
+}
+
+fn arrives(arrival: &Arrival, frame: &[u8]) -> bool {
+    let parsed = summarize(frame);
+    arrival.predicate().eval(&|field| field_of(&parsed, field), &|_| None)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    /// Whatever the filters, and whatever the packets: nothing is promised of them.
+    #[test]
+    fn with_an_edge_for_strangers_every_packet_fares_alike(
+        configuration in configurations(),
+        frames in prop::collection::vec(frames(), 60),
+    ) {
+        for arrival in arrivals(&nic(), &configuration) {
+            let strangers = Strangers::HandOver(HandOver::default());
+            let mut pair = Pair::new(simplified_for(&arrival, strangers), true);
+            for frame in &frames {
+                pair.check(frame)?;
+            }
+        }
+    }
+
+    /// Without it, those that can arrive do.
+    #[test]
+    fn without_it_every_packet_that_can_arrive_does(
+        configuration in configurations(),
+        frames in prop::collection::vec(frames(), 200),
+    ) {
+        for arrival in arrivals(&nic(), &configuration) {
+            let mut pair = Pair::new(simplified_for(&arrival, Strangers::Never), false);
+            for frame in frames.iter().filter(|f| arrives(&arrival, f)) {
+                pair.check(frame)?;
+            }
+        }
+    }
+}

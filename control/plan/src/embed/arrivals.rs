@@ -1,0 +1,103 @@
+//! From a configuration to what can arrive at each queue.
+
+use super::Arrival;
+use crate::config::Configuration;
+use crate::flow::{Conj, Kinds};
+use crate::map::place;
+use crate::nic::Nic;
+
+/// The conjunctions by which a queue's packets are described at most; more are joined.
+const MAX_PARTS: usize = 32;
+/// The pieces into which what no rule takes is cut at most.
+const MAX_PIECES: usize = 32;
+/// Rules in front of another that are taken off what it gets.
+const MAX_BEFORE: usize = 64;
+
+/// What can arrive at each queue of a NIC that is configured so, by ascending queue; queues that
+/// nothing reaches are left out.
+///
+/// Exact while few rules overlap. Beyond that, and where a hash decides, more packets may be listed
+/// than arrive, but never fewer.
+pub fn arrivals(nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
+    let rules = in_order(nic, configuration);
+    let mut found: Vec<Arrival> = Vec::new();
+    for (at, (conj, queue)) in rules.iter().enumerate() {
+        let before: Vec<&Conj> = rules[..at].iter().map(|(c, _)| c).take(MAX_BEFORE).collect();
+        for piece in rest(conj, &before) {
+            arrive(&mut found, *queue, piece);
+        }
+    }
+    let all: Vec<&Conj> = rules.iter().map(|(c, _)| c).collect();
+    for piece in rest(&Conj::all(), &all) {
+        spread(nic, configuration, &piece, &mut found);
+    }
+    found.sort_by_key(|a| a.queue);
+    found
+}
+
+/// The rules in the order in which they are asked.
+fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, u32)> {
+    let mut rules = Vec::new();
+    for (t, (table, of_table)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
+        for (i, rule) in of_table.iter().enumerate() {
+            let turn = (t, rule.rank(table.model.order), i);
+            rules.push((turn, rule.matches(&table.model), rule.queue));
+        }
+    }
+    rules.sort_by_key(|(turn, ..)| *turn);
+    rules.into_iter().map(|(_, conj, queue)| (conj, queue)).collect()
+}
+
+/// What of `conj` none of `taken` takes; more, if that takes too many pieces to say.
+fn rest(conj: &Conj, taken: &[&Conj]) -> Vec<Conj> {
+    let mut pieces = vec![conj.clone()];
+    for other in taken {
+        let cut = |piece: &Conj| match piece.disjoint(other) {
+            true => Some(vec![piece.clone()]),
+            false => piece.minus(other, MAX_PIECES),
+        };
+        let left: Option<Vec<Vec<Conj>>> = pieces.iter().map(cut).collect();
+        if let Some(left) = left.map(|l| l.concat()).filter(|l| l.len() <= MAX_PIECES) {
+            pieces = left;
+        }
+    }
+    pieces
+}
+
+/// Lets what no rule takes arrive where the hash may send it. Which entry that is shows in no
+/// field, but what kinds of packets are hashed does.
+fn spread(nic: &Nic, configuration: &Configuration, piece: &Conj, found: &mut Vec<Arrival>) {
+    let no_rules = Configuration { rules: Vec::new(), rss: configuration.rss.clone() };
+    let mut kinds: Vec<(u32, Kinds)> = Vec::new();
+    for kind in piece.kinds().each() {
+        for (queue, _) in place(nic, &no_rules, &piece.clone().of(kind)).shares() {
+            match kinds.iter_mut().find(|(q, _)| *q == queue) {
+                Some((_, of_queue)) => *of_queue = of_queue.or(kind),
+                None => kinds.push((queue, kind)),
+            }
+        }
+    }
+    for (queue, kinds) in kinds {
+        arrive(found, queue, piece.clone().of(kinds));
+    }
+}
+
+fn arrive(found: &mut Vec<Arrival>, queue: u32, conj: Conj) {
+    if conj.is_empty() {
+        return;
+    }
+    let at = found.iter().position(|a| a.queue == queue).unwrap_or_else(|| {
+        found.push(Arrival { queue, parts: Vec::new() });
+        found.len() - 1
+    });
+    let parts = &mut found[at].parts;
+    if parts.iter().any(|p| conj.implies(p)) {
+        return;
+    }
+    parts.retain(|p| !p.implies(&conj));
+    parts.push(conj);
+    if parts.len() > MAX_PARTS {
+        let hull = parts.iter().skip(1).fold(parts[0].clone(), |hull, p| hull.hull(p));
+        *parts = vec![hull];
+    }
+}

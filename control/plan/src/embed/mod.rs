@@ -1,0 +1,73 @@
+//! Embedding: a copy of the LPG behind every queue of the configured PRG (Dragonet thesis §2.3.1), each
+//! with what is not needed there taken away (§2.3.2).
+//!
+//! [`arrivals`] says what can arrive at each queue: a disjunction that covers every packet which the
+//! filters and the hash may send there, `other` included. [`stated`] is what the NIC vouches for of
+//! every packet that it delivers: the predicate at the port of the PRG's source. [`embed`] gives both to
+//! [`simplify`](crate::simplify) for each queue.
+
+mod arrivals;
+mod costs;
+#[cfg(test)]
+mod tests;
+
+pub use arrivals::arrivals;
+pub use costs::PathCosts;
+
+use weever_graph::{Attr, Graph, Predicate, Verified};
+
+use crate::config::Configuration;
+use crate::flow::Conj;
+use crate::nic::Nic;
+use crate::simplify::{Given, Simplified, Strangers, simplify};
+
+/// What can arrive at a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arrival {
+    /// The queue.
+    pub queue: u32,
+    /// Every packet that can arrive is in one of these.
+    pub parts: Vec<Conj>,
+}
+
+impl Arrival {
+    /// The same as one predicate.
+    pub fn predicate(&self) -> Predicate {
+        Predicate::Or(self.parts.iter().map(Conj::to_predicate).collect())
+    }
+}
+
+/// What a NIC vouches for of every packet: the predicate at the port of the PRG's source, as in
+/// `predicate out "pred(udp.checksum,right)"`. [`Predicate::True`] if it says nothing.
+pub fn stated(prg: &Graph) -> Predicate {
+    let source = prg.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));
+    source.and_then(|n| n.ports.first()).map(|p| p.predicate.clone()).unwrap_or_default()
+}
+
+/// The graph behind one queue.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    /// The queue and what can arrive there.
+    pub arrival: Arrival,
+    /// Its graph.
+    pub simplified: Simplified,
+}
+
+/// The graph of every queue at which anything can arrive, by ascending queue. All are to run at the
+/// default worker, so nothing is at home elsewhere; for several workers, call
+/// [`simplify`](crate::simplify::simplify) with what each of them serves.
+pub fn embed(
+    prg: &Graph,
+    nic: &Nic,
+    configuration: &Configuration,
+    lpg: &Verified,
+    strangers: &Strangers,
+) -> Vec<Embedded> {
+    let vouched = stated(prg);
+    let graph = |arrival: Arrival| {
+        let given = Given { strangers: strangers.clone(), ..Given::of(&arrival.parts, &vouched) };
+        let simplified = simplify(lpg, &given);
+        Embedded { arrival, simplified }
+    };
+    arrivals(nic, configuration).into_iter().map(graph).collect()
+}

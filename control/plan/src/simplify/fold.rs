@@ -1,0 +1,159 @@
+//! Nodes whose outcome is known become edges.
+
+use std::collections::HashSet;
+
+use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId};
+
+use super::cond::Cond;
+use super::meaning::meaning;
+use super::rebuild::only;
+use super::sever::operands;
+use super::spread::{Spread, incoming};
+
+/// Replaces what can be, and returns the names.
+pub(super) fn fold(
+    graph: &mut Graph,
+    spread: &Spread,
+    vouched: &Cond,
+    entrances: &HashSet<String>,
+) -> Vec<String> {
+    let started = started(graph, entrances);
+    let mut gone: HashSet<NodeId> = HashSet::new();
+    let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
+    for id in ids.into_iter().filter(|id| !started[id.index()]) {
+        let folded = match graph.node(id).kind {
+            NodeKind::Function => fold_function(graph, id, spread, vouched),
+            NodeKind::Operator(_) => fold_operator(graph, id),
+            NodeKind::Config(_) | NodeKind::Table(_) => false,
+        };
+        if folded {
+            gone.insert(id);
+        }
+    }
+    let names = gone.iter().map(|id| graph.node(*id).name.clone()).collect();
+    *graph = only(graph, |id| !gone.contains(&id));
+    names
+}
+
+/// Where tasks start, so that there has to be a node.
+fn started(graph: &Graph, entrances: &HashSet<String>) -> Vec<bool> {
+    let ends = |n: &Node| n.has(&Attr::Source) || n.has(&Attr::Init) || n.has(&Attr::Sink);
+    let mut started: Vec<bool> =
+        graph.iter().map(|(_, n)| ends(n) || entrances.contains(&n.name)).collect();
+    for edge in graph.iter().flat_map(|(_, n)| n.spawns.iter().chain(&n.notifies)) {
+        started[edge.target.index()] = true;
+    }
+    started
+}
+
+/// A validator or classifier that only looks, and of whose ports one is taken always.
+fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, vouched: &Cond) -> bool {
+    let node = graph.node(id);
+    let Some(port) = only_port(node, id, spread) else { return false };
+    let out = &node.ports[port];
+    if !may_go(node, port, vouched) || node.drop_reason(&out.name).is_some() {
+        return false;
+    }
+    let incoming = incoming(graph);
+    let is_operator = |t: &&NodeId| matches!(graph.node(**t).kind, NodeKind::Operator(_));
+    let operators: Vec<NodeId> = out.targets.iter().filter(is_operator).copied().collect();
+    let others: Vec<NodeId> =
+        out.targets.iter().filter(|t| !is_operator(t)).copied().collect();
+    let name = out.name.clone();
+    let needless = |x: &NodeId| is_needless(graph, id, *x, &name, &incoming);
+    if incoming[id.index()].is_empty() || out.targets.is_empty() || !operators.iter().all(needless)
+    {
+        return false;
+    }
+    hang_on(graph, &incoming[id.index()], id, &others);
+    graph.node_mut(id).ports.iter_mut().for_each(|p| p.targets.clear());
+    true
+}
+
+/// The only port by which packets leave, of several.
+fn only_port(node: &Node, id: NodeId, spread: &Spread) -> Option<usize> {
+    let taken = |port: &usize| spread.takes(PortId { node: id, port: *port as u32 });
+    let mut ports = (0..node.ports.len()).filter(taken);
+    let only = ports.next()?;
+    (node.ports.len() > 1 && ports.next().is_none()).then_some(only)
+}
+
+/// Whether nobody misses what else the node does: it only reads, or what it would record the NIC has
+/// found out.
+fn may_go(node: &Node, port: usize, vouched: &Cond) -> bool {
+    let reads = Effects::READS.union(Effects::NEEDS_BUFFER);
+    let Some(effects) = node.effects else { return false };
+    if !node.spawns.is_empty() || !node.notifies.is_empty() {
+        return false;
+    }
+    let others = node.ports.iter().enumerate().filter(|(i, _)| *i != port);
+    let done_before = || {
+        let mut others = others;
+        others.all(|(_, p)| vouched.and(&meaning(&p.predicate, true)).is_never())
+    };
+    reads.contains(effects)
+        || (reads.union(Effects::MARKS).contains(effects)
+            && node.has(&Attr::Offload)
+            && done_before())
+}
+
+/// Whether an operator comes to the same without an operand that always has the outcome `name`: the
+/// one that decides nothing, and another operand runs only when this one does.
+fn is_needless(
+    graph: &Graph,
+    operand: NodeId,
+    operator: NodeId,
+    name: &str,
+    incoming: &[Vec<PortId>],
+) -> bool {
+    let NodeKind::Operator(op) = graph.node(operator).kind else { return false };
+    let neutral = match op {
+        Op::And | Op::Nand => "true",
+        Op::Or | Op::Nor => "false",
+    };
+    let before = &incoming[operand.index()];
+    let runs_within = |other: NodeId| {
+        let ports = &incoming[other.index()];
+        let plain = !matches!(graph.node(other).kind, NodeKind::Operator(_));
+        plain && !ports.is_empty() && ports.iter().all(|p| before.contains(p))
+    };
+    let others = &operands(graph)[operator.index()];
+    name == neutral && others.iter().any(|o| *o != operand && runs_within(*o))
+}
+
+/// Has the ports that led to `id` lead to `targets` instead.
+fn hang_on(graph: &mut Graph, ports: &[PortId], id: NodeId, targets: &[NodeId]) {
+    for port in ports {
+        let list = &mut graph.node_mut(port.node).ports[port.port as usize].targets;
+        list.retain(|t| *t != id);
+        for target in targets {
+            if !list.contains(target) {
+                list.push(*target);
+            }
+        }
+    }
+}
+
+/// An `and` or `or` of one operand.
+fn fold_operator(graph: &mut Graph, id: NodeId) -> bool {
+    let node = graph.node(id).clone();
+    let operands = operands(graph).swap_remove(id.index());
+    let ([operand], NodeKind::Operator(Op::And | Op::Or)) = (&operands[..], &node.kind) else {
+        return false;
+    };
+    let source = graph.node(*operand);
+    let reason_lost =
+        |name: &str| node.drop_reason(name).is_some() && source.drop_reason(name).is_none();
+    if node.ports.iter().any(|p| reason_lost(&p.name)) {
+        return false;
+    }
+    let ports = incoming(graph).swap_remove(id.index());
+    for port in ports {
+        let name = &graph.node(port.node).ports[port.port as usize].name;
+        let same = node.ports.iter().find(|p| p.name == *name);
+        let targets = same.map(|p| p.targets.clone()).unwrap_or_default();
+        hang_on(graph, &[port], id, &targets);
+    }
+    graph.node_mut(id).ports.iter_mut().for_each(|p| p.targets.clear());
+    true
+}

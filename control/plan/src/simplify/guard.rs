@@ -1,0 +1,215 @@
+//! What a graph is not made for goes to the whole graph.
+//!
+//! A packet that contradicts what is known of a queue leaves, at some node, by a port of which it was
+//! thought that nothing does. Where that port leads to nodes that are still there, it may go on.
+//! Otherwise its edge leads to a node that hands it over, to start from the beginning. That must be
+//! all that happens to it here: the verifier is asked, and where it objects, what is behind the port
+//! stays.
+
+use std::collections::HashSet;
+
+use weever_graph::{
+    Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, PortId, verify,
+};
+
+use super::cond::Cond;
+use super::report::Report;
+use super::sever::{operands, settle_operators};
+use super::spread::{Spread, Starts, spread};
+use super::stub::stub;
+use super::rebuild::only;
+
+/// How packets get from a queue's graph to the whole one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandOver {
+    /// The name of the node that hands over.
+    pub foreign: String,
+    /// Its implementation.
+    pub implementation: String,
+    /// The label of its spawn edge.
+    pub label: String,
+    /// The name of the node, at home at the default worker, where the whole graph starts for them.
+    pub whole: String,
+    /// The default worker.
+    pub worker: u16,
+}
+
+impl Default for HandOver {
+    fn default() -> HandOver {
+        HandOver {
+            foreign: "RxForeign".into(),
+            implementation: "Foreign".into(),
+            label: "whole".into(),
+            whole: "RxWhole".into(),
+            worker: 0,
+        }
+    }
+}
+
+impl HandOver {
+    /// The whole graph with the node where packets come in that other graphs were not made for. It
+    /// leads where the node with the attribute `source` leads.
+    pub fn with_entrance(&self, graph: &Graph, pass_on: &str) -> Graph {
+        let mut graph = graph.clone();
+        let source = graph.iter().find(|(_, n)| n.has(&Attr::Source));
+        if let Some((_, source)) = source.filter(|_| graph.find(&self.whole).is_none()) {
+            let targets = source.ports.first().map(|p| p.targets.clone()).unwrap_or_default();
+            let mut whole = stub(&self.whole, pass_on, self.worker);
+            whole.ports[0].targets = targets;
+            whole.effects = None;
+            graph.add(whole);
+        }
+        graph
+    }
+}
+
+/// The part of `graph` that `arriving` packets need, with an edge to the whole graph wherever others
+/// would leave it.
+pub(super) fn guard(
+    graph: &Graph,
+    arriving: &Cond,
+    entrances: &HashSet<String>,
+    to: &HandOver,
+    pass_on: &str,
+    report: &mut Report,
+) -> Graph {
+    let mut forced: Vec<NodeId> = Vec::new();
+    loop {
+        let spread = spread(graph, &Starts { arriving, entrances, forced: &forced });
+        let kept = kept(graph, &spread);
+        let frontier = frontier(graph, &spread, &kept);
+        let objections = objections(graph, &kept, &frontier);
+        if objections.is_empty() {
+            report.foreign = frontier.iter().map(|p| named(graph, *p)).collect();
+            return cut(graph, &kept, &frontier, to, pass_on);
+        }
+        let behind = objections.iter().flat_map(|p| targets(graph, *p));
+        forced.extend(behind.filter(|t| !kept[t.index()]));
+    }
+}
+
+fn targets(graph: &Graph, port: PortId) -> impl Iterator<Item = NodeId> + '_ {
+    graph.node(port.node).ports[port.port as usize].targets.iter().copied()
+}
+
+fn named(graph: &Graph, port: PortId) -> (String, String) {
+    let node = graph.node(port.node);
+    (node.name.clone(), node.ports[port.port as usize].name.clone())
+}
+
+/// What `spread` reaches, and operators all of whose operands are there: what they come to together
+/// may contradict the plan though each alone does not.
+fn kept(graph: &Graph, spread: &Spread) -> Vec<bool> {
+    let mut kept: Vec<bool> = graph.iter().map(|(id, _)| spread.reaches(id)).collect();
+    let operands = operands(graph);
+    loop {
+        let decided = |(id, node): &(NodeId, &Node)| {
+            let operands = &operands[id.index()];
+            matches!(node.kind, NodeKind::Operator(_))
+                && !kept[id.index()]
+                && !operands.is_empty()
+                && operands.iter().all(|o| kept[o.index()])
+        };
+        let Some((id, _)) = graph.iter().find(decided) else { return kept };
+        kept[id.index()] = true;
+    }
+}
+
+/// The ports by which only strangers leave what is kept.
+fn frontier(graph: &Graph, spread: &Spread, kept: &[bool]) -> Vec<PortId> {
+    let mut frontier = Vec::new();
+    for (node, n) in graph.iter().filter(|(id, _)| kept[id.index()]) {
+        let ports = (0..n.ports.len() as u32).map(|port| PortId { node, port });
+        let leaves = |p: &PortId| targets(graph, *p).any(|t| !kept[t.index()]);
+        frontier.extend(ports.filter(|p| !spread.takes(*p) && leaves(p)));
+    }
+    frontier
+}
+
+/// The ports of the frontier at which handing over would not be all that happens.
+fn objections(graph: &Graph, kept: &[bool], frontier: &[PortId]) -> Vec<PortId> {
+    // In front, because a conflict is reported at the first of the two nodes.
+    let mut trial = Graph::new("trial");
+    for _ in frontier {
+        let name = format!("foreign {}", trial.len());
+        let mut foreign = Node::new(name, NodeKind::Function);
+        foreign.effects = Some(hands_over());
+        trial.add(foreign);
+    }
+    let offset = frontier.len() as u32;
+    let shifted = |id: NodeId| NodeId(id.0 + offset);
+    for (id, node) in graph.iter() {
+        trial.add(shift(node, kept[id.index()], &shifted));
+    }
+    for (i, port) in frontier.iter().enumerate() {
+        let ports = &mut trial.node_mut(shifted(port.node)).ports;
+        ports[port.port as usize].targets = vec![NodeId(i as u32)];
+    }
+    let Err(errors) = verify(trial) else { return Vec::new() };
+    let mut at: Vec<usize> = errors.iter().map(|e| e.node.index()).collect();
+    at.sort_unstable();
+    at.dedup();
+    at.into_iter().filter_map(|i| frontier.get(i).copied()).collect()
+}
+
+fn hands_over() -> Effects {
+    Effects::READS.union(Effects::NEEDS_BUFFER).union(Effects::CONSUMES)
+}
+
+/// The node, with its ids moved. What changes state must not see a packet twice, so it counts as
+/// taking it.
+fn shift(node: &Node, kept: bool, shifted: &dyn Fn(NodeId) -> NodeId) -> Node {
+    let mut node = node.clone();
+    if node.effects.is_some_and(|e| e.contains(Effects::STATEFUL)) {
+        node.effects = node.effects.map(|e| e.union(Effects::CONSUMES));
+    }
+    for port in &mut node.ports {
+        match kept {
+            true => port.targets.iter_mut().for_each(|t| *t = shifted(*t)),
+            false => port.targets.clear(),
+        }
+    }
+    for edge in node.spawns.iter_mut().chain(&mut node.notifies) {
+        edge.target = shifted(edge.target);
+    }
+    node
+}
+
+fn cut(
+    graph: &Graph,
+    kept: &[bool],
+    frontier: &[PortId],
+    to: &HandOver,
+    pass_on: &str,
+) -> Graph {
+    let mut out = graph.clone();
+    let before = operands(graph);
+    if !frontier.is_empty() {
+        let whole = out.find(&to.whole);
+        let whole = whole.unwrap_or_else(|| out.add(stub(&to.whole, pass_on, to.worker)));
+        let foreign = out.add(foreign(to, whole));
+        for port in frontier {
+            out.node_mut(port.node).ports[port.port as usize].targets = vec![foreign];
+        }
+    }
+    let stays = |id: NodeId| {
+        kept.get(id.index()).is_none_or(|k| *k) || out.node(id).name == to.whole
+    };
+    let dead: Vec<bool> = out.iter().map(|(id, _)| !stays(id)).collect();
+    for at in 0..out.len() {
+        let node = out.node_mut(NodeId(at as u32));
+        for port in &mut node.ports {
+            port.targets.retain(|t| !dead[t.index()] && !dead[at]);
+        }
+    }
+    settle_operators(&mut out, &before);
+    only(&out, |id| !dead[id.index()])
+}
+
+fn foreign(to: &HandOver, whole: NodeId) -> Node {
+    let mut node = Node::new(to.foreign.clone(), NodeKind::Function);
+    node.implementation = Some(to.implementation.clone());
+    node.effects = Some(hands_over());
+    node.spawns.push(Edge { label: to.label.clone(), target: whole, predicates: Vec::new() });
+    node
+}

@@ -1,0 +1,120 @@
+//! What a predicate of a graph says of packets as they really are, malformed ones included.
+//!
+//! The algebra of flows knows well-formed packets: one of UDP has ports. A datagram that was cut short
+//! has none, and neither `dst port 7` nor `dst port != 7` is true of it. So here every field behind the
+//! Ethernet header is *there or not*, which is a label of its own; and behind an extension header of
+//! IPv6 may stand any transport, of which nothing is assumed.
+
+use weever_graph::{Entry, Field, Predicate, TableSpec};
+
+use super::cond::Cond;
+use crate::flow::{Conj, Kinds, conjunctions, conjunctions_of_not};
+
+/// Pieces of the complement of one test.
+const MAX_PIECES: usize = 256;
+
+/// The packets of which `predicate` is true (or false), or more.
+pub(super) fn meaning(predicate: &Predicate, holds: bool) -> Cond {
+    match (predicate, holds) {
+        (Predicate::True, true) | (Predicate::False, false) => Cond::always(),
+        (Predicate::True, false) | (Predicate::False, true) => Cond::never(),
+        (Predicate::Match { field, .. } | Predicate::Range { field, .. }, _) => {
+            test(predicate, *field, holds)
+        }
+        (Predicate::Atom { label, value }, _) => atom(label, value, holds),
+        (Predicate::Not(p), _) => meaning(p, !holds),
+        (Predicate::And(all), true) | (Predicate::Or(all), false) => {
+            all.iter().fold(Cond::always(), |both, p| both.and(&meaning(p, holds)))
+        }
+        (Predicate::Or(any), true) | (Predicate::And(any), false) => {
+            any.iter().fold(Cond::never(), |either, p| either.or(&meaning(p, holds)))
+        }
+    }
+}
+
+fn atom(label: &str, value: &str, holds: bool) -> Cond {
+    Cond::of([Conj::all().having_atom(label, value, holds)])
+}
+
+fn test(predicate: &Predicate, field: Field, holds: bool) -> Cond {
+    match field {
+        Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => {
+            plain(predicate, holds)
+        }
+        // Frames of IPv4 may claim another version.
+        Field::IpVersion => opaque(predicate, holds),
+        _ => {
+            let there = atom(&format!("has {field}"), "yes", holds);
+            match holds {
+                false => plain(predicate, false).or(&there),
+                true => plain(predicate, true).and(&there).or(&behind_extensions(predicate, field)),
+            }
+        }
+    }
+}
+
+fn plain(predicate: &Predicate, holds: bool) -> Cond {
+    let parts = match holds {
+        true => conjunctions(predicate, MAX_PIECES),
+        false => conjunctions_of_not(predicate, MAX_PIECES),
+    };
+    parts.map_or_else(|_| Cond::always(), Cond::of)
+}
+
+/// A test of which nothing is known but that it comes out the same every time. What a field equals
+/// excludes what else it may equal.
+fn opaque(predicate: &Predicate, holds: bool) -> Cond {
+    match predicate {
+        Predicate::Match { field, mask, value } if *mask == field.full_mask() => {
+            atom(field.name(), &value.to_string(), holds)
+        }
+        _ => atom(&format!("{predicate:?}"), "yes", holds),
+    }
+}
+
+/// What is true of a field that stands behind extension headers.
+fn behind_extensions(predicate: &Predicate, field: Field) -> Cond {
+    match is_deep(field) {
+        true => Cond::of([Conj::of_kinds(Kinds::IP6_OTHER)]).and(&opaque(predicate, true)),
+        false => Cond::never(),
+    }
+}
+
+fn is_deep(field: Field) -> bool {
+    matches!(
+        field,
+        Field::L4Src | Field::L4Dst | Field::TcpFlags | Field::IcmpType | Field::IcmpCode
+    )
+}
+
+/// Of the packets that get to a table, those that leave by each of its ports, or more.
+pub(super) fn by_entries(table: &TableSpec, ports: usize, runs: &Cond) -> Vec<Cond> {
+    let mut out = vec![Cond::never(); ports];
+    let mut missed = runs.clone();
+    for entry in &table.entries {
+        let hit = matched(table, entry);
+        let deep = table.fields.iter().zip(&entry.keys).any(|(f, k)| k.mask != 0 && is_deep(*f));
+        let hidden = Conj::of_kinds(Kinds::IP6_OTHER);
+        if let Some(port) = out.get_mut(entry.port as usize)
+            && (runs.meets(&hit) || (deep && runs.meets(&hidden)))
+        {
+            let mut caught = runs.and(&Cond::of([hit.clone()]));
+            if deep {
+                caught = caught.or(&runs.and(&Cond::of([hidden])));
+            }
+            *port = std::mem::replace(port, Cond::never()).or(&caught);
+            missed = missed.minus(&hit);
+        }
+    }
+    if let Some(port) = out.get_mut(table.miss as usize) {
+        *port = std::mem::replace(port, Cond::never()).or(&missed);
+    }
+    out
+}
+
+fn matched(table: &TableSpec, entry: &Entry) -> Conj {
+    let keys = table.fields.iter().zip(&entry.keys).filter(|(_, k)| k.mask != 0);
+    keys.fold(Conj::all(), |conj, (field, key)| {
+        conj.having(crate::flow::Values::masked(*field, key.mask, key.value))
+    })
+}

@@ -1,0 +1,131 @@
+//! Simplification: a graph without what no packet of a queue can reach (Dragonet thesis §2.3.2).
+//!
+//! What is known of arriving packets is aggregated along the edges ([`spread`]): at an F-node the
+//! predicates of its ports are added, at an O-node the operands' outcomes are combined with its three
+//! values, at a T-node entries select. Ports by which nothing can leave lose their edges, nodes that
+//! nothing reaches go ([`sever`]), and validators whose outcome is known, with operators that have one
+//! operand left, become edges ([`fold`]). What spawn edges, timers and other workers start stays.
+//!
+//! A packet may arrive that a queue's graph was not made for: a plan is being changed, or the NIC does
+//! not do what its model says. With [`Strangers::HandOver`], the tests that tell such packets apart
+//! stay, and where a packet leaves what was kept it goes to the whole graph at the default worker
+//! ([`guard`]). The graph is then right for *every* packet, whatever the plan; the plan decides only
+//! which of them take the long way. Validators are left out only because of what the NIC vouches for
+//! or because of other nodes of the graph. With [`Strangers::Never`], all that the plan says is used.
+
+mod cond;
+mod fold;
+mod guard;
+mod meaning;
+mod rebuild;
+mod report;
+mod sever;
+mod spread;
+mod stub;
+#[cfg(test)]
+mod tests;
+
+pub use guard::HandOver;
+pub use report::{Report, Size};
+
+use std::collections::HashSet;
+
+use weever_graph::{Graph, Node, Predicate, Verified};
+
+use crate::flow::Conj;
+use cond::Cond;
+use spread::{Starts, spread};
+
+/// Where a node runs, if several workers share a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// At each worker.
+    Any,
+    /// At the worker that the graph is for, where others may start tasks.
+    Here,
+    /// At the worker of this number: only its name is needed here.
+    Elsewhere(u16),
+}
+
+/// What becomes of packets that the graph is not made for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Strangers {
+    /// There are none: what the plan says is true of every packet that arrives.
+    #[default]
+    Never,
+    /// They are handed over to the whole graph.
+    HandOver(HandOver),
+}
+
+/// What is known of a queue and its worker.
+pub struct Given<'a> {
+    /// Every packet that can arrive is in one of these.
+    pub arriving: &'a [Conj],
+    /// What the NIC vouches for of every packet.
+    pub vouched: &'a Predicate,
+    /// Where nodes run.
+    pub home: &'a dyn Fn(&Node) -> Home,
+    /// What becomes of other packets.
+    pub strangers: Strangers,
+    /// The implementation, with one port `out`, that stands in for nodes which run elsewhere.
+    pub pass_on: &'a str,
+}
+
+impl<'a> Given<'a> {
+    /// Knows this of a queue; one worker runs everything, and no other packets come.
+    pub fn of(arriving: &'a [Conj], vouched: &'a Predicate) -> Given<'a> {
+        let (home, strangers) = (&|_: &Node| Home::Any, Strangers::Never);
+        Given { arriving, vouched, home, strangers, pass_on: "RxQueue" }
+    }
+}
+
+/// A graph that was simplified, and what that brought.
+#[derive(Clone, Debug)]
+pub struct Simplified {
+    /// The graph. Nodes that were in the graph before keep their names.
+    pub graph: Graph,
+    /// What was done.
+    pub report: Report,
+}
+
+/// Takes away from `graph` what no packet that is `given` can reach. Effects of nodes must have been
+/// filled in; a node without stays a node.
+pub fn simplify(graph: &Verified, given: &Given<'_>) -> Simplified {
+    let mut now = Graph::clone(graph);
+    let entrances = stub::entrances(&now, given.home);
+    stub::stand_in(&mut now, given);
+    let vouched = meaning::meaning(given.vouched, true);
+    let arriving = Cond::of(given.arriving.iter().cloned()).and(&vouched);
+    let mut report = Report::of(graph);
+    let checked = match &given.strangers {
+        Strangers::Never => arriving,
+        Strangers::HandOver(to) => {
+            now = guard::guard(&now, &arriving, &entrances, to, given.pass_on, &mut report);
+            vouched.clone()
+        }
+    };
+    let all = Known { arriving: &checked, vouched: &vouched, entrances: &entrances };
+    while all.round(&mut now, &mut report) {}
+    report.finish(&now);
+    Simplified { graph: now, report }
+}
+
+struct Known<'a> {
+    arriving: &'a Cond,
+    vouched: &'a Cond,
+    entrances: &'a HashSet<String>,
+}
+
+impl Known<'_> {
+    /// Severs and folds what can be; says whether there was anything.
+    fn round(&self, graph: &mut Graph, report: &mut Report) -> bool {
+        let starts = Starts { arriving: self.arriving, entrances: self.entrances, forced: &[] };
+        let spread_now = spread(graph, &starts);
+        let severed = sever::sever(graph, &spread_now);
+        let again = spread(graph, &starts);
+        let folded = fold::fold(graph, &again, self.vouched, self.entrances);
+        let any = severed || !folded.is_empty();
+        report.folded.extend(folded);
+        any
+    }
+}
