@@ -3,8 +3,8 @@
 use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
-    arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4, ipv6,
-    ndp, queue, shortcut, table, tee, udp,
+    arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
+    ipv6, ndp, queue, shortcut, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [

@@ -2,8 +2,8 @@
 
 use super::super::*;
 
-use weever_graph::nic::FlowType;
 use weever_graph::Key;
+use weever_graph::nic::FlowType;
 
 /// A filter by what it asks.
 #[derive(Clone, Debug)]
@@ -53,8 +53,11 @@ fn asked() -> impl Strategy<Value = Asked> {
         of_type(FlowType::Ether, &[(Field::EthDst, 0xffff_ffff_ffff)]),
         of_type(FlowType::Ether, &[(Field::EthType, 0x0800)]),
     ];
-    (prop::sample::select(kinds), 0u32..4)
-        .prop_map(|((flow_type, keys), queue)| Asked { flow_type, keys, queue })
+    (prop::sample::select(kinds), 0u32..4).prop_map(|((flow_type, keys), queue)| Asked {
+        flow_type,
+        keys,
+        queue,
+    })
 }
 
 pub(crate) fn configurations() -> impl Strategy<Value = Configuration> {

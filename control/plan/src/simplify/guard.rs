@@ -8,16 +8,14 @@
 
 use std::collections::HashSet;
 
-use weever_graph::{
-    Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, PortId, verify,
-};
+use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, PortId, verify};
 
 use super::cond::Cond;
+use super::rebuild::only;
 use super::report::Report;
 use super::sever::{operands, settle_operators};
 use super::spread::{Spread, Starts, spread};
 use super::stub::stub;
-use super::rebuild::only;
 
 /// How packets get from a queue's graph to the whole one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +62,7 @@ impl HandOver {
 }
 
 /// The part of `graph` that `arriving` packets need, with an edge to the whole graph wherever others
-/// would leave it.
+/// would leave it; the graph itself, should the verifier not be able to follow.
 pub(super) fn guard(
     graph: &Graph,
     arriving: &Cond,
@@ -80,8 +78,12 @@ pub(super) fn guard(
         let frontier = frontier(graph, &spread, &kept);
         let objections = objections(graph, &kept, &frontier);
         if objections.is_empty() {
+            let guarded = cut(graph, &kept, &frontier, to, pass_on);
+            if verify(guarded.clone()).is_err() {
+                return graph.clone();
+            }
             report.foreign = frontier.iter().map(|p| named(graph, *p)).collect();
-            return cut(graph, &kept, &frontier, to, pass_on);
+            return guarded;
         }
         let behind = objections.iter().flat_map(|p| targets(graph, *p));
         forced.extend(behind.filter(|t| !kept[t.index()]));
@@ -175,13 +177,7 @@ fn shift(node: &Node, kept: bool, shifted: &dyn Fn(NodeId) -> NodeId) -> Node {
     node
 }
 
-fn cut(
-    graph: &Graph,
-    kept: &[bool],
-    frontier: &[PortId],
-    to: &HandOver,
-    pass_on: &str,
-) -> Graph {
+fn cut(graph: &Graph, kept: &[bool], frontier: &[PortId], to: &HandOver, pass_on: &str) -> Graph {
     let mut out = graph.clone();
     let before = operands(graph);
     if !frontier.is_empty() {
@@ -192,9 +188,8 @@ fn cut(
             out.node_mut(port.node).ports[port.port as usize].targets = vec![foreign];
         }
     }
-    let stays = |id: NodeId| {
-        kept.get(id.index()).is_none_or(|k| *k) || out.node(id).name == to.whole
-    };
+    let stays =
+        |id: NodeId| kept.get(id.index()).is_none_or(|k| *k) || out.node(id).name == to.whole;
     let dead: Vec<bool> = out.iter().map(|(id, _)| !stays(id)).collect();
     for at in 0..out.len() {
         let node = out.node_mut(NodeId(at as u32));

@@ -38,9 +38,7 @@ fn atom(label: &str, value: &str, holds: bool) -> Cond {
 
 fn test(predicate: &Predicate, field: Field, holds: bool) -> Cond {
     match field {
-        Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => {
-            plain(predicate, holds)
-        }
+        Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => plain(predicate, holds),
         // Frames of IPv4 may claim another version.
         Field::IpVersion => opaque(predicate, holds),
         _ => {

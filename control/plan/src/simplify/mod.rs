@@ -97,15 +97,17 @@ pub fn simplify(graph: &Verified, given: &Given<'_>) -> Simplified {
     let vouched = meaning::meaning(given.vouched, true);
     let arriving = Cond::of(given.arriving.iter().cloned()).and(&vouched);
     let mut report = Report::of(graph);
+    let known = |arriving| Known { arriving, vouched: &vouched, entrances: &entrances };
     let checked = match &given.strangers {
-        Strangers::Never => arriving,
+        Strangers::Never => &arriving,
         Strangers::HandOver(to) => {
+            // What nobody needs, nobody has to be handed over for.
+            while known(&vouched).round(&mut now, &mut report) {}
             now = guard::guard(&now, &arriving, &entrances, to, given.pass_on, &mut report);
-            vouched.clone()
+            &vouched
         }
     };
-    let all = Known { arriving: &checked, vouched: &vouched, entrances: &entrances };
-    while all.round(&mut now, &mut report) {}
+    while known(checked).round(&mut now, &mut report) {}
     report.finish(&now);
     Simplified { graph: now, report }
 }

@@ -1,29 +1,37 @@
 //! Edges that are never enabled go, and nodes that nothing reaches.
 
-use weever_graph::{Attr, Graph, NodeId, NodeKind, Op, PortId};
+use weever_graph::{Attr, Graph, NodeId, NodeKind, Op, PortId, verify};
 
 use super::rebuild::only;
 use super::spread::{Spread, incoming};
 
-/// Cuts what `spread` says is never taken; says whether that changed anything.
+/// Takes out the nodes that nothing reaches, then the edges between others that are never enabled;
+/// says whether that changed anything. Each step is left out if the verifier cannot follow it: what it
+/// knows of a graph is bounded, and edges that are never enabled do no harm.
 pub(super) fn sever(graph: &mut Graph, spread: &Spread) -> bool {
-    let operands = operands(graph);
-    let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
-    let mut changed = false;
-    for node in &ids {
-        for (port, p) in graph.node_mut(*node).ports.iter_mut().enumerate() {
-            let dead = !spread.takes(PortId { node: *node, port: port as u32 });
-            p.targets.retain(|t| {
-                let stays = !dead && spread.reaches(*t);
-                changed |= !stays;
-                stays
-            });
+    let without_edges = cut(graph, spread, |port| !spread.takes(port));
+    let without_nodes = cut(graph, spread, |_| false);
+    for next in [without_edges, without_nodes] {
+        if next != *graph && verify(next.clone()).is_ok() {
+            *graph = next;
+            return true;
         }
     }
-    settle_operators(graph, &operands);
-    changed |= ids.iter().any(|id| !spread.reaches(*id));
-    *graph = only(graph, |id| spread.reaches(id));
-    changed
+    false
+}
+
+fn cut(graph: &Graph, spread: &Spread, dead: impl Fn(PortId) -> bool) -> Graph {
+    let operands = operands(graph);
+    let mut next = graph.clone();
+    for (node, n) in graph.iter() {
+        for port in 0..n.ports.len() {
+            let id = PortId { node, port: port as u32 };
+            let stays = |t: &NodeId| spread.reaches(*t) && !dead(id);
+            next.node_mut(node).ports[port].targets.retain(stays);
+        }
+    }
+    settle_operators(&mut next, &operands);
+    only(&next, |id| spread.reaches(id))
 }
 
 /// The operands of every operator.
