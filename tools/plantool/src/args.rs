@@ -34,6 +34,12 @@ pub struct PlanArgs {
     /// Say for each flow why it is where it is, what the runner-up was, and why that lost.
     #[arg(long)]
     pub explain: bool,
+    /// Say how much of the host's graph each queue needs (formats `text` and `json`).
+    #[arg(long)]
+    pub graphs: bool,
+    /// Show the host's graph as it is behind this queue instead of the plan: as `svg`, or as text.
+    #[arg(long, value_name = "QUEUE")]
+    pub graph: Option<u32>,
     /// The device that `ethtool` commands name.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     pub dev: String,

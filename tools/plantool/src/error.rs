@@ -44,6 +44,20 @@ pub enum PlanToolError {
         /// The mistakes, each in its place.
         errors: weever_unicorn::Errors,
     },
+    /// The host's graph cannot be made; a bug of its model.
+    #[error("the host's graph: {reason}")]
+    Host {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is no graph behind a queue that gets nothing.
+    #[error("nothing arrives at queue {queue}; there are graphs of queues {known}")]
+    NoArrivals {
+        /// The queue that was asked for.
+        queue: u32,
+        /// Those at which something arrives.
+        known: String,
+    },
     /// The model is no NIC.
     #[error("{file}: {source}")]
     Nic {

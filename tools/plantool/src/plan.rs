@@ -64,11 +64,19 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
         true => explain(&mut search, &ids),
         false => Vec::new(),
     };
-    let planned = Planned { model: &model, page: &page, flows: &flows, plan: &plan, explanations };
+    let (model, page, flows, plan) = (&model, &page, &flows, &plan);
+    let embedded = Vec::new();
+    let mut planned = Planned { model, page, flows, plan, explanations, embedded };
+    if args.graphs || args.graph.is_some() {
+        planned.embedded = render::embedded(&planned)?;
+    }
     Ok(Made { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
 }
 
 fn show(args: &PlanArgs, planned: &Planned<'_>) -> std::result::Result<String, PlanToolError> {
+    if let Some(queue) = args.graph {
+        return render::of_queue(&planned.embedded, queue, args.format == Format::Svg);
+    }
     match args.format {
         Format::Text => Ok(render::text(planned)),
         Format::Json => Ok(render::json(planned)),

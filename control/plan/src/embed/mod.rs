@@ -14,12 +14,12 @@ mod tests;
 pub use arrivals::arrivals;
 pub use costs::PathCosts;
 
-use weever_graph::{Attr, Graph, Predicate, Verified};
+use weever_graph::{Attr, Graph, Node, Predicate, Verified};
 
 use crate::config::Configuration;
 use crate::flow::Conj;
 use crate::nic::Nic;
-use crate::simplify::{Given, Simplified, Strangers, simplify};
+use crate::simplify::{Given, Home, Simplified, Strangers, simplify};
 
 /// What can arrive at a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,19 +53,32 @@ pub struct Embedded {
     pub simplified: Simplified,
 }
 
-/// The graph of every queue at which anything can arrive, by ascending queue. All are to run at the
-/// default worker, so nothing is at home elsewhere; for several workers, call
-/// [`simplify`](crate::simplify::simplify) with what each of them serves.
+/// How the graphs of queues are to be run.
+pub struct Running<'a> {
+    /// What becomes of packets that a queue's graph is not made for.
+    pub strangers: Strangers,
+    /// Whether a node is at home at the default worker, number 0, because its state is in one place.
+    /// The default worker serves the default queue, others the other queues.
+    pub single_homed: &'a dyn Fn(&Node) -> bool,
+}
+
+/// The graph of every queue at which anything can arrive, by ascending queue.
 pub fn embed(
     prg: &Graph,
     nic: &Nic,
     configuration: &Configuration,
     lpg: &Verified,
-    strangers: &Strangers,
+    running: &Running<'_>,
 ) -> Vec<Embedded> {
     let vouched = stated(prg);
+    let elsewhere = |node: &Node| match (running.single_homed)(node) {
+        true => Home::Elsewhere(0),
+        false => Home::Any,
+    };
     let graph = |arrival: Arrival| {
-        let given = Given { strangers: strangers.clone(), ..Given::of(&arrival.parts, &vouched) };
+        let known = Given::of(&arrival.parts, &vouched);
+        let home = if arrival.queue == nic.default_queue { known.home } else { &elsewhere };
+        let given = Given { strangers: running.strangers.clone(), home, ..known };
         let simplified = simplify(lpg, &given);
         Embedded { arrival, simplified }
     };

@@ -30,7 +30,7 @@ pub(crate) fn json(result: &Result<'_>) -> String {
             "flows": s.flows,
         })
     };
-    let value = json!({
+    let mut value = json!({
         "nic": nic.name,
         "view": if result.model.silicon.is_some() { "linux" } else { "silicon" },
         "acceptable": plan.is_acceptable(),
@@ -43,6 +43,9 @@ pub(crate) fn json(result: &Result<'_>) -> String {
         "filters": plan.rules.iter().map(|r| filter(result, r)).collect::<Vec<_>>(),
         "flows": (0..plan.flows.len()).map(|i| flow(result, i)).collect::<Vec<_>>(),
     });
+    if !result.embedded.is_empty() {
+        value["graphs"] = super::graphs::values(&result.embedded);
+    }
     format!("{value:#}\n")
 }
 

@@ -1,11 +1,13 @@
 //! A plan, shown.
 
 mod commands;
+mod graphs;
 mod json;
 mod picture;
 mod table;
 mod text;
 
+use weever_plan::embed::Embedded;
 use weever_plan::flow::Flow;
 use weever_plan::search::{Explanation, FlowId, Plan};
 use weever_policy::policy::Page;
@@ -13,6 +15,7 @@ use weever_policy::policy::Page;
 use crate::load::Model;
 
 pub(crate) use commands::ethtool;
+pub(crate) use graphs::{embedded, of_queue};
 pub(crate) use json::json;
 pub(crate) use picture::picture;
 pub(crate) use table::count;
@@ -26,4 +29,6 @@ pub(crate) struct Result<'r> {
     pub(crate) flows: &'r [Flow],
     pub(crate) plan: &'r Plan,
     pub(crate) explanations: Vec<(FlowId, Explanation)>,
+    /// The graphs behind the queues, if they are wanted.
+    pub(crate) embedded: Vec<Embedded>,
 }

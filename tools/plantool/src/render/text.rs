@@ -21,6 +21,9 @@ pub(crate) fn text(result: &Result<'_>) -> String {
     let mut out = head(result);
     out.push_str(&queues(result));
     out.push_str(&filters(result));
+    if !result.embedded.is_empty() {
+        out.push_str(&super::graphs::lines(&result.embedded));
+    }
     out.push_str(&unplaced(result));
     out.push_str(&explained(result));
     out.push_str(&verdict(result));
