@@ -139,7 +139,7 @@ fn arrives(arrival: &Arrival, frame: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(12) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
 
     /// Whatever the filters, and whatever the packets: nothing is promised of them.
     #[test]
