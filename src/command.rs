@@ -12,6 +12,7 @@ use weever_capture::CaptureArgs;
 use weever_cli::{CliError, CountersArgs, FlowsArgs, QueuesArgs, SetArgs, StatusArgs, StopArgs};
 use weever_graphtool::GraphCommand;
 use weever_plantool::{PlanArgs, PolicyCommand};
+use weever_steertool::SteerArgs;
 
 use failure::Failure;
 
@@ -33,6 +34,8 @@ Examples:
   weever stop                                           shut it down
   weever plan --nic 82599 --queues 8 --flows flows.txt --explain
                                                         which queue gets which flow, and why
+  weever steer --dev eth0 --policy policy.toml --apply --watch
+                                                        steer the kernel's own flows
   weever bench udp-echo --json                          measure it beside the kernel
 
 Exit status: 0 for success, 1 for failure, 2 for a command line or configuration that is wrong.";
@@ -72,6 +75,7 @@ enum Command {
     Graph(GraphCommand),
     /// Plan which queue of a NIC gets which flow, without having the NIC
     Plan(Box<PlanArgs>),
+    Steer(Box<SteerArgs>),
     /// Check policies
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -97,6 +101,7 @@ impl Cli {
             Command::Bench(args) => Ok(weever_bench::run(&args)),
             Command::Graph(command) => Ok(weever_graphtool::run(command)?),
             Command::Plan(args) => Ok(weever_plantool::run_plan(&args)?),
+            Command::Steer(args) => Ok(weever_steertool::run(&args)?),
             Command::Policy(command) => Ok(weever_plantool::run_policy(&command)?),
         }
     }

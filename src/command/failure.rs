@@ -10,6 +10,7 @@ use weever_graphtool::GraphToolError;
 
 use super::papers::PapersError;
 use weever_plantool::PlanToolError;
+use weever_steertool::SteerError;
 
 /// A command line or a configuration that is wrong; clap's own choice, too.
 const USAGE: u8 = 2;
@@ -30,6 +31,8 @@ pub(crate) enum Failure {
     Graph(#[from] GraphToolError),
     #[error(transparent)]
     Plan(#[from] PlanToolError),
+    #[error(transparent)]
+    Steer(#[from] SteerError),
 }
 
 impl Failure {
@@ -45,6 +48,7 @@ impl Failure {
             Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
             Failure::Graph(error) => error.exit_code(),
             Failure::Plan(error) => error.exit_code(),
+            Failure::Steer(error) => error.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }

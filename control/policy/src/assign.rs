@@ -1,7 +1,7 @@
 //! Flows meet a policy.
 
 use weever_plan::flow::{AppId, ClassId, Flow};
-use weever_plan::policy::{Document, DocumentError, Policy};
+use weever_plan::policy::{Classifier, Document, DocumentError, Policy};
 
 use crate::filter;
 use crate::flows::FlowSpec;
@@ -14,6 +14,8 @@ pub struct Assigned {
     pub flows: Vec<Flow>,
     /// What the planner asks.
     pub policy: Box<dyn Policy>,
+    /// What gives flows that come later their classes.
+    pub classifier: Classifier,
     /// The names of applications, by number.
     pub apps: Vec<String>,
     /// Flows that name a class which is not there; they were given the class of their packets.
@@ -30,12 +32,13 @@ pub fn assign(flows: Vec<FlowSpec>, page: &Page) -> Result<Assigned, DocumentErr
     let mut out = Assigned {
         flows: Vec::new(),
         policy,
+        classifier,
         apps: page.apps.clone(),
         problems: Problems::default(),
     };
     for spec in flows {
         let mut flow = Flow::of(spec.name, spec.parts);
-        classifier.classify(&mut flow);
+        out.classifier.classify(&mut flow);
         if let Some(name) = &spec.class {
             match class_of(&page.document, name) {
                 Some((class, weight)) => (flow.class, flow.weight) = (class, weight),

@@ -14,5 +14,6 @@ mod render;
 
 pub use args::{Format, PlanArgs, PolicyCheck, PolicyCommand};
 pub use error::PlanToolError;
+pub use load::{Model, load_flows, load_model, load_policy};
 pub use plan::{Made, make, run as run_plan};
 pub use policy::{check as check_policy, run as run_policy};

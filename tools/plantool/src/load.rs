@@ -15,28 +15,46 @@ use crate::{PlanArgs, PlanToolError};
 const LONGEST: u64 = 256;
 
 /// A NIC as it is to be planned for.
-pub(crate) struct Model {
+#[derive(Clone, Debug)]
+pub struct Model {
     /// The PRG.
-    pub(crate) prg: Graph,
+    pub prg: Graph,
     /// The view of it that the plan is for.
-    pub(crate) nic: Nic,
+    pub nic: Nic,
     /// All that the silicon can do, if that is more.
-    pub(crate) silicon: Option<Nic>,
+    pub silicon: Option<Nic>,
 }
 
 /// The model that the command line names, with the queues that it asks for.
 pub(crate) fn model(args: &PlanArgs) -> Result<Model, PlanToolError> {
-    let prg = prg(&args.nic)?;
-    let nic = |source| PlanToolError::Nic { file: args.nic.clone(), source };
+    model_as(&args.nic, args.queues, args.linux, args.silicon)
+}
+
+/// A model by its name or file, with so many queues: what Linux exposes of it, unless that is nothing.
+///
+/// # Errors
+/// [`PlanToolError`] if there is no such model, or no so many queues.
+pub fn load_model(name: &str, queues: Option<u32>) -> Result<Model, PlanToolError> {
+    model_as(name, queues, false, false)
+}
+
+fn model_as(
+    name: &str,
+    queues: Option<u32>,
+    linux_only: bool,
+    all_silicon: bool,
+) -> Result<Model, PlanToolError> {
+    let prg = prg(name)?;
+    let nic = |source| PlanToolError::Nic { file: name.to_string(), source };
     let silicon = Nic::of(&prg).map_err(nic)?;
     let linux = Nic::linux_of(&prg).map_err(nic)?;
-    let queues = |view: Nic| match args.queues {
+    let queues = |view: Nic| match queues {
         Some(count) => view.with_queues(count),
         None => Ok(view),
     };
     // The xdp model, for one, is nothing that ethtool knows of.
     let exposed = !linux.tables.is_empty() || silicon.tables.is_empty();
-    if args.linux || (exposed && !args.silicon) {
+    if linux_only || (exposed && !all_silicon) {
         let nic = queues(linux).map_err(nic)?;
         return Ok(Model { prg, nic, silicon: Some(silicon) });
     }
@@ -59,12 +77,20 @@ fn prg(name: &str) -> Result<Graph, PlanToolError> {
 
 /// The flows of a file. Mistakes in it end the command unless it is to keep going.
 pub(crate) fn flows(args: &PlanArgs) -> Result<FlowList, PlanToolError> {
-    let list = flows::parse(&bytes(&args.flows)?);
-    if list.problems.is_empty() || args.keep_going {
+    load_flows(&args.flows, args.keep_going)
+}
+
+/// The flows of a file.
+///
+/// # Errors
+/// [`PlanToolError`] for mistakes in it, unless it is to keep going.
+pub fn load_flows(path: &Path, keep_going: bool) -> Result<FlowList, PlanToolError> {
+    let list = flows::parse(&bytes(path)?);
+    if list.problems.is_empty() || keep_going {
         return Ok(list);
     }
     Err(PlanToolError::Flows {
-        file: shown(&args.flows),
+        file: shown(path),
         count: list.problems.count(),
         all: list.flows.len() + list.problems.count(),
         problems: list.problems,
@@ -73,7 +99,10 @@ pub(crate) fn flows(args: &PlanArgs) -> Result<FlowList, PlanToolError> {
 }
 
 /// A policy; none is the one that balances.
-pub(crate) fn policy(path: Option<&Path>) -> Result<Page, PlanToolError> {
+///
+/// # Errors
+/// [`PlanToolError`] with everything that is wrong with it.
+pub fn load_policy(path: Option<&Path>) -> Result<Page, PlanToolError> {
     let (file, text) = match path {
         Some(path) => (shown(path), text(path)?),
         None => (String::new(), String::new()),

@@ -42,7 +42,7 @@ pub struct Made {
 pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
     let mut notes = Vec::new();
     let model = load::model(args)?;
-    let page = load::policy(args.policy.as_deref())?;
+    let page = load::load_policy(args.policy.as_deref())?;
     let list = load::flows(args)?;
     note(&mut notes, "left out", &list.problems);
     note(&mut notes, "doubtful", &page.doubts);

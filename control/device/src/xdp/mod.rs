@@ -5,6 +5,7 @@
 //! one update each; rules of tables with priorities become the program's ordered filters. Nothing is
 //! lost while that happens. It goes with the process, however that ends.
 
+mod counter;
 mod cpus;
 mod error;
 mod rules;
@@ -12,6 +13,7 @@ mod steering;
 #[cfg(test)]
 mod tests;
 
+pub use counter::FlowCounter;
 pub use cpus::cpu_map;
 pub use error::XdpError;
 pub use steering::{Outcome, XdpSteering};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weever_ebpf::sys::BpfError;
+use weever_ebpf::sys::{AttachMode, BpfError};
 use weever_ebpf::xdp::classify::{self, Classifier, Fallback, Sink, Target, Test};
 use weever_graph::nic::TableOrder;
 use weever_plan::config::{Rss, Rule};
@@ -11,7 +11,7 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId};
 use weever_plan::watch::FiveTuple;
 
-use super::rules::tests;
+use super::rules::{tests, tuple};
 use super::{XdpError, cpu_map};
 
 /// What [`XdpSteering::apply`] did.
@@ -350,6 +350,34 @@ impl XdpSteering {
             }
         }
         Ok(fresh)
+    }
+
+    /// All traffic since this was called last, as far as it is known by five-tuple: flows that no rule
+    /// took, if they are [counted](Self::sample), and flows that have a rule of their own.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn take_traffic(&mut self, mut take: impl FnMut(FiveTuple, u64)) -> Result<(), XdpError> {
+        self.take_missed(&mut take)?;
+        for (id, hits) in self.take_hits()? {
+            if let Some(flow) = self.exact.get(&id).and_then(|exact| tuple(&exact.rule.tests)) {
+                take(flow, hits);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many frames no rule took.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn missed(&self) -> Result<u64, XdpError> {
+        Ok(self.classifier.missed()?)
+    }
+
+    /// How the program runs: in the driver or in the kernel's stack; nothing if it is not attached.
+    pub fn mode(&self) -> Option<AttachMode> {
+        self.classifier.mode()
     }
 
     /// How many rules are carried out.

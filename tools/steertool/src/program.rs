@@ -1,0 +1,131 @@
+//! A program that sorts frames onto CPUs.
+
+use weever_device::ethtool::Driver;
+use weever_device::xdp::{Outcome, XdpSteering};
+use weever_plan::search::Search;
+use weever_plan::watch::FiveTuple;
+
+use crate::backend::Backend;
+use crate::model::may_have_partial_checksums;
+use crate::{SteerArgs, SteerError};
+
+/// The least and the most room in a map of filters.
+const ROOM: (usize, usize) = (4096, 1 << 20);
+
+/// The model `xdp` on a device.
+pub(crate) struct Program {
+    ifindex: u32,
+    device: String,
+    cpus: Vec<u32>,
+    room: usize,
+    has_partial_checksums: bool,
+    steering: Option<XdpSteering>,
+}
+
+impl Program {
+    pub(crate) fn new(
+        args: &SteerArgs,
+        driver: &mut dyn Driver,
+        ifindex: u32,
+        cpus: Vec<u32>,
+        flows: usize,
+    ) -> Program {
+        let watched = if args.watch { args.most as usize } else { 0 };
+        let room = (2 * flows).max(watched).clamp(ROOM.0, ROOM.1);
+        Program {
+            ifindex,
+            device: args.dev.clone(),
+            cpus,
+            room,
+            has_partial_checksums: may_have_partial_checksums(driver),
+            steering: None,
+        }
+    }
+
+    fn load(&self, search: &Search) -> Result<XdpSteering, SteerError> {
+        let room = self.room as u32;
+        Ok(XdpSteering::onto_cpus(search.nic(), search.rss(), &self.cpus, room)?)
+    }
+
+    fn attach(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
+        let mut steering = self.load(search)?;
+        let outcome = steering.apply(&search.take_changes())?;
+        // Only when all filters are there, so that no flow goes astray first.
+        steering.attach(self.ifindex)?;
+        let mode = steering.mode().map(|mode| mode.to_string()).unwrap_or_default();
+        let mut lines = vec![format!("attached to {} in {mode} mode", self.device)];
+        lines.extend(told(&outcome));
+        if self.has_partial_checksums {
+            lines.push(
+                "note: frames from a kernel of this machine come here with unfinished checksums and \
+                 would be lost on their way to a CPU: switch that off at the sending end, \
+                 `ethtool -K PEER tx off`"
+                    .into(),
+            );
+        }
+        self.steering = Some(steering);
+        Ok(lines)
+    }
+}
+
+impl Backend for Program {
+    fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
+        // The kernel checks the program without its being attached.
+        let outcome = self.load(search)?.apply(&search.take_changes())?;
+        let mut lines = told(&outcome);
+        lines.push(format!("a program would be attached to {}; --apply does it", self.device));
+        Ok(lines)
+    }
+
+    fn update(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
+        let Some(steering) = &mut self.steering else { return self.attach(search) };
+        let outcome = steering.apply(&search.take_changes())?;
+        Ok(told(&outcome))
+    }
+
+    fn watch(&mut self, flows: u32, every: u32) -> Result<(), SteerError> {
+        let Some(steering) = &mut self.steering else { return Ok(()) };
+        Ok(steering.sample(flows, every)?)
+    }
+
+    fn traffic(&mut self, take: &mut dyn FnMut(FiveTuple, u64)) -> Result<(), SteerError> {
+        let Some(steering) = &mut self.steering else { return Ok(()) };
+        Ok(steering.take_traffic(take)?)
+    }
+
+    fn finish(&mut self) -> Result<Vec<String>, SteerError> {
+        let Some(steering) = self.steering.take() else { return Ok(Vec::new()) };
+        let hits: u64 = steering.hits()?.iter().map(|(_, hits)| hits).sum();
+        let (filters, missed) = (steering.rules(), steering.missed()?);
+        drop(steering);
+        Ok(vec![format!(
+            "{filters} filters took {hits} frames, {missed} were spread; the program is gone from {}",
+            self.device
+        )])
+    }
+
+    fn queue(&self, queue: u32) -> String {
+        let cpu = self.cpus.get(queue as usize % self.cpus.len().max(1));
+        format!("queue {queue}, CPU {}", cpu.copied().unwrap_or_default())
+    }
+
+    fn filters(&self) -> usize {
+        self.steering.as_ref().map_or(0, XdpSteering::rules)
+    }
+}
+
+fn told(outcome: &Outcome) -> Vec<String> {
+    let Outcome { inserted, removed, retargeted, exchanged, failed } = outcome;
+    let how = if *exchanged { "a new program" } else { "the maps of the program" };
+    let mut lines = Vec::new();
+    if inserted + removed + retargeted > 0 {
+        lines.push(format!(
+            "{inserted} filters added, {removed} removed, {retargeted} changed, by {how}"
+        ));
+    }
+    if let Some((_, first)) = failed.first() {
+        let count = failed.len();
+        lines.push(format!("{count} filters could not be added: {first}; their flows are spread"));
+    }
+    lines
+}

@@ -1,0 +1,153 @@
+//! From the command to the end.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
+use weever_device::ifindex;
+use weever_plantool::load_model;
+
+use crate::backend::Backend;
+use crate::nic::NicFilters;
+use crate::planner::Planner;
+use crate::program::Program;
+use crate::signals::Ending;
+use crate::{SteerArgs, SteerError, cpus, model};
+
+/// How often traffic is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Steers, until a signal comes if it is to be applied.
+///
+/// # Errors
+/// [`SteerError`]; the device is as it was found then, unless the error says otherwise.
+pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
+    let index = ifindex(&args.dev).ok_or_else(|| SteerError::NoDevice(args.dev.clone()))?;
+    let mut driver = KernelDriver::open(&args.dev)?;
+    if args.undo {
+        tell(&NicFilters::new(args, driver, index)?.undo()?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = match args.model.as_str() {
+        "auto" => model::of(&mut driver)?,
+        name => name,
+    };
+    let is_program = name == "xdp";
+    if is_program && args.persist {
+        let why = "the program goes with the process: run it as a service instead of --persist";
+        return Err(SteerError::Usage(why.into()));
+    }
+    let cpus = cpus::of(args.cpus.as_deref())?;
+    let queues = match is_program {
+        true => args.queues.unwrap_or(cpus.len() as u32),
+        false => queues(args, &mut driver)?,
+    };
+    let mut planner = Planner::new(args, load_model(name, Some(queues))?)?;
+    let mut backend: Box<dyn Backend> = match is_program {
+        true => {
+            let flows = planner.search.len();
+            Box::new(Program::new(args, &mut driver, index, cpus, flows))
+        }
+        false => Box::new(NicFilters::new(args, driver, index)?),
+    };
+    planner.notes.iter().for_each(|note| eprintln!("{note}"));
+    tell(&planner.describe(|queue| backend.queue(queue)));
+    if !args.apply {
+        tell(&backend.preview(&mut planner.search)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    apply(args, index, &mut planner, &mut *backend)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// As many queues as the device has switched on, if nobody says how many.
+fn queues(args: &SteerArgs, driver: &mut KernelDriver) -> Result<u32, EthtoolError> {
+    match args.queues {
+        Some(queues) => Ok(queues),
+        None => Ok(driver.channels()?.receiving().max(1)),
+    }
+}
+
+fn apply(
+    args: &SteerArgs,
+    index: u32,
+    planner: &mut Planner,
+    backend: &mut dyn Backend,
+) -> Result<(), SteerError> {
+    let ending = Ending::watch()?;
+    tell(&backend.update(&mut planner.search)?);
+    if args.persist && !args.watch {
+        tell(&backend.finish()?);
+        return Ok(());
+    }
+    let ran = steer(args, index, &ending, planner, backend);
+    if planner.refused() > 0 {
+        tell(&[format!(
+            "new flows were left out {} times: --most is the limit",
+            planner.refused()
+        )]);
+    }
+    if let Err(SteerError::Vanished { .. }) = ran {
+        return ran;
+    }
+    // Undone whatever happened, and the first error is the one to tell.
+    let finished = backend.finish();
+    ran?;
+    tell(&finished?);
+    Ok(())
+}
+
+/// Follows the traffic until a signal comes.
+fn steer(
+    args: &SteerArgs,
+    index: u32,
+    ending: &Ending,
+    planner: &mut Planner,
+    backend: &mut dyn Backend,
+) -> Result<(), SteerError> {
+    if args.watch {
+        backend.watch(args.most, args.every)?;
+    }
+    tell(&["steering; Ctrl-C ends it".into()]);
+    let start = Instant::now();
+    while !ending.within(TICK) {
+        if ifindex(&args.dev) != Some(index) {
+            return Err(vanished(args, backend));
+        }
+        if args.watch {
+            let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            follow(planner, backend, now).map_err(|error| match ifindex(&args.dev) {
+                Some(there) if there == index => error,
+                _ => vanished(args, backend),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn follow(planner: &mut Planner, backend: &mut dyn Backend, now: u64) -> Result<(), SteerError> {
+    backend.traffic(&mut |flow, packets| planner.saw(now, flow, packets))?;
+    if let Some(told) = planner.follow(now) {
+        tell(&[told]);
+        tell(&backend.update(&mut planner.search)?);
+    }
+    Ok(())
+}
+
+fn vanished(args: &SteerArgs, backend: &dyn Backend) -> SteerError {
+    let filters = match backend.filters() {
+        0 => String::new(),
+        count => format!(", and its {count} filters with it"),
+    };
+    SteerError::Vanished { device: args.dev.clone(), filters }
+}
+
+/// Nobody may be left to read it.
+fn tell(lines: &[String]) {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        drop(writeln!(out, "{line}"));
+    }
+    drop(out.flush());
+}
