@@ -148,6 +148,8 @@ fn exchange(from: &UdpSocket, to: &UdpSocket, core: usize) -> usize {
     thread::scope(|scope| {
         let sending = scope.spawn(|| {
             pin_to(core).unwrap();
+            // The kernel notes the CPU for sockets that have a peer.
+            to.connect(from.local_addr().unwrap()).unwrap();
             for _ in 0..20 {
                 from.send_to(b"hello", to.local_addr().unwrap()).unwrap();
                 let mut buffer = [0; 16];
@@ -231,7 +233,6 @@ fn flows_are_found_by_their_traffic_and_forgotten_when_they_end() {
     let mut steering = Steering::start(&net, &args);
     let to = receiver(&net, 7000);
     let from: Vec<UdpSocket> = (0..3).map(|n| sender(&net, 6000 + n)).collect();
-    exchange(&from[0], &to, allowed_cores().unwrap()[0]);
     let address = to.local_addr().unwrap();
     let sending = std::sync::atomic::AtomicBool::new(true);
     thread::scope(|scope| {
