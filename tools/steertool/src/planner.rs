@@ -100,7 +100,7 @@ impl Planner {
         if came + gone == 0 {
             return None;
         }
-        let mut told = format!("{came} flows came, {gone} went");
+        let mut told = format!("flows: {came} came, {gone} went");
         if let Err(why) = self.accept()
             && was_acceptable
         {
@@ -143,7 +143,7 @@ impl Planner {
     pub(crate) fn describe(&mut self, queue: impl Fn(u32) -> String) -> Vec<String> {
         let plan = self.search.plan();
         let head = format!(
-            "{}, {} queues: {} flows, {} filters, cost {}",
+            "{}: queues {}, flows {}, filters {}, cost {}",
             plan.nic,
             plan.queues.len(),
             plan.flows.len(),

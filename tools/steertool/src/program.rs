@@ -95,11 +95,10 @@ impl Backend for Program {
 
     fn finish(&mut self) -> Result<Vec<String>, SteerError> {
         let Some(steering) = self.steering.take() else { return Ok(Vec::new()) };
-        let hits: u64 = steering.hits()?.iter().map(|(_, hits)| hits).sum();
-        let (filters, missed) = (steering.rules(), steering.missed()?);
+        let (taken, missed) = (steering.taken()?, steering.missed()?);
         drop(steering);
         Ok(vec![format!(
-            "{filters} filters took {hits} frames, {missed} were spread; the program is gone from {}",
+            "filters took {taken} frames, {missed} were spread; the program is gone from {}",
             self.device
         )])
     }
@@ -120,12 +119,12 @@ fn told(outcome: &Outcome) -> Vec<String> {
     let mut lines = Vec::new();
     if inserted + removed + retargeted > 0 {
         lines.push(format!(
-            "{inserted} filters added, {removed} removed, {retargeted} changed, by {how}"
+            "filters: {inserted} added, {removed} removed, {retargeted} changed, by {how}"
         ));
     }
     if let Some((_, first)) = failed.first() {
         let count = failed.len();
-        lines.push(format!("{count} filters could not be added: {first}; their flows are spread"));
+        lines.push(format!("filters: {count} could not be added: {first}; their flows are spread"));
     }
     lines
 }

@@ -58,6 +58,8 @@ pub struct XdpSteering {
     by_tests: HashMap<Vec<Test>, RuleId>,
     ordered: Vec<Ordered>,
     told: HashMap<RuleId, u64>,
+    /// Hits of rules that are gone.
+    retired: u64,
 }
 
 impl XdpSteering {
@@ -120,6 +122,7 @@ impl XdpSteering {
             by_tests: HashMap::new(),
             ordered: Vec::new(),
             told: HashMap::new(),
+            retired: 0,
         }
     }
 
@@ -232,6 +235,8 @@ impl XdpSteering {
                 let Some(gone) = self.exact.remove(id) else { return Ok(()) };
                 self.by_tests.remove(&gone.rule.tests);
                 self.told.remove(id);
+                let hits = self.lock().hits(&gone.rule)?.unwrap_or_default();
+                self.retired += gone.before + hits;
                 self.lock().remove(&gone.rule)?;
                 outcome.removed += 1;
             }
@@ -270,10 +275,12 @@ impl XdpSteering {
                     Err(error) => outcome.failed.push((*id, error)),
                 },
                 DeviceChange::Remove { id, .. } => {
-                    let count = self.ordered.len();
-                    self.ordered.retain(|rule| rule.id != *id);
+                    let Some(at) = self.ordered.iter().position(|rule| rule.id == *id) else {
+                        continue;
+                    };
+                    self.retired += self.ordered.remove(at).before;
                     self.told.remove(id);
-                    outcome.removed += count - self.ordered.len();
+                    outcome.removed += 1;
                 }
                 DeviceChange::Retarget { id, rule, .. } => {
                     let target = target(&self.targets, rule.queue)?;
@@ -367,17 +374,25 @@ impl XdpSteering {
         Ok(())
     }
 
+    /// How many frames rules took, those that are gone included.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn taken(&self) -> Result<u64, XdpError> {
+        Ok(self.retired + self.hits()?.iter().map(|(_, hits)| hits).sum::<u64>())
+    }
+
     /// How many frames no rule took.
     ///
     /// # Errors
     /// [`XdpError::Bpf`].
     pub fn missed(&self) -> Result<u64, XdpError> {
-        Ok(self.classifier.missed()?)
+        Ok(self.lock().missed()?)
     }
 
     /// How the program runs: in the driver or in the kernel's stack; nothing if it is not attached.
     pub fn mode(&self) -> Option<AttachMode> {
-        self.classifier.mode()
+        self.lock().mode()
     }
 
     /// How many rules are carried out.

@@ -85,6 +85,7 @@ fn a_plan_is_carried_out_and_its_hits_are_told_by_rule() {
     search.replace(ids[5]);
     let outcome = steering.apply(&search.take_changes()).unwrap();
     assert!(outcome.failed.is_empty() && !outcome.exchanged, "{outcome:?}");
+    assert_eq!(steering.taken().unwrap(), (1..=20).sum::<u64>(), "those that are gone included");
 }
 
 #[test]
