@@ -79,7 +79,13 @@ impl<'a> Cx<'a> {
     /// Wakes the tasks that wait for `key` at the target of notify edge `edge`, in the order in
     /// which they blocked.
     pub fn notify(&mut self, edge: usize, key: u64) {
-        self.requests.notifies.push((edge as u32, key));
+        self.requests.notifies.push((edge as u32, Some(key)));
+    }
+
+    /// Wakes all tasks that wait at the target of notify edge `edge`, whatever for: a way out for
+    /// who cannot tell any more whom to wake. What is woken for nothing looks again and waits on.
+    pub fn notify_all(&mut self, edge: usize) {
+        self.requests.notifies.push((edge as u32, None));
     }
 
     /// Adds `n` to the block's counter number `counter`.

@@ -56,8 +56,8 @@ pub struct Requests {
     pub claims: Vec<(Claim, Mask)>,
     /// New tasks.
     pub spawns: Vec<SpawnRequest>,
-    /// Wake-ups: notify edge and key.
-    pub notifies: Vec<(u32, u64)>,
+    /// Wake-ups: notify edge and key; without a key, of all that wait there.
+    pub notifies: Vec<(u32, Option<u64>)>,
     /// Increments of the block's own counters.
     pub counts: Vec<(u32, u64)>,
 }

@@ -116,7 +116,7 @@ fn a_packet_waits_for_its_neighbour() {
     assert!(again.requests.spawns.is_empty(), "one question at a time");
 
     let answer = run(&mut bench, &PROCESS_PENDING_RESPONSE, &[frames::arp_reply()]);
-    assert_eq!(answer.requests.notifies, [(0, key)]);
+    assert_eq!(answer.requests.notifies, [(0, Some(key))]);
     let burst = waiting(&mut bench);
     let found = bench.run(&LOOKUP, burst, 1);
     assert_eq!(found.ports, [1, 0, 0, 0]);
@@ -138,7 +138,7 @@ fn a_neighbour_that_is_silent_is_given_up() {
         requests += ran.requests.spawns.iter().filter(|s| s.edge == 1).count();
         woken.extend(ran.requests.notifies.iter().copied());
     }
-    assert_eq!((requests, woken), (2, vec![(0, u64::from(PEER.to_bits()))]));
+    assert_eq!((requests, woken), (2, vec![(0, Some(u64::from(PEER.to_bits())))]));
     let mut burst = waiting(&mut bench);
     let woken = burst.get_mut(0).unwrap().meta_mut();
     woken.flags = woken.flags.with(Flags::WAITED);

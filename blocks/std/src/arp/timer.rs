@@ -80,7 +80,12 @@ impl Timer {
         if !free.is_empty() {
             self.neighbours.confirm(&free);
         }
-        woken.into_iter().for_each(|key| cx.notify(0, key));
+        for key in woken {
+            match key {
+                Some(key) => cx.notify(0, key),
+                None => cx.notify_all(0),
+            }
+        }
     }
 }
 

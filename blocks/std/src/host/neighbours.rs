@@ -299,21 +299,16 @@ impl Session<'_> {
         free
     }
 
-    /// Calls `visit` for each neighbour that was resolved or given up since `seen`, or for every
-    /// entry when some of them are forgotten; returns the new value for `seen`.
-    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(u64)) -> u64 {
+    /// Calls `visit` for each neighbour that was resolved or given up since `seen`, or once without
+    /// one when some of them are forgotten: then whoever waits is to look again. Returns the new
+    /// value for `seen`.
+    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(Option<u64>)) -> u64 {
         let missed = self.slow.told - seen;
         match usize::try_from(missed).ok().and_then(|m| self.slow.news.len().checked_sub(m)) {
-            Some(old) => self.slow.news.iter().skip(old).for_each(|key| visit(*key)),
-            None => self.visit_all(visit),
+            Some(old) => self.slow.news.iter().skip(old).for_each(|key| visit(Some(*key))),
+            None => visit(None),
         }
         self.slow.told
-    }
-
-    fn visit_all(&self, mut visit: impl FnMut(u64)) {
-        for (iface, cache) in self.slow.caches.iter() {
-            cache.entries().for_each(|entry| visit(key(iface, entry.ip)));
-        }
     }
 
     fn note_use(&mut self, now: Nanos) {
@@ -388,7 +383,7 @@ mod tests {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         let seen = session.news_since(0, |key| first.push(key));
         assert_eq!(session.news_since(seen, |key| second.push(key)), seen);
-        assert_eq!((first, second), (vec![key(0, PEER)], vec![]));
+        assert_eq!((first, second), (vec![Some(key(0, PEER))], vec![]));
         drop(session);
         neighbours.session(0).poll(3, |_, _| ());
         assert!(neighbours.is_due(0, 4) && !neighbours.is_due(seen, 4));
@@ -412,16 +407,17 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_fell_far_behind_is_told_of_every_entry() {
+    fn a_reader_that_fell_far_behind_wakes_all_that_wait() {
         let neighbours = neighbours();
-        let mut session = neighbours.session(0);
-        session.lookup(key(0, PEER), 1);
-        for _ in 0..NEWS + 1 {
-            session.slow.tell(key(0, HOST));
-        }
+        neighbours.session(0).lookup(key(0, PEER), 1);
+        // What it waits for is gone before anybody has looked, and so is the news of it.
+        assert!(neighbours.remove(IfaceId(0), PEER, 2).is_some());
+        let mut session = neighbours.session(2);
+        (0..NEWS).for_each(|_| session.slow.tell(key(0, HOST)));
         let mut visited = Vec::new();
-        session.news_since(0, |key| visited.push(key));
-        assert_eq!(visited, [key(0, PEER)]);
+        let seen = session.news_since(0, |key| visited.push(key));
+        assert_eq!(visited, [None]);
+        session.news_since(seen, |key| panic!("{key:?} is no news"));
     }
 
     #[test]
@@ -442,7 +438,7 @@ mod tests {
         assert_eq!(session.lookup(key(0, PEER), 3), None, "the interface is down");
         let mut woken = Vec::new();
         session.news_since(0, |key| woken.push(key));
-        assert_eq!(woken, [key(0, waiting)], "nobody waits for ever");
+        assert_eq!(woken, [Some(key(0, waiting))], "nobody waits for ever");
         drop(session);
         assert_eq!(reader.load().find(key(0, PEER)), None);
 
@@ -499,7 +495,7 @@ mod tests {
         neighbours.adopt(IfaceId(0), PEER, PEER_MAC, 2 * SECOND);
         let mut woken = Vec::new();
         neighbours.session(2 * SECOND).news_since(0, |key| woken.push(key));
-        assert_eq!(woken, [key(0, PEER)]);
+        assert_eq!(woken, [Some(key(0, PEER))]);
         for second in 3..40 {
             assert_eq!(reader.load().find(key(0, PEER)), Some(PEER_MAC));
             silent(second * SECOND);

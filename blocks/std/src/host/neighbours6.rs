@@ -122,8 +122,7 @@ impl Neighbours6 {
     /// Every entry, by interface and address. Locks.
     pub fn entries(&self) -> Vec<(IfaceId, Neighbour)> {
         let slow = self.lock();
-        let all = slow.nodes.all.iter();
-        all.flat_map(|own| own.node.entries().map(|e| (IfaceId(own.iface), e))).collect()
+        slow.nodes.entries().map(|(iface, entry)| (IfaceId(iface), entry)).collect()
     }
 
     /// Enters an address that never ages and that packets do not change. False if the interface
@@ -148,9 +147,9 @@ impl Neighbours6 {
     /// Forgets a neighbour, entered by an operator or not; what was known of it. Locks.
     pub fn remove(&self, iface: IfaceId, ip: Ipv6Addr, now: Nanos) -> Option<Neighbour> {
         let mut session = self.session(now);
-        let removed = session.slow.nodes.of(iface.0)?.remove(ip);
+        let removed = session.slow.nodes.remove(iface.0, ip)?;
         session.slow.tell((iface.0, ip));
-        removed
+        Some(removed)
     }
 
     /// Takes over a link address that somebody else found out, who is asked for it again while it is
@@ -290,16 +289,13 @@ impl Session6<'_> {
     }
 
     /// Calls `visit` for the key of each neighbour that was resolved or given up since `seen`, or
-    /// of every entry when some of them are forgotten; returns the new value for `seen`.
-    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(u64)) -> u64 {
+    /// once without one when some of them are forgotten: then whoever waits is to look again.
+    /// Returns the new value for `seen`.
+    pub(crate) fn news_since(&self, seen: u64, mut visit: impl FnMut(Option<u64>)) -> u64 {
         let missed = self.slow.told - seen;
         match usize::try_from(missed).ok().and_then(|m| self.slow.news.len().checked_sub(m)) {
-            Some(old) => self.slow.news.iter().skip(old).for_each(|key| visit(*key)),
-            None => {
-                for own in &self.slow.nodes.all {
-                    own.node.entries().for_each(|entry| visit(key6((own.iface, entry.ip))));
-                }
-            }
+            Some(old) => self.slow.news.iter().skip(old).for_each(|key| visit(Some(*key))),
+            None => visit(None),
         }
         self.slow.told
     }
@@ -420,8 +416,35 @@ mod tests {
         assert!(session.lookup((0, ip("fe80::2")), 3).is_none());
         let mut woken = Vec::new();
         session.news_since(1, |key| woken.push(key));
-        assert!(woken.contains(&key6((0, ip("fe80::3")))), "nobody waits for ever");
+        assert!(woken.contains(&Some(key6((0, ip("fe80::3"))))), "nobody waits for ever");
         drop(session);
         assert_eq!(reader.load().find((0, ip("fe80::2"))), None);
+        neighbours.host.update(|net| net.set_up(LINK, true)).unwrap();
+        drop(neighbours.session(4));
+        assert_eq!(reader.load().find((0, ip("fe80::2"))), Some(PEER_MAC), "an operator's stays");
+        neighbours
+            .host
+            .update(|net| {
+                net.settings.forwarding = true;
+                Ok::<_, StateError>(())
+            })
+            .unwrap();
+        drop(neighbours.session(5));
+        assert_eq!(reader.load().find((0, ip("fe80::2"))), Some(PEER_MAC), "on a router too");
+        neighbours.host.update(|net| net.remove_interface(LINK)).unwrap();
+        drop(neighbours.session(6));
+        assert_eq!(reader.load().find((0, ip("fe80::2"))), None);
+    }
+
+    #[test]
+    fn a_reader_that_fell_far_behind_wakes_all_that_wait() {
+        let neighbours = neighbours();
+        neighbours.session(0).lookup((0, ip("fe80::3")), 1);
+        assert!(neighbours.remove(LINK, ip("fe80::3"), 2).is_some());
+        let mut session = neighbours.session(2);
+        (0..NEWS).for_each(|_| session.slow.tell((0, ip("fe80::1"))));
+        let mut visited = Vec::new();
+        session.news_since(0, |key| visited.push(key));
+        assert_eq!(visited, [None]);
     }
 }

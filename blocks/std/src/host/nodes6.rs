@@ -1,10 +1,12 @@
 //! Neighbour discovery on the host's interfaces, as interfaces come, change and go.
 
+use std::net::Ipv6Addr;
+
 use weever_blocks_api::Nanos;
 use weever_net::iface::Interface;
 use weever_net::ipv6::addr::is_link_local;
 use weever_net::ipv6::{AddrOrigin, AddrState};
-use weever_net::ndp::{Config, Identifier, Node};
+use weever_net::ndp::{Config, Identifier, Neighbour, Node, State};
 use weever_net::random::keyed_hash;
 use weever_net::state::{Advertised, NetState};
 
@@ -42,18 +44,35 @@ pub(super) struct Nodes {
     pub(super) all: Vec<Own>,
     base: Config,
     seed: u64,
+    /// What operators entered for interfaces that are down now, or do not speak IPv6 for a while.
+    kept: Vec<(u16, Neighbour)>,
     /// Generations of those that are gone.
     past: u64,
 }
 
 impl Nodes {
     pub(super) fn new(base: Config, seed: u64) -> Nodes {
-        Nodes { all: Vec::new(), base, seed, past: 0 }
+        Nodes { all: Vec::new(), base, seed, kept: Vec::new(), past: 0 }
     }
 
     pub(super) fn of(&mut self, iface: u16) -> Option<&mut Node> {
         let at = self.all.binary_search_by_key(&iface, |own| own.iface).ok()?;
         self.all.get_mut(at).map(|own| &mut own.node)
+    }
+
+    /// Every neighbour with its interface, those included that wait for theirs to come back.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u16, Neighbour)> + '_ {
+        let all = self.all.iter().flat_map(|own| own.node.entries().map(|e| (own.iface, e)));
+        all.chain(self.kept.iter().copied())
+    }
+
+    /// Forgets a neighbour, whether its interface is up or not.
+    pub(super) fn remove(&mut self, iface: u16, ip: Ipv6Addr) -> Option<Neighbour> {
+        if let Some(node) = self.of(iface) {
+            return node.remove(ip);
+        }
+        let at = self.kept.iter().position(|(of, kept)| *of == iface && kept.ip == ip)?;
+        Some(self.kept.swap_remove(at).1)
     }
 
     /// Whether the interface's neighbours are somebody else's to find out.
@@ -78,12 +97,12 @@ impl Nodes {
         &mut self,
         state: &NetState,
         now: Nanos,
-        mut gone: impl FnMut(u16, std::net::Ipv6Addr),
+        mut gone: impl FnMut(u16, Ipv6Addr),
     ) {
         let speaks = |iface: &&Interface| iface.up && iface.v6_settings.enabled;
         let router = state.settings().forwarding;
         let base = self.base;
-        let past = &mut self.past;
+        let (past, kept) = (&mut self.past, &mut self.kept);
         self.all.retain_mut(|own| {
             let mut there = state.config().interfaces().iter().filter(speaks);
             let iface = there.find(|iface| iface.id.0 == own.iface);
@@ -96,10 +115,14 @@ impl Nodes {
             });
             if !stays {
                 own.node.entries().for_each(|entry| gone(own.iface, entry.ip));
+                // A link that was down has other neighbours, but the operator still means his.
+                let entered = own.node.entries().filter(|entry| entry.state == State::Static);
+                kept.extend(entered.map(|entry| (own.iface, entry)));
                 *past += own.node.generation() + 1;
             }
             stays
         });
+        kept.retain(|(of, _)| state.config().interfaces().iter().any(|i| i.id.0 == *of));
         for iface in state.config().interfaces().iter().filter(speaks) {
             if self.of(iface.id.0).is_none() {
                 self.insert(iface, config(iface, router, base), now);
@@ -112,7 +135,11 @@ impl Nodes {
 
     fn insert(&mut self, iface: &Interface, config: Config, now: Nanos) {
         let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
-        let node = Node::new(iface.mac, config, seed, now);
+        let mut node = Node::new(iface.mac, config, seed, now);
+        for (_, kept) in self.kept.extract_if(.., |(of, _)| *of == iface.id.0) {
+            // They fitted before.
+            let _ = kept.mac.is_some_and(|mac| node.insert_static(kept.ip, mac, now).is_ok());
+        }
         let (borrowed, downs) = (iface.borrowed, iface.downs);
         let own = Own { iface: iface.id.0, node, downs, borrowed, told: 0 };
         let at = self.all.partition_point(|other| other.iface < own.iface);

@@ -78,6 +78,11 @@ impl Timer {
         self.seen = session.news_since(self.seen, |key| woken.push(key));
         // What is woken must find the new address published.
         drop(session);
-        woken.into_iter().for_each(|key| cx.notify(0, key));
+        for key in woken {
+            match key {
+                Some(key) => cx.notify(0, key),
+                None => cx.notify_all(0),
+            }
+        }
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Frame {
     /// At most one per task, since later dispositions of a task are ignored.
     pub(crate) claims: Vec<Claimed>,
     /// Where the tasks are blocked, and key.
-    pub(crate) notifies: Vec<(Entry, u64)>,
+    pub(crate) notifies: Vec<(Entry, Option<u64>)>,
     /// The tasks that have a disposition.
     pub(crate) settled: Mask,
 }

@@ -143,12 +143,12 @@ impl Peers {
     }
 
     /// Wakes what waits for `key` on worker `to`, or on all others. Never lost.
-    pub(crate) fn wake(&mut self, to: Option<u16>, at: Place, key: u64) {
+    pub(crate) fn wake(&mut self, to: Option<u16>, at: Place, key: Option<u64>) {
         for (worker, outlet) in self.outlets.iter_mut().enumerate() {
             if to.is_none_or(|to| to as usize == worker)
                 && let Some(outlet) = outlet
             {
-                outlet.wake(at, Some(key));
+                outlet.wake(at, key);
                 self.given += 1;
             }
         }

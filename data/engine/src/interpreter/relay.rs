@@ -88,8 +88,8 @@ impl Runtime {
         self.counters.set(total::BLOCKED, self.blocked.len() as u64);
     }
 
-    /// Wakes the tasks that wait for `key` at `entry`, on every worker that may have some.
-    pub(crate) fn notify(&mut self, program: &Program, epoch: u64, entry: Entry, key: u64) {
+    /// Wakes the tasks that wait for `key` at `entry`, or for anything without one, on every worker that may have some.
+    pub(crate) fn notify(&mut self, program: &Program, epoch: u64, entry: Entry, key: Option<u64>) {
         let home = program.home(entry);
         if let Some(peers) = &mut self.peers {
             let place = Place { entry, idp: program.entries[entry.index()].idp, epoch };
@@ -98,7 +98,7 @@ impl Runtime {
             }
         }
         if self.is_home(home) {
-            self.wake_here(entry, Some(key));
+            self.wake_here(entry, key);
         }
     }
 

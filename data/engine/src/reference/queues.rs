@@ -71,9 +71,11 @@ impl Queues {
         self.waiting.push(Waiting { node, key, buffer });
     }
 
-    pub(super) fn wake(&mut self, node: NodeId, key: u64) {
-        let (awake, asleep): (Vec<_>, Vec<_>) =
-            self.waiting.drain(..).partition(|w| w.node == node && w.key == key);
+    pub(super) fn wake(&mut self, node: NodeId, key: Option<u64>) {
+        let (awake, asleep): (Vec<_>, Vec<_>) = self
+            .waiting
+            .drain(..)
+            .partition(|w| w.node == node && key.is_none_or(|key| w.key == key));
         self.waiting = asleep;
         for waiting in awake {
             match self.woken.iter_mut().find(|(start, _)| *start == node) {

@@ -138,7 +138,7 @@ impl Reference<'_> {
         id: NodeId,
         requests: Requests,
         now: Nanos,
-    ) -> Vec<(NodeId, u64)> {
+    ) -> Vec<(NodeId, Option<u64>)> {
         let node = &self.nodes[id.index()];
         for spawn in requests.spawns {
             let target = node.spawns[spawn.edge as usize];
@@ -160,7 +160,7 @@ impl Reference<'_> {
         claim: Claim,
         burst: &mut Burst,
         now: Nanos,
-        notifies: &mut Vec<(NodeId, u64)>,
+        notifies: &mut Vec<(NodeId, Option<u64>)>,
     ) -> Outcome {
         match claim {
             Claim::Spawn { edge, priority } => {

@@ -376,7 +376,10 @@ fn blocking(log: &Log, limits: Limits) -> (Engine, weever_packet::Pool) {
     let to = To { attrs: vec!["source"], n: Some(0), ..To::default() };
     b.node("tells", to, |cx, burst, input, ports| {
         for i in bits(input) {
-            cx.notify(0, burst.get(i).map_or(0, |b| u64::from(b.data()[0])));
+            match burst.get(i).map_or(0, |b| b.data()[0]) {
+                0xff => cx.notify_all(0),
+                key => cx.notify(0, key.into()),
+            }
         }
         ports.enable(0, input);
     });
@@ -402,6 +405,20 @@ fn woken_tasks_come_first_in_the_order_they_blocked() {
     assert_eq!(log.take(), [("waits", vec![0x81, 0x85, 0x89, 1, 2])]);
     inject(&mut engine, "tells", &[0], 0);
     assert_eq!(engine.run(0, 100), 0, "nobody waits for this key");
+}
+
+#[test]
+fn all_that_wait_can_be_woken_at_once() {
+    let log = Log::default();
+    let (mut engine, _pool) = blocking(&log, Limits::default());
+    inject(&mut engine, "waits", &[0x81, 0x82, 0x80], 0);
+    inject(&mut engine, "tells", &[0xff], 0);
+    assert_eq!(engine.counters().total("blocked_now"), 0);
+    log.take();
+    engine.run(0, 3);
+    let mut again = log.take().remove(0).1;
+    again.sort_unstable();
+    assert_eq!(again, [0x80, 0x81, 0x82]);
 }
 
 #[test]
