@@ -1,15 +1,15 @@
 //! Simplification: a graph without what no packet of a queue can reach (Dragonet thesis §2.3.2).
 //!
-//! What is known of arriving packets is aggregated along the edges ([`spread`]): at an F-node the
+//! What is known of arriving packets is aggregated along the edges (`spread`): at an F-node the
 //! predicates of its ports are added, at an O-node the operands' outcomes are combined with its three
 //! values, at a T-node entries select. Ports by which nothing can leave lose their edges, nodes that
-//! nothing reaches go ([`sever`]), and validators whose outcome is known, with operators that have one
-//! operand left, become edges ([`fold`]). What spawn edges, timers and other workers start stays.
+//! nothing reaches go (`sever`), and validators whose outcome is known, with operators that have one
+//! operand left, become edges (`fold`). What spawn edges, timers and other workers start stays.
 //!
 //! A packet may arrive that a queue's graph was not made for: a plan is being changed, or the NIC does
 //! not do what its model says. With [`Strangers::HandOver`], the tests that tell such packets apart
 //! stay, and where a packet leaves what was kept it goes to the whole graph at the default worker
-//! ([`guard`]). The graph is then right for *every* packet, whatever the plan; the plan decides only
+//! (`guard`). The graph is then right for *every* packet, whatever the plan; the plan decides only
 //! which of them take the long way. Validators are left out only because of what the NIC vouches for
 //! or because of other nodes of the graph. With [`Strangers::Never`], all that the plan says is used.
 
