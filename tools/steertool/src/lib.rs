@@ -1,8 +1,8 @@
 //! `weever steer`: a policy for the flows of the kernel's stack, on any device.
 //!
-//! [`SteerArgs`] is the command line. A [`Planner`](planner) holds the search with the flows of a file
-//! and those that traffic shows; a [`Backend`](backend) brings its changes onto the device, by
-//! `ethtool` or by a program; a [`session`] joins the two until a signal comes, and undoes it all.
+//! [`SteerArgs`] is the command line. A `Planner` holds the search with the flows of a file
+//! and those that traffic shows; a `Backend` brings its changes onto the device, by
+//! `ethtool` or by a program; a `session` joins the two until a signal comes, and undoes it all.
 #![forbid(unsafe_code)]
 
 mod args;
