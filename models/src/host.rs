@@ -1,7 +1,7 @@
 //! The host's graph and its sockets.
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use weever_graph::{
     ConfigError, ConfigValue, Entry, Field, Graph, Key, Node, TableSpec, configure,
@@ -44,7 +44,7 @@ impl Service {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Socket {
     /// The local address; `None`: any of ours, broadcast addresses included.
-    pub addr: Option<Ipv4Addr>,
+    pub addr: Option<IpAddr>,
     /// The local port.
     pub port: u16,
     /// Who serves it.
@@ -99,7 +99,7 @@ pub enum ModelError {
     #[error("two sockets on UDP port {port} of {}: give one another port or address", any_or(addr))]
     AddressInUse {
         /// The address, if they have one.
-        addr: Option<Ipv4Addr>,
+        addr: Option<IpAddr>,
         /// The port.
         port: u16,
     },
@@ -108,7 +108,7 @@ pub enum ModelError {
     PortZero,
 }
 
-fn any_or(addr: &Option<Ipv4Addr>) -> String {
+fn any_or(addr: &Option<IpAddr>) -> String {
     addr.map_or("any address".into(), |addr| addr.to_string())
 }
 
@@ -163,15 +163,25 @@ fn socket_table(node: &Node, sockets: &[Socket]) -> Result<TableSpec, ConfigErro
         };
         node.port(name).map(|port| port as u32).ok_or_else(missing)
     };
+    // Most hosts' keys are shorter: none of their sockets has an IPv6 address.
+    let fields = match sockets.iter().any(|socket| socket.addr.is_some_and(|a| a.is_ipv6())) {
+        true => vec![Field::Ip4Dst, Field::L4Dst, Field::Ip6Dst],
+        false => vec![Field::Ip4Dst, Field::L4Dst],
+    };
     let entry = |(id, socket): (usize, &Socket)| {
-        let addr = socket.addr.map_or(ANY, |addr| exact(Field::Ip4Dst, addr.to_bits().into()));
-        let keys = vec![addr, exact(Field::L4Dst, socket.port.into())];
+        let keys = fields.iter().map(|field| match (field, socket.addr) {
+            (Field::L4Dst, _) => exact(*field, socket.port.into()),
+            (Field::Ip4Dst, Some(IpAddr::V4(v4))) => exact(*field, v4.to_bits().into()),
+            (Field::Ip6Dst, Some(IpAddr::V6(v6))) => exact(*field, v6.to_bits()),
+            _ => ANY,
+        });
+        let keys = keys.collect();
         let priority = u32::from(socket.addr.is_some());
         Ok(Entry { id: id as u32, keys, priority, port: port(socket.service.port())? })
     };
     let entries: Result<_, ConfigError> = sockets.iter().enumerate().map(entry).collect();
-    let fields = vec![Field::Ip4Dst, Field::L4Dst];
-    Ok(TableSpec { fields, entries: entries?, miss: port("miss")?, capacity: CAPACITY })
+    let entries = entries?;
+    Ok(TableSpec { fields, entries, miss: port("miss")?, capacity: CAPACITY })
 }
 
 const ANY: Key = Key { mask: 0, value: 0 };
@@ -182,12 +192,15 @@ fn exact(field: Field, value: u128) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
     use weever_graph::NodeKind;
 
     #[test]
     fn sockets_become_entries() {
-        let own = Socket { addr: Some(Ipv4Addr::LOCALHOST), port: 7, service: Service::Discard };
+        let own =
+            Socket { addr: Some(Ipv4Addr::LOCALHOST.into()), port: 7, service: Service::Discard };
         let mut config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
         config.sockets.push(own);
         let graph = host(&config).unwrap();
@@ -197,6 +210,23 @@ mod tests {
         assert_eq!(ports, [0, 1, 1]);
         assert_eq!(table.entries[2].keys[0].value, 0x7f00_0001);
         assert!(table.entries[2].priority > table.entries[0].priority);
+    }
+
+    #[test]
+    fn a_socket_of_an_ipv6_address_has_it_in_its_key() {
+        let addr = Ipv6Addr::LOCALHOST;
+        let own = Socket { addr: Some(addr.into()), port: 7, service: Service::Discard };
+        let mut config = HostConfig::serving(Service::Echo, 7);
+        config.sockets.push(own);
+        let graph = host(&config).unwrap();
+        let NodeKind::Table(table) = &graph.node(graph.find(SOCKETS).unwrap()).kind else {
+            panic!("not a table")
+        };
+        assert_eq!(table.fields, [Field::Ip4Dst, Field::L4Dst, Field::Ip6Dst]);
+        let values: Vec<u128> = table.entries[1].keys.iter().map(|key| key.value).collect();
+        assert_eq!(values, [0, 7, addr.to_bits()]);
+        config.sockets.push(own);
+        assert!(host(&config).unwrap_err().to_string().contains("of ::1"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use weever_blocks_api::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, ndp, queue, shortcut, table, tee, udp,
+    ipv6, mld, ndp, queue, shortcut, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [
@@ -82,6 +82,8 @@ static DHCP: [&BlockType; 3] = [&dhcp::RECEIVE, &dhcp::TIMER, &dhcp::WATCH];
 
 static IGMP: [&BlockType; 2] = [&igmp::RECEIVE, &igmp::TIMER];
 
+static MLD: [&BlockType; 2] = [&mld::RECEIVE, &mld::TIMER];
+
 static ICMP: [&BlockType; 11] = [
     &icmp::VALID_HEADER_LENGTH,
     &icmp::VALID_CHECKSUM,
@@ -138,8 +140,10 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static FAMILIES: [&[&BlockType]; 12] =
-    [&GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &ICMP, &IPV6, &ICMP6, &NDP, &UDP];
+static FAMILIES: [&[&BlockType]; 13] = [
+    &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
+    &UDP,
+];
 
 /// Every block type of this crate, by name, and its shortcuts.
 pub fn registry() -> Registry {
@@ -165,6 +169,7 @@ mod tests {
         include_str!("fragment/README.md"),
         include_str!("dhcp/README.md"),
         include_str!("igmp/README.md"),
+        include_str!("mld/README.md"),
         include_str!("icmp/README.md"),
         include_str!("ipv6/README.md"),
         include_str!("icmp6/README.md"),

@@ -39,20 +39,29 @@ fn a_shared_device_gives_what_is_for_our_addresses_of_the_other_family() {
     let socket = XskSocket::new().unwrap();
     steer.set_socket(0, &socket).unwrap();
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
+    // To all nodes: somebody has the address that we asked for.
+    let advertised = |target| {
+        let mut frame = solicitation(target);
+        frame[38..54].copy_from_slice(&Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).octets());
+        frame[54] = 136;
+        frame
+    };
     let ours = [
         ipv6(OURS6, 17, &[0; 8]),
         ipv6(OURS6, 44, &[0; 8]),
         ipv6(group, 0, &[0; 8]),
         tagged(&ipv6(OURS6, 6, &[])),
         solicitation(OURS6),
+        advertised(OURS6),
     ];
-    let mut advertisement = solicitation(OURS6);
-    advertisement[54] = 136;
+    let mut redirect = solicitation(OURS6);
+    redirect[54] = 137;
     let theirs = [
         ipv6(OTHER6, 17, &[0; 8]),
         // The same group as ours: its low 24 bits are the same.
         solicitation(OTHER6),
-        advertisement,
+        advertised(OTHER6),
+        redirect,
         ipv6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1), 58, &[134, 0, 0, 0]),
         solicitation(OURS6)[..77].to_vec(),
         ipv6(OURS6, 17, &[])[..53].to_vec(),

@@ -74,6 +74,8 @@ pub struct InterfaceStatus {
     pub addresses: Vec<String>,
     /// Addresses that are being asked about before they are used.
     pub tentative: Vec<String>,
+    /// Addresses that are not used, because somebody else has them.
+    pub duplicate: Vec<String>,
     /// The multicast groups it is in.
     pub groups: Vec<String>,
 }

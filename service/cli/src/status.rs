@@ -92,6 +92,7 @@ fn interface(interface: &InterfaceStatus) -> String {
     for (word, list) in [
         ("", &interface.addresses),
         ("tentative ", &interface.tentative),
+        ("duplicate ", &interface.duplicate),
         ("groups ", &interface.groups),
     ] {
         if !list.is_empty() {

@@ -52,6 +52,10 @@ pub struct Config {
     pub pool: weever_packet::PoolConfig,
     /// The control socket. None: the first of the usual places where one can be made.
     pub control: Option<PathBuf>,
+    /// The directory of what outlives the process: the secret that IPv6 addresses are made with.
+    /// None: `$STATE_DIRECTORY` or `/var/lib/weever` for a stack that opens its devices, and no
+    /// secret for one on links.
+    pub state: Option<PathBuf>,
     /// Where counters can be had by Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
     /// The policy by which flows are given to workers, if not every worker has device queues of its

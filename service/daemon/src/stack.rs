@@ -13,7 +13,9 @@ mod network;
 mod picture;
 mod ports;
 mod program;
+mod release;
 mod report;
+mod secret;
 mod shared;
 mod start;
 mod steward;
@@ -23,6 +25,7 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
+use weever_blocks_std::dhcp::Dhcp;
 use weever_link::{Link, LinkInfo};
 use weever_packet::Pool;
 use weever_service_api::{ApiError, Counters, GraphFormat, Status};
@@ -54,6 +57,7 @@ pub struct Stack {
     links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
+    clients: Arc<Dhcp>,
     shared: Arc<Shared>,
 }
 
@@ -131,14 +135,16 @@ impl Stack {
         self.shared.stopper.wait();
     }
 
-    /// Stops it: the worker ends, the device goes back to the kernel, the control socket is
-    /// removed. Blocks for as long as that takes (milliseconds).
+    /// Stops it: leases are given back, the worker ends, the device goes back to the kernel, the
+    /// control socket is removed. Blocks for as long as that takes: milliseconds, and up to a fifth
+    /// of a second with leases.
     #[must_use = "the report tells whether a worker failed"]
     pub fn stop(mut self) -> Report {
         self.shut_down()
     }
 
     fn shut_down(&mut self) -> Report {
+        release::leases(&self.clients);
         self.crew = None;
         (self.keeper, self.follower, self.routine) = (None, None, None);
         let mut report = self.shared.report();

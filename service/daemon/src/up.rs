@@ -71,6 +71,9 @@ pub struct UpArgs {
     /// Listen for control commands on this socket
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Keep the secret that IPv6 addresses are made with in this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    state: Option<PathBuf>,
     /// Let Prometheus have the counters: HTTP on this address, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -151,6 +154,7 @@ impl UpArgs {
             mode: self.mode,
             cores: self.cores.clone(),
             control: self.control.clone(),
+            state: self.state.clone(),
             metrics: self.metrics,
             policy: self.policy.clone(),
             flows: self.flows.clone(),

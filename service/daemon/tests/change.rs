@@ -150,6 +150,53 @@ fn the_status_names_the_gateway_that_is_used_now() {
 }
 
 #[test]
+fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
+    let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    let first = |stack: &weever_daemon::Stack| stack.status().interfaces[0].clone();
+    set(&mut client, "interface.memory0.addr+=2001:db8::7/64,10.0.0.7/24").unwrap();
+    let all =
+        |stack: &weever_daemon::Stack| [first(stack).addresses, first(stack).tentative].concat();
+    assert!(all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
+    peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"of the other family");
+    for good in [
+        "route.fd00::/8=fe80::1%memory0",
+        "route.fd00::/8=2001:db8::1",
+        "route.fd00::/8=memory0",
+        "route.fd00::/8=unreachable",
+        "interface.memory0.groups=ff05::7,239.0.0.1",
+        "interface.memory0.groups+=ff05::8",
+        "interface.memory0.groups-=239.0.0.1",
+    ] {
+        set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));
+    }
+    let status = stack.status();
+    assert_eq!(status.interfaces[0].groups, ["ff05::7", "ff05::8"]);
+    let route = |to: &str| status.routes.iter().find(|r| r.to == to).map(|r| r.way.as_str());
+    assert_eq!(route("fd00::/8"), Some("unreachable"));
+    assert_eq!(route("2001:db8::/64"), Some("on link"));
+    for (assignment, word) in [
+        ("route.fd00::/8=fe80::1", "fe80::1"),
+        ("route.fd00::/8=10.0.0.2", "other family"),
+        ("route.10.9.0.0/16=fe80::1%memory0", "`fe80::1`"),
+        ("route.fd01::/16=none", "no such route"),
+        ("interface.memory0.addr+=ff02::1/64", "ff02::1"),
+        ("interface.memory0.addr-=2001:db8::8/64", "2001:db8::8"),
+        ("interface.memory0.groups+=2001:db8::8", "2001:db8::8"),
+    ] {
+        let message = refusal(set(&mut client, assignment)).to_lowercase();
+        assert!(message.contains(word), "{assignment}: {message}");
+    }
+    assert_eq!(stack.status().routes, status.routes, "what is refused changes nothing");
+    set(&mut client, "route.fd00::/8=none").unwrap();
+    // What the stack made for itself is not the operator's to list.
+    set(&mut client, "interface.memory0.addr=10.0.0.7/24").unwrap();
+    assert!(!all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
+    assert!(all(&stack).iter().any(|text| text.starts_with("fe80:")), "{:?}", first(&stack));
+    peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"alone");
+}
+
+#[test]
 fn ten_operators_at_once_leave_one_graph() {
     let (stack, mut peer) = start(config());
     let path = stack.control_path().unwrap().to_owned();

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use weever_blocks_api::{Buffer, Cx};
 use weever_net::icmp::{Cause, MAX_ERROR_LEN, may_report};
+use weever_net::icmp6;
 use weever_packet::{Endpoints, Flags};
+use weever_wire::ethernet::ethertype;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpRepr};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
 
 use crate::host::StateReader;
 use crate::icmp::IcmpLimits;
+use crate::icmp6::{Icmp6Limits, Verdict};
 
 /// RFC 1812 §4.3.2.3: as much as fits the longest error.
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
@@ -57,4 +60,25 @@ impl Reporter {
         };
         Some(buffer)
     }
+}
+
+/// The first fragment as it came by `iface`, so far as it was kept, marked as what the error of
+/// ICMPv6 is about; `None` as for [`Reporter::report`].
+pub(super) fn report6(
+    cx: &mut Cx<'_>,
+    limits: &Icmp6Limits,
+    first: &[u8],
+    iface: u16,
+) -> Option<Buffer> {
+    let mut buffer = cx.alloc()?;
+    let start = buffer.head();
+    let end = start.saturating_add(first.len() as u16);
+    let meta = buffer.meta_mut();
+    (meta.l3, meta.end, meta.ethertype, meta.iface) = (start, end, ethertype::IPV6, iface);
+    let cause = icmp6::Cause::ReassemblyExceeded;
+    if buffer.append(first) && limits.judge(&mut buffer, cause, cx.now) == Verdict::Tell {
+        return Some(buffer);
+    }
+    cx.free(buffer);
+    None
 }

@@ -10,10 +10,11 @@ use weever_graph::Effects;
 use weever_net::fragment::{Offer, Piece, Reassembler, Reject};
 use weever_packet::{Flags, Meta, NOWHERE};
 
-use super::expired::Reporter;
+use super::expired::{Reporter, report6};
 use crate::check::{READS, between, network, reader};
 use crate::host::{Fragments, Paths, Room};
 use crate::icmp::IcmpLimits;
+use crate::icmp6::Icmp6Limits;
 
 const DATAGRAM: usize = 0;
 const EXPIRED: usize = 1;
@@ -98,7 +99,8 @@ fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
     let limits = build.env.get_or_default::<IcmpLimits>();
     let reporter = Reporter::new(network(build)?.reader(), limits);
     let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
-    Ok(Box::new(Reassemble { fragments, reporter, paths, period, six }))
+    let limits6 = six.then(|| build.env.get_or_default());
+    Ok(Box::new(Reassemble { fragments, reporter, limits6, paths, period }))
 }
 
 struct Reassemble {
@@ -106,20 +108,21 @@ struct Reassemble {
     reporter: Reporter,
     paths: Arc<Paths>,
     period: Nanos,
-    six: bool,
+    /// Of a block for IPv6.
+    limits6: Option<Arc<Icmp6Limits>>,
 }
 
 impl Block for Reassemble {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let six = self.six;
+        let six = self.limits6.is_some();
         let pieces = if six { &self.fragments.v6 } else { &self.fragments.v4 };
         let mut table = pieces.lock();
         for task in bits(input) {
             let port = match burst.get(task) {
                 Some(packet) => offer(cx, &mut table, packet, six, || pieces.room()),
                 None => {
-                    let reporter = &mut self.reporter;
-                    poll(cx, &mut table, reporter);
+                    let (reporter, limits6) = (&mut self.reporter, self.limits6.as_deref());
+                    poll(cx, &mut table, reporter, limits6);
                     self.paths.poll(cx.now);
                     cx.spawn_new(AGAIN, None, self.period, Priority::Low);
                     OUT
@@ -169,15 +172,25 @@ fn port_of(reject: Reject) -> usize {
 /// The datagram as if it had come whole, where its last fragment came.
 fn restarted(mut datagram: Buffer, last: &Meta) -> Buffer {
     let flags = last.flags.without(Flags::CHECKSUM_VERIFIED).without(Flags::PARTIAL_CHECKSUM);
-    *datagram.meta_mut() = Meta { l2: NOWHERE, l3: 0, l4: NOWHERE, end: NOWHERE, flags, ..*last };
+    let l3 = datagram.head();
+    *datagram.meta_mut() = Meta { l2: NOWHERE, l3, l4: NOWHERE, end: NOWHERE, flags, ..*last };
     datagram
 }
 
-fn poll(cx: &mut Cx<'_>, table: &mut Reassembler<Room>, reporter: &mut Reporter) {
+fn poll(
+    cx: &mut Cx<'_>,
+    table: &mut Reassembler<Room>,
+    reporter: &mut Reporter,
+    limits6: Option<&Icmp6Limits>,
+) {
     let (now, mut overdue) = (cx.now, 0);
     table.poll(now, |expired| {
         overdue += 1;
-        if let Some(error) = expired.quote.and_then(|quote| reporter.report(cx, quote)) {
+        let error = expired.quote.and_then(|quote| match limits6 {
+            Some(limits) => report6(cx, limits, quote, expired.key.zone),
+            None => reporter.report(cx, quote),
+        });
+        if let Some(error) = error {
             cx.count(TIMEOUTS, 1);
             cx.spawn_new(EXPIRED, Some(error), 0, Priority::High);
         }

@@ -10,15 +10,23 @@ use weever_packet::{Pool, PoolConfig};
 /// their way.
 const LARGE_FRAMES: u32 = 128;
 
+/// As much as the longest link header, and some.
+const HEADROOM: usize = 64;
+
 /// A large frame for one datagram, all of it.
 #[derive(Debug)]
 pub(crate) struct Room(Buffer);
 
 impl Room {
-    /// The datagram: the first `len` bytes.
+    /// The datagram: the first `len` bytes, moved to where a link's header has room in front of
+    /// them, for an answer that is short enough to be sent as it is. What is longer than that is
+    /// copied when it is cut up.
     pub(crate) fn into_packet(self, len: usize) -> Buffer {
         let mut packet = self.0;
-        packet.set_bounds(0, len as u16);
+        let all = packet.data_mut();
+        let start = if len + HEADROOM <= all.len() { HEADROOM } else { 0 };
+        all.copy_within(..len, start);
+        packet.set_bounds(start as u16, (start + len) as u16);
         packet
     }
 }

@@ -1,20 +1,31 @@
 //! Errors that others report about packets of ours, or not.
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, bits};
-use weever_net::icmp6::{HeardReject, hear};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::icmp6::{Heard, HeardReject, hear};
 use weever_net::iface::IfaceId;
+use weever_net::pmtu::TooBig;
+use weever_net::state::NetState;
 use weever_wire::icmpv6::kind;
 
 use super::rx::message;
-use crate::check::{network, reader};
-use crate::host::StateReader;
+use crate::check::{READS, network, reader};
+use crate::host::{Paths, StateReader};
 
 /// Reads errors.
 pub static ERROR: BlockType = BlockType {
-    counters: &["toobig", "unreachable", "timeexceeded", "problem"],
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["toobig", "unreachable", "timeexceeded", "problem", "learned"],
     ..reader(
         "RxL3ICMP6Error",
-        "Is it an error about a packet that we sent? Counts the kinds of those that are.",
+        "Is it an error about a packet that we sent? Counts the kinds of those that are, and learns \
+         a path's MTU from a \"packet too big\" that can be believed (RFC 8201).",
         &[
             PortDoc { name: "out", doc: "about a packet of ours" },
             PortDoc { name: "foreign", doc: "about a packet that is not from us (RFC 5927 §4.1)" },
@@ -22,12 +33,16 @@ pub static ERROR: BlockType = BlockType {
             PortDoc { name: "tiny", doc: "a path MTU below 1280 (RFC 8201 §4)" },
             PortDoc { name: "unknown", doc: "an error that nobody knows" },
         ],
-        |build| Ok(Box::new(Error { state: network(build)?.reader() })),
+        |build| {
+            let state = network(build)?.reader();
+            Ok(Box::new(Error { state, paths: build.env.get_or_default() }))
+        },
     )
 };
 
 struct Error {
     state: StateReader,
+    paths: Arc<Paths>,
 }
 
 impl Block for Error {
@@ -39,6 +54,8 @@ impl Block for Error {
             let port = match hear(message(packet), |ip| state.is_ours6(iface, ip)) {
                 Ok(heard) => {
                     count(cx, heard.kind);
+                    let learned = learn(state, &self.paths, iface, &heard, cx.now);
+                    cx.count(4, learned.is_some().into());
                     0
                 }
                 Err(HeardReject::NotOurs) => 1,
@@ -58,4 +75,22 @@ fn count(cx: &mut Cx<'_>, said: u8) {
         kind::TIME_EXCEEDED => cx.count(2, 1),
         _ => cx.count(3, 1),
     }
+}
+
+/// The path's MTU, if it has become smaller.
+fn learn(
+    state: &NetState,
+    paths: &Paths,
+    iface: IfaceId,
+    heard: &Heard,
+    now: Nanos,
+) -> Option<u32> {
+    if heard.kind != kind::PACKET_TOO_BIG {
+        return None;
+    }
+    let hop = state.hop6(iface, heard.remote)?;
+    let link = state.mtu6(hop.iface).into();
+    let dst = IpAddr::V6(heard.remote);
+    let said = TooBig { dst, length: heard.length, dont_fragment: true, mtu: heard.value };
+    paths.learn(said, link, now).ok()
 }

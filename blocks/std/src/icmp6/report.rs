@@ -87,6 +87,7 @@ mod tests {
             Cause::ReassemblyExceeded,
             Cause::HeaderField { pointer: 42 },
             Cause::NextHeader { pointer: 6 },
+            Cause::IncompleteChain,
             Cause::Option { pointer: 44, even_to_group: true },
         ] {
             assert_eq!(unpack(pack(cause), b"quote"), Some(cause.repr(b"quote")), "{cause:?}");

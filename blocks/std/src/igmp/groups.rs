@@ -1,10 +1,10 @@
 //! What a host's interfaces listen to.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weever_blocks_api::Nanos;
-use weever_net::group::{Config, Filter, GroupError, Memberships, Version};
+use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
@@ -15,35 +15,46 @@ const HOST: u64 = 0;
 
 /// One interface's.
 #[derive(Debug)]
-pub(super) struct Own {
-    pub(super) iface: IfaceId,
-    pub(super) groups: Memberships<Ipv4Addr>,
+pub(crate) struct Own<A> {
+    pub(crate) iface: IfaceId,
+    pub(crate) groups: Memberships<A>,
 }
 
-/// Group memberships, interface by interface. Blocks find it in their
+/// Group memberships of one family, interface by interface. Blocks find it in their
 /// [`Env`](weever_blocks_api::Env); the timer's block follows the host's network.
-#[derive(Debug, Default)]
-pub struct Groups(Mutex<Inner>);
+#[derive(Debug)]
+pub struct GroupsOf<A>(Mutex<Inner<A>>);
 
-#[derive(Debug, Default)]
-pub(super) struct Inner {
-    pub(super) list: Vec<Own>,
+/// IPv4 groups.
+pub type Groups = GroupsOf<Ipv4Addr>;
+/// IPv6 groups.
+pub type Groups6 = GroupsOf<Ipv6Addr>;
+
+impl<A> Default for GroupsOf<A> {
+    fn default() -> Self {
+        Self(Mutex::new(Inner { list: Vec::new(), seen: 0 }))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner<A> {
+    pub(crate) list: Vec<Own<A>>,
     /// The generation of the network that the list is of.
     seen: u64,
 }
 
 /// What one interface listens to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listening {
+pub struct Listening<A> {
     /// The interface.
     pub iface: IfaceId,
     /// The protocol version that it speaks.
     pub version: Version,
     /// The groups, ascending, and which sources of them.
-    pub groups: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
+    pub groups: Vec<(A, Filter<A>)>,
 }
 
-impl Groups {
+impl<A: Family> GroupsOf<A> {
     /// Says which sources `user` wants to hear of a group on an interface, beside what the host's
     /// network joins; [`Filter::none`] takes it back. `user` is not 0.
     ///
@@ -53,8 +64,8 @@ impl Groups {
         &self,
         iface: IfaceId,
         user: u64,
-        group: Ipv4Addr,
-        filter: Filter<Ipv4Addr>,
+        group: A,
+        filter: Filter<A>,
         now: Nanos,
     ) -> Result<(), GroupError> {
         let mut inner = self.lock();
@@ -62,9 +73,9 @@ impl Groups {
     }
 
     /// What each interface listens to.
-    pub fn listed(&self, now: Nanos) -> Vec<Listening> {
+    pub fn listed(&self, now: Nanos) -> Vec<Listening<A>> {
         let inner = self.lock();
-        let one = |own: &Own| {
+        let one = |own: &Own<A>| {
             let groups = own.groups.groups().map(|(group, filter)| (group, filter.clone()));
             let (iface, version) = (own.iface, own.groups.version(now));
             Listening { iface, version, groups: groups.collect() }
@@ -72,14 +83,14 @@ impl Groups {
         inner.list.iter().map(one).collect()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner<A>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl<A: Family> Inner<A> {
     /// The memberships of an interface, which begin here if there are none.
-    pub(super) fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Memberships<Ipv4Addr> {
+    fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Memberships<A> {
         let at = match self.list.iter().position(|own| own.iface == iface) {
             Some(at) => at,
             None => {
@@ -92,8 +103,14 @@ impl Inner {
         &mut self.list[at].groups
     }
 
-    /// Joins and leaves as the network says, if it has changed.
-    pub(super) fn follow(&mut self, state: &NetState, secret: Secret, now: Nanos) {
+    /// Joins and leaves as the network says, if it has changed: `wanted` are an interface's groups.
+    pub(crate) fn follow(
+        &mut self,
+        state: &NetState,
+        secret: Secret,
+        now: Nanos,
+        wanted: impl Fn(&Interface) -> Vec<A>,
+    ) {
         if state.generation() == self.seen {
             return;
         }
@@ -102,7 +119,7 @@ impl Inner {
         self.list.retain(|own| up.iter().any(|iface| iface.id == own.iface));
         for iface in up {
             // More groups than are listened to at a time stay unreported.
-            let _ = self.of(iface.id, secret.0).set_all(HOST, &iface.groups, now);
+            let _ = self.of(iface.id, secret.0).set_all(HOST, &wanted(iface), now);
         }
     }
 }

@@ -4,6 +4,6 @@ mod groups;
 mod receive;
 mod timer;
 
-pub use groups::{Groups, Listening};
+pub use groups::{Groups, Groups6, GroupsOf, Listening};
 pub use receive::RECEIVE;
 pub use timer::TIMER;

@@ -81,7 +81,7 @@ impl Timer {
     fn look(&self, cx: &mut Cx<'_>) {
         let mut inner = self.groups.lock();
         let state = self.host.state();
-        inner.follow(&state, self.secret, cx.now);
+        inner.follow(&state, self.secret, cx.now, |iface| iface.groups.clone());
         for own in &mut inner.list {
             let due = own.groups.poll_at().is_some_and(|at| at <= cx.now);
             if let Some(iface) = state.interface(own.iface).filter(|_| due) {

@@ -7,11 +7,16 @@ use weever_blocks_api::{
     StateKind, bits,
 };
 use weever_graph::Effects;
+use weever_net::fragment::Piece;
 use weever_net::icmp6::Cause;
+use weever_net::iface::IfaceId;
 use weever_net::ipv6::Chain;
 
-use super::whole;
-use crate::check::{MARKS, reader};
+use weever_net::state::NetState;
+
+use super::{header, whole};
+use crate::check::{MARKS, network, reader};
+use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
 
 /// Has the sender of a packet told what is wrong with its headers.
@@ -23,7 +28,9 @@ pub static REPORT: BlockType = BlockType {
         name: "cause",
         default: "chain",
         doc: "what is reported: `chain`, extension headers that cannot be followed, or `unknown`, \
-              a protocol that nobody here speaks, or `port`, a port where nobody listens",
+              a protocol that nobody here speaks, or `port`, a port where nobody listens, or \
+              `fragment`, one that cannot be part of a packet, or `neighbour`, one that does not \
+              answer",
     }],
     counters: &["reported"],
     ..reader(
@@ -45,12 +52,18 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         "chain" => fault_of,
         "unknown" => unknown_of,
         "port" => |_| Some(Cause::PortUnreachable),
-        other => return Err(build.bad_param("cause", other, "use chain, unknown or port")),
+        "fragment" => fragment_of,
+        "neighbour" => |_| Some(Cause::AddressUnreachable),
+        other => {
+            let remedy = "use chain, unknown, port, fragment or neighbour";
+            return Err(build.bad_param("cause", other, remedy));
+        }
     };
-    Ok(Box::new(Report { limits, of }))
+    Ok(Box::new(Report { state: network(build)?.reader(), limits, of }))
 }
 
 struct Report {
+    state: StateReader,
     limits: Arc<Icmp6Limits>,
     of: fn(&Buffer) -> Option<Cause>,
 }
@@ -64,12 +77,23 @@ fn unknown_of(packet: &Buffer) -> Option<Cause> {
     Some(Cause::NextHeader { pointer: chain.pointer as u32 })
 }
 
+fn fragment_of(packet: &Buffer) -> Option<Cause> {
+    let reject = Piece::v6(whole(packet), packet.meta().iface).err()?;
+    Cause::of_fragment(reject, whole(packet))
+}
+
+/// Whether it is on its way from us: nobody else is to be told.
+fn is_from_us(state: &NetState, packet: &Buffer) -> bool {
+    let iface = IfaceId(packet.meta().iface);
+    header(packet).is_some_and(|ip| state.is_ours6(iface, ip.src()))
+}
+
 impl Block for Report {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let mut told: Mask = 0;
+        let (mut told, state): (Mask, _) = (0, self.state.load());
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let cause = (self.of)(packet);
+            let cause = (self.of)(packet).filter(|_| !is_from_us(state, packet));
             match cause.map_or(Verdict::Silent, |cause| self.limits.judge(packet, cause, cx.now)) {
                 Verdict::Tell => told |= 1 << task,
                 Verdict::Silent => ports.enable(0, 1 << task),

@@ -14,9 +14,9 @@ pub enum Share {
     None,
     /// Only what is for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
     /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
-    /// them, and neighbour solicitations for them; untagged or with one 802.1Q tag. All else stays
+    /// them, and neighbour solicitations and advertisements whose target they are; untagged or with one 802.1Q tag. All else stays
     /// with the kernel, also what goes to multicast groups that were not added: router
-    /// advertisements and unsolicited neighbour advertisements to all nodes are the kernel's unless
+    /// advertisements, and neighbours' about themselves, to all nodes are the kernel's unless
     /// ff02::1 is added, and then it does not see them.
     Address,
     /// Only what is for the addresses and for the ports added by [`Gate::add_port`] (`share =

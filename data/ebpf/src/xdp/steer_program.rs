@@ -22,6 +22,7 @@ pub(super) const ICMPV6: i32 = 58;
 const SOLICITATION: i16 = 24;
 const SOLICITATION_TARGET: i16 = 8;
 const NEIGHBOUR_SOLICITATION: i32 = 135;
+const NEIGHBOUR_ADVERTISEMENT: i32 = 136;
 const ARP_BODY: i16 = 28;
 const ARP_TARGET: i16 = 24;
 
@@ -127,13 +128,19 @@ pub(super) fn find_destination6(asm: &mut Assembler, addresses: &AddressTable, p
     find6(asm, addresses, IPV6_DESTINATION);
 }
 
-/// Goes to `pass` unless the IPv6 packet at R7 solicits a neighbour. It goes to a multicast address
-/// that the kernel's addresses may share (RFC 4291 §2.7.1), so only the target tells whose it is.
+/// Goes to `pass` unless the IPv6 packet at R7 solicits a neighbour, or says that it is one. A
+/// solicitation goes to a multicast address that the kernel's addresses may share (RFC 4291
+/// §2.7.1), and the answer to a question whether an address is free goes to all nodes (RFC 4861
+/// §7.2.4), so only the target tells whom it concerns.
 fn solicited_target(asm: &mut Assembler, pass: Label) {
-    asm.note("IPv6: a neighbour solicitation's target");
+    let concerns = asm.label("concerns");
+    asm.note("IPv6: the target of a neighbour's solicitation or advertisement");
     asm.load(Width::B, R1, R7, IPV6_NEXT).jump_if(Cond::Ne, R1, ICMPV6, pass);
     require(asm, IPV6_HEADER + SOLICITATION, pass);
-    asm.load(Width::B, R1, R7, IPV6_HEADER).jump_if(Cond::Ne, R1, NEIGHBOUR_SOLICITATION, pass);
+    asm.load(Width::B, R1, R7, IPV6_HEADER);
+    asm.jump_if(Cond::Eq, R1, NEIGHBOUR_SOLICITATION, concerns);
+    asm.jump_if(Cond::Ne, R1, NEIGHBOUR_ADVERTISEMENT, pass);
+    asm.bind(concerns);
 }
 
 /// Looks up the 16 bytes at `offset` behind R7; the result is in R0.

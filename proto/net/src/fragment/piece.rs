@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use weever_wire::ipv4::{self, Ipv4View, OFFSET_MASK, protocol};
-use weever_wire::ipv6::{self, Ipv6Header};
+use weever_wire::ipv6::{self, Chain, Ipv6Header};
 
 use super::map::UNIT;
 use super::{FRAGMENT_HEADER_LEN, Key, MAX_DATAGRAM};
@@ -120,7 +120,17 @@ impl<'a> Piece<'a> {
             data: &packet[at + FRAGMENT_HEADER_LEN..],
             ecn: 1 << (header.traffic_class() & 3),
         };
+        // RFC 7112 §5: all headers up to the transport's own are in the first fragment.
+        if piece.is_first() && !has_whole_chain(packet) {
+            return Err(Reject::Tiny);
+        }
         piece.check(packet[at]).map(Some)
+    }
+
+    /// Where the fragment header of an IPv6 packet stands, if it has one.
+    pub fn header_at(packet: &[u8]) -> Option<usize> {
+        let (_, packet) = whole_v6(packet).ok()?;
+        find(packet).ok()?.map(|(_, at)| at)
     }
 
     /// Where the fragment header of an atomic fragment stands: (the byte that names it, its
@@ -149,8 +159,10 @@ impl<'a> Piece<'a> {
             Err(Reject::Empty)
         } else if self.more && !self.data.len().is_multiple_of(UNIT) {
             Err(Reject::Misaligned)
-        } else if end + self.header_len > MAX_DATAGRAM {
+        } else if end + self.header_len - self.uncounted() > MAX_DATAGRAM {
             Err(Reject::TooLong)
+        } else if end + self.header_len > MAX_DATAGRAM {
+            Err(Reject::NoRoom)
         } else if self.splits_header(transport) {
             Err(Reject::Tiny)
         } else {
@@ -158,19 +170,34 @@ impl<'a> Piece<'a> {
         }
     }
 
+    /// Bytes of the header that a packet's length does not count.
+    fn uncounted(&self) -> usize {
+        if self.next.is_some() { self.fixed_len } else { 0 }
+    }
+
     /// RFC 1858 §3.2.2, RFC 3128 §3.
     fn splits_header(&self, transport: u8) -> bool {
-        let least = match transport {
-            protocol::TCP => 16,
-            protocol::UDP | protocol::ICMP | protocol::ICMPV6 => 8,
-            _ => return false,
-        };
+        let Some(least) = least_of(transport) else { return false };
         match self.offset {
             0 => self.data.len() < least,
             // In IPv6 a later fragment does not truly say what its transport is.
             offset => self.next.is_none() && offset < least,
         }
     }
+}
+
+/// Bytes of a transport's header that have to be in one fragment.
+const fn least_of(transport: u8) -> Option<usize> {
+    match transport {
+        protocol::TCP => Some(16),
+        protocol::UDP | protocol::ICMP | protocol::ICMPV6 => Some(8),
+        _ => None,
+    }
+}
+
+fn has_whole_chain(packet: &[u8]) -> bool {
+    Chain::skim(packet)
+        .is_some_and(|(transport, at)| packet.len() >= at + least_of(transport).unwrap_or(0))
 }
 
 fn whole_v6(packet: &[u8]) -> Result<(Ipv6Header<'_>, &[u8]), Reject> {

@@ -6,6 +6,7 @@ use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
 use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
 use weever_wire::{Layer, WireError};
 
+use crate::fragment::{Piece, Reject};
 use crate::icmp::RateLimit;
 use crate::ipv6::{MIN_MTU, template};
 
@@ -13,6 +14,10 @@ use crate::ipv6::{MIN_MTU, template};
 /// one "as possible without making the ICMPv6 packet exceed the minimum IPv6 MTU".
 pub const MAX_ERROR_LEN: usize = MIN_MTU as usize;
 
+/// Where the payload length stands in a header.
+const PAYLOAD_LENGTH: u32 = 4;
+/// Where the offset stands in a fragment header.
+const FRAGMENT_OFFSET: usize = 2;
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv6::HEADER_LEN - HEADER_LEN;
 
 /// What there is to report.
@@ -48,6 +53,8 @@ pub enum Cause {
         /// Which byte of the packet names it.
         pointer: u32,
     },
+    /// A first fragment has not all headers up to the transport's (RFC 7112 §5).
+    IncompleteChain,
     /// Nobody knows an option.
     Option {
         /// Which byte of the packet names it.
@@ -76,6 +83,20 @@ impl Cause {
         }
     }
 
+    /// What there is to report about a fragment that was not taken (RFC 8200 §4.5, RFC 7112 §5), of
+    /// `packet` that it is.
+    pub fn of_fragment(reject: Reject, packet: &[u8]) -> Option<Cause> {
+        match reject {
+            Reject::Misaligned => Some(Cause::HeaderField { pointer: PAYLOAD_LENGTH }),
+            Reject::TooLong => {
+                let at = Piece::header_at(packet)? + FRAGMENT_OFFSET;
+                Some(Cause::HeaderField { pointer: at as u32 })
+            }
+            Reject::Tiny => Some(Cause::IncompleteChain),
+            _ => None,
+        }
+    }
+
     /// The message about this quotation.
     pub fn repr(self, quote: &[u8]) -> Icmpv6Repr<'_> {
         let unreachable = |code| Icmpv6Repr::Unreachable { code, quote };
@@ -91,6 +112,7 @@ impl Cause {
             Cause::ReassemblyExceeded => Icmpv6Repr::TimeExceeded { code: 1, quote },
             Cause::HeaderField { pointer } => problem(problem::HEADER_FIELD, pointer),
             Cause::NextHeader { pointer } => problem(problem::NEXT_HEADER, pointer),
+            Cause::IncompleteChain => problem(problem::INCOMPLETE_CHAIN, 0),
             Cause::Option { pointer, .. } => problem(problem::OPTION, pointer),
         }
     }

@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 
 use weever_wire::icmpv6::{Icmpv6Repr, Icmpv6View};
 use weever_wire::ipv4::protocol;
-use weever_wire::ipv6::{Chain, Ipv6Header};
+use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header};
 
 use crate::ipv6::MIN_MTU;
 
@@ -17,6 +17,8 @@ pub struct Heard {
     pub code: u8,
     /// The MTU, of "packet too big", never below [`MIN_MTU`]; the pointer of a parameter problem.
     pub value: u32,
+    /// The packet's length in bytes, as its header says.
+    pub length: u32,
     /// Our address that the packet was from.
     pub local: Ipv6Addr,
     /// Whom it was for: whose path MTU it is (RFC 8201 §5.2).
@@ -71,7 +73,8 @@ pub fn hear(message: &[u8], is_ours: impl Fn(Ipv6Addr) -> bool) -> Result<Heard,
     }
     let (protocol, at) = Chain::skim(quote).ok_or(HeardReject::Quote)?;
     let ports = ports(protocol, quote.get(at..).unwrap_or_default())?;
-    Ok(Heard { kind, code, value, local, remote, protocol, ports })
+    let length = (HEADER_LEN + header.payload_len()) as u32;
+    Ok(Heard { kind, code, value, length, local, remote, protocol, ports })
 }
 
 fn ports(protocol: u8, transport: &[u8]) -> Result<Option<(u16, u16)>, HeardReject> {
@@ -120,6 +123,7 @@ mod tests {
             kind: kind::PACKET_TOO_BIG,
             code: 0,
             value: 1400,
+            length: 60,
             local: us(),
             remote: peer(),
             protocol: 17,

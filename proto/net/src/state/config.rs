@@ -290,13 +290,15 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Removes the first route to exactly these destinations.
+    /// Removes the first route to exactly these destinations, an operator's before others.
     ///
     /// # Errors
     /// [`StateError::RouteMissing`].
     pub fn remove_route(&mut self, to: Cidr) -> Result<Route<Ipv4Addr>, StateError> {
         let to = to.network();
-        let at = self.routes4.iter().position(|route| route.to == to);
+        let operators = |route: &Route<_>| route.to == to && route.origin == Origin::Static;
+        let at = self.routes4.iter().position(operators);
+        let at = at.or_else(|| self.routes4.iter().position(|route| route.to == to));
         let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
         Ok(self.routes4.remove(at))
     }

@@ -129,13 +129,15 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Removes the first IPv6 route to exactly these destinations.
+    /// Removes the first IPv6 route to exactly these destinations, an operator's before others.
     ///
     /// # Errors
     /// [`StateError::RouteMissing`].
     pub fn remove_route6(&mut self, to: Cidr6) -> Result<Route<Ipv6Addr>, StateError> {
         let to = to.network();
-        let at = self.routes6.iter().position(|route| route.to == to);
+        let operators = |route: &Route<_>| route.to == to && route.origin == Origin::Static;
+        let at = self.routes6.iter().position(operators);
+        let at = at.or_else(|| self.routes6.iter().position(|route| route.to == to));
         let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
         Ok(self.routes6.remove(at))
     }

@@ -60,6 +60,8 @@ pub struct Settings {
     pub cores: Option<Vec<usize>>,
     /// The control socket.
     pub control: Option<PathBuf>,
+    /// The directory of what outlives the process.
+    pub state: Option<PathBuf>,
     /// Where counters can be had by Prometheus.
     pub metrics: Option<SocketAddr>,
     /// The policy's file.
@@ -249,6 +251,7 @@ impl Settings {
             mode: over.mode.or(self.mode),
             cores: over.cores.or(self.cores),
             control: over.control.or(self.control),
+            state: over.state.or(self.state),
             metrics: over.metrics.or(self.metrics),
             policy: over.policy.or(self.policy),
             flows: over.flows.or(self.flows),

@@ -1,12 +1,15 @@
 //! Changes that operators ask for: another graph, or another value of a setting.
 
+mod route;
+
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{MutexGuard, PoisonError};
 
 use weever_engine::Published;
-use weever_net::addr::Cidr;
+use weever_net::addr::{Cidr, Cidr6};
 use weever_net::iface::IfaceId;
-use weever_net::route::{Origin, Route, Way};
+use weever_net::ipv6::AddrOrigin;
 use weever_net::state::{NetConfig, ReversePath, StateError};
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
 
@@ -40,7 +43,7 @@ impl Shared {
             }
             ["route", ..] => {
                 let to = parse(assignment, assignment.path.trim_start_matches("route."))?;
-                self.change_network(assignment, |network| set_route(network, to, assignment))
+                self.change_network(assignment, |network| route::set(network, to, assignment))
             }
             ["interface", ref name @ .., key] if !name.is_empty() => {
                 let name = name.join(".");
@@ -168,27 +171,59 @@ fn set_addresses(
     id: IfaceId,
     assignment: &Assignment,
 ) -> Result<(), Refusal> {
-    let wanted: Vec<Cidr> = list(assignment)?;
+    let wanted: Vec<Prefix> = list(assignment)?;
     if network.interface(id).is_some_and(|iface| iface.borrowed) {
         return Err(refused(assignment, "its addresses are the kernel's: use `ip addr`").into());
     }
-    match assignment.how {
-        How::Add => wanted.into_iter().try_for_each(|cidr| network.add_address(id, cidr))?,
-        How::Remove => {
-            wanted.into_iter().try_for_each(|c| network.remove_address(id, c.addr()).map(drop))?;
+    let own = operators_addresses(network, id);
+    let (remove, add): (Vec<Prefix>, Vec<Prefix>) = match assignment.how {
+        How::Add => (Vec::new(), wanted),
+        How::Remove => (wanted, Vec::new()),
+        How::Set => difference(&own, &wanted),
+    };
+    for address in remove {
+        match address.addr() {
+            IpAddr::V4(v4) => network.remove_address(id, v4).map(drop)?,
+            IpAddr::V6(v6) => network.remove_address6(id, v6).map(drop)?,
         }
-        How::Set => {
-            let own = network.interface(id).map(|i| i.v4.iter().collect::<Vec<_>>());
-            let own = own.unwrap_or_default();
-            for cidr in own.iter().filter(|own| !wanted.contains(own)) {
-                network.remove_address(id, cidr.addr())?;
-            }
-            for cidr in wanted.into_iter().filter(|cidr| !own.contains(cidr)) {
-                network.add_address(id, cidr)?;
-            }
+    }
+    for address in add {
+        match families(address) {
+            Some(Either::V4(cidr)) => network.add_address(id, cidr)?,
+            Some(Either::V6(cidr)) => network.add_address6(id, cidr)?,
+            None => return Err(refused(assignment, "no such prefix").into()),
         }
     }
     Ok(())
+}
+
+/// What operators have given an interface; what it made for itself and routers gave it is not theirs
+/// to list.
+fn operators_addresses(network: &NetConfig, id: IfaceId) -> Vec<Prefix> {
+    let Some(iface) = network.interface(id) else { return Vec::new() };
+    let of_operators = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
+    let v6 =
+        of_operators.filter_map(|own| Prefix::new(own.cidr.addr().into(), own.cidr.prefix_len()));
+    iface.v4.iter().map(Prefix::from).chain(v6).collect()
+}
+
+/// What of `own` is not wanted, and what is wanted beside.
+fn difference<T: Copy + PartialEq>(own: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
+    let without =
+        |all: &[T], others: &[T]| all.iter().copied().filter(|one| !others.contains(one)).collect();
+    (without(own, wanted), without(wanted, own))
+}
+
+enum Either {
+    V4(Cidr),
+    V6(Cidr6),
+}
+
+fn families(prefix: Prefix) -> Option<Either> {
+    match prefix.v6() {
+        Some((addr, len)) => Cidr6::new(addr, len).map(Either::V6),
+        None => prefix.v4().map(Either::V4),
+    }
 }
 
 fn set_groups(
@@ -196,52 +231,32 @@ fn set_groups(
     id: IfaceId,
     assignment: &Assignment,
 ) -> Result<(), Refusal> {
-    let wanted: Vec<std::net::Ipv4Addr> = list(assignment)?;
-    let own = network.interface(id).map(|i| i.groups.clone()).unwrap_or_default();
-    let leave: Vec<_> = match assignment.how {
-        How::Add => Vec::new(),
-        How::Remove => wanted.clone(),
-        How::Set => own.iter().copied().filter(|group| !wanted.contains(group)).collect(),
+    let wanted: Vec<IpAddr> = list(assignment)?;
+    let own = groups(network, id);
+    let (leave, join) = match assignment.how {
+        How::Add => (Vec::new(), wanted),
+        How::Remove => (wanted, Vec::new()),
+        How::Set => difference(&own, &wanted),
     };
     for group in leave {
-        network.leave(id, group)?;
+        match group {
+            IpAddr::V4(v4) => network.leave(id, v4)?,
+            IpAddr::V6(v6) => network.leave6(id, v6)?,
+        };
     }
-    if assignment.how != How::Remove {
-        for group in wanted.into_iter().filter(|group| !own.contains(group)) {
-            network.join(id, group)?;
+    for group in join {
+        match group {
+            IpAddr::V4(v4) => network.join(id, v4)?,
+            IpAddr::V6(v6) => network.join6(id, v6)?,
         }
     }
     Ok(())
 }
 
-/// `VIA`, `VIA%INTERFACE`, `INTERFACE`, a word for what is not reached, or `none`.
-fn set_route(network: &mut NetConfig, to: Prefix, assignment: &Assignment) -> Result<(), Refusal> {
-    let value = only_set(assignment)?;
-    let Some(to) = to.v4() else {
-        return Err(refused(assignment, "IPv6 routes cannot be set yet").into());
-    };
-    let to = to.network();
-    let there = network.routes4().iter().any(|r| r.to == to && r.origin == Origin::Static);
-    if there {
-        network.remove_route_from(to, Origin::Static)?;
-    } else if value == "none" {
-        return Err(refused(assignment, "there is no such route").into());
-    }
-    let (way, name) = match value.split_once('%') {
-        Some((via, name)) => (Way::Via(parse(assignment, via)?), Some(name)),
-        None => match value {
-            "none" => return Ok(()),
-            "unreachable" => (Way::Unreachable, None),
-            "prohibited" => (Way::Prohibited, None),
-            "blackhole" => (Way::Blackhole, None),
-            _ => match value.parse() {
-                Ok(via) => (Way::Via(via), None),
-                Err(_) => (Way::OnLink, Some(value)),
-            },
-        },
-    };
-    let iface = name.map(|name| interface(network, name, assignment)).transpose()?;
-    Ok(network.add_route(Route { iface, ..Route::new(to, way) })?)
+fn groups(network: &NetConfig, id: IfaceId) -> Vec<IpAddr> {
+    let Some(iface) = network.interface(id) else { return Vec::new() };
+    let v4 = iface.groups.iter().copied().map(IpAddr::V4);
+    v4.chain(iface.groups6.iter().copied().map(IpAddr::V6)).collect()
 }
 
 fn reverse_path(assignment: &Assignment) -> Result<ReversePath, ApiError> {

@@ -10,14 +10,14 @@ use weever_link::LinkInfo;
 use weever_net::addr::{Cidr, Cidr6, Locals};
 use weever_net::dhcp4::Probing;
 use weever_net::iface::{IfaceId, Interface};
-use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
+use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr, V6Settings};
 use weever_net::route::{Route, Way};
 use weever_net::state::{NetConfig, ReversePath};
 use weever_packet::Nanos;
 use weever_wire::MacAddr;
 
 use super::kernel::Kernel;
-use super::{StartError, devices};
+use super::{StartError, devices, secret};
 use crate::config::{self, Config};
 
 /// An environment that has the host's addresses, routes and fixed neighbours. `links` are those of
@@ -29,7 +29,9 @@ pub(super) fn environment(
     now: Nanos,
 ) -> Result<Arc<Env>, StartError> {
     let env = Env::new();
-    let host = host::provide(&env, state(config, links, kernel)?, now);
+    let mut network = state(config, links, kernel)?;
+    stable_identifiers(&mut network, secret::of(config));
+    let host = host::provide(&env, network, now);
     let neighbours: Arc<Neighbours> = env.get().expect("it was provided a line above");
     let six: Arc<Neighbours6> = env.get().expect("it was provided with the others");
     for (address, mac) in &config.neighbours {
@@ -43,6 +45,14 @@ pub(super) fn environment(
         clients.start(IfaceId(number as u16), Probing::RFC5227);
     }
     Ok(Arc::new(env))
+}
+
+/// Interfaces that do not speak IPv6 yet may do so later.
+fn stable_identifiers(network: &mut NetConfig, secret: Option<[u64; 2]>) {
+    let all: Vec<_> = network.interfaces().iter().map(|i| (i.id, i.v6_settings)).collect();
+    for (id, settings) in all {
+        network.set_v6(id, V6Settings { secret, ..settings }).expect("it is one of the interfaces");
+    }
 }
 
 fn fix_neighbour(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::Host;
 use weever_net::iface::{ALL_HOSTS, IfaceId, Interface};
-use weever_net::ipv6::AddrOrigin;
+use weever_net::ipv6::addr::ALL_NODES;
 use weever_net::state::NetState;
 
 use super::devices::Grip;
@@ -101,11 +101,19 @@ fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
     // Whoever is in a group has to hear who asks for it.
     let queries = (!iface.groups.is_empty()).then_some(ALL_HOSTS);
-    let four = own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4);
-    // Those that the stack made of its link address are the kernel's just as well.
-    let six = iface.v6.iter().filter(|own| own.origin != AddrOrigin::LinkLocal);
-    let six = six.map(|own| own.cidr.addr()).chain(iface.groups6.iter().copied());
-    four.chain(six.map(IpAddr::V6))
+    let v4 = own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4);
+    v4.chain(of_interface6(iface).map(IpAddr::V6))
+}
+
+/// Questions about addresses are handed over by their target, so that their groups, which the
+/// kernel's addresses may share, stay the kernel's. Routers advertise, and ask who is in a group, to
+/// all nodes: a link that listens to that takes it from the kernel.
+fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
+    let speaks = iface.v6_settings.enabled;
+    let own = iface.v6.iter().map(|own| own.cidr.addr());
+    let listens = iface.v6_settings.accept_ra && !iface.borrowed || !iface.groups6.is_empty();
+    let all = own.chain(iface.groups6.iter().copied()).chain(listens.then_some(ALL_NODES));
+    all.filter(move |_| speaks)
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
@@ -131,10 +139,31 @@ fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
 
 #[cfg(test)]
 mod tests {
+    use weever_net::ipv6::V6Settings;
     use weever_net::state::NetConfig;
     use weever_wire::MacAddr;
 
     use super::*;
+
+    #[test]
+    fn of_ipv6_it_hands_over_addresses_in_whatever_state_and_routers_if_they_are_heard() {
+        let mut config = NetConfig::new();
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        config.add_interface(Interface::new(IfaceId(0), "eth0", 0, mac)).unwrap();
+        let settings = |accept_ra| V6Settings { enabled: true, accept_ra, ..V6Settings::default() };
+        config.set_v6(IfaceId(0), settings(false)).unwrap();
+        config.add_address6(IfaceId(0), "2001:db8::1/64".parse().unwrap()).unwrap();
+        let text = |config: &NetConfig| -> Vec<String> {
+            let state = NetState::new(config.clone(), 1);
+            wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(text(&config), ["2001:db8::1"]);
+        config.set_v6(IfaceId(0), settings(true)).unwrap();
+        assert_eq!(text(&config), ["2001:db8::1", "ff02::1"]);
+        config.set_v6(IfaceId(0), settings(false)).unwrap();
+        config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
+        assert_eq!(text(&config), ["2001:db8::1", "ff02::1", "ff05::7"]);
+    }
 
     #[test]
     fn a_link_hands_over_what_its_interfaces_have_and_are_in() {

@@ -1,13 +1,16 @@
 //! Addresses, routes and neighbours as control messages.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::net::Ipv4Addr;
 
-use weever_blocks_std::host::Neighbours;
+use weever_blocks_std::host::{Neighbours, Neighbours6};
 use weever_link::LinkInfo;
-use weever_net::addr::Cidr;
+use weever_net::addr::{Address, Cidr, Cidr6};
 use weever_net::iface::{IfaceId, Interface};
+use weever_net::ipv6::{AddrState, OwnAddr};
 use weever_net::neighbour::State;
-use weever_net::route::{Origin, Way};
+use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 use weever_service_api::{InterfaceStatus, NeighbourStatus, RouteStatus};
 
@@ -19,15 +22,42 @@ pub(super) fn interfaces(network: &NetConfig, links: &[LinkInfo]) -> Vec<Interfa
         mac: interface.mac.to_string(),
         mtu: interface.mtu,
         up: interface.up,
-        addresses: interface.v4.iter().map(|cidr| cidr.to_string()).collect(),
-        tentative: interface.tentative.iter().map(|cidr| cidr.to_string()).collect(),
-        groups: interface.groups.iter().map(ToString::to_string).collect(),
+        addresses: texts(interface.v4.iter(), six(interface, OwnAddr::is_used)),
+        tentative: texts(interface.tentative.iter(), six(interface, is_tentative)),
+        duplicate: texts(interface.duplicate.iter(), six(interface, is_duplicate)),
+        groups: texts(&interface.groups, &interface.groups6),
     };
     network.interfaces().iter().map(status).collect()
 }
 
+fn texts<A: Display, B: Display>(
+    v4: impl IntoIterator<Item = A>,
+    v6: impl IntoIterator<Item = B>,
+) -> Vec<String> {
+    let v6 = v6.into_iter().map(|one| one.to_string());
+    v4.into_iter().map(|one| one.to_string()).chain(v6).collect()
+}
+
+fn six(iface: &Interface, which: fn(&OwnAddr) -> bool) -> impl Iterator<Item = Cidr6> + '_ {
+    iface.v6.iter().filter(which).map(|own| own.cidr)
+}
+
+fn is_tentative(own: &OwnAddr) -> bool {
+    own.state == AddrState::Tentative
+}
+
+fn is_duplicate(own: &OwnAddr) -> bool {
+    own.state == AddrState::Duplicate
+}
+
 pub(super) fn routes(network: &NetConfig) -> Vec<RouteStatus> {
-    let routes = network.routes4().iter().map(|route| RouteStatus {
+    let v4 = network.routes4().iter().map(|it| route(network, it));
+    let v6 = network.routes6().iter().map(|it| route(network, it));
+    connected(network).chain(v4).chain(v6).collect()
+}
+
+fn route<A: Address>(network: &NetConfig, route: &Route<A>) -> RouteStatus {
+    RouteStatus {
         to: route.to.to_string(),
         way: match route.way {
             Way::OnLink => "on link".into(),
@@ -39,8 +69,7 @@ pub(super) fn routes(network: &NetConfig) -> Vec<RouteStatus> {
         interface: route.iface.map(|id| name(network, id)),
         origin: origin(route.origin).into(),
         metric: route.metric,
-    });
-    connected(network).chain(routes).collect()
+    }
 }
 
 /// The router of the default route, whoever set it.
@@ -56,25 +85,37 @@ pub(super) fn gateway(network: &NetConfig) -> Option<Ipv4Addr> {
 fn connected(network: &NetConfig) -> impl Iterator<Item = RouteStatus> {
     let interfaces = network.interfaces().iter().filter(|interface| interface.up);
     interfaces.flat_map(|interface| {
-        interface.v4.iter().map(|cidr| RouteStatus {
-            to: cidr.network().to_string(),
-            way: "on link".into(),
-            interface: Some(interface.name.clone()),
-            origin: origin(Origin::Connected).into(),
-            metric: 0,
+        let v6: BTreeSet<Cidr6> = interface.v6.on_link().collect();
+        texts(interface.v4.iter().map(|cidr| cidr.network()), v6).into_iter().map(|to| {
+            RouteStatus {
+                to,
+                way: "on link".into(),
+                interface: Some(interface.name.clone()),
+                origin: origin(Origin::Connected).into(),
+                metric: 0,
+            }
         })
     })
 }
 
-pub(super) fn neighbours(network: &NetConfig, neighbours: &Neighbours) -> Vec<NeighbourStatus> {
-    let entries = neighbours.entries().into_iter();
-    let status = entries.map(|(interface, entry)| NeighbourStatus {
+pub(super) fn neighbours(
+    network: &NetConfig,
+    v4: &Neighbours,
+    v6: &Neighbours6,
+) -> Vec<NeighbourStatus> {
+    let v4 = v4.entries().into_iter().map(|(iface, entry)| NeighbourStatus {
         address: entry.ip.to_string(),
-        interface: name(network, interface),
+        interface: name(network, iface),
         mac: entry.mac.map(|mac| mac.to_string()),
         state: state(entry.state).into(),
     });
-    status.collect()
+    let v6 = v6.entries().into_iter().map(|(iface, entry)| NeighbourStatus {
+        address: entry.ip.to_string(),
+        interface: name(network, iface),
+        mac: entry.mac.map(|mac| mac.to_string()),
+        state: state(entry.state).into(),
+    });
+    v4.chain(v6).collect()
 }
 
 fn name(network: &NetConfig, id: IfaceId) -> String {

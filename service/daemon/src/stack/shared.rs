@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use weever_blocks_std::host::{Host, Neighbours};
+use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
 use weever_engine::{Publisher, Reading, sum};
 use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
@@ -30,6 +30,7 @@ pub(super) struct Shared {
     /// Addresses and routes as they are.
     pub(super) network: Arc<Host>,
     pub(super) neighbours: Arc<Neighbours>,
+    pub(super) neighbours6: Arc<Neighbours6>,
     /// The graph as it is.
     pub(super) publisher: Arc<Publisher>,
     pub(super) program: Arc<Mutex<Program>>,
@@ -179,7 +180,7 @@ impl Source for Shared {
             workers: self.meters.iter().map(|meter| self.worker(meter)).collect(),
             interfaces: network::interfaces(state.config(), &self.links),
             routes: network::routes(state.config()),
-            neighbours: network::neighbours(state.config(), &self.neighbours),
+            neighbours: network::neighbours(state.config(), &self.neighbours, &self.neighbours6),
             pools: vec![self.pool_counters()],
         }
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weever_blocks_std::capture::Taps;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{Host, Neighbours};
+use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
 use weever_blocks_std::registry;
 use weever_engine::{Team, monotonic};
 use weever_link::Link;
@@ -22,7 +22,7 @@ use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
 use super::steward::{Intent, Routine, Steward, Stewards};
-use super::{Stack, StartError, Stopper, aids, devices, host, kernel};
+use super::{Stack, StartError, Stopper, aids, devices, host, kernel, secret};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
@@ -42,6 +42,7 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         None => ControlSocket::bind_default(control_name(&config))?,
     };
     preflight::probe(&config)?;
+    config.state.get_or_insert_with(secret::usual_directory);
     let pool = Pool::new(config.pool)?;
     let devices = devices::open(&config, intent.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
@@ -91,6 +92,7 @@ fn assemble(
     let env = host::environment(&config, &infos, kernel.as_mut().map(|(_, k)| k), monotonic())?;
     let network = env.get::<Host>().expect("the environment has the host");
     let neighbours = env.get::<Neighbours>().expect("the environment has its neighbours");
+    let neighbours6 = env.get::<Neighbours6>().expect("the environment has these neighbours");
     let taps = env.get_or_default::<Taps>();
     let clients = env.get_or_default::<Dhcp>();
     let queues = links.iter_mut().map(|link| link.take_queues()).collect();
@@ -107,6 +109,7 @@ fn assemble(
         links: infos,
         network,
         neighbours,
+        neighbours6,
         publisher,
         program,
         captures,
@@ -121,7 +124,7 @@ fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
-    let watch = |grips| Keeper::start(Arc::clone(&shared.network), clients, grips);
+    let watch = |grips| Keeper::start(Arc::clone(&shared.network), Arc::clone(&clients), grips);
     let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
     let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
     let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
@@ -139,6 +142,7 @@ fn assemble(
         links,
         control,
         metrics,
+        clients,
         shared,
     })
 }

@@ -40,7 +40,8 @@ impl Peer {
         self.queue.flush(&mut self.cache).unwrap();
     }
 
-    /// The next frame that is no ARP packet; ARP requests are answered on the way.
+    /// The next frame that is no ARP packet, and no IPv6 one, which a stack that speaks it sends
+    /// unasked; ARP requests are answered on the way.
     pub(crate) fn receive(&mut self) -> Vec<u8> {
         loop {
             let frame = self.receive_any(PATIENCE).expect("no answer");
@@ -48,6 +49,7 @@ impl Peer {
                 Ok(arp) if arp.header().tpa() == PEER => self.send(&frames::arp_reply()),
                 // An announcement, or a request for somebody else.
                 Ok(_) => {}
+                Err(_) if frame[12..14] == [0x86, 0xdd] => {}
                 Err(_) => return frame,
             }
         }

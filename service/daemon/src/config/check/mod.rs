@@ -55,6 +55,7 @@ impl Config {
             cores: Vec::new(),
             pool: PoolConfig { frames: system::DEFAULT_FRAMES, ..PoolConfig::default() },
             control: None,
+            state: None,
             metrics: None,
             policy: None,
             flows: None,
@@ -84,6 +85,7 @@ impl TryFrom<Settings> for Config {
         config.cores = problems.note(system::cores(settings.cores.unwrap_or_default()));
         config.pool = system::pool(&settings.pool, &mut problems);
         config.control = settings.control;
+        config.state = settings.state;
         config.metrics = settings.metrics;
         (config.policy, config.flows) = (settings.policy, settings.flows);
         config.probe = settings.probe.unwrap_or(true);
