@@ -8,8 +8,11 @@ mod host_graph {
     mod forward;
     mod fragments;
     mod igmp;
+    mod mld;
     mod neighbours;
     mod shortcut;
     mod six;
+    mod six_errors;
+    mod six_floods;
     mod six_router;
 }

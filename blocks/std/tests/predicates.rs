@@ -48,6 +48,8 @@ const EXCEPTIONS: [(&str, &str); 21] = [
     ("RxL3IPv6Destination", "whether we forward is a setting"),
     ("RxL3IPv6Forward", "what routes there are, and whether an error may go now"),
     ("RxL3IPv6BadExtensions", "whether an error may go now depends on those before"),
+    ("RxL3IPv6BadFragment", "whether an error may go now depends on those before"),
+    ("RxL3MLDReceive", "what is taken depends on what was joined"),
     ("RxL3IPv6UnknownHeader", "whether an error may go now depends on those before"),
     ("RxL3ICMP6NeedsResponse", "whether a reply may go now depends on those before"),
     ("RxL3ICMP6Error", "it is about the packet that the error quotes"),

@@ -114,6 +114,21 @@ fn what_cannot_be_passed_on_is_reported() {
     host.finish();
 }
 
+/// RFC 4443 §3.1: a neighbour that does not answer.
+#[test]
+fn a_silent_neighbour_is_reported_to_who_wants_it() {
+    let mut host = router();
+    let packet = udp6((PEER6, 1), (ip("fd05::77"), 2), 64, b"anybody?");
+    host.receive(&[from_peer6(&packet)]);
+    host.advance(5 * SECOND);
+    let error = host.sent().into_iter().find(|frame| frame[..6] == PEER_MAC.0 && frame[20] == 58);
+    let error = error.expect("an error to the sender");
+    let said = Icmpv6Repr::parse(Icmpv6View::new(&error[54..]).unwrap()).unwrap();
+    let Icmpv6Repr::Unreachable { code: 3, quote } = said else { panic!("{said:?}") };
+    assert_eq!(quote[8..], packet[8..], "as it was passed on");
+    host.finish();
+}
+
 #[test]
 fn what_is_dropped_without_a_word() {
     let mut host = router();

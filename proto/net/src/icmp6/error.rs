@@ -174,11 +174,22 @@ pub fn may_report(cause: Cause, packet: &[u8], link_group: bool) -> Result<(), S
 /// Whether a packet may be an ICMPv6 error; a message without a type could be anything. Later
 /// fragments tell nothing, and are no longer looked at where errors are reported.
 fn is_error(packet: &[u8]) -> Result<bool, Silence> {
-    let (protocol, offset) = Chain::skim(packet).ok_or(Silence::Truncated)?;
+    let Some((protocol, offset)) = Chain::skim(packet) else { return is_error_later(packet) };
     if protocol != next_header::ICMPV6 {
         return Ok(false);
     }
     Ok(packet.get(offset).is_none_or(|&kind| kind::is_error(kind) || kind == kind::REDIRECT))
+}
+
+/// The same of a later fragment, which says what it is a fragment of.
+fn is_error_later(packet: &[u8]) -> Result<bool, Silence> {
+    let protocol = Piece::header_at(packet).and_then(|at| packet.get(at));
+    match protocol {
+        Some(&protocol) if protocol != next_header::ICMPV6 && !ipv6::is_extension(protocol) => {
+            Ok(false)
+        }
+        _ => Err(Silence::Truncated),
+    }
 }
 
 /// How much of `packet` an error quotes; not the padding of a short frame.

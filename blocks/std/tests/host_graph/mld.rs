@@ -1,0 +1,102 @@
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use weever_blocks_api::Env;
+use weever_blocks_std::host::{Host, Secret, provide};
+use weever_blocks_std::testing::{HostBox, frames6::*, host::host_state6};
+use weever_engine::{CounterKind, Limits};
+use weever_models::{HostConfig, host};
+use weever_net::iface::IfaceId;
+use weever_wire::icmpv6::{checksum_ok, fill_checksum, kind};
+use weever_wire::ipv6::Ipv6Header;
+use weever_wire::mld::{MldReport, record_kind};
+
+const SECOND: u64 = 1_000_000_000;
+const LINK: IfaceId = IfaceId(0);
+
+fn ip(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+struct Listener {
+    host: HostBox,
+    net: Arc<Host>,
+}
+
+fn listener() -> Listener {
+    let env = Env::new();
+    env.provide(Arc::new(Secret(3)));
+    let net = provide(&env, host_state6(), 0);
+    let graph = host(&HostConfig::default()).unwrap();
+    Listener { host: HostBox::in_env(graph, &env, Limits::default()), net }
+}
+
+impl Listener {
+    /// The records of reports that go out meanwhile, in order.
+    fn records(&mut self, nanos: u64) -> Vec<(u8, Ipv6Addr)> {
+        self.host.advance(nanos);
+        let mut records = Vec::new();
+        for frame in self.host.sent() {
+            // What begins with a hop-by-hop header.
+            if frame[12..14] != [0x86, 0xdd] || frame[20] != 0 {
+                continue;
+            }
+            let header = Ipv6Header::first(&frame[14..]).unwrap();
+            assert_eq!((header.hop_limit(), header.src()), (1, HOST_LL));
+            assert_eq!(frame[54..62], [58, 0, 5, 2, 0, 0, 1, 0], "router alert");
+            assert_eq!(
+                (header.dst(), &frame[..6]),
+                (ip("ff02::16"), &[0x33, 0x33, 0, 0, 0, 0x16][..])
+            );
+            let message = &frame[62..];
+            assert!(checksum_ok(message, &header.addresses()));
+            let report = MldReport::parse(message).unwrap();
+            records.extend(report.map(|record| record.unwrap()).map(|r| (r.kind, r.group)));
+        }
+        records.sort_unstable();
+        records
+    }
+
+    /// A query (RFC 3810 §5.1) for a group, or all.
+    fn query(&mut self, src: Ipv6Addr, group: Ipv6Addr, alert: bool) {
+        let dst = if group.is_unspecified() { ip("ff02::1") } else { group };
+        let mut message = vec![kind::MLD_QUERY, 0, 0, 0, 0, 100, 0, 0];
+        message.extend(group.octets());
+        message.extend([2, 125, 0, 0]);
+        fill_checksum(&mut message, &pair(src, dst));
+        let option: &[u8] =
+            if alert { &[58, 0, 5, 2, 0, 0, 1, 0] } else { &[58, 0, 1, 4, 0, 0, 0, 0] };
+        let packet = ipv6(src, dst, 0, 1, &[option, &message[..]].concat());
+        self.host.receive(&[from_peer6(&packet)]);
+    }
+}
+
+#[test]
+fn addresses_groups_and_what_is_joined_are_reported() {
+    let mut it = listener();
+    let own = ip("ff02::1:ff00:1");
+    assert_eq!(it.records(5 * SECOND), [(record_kind::CHANGE_TO_EXCLUDE, own); 2]);
+    let group = ip("ff05::7");
+    it.net.update(|net| net.join6(LINK, group)).unwrap();
+    assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_EXCLUDE, group); 2]);
+    it.query(PEER_LL, Ipv6Addr::UNSPECIFIED, true);
+    let all = [(record_kind::MODE_IS_EXCLUDE, own), (record_kind::MODE_IS_EXCLUDE, group)];
+    assert_eq!(it.records(2 * SECOND), all);
+    it.query(PEER_LL, group, true);
+    assert_eq!(it.records(2 * SECOND), all[1..]);
+    it.net.update(|net| net.leave6(LINK, group)).unwrap();
+    assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_INCLUDE, group); 2]);
+    it.host.finish();
+}
+
+/// RFC 3810 §6.2: a query is from a neighbour, and says so.
+#[test]
+fn who_is_not_on_the_link_is_not_answered() {
+    let mut it = listener();
+    it.records(5 * SECOND);
+    it.query(PEER6, Ipv6Addr::UNSPECIFIED, true);
+    it.query(PEER_LL, Ipv6Addr::UNSPECIFIED, false);
+    assert_eq!(it.records(5 * SECOND), []);
+    assert_eq!(it.host.count("RxL3MLDReceive", CounterKind::Port, "remote"), 2);
+    it.host.finish();
+}
