@@ -144,7 +144,7 @@ fn the_kernel_does_not_take_an_address_of_the_stacks() {
         up.address("fd77::10");
         net.right.add_address6("right0", STACK, 64, true).unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
-        while !flags(&net.right, STACK).is_some_and(|flags| flags & FAILED != 0) {
+        while flags(&net.right, STACK).is_none_or(|flags| flags & FAILED == 0) {
             assert!(Instant::now() < deadline, "{:?} {}", flags(&net.right, STACK), up.tell());
             std::thread::sleep(Duration::from_millis(20));
         }

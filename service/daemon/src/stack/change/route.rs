@@ -76,8 +76,11 @@ fn set_of<A: Routes>(
     Ok(A::add(network, Route { iface, ..Route::new(to, way) })?)
 }
 
+/// A way, and the name of the interface that it is by.
+type NamedWay<'a, A> = (Way<A>, Option<&'a str>);
+
 /// How the destinations are reached, and by which interface; `None` if the route is to go.
-fn way_of<A: Routes>(assignment: &Assignment) -> Result<Option<(Way<A>, Option<&str>)>, ApiError> {
+fn way_of<A: Routes>(assignment: &Assignment) -> Result<Option<NamedWay<'_, A>>, ApiError> {
     let value = assignment.value.as_str();
     if let Some((via, name)) = value.split_once('%') {
         return Ok(Some((Way::Via(parse(assignment, via)?), Some(name))));
