@@ -31,7 +31,7 @@ use predicates::atoms::{Facts, value_of};
 use predicates::generate::frames;
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
-const EXCEPTIONS: [(&str, &str); 21] = [
+const EXCEPTIONS: [(&str, &str); 23] = [
     ("RxL3IPv6Reassemble", "its ports tell how a fragment lies to those before"),
     ("RxL3ICMPPathMtu", "its ports tell whether the path's MTU was lowered"),
     ("RxL3IGMPReceive", "its ports tell what the memberships did with the message"),
