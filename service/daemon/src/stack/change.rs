@@ -317,7 +317,8 @@ fn unknown(path: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
+
+    use weever_net::route::{Origin, Route, Way};
 
     use super::*;
 
@@ -345,7 +346,7 @@ mod tests {
             ("none", &[Origin::Dhcp]),
         ] {
             let assignment: Assignment = format!("route.0.0.0.0/0={value}").parse().unwrap();
-            assert!(set_route(&mut network, Prefix::ALL_V4, &assignment).is_ok(), "{value}");
+            assert!(route::set(&mut network, Prefix::ALL_V4, &assignment).is_ok(), "{value}");
             assert_eq!(origins(&network), expected, "{value}");
         }
     }
