@@ -36,5 +36,6 @@ mod headers;
 mod registry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod waiting;
 
 pub use registry::registry;

@@ -27,6 +27,11 @@ pub const MIN_V6: u32 = 1280;
 /// RFC 1191 §7.1: MTUs that links have, to guess from what an old router did not say.
 const PLATEAUS: [u32; 10] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576, 0];
 
+/// A message lowers an MTU by at least so many bytes: a row of forged ones that lower it byte by
+/// byte is soon at the floor, and few views of the table are published on the way. A true one that
+/// lowers it by less costs packets these bytes.
+const MIN_STEP: u32 = 32;
+
 /// Limits of [`PathMtus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -96,7 +101,8 @@ impl PathMtus {
         Self { config, entries: Vec::with_capacity(config.capacity), generation: 0 }
     }
 
-    /// Learns from a message; the MTU that counts now. `link_mtu` is that of the first link,
+    /// Learns from a message; the MTU that counts now, which may be a little less than it said when
+    /// an earlier one had lowered it already. `link_mtu` is that of the first link,
     /// `recent` what was sent of late.
     ///
     /// # Errors
@@ -124,6 +130,11 @@ impl PathMtus {
         if mtu >= known {
             return Err(Disbelief::NotLower);
         }
+        let mtu = match self.lookup(said.dst) {
+            Some(_) => mtu.min(known - known.min(MIN_STEP)).max(floor),
+            // The first is as likely a tunnel's few bytes.
+            None => mtu,
+        };
         self.insert(Entry { dst: said.dst, mtu, until: now.saturating_add(self.config.lifetime) });
         Ok(mtu)
     }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, PortDoc, Ports, Priority,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, Priority,
     StateKind, bits,
 };
 use weever_graph::Effects;
@@ -15,6 +15,7 @@ use weever_wire::MacAddr;
 use super::address;
 use crate::check::{MARKS, reader};
 use crate::host::{Neighbours, Reader, Session, key};
+use crate::waiting::{Known, Waiting};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -53,66 +54,16 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 struct Lookup {
     neighbours: Arc<Neighbours>,
     reader: Reader,
-    waiting: Waiting,
-}
-
-/// The neighbours that packets wait for here, on this worker. Another worker may have heard from
-/// one of them before those that wait have been told: what comes meanwhile joins them, lest it
-/// overtakes.
-#[derive(Debug, Default)]
-struct Waiting {
-    /// Neighbours, and when each was last known to be waited for.
-    list: Vec<(u64, Nanos)>,
-    tidied: Nanos,
-}
-
-/// Neighbours whose packets are kept in order at a time.
-const MOST_WAITING: usize = 1024;
-/// Longer than it takes packets to go on once their neighbour has answered.
-const TIDY: Nanos = weever_net::SECOND;
-
-impl Waiting {
-    fn add(&mut self, neighbour: u64, now: Nanos) {
-        let known = self.list.iter_mut().find(|(waited, _)| *waited == neighbour);
-        if let Some((_, since)) = known {
-            *since = now;
-        } else if self.list.len() < MOST_WAITING {
-            self.list.push((neighbour, now));
-        }
-    }
-
-    fn contains(&self, neighbour: u64) -> bool {
-        self.list.iter().any(|(waited, _)| *waited == neighbour)
-    }
-
-    fn remove(&mut self, neighbour: u64) -> bool {
-        let at = self.list.iter().position(|(waited, _)| *waited == neighbour);
-        at.map(|at| self.list.swap_remove(at)).is_some()
-    }
-
-    /// Forgets neighbours that nobody asks for any more and of whose packets none came back: there
-    /// was no room for them to wait.
-    fn tidy(&mut self, now: Nanos, mut is_asked: impl FnMut(u64) -> bool) {
-        if now.saturating_sub(self.tidied) < TIDY {
-            return;
-        }
-        self.tidied = now;
-        self.list.retain_mut(|(neighbour, since)| {
-            if is_asked(*neighbour) {
-                *since = now;
-            }
-            now.saturating_sub(*since) < TIDY
-        });
-    }
+    waiting: Waiting<u64>,
 }
 
 impl Block for Lookup {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let snapshot = self.reader.load();
-        let held = match self.waiting.list.is_empty() {
+        let held = match self.waiting.is_empty() {
             true => 0,
-            false => self.waiting.hold(cx, &self.neighbours, burst, input),
+            false => self.hold(cx, burst, input),
         };
+        let snapshot = self.reader.load();
         let (mut known, mut unknown) = (0, 0);
         let mut last: Option<(u64, MacAddr)> = None;
         for task in bits(input & !held) {
@@ -143,45 +94,16 @@ impl Block for Lookup {
     }
 }
 
-impl Waiting {
-    /// Has those tasks wait whose neighbour others wait for already, and those that waited go on:
-    /// when the first of them comes, whoever joined them meanwhile is woken after them. If nobody
-    /// else is to wake them, because the news has been told or those before were dropped, they are
-    /// woken here.
-    #[cold]
-    fn hold(
-        &mut self,
-        cx: &mut Cx<'_>,
-        neighbours: &Neighbours,
-        burst: &mut Burst,
-        input: Mask,
-    ) -> Mask {
-        let (mut held, mut session) = (0, neighbours.session(cx.now));
-        self.tidy(cx.now, |of| session.is_asked(of));
-        for task in bits(input) {
-            let Some(packet) = burst.get_mut(task) else { continue };
-            let (of, flags) = (next_hop(packet), packet.meta().flags);
-            if flags.has(Flags::NEXT_MAC) {
-                continue;
-            }
-            if flags.has(Flags::WAITED) {
-                if self.remove(of) {
-                    cx.notify(WAITING, of);
-                }
-            } else if self.contains(of) {
-                packet.meta_mut().flags = flags.with(Flags::WAITED);
-                cx.block(task, of);
-                held |= 1 << task;
-                if !session.is_asked(of) {
-                    cx.notify(WAITING, of);
-                }
-            }
-        }
-        held
-    }
-}
-
 impl Lookup {
+    #[cold]
+    fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
+        let mut session = self.neighbours.session(cx.now);
+        let looks =
+            |packet: &Buffer| (!packet.meta().flags.has(Flags::NEXT_MAC)).then(|| next_hop(packet));
+        let known = Known { looks, key: |of| of, is_asked: |of| session.is_asked(of) };
+        self.waiting.hold(cx, burst, input, (WAITING, known))
+    }
+
     #[cold]
     fn ask(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
         let mut session = self.neighbours.session(cx.now);
@@ -192,8 +114,7 @@ impl Lookup {
                 continue;
             }
             let of = next_hop(packet);
-            packet.meta_mut().flags = packet.meta().flags.with(Flags::WAITED);
-            self.waiting.add(of, cx.now);
+            self.waiting.begin(packet, of, cx.now);
             cx.block(task, of);
         }
     }
@@ -232,22 +153,4 @@ fn send(cx: &mut Cx<'_>, packet: &Buffer, request: &Transmit) {
     buffer.meta_mut().queue = packet.meta().queue;
     cx.count(0, 1);
     cx.spawn_new(REQUEST, Some(buffer), 0, Priority::High);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_whose_packets_never_came_back_are_forgotten() {
-        let mut waiting = Waiting::default();
-        (0..2 * MOST_WAITING as u64).for_each(|of| waiting.add(of, TIDY));
-        assert_eq!(waiting.list.len(), MOST_WAITING, "there is a bound");
-        waiting.tidy(2 * TIDY - 1, |_| false);
-        assert_eq!(waiting.list.len(), MOST_WAITING, "they may still be on their way");
-        waiting.tidy(3 * TIDY, |of| of == 7);
-        assert!(waiting.contains(7) && waiting.list.len() == 1, "it is still asked for");
-        waiting.tidy(4 * TIDY, |_| false);
-        assert!(waiting.list.is_empty() && !waiting.remove(7));
-    }
 }

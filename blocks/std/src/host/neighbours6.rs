@@ -252,6 +252,11 @@ impl Session6<'_> {
         }
     }
 
+    /// Whether a neighbour is being asked for, so that what waits for it will be told.
+    pub(crate) fn is_asked(&mut self, (iface, ip): At) -> bool {
+        self.slow.nodes.of(iface).is_some_and(|node| node.is_asked(ip))
+    }
+
     /// Handles a message that `iface` received; `None` as for [`lookup`](Self::lookup).
     pub(crate) fn handle(
         &mut self,

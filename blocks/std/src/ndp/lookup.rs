@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::ipv6::addr::multicast_mac;
@@ -15,19 +15,22 @@ use super::handle::next_hop;
 use super::send;
 use crate::check::{MARKS, reader};
 use crate::host::{Neighbours6, Reader6, key6};
+use crate::waiting::{Known, Waiting};
 
 const KNOWN: usize = 0;
+const WAITING: usize = 0;
 
 /// Finds the next hop's link address; packets wait here until it is known.
 pub static LOOKUP: BlockType = BlockType {
     spawns: &["request"],
+    notifies: &["waiting"],
     effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["requests"],
     ..reader(
         "TxL3NDLookup_",
         "Records the next hop's link address. Packets to a neighbour that is not known wait here, \
-         by interface and address, while it is asked for.",
+         by interface and address, while it is asked for, and leave before those that come later.",
         &[
             PortDoc { name: "true", doc: "the address is known" },
             PortDoc { name: "unreachable", doc: "the neighbour did not answer" },
@@ -41,25 +44,29 @@ pub static LOOKUP: BlockType = BlockType {
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let neighbours = build.env::<Neighbours6>("the IPv6 neighbours")?;
     let reader = neighbours.reader();
-    Ok(Box::new(Lookup { neighbours, reader }))
+    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default() }))
 }
 
 struct Lookup {
     neighbours: Arc<Neighbours6>,
     reader: Reader6,
+    waiting: Waiting<(u16, Ipv6Addr)>,
 }
 
 impl Block for Lookup {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let held = match self.waiting.is_empty() {
+            true => 0,
+            false => self.hold(cx, burst, input),
+        };
         let snapshot = self.reader.load();
         let (mut known, mut unknown) = (0, 0);
         let mut last: Option<((u16, Ipv6Addr), MacAddr)> = None;
-        for task in bits(input) {
+        for task in bits(input & !held) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let of = next_hop(packet);
             let mac = match last {
-                // Neighbour discovery says itself where its messages go.
-                _ if packet.meta().endpoints.next_mac != [0; 6] => {
+                _ if goes_by_itself(packet) => {
                     known |= 1 << task;
                     continue;
                 }
@@ -83,9 +90,23 @@ impl Block for Lookup {
     }
 }
 
+/// Neighbour discovery says itself where its messages go.
+#[inline(always)]
+fn goes_by_itself(packet: &Buffer) -> bool {
+    packet.meta().endpoints.next_mac != [0; 6]
+}
+
 impl Lookup {
     #[cold]
-    fn ask(&self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
+    fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
+        let mut session = self.neighbours.session(cx.now);
+        let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| next_hop(packet));
+        let known = Known { looks, key: key6, is_asked: |of| session.is_asked(of) };
+        self.waiting.hold(cx, burst, input, (WAITING, known))
+    }
+
+    #[cold]
+    fn ask(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
         let mut session = self.neighbours.session(cx.now);
         for task in bits(unknown) {
             let Some(packet) = burst.get_mut(task) else { continue };
@@ -95,11 +116,15 @@ impl Lookup {
                     packet.meta_mut().endpoints.next_mac = mac.0;
                     ports.enable(KNOWN, 1 << task);
                 }
-                Some(Found::Incomplete) => cx.block(task, key6(of)),
+                Some(Found::Incomplete) => {
+                    self.waiting.begin(packet, of, cx.now);
+                    cx.block(task, key6(of));
+                }
                 Some(Found::MissSendRequest(request)) => {
                     // Without a buffer it counts as lost, and the timer repeats it.
                     let sent = send(cx, 0, of.0, queue, &request);
                     cx.count(0, sent.into());
+                    self.waiting.begin(packet, of, cx.now);
                     cx.block(task, key6(of));
                 }
                 Some(Found::Failed) => ports.enable(1, 1 << task),

@@ -1,5 +1,7 @@
 use std::net::Ipv6Addr;
 
+use weever_blocks_api::Env;
+use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
@@ -134,6 +136,33 @@ fn an_unknown_neighbour_is_asked_for_and_nothing_that_waited_is_lost() {
     let back: Vec<_> = host.sent().iter().map(|frame| frame[62]).collect();
     assert_eq!(back, [0, 1, 2]);
     host.finish();
+}
+
+/// Another worker hears the neighbour first: what comes here before those that wait are told joins
+/// them.
+#[test]
+fn who_waited_is_not_overtaken() {
+    let env = Env::new();
+    provide(&env, host_state6(), 0);
+    let graph = || host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let [mut first, mut second] =
+        [(); 2].map(|()| HostBox::in_env(graph(), &env, Limits::default()));
+    for worker in [&mut first, &mut second] {
+        worker.advance(5 * SECOND);
+        worker.sent();
+    }
+    let numbered = |range: std::ops::Range<u8>| -> Vec<Vec<u8>> {
+        let datagram = |n| from_peer6(&udp6((PEER6, 5000), (HOST6, 7), 64, &[n]));
+        range.map(datagram).collect()
+    };
+    first.receive(&numbered(0..5));
+    assert_eq!(first.sent().len(), 1, "a question");
+    second.receive(&[solicit(PEER6, HOST6)]);
+    first.receive(&numbered(5..10));
+    let order: Vec<u8> = first.sent().iter().map(|frame| frame[62]).collect();
+    assert_eq!(order, (0..10).collect::<Vec<u8>>());
+    first.finish();
+    second.finish();
 }
 
 #[test]

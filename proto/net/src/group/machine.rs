@@ -13,7 +13,7 @@ use crate::random::Random;
 const UNSOLICITED: u64 = SECOND;
 /// RFC 2236 §8.10: the same in the older version.
 const UNSOLICITED_OLD: u64 = 10 * SECOND;
-/// RFC 3376 §8.2: the interval of queriers that do not say it.
+/// RFC 3376 §8.2: the interval until a querier says another.
 const QUERY_INTERVAL: u64 = 125 * SECOND;
 /// RFC 3376 §8.3, RFC 3810 §9.3.
 const QUERY_RESPONSE: u64 = 10 * SECOND;
@@ -83,6 +83,8 @@ pub struct Memberships<A> {
     /// Ascending.
     members: Vec<Member<A>>,
     robustness: u8,
+    /// Nanoseconds between general queries, as the last one that said so has it.
+    interval: u64,
     older_until: u64,
     oldest_until: u64,
     /// When a general query is to be answered.
@@ -101,6 +103,7 @@ impl<A: Family> Memberships<A> {
             random: Random::new(config.seed),
             members: Vec::new(),
             robustness: config.robustness.max(1),
+            interval: QUERY_INTERVAL,
             older_until: 0,
             oldest_until: 0,
             general_at: u64::MAX,
@@ -202,6 +205,10 @@ impl<A: Family> Memberships<A> {
             } else {
                 query.robustness
             };
+            // RFC 3376 §4.1.7: a querier that does not say leaves what the one before said.
+            if query.interval != 0 {
+                self.interval = u64::from(query.interval) * SECOND;
+            }
         }
         self.note_version(&query, now);
         let max = query.max_response.min(QUERY_RESPONSE * 1000);
@@ -302,9 +309,9 @@ impl<A: Family> Memberships<A> {
 
     fn note_version(&mut self, query: &Query<A>, now: u64) {
         let before = self.version(now);
-        // RFC 3376 §8.12: robustness times the query interval, plus one response interval.
+        // RFC 3376 §8.12: robustness times the last query's interval, plus one response interval.
         let lasts =
-            u64::from(self.robustness) * QUERY_INTERVAL + query.max_response.max(QUERY_RESPONSE);
+            u64::from(self.robustness) * self.interval + query.max_response.max(QUERY_RESPONSE);
         match query.version {
             Version::Oldest => self.oldest_until = now.saturating_add(lasts),
             Version::Older => self.older_until = now.saturating_add(lasts),

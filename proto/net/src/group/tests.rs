@@ -192,6 +192,18 @@ fn older_queriers_are_lived_with() {
 }
 
 #[test]
+fn an_older_querier_counts_for_as_long_as_the_last_query_says() {
+    let mut host = host();
+    let said = |interval| Query { interval, ..query(Version::Newest, None) };
+    ask(&mut host, said(1000), &[], 0);
+    ask(&mut host, said(0), &[], 1);
+    ask(&mut host, Query { interval: 0, ..query(Version::Older, None) }, &[], 2);
+    let until = 2 + (2 * 1000 + 10) * SECOND;
+    let spoken = [host.version(until - 1), host.version(until)];
+    assert_eq!(spoken, [Version::Older, Version::Newest]);
+}
+
+#[test]
 fn limits_are_errors() {
     let mut host: Memberships<Ipv4Addr> =
         Memberships::new(Config { groups: 2, ..Config::default() });

@@ -43,6 +43,23 @@ fn learns_lowers_and_forgets() {
 }
 
 #[test]
+fn a_row_of_small_steps_is_short() {
+    let recent = sent_to(&[ip(1), six()], 0);
+    let mut table = PathMtus::new(Config::default());
+    for (dst, floor) in [(ip(1), 576), (six(), 1280)] {
+        let before = table.generation();
+        for mtu in (0..1500).rev() {
+            let _ = table.learn(said(dst, 1500, mtu), 1500, &recent, 0);
+        }
+        assert_eq!(table.lookup(dst), Some(floor));
+        assert!(table.generation() - before <= 30, "few views are published");
+    }
+    // A tunnel's few bytes are what they are.
+    table.forget(None);
+    assert_eq!(table.learn(said(ip(1), 1500, 1496), 1500, &recent, 0), Ok(1496));
+}
+
+#[test]
 fn an_old_router_is_guessed_at() {
     let recent = sent_to(&[ip(1)], 0);
     let mut table = PathMtus::new(Config::default());

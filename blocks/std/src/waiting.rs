@@ -1,0 +1,138 @@
+//! Packets that wait for their neighbour leave before those that come later.
+
+use weever_blocks_api::{Buffer, Burst, Cx, Mask, Nanos, bits};
+use weever_packet::Flags;
+
+/// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
+/// from one of them before those that wait have been told: what comes meanwhile joins them, lest it
+/// overtakes.
+#[derive(Debug)]
+pub(crate) struct Waiting<K> {
+    /// Neighbours, and when each was last known to be waited for.
+    list: Vec<(K, Nanos)>,
+    tidied: Nanos,
+}
+
+impl<K> Default for Waiting<K> {
+    fn default() -> Self {
+        Waiting { list: Vec::new(), tidied: 0 }
+    }
+}
+
+/// Neighbours whose packets are kept in order at a time.
+const MOST_WAITING: usize = 1024;
+/// Longer than it takes packets to go on once their neighbour has answered.
+const TIDY: Nanos = weever_net::SECOND;
+
+/// What a family knows of packets and neighbours.
+pub(crate) struct Known<L, F, A> {
+    /// The neighbour that a packet needs; `None` if it needs none.
+    pub(crate) looks: L,
+    /// What the tasks of a neighbour wait by.
+    pub(crate) key: F,
+    /// Whether a neighbour is being asked for, so that what waits for it will be told.
+    pub(crate) is_asked: A,
+}
+
+impl<K: Copy + PartialEq> Waiting<K> {
+    /// Whether nobody waits.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Notes that `packet` is about to wait for this neighbour.
+    pub(crate) fn begin(&mut self, packet: &mut Buffer, neighbour: K, now: Nanos) {
+        packet.meta_mut().flags = packet.meta().flags.with(Flags::WAITED);
+        self.add(neighbour, now);
+    }
+
+    fn add(&mut self, neighbour: K, now: Nanos) {
+        let known = self.list.iter_mut().find(|(waited, _)| *waited == neighbour);
+        if let Some((_, since)) = known {
+            *since = now;
+        } else if self.list.len() < MOST_WAITING {
+            self.list.push((neighbour, now));
+        }
+    }
+
+    fn contains(&self, neighbour: K) -> bool {
+        self.list.iter().any(|(waited, _)| *waited == neighbour)
+    }
+
+    fn remove(&mut self, neighbour: K) -> bool {
+        let at = self.list.iter().position(|(waited, _)| *waited == neighbour);
+        at.map(|at| self.list.swap_remove(at)).is_some()
+    }
+
+    /// Forgets neighbours that nobody asks for any more and of whose packets none came back: there
+    /// was no room for them to wait.
+    fn tidy(&mut self, now: Nanos, mut is_asked: impl FnMut(K) -> bool) {
+        if now.saturating_sub(self.tidied) < TIDY {
+            return;
+        }
+        self.tidied = now;
+        self.list.retain_mut(|(neighbour, since)| {
+            if is_asked(*neighbour) {
+                *since = now;
+            }
+            now.saturating_sub(*since) < TIDY
+        });
+    }
+
+    /// Has those tasks wait whose neighbour others wait for already, and those that waited go on:
+    /// when the first of them comes, whoever joined them meanwhile is woken after them, by notify
+    /// edge `edge`, which comes back to the block. If nobody else is to wake them, because the news
+    /// has been told or those before were dropped, they are woken here.
+    pub(crate) fn hold<L, F, A>(
+        &mut self,
+        cx: &mut Cx<'_>,
+        burst: &mut Burst,
+        input: Mask,
+        (edge, mut known): (usize, Known<L, F, A>),
+    ) -> Mask
+    where
+        L: Fn(&Buffer) -> Option<K>,
+        F: Fn(K) -> u64,
+        A: FnMut(K) -> bool,
+    {
+        let mut held = 0;
+        self.tidy(cx.now, &mut known.is_asked);
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let Some(of) = (known.looks)(packet) else { continue };
+            let (flags, key) = (packet.meta().flags, (known.key)(of));
+            if flags.has(Flags::WAITED) {
+                if self.remove(of) {
+                    cx.notify(edge, key);
+                }
+            } else if self.contains(of) {
+                packet.meta_mut().flags = flags.with(Flags::WAITED);
+                cx.block(task, key);
+                held |= 1 << task;
+                if !(known.is_asked)(of) {
+                    cx.notify(edge, key);
+                }
+            }
+        }
+        held
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_whose_packets_never_came_back_are_forgotten() {
+        let mut waiting = Waiting::default();
+        (0..2 * MOST_WAITING as u64).for_each(|of| waiting.add(of, TIDY));
+        assert_eq!(waiting.list.len(), MOST_WAITING, "there is a bound");
+        waiting.tidy(2 * TIDY - 1, |_| false);
+        assert_eq!(waiting.list.len(), MOST_WAITING, "they may still be on their way");
+        waiting.tidy(3 * TIDY, |of| of == 7);
+        assert!(waiting.contains(7) && waiting.list.len() == 1, "it is still asked for");
+        waiting.tidy(4 * TIDY, |_| false);
+        assert!(waiting.is_empty() && !waiting.remove(7));
+    }
+}
