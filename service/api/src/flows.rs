@@ -41,9 +41,9 @@ pub struct FlowStatus {
     pub queues: Vec<u32>,
     /// What its filters match; none if it goes where unregistered traffic goes.
     pub filters: Vec<String>,
-    /// Packets that its filters have matched.
+    /// Its packets: those that its filters have matched; an estimate for five-tuples without one.
     pub packets: u64,
-    /// The same per second, lately; flows of the file that are no five-tuples have none.
+    /// Packets per second, lately; flows that are no five-tuples have none.
     pub rate: u64,
 }
 

@@ -137,6 +137,9 @@ fn flows_are_detected_and_given_to_workers_and_none_is_lost() {
     assert_eq!((others.class.as_str(), others.queues.len()), ("default", 1));
     assert_ne!(golden.queues, others.queues, "gold has a worker to itself");
 
+    // A flow that has no filter of its own is known to be alive.
+    bench.await_flow(&other, |flow| flow.rate > 0);
+
     // While flows come, everybody gets every answer.
     for port in 6000..6020 {
         let newcomer = bench.client(port);

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 
 use crate::plan::Plan;
 use crate::{
-    BenchError, Report, echo, forward, in_memory, live, modes, receive, search, sizes, steer_xdp,
+    BenchError, Report, echo, forward, in_memory, isolation, live, modes, receive, search, sizes,
+    steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -48,6 +49,12 @@ enum Part {
     Modes,
     /// What the program that sorts frames by filters costs per packet and per change (needs root)
     SteerXdp,
+    /// What a policy does for high-priority clients when others ask too much (needs root)
+    Isolation {
+        /// Draw the latency while clients join, as SVG
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
     /// What it costs to find queues for flows: table 1 of the Dragonet paper, and far beyond
     Search {
         /// Draw how the times grow with the number of flows, as SVG
@@ -92,6 +99,7 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Live => live::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
+        Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }

@@ -43,6 +43,7 @@ impl Steward {
     fn flow(&self, present: &Present, flow: &PlannedFlow) -> FlowStatus {
         let rules = || flow.rules.iter().filter_map(|at| present.plan.rules.get(*at));
         let member = self.members.get(&flow.id);
+        let steered = rules().filter_map(|planned| present.hits.get(&planned.id)).sum();
         FlowStatus {
             link: self.link.clone(),
             name: flow.name.clone(),
@@ -54,7 +55,7 @@ impl Steward {
             },
             queues: flow.placement.shares().map(|(queue, _)| queue).collect(),
             filters: rules().map(|planned| self.text(planned)).collect(),
-            packets: rules().filter_map(|planned| present.hits.get(&planned.id)).sum(),
+            packets: member.map_or(0, |member| member.packets).max(steered),
             rate: member.map_or(0, |member| member.rate),
         }
     }

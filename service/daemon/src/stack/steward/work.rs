@@ -36,10 +36,18 @@ pub(super) enum Origin {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) origin: Origin,
-    /// Packets that its rules have steered.
+    /// Packets of a five-tuple: those that its rule has steered, and an estimate of others.
     pub(super) packets: u64,
     /// The same per second, over about the last one.
     pub(super) rate: u64,
+    /// Packets that do not count in the two above yet.
+    fresh: u64,
+}
+
+impl Member {
+    fn new(origin: Origin) -> Member {
+        Member { origin, packets: 0, rate: 0, fresh: 0 }
+    }
 }
 
 /// One device's filters, kept in step with flows that come and go.
@@ -109,7 +117,7 @@ impl Steward {
         };
         for (id, origin, tuple) in flows {
             steward.tuples.extend(tuple.map(|tuple| (tuple, id)));
-            steward.members.insert(id, Member { origin, packets: 0, rate: 0 });
+            steward.members.insert(id, Member::new(origin));
         }
         steward.carry_out();
         Ok(Some(steward))
@@ -135,10 +143,15 @@ impl Steward {
 
     /// Counts the packets of flows. Says whether the device could be asked.
     fn look(&mut self, now: u64) -> bool {
-        let (watch, tuples) = (&mut self.watch, &self.tuples);
+        let Steward { watch, tuples, members, .. } = self;
         let taken = self.steering.take_missed(|flow, packets| {
-            if !tuples.contains_key(&flow) {
+            let member = tuples.get(&flow).and_then(|id| members.get_mut(id));
+            // Those of the file stay whether they are seen or not.
+            if member.as_ref().is_none_or(|m| matches!(m.origin, Origin::Traffic(_))) {
                 watch.saw(now, flow, packets);
+            }
+            if let Some(member) = member {
+                member.fresh += packets;
             }
         });
         if now.saturating_sub(self.counted) >= SECOND {
@@ -151,7 +164,6 @@ impl Steward {
     fn count(&mut self, now: u64) {
         let since = now.saturating_sub(std::mem::replace(&mut self.counted, now)).max(1);
         let Ok(hits) = self.steering.take_hits() else { return };
-        self.members.values_mut().for_each(|member| member.rate = 0);
         for (rule, hits) in hits {
             let Some(tuple) = self.rules.get(&rule) else { continue };
             let member = self.tuples.get(tuple).and_then(|id| self.members.get_mut(id));
@@ -159,10 +171,12 @@ impl Steward {
             if matches!(member.origin, Origin::Traffic(_)) {
                 self.watch.saw(now, *tuple, hits);
             }
-            member.packets += hits;
-            member.rate = (u128::from(hits) * u128::from(SECOND) / u128::from(since)) as u64;
+            member.fresh += hits;
         }
-        for (id, member) in &self.members {
+        for (id, member) in &mut self.members {
+            let fresh = std::mem::take(&mut member.fresh);
+            member.packets += fresh;
+            member.rate = (u128::from(fresh) * u128::from(SECOND) / u128::from(since)) as u64;
             if matches!(member.origin, Origin::Traffic(_)) && member.rate > 0 {
                 self.search.set_rate(*id, Some(member.rate));
             }
@@ -218,7 +232,7 @@ impl Steward {
             return None;
         }
         tracing::debug!(link = self.link, flow = name, "a flow came");
-        self.members.insert(id, Member { origin, packets: 0, rate: 0 });
+        self.members.insert(id, Member::new(origin));
         Some(id)
     }
 

@@ -1,0 +1,205 @@
+//! `weever bench isolation`: what a policy does for those whom it favours, as in §4.3 of the Dragonet
+//! queue management paper.
+//!
+//! A server with two workers takes 20 µs for each request. High-priority clients ask little,
+//! best-effort clients ask for more than the server has. Under *balance* every flow gets a worker by
+//! turns, under *isolate* the high-priority class has one to itself. Flows are detected by traffic.
+//!
+//! Who shares which core: clients, steward and the kernel's part of receiving on the first, both
+//! workers on the second. A request's 20 µs pass without work being done, so that two workers fit one
+//! thread, and the generator costs the same under both policies.
+
+mod clients;
+mod server;
+mod steward;
+
+use std::path::Path;
+use std::time::Duration;
+
+use weever_link::Link;
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_packet::{Pool, PoolConfig};
+use weever_testbed::{Fixture, allowed_cores, pin_to};
+use weever_wire::MacAddr;
+
+use crate::plan::Plan;
+use crate::plot::{Line, Plot, Scale};
+use crate::{BenchError, Report, Samples};
+use clients::{Clients, Load, Outcome};
+use server::{SERVICE, Server};
+use steward::Steward;
+
+const WORKERS: u16 = 2;
+/// Ports of high-priority clients begin here.
+const HIGH: u16 = 4000;
+const BEST_EFFORT: u16 = 5000;
+const BALANCE: &str = "objective = \"balance\"\n";
+const ISOLATE: &str = "objective = \"balance\"\n[[class]]\nname = \"high\"\n\
+    match = \"udp src portrange 4000-4099\"\nqueues = { exclusive = 1 }\npriority = 1\n";
+/// An answer that took no longer than this did not wait for best-effort requests.
+const GOOD: Duration = Duration::from_millis(1);
+/// Slices of the picture.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Device, server, steward and clients.
+struct Scene {
+    clients: Clients,
+    _steward: Steward,
+    _server: Server,
+    _links: [AfXdp; 2],
+    _net: Fixture,
+}
+
+#[derive(Default)]
+struct Totals {
+    balance_p50: Samples,
+    balance_p99: Samples,
+    isolate_p50: Samples,
+    isolate_p99: Samples,
+    alone: Samples,
+    with_newcomer: Samples,
+    transient: Samples,
+    /// Of the last round: when sent (ms), how long (µs), for both policies.
+    pictures: [Vec<(f64, f64)>; 2],
+}
+
+pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> {
+    let cores = allowed_cores().map_err(BenchError::of("cores"))?;
+    let [first, second, ..] = cores[..] else {
+        return Err(BenchError::Cores { bench: "isolation", cores: cores.len() });
+    };
+    pin_to(first).map_err(BenchError::of("cores"))?;
+    let mut totals = Totals::default();
+    for _ in plan.rounds() {
+        totals.round(plan.each, (first, second))?;
+    }
+    if let Some(path) = svg {
+        let written = std::fs::write(path, picture(&totals.pictures).to_svg());
+        written.map_err(BenchError::of("picture"))?;
+    }
+    Ok(report(&totals, (first, second)))
+}
+
+/// `n` flows from `port` on, each with so many requests per second.
+fn flows(port: u16, n: u16, rate: u64, from: Duration) -> Vec<Load> {
+    (port..port + n).map(|port| Load { port, rate, from }).collect()
+}
+
+impl Totals {
+    fn round(&mut self, each: Duration, cores: (usize, usize)) -> Result<(), BenchError> {
+        // A third for flows to be found and queues to fill.
+        let (length, join) = (each * 3 / 2, each / 2);
+        let high = || flows(HIGH, 4, 2500, Duration::ZERO);
+        let flood = |from| flows(BEST_EFFORT, 8, 15_000, from);
+        let overloaded = |from| [high(), flood(from)].concat();
+        let [balanced, isolated] = &mut self.pictures;
+        for (text, p50, p99, picture) in [
+            (BALANCE, &mut self.balance_p50, &mut self.balance_p99, balanced),
+            (ISOLATE, &mut self.isolate_p50, &mut self.isolate_p99, isolated),
+        ] {
+            let outcomes = Scene::new(text, cores)?.play(&overloaded(join / 2), length)?;
+            let took = Outcome::latencies(&outcomes[..4], join);
+            p50.push(percentile(&took, 0.5));
+            p99.push(percentile(&took, 0.99));
+            *picture = slices(&outcomes[..4]);
+        }
+        for (newcomer, answers) in [(false, &mut self.alone), (true, &mut self.with_newcomer)] {
+            let mut loads = [high(), flows(BEST_EFFORT, 4, 5000, Duration::ZERO)].concat();
+            if newcomer {
+                loads.extend(flows(BEST_EFFORT + 100, 8, 15_000, join));
+            }
+            let outcomes = Scene::new(ISOLATE, cores)?.play(&loads, length)?;
+            let count = Outcome::latencies(&outcomes[..4], join).len();
+            answers.push(count as f64 / each.as_secs_f64());
+        }
+        let loads = [overloaded(Duration::ZERO), flows(HIGH + 50, 2, 2500, join)].concat();
+        let outcomes = Scene::new(ISOLATE, cores)?.play(&loads, length)?;
+        self.transient.0.extend(Outcome::transient(&outcomes[12..], join, GOOD));
+        Ok(())
+    }
+}
+
+impl Scene {
+    fn new(text: &str, (first, second): (usize, usize)) -> Result<Scene, BenchError> {
+        let net = Fixture::pair(2)?;
+        let pool = || Pool::new(PoolConfig { frames: 16_384, ..PoolConfig::default() });
+        let (ours, theirs) =
+            (pool().map_err(BenchError::of("pool"))?, pool().map_err(BenchError::of("pool"))?);
+        let config =
+            AfXdpConfig { sockets_per_queue: WORKERS, ..AfXdpConfig::new("left0", ours.clone()) };
+        let mut left = net.left.run(|| AfXdp::open(&config)).map_err(BenchError::of("server"))?;
+        let config = AfXdpConfig::new("right0", theirs.clone());
+        let mut right =
+            net.right.run(|| AfXdp::open(&config)).map_err(BenchError::of("clients"))?;
+        let steward = Steward::start(left.steering(), text, WORKERS.into(), first)?;
+        let server = Server::start(left.take_queues(), WORKERS.into(), &ours, second)?;
+        let mac = |link: &AfXdp| MacAddr(link.info().mac);
+        let ends = (mac(&right), Fixture::RIGHT, mac(&left), Fixture::LEFT);
+        let queue = right.take_queues().remove(0);
+        let clients = Clients { queue, cache: theirs.cache(), ends, turn: 0 };
+        let (links, net) = ([left, right], net);
+        Ok(Scene { clients, _steward: steward, _server: server, _links: links, _net: net })
+    }
+
+    fn play(mut self, loads: &[Load], length: Duration) -> Result<Vec<Outcome>, BenchError> {
+        self.clients.play(loads, length)
+    }
+}
+
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+/// The 99th percentile of each slice: its time in ms, the latency in µs.
+fn slices(outcomes: &[Outcome]) -> Vec<(f64, f64)> {
+    let slice = SLICE.as_nanos() as u64;
+    let requests = || outcomes.iter().flat_map(|outcome| &outcome.requests);
+    let last = requests().map(|(sent, _)| sent / slice).max().unwrap_or_default();
+    let of = |number: u64| {
+        let mut took: Vec<f64> = requests()
+            .filter(|(sent, _)| sent / slice == number)
+            .filter_map(|(_, took)| Some((*took)? as f64 / 1e3))
+            .collect();
+        took.sort_by(f64::total_cmp);
+        let middle = (number * slice + slice / 2) as f64 / 1e6;
+        (!took.is_empty()).then(|| (middle, percentile(&took, 0.99)))
+    };
+    (0..=last).filter_map(of).collect()
+}
+
+fn picture([balance, isolate]: &[Vec<(f64, f64)>; 2]) -> Plot {
+    let line = |name, colour, points: &[(f64, f64)]| Line { name, colour, points: points.to_vec() };
+    Plot {
+        title: "High-priority latency while best-effort clients join, p99 of 10 ms",
+        x: "time, ms",
+        y: "latency, µs",
+        scales: (Scale::Linear, Scale::Log),
+        lines: vec![line("balance", "#b03020", balance), line("isolate", "#2060a0", isolate)],
+    }
+}
+
+fn report(totals: &Totals, (first, second): (usize, usize)) -> Report {
+    let mut report = Report::new("isolation");
+    report.setup(format!(
+        "two-queue veth; clients, steward and softirq on core {first}, both workers on core {second}"
+    ));
+    report.setup(format!(
+        "{} µs a request, time that passes without work; open-loop load",
+        SERVICE / 1000
+    ));
+    report.setup(
+        "high priority: 4 flows of 2,500/s; best effort: 8 of 15,000/s; the server does 100,000/s",
+    );
+    report.row("balance, high p50", "µs", &totals.balance_p50);
+    report.row("balance, high p99", "µs", &totals.balance_p99);
+    report.row("isolate, high p50", "µs", &totals.isolate_p50);
+    report.row("isolate, high p99", "µs", &totals.isolate_p99);
+    report.row("isolate, high alone", "answers/s", &totals.alone);
+    report.row("isolate, best effort joins", "answers/s", &totals.with_newcomer);
+    let tail = totals.isolate_p99.ratio(&totals.balance_p99);
+    report.ratio("hp_p99_isolate_vs_balance", "ratio", &tail);
+    report.ratio("hp_tput_after_be_join", "ratio", &totals.with_newcomer.ratio(&totals.alone));
+    report.ratio("join_transient_ms", "ms", &totals.transient);
+    report
+}
