@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use weever_blocks_api::Env;
 use weever_blocks_std::capture::Taps;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
@@ -103,7 +104,6 @@ fn assemble(
     let program = Arc::new(Mutex::new(program));
     let names = infos.iter().map(|info| info.name.clone()).collect();
     let captures = Captures::new(Arc::clone(&program), Arc::clone(&publisher), taps, names);
-    let has_stewards = !stewards.is_empty();
     let shared = Arc::new(Shared {
         stewards: Arc::new(Stewards::new(stewards)),
         links: infos,
@@ -124,14 +124,7 @@ fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
-    let watch = |grips| Keeper::start(Arc::clone(&shared.network), Arc::clone(&clients), grips);
-    let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
-    let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
-    let follower = kernel.map(|kernel| Follower::start(kernel, &env)).transpose();
-    let follower = follower.map_err(failed("start to follow the kernel"))?;
-    let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
-    let routine = has_stewards.then(attend).transpose();
-    let routine = routine.map_err(failed("start to follow flows"))?;
+    let Attendants { keeper, follower, routine } = Attendants::start(&shared, grips, kernel, &env)?;
     announce(&shared);
     Ok(Stack {
         crew: Some(crew),
@@ -145,6 +138,34 @@ fn assemble(
         clients,
         shared,
     })
+}
+
+/// The threads that keep devices and stack in step with each other, as far as they are needed.
+struct Attendants {
+    keeper: Option<Keeper>,
+    follower: Option<Follower>,
+    routine: Option<Routine>,
+}
+
+impl Attendants {
+    fn start(
+        shared: &Shared,
+        grips: Grips,
+        kernel: Option<(Mirror, Kernel)>,
+        env: &Env,
+    ) -> Result<Attendants, StartError> {
+        let clients = env.get_or_default::<Dhcp>();
+        let watch = |grips| Keeper::start(Arc::clone(&shared.network), clients, grips);
+        let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
+        let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
+        let follower = kernel.map(|kernel| Follower::start(kernel, env)).transpose();
+        let follower = follower.map_err(failed("start to follow the kernel"))?;
+        let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
+        let has_stewards = !shared.stewards.lock().is_empty();
+        let routine = has_stewards.then(attend).transpose();
+        let routine = routine.map_err(failed("start to follow flows"))?;
+        Ok(Attendants { keeper, follower, routine })
+    }
 }
 
 /// What was taken from the devices of these numbers.
