@@ -57,7 +57,7 @@ fn groups_are_reported_and_heard() {
     let net = wire();
     let heard = net.left.run(|| PacketSocket::open("left0", Protocol::All)).unwrap();
     let stack = start(&net.right, config(vec![interface()]));
-    let mut wanted = vec![IpAddr::V4(GROUP)];
+    let mut wanted = vec![IpAddr::V4(GROUP), IpAddr::V6(GROUP6)];
     let (mut buffer, end) = ([0; 2000], Instant::now() + PATIENCE);
     while !wanted.is_empty() {
         assert!(Instant::now() < end, "no report of {wanted:?}");
@@ -84,6 +84,56 @@ fn groups_are_reported_and_heard() {
 fn reached(stack: &weever_daemon::Stack, node: &str) -> u64 {
     let counters = stack.counters();
     counters.nodes.iter().find(|n| n.name == node).map_or(0, |n| n.packets)
+}
+
+/// A third host, whose way is narrow, behind the one that is at the left of `net`.
+struct Behind {
+    end: VethEnd,
+}
+
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);
+const FAR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x79, 0, 0, 0, 0, 0, 2);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
+const NEAR6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x79, 0, 0, 0, 0, 0, 1);
+const NARROW: u32 = 1280;
+
+/// The kernel forwards between `net` and it.
+fn behind(net: &Fixture) -> Behind {
+    let far = Namespace::new().unwrap();
+    let veth = Veth::create(&net.left, "narrow0", &far, "far0", 1).unwrap();
+    veth.set_mtu(NARROW).unwrap();
+    for (end, v4, v6) in [(&veth.left, NEAR, NEAR6), (&veth.right, FAR, FAR6)] {
+        end.add_address(v4, 24).unwrap();
+        end.speak_ipv6(v6, 64).unwrap();
+    }
+    far.add_route(Ipv4Addr::UNSPECIFIED, 0, NEAR).unwrap();
+    far.add_route6(Ipv6Addr::UNSPECIFIED, 0, NEAR6).unwrap();
+    net.left.sysctl("net/ipv4/ip_forward", "1").unwrap();
+    for link in ["all", "left0", "narrow0"] {
+        net.left.sysctl(&format!("net/ipv6/conf/{link}/forwarding"), "1").unwrap();
+    }
+    Behind { end: veth.right }
+}
+
+/// weever's answer is too long for the way behind the kernel, which says so; the next one fits.
+#[test]
+fn the_kernel_says_how_narrow_the_way_is() {
+    require_net_admin!();
+    let net = wire();
+    let far = behind(&net);
+    let mut config = config(vec![interface()]);
+    let via = |to, via| weever_daemon::config::Route { to, via: Some(via), interface: None };
+    config.routes.push(via(prefix(Ipv4Addr::new(10, 79, 0, 0), 24), Fixture::LEFT.into()));
+    let six = Ipv6Addr::new(0xfd00, 0x79, 0, 0, 0, 0, 0, 0);
+    config.routes.push(via(prefix(six, 64), KERNEL6.into()));
+    let stack = start(&net.right, config);
+    for to in [IpAddr::V4(WEEVER), IpAddr::V6(WEEVER6)] {
+        let socket = udp(&far.end, to, ECHO);
+        for len in [100, 1400, 4000] {
+            await_echo(&socket, len);
+        }
+    }
+    assert_eq!(stack.stop().failure, None);
 }
 
 /// weever between two kernels, of both families; its own way to one of them is narrow, and it tells

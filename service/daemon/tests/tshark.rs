@@ -126,6 +126,7 @@ fn no_packet_is_malformed() {
     }
     for (kind, filter) in [
         ("fragments", "ip.flags.mf == 1"),
+        ("reports of MLDv2", "icmpv6.type == 143"),
         ("neighbour solicitations", "icmpv6.type == 135"),
         ("neighbour advertisements", "icmpv6.type == 136"),
         ("router solicitations", "icmpv6.type == 133"),
