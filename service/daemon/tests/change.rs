@@ -3,11 +3,18 @@
 mod common;
 
 use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
-use common::peer::{Peer, config, start, start_with};
+use common::peer::{PATIENCE, Peer, config, start, start_with};
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC};
 use weever_daemon::config::{Config, Prefix};
 use weever_service_api::{Client, ClientError, GraphFormat};
+
+fn unprobed() -> Config {
+    let mut config = config();
+    config.probe = false;
+    config
+}
 
 fn client(stack: &weever_daemon::Stack) -> Client {
     Client::connect(stack.control_path().unwrap()).unwrap()
@@ -101,8 +108,26 @@ fn services_come_and_go() {
 }
 
 #[test]
-fn addresses_change_without_a_new_graph() {
+fn an_address_is_asked_for_before_it_is_used() {
     let (stack, mut peer) = start(config());
+    let mut client = client(&stack);
+    set(&mut client, "interface.memory0.addr+=10.0.0.7/24").unwrap();
+    let interface = || stack.status().interfaces.remove(0);
+    assert_eq!(interface().tentative, ["10.0.0.7/24"]);
+    let message = refusal(set(&mut client, "interface.memory0.addr+=10.0.0.7/24"));
+    assert!(message.contains("10.0.0.7"), "{message}");
+    set(&mut client, "interface.memory0.addr=10.0.0.1/24,10.0.0.7/24").unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !interface().tentative.is_empty() {
+        assert!(Instant::now() < deadline, "nobody objects, and it is not used");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"nobody has it");
+}
+
+#[test]
+fn addresses_change_without_a_new_graph() {
+    let (stack, mut peer) = start(unprobed());
     let mut client = client(&stack);
     assert_eq!(set(&mut client, "interface.memory0.addr+=10.0.0.7/24").unwrap(), 0);
     peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"the new one");
@@ -151,7 +176,7 @@ fn the_status_names_the_gateway_that_is_used_now() {
 
 #[test]
 fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
-    let (stack, mut peer) = start(config());
+    let (stack, mut peer) = start(unprobed());
     let mut client = client(&stack);
     let first = |stack: &weever_daemon::Stack| stack.status().interfaces[0].clone();
     set(&mut client, "interface.memory0.addr+=2001:db8::7/64,10.0.0.7/24").unwrap();
@@ -192,7 +217,11 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
     // What the stack made for itself is not the operator's to list.
     set(&mut client, "interface.memory0.addr=10.0.0.7/24").unwrap();
     assert!(!all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
-    assert!(all(&stack).iter().any(|text| text.starts_with("fe80:")), "{:?}", first(&stack));
+    let deadline = Instant::now() + PATIENCE;
+    while !all(&stack).iter().any(|text| text.starts_with("fe80:")) {
+        assert!(Instant::now() < deadline, "{:?}", first(&stack));
+        std::thread::sleep(Duration::from_millis(20));
+    }
     peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"alone");
 }
 

@@ -48,7 +48,7 @@ impl Shared {
             ["interface", ref name @ .., key] if !name.is_empty() => {
                 let name = name.join(".");
                 self.change_network(assignment, |network| {
-                    set_interface(network, &name, key, assignment)
+                    set_interface(network, &name, key, assignment, self.config.probe)
                 })
             }
             ["forwarding"] => {
@@ -138,10 +138,11 @@ fn set_interface(
     name: &str,
     key: &str,
     assignment: &Assignment,
+    probe: bool,
 ) -> Result<(), Refusal> {
     let id = interface(network, name, assignment)?;
     match key {
-        "addr" => set_addresses(network, id, assignment),
+        "addr" => set_addresses(network, id, assignment, probe),
         "groups" => set_groups(network, id, assignment),
         "mtu" => Ok(network.set_mtu(id, parse(assignment, only_set(assignment)?)?)?),
         "up" => Ok(network.set_up(id, switch(assignment)?)?),
@@ -166,10 +167,13 @@ fn interface(
     Err(refused(assignment, &format!("there is no interface {name}; {near}")))
 }
 
+/// New addresses are asked for before they are used (RFC 5227 §2.1.1, RFC 4862 §5.4), IPv4 ones
+/// unless the configuration says otherwise.
 fn set_addresses(
     network: &mut NetConfig,
     id: IfaceId,
     assignment: &Assignment,
+    probe: bool,
 ) -> Result<(), Refusal> {
     let wanted: Vec<Prefix> = list(assignment)?;
     if network.interface(id).is_some_and(|iface| iface.borrowed) {
@@ -189,6 +193,7 @@ fn set_addresses(
     }
     for address in add {
         match families(address) {
+            Some(Either::V4(cidr)) if probe => network.add_tentative(id, cidr)?,
             Some(Either::V4(cidr)) => network.add_address(id, cidr)?,
             Some(Either::V6(cidr)) => network.add_address6(id, cidr)?,
             None => return Err(refused(assignment, "no such prefix").into()),
@@ -204,7 +209,8 @@ fn operators_addresses(network: &NetConfig, id: IfaceId) -> Vec<Prefix> {
     let of_operators = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
     let v6 =
         of_operators.filter_map(|own| Prefix::new(own.cidr.addr().into(), own.cidr.prefix_len()));
-    iface.v4.iter().map(Prefix::from).chain(v6).collect()
+    let v4 = iface.v4.iter().chain(iface.tentative.iter()).chain(iface.duplicate.iter());
+    v4.map(Prefix::from).chain(v6).collect()
 }
 
 /// What of `own` is not wanted, and what is wanted beside.
