@@ -92,7 +92,7 @@ fn datagram(state: &NetState, iface: IfaceId, packet: &Buffer, l3: u16) -> Optio
     if blocks4::source(state, iface, ip.src()) != blocks4::SOURCE_OK {
         return None;
     }
-    let way = match blocks4::destination(state, iface, packet.meta().flags, ip.dst()) {
+    let way = match blocks4::destination(state, iface, packet.meta().flags, ip) {
         blocks4::TO_LOCAL => LOCAL,
         blocks4::TO_FORWARD => FORWARD,
         _ => return None,

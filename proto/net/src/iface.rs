@@ -12,6 +12,7 @@ use weever_wire::MacAddr;
 
 use crate::addr::Locals;
 use crate::ethernet;
+use crate::group::Filter;
 use crate::ipv6::addr::{ALL_NODES, multicast_mac, solicited_node};
 use crate::ipv6::{Locals6, V6Settings};
 
@@ -83,6 +84,10 @@ pub struct Interface {
     /// IPv4 groups that it has joined, ascending; that of all hosts (224.0.0.1) is not among them,
     /// for every host is in it.
     pub groups: Vec<Ipv4Addr>,
+    /// IPv4 groups, ascending, that users of the host want to hear beside [`groups`](Self::groups),
+    /// and which of their sources; whoever runs [`Memberships`](crate::group::Memberships)
+    /// for it keeps them.
+    pub filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
 }
 
 impl Interface {
@@ -107,6 +112,7 @@ impl Interface {
             v6_settings: V6Settings::default(),
             groups6: Vec::new(),
             groups: Vec::new(),
+            filters: Vec::new(),
         }
     }
 
@@ -154,10 +160,26 @@ impl Interface {
         groups.any(|group| multicast_mac(group) == mac)
     }
 
-    /// Whether it is in an IPv4 group.
+    /// Whether it is in an IPv4 group, be it for some sources only.
     #[inline]
     pub fn is_member(&self, group: Ipv4Addr) -> bool {
-        group == ALL_HOSTS || self.groups.binary_search(&group).is_ok()
+        group == ALL_HOSTS
+            || self.groups.binary_search(&group).is_ok()
+            || self.filter(group).is_some()
+    }
+
+    /// Whether it wants to hear what `source` sends to an IPv4 group (RFC 3376 §3.2).
+    #[inline]
+    pub fn accepts(&self, group: Ipv4Addr, source: Ipv4Addr) -> bool {
+        group == ALL_HOSTS
+            || self.groups.binary_search(&group).is_ok()
+            || self.filter(group).is_some_and(|filter| filter.accepts(source))
+    }
+
+    #[inline]
+    fn filter(&self, group: Ipv4Addr) -> Option<&Filter<Ipv4Addr>> {
+        let at = self.filters.binary_search_by_key(&group, |(group, _)| *group).ok()?;
+        self.filters.get(at).map(|(_, filter)| filter)
     }
 
     /// Whether frames to this group of stations are for it: one that a joined group is mapped to.
@@ -166,7 +188,8 @@ impl Interface {
         if group.0[..2] == [0x33, 0x33] {
             return self.v6_settings.enabled && self.is_member6_mac(group);
         }
-        let mut groups = self.groups.iter().chain([&ALL_HOSTS]);
+        let filtered = self.filters.iter().map(|(group, _)| group);
+        let mut groups = self.groups.iter().chain(filtered).chain([&ALL_HOSTS]);
         groups.any(|joined| ethernet::multicast_mac(*joined) == group)
     }
 }

@@ -134,6 +134,12 @@ impl NetState {
         self.interface(iface).is_some_and(|iface| iface.is_member(group))
     }
 
+    /// Whether `iface` wants to hear what `source` sends to the group.
+    #[inline]
+    pub fn accepts4(&self, iface: IfaceId, group: Ipv4Addr, source: Ipv4Addr) -> bool {
+        self.interface(iface).is_some_and(|iface| iface.accepts(group, source))
+    }
+
     /// RFC 1122 §3.2.1.3 and RFC 1812 §5.3.7: whether a datagram from outside can be from `src`.
     ///
     /// # Errors

@@ -12,10 +12,12 @@ use crate::host::Host;
 /// Routes of operators without a metric of their own come first.
 const METRIC: u32 = 100;
 
-/// What a lease has made of an interface's MTU.
+/// What a lease has made of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lowered {
-    /// The interface's own.
+pub(super) struct Applied {
+    /// Whether the address is there because of the lease, and not because of an operator.
+    gave: bool,
+    /// The interface's own MTU.
     full: u16,
     /// What was set. Another one that is found later is an operator's.
     set: u16,
@@ -26,32 +28,44 @@ pub(super) fn bind(
     host: &Host,
     iface: IfaceId,
     lease: &Lease,
-    mtu: Option<Lowered>,
-) -> Option<Lowered> {
+    before: Option<Applied>,
+) -> Option<Applied> {
     change(host, |net| {
-        let held = net.interface(iface)?;
-        let (old, has) = (held.mtu, held.v4.is_ours(lease.address.addr()));
+        let old = net.interface(iface)?.mtu;
         net.remove_routes_of(iface, Origin::Dhcp);
-        if !has {
-            // Taken by an operator on another interface: then that is how it is.
-            let _ = net.add_address(iface, lease.address);
-        }
-        let full = mtu.filter(|mtu| mtu.set == old).map_or(old, |mtu| mtu.full);
+        let gave = address(net, iface, lease, before.is_some_and(|before| before.gave));
+        let full = before.filter(|b| b.set == old).map_or(old, |before| before.full);
         let set = lease.mtu.map_or(full, |said| said.min(full));
         let _ = net.set_mtu(iface, set);
         routes(net, iface, lease);
-        Some(Lowered { full, set })
+        Some(Applied { gave, full, set })
     })
 }
 
+/// Gives the interface the lease's address, in place of the same one with another prefix if that
+/// was an earlier lease's; whether the address is the lease's.
+fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, gave: bool) -> bool {
+    let wanted = lease.address;
+    let held = net.interface(iface).and_then(|i| i.v4.iter().find(|c| c.addr() == wanted.addr()));
+    match held {
+        Some(held) if !gave || held == wanted => return gave,
+        Some(_) => drop(net.remove_address(iface, wanted.addr())),
+        None => {}
+    }
+    // Taken by an operator on another interface: then that is how it is.
+    net.add_address(iface, wanted).is_ok()
+}
+
 /// Takes away what the lease gave.
-pub(super) fn unbind(host: &Host, iface: IfaceId, lease: &Lease, mtu: Option<Lowered>) {
+pub(super) fn unbind(host: &Host, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
-        let _ = net.remove_address(iface, lease.address.addr());
+        if applied.is_some_and(|applied| applied.gave) {
+            let _ = net.remove_address(iface, lease.address.addr());
+        }
         let now = net.interface(iface).map(|iface| iface.mtu);
-        if let Some(mtu) = mtu.filter(|mtu| Some(mtu.set) == now) {
-            let _ = net.set_mtu(iface, mtu.full);
+        if let Some(applied) = applied.filter(|applied| Some(applied.set) == now) {
+            let _ = net.set_mtu(iface, applied.full);
         }
     });
 }

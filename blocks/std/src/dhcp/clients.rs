@@ -10,7 +10,7 @@ use weever_net::dhcp4::{Client, Config, Lease, Probing, State};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
 
-use super::apply::Lowered;
+use super::apply::Applied;
 use crate::host::Secret;
 
 /// What a client stands at.
@@ -33,8 +33,10 @@ pub(super) struct Own {
     probing: Probing,
     /// What an operator wants since the timer last came by.
     wish: Option<Wish>,
-    /// What the lease has made of the interface's MTU.
-    pub(super) mtu: Option<Lowered>,
+    /// Started again before it had ended.
+    again: Option<Probing>,
+    /// What the lease has made of the interface.
+    pub(super) applied: Option<Applied>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +61,16 @@ pub struct Dhcp {
 
 impl Dhcp {
     /// Has `iface` configured by DHCP, its offered address probed in this way. Nothing happens if a
-    /// client is at work there.
+    /// client is at work there; one that is to stop does so first.
     pub fn start(&self, iface: IfaceId, probing: Probing) {
         let mut clients = self.lock();
-        if clients.iter().all(|own| own.iface != iface) {
-            clients.push(Own { iface, client: None, probing, wish: None, mtu: None });
+        match clients.iter_mut().find(|own| own.iface == iface) {
+            Some(own) if own.is_ending() => own.again = Some(probing),
+            Some(_) => {}
+            None => {
+                let (client, wish, again, applied) = (None, None, None, None);
+                clients.push(Own { iface, client, probing, wish, again, applied });
+            }
         }
         self.active.store(true, Ordering::Release);
     }
@@ -91,7 +98,12 @@ impl Dhcp {
 
     fn wish(&self, iface: IfaceId, wish: Wish) {
         if let Some(own) = self.lock().iter_mut().find(|own| own.iface == iface) {
-            own.wish = Some(wish);
+            match wish {
+                Wish::Stop => (own.wish, own.again) = (Some(wish), None),
+                // What is to stop stops, and if it is started again it is new.
+                Wish::Restart if own.is_ending() => {}
+                Wish::Restart => own.wish = Some(wish),
+            }
         }
     }
 
@@ -122,7 +134,7 @@ impl Dhcp {
         if **self.watched.load() != now {
             self.watched.store(Arc::new(now));
         }
-        clients.retain(|own| !own.has_ended());
+        clients.retain_mut(|own| !own.has_ended() || own.begin_again());
         self.active.store(!clients.is_empty(), Ordering::Release);
     }
 }
@@ -139,6 +151,18 @@ impl Own {
             None => {}
         }
         client
+    }
+
+    fn is_ending(&self) -> bool {
+        let stopped = |client: &Client| client.state() == State::Stopped;
+        self.wish == Some(Wish::Stop) || self.client.as_ref().is_some_and(stopped)
+    }
+
+    /// Whether one that has ended was started again meanwhile.
+    fn begin_again(&mut self) -> bool {
+        let Some(probing) = self.again.take() else { return false };
+        (self.client, self.probing) = (None, probing);
+        true
     }
 
     fn has_ended(&self) -> bool {

@@ -106,11 +106,11 @@ impl Timer {
                 Output::Send(transmit) => return send(cx, own.iface, &transmit),
                 Output::Probe(ip) => probe(cx, own.iface, mac, ip),
                 Output::Event(Event::Bound(lease)) => {
-                    own.mtu = bind(&self.host, own.iface, &lease, own.mtu);
+                    own.applied = bind(&self.host, own.iface, &lease, own.applied);
                     cx.count(BOUND, 1);
                 }
                 Output::Event(Event::Lost(lease)) => {
-                    unbind(&self.host, own.iface, &lease, own.mtu.take());
+                    unbind(&self.host, own.iface, &lease, own.applied.take());
                     cx.count(LOST, 1);
                 }
             }

@@ -8,7 +8,7 @@ use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
-use crate::host::Secret;
+use crate::host::{Host, Secret};
 
 /// The user of every group that the host's network names.
 const HOST: u64 = 0;
@@ -32,7 +32,7 @@ pub type Groups6 = GroupsOf<Ipv6Addr>;
 
 impl<A> Default for GroupsOf<A> {
     fn default() -> Self {
-        Self(Mutex::new(Inner { list: Vec::new(), seen: 0 }))
+        Self(Mutex::new(Inner { list: Vec::new(), seen: 0, changed: false }))
     }
 }
 
@@ -41,6 +41,8 @@ pub(crate) struct Inner<A> {
     pub(crate) list: Vec<Own<A>>,
     /// The generation of the network that the list is of.
     seen: u64,
+    /// Whether users may want something else than the network was told.
+    changed: bool,
 }
 
 /// What one interface listens to.
@@ -56,7 +58,8 @@ pub struct Listening<A> {
 
 impl<A: Family> GroupsOf<A> {
     /// Says which sources `user` wants to hear of a group on an interface, beside what the host's
-    /// network joins; [`Filter::none`] takes it back. `user` is not 0.
+    /// network joins; [`Filter::none`] takes it back. `user` is not 0. Heard, in IPv4, from the
+    /// timer's next look on.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -69,7 +72,9 @@ impl<A: Family> GroupsOf<A> {
         now: Nanos,
     ) -> Result<(), GroupError> {
         let mut inner = self.lock();
-        inner.of(iface, 0).set(user.max(1), group, filter, now)
+        inner.of(iface, 0).set(user.max(1), group, filter, now)?;
+        inner.changed = true;
+        Ok(())
     }
 
     /// What each interface listens to.
@@ -114,12 +119,35 @@ impl<A: Family> Inner<A> {
         if state.generation() == self.seen {
             return;
         }
-        self.seen = state.generation();
+        (self.seen, self.changed) = (state.generation(), true);
         let up: Vec<&Interface> = state.config().interfaces().iter().filter(|i| i.up).collect();
         self.list.retain(|own| up.iter().any(|iface| iface.id == own.iface));
         for iface in up {
             // More groups than are listened to at a time stay unreported.
             let _ = self.of(iface.id, secret.0).set_all(HOST, &wanted(iface), now);
         }
+    }
+}
+
+impl Inner<Ipv4Addr> {
+    /// Has the host's network know what users want to hear, if that has changed.
+    pub(crate) fn publish(&mut self, host: &Host) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        for iface in host.state().config().interfaces() {
+            let filters = self.filters(iface);
+            if filters != iface.filters {
+                // An interface that went meanwhile hears nothing.
+                let _ = host.update(|net| net.set_filters(iface.id, filters));
+            }
+        }
+    }
+
+    fn filters(&self, iface: &Interface) -> Vec<(Ipv4Addr, Filter<Ipv4Addr>)> {
+        let own = self.list.iter().filter(|own| own.iface == iface.id);
+        let groups = own.flat_map(|own| own.groups.groups());
+        let beside = groups.filter(|(group, _)| iface.groups.binary_search(group).is_err());
+        beside.map(|(group, filter)| (group, filter.clone())).collect()
     }
 }

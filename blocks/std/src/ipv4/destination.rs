@@ -1,13 +1,12 @@
 //! Whose a datagram is: ours, or somebody's we know the way to.
 
-use std::net::Ipv4Addr;
-
 use weever_blocks_api::{BlockType, PortDoc};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::route::Kind;
 use weever_net::state::NetState;
 use weever_packet::Flags;
+use weever_wire::ipv4::{Ipv4Header, protocol};
 
 use super::rx::header;
 use crate::check::{reader, sort};
@@ -30,14 +29,14 @@ pub static DESTINATION: BlockType = reader(
         PortDoc { name: "local", doc: "it is for us" },
         PortDoc { name: "forward", doc: "somebody else's, and we forward" },
         PortDoc { name: "one", doc: "of one host, but in a link broadcast (RFC 1122 §3.3.6)" },
-        PortDoc { name: "group", doc: "a group that was not joined" },
+        PortDoc { name: "group", doc: "a group that was not joined, or not for this source" },
         PortDoc { name: "martian", doc: "nobody's (RFC 1812 §5.3.7)" },
         PortDoc { name: "other", doc: "somebody else's, and we do not forward" },
     ],
     |build| {
         sort::<6, _>(build, |state, packet| {
-            let Some(dst) = header(packet).map(|header| header.dst()) else { return OTHER };
-            destination(state, IfaceId(packet.meta().iface), packet.meta().flags, dst)
+            let Some(header) = header(packet) else { return OTHER };
+            destination(state, IfaceId(packet.meta().iface), packet.meta().flags, header)
         })
     },
 );
@@ -45,15 +44,30 @@ pub static DESTINATION: BlockType = reader(
 /// A datagram for one host does not come in a link broadcast: RFC 1122 §3.3.6 has it discarded, or
 /// one forged frame could have all hosts answer; RFC 1812 §5.3.4 has it not forwarded.
 #[inline]
-pub(crate) fn destination(state: &NetState, iface: IfaceId, flags: Flags, dst: Ipv4Addr) -> usize {
+pub(crate) fn destination(
+    state: &NetState,
+    iface: IfaceId,
+    flags: Flags,
+    header: Ipv4Header<'_>,
+) -> usize {
+    let dst = header.dst();
     match state.destination4(iface, dst) {
         Destination::Local if flags.has(Flags::LINK_BROADCAST) => ONE_OF_MANY,
         Destination::Local | Destination::Broadcast => LOCAL,
-        Destination::Multicast if state.is_member4(iface, dst) => LOCAL,
+        Destination::Multicast if is_wanted(state, iface, header) => LOCAL,
         Destination::Multicast => GROUP,
         Destination::Other if state.route4(dst).is_some_and(|h| h.kind == Kind::Martian) => MARTIAN,
         Destination::Other if !state.settings().forwarding => OTHER,
         Destination::Other if flags.has(Flags::LINK_BROADCAST) => ONE_OF_MANY,
         Destination::Other => FORWARD,
+    }
+}
+
+/// Queriers ask for a group at its own address, whomever one wants to hear there.
+#[inline]
+fn is_wanted(state: &NetState, iface: IfaceId, header: Ipv4Header<'_>) -> bool {
+    match header.protocol() {
+        protocol::IGMP => state.is_member4(iface, header.dst()),
+        _ => state.accepts4(iface, header.dst(), header.src()),
     }
 }

@@ -7,6 +7,7 @@ use weever_blocks_std::host::{Host, Secret, provide};
 use weever_blocks_std::testing::{HostBox, frames::*};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, host};
+use weever_net::addr::Cidr;
 use weever_net::dhcp4::{CLIENT_PORT, Probing, SERVER_PORT, State};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetConfig;
@@ -18,6 +19,7 @@ use weever_wire::ipv4::Ipv4View;
 use weever_wire::udp::UdpView;
 
 const SECOND: u64 = 1_000_000_000;
+const MASK: [u8; 4] = [255, 255, 255, 0];
 const LINK: IfaceId = IfaceId(0);
 const OFFERED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
 
@@ -32,6 +34,7 @@ struct Configured {
     /// Somebody else's addresses.
     taken: Vec<Ipv4Addr>,
     answers: bool,
+    mask: [u8; 4],
     pings: usize,
 }
 
@@ -45,7 +48,7 @@ impl Configured {
         let host = HostBox::in_env(graph, &env, Limits::default());
         dhcp.start(LINK, probing);
         let (heard, arps, taken) = (Vec::new(), Vec::new(), Vec::new());
-        Configured { host, dhcp, net, heard, arps, taken, answers: true, pings: 0 }
+        Configured { host, dhcp, net, heard, arps, taken, answers: true, mask: MASK, pings: 0 }
     }
 
     /// Lets time pass, and the server and other stations answer.
@@ -92,7 +95,7 @@ impl Configured {
             _ => return,
         };
         if self.answers {
-            let reply = reply(answer, message.header().xid());
+            let reply = reply(answer, message.header().xid(), self.mask);
             self.host.receive(&[reply]);
         }
         if kind == MessageType::Request && src.is_unspecified() {
@@ -107,10 +110,10 @@ impl Configured {
 }
 
 /// The peer is the server: 10.0.0.2.
-fn reply(kind: MessageType, xid: u32) -> Vec<u8> {
+fn reply(kind: MessageType, xid: u32, mask: [u8; 4]) -> Vec<u8> {
     let options = [
         DhcpOption { code: option::SERVER_ID, data: &PEER.octets() },
-        DhcpOption { code: option::SUBNET_MASK, data: &[255, 255, 255, 0] },
+        DhcpOption { code: option::SUBNET_MASK, data: &mask },
         DhcpOption { code: option::ROUTER, data: &PEER.octets() },
         DhcpOption { code: option::LEASE_TIME, data: &600u32.to_be_bytes() },
         DhcpOption { code: option::MTU, data: &1400u16.to_be_bytes() },
@@ -168,6 +171,52 @@ fn an_interface_without_an_address_gets_one() {
 }
 
 #[test]
+fn an_operators_address_outlives_the_lease() {
+    let mut it = Configured::new(Probing::NONE);
+    let own: Cidr = "10.0.0.77/25".parse().unwrap();
+    it.net.update(|net| net.add_address(LINK, own)).unwrap();
+    it.pass(2 * SECOND);
+    assert_eq!(it.state(), State::Bound);
+    it.dhcp.stop(LINK);
+    it.pass(SECOND);
+    let held: Vec<Cidr> = it.net.state().interface(LINK).unwrap().v4.iter().collect();
+    assert_eq!((it.dhcp.status().len(), held), (0, vec![own]));
+    it.host.finish();
+}
+
+#[test]
+fn a_renewal_may_change_the_prefix() {
+    let mut it = Configured::new(Probing::NONE);
+    it.pass(2 * SECOND);
+    it.mask = [255, 255, 0, 0];
+    it.pass(301 * SECOND);
+    let held: Vec<Cidr> = it.net.state().interface(LINK).unwrap().v4.iter().collect();
+    assert_eq!(held, ["10.0.0.77/16".parse().unwrap()]);
+    it.dhcp.stop(LINK);
+    it.pass(SECOND);
+    assert!(!it.net.state().is_ours(OFFERED));
+    it.host.finish();
+}
+
+#[test]
+fn what_is_stopped_and_started_at_once_begins_anew() {
+    let mut it = Configured::new(Probing::NONE);
+    it.pass(2 * SECOND);
+    it.heard.clear();
+    it.dhcp.stop(LINK);
+    it.dhcp.start(LINK, Probing::NONE);
+    it.dhcp.restart(LINK);
+    it.pass(3 * SECOND);
+    use MessageType::{Discover, Release, Request};
+    assert_eq!((it.state(), &it.heard[..]), (State::Bound, &[Release, Discover, Request][..]));
+    it.dhcp.start(LINK, Probing::NONE);
+    it.dhcp.stop(LINK);
+    it.pass(SECOND);
+    assert_eq!(it.dhcp.status().len(), 0);
+    it.host.finish();
+}
+
+#[test]
 fn an_operators_mtu_outlives_renewals_and_the_lease() {
     let mut it = Configured::new(Probing::NONE);
     it.pass(2 * SECOND);
@@ -217,7 +266,7 @@ fn a_lease_that_nobody_renews_is_given_up() {
 fn answers_that_nobody_waits_for_are_drops() {
     let mut it = Configured::new(Probing::NONE);
     it.pass(2 * SECOND);
-    it.host.receive(&[reply(MessageType::Nak, 7), reply(MessageType::Ack, 7)]);
+    it.host.receive(&[reply(MessageType::Nak, 7, MASK), reply(MessageType::Ack, 7, MASK)]);
     let drops = it.host.drops();
     assert!(drops.iter().any(|(node, _, n)| node == "RxL4UDPDhcp" && *n == 2), "{drops:?}");
     assert!(it.net.state().is_ours(OFFERED));

@@ -1,12 +1,12 @@
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use weever_blocks_api::Env;
 use weever_blocks_std::host::{Host, Secret, provide};
 use weever_blocks_std::igmp::Groups;
 use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
-use weever_engine::Limits;
-use weever_models::{HostConfig, host};
+use weever_engine::{CounterKind, Limits};
+use weever_models::{HostConfig, Service, host};
 use weever_net::group::{Filter, Mode, Version};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
@@ -89,6 +89,54 @@ fn what_is_joined_and_left_is_reported() {
     assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_INCLUDE, GROUP); 2]);
     let listed = it.groups.listed(it.host.now());
     assert_eq!((listed.len(), listed[0].groups.len(), listed[0].version), (1, 1, Version::Newest));
+    it.host.finish();
+}
+
+/// What users of the host have joined is heard, from the sources that they want.
+#[test]
+fn sources_are_heard_that_somebody_wants() {
+    let env = Env::new();
+    env.provide(Arc::new(Secret(3)));
+    let net = provide(&env, host_state(), 0);
+    let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
+    let host = HostBox::in_env(graph, &env, Limits::default());
+    let mut it = Listener { host, net, groups: env.get_or_default() };
+    it.host.advance(SECOND);
+    let other = Ipv4Addr::new(10, 0, 0, 66);
+    let heard = |it: &mut Listener| {
+        [PEER, other].map(|source| {
+            let before = it.host.count("RxL3IPv4Destination", CounterKind::Port, "local");
+            let (src, dst) = (SocketAddrV4::new(source, 5000), SocketAddrV4::new(GROUP, 7));
+            let datagram = udp_datagram(src, dst, b"x");
+            it.host.receive(&[ethernet(mac_of(GROUP), PEER_MAC, 0x0800, &datagram)]);
+            it.host.count("RxL3IPv4Destination", CounterKind::Port, "local") > before
+        })
+    };
+    assert_eq!(heard(&mut it), [false, false]);
+    let want = |it: &mut Listener, filter| {
+        it.groups.set(LINK, 1, GROUP, filter, it.host.now()).unwrap();
+        it.host.advance(SECOND);
+    };
+    want(&mut it, Filter::new(Mode::Include, &[PEER]));
+    assert_eq!(heard(&mut it), [true, false]);
+    let [a, b, c, d] = GROUP.octets();
+    it.pass(2 * SECOND);
+    let mut query = [kind::QUERY, 10, 0, 0, a, b, c, d, 2, 125, 0, 0];
+    weever_wire::igmp::fill_checksum(&mut query);
+    let query = ipv4(ipv4_repr(other, GROUP, protocol::IGMP), &query);
+    let query = ethernet(mac_of(GROUP), PEER_MAC, 0x0800, &query);
+    it.host.receive(&[query]);
+    assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_INCLUDE, GROUP)], "but queriers are");
+    want(&mut it, Filter::new(Mode::Exclude, &[PEER]));
+    assert_eq!(heard(&mut it), [false, true]);
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    it.host.advance(SECOND);
+    assert_eq!(heard(&mut it), [true, true], "the operator wants all");
+    it.net.update(|net| net.leave(LINK, GROUP)).unwrap();
+    it.host.advance(SECOND);
+    assert_eq!(heard(&mut it), [false, true], "the user's filter is not forgotten");
+    want(&mut it, Filter::none());
+    assert_eq!(heard(&mut it), [false, false]);
     it.host.finish();
 }
 

@@ -8,6 +8,7 @@ use weever_wire::MacAddr;
 
 use super::{Settings, StateError};
 use crate::addr::{Cidr, Locals};
+use crate::group::Filter;
 use crate::iface::{IfaceId, Interface};
 use crate::route::{Origin, Route, Way};
 
@@ -255,6 +256,20 @@ impl NetConfig {
         let iface = self.interface_mut(id)?;
         let at = iface.groups.binary_search(&group);
         Ok(at.map(|at| iface.groups.remove(at)).is_ok())
+    }
+
+    /// Says which groups users of the host want to hear on an interface, ascending, and which of
+    /// their sources, beside those that are [joined](Self::join) for all sources.
+    ///
+    /// # Errors
+    /// [`StateError::NoInterface`].
+    pub fn set_filters(
+        &mut self,
+        id: IfaceId,
+        filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
+    ) -> Result<(), StateError> {
+        self.interface_mut(id)?.filters = filters;
+        Ok(())
     }
 
     /// The routes beside the connected ones, in the order in which they were added.
