@@ -108,7 +108,7 @@ impl<'a> IgmpQuery<'a> {
 }
 
 /// RFC 3376 §4.1.1: from 128 on, the code is a floating-point number.
-const fn floating(code: u8) -> u32 {
+pub(crate) const fn floating(code: u8) -> u32 {
     if code < 0x80 {
         return code as u32;
     }

@@ -64,6 +64,8 @@ pub struct MldQuery<'a> {
     pub sources: Sources<'a>,
     /// The querier's robustness; 0: not said.
     pub robustness: u8,
+    /// Seconds between the querier's general queries; 0: not said.
+    pub interval: u32,
 }
 
 impl<'a> MldQuery<'a> {
@@ -80,12 +82,21 @@ impl<'a> MldQuery<'a> {
         let (code, group) = (be16(fixed, MAX_RESPONSE), Ipv6Addr::from_octets(array(fixed, GROUP)));
         if message.len() == V1_LEN {
             let (max_response, sources) = (code.into(), Sources(&[]));
-            return Ok(Self { version: 1, max_response, group, sources, robustness: 0 });
+            return Ok(Self {
+                version: 1,
+                max_response,
+                group,
+                sources,
+                robustness: 0,
+                interval: 0,
+            });
         }
         let fixed: &[u8; QUERY_LEN] = first(message, Layer::Mld)?;
         let sources = sources(&message[QUERY_LEN..], be16(fixed, 26))?;
         let (robustness, max_response) = (fixed[24] & 7, milliseconds(code));
-        Ok(Self { version: 2, max_response, group, sources, robustness })
+        // RFC 3810 §5.1.9: coded as in IGMP.
+        let interval = crate::igmp::floating(fixed[25]);
+        Ok(Self { version: 2, max_response, group, sources, robustness, interval })
     }
 }
 

@@ -23,7 +23,7 @@ fn asked() -> Ipv6Addr {
 pub(super) fn quiet() -> HostBox {
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let mut host = HostBox::with(graph, host_state6(), Limits::default());
-    host.advance(5 * SECOND);
+    host.advance(20 * SECOND);
     host.sent();
     host
 }
@@ -148,7 +148,7 @@ fn who_waited_is_not_overtaken() {
     let [mut first, mut second] =
         [(); 2].map(|()| HostBox::in_env(graph(), &env, Limits::default()));
     for worker in [&mut first, &mut second] {
-        worker.advance(5 * SECOND);
+        worker.advance(20 * SECOND);
         worker.sent();
     }
     let numbered = |range: std::ops::Range<u8>| -> Vec<Vec<u8>> {

@@ -403,8 +403,9 @@ impl Client {
         (self.refusals, self.checking) = (0, false);
         self.enter(State::Bound, lease.since.saturating_add(lease.renew_after));
         let bound = Output::Event(Event::Bound(lease.clone()));
+        let addr = lease.address.addr();
         let old = self.lease.replace(lease);
-        match old.filter(|old| self.lease.as_ref().is_some_and(|l| l.address != old.address)) {
+        match old.filter(|old| old.address.addr() != addr) {
             Some(old) => {
                 self.pending = Some(Output::Event(Event::Lost(old)));
                 self.later = Some(bound);

@@ -161,7 +161,7 @@ impl From<MldQuery<'_>> for Query<Ipv6Addr> {
             group: (!query.group.is_unspecified()).then_some(query.group),
             max_response: u64::from(query.max_response) * crate::MILLIS,
             robustness: query.robustness,
-            interval: 0,
+            interval: query.interval,
         }
     }
 }

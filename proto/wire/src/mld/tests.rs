@@ -53,12 +53,13 @@ fn queries_of_both_versions() {
     query[4..6].copy_from_slice(&10_000u16.to_be_bytes());
     query[8..10].copy_from_slice(&[0xff, 2]);
     query[24] = 0x0a;
-    query[27] = 1;
+    (query[25], query[27]) = (0x8f, 1);
     query[43] = 9;
     let old = MldQuery::parse(&query[..24]).unwrap();
-    assert_eq!((old.version, old.max_response), (1, 10_000));
+    assert_eq!((old.version, old.max_response, old.interval), (1, 10_000, 0));
     let new = MldQuery::parse(&query).unwrap();
     assert_eq!((new.version, new.robustness, new.max_response), (2, 2, 10_000));
+    assert_eq!(new.interval, 0x1f << 3);
     assert_eq!(new.group, "ff02::".parse::<Ipv6Addr>().unwrap());
     assert_eq!(new.sources.iter().collect::<Vec<_>>(), ["::9".parse::<Ipv6Addr>().unwrap()]);
     assert!(MldQuery::parse(&query[..26]).is_err() && MldQuery::parse(&query[..40]).is_err());
