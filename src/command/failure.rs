@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use weever_capture::CaptureError;
 use weever_cli::CliError;
-use weever_daemon::UpError;
 use weever_daemon::config::ConfigError;
+use weever_daemon::{StartError, UpError};
 use weever_graphtool::GraphToolError;
 
 use super::papers::PapersError;
@@ -46,6 +46,9 @@ impl Failure {
         }
         match self {
             Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
+            Failure::Up(UpError::Start(StartError::Policy(error))) if error.is_about_files() => {
+                ExitCode::from(USAGE)
+            }
             Failure::Graph(error) => error.exit_code(),
             Failure::Plan(error) => error.exit_code(),
             Failure::Steer(error) => error.exit_code(),

@@ -75,3 +75,20 @@ pub enum PolicyError {
         source: XdpError,
     },
 }
+
+impl PolicyError {
+    /// Whether a file or a setting is wrong, rather than that it cannot be carried out here.
+    pub fn is_about_files(&self) -> bool {
+        match self {
+            PolicyError::Read { .. }
+            | PolicyError::TooLong { .. }
+            | PolicyError::Text { .. }
+            | PolicyError::Unused
+            | PolicyError::Document { .. } => true,
+            PolicyError::Unsatisfiable { .. }
+            | PolicyError::Nic(_)
+            | PolicyError::Model(_)
+            | PolicyError::Device { .. } => false,
+        }
+    }
+}
