@@ -1,6 +1,6 @@
 //! The clients: open-loop load from one thread, and the time that each answer took.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use weever_engine::monotonic;
@@ -156,16 +156,23 @@ impl Outcome {
         all
     }
 
-    /// How long after `from`, in ms, the last request was sent whose answer took longer than `good`
-    /// or did not come; 0 if all were good, nothing if none was sent.
-    pub(super) fn transient(outcomes: &[Outcome], from: Duration, good: Duration) -> Option<f64> {
-        if outcomes.iter().all(|outcome| outcome.requests.is_empty()) {
-            return None;
-        }
+    /// How long after `from`, in ms, the first slice of time begins of whose requests at least half
+    /// were answered within `good`; nothing if there is none.
+    pub(super) fn transient(
+        outcomes: &[Outcome],
+        (from, slice): (Duration, Duration),
+        good: Duration,
+    ) -> Option<f64> {
         let (from, good) = (from.as_nanos() as u64, good.as_nanos() as u64);
-        let requests = outcomes.iter().flat_map(|outcome| &outcome.requests);
-        let bad = requests.filter(|(_, took)| took.is_none_or(|took| took > good));
-        Some(bad.map(|(sent, _)| sent.saturating_sub(from) as f64 / 1e6).fold(0.0, f64::max))
+        let mut slices: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+        for (sent, took) in outcomes.iter().flat_map(|outcome| &outcome.requests) {
+            let number = sent.saturating_sub(from) / slice.as_nanos() as u64;
+            let (all, fine) = slices.entry(number).or_default();
+            *all += 1;
+            *fine += usize::from(took.is_some_and(|took| took <= good));
+        }
+        let first = slices.iter().find(|(_, (all, fine))| 2 * fine >= *all);
+        first.map(|(number, _)| *number as f64 * slice.as_secs_f64() * 1e3)
     }
 }
 
@@ -174,16 +181,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transient_ends_with_the_last_bad_answer() {
+    fn a_transient_ends_when_half_of_the_answers_are_good() {
         let ms = |n: u64| n * 1_000_000;
         let requests =
             vec![(ms(5), None), (ms(6), Some(ms(9))), (ms(8), Some(10)), (ms(9), Some(20))];
         let outcomes = [Outcome { requests }];
-        let transient = |from: u64| {
-            Outcome::transient(&outcomes, Duration::from_millis(from), Duration::from_millis(1))
-        };
-        assert_eq!((transient(5), transient(2)), (Some(1.0), Some(4.0)));
-        assert_eq!(Outcome::transient(&[Outcome::default()], LATE, LATE), None);
+        let slices = |from| (Duration::from_millis(from), Duration::from_millis(2));
+        let transient =
+            |from| Outcome::transient(&outcomes, slices(from), Duration::from_millis(1));
+        assert_eq!((transient(5), transient(4)), (Some(2.0), Some(4.0)));
+        assert_eq!(Outcome::transient(&[], slices(0), LATE), None);
         assert_eq!(Outcome::latencies(&outcomes, Duration::from_millis(7)), [0.01, 0.02]);
     }
 
