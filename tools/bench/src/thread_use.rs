@@ -9,6 +9,8 @@ pub(crate) struct ThreadUse {
     pub(crate) cpu_ns: u64,
     /// Context switches, voluntary and not.
     pub(crate) switches: u64,
+    /// Those that the thread did not ask for: somebody else was given the core.
+    pub(crate) preempted: u64,
 }
 
 impl ThreadUse {
@@ -28,7 +30,10 @@ impl ThreadUse {
         let switches = status.lines().filter(|line| line.contains("ctxt_switches:"));
         let switches = switches.filter_map(|line| line.rsplit('\t').next()?.parse::<u64>().ok());
         let cpu_ns = cpu_ns.ok_or_else(|| io::Error::other("the kernel keeps no schedstat"))?;
-        Ok(ThreadUse { cpu_ns, switches: switches.sum() })
+        // The voluntary ones come first.
+        let [switches, preempted] =
+            switches.fold([0; 2], |[sum, _], number| [sum + number, number]);
+        Ok(ThreadUse { cpu_ns, switches, preempted })
     }
 }
 

@@ -10,7 +10,7 @@ mod link;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 use weever_blocks_api::Env;
@@ -28,6 +28,7 @@ use weever_wire::MacAddr;
 
 use crate::frame::udp_frame;
 use crate::plan::Plan;
+use crate::thread_use::ThreadUse;
 use crate::{BenchError, Report, Samples};
 use link::{NumberedQueue, Seen};
 
@@ -44,10 +45,13 @@ const CHANGES: usize = 1000;
 const AFTER: Duration = Duration::from_micros(500);
 
 /// What a round has shown. Gaps are in microseconds, each the longest of a window.
+#[derive(Default)]
 struct Round {
     changed: Vec<f64>,
     quiet: Vec<f64>,
     took: Vec<f64>,
+    /// Windows left out, of either kind.
+    disturbed: usize,
 }
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
@@ -80,6 +84,8 @@ struct Stage {
     seen: Arc<Seen>,
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,
+    /// The thread's number.
+    number: Arc<AtomicI32>,
     waker: weever_engine::Waker,
 }
 
@@ -92,8 +98,10 @@ impl Stage {
         let Team { mut workers, publisher } = team(plain.clone(), &seen)?;
         let mut worker: Worker = workers.remove(0);
         let (waker, stop) = (worker.waker(), Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
+        let (stopped, number) = (Arc::clone(&stop), Arc::new(AtomicI32::new(0)));
+        let own = Arc::clone(&number);
         let work = move || {
+            own.store(ThreadUse::of_this_thread(), Ordering::Relaxed);
             // On the wrong core it would measure the scheduler: better nothing than that.
             if pin_to(core).is_ok() {
                 worker.run(&stopped, Mode::Busy, |_| ());
@@ -102,7 +110,8 @@ impl Stage {
         let thread = std::thread::Builder::new().name("worker".into()).spawn(work);
         let thread = thread.map_err(BenchError::of("worker"))?;
         let graphs = [longer, plain];
-        let stage = Stage { publisher, graphs, seen: Arc::clone(&seen), stop, thread, waker };
+        let seen_too = Arc::clone(&seen);
+        let stage = Stage { publisher, graphs, seen: seen_too, stop, thread, number, waker };
         stage.wait_until_it_runs()?;
         Ok((seen, stage))
     }
@@ -119,8 +128,9 @@ impl Stage {
     }
 
     fn round(&self) -> Result<Round, BenchError> {
-        let mut round = Round { changed: Vec::new(), quiet: Vec::new(), took: Vec::new() };
+        let mut round = Round::default();
         for change in 0..CHANGES {
+            let before = self.preempted()?;
             self.seen.longest_gap();
             let started = Instant::now();
             let published = self.publisher.replace(self.graphs[change % 2].clone());
@@ -130,18 +140,40 @@ impl Stage {
                 return Err(BenchError::of("change")(format!("{steps} steps for {BLOCKS} blocks")));
             }
             spin_for(AFTER);
-            round.changed.push(self.seen.longest_gap());
+            let gap = self.seen.longest_gap();
+            let between = self.preempted()?;
+            round.note(gap, before != between, |round| &mut round.changed);
             round.took.push(took.as_nanos() as f64 / 1e3);
+            self.seen.longest_gap();
             spin_for(took + AFTER);
-            round.quiet.push(self.seen.longest_gap());
+            let gap = self.seen.longest_gap();
+            round.note(gap, self.preempted()? != between, |round| &mut round.quiet);
         }
         Ok(round)
+    }
+
+    /// How often the worker has lost its core to somebody else.
+    fn preempted(&self) -> Result<u64, BenchError> {
+        let used = ThreadUse::read(self.number.load(Ordering::Relaxed));
+        Ok(used.map_err(BenchError::of("worker"))?.preempted)
     }
 
     fn stop(self) -> Result<(), BenchError> {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
         self.thread.join().map_err(|_| BenchError::of("worker")("it panicked"))
+    }
+}
+
+impl Round {
+    /// A window in which the scheduler gave the core to somebody else says nothing about changes. One
+    /// in which the worker waited for a lock does, and that is a switch of the other kind.
+    fn note(&mut self, gap: f64, disturbed: bool, of: fn(&mut Round) -> &mut Vec<f64>) {
+        if disturbed {
+            self.disturbed += 1;
+        } else {
+            of(self).push(gap);
+        }
     }
 }
 
@@ -201,6 +233,7 @@ struct Totals {
     middle: Samples,
     took: Samples,
     rates: Samples,
+    disturbed: Samples,
 }
 
 impl Totals {
@@ -211,6 +244,7 @@ impl Totals {
         self.beyond.push((changed - quiet).max(0.0));
         self.middle.push(quantile(&round.changed, 0.5) - quantile(&round.quiet, 0.5));
         self.took.push(quantile(&round.took, 0.5));
+        self.disturbed.push(round.disturbed as f64);
     }
 
     fn report(&self, report: &mut Report, seen: &Seen) {
@@ -218,6 +252,7 @@ impl Totals {
         report.row("longest gap without, p99", "µs", &self.quiet);
         report.row("the same, beyond, p50", "µs", &self.middle);
         report.row("a change, asked to adopted, p50", "µs", &self.took);
+        report.row("windows left out: the worker lost its core", "of 2000", &self.disturbed);
         report.row("answered meanwhile", "Mpps", &self.rates);
         report.ratio("apply_gap_us", "µs", &self.beyond);
         let lost = (seen.lost() + seen.reordered()) as f64;
