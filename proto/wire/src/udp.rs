@@ -185,7 +185,7 @@ impl UdpRepr {
         self.emit_sealed(buf, pseudo)
     }
 
-    /// Writes the header with a partial checksum, for a device to [complete](complete) it: the sum
+    /// Writes the header with a partial checksum, for a device to [`complete`] it: the sum
     /// of the pseudo-header between these addresses, not inverted.
     ///
     /// # Errors

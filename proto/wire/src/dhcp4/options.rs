@@ -20,7 +20,7 @@ pub mod option {
     pub const LEASE_TIME: u8 = 51;
     /// Where else options are.
     pub const OVERLOAD: u8 = 52;
-    /// See [`MessageType`](super::MessageType).
+    /// See [`MessageType`](crate::dhcp4::MessageType).
     pub const MESSAGE_TYPE: u8 = 53;
     /// Address of the server.
     pub const SERVER_ID: u8 = 54;
