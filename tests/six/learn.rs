@@ -1,6 +1,7 @@
 //! What routers tell a host.
 
 use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use weever_testbed::{Namespace, Veth, require_net_admin};
@@ -34,11 +35,23 @@ fn an_advertisement_makes_an_address_and_a_route(share: &str) {
     setsockopt(&router, sockopt::Ipv6MulticastHops, &255).unwrap();
     let send =
         || router.send_to(&advertisement(prefix), at(ALL_NODES, 0, index(&net.right, "right0")));
-    // The kernel's own link-local address, from which it sends, may still be looked at.
-    while send().is_err() {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let made = up.address("fd88:");
+    // As routers do, again and again: the kernel's own link-local address, from which it sends, may
+    // still be looked at, and the device may not hand over what is for all nodes yet.
+    let done = AtomicBool::new(false);
+    let made = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let _ = send();
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+        });
+        let made = up.address("fd88:");
+        done.store(true, Ordering::Relaxed);
+        made
+    });
     let status = up.ask(&["status"]);
     assert!(status.contains("::/0 via fe80:") && status.contains("fd88::/64"), "{status}");
     assert!(echoes(&socket(&net.right, far, 0), at(made, ECHO, 0), 9000), "{}", up.tell());

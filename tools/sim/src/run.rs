@@ -48,6 +48,12 @@ impl Sim {
         self.settle();
     }
 
+    /// Has the clock jump, as when a machine was asleep: nothing happens in between.
+    pub fn jump(&mut self, nanos: Nanos) {
+        self.now = self.now.saturating_add(nanos);
+        self.settle();
+    }
+
     fn next_deadline(&self) -> Option<Nanos> {
         self.hosts.iter().filter_map(|host| host.worker.next_deadline()).min()
     }

@@ -201,3 +201,20 @@ fn ipv6_over_a_router_with_fragments_on_the_way() {
     }
     sim.finish();
 }
+
+#[test]
+fn a_clock_that_jumps_ahead_costs_what_was_on_its_way_and_no_more() {
+    let (net, hosts) = routed(1, Faults { delay: MILLIS, ..Faults::default() });
+    let mut sim = net.start().unwrap();
+    assert_eq!(exchange(&mut sim, hosts.a, 5).len(), 5);
+    // An hour, a day, three years: every timer is due at once, and every neighbour is old.
+    for jump in [3600, 86_400, 100_000_000] {
+        sim.send(hosts.a, 5000, to(B), b"\0\0\0\0").unwrap();
+        sim.jump(jump * SECOND);
+        sim.run_for(5 * SECOND);
+        sim.received(hosts.a);
+        let came = exchange(&mut sim, hosts.a, 5);
+        assert_eq!(came, [0, 1, 2, 3, 4], "after {jump} s");
+    }
+    sim.finish();
+}
