@@ -8,6 +8,7 @@ use weever_blocks_api::{
     Priority, StateKind,
 };
 use weever_graph::Effects;
+use weever_net::ethernet::multicast_mac;
 use weever_net::group::{Memberships, Outgoing};
 use weever_net::iface::{IfaceId, Interface};
 use weever_packet::{Endpoints, Flags};
@@ -121,7 +122,7 @@ fn finish(buffer: &mut Buffer, iface: IfaceId, src: Ipv4Addr, out: Outgoing<Ipv4
         local: Endpoints::mapped(src.to_bits()),
         remote: Endpoints::mapped(out.dst.to_bits()),
         protocol: protocol::IGMP,
-        next_mac: group_mac(out.dst),
+        next_mac: multicast_mac(out.dst).0,
         ..Endpoints::default()
     };
 }
@@ -136,10 +137,4 @@ fn header(packet: &mut [u8], src: Ipv4Addr, dst: Ipv4Addr) {
     header[20..24].copy_from_slice(&[148, 4, 0, 0]);
     let check = checksum::finish(checksum::sum(header));
     header[10..12].copy_from_slice(&check.to_be_bytes());
-}
-
-/// RFC 1112 §6.4: the lower 23 bits of the group.
-fn group_mac(group: Ipv4Addr) -> [u8; 6] {
-    let [_, b, c, d] = group.octets();
-    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
 }

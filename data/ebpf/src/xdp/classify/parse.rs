@@ -6,16 +6,12 @@
 use super::layout::{AREA, HAS_FLAGS, HAS_PORTS, HAS_V4, HAS_V6, HAS_VLAN, PRESENT, SIZE};
 use crate::asm::Reg::{R1, R2, R6, R7, R8, R10};
 use crate::asm::{AluOp, Assembler, Cond, Label, Width};
+use crate::xdp::steer_program::{network, require};
 use crate::xdp::{CTX_DATA, CTX_DATA_END, ETHERNET};
 
 const TCP: i32 = 6;
 const UDP: i32 = 17;
 const SCTP: i32 = 132;
-
-/// A 16-bit number in network order, as loading it from a frame yields it.
-fn network(number: u16) -> i32 {
-    i32::from(u16::from_ne_bytes(number.to_be_bytes()))
-}
 
 /// Where a field of the key area lies.
 pub(super) fn at(offset: usize) -> i16 {
@@ -44,11 +40,6 @@ pub(super) fn emit(asm: &mut Assembler) {
     asm.bind(done);
 }
 
-/// Goes to `done` unless the frame has `bytes` more from R7 on.
-fn require(asm: &mut Assembler, bytes: i32, done: Label) {
-    asm.mov(R2, R7).alu(AluOp::Add, R2, bytes).jump_if(Cond::Gt, R2, R8, done);
-}
-
 fn has(asm: &mut Assembler, bit: u8) {
     asm.load(Width::B, R2, R10, at(PRESENT)).alu(AluOp::Or, R2, i32::from(bit));
     asm.store(Width::B, R10, at(PRESENT), R2);
@@ -59,7 +50,7 @@ fn ethernet(asm: &mut Assembler, done: Label) {
     let untagged = asm.label("untagged");
     asm.note("Ethernet, and a tag");
     asm.load(Width::W, R7, R6, CTX_DATA).load(Width::W, R8, R6, CTX_DATA_END);
-    require(asm, i32::from(ETHERNET), done);
+    require(asm, ETHERNET, done);
     asm.load(Width::H, R1, R7, 12).alu(AluOp::Add, R7, i32::from(ETHERNET));
     asm.jump_if(Cond::Ne, R1, network(0x8100), untagged);
     require(asm, 4, done);
