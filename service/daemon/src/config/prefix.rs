@@ -1,28 +1,32 @@
 //! An address of either family with the length of its network's prefix.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
-use weever_net::addr::Cidr;
+use weever_net::addr::{Cidr, Cidr6};
 
 /// An address and the length of the prefix that it shares with its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    addr: IpAddr,
-    len: u8,
+pub enum Prefix {
+    /// Of IPv4.
+    V4(Cidr),
+    /// Of IPv6.
+    V6(Cidr6),
 }
 
 impl Prefix {
     /// Every IPv4 address.
-    pub const ALL_V4: Prefix = Prefix { addr: IpAddr::V4(Ipv4Addr::UNSPECIFIED), len: 0 };
+    pub const ALL_V4: Prefix = Prefix::V4(Cidr::ALL);
     /// Every IPv6 address.
-    pub const ALL_V6: Prefix = Prefix { addr: IpAddr::V6(Ipv6Addr::UNSPECIFIED), len: 0 };
+    pub const ALL_V6: Prefix = Prefix::V6(Cidr6::ALL);
 
     /// `addr`/`len`; `None` if the family has fewer bits.
-    pub const fn new(addr: IpAddr, len: u8) -> Option<Prefix> {
-        let bits = if addr.is_ipv4() { 32 } else { 128 };
-        if len > bits { None } else { Some(Prefix { addr, len }) }
+    pub fn new(addr: IpAddr, len: u8) -> Option<Prefix> {
+        match addr {
+            IpAddr::V4(v4) => Cidr::new(v4, len).map(Prefix::V4),
+            IpAddr::V6(v6) => Cidr6::new(v6, len).map(Prefix::V6),
+        }
     }
 
     /// Every address of the family of `addr`.
@@ -31,69 +35,78 @@ impl Prefix {
     }
 
     /// The address, host bits included.
-    pub const fn addr(self) -> IpAddr {
-        self.addr
+    pub fn addr(self) -> IpAddr {
+        match self {
+            Prefix::V4(cidr) => cidr.addr().into(),
+            Prefix::V6(cidr) => cidr.addr().into(),
+        }
     }
 
     /// Bits of the prefix.
-    pub const fn len(self) -> u8 {
-        self.len
+    pub fn len(self) -> u8 {
+        match self {
+            Prefix::V4(cidr) => cidr.prefix_len(),
+            Prefix::V6(cidr) => cidr.prefix_len(),
+        }
     }
 
     /// Whether every address of the family begins with it.
-    pub const fn is_empty(self) -> bool {
-        self.len == 0
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
     }
 
     /// The same prefix with its host bits cleared.
     pub fn network(self) -> Prefix {
-        let addr = match self.addr {
-            IpAddr::V4(v4) => IpAddr::V4((v4.to_bits() & high_bits32(self.len)).into()),
-            IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() & high_bits(self.len)).into()),
-        };
-        Prefix { addr, len: self.len }
+        match self {
+            Prefix::V4(cidr) => Prefix::V4(cidr.network()),
+            Prefix::V6(cidr) => Prefix::V6(cidr.network()),
+        }
     }
 
     /// Whether `ip` is of the family and begins with the prefix.
     pub fn contains(self, ip: IpAddr) -> bool {
-        self.addr.is_ipv4() == ip.is_ipv4()
-            && Prefix { addr: ip, len: self.len }.network() == self.network()
+        match (self, ip) {
+            (Prefix::V4(cidr), IpAddr::V4(v4)) => cidr.contains(v4),
+            (Prefix::V6(cidr), IpAddr::V6(v6)) => cidr.contains(v6),
+            _ => false,
+        }
     }
 
     /// The same of IPv4; `None` for the other family.
     pub fn v4(self) -> Option<Cidr> {
-        match self.addr {
-            IpAddr::V4(v4) => Cidr::new(v4, self.len),
-            IpAddr::V6(_) => None,
+        match self {
+            Prefix::V4(cidr) => Some(cidr),
+            Prefix::V6(_) => None,
         }
     }
 
     /// The same of IPv6; `None` for the other family.
-    pub fn v6(self) -> Option<(Ipv6Addr, u8)> {
-        match self.addr {
-            IpAddr::V4(_) => None,
-            IpAddr::V6(v6) => Some((v6, self.len)),
+    pub fn v6(self) -> Option<Cidr6> {
+        match self {
+            Prefix::V4(_) => None,
+            Prefix::V6(cidr) => Some(cidr),
         }
     }
 }
 
-const fn high_bits32(len: u8) -> u32 {
-    (u32::MAX as u64 >> len) as u32 ^ u32::MAX
-}
-
-fn high_bits(len: u8) -> u128 {
-    u128::MAX.checked_shr(u32::from(len)).unwrap_or(0) ^ u128::MAX
-}
-
 impl From<Cidr> for Prefix {
     fn from(cidr: Cidr) -> Prefix {
-        Prefix { addr: cidr.addr().into(), len: cidr.prefix_len() }
+        Prefix::V4(cidr)
+    }
+}
+
+impl From<Cidr6> for Prefix {
+    fn from(cidr: Cidr6) -> Prefix {
+        Prefix::V6(cidr)
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.len)
+        match self {
+            Prefix::V4(cidr) => cidr.fmt(f),
+            Prefix::V6(cidr) => cidr.fmt(f),
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use std::str::FromStr;
 use std::sync::{MutexGuard, PoisonError};
 
 use weever_engine::Published;
-use weever_net::addr::{Cidr, Cidr6};
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::AddrOrigin;
 use weever_net::state::{NetConfig, ReversePath, StateError};
@@ -192,11 +191,10 @@ fn set_addresses(
         }
     }
     for address in add {
-        match families(address) {
-            Some(Either::V4(cidr)) if probe => network.add_tentative(id, cidr)?,
-            Some(Either::V4(cidr)) => network.add_address(id, cidr)?,
-            Some(Either::V6(cidr)) => network.add_address6(id, cidr)?,
-            None => return Err(refused(assignment, "no such prefix").into()),
+        match address {
+            Prefix::V4(cidr) if probe => network.add_tentative(id, cidr)?,
+            Prefix::V4(cidr) => network.add_address(id, cidr)?,
+            Prefix::V6(cidr) => network.add_address6(id, cidr)?,
         }
     }
     Ok(())
@@ -207,8 +205,7 @@ fn set_addresses(
 fn operators_addresses(network: &NetConfig, id: IfaceId) -> Vec<Prefix> {
     let Some(iface) = network.interface(id) else { return Vec::new() };
     let of_operators = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
-    let v6 =
-        of_operators.filter_map(|own| Prefix::new(own.cidr.addr().into(), own.cidr.prefix_len()));
+    let v6 = of_operators.map(|own| Prefix::V6(own.cidr));
     let v4 = iface.v4.iter().chain(iface.tentative.iter()).chain(iface.duplicate.iter());
     v4.map(Prefix::from).chain(v6).collect()
 }
@@ -218,18 +215,6 @@ fn difference<T: Copy + PartialEq>(own: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) 
     let without =
         |all: &[T], others: &[T]| all.iter().copied().filter(|one| !others.contains(one)).collect();
     (without(own, wanted), without(wanted, own))
-}
-
-enum Either {
-    V4(Cidr),
-    V6(Cidr6),
-}
-
-fn families(prefix: Prefix) -> Option<Either> {
-    match prefix.v6() {
-        Some((addr, len)) => Cidr6::new(addr, len).map(Either::V6),
-        None => prefix.v4().map(Either::V4),
-    }
 }
 
 fn set_groups(
@@ -324,6 +309,7 @@ fn unknown(path: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
 
+    use weever_net::addr::Cidr;
     use weever_net::route::{Origin, Route, Way};
 
     use super::*;

@@ -7,7 +7,7 @@ use weever_blocks_api::Env;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{self, Host, Neighbours, Neighbours6};
 use weever_link::LinkInfo;
-use weever_net::addr::{Cidr, Cidr6, Locals};
+use weever_net::addr::{Cidr, Locals};
 use weever_net::dhcp4::Probing;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr, V6Settings};
@@ -144,7 +144,7 @@ fn of_interface(
 fn speak_v6(iface: &mut Interface, interface: &config::Interface) {
     iface.v6_settings.enabled = true;
     iface.v6_settings.accept_ra = interface.slaac;
-    for cidr in interface.addresses.iter().filter_map(|address| cidr6(*address)) {
+    for cidr in interface.addresses.iter().filter_map(|address| address.v6()) {
         let (state, origin) = (AddrState::Tentative, AddrOrigin::Static);
         iface.v6.set(OwnAddr { cidr, state, origin });
     }
@@ -154,10 +154,6 @@ fn speak_v6(iface: &mut Interface, interface: &config::Interface) {
     });
     iface.groups6 = groups.collect();
     iface.groups6.sort_unstable();
-}
-
-fn cidr6(prefix: config::Prefix) -> Option<Cidr6> {
-    prefix.v6().and_then(|(addr, len)| Cidr6::new(addr, len))
 }
 
 /// Adds a route of the configuration's to the network.
@@ -171,7 +167,7 @@ pub(super) fn add_route(host: &mut NetConfig, route: &config::Route) -> Result<(
             Some(found.ok_or_else(|| failed(&format!("there is no interface {name}")))?.id)
         }
     };
-    if let Some(to) = cidr6(route.to) {
+    if let Some(to) = route.to.v6() {
         let way = match route.via {
             Some(IpAddr::V6(via)) => Way::Via(via),
             _ => Way::OnLink,

@@ -8,7 +8,7 @@ use weever_net::route::{Origin, Route, Way};
 use weever_net::state::{NetConfig, StateError};
 use weever_service_api::{ApiError, Assignment};
 
-use super::{Either, Refusal, families, interface, only_set, parse, refused};
+use super::{Refusal, interface, only_set, parse, refused};
 use crate::config::Prefix;
 
 /// `VIA`, `VIA%INTERFACE`, `INTERFACE`, a word for what is not reached, or `none`.
@@ -18,10 +18,9 @@ pub(super) fn set(
     assignment: &Assignment,
 ) -> Result<(), Refusal> {
     only_set(assignment)?;
-    match families(to) {
-        Some(Either::V4(to)) => set_of::<Ipv4Addr>(network, to.network(), assignment),
-        Some(Either::V6(to)) => set_of::<Ipv6Addr>(network, to.network(), assignment),
-        None => Err(refused(assignment, "no such prefix").into()),
+    match to {
+        Prefix::V4(to) => set_of::<Ipv4Addr>(network, to.network(), assignment),
+        Prefix::V6(to) => set_of::<Ipv6Addr>(network, to.network(), assignment),
     }
 }
 
