@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use weever_device::actions::{ActionsError, ApplyError, PersistError};
+use weever_device::actions::{ActionsError, BringError, PersistError};
 use weever_device::ethtool::EthtoolError;
 use weever_device::xdp::XdpError;
 use weever_plantool::PlanToolError;
@@ -43,9 +43,9 @@ pub enum SteerError {
     /// The plan does not fit the device.
     #[error(transparent)]
     Actions(#[from] ActionsError),
-    /// A step failed.
+    /// The plan did not come onto the device.
     #[error(transparent)]
-    Apply(#[from] ApplyError),
+    Bring(#[from] BringError),
     /// The record cannot be kept.
     #[error(transparent)]
     Persist(#[from] PersistError),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weever_device::actions::{Actions, Desired, Record, StateFile, undo};
+use weever_device::actions::{Actions, Brought, Desired, Record, StateFile, bring, undo};
 use weever_device::ethtool::{Driver, KernelDriver};
 use weever_device::xdp::FlowCounter;
 use weever_plan::search::Search;
@@ -87,14 +87,12 @@ impl Backend for NicFilters {
     }
 
     fn update(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
-        let actions = self.between(search)?;
-        let applied = actions.apply(&mut self.driver, &mut self.record);
+        let brought = bring(&mut self.driver, &mut self.record, search);
         // Whatever became of it: if this process is killed, the next one knows.
         self.file.save(&self.record)?;
-        applied?;
-        // Comparing with the device takes the place of the search's list of changes.
-        search.take_changes();
-        Ok(self.told(&actions))
+        let Brought { actions, refused } = brought?;
+        let refused = refused.into_iter().map(|said| format!("note: planned without it: {said}"));
+        Ok(refused.chain(self.told(&actions)).collect())
     }
 
     fn watch(&mut self, flows: u32, every: u32) -> Result<(), SteerError> {

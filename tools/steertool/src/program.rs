@@ -49,12 +49,12 @@ impl Program {
 
     fn attach(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         let mut steering = self.load(search)?;
-        let outcome = steering.apply(&search.take_changes())?;
+        let outcome = steering.follow(search)?;
         // Only when all filters are there, so that no flow goes astray first.
         steering.attach(self.ifindex)?;
         let mode = steering.mode().map(|mode| mode.to_string()).unwrap_or_default();
         let mut lines = vec![format!("attached to {} in {mode} mode", self.device)];
-        lines.extend(told(&outcome));
+        lines.extend(told(&outcome, search));
         if self.has_partial_checksums {
             lines.push(
                 "note: frames from a kernel of this machine come here with unfinished checksums and \
@@ -71,16 +71,16 @@ impl Program {
 impl Backend for Program {
     fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         // The kernel checks the program without its being attached.
-        let outcome = self.load(search)?.apply(&search.take_changes())?;
-        let mut lines = told(&outcome);
+        let outcome = self.load(search)?.follow(search)?;
+        let mut lines = told(&outcome, search);
         lines.push(format!("a program would be attached to {}; --apply does it", self.device));
         Ok(lines)
     }
 
     fn update(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         let Some(steering) = &mut self.steering else { return self.attach(search) };
-        let outcome = steering.apply(&search.take_changes())?;
-        Ok(told(&outcome))
+        let outcome = steering.follow(search)?;
+        Ok(told(&outcome, search))
     }
 
     fn watch(&mut self, flows: u32, every: u32) -> Result<(), SteerError> {
@@ -113,7 +113,7 @@ impl Backend for Program {
     }
 }
 
-fn told(outcome: &Outcome) -> Vec<String> {
+fn told(outcome: &Outcome, search: &Search) -> Vec<String> {
     let Outcome { inserted, removed, retargeted, exchanged, failed } = outcome;
     let how = if *exchanged { "a new program" } else { "the maps of the program" };
     let mut lines = Vec::new();
@@ -124,7 +124,10 @@ fn told(outcome: &Outcome) -> Vec<String> {
     }
     if let Some((_, first)) = failed.first() {
         let count = failed.len();
-        lines.push(format!("filters: {count} could not be added: {first}; their flows are spread"));
+        lines.push(format!("filters: {count} were refused and planned around: {first}"));
+        if !search.cost().is_acceptable() {
+            lines.push("note: without them the policy cannot be satisfied".into());
+        }
     }
     lines
 }

@@ -3,13 +3,15 @@
 use std::fmt;
 
 use super::{Actions, Record};
-use crate::ethtool::{Driver, EthtoolError};
+use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 
 /// A step failed, and what became of those before it.
 #[derive(Debug)]
 pub struct ApplyError {
     /// What the step would have been, as a command.
     pub step: String,
+    /// The rule that it would have made, if it was about one.
+    pub rule: Option<RuleSpec>,
     /// Why it failed.
     pub source: EthtoolError,
     /// What failed when the steps before it were taken back. Empty: the device is as it was.
@@ -51,8 +53,8 @@ impl Actions {
                     let taken_back =
                         back.iter().rev().filter_map(|step| step.take(driver, record).err());
                     let rollback = taken_back.collect();
-                    let step = step.command(driver.device());
-                    return Err(ApplyError { step, source, rollback });
+                    let (rule, step) = (step.rule().cloned(), step.command(driver.device()));
+                    return Err(ApplyError { step, rule, source, rollback });
                 }
             }
         }

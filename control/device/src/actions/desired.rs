@@ -45,7 +45,7 @@ impl Desired {
     }
 }
 
-fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError> {
+pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError> {
     let Exposure::Ethtool(ethtool) = &table.model.linux else {
         return Err(ActionsError::Hidden { table: table.name.clone() });
     };

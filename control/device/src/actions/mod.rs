@@ -3,12 +3,14 @@
 //! [`Desired`] is a plan's configuration in the kernel's words. [`Actions::between`] compares it with
 //! the device and with the [`Record`] of what we did to it, and is a list of [`Step`]s, each with the
 //! command that does the same. [`Actions::apply`] takes them: when one fails, those before it are
-//! taken back. [`undo`] is the way back to the device as it was found.
+//! taken back. [`undo`] is the way back to the device as it was found. [`bring`] does all of it for a
+//! search's plan, and has the search plan around rules that the device refuses.
 //!
 //! Rules that are not in the record are somebody else's: they are never touched, and their locations
 //! are never used. A rule of ours that somebody changed since is somebody else's, too.
 
 mod apply;
+mod bring;
 mod desired;
 mod diff;
 mod locations;
@@ -20,6 +22,7 @@ mod tests;
 mod undo;
 
 pub use apply::ApplyError;
+pub use bring::{BringError, Brought, bring};
 pub use desired::Desired;
 pub use diff::Actions;
 pub use persist::{PersistError, StateFile};

@@ -107,6 +107,14 @@ impl Step {
         }
     }
 
+    /// The rule that it makes, if it makes one.
+    pub(super) fn rule(&self) -> Option<&RuleSpec> {
+        match self {
+            Step::Insert { rule } | Step::Replace { to: rule, .. } => Some(rule),
+            _ => None,
+        }
+    }
+
     /// The command that does it.
     pub fn command(&self, device: &str) -> String {
         match self {

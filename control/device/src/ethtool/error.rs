@@ -2,6 +2,8 @@
 
 use std::io;
 
+use weever_plan::search::Refused;
+
 /// An error of a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -77,6 +79,19 @@ impl EthtoolError {
     /// Whether the device is gone.
     pub fn is_gone(&self) -> bool {
         matches!(self, EthtoolError::Gone { .. })
+    }
+
+    /// What this answer to a rule says about other rules; nothing if the rule is not to blame.
+    pub fn refusal(&self) -> Option<Refused> {
+        match self {
+            EthtoolError::Unsupported { .. } => Some(Refused::Kind),
+            EthtoolError::Refused { source, .. } => Some(match source.raw_os_error() {
+                Some(libc::ENOSPC) => Refused::Full { room: None },
+                Some(libc::EINVAL) => Refused::Kind,
+                _ => Refused::Rule,
+            }),
+            _ => None,
+        }
     }
 
     /// Whether the driver has no such thing.

@@ -2,6 +2,7 @@
 
 use weever_ebpf::sys::BpfError;
 use weever_graph::Field;
+use weever_plan::search::Refused;
 
 /// Why something could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -38,4 +39,18 @@ pub enum XdpError {
         /// The kernel's word.
         source: BpfError,
     },
+}
+
+impl XdpError {
+    /// What it says about other rules that one could not be carried out.
+    pub fn refusal(&self) -> Refused {
+        match self {
+            XdpError::Field { .. } => Refused::Kind,
+            // The map has no room, or the program would be too long.
+            XdpError::Bpf(
+                BpfError::Call { .. } | BpfError::Setting { .. } | BpfError::Assemble(_),
+            ) => Refused::Full { room: None },
+            _ => Refused::Rule,
+        }
+    }
 }

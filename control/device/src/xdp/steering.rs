@@ -8,7 +8,7 @@ use weever_ebpf::xdp::classify::{self, Classifier, Fallback, Sink, Target, Test}
 use weever_graph::nic::TableOrder;
 use weever_plan::config::{Rss, Rule};
 use weever_plan::nic::Nic;
-use weever_plan::search::{DeviceChange, RuleId};
+use weever_plan::search::{DeviceChange, RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
 use super::rules::{tests, tuple};
@@ -27,6 +27,19 @@ pub struct Outcome {
     pub exchanged: bool,
     /// Rules that are not carried out, and why. Their packets go as if there were no such rule.
     pub failed: Vec<(RuleId, XdpError)>,
+}
+
+/// How often a search is told what the program does not take before the rest is left.
+const MOST_REPLANS: usize = 16;
+
+impl Outcome {
+    fn add(&mut self, mut other: Outcome) {
+        self.inserted += other.inserted;
+        self.removed += other.removed;
+        self.retargeted += other.retargeted;
+        self.exchanged |= other.exchanged;
+        self.failed.append(&mut other.failed);
+    }
 }
 
 /// A rule that is carried out by an entry of a map.
@@ -203,6 +216,28 @@ impl XdpSteering {
             self.apply_ordered(&ordered, &mut outcome)?;
         }
         Ok(outcome)
+    }
+
+    /// Carries out what changed in a search. Rules that the program does not take are told to the search
+    /// ([`Search::refuse`]), and what it plans instead is carried out as well, a bounded number of times.
+    /// The outcome is of all of it.
+    ///
+    /// # Errors
+    /// As [`XdpSteering::apply`].
+    pub fn follow(&mut self, search: &mut Search) -> Result<Outcome, XdpError> {
+        let mut all = Outcome::default();
+        for _ in 0..MOST_REPLANS {
+            let outcome = self.apply(&search.take_changes())?;
+            for (id, error) in &outcome.failed {
+                search.refuse(*id, error.refusal(), &error.to_string());
+            }
+            let is_done = outcome.failed.is_empty();
+            all.add(outcome);
+            if is_done {
+                break;
+            }
+        }
+        Ok(all)
     }
 
     fn is_exact(&self, table: usize) -> bool {

@@ -6,12 +6,14 @@
 //! masks, what is taken of each pool, hashes that give up early, and which rules are asked before.
 
 mod express;
+mod learned;
 mod locations;
 mod order;
 mod refusal;
 mod rows;
 mod state;
 
+pub use learned::Refused;
 pub use refusal::Refusal;
 pub(crate) use state::State;
 
@@ -188,7 +190,9 @@ fn make_room(
     let nic = at.nic;
     let (model, pool) = (&nic.tables[table].model, nic.tables[table].pool);
     let needed: u32 = said.iter().map(|s| state::cost(model, s.flow_type)).sum();
-    let (capacity, limit) = (nic.capacity(table), model.capacity.entries);
+    let learned = at.state.learned.limit(table);
+    let limit = model.capacity.entries.min(learned.map_or(u32::MAX, |(limit, _)| limit));
+    let capacity = nic.capacity(table);
     let state = &at.state.tables[table];
     let freed = |evict: &[u32], same: bool| -> u32 {
         let rules = evict.iter().map(|e| &at.map.entries[*e].rule);
@@ -213,6 +217,9 @@ fn make_room(
             right && !evict.contains(e)
         };
         let Some(next) = at.stale.iter().copied().find(fits) else {
+            if let Some((_, why)) = learned.filter(|_| own_left < said.len() as u32) {
+                return Err(Refusal::Device { why: why.into() });
+            }
             return Err(Refusal::Full { needed, free: pool_left.min(own_left), capacity });
         };
         evict.push(next);
@@ -232,6 +239,9 @@ pub(crate) fn settle(
     rule: &mut NewEntry,
 ) -> Result<(), Refusal> {
     let model = &nic.tables[rule.table].model;
+    if let Some(refusal) = state.learned.objection(model, rule) {
+        return Err(refusal);
+    }
     let state = &state.tables[rule.table];
     if state.rows.as_ref().is_some_and(|rows| rows.find(&rule.conj).is_none()) {
         return Err(Refusal::HashFull { probes: probes(model) });

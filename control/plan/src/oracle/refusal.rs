@@ -67,6 +67,12 @@ pub enum Refusal {
         /// How many flows a rule may catch that matches more than its own.
         limit: usize,
     },
+    /// The device itself said no to it.
+    #[error("the device does not take its rule: {why}")]
+    Device {
+        /// Its words.
+        why: String,
+    },
     /// The silicon could, but Linux does not expose the table.
     #[error("the NIC could, but Linux does not expose this table or this kind of rule")]
     NotExposed,

@@ -2,6 +2,7 @@
 
 use weever_graph::nic::{Failure, FlowType, MaskScope, TableModel};
 
+use super::learned::Learned;
 use super::locations::Locations;
 use super::rows::Rows;
 use crate::config::Rule;
@@ -36,6 +37,8 @@ pub(crate) struct State {
     pub(crate) tables: Vec<TableState>,
     /// What is taken of each pool, by the position of the pool's table.
     pub(crate) taken: Vec<u32>,
+    /// What the device has refused so far.
+    pub(crate) learned: Learned,
 }
 
 impl State {
@@ -51,7 +54,13 @@ impl State {
             rules: 0,
         };
         let tables = nic.tables.iter().map(|t| table(&t.model)).collect();
-        State { tables, taken: vec![0; nic.tables.len()] }
+        State { tables, taken: vec![0; nic.tables.len()], learned: Learned::default() }
+    }
+
+    /// Forgets the rules, and not what the device taught.
+    pub(crate) fn start_over(&mut self, nic: &Nic) {
+        let learned = std::mem::take(&mut self.learned);
+        *self = State { learned, ..State::new(nic) };
     }
 
     pub(crate) fn inserted(&mut self, nic: &Nic, id: u32, rule: &NewEntry) {

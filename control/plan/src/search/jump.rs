@@ -151,7 +151,7 @@ impl Search {
         self.divided = false;
         self.journal.clear();
         self.map.start_over();
-        self.state = oracle::State::new(&self.nic);
+        self.state.start_over(&self.nic);
         let (queues, default) = (self.nic.queues, self.nic.default_queue);
         self.policy.start(&(queues.lo..=queues.hi).collect(), default);
         self.announce_other();

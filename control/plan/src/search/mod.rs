@@ -13,6 +13,7 @@ mod explain;
 mod improve;
 mod jump;
 mod plan;
+mod refuse;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -21,6 +22,7 @@ use std::collections::VecDeque;
 pub use changes::{DeviceChange, RuleId};
 pub use explain::{Alternative, Explanation};
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
+pub use refuse::Refused;
 
 use crate::config::Rss;
 use crate::flow::Flow;

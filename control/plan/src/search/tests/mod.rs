@@ -1,5 +1,6 @@
 mod lifecycle;
 pub(crate) mod random;
+mod refused;
 
 use super::*;
 use crate::policy::{Balance, Measure};

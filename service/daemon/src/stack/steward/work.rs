@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weever_device::xdp::XdpSteering;
+use weever_device::xdp::{Outcome, XdpSteering};
 use weever_link_sys::af_xdp::Steering;
 use weever_plan::flow::Flow;
 use weever_plan::search::{DeviceChange, FlowId, RuleId, Search};
@@ -18,6 +18,8 @@ use crate::config::Services;
 const SECOND: u64 = 1_000_000_000;
 /// Of the packets that have no filter of their own one in so many is looked at.
 const SAMPLE: u32 = 4;
+/// How often filters are planned anew at once because the program does not take some.
+const MOST_REPLANS: usize = 16;
 /// How many flows are told apart between two looks.
 const SAMPLED: u32 = 8192;
 
@@ -243,23 +245,37 @@ impl Steward {
         }
     }
 
-    /// Tells the device what has changed.
+    /// Tells the device what has changed. What it refuses is planned around.
     fn carry_out(&mut self) {
-        let changes = self.search.take_changes();
-        if changes.is_empty() {
-            return;
-        }
-        self.remember(&changes);
-        match self.steering.apply(&changes) {
-            Ok(outcome) => {
-                for (rule, error) in &outcome.failed {
-                    tracing::warn!(link = self.link, rule = rule.0, "a filter is not set: {error}");
-                }
-                let (inserted, removed) = (outcome.inserted, outcome.removed);
-                let (moved, reloaded) = (outcome.retargeted, outcome.exchanged);
-                tracing::debug!(link = self.link, inserted, removed, moved, reloaded, "filters");
+        for _ in 0..MOST_REPLANS {
+            let changes = self.search.take_changes();
+            if changes.is_empty() {
+                return;
             }
-            Err(error) => tracing::error!(link = self.link, "filters are not set: {error}"),
+            self.remember(&changes);
+            match self.steering.apply(&changes) {
+                Ok(outcome) => self.plan_around(outcome),
+                Err(error) => {
+                    return tracing::error!(link = self.link, "filters are not set: {error}");
+                }
+            }
+        }
+    }
+
+    fn plan_around(&mut self, outcome: Outcome) {
+        let Outcome { inserted, removed, retargeted: moved, exchanged: reloaded, failed } = outcome;
+        tracing::debug!(link = self.link, inserted, removed, moved, reloaded, "filters");
+        let was_acceptable = self.search.cost().is_acceptable();
+        for (rule, error) in &failed {
+            tracing::warn!(link = self.link, rule = rule.0, "a filter is not set: {error}");
+            self.search.refuse(*rule, error.refusal(), &error.to_string());
+        }
+        if was_acceptable && !self.search.cost().is_acceptable() {
+            let complaints = self.search.plan().complaints.join("; ");
+            tracing::warn!(
+                link = self.link,
+                "the policy is not satisfied without them: {complaints}"
+            );
         }
     }
 

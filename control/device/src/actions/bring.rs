@@ -1,0 +1,237 @@
+//! A search's plan onto a device that may take less than its model says.
+
+use weever_plan::nic::Nic;
+use weever_plan::search::{Plan, PlannedRule, Refused, Search};
+
+use super::desired::words;
+use super::{Actions, ActionsError, ApplyError, Desired, Record, Step};
+use crate::ethtool::{Driver, RuleSpec};
+
+/// How often a plan is made anew because the device refuses a rule.
+const MOST_REPLANS: usize = 16;
+
+/// What became of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct Brought {
+    /// What was done.
+    pub actions: Actions,
+    /// What the device refused, a line each. The plan is without it now.
+    pub refused: Vec<String>,
+}
+
+/// Why a plan did not come onto a device, which is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BringError {
+    /// The plan does not fit the device.
+    #[error(transparent)]
+    Actions(#[from] ActionsError),
+    /// A step failed, and planning anew did not help or would not.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// Without what the device refuses, the policy cannot be satisfied.
+    #[error(
+        "the device refuses rules that the policy cannot be satisfied without: {}",
+        refused.join("; ")
+    )]
+    Unsatisfied {
+        /// What it refuses.
+        refused: Vec<String>,
+    },
+}
+
+/// Brings the present plan of `search` onto the device. A rule that the device refuses is told to the
+/// search ([`Search::refuse`]), and the plan that it makes instead is tried; a bounded number of times,
+/// and as long as the policy is satisfied. The search's changes count as taken.
+///
+/// # Errors
+/// [`BringError`]: the steps that were taken were taken back.
+pub fn bring(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    search: &mut Search,
+) -> Result<Brought, BringError> {
+    let mut refused = Vec::new();
+    let acceptable = search.cost().is_acceptable();
+    loop {
+        let plan = search.plan();
+        let configuration = plan.configuration(search.nic().tables.len());
+        let desired = Desired::of(search.nic(), &configuration)?;
+        let tried = attempt(driver, record, &desired);
+        // Comparing with the device takes the place of the search's list of changes.
+        search.take_changes();
+        let (actions, error) = match tried {
+            Ok(actions) => return Ok(Brought { actions, refused }),
+            Err(failure) => failure,
+        };
+        let said = match &error {
+            BringError::Apply(error) => format!("{} (`{}`)", error.source, error.step),
+            error => error.to_string(),
+        };
+        if refused.len() == MOST_REPLANS || !plan_around(search, &plan, &actions, &error) {
+            return Err(error);
+        }
+        refused.push(said);
+        if acceptable && !search.cost().is_acceptable() {
+            return Err(BringError::Unsatisfied { refused });
+        }
+    }
+}
+
+/// The steps that were taken, or those that were to be taken and why they were not.
+fn attempt(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    desired: &Desired,
+) -> Result<Actions, (Actions, BringError)> {
+    let actions = Actions::between(driver, record, desired);
+    let actions = actions.map_err(|error| (Actions::default(), error.into()))?;
+    match actions.apply(driver, record) {
+        Ok(()) => Ok(actions),
+        Err(error) => Err((actions, error.into())),
+    }
+}
+
+/// Tells the search what the device refused, if that is a rule or there are too many, and the device is
+/// as it was. Says whether another plan may help.
+fn plan_around(search: &mut Search, plan: &Plan, actions: &Actions, error: &BringError) -> bool {
+    match error {
+        BringError::Apply(error) => without_rule(search, plan, actions, error),
+        BringError::Actions(error @ ActionsError::NoRoom { locations, others, wanted, .. }) => {
+            let room = (*locations as usize).saturating_sub(*others);
+            let many = wanted.saturating_sub(room);
+            let youngest = plan.rules.iter().rev().take(many);
+            let what = Refused::Full { room: None };
+            let given_up = youngest.filter(|p| search.refuse(p.id, what, &error.to_string()));
+            given_up.count() > 0
+        }
+        _ => false,
+    }
+}
+
+fn without_rule(search: &mut Search, plan: &Plan, actions: &Actions, error: &ApplyError) -> bool {
+    let (Some(rule), Some(what)) = (&error.rule, error.source.refusal()) else { return false };
+    let refused = planned(search.nic(), plan, rule).filter(|_| error.rollback.is_empty());
+    let Some(refused) = refused else { return false };
+    let what = match what {
+        Refused::Full { .. } => {
+            let before = actions.steps.iter().position(|step| step.rule() == Some(rule));
+            let left = actions.steps.iter().skip(before.unwrap_or_default());
+            let left = left.filter(|step| matches!(step, Step::Insert { .. }));
+            let left = left.filter_map(|step| planned(search.nic(), plan, step.rule()?));
+            let left = left.filter(|p| p.table == refused.table).count();
+            let all = plan.rules.iter().filter(|p| p.table == refused.table).count();
+            Refused::Full { room: u32::try_from(all.saturating_sub(left)).ok() }
+        }
+        other => other,
+    };
+    search.refuse(refused.id, what, &error.source.to_string())
+}
+
+fn planned<'p>(nic: &Nic, plan: &'p Plan, rule: &RuleSpec) -> Option<&'p PlannedRule> {
+    plan.rules
+        .iter()
+        .find(|p| words(&nic.tables[p.table], &p.rule).is_ok_and(|words| words.says_the_same(rule)))
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_graph::Field;
+    use weever_graph::nic::FlowType;
+    use weever_plan::flow::{ClassId, Conj, Flow, Kinds, Values};
+    use weever_plan::policy::{Balance, Isolate, Locality, Measure, Policy, Share};
+    use weever_plan::search::Options;
+
+    use super::*;
+    use crate::ethtool::Simulated;
+
+    fn udp(port: u16, mask: u128) -> Conj {
+        let udp = Conj::of_kinds(Kinds::of(FlowType::Udp4));
+        udp.having(Values::masked(Field::L4Dst, mask, port.into()))
+    }
+
+    fn balance() -> Box<dyn Policy> {
+        Box::new(Balance::new(Measure::Flows))
+    }
+
+    /// Every flow wants a rule, to its own core's queue.
+    fn near() -> Box<dyn Policy> {
+        Box::new(Locality::new(|queue: u32, core: u16| u32::from(queue != u32::from(core))))
+    }
+
+    fn search(policy: Box<dyn Policy>, flows: Vec<Flow>) -> Search {
+        let nic = Nic::linux_of(&weever_models::nic("ena").unwrap()).unwrap();
+        let mut search = Search::new(nic.with_queues(4).unwrap(), policy, Options::default());
+        search.run(flows);
+        search
+    }
+
+    fn flow(port: u16, mask: u128) -> Flow {
+        let flow = Flow::of(format!("f{port}"), vec![udp(port, mask)]);
+        Flow { core: Some(port % 4), ..flow }
+    }
+
+    fn flows(count: u16) -> Vec<Flow> {
+        (1..=count).map(|n| flow(n, 0xffff)).collect()
+    }
+
+    #[test]
+    fn masks_that_a_driver_does_not_take_are_planned_around() {
+        let mut all = flows(6);
+        all.push(flow(0x4000, 0xff00));
+        let mut search = search(near(), all);
+        let mut device = Simulated::new("sim0", 4, 256);
+        device.one_mask = true;
+        let mut record = Record::default();
+        let brought = bring(&mut device, &mut record, &mut search).unwrap();
+        assert_eq!(brought.refused.len(), 1, "{:?}", brought.refused);
+        let plan = search.plan();
+        assert_eq!(device.rules.len(), plan.rules.len());
+        let left_out = plan.flows.iter().find(|f| !f.refused.is_empty());
+        let said = left_out.map(|f| f.refused[0].1.to_string()).unwrap_or_default();
+        assert!(said.contains("the driver takes no such value, mask or location"), "{said}");
+    }
+
+    #[test]
+    fn a_table_with_less_room_than_the_model_says_is_filled() {
+        for size in [40, 5] {
+            let mut search = search(near(), flows(100));
+            let mut device = Simulated::new("sim0", 4, size);
+            device.chooses = false;
+            let brought = bring(&mut device, &mut Record::default(), &mut search).unwrap();
+            assert_eq!((brought.refused.len(), device.rules.len()), (1, size as usize));
+            assert_eq!(search.plan().rules.len(), size as usize);
+        }
+    }
+
+    #[test]
+    fn a_device_is_as_it_was_if_the_policy_needs_what_it_refuses() {
+        let classes = vec![
+            ("own".into(), Share::Exclusive(1), balance()),
+            ("rest".into(), Share::Shared, balance()),
+        ];
+        let mut all = flows(4);
+        all.iter_mut().skip(1).for_each(|f| f.class = ClassId(1));
+        let mut search = search(Box::new(Isolate::new(classes)), all);
+        let mut device = Simulated::new("sim0", 4, 256);
+        // The table, the switch for rules; then the rule of class `own`.
+        device.failing = Some(crate::ethtool::Failing { at: 2, count: 1, errno: libc::EBUSY });
+        let before = device.clone();
+        let mut record = Record::default();
+        let error = bring(&mut device, &mut record, &mut search).unwrap_err();
+        assert!(matches!(error, BringError::Unsatisfied { .. }), "{error}");
+        assert!(error.to_string().contains("dst-port 1 "), "{error}");
+        assert_eq!((device.rules.len(), device.ntuple), (0, false));
+        assert_eq!(device.spreading, before.spreading);
+        assert!(record.is_empty());
+    }
+
+    #[test]
+    fn a_device_that_goes_is_no_refusal() {
+        let mut search = search(near(), flows(4));
+        let mut device = Simulated::new("sim0", 4, 256);
+        device.failing = Some(crate::ethtool::Failing { at: 1, count: 99, errno: libc::ENODEV });
+        let error = bring(&mut device, &mut Record::default(), &mut search).unwrap_err();
+        assert!(matches!(&error, BringError::Apply(e) if e.source.is_gone()), "{error}");
+    }
+}

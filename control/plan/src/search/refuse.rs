@@ -1,0 +1,60 @@
+//! A device takes less than its model says.
+
+use super::{RuleId, Search};
+pub use crate::oracle::Refused;
+
+impl Search {
+    /// The device did not take a rule, and says `why`. The rule is out of the plan and does not come
+    /// back; `what` says which others the device would not take either. Its flow is placed anew, and all
+    /// flows are if that made an acceptable plan unacceptable. Returns whether there is such a rule.
+    ///
+    /// What has to be told to the device now is among the changes; that the rule is to be removed can
+    /// be, too, and is no mistake. Each call makes the NIC smaller, so that a caller who tries again
+    /// comes to an end; whoever wants to come to it soon tries a bounded number of times.
+    pub fn refuse(&mut self, id: RuleId, what: Refused, why: &str) -> bool {
+        let Some(at) = self.entry_of(id) else { return false };
+        let acceptable = self.cost().is_acceptable();
+        self.learn(at, what, why);
+        let table = self.map.entries[at].rule.table;
+        self.give_up(at);
+        for surplus in self.surplus(table) {
+            self.give_up(surplus);
+        }
+        if acceptable && !self.cost().is_acceptable() {
+            self.place_all();
+        }
+        true
+    }
+
+    fn entry_of(&self, id: RuleId) -> Option<u32> {
+        let mut entries = self.map.entries.iter();
+        entries.find(|(_, e)| self.changes.id_of(e.seq) == id).map(|(at, _)| at)
+    }
+
+    fn learn(&mut self, at: u32, what: Refused, why: &str) {
+        let rule = &self.map.entries[at].rule;
+        let left = self.state.tables[rule.table].rules - 1;
+        let model = &self.nic.tables[rule.table].model;
+        self.state.learned.refuse(model, rule, what, left, why);
+    }
+
+    /// Takes a rule out, and finds its flow another place.
+    fn give_up(&mut self, entry: u32) {
+        // The flow of another rule may have given this one up, too.
+        let Some(of) = self.map.entries.get(entry) else { return };
+        match of.owner {
+            Some(flow) => drop(self.replace(self.id(flow))),
+            None => self.drop_stale(entry),
+        }
+    }
+
+    /// The rules that are too many for what is known of a table by now, the youngest ones.
+    fn surplus(&self, table: usize) -> Vec<u32> {
+        let Some((limit, _)) = self.state.learned.limit(table) else { return Vec::new() };
+        let many = self.state.tables[table].rules.saturating_sub(limit);
+        let all = self.map.entries.iter().filter(|(_, e)| e.rule.table == table);
+        let mut all: Vec<(u64, u32)> = all.map(|(id, e)| (e.seq, id)).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().take(many as usize).map(|(_, id)| id).collect()
+    }
+}
