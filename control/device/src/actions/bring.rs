@@ -1,7 +1,10 @@
 //! A search's plan onto a device that may take less than its model says.
 
+use std::collections::BTreeSet;
+
+use weever_plan::config::Rule;
 use weever_plan::nic::Nic;
-use weever_plan::search::{Plan, PlannedRule, Refused, Search};
+use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 
 use super::desired::words;
 use super::{Actions, ActionsError, ApplyError, Desired, Record, Step};
@@ -113,19 +116,26 @@ fn without_rule(search: &mut Search, plan: &Plan, actions: &Actions, error: &App
     let (Some(rule), Some(what)) = (&error.rule, error.source.refusal()) else { return false };
     let refused = planned(search.nic(), plan, rule).filter(|_| error.rollback.is_empty());
     let Some(refused) = refused else { return false };
+    let failed_at = actions.steps.iter().position(|step| step.rule() == Some(rule));
+    let left = actions.steps.iter().skip(failed_at.unwrap_or_default());
+    let left = left.filter(|step| matches!(step, Step::Insert { .. }));
+    let left = left.filter_map(|step| planned(search.nic(), plan, step.rule()?));
+    let left: BTreeSet<RuleId> = left.map(|p| p.id).collect();
+    // What the device had taken when it refused.
+    let mut there = plan.rules.iter().filter(|p| p.table == refused.table && !left.contains(&p.id));
     let what = match what {
-        Refused::Full { .. } => {
-            let before = actions.steps.iter().position(|step| step.rule() == Some(rule));
-            let left = actions.steps.iter().skip(before.unwrap_or_default());
-            let left = left.filter(|step| matches!(step, Step::Insert { .. }));
-            let left = left.filter_map(|step| planned(search.nic(), plan, step.rule()?));
-            let left = left.filter(|p| p.table == refused.table).count();
-            let all = plan.rules.iter().filter(|p| p.table == refused.table).count();
-            Refused::Full { room: u32::try_from(all.saturating_sub(left)).ok() }
-        }
+        Refused::Full { .. } => Refused::Full { room: u32::try_from(there.count()).ok() },
+        // It takes rules of this kind, and this one is the exception.
+        Refused::Kind if there.any(|p| is_alike(&p.rule, &refused.rule)) => Refused::Rule,
         other => other,
     };
     search.refuse(refused.id, what, &error.source.to_string())
+}
+
+/// Whether two rules of a table look at the same bits.
+fn is_alike(a: &Rule, b: &Rule) -> bool {
+    let masks = |rule: &Rule| rule.keys.iter().map(|key| key.mask).collect::<Vec<_>>();
+    a.flow_type == b.flow_type && masks(a) == masks(b)
 }
 
 fn planned<'p>(nic: &Nic, plan: &'p Plan, rule: &RuleSpec) -> Option<&'p PlannedRule> {

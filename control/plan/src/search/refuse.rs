@@ -17,9 +17,12 @@ impl Search {
         self.learn(at, what, why);
         let table = self.map.entries[at].rule.table;
         self.give_up(at);
-        for surplus in self.surplus(table) {
-            self.give_up(surplus);
-        }
+        let more = match what {
+            Refused::Full { .. } => self.surplus(table),
+            // Of too many single ones it learns that it is the kind.
+            Refused::Kind | Refused::Rule => self.objectionable(table),
+        };
+        more.into_iter().for_each(|entry| self.give_up(entry));
         if acceptable && !self.cost().is_acceptable() {
             self.place_all();
         }
@@ -46,6 +49,14 @@ impl Search {
             Some(flow) => drop(self.replace(self.id(flow))),
             None => self.drop_stale(entry),
         }
+    }
+
+    /// The rules that the device would not take as it is known by now.
+    fn objectionable(&self, table: usize) -> Vec<u32> {
+        let model = &self.nic.tables[table].model;
+        let learned = &self.state.learned;
+        let all = self.map.entries.iter().filter(|(_, e)| e.rule.table == table);
+        all.filter(|(_, e)| learned.objection(model, &e.rule).is_some()).map(|(id, _)| id).collect()
     }
 
     /// The rules that are too many for what is known of a table by now, the youngest ones.
