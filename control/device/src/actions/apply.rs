@@ -9,9 +9,9 @@ use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 #[derive(Debug)]
 pub struct ApplyError {
     /// What the step would have been, as a command.
-    pub step: String,
+    pub step: Box<str>,
     /// The rule that it would have made, if it was about one.
-    pub rule: Option<RuleSpec>,
+    pub rule: Option<Box<RuleSpec>>,
     /// Why it failed.
     pub source: EthtoolError,
     /// What failed when the steps before it were taken back. Empty: the device is as it was.
@@ -53,7 +53,8 @@ impl Actions {
                     let taken_back =
                         back.iter().rev().filter_map(|step| step.take(driver, record).err());
                     let rollback = taken_back.collect();
-                    let (rule, step) = (step.rule().cloned(), step.command(driver.device()));
+                    let (rule, step) =
+                        (step.rule().cloned().map(Box::new), step.command(driver.device()).into());
                     return Err(ApplyError { step, rule, source, rollback });
                 }
             }

@@ -60,13 +60,10 @@ pub fn bring(
         let plan = search.plan();
         let configuration = plan.configuration(search.nic().tables.len());
         let desired = Desired::of(search.nic(), &configuration)?;
-        let tried = attempt(driver, record, &desired);
+        let (actions, tried) = attempt(driver, record, &desired);
         // Comparing with the device takes the place of the search's list of changes.
         search.take_changes();
-        let (actions, error) = match tried {
-            Ok(actions) => return Ok(Brought { actions, refused }),
-            Err(failure) => failure,
-        };
+        let Err(error) = tried else { return Ok(Brought { actions, refused }) };
         let said = match &error {
             BringError::Apply(error) => format!("{} (`{}`)", error.source, error.step),
             error => error.to_string(),
@@ -81,17 +78,18 @@ pub fn bring(
     }
 }
 
-/// The steps that were taken, or those that were to be taken and why they were not.
+/// The steps, and whether they were taken.
 fn attempt(
     driver: &mut dyn Driver,
     record: &mut Record,
     desired: &Desired,
-) -> Result<Actions, (Actions, BringError)> {
-    let actions = Actions::between(driver, record, desired);
-    let actions = actions.map_err(|error| (Actions::default(), error.into()))?;
-    match actions.apply(driver, record) {
-        Ok(()) => Ok(actions),
-        Err(error) => Err((actions, error.into())),
+) -> (Actions, Result<(), BringError>) {
+    match Actions::between(driver, record, desired) {
+        Err(error) => (Actions::default(), Err(error.into())),
+        Ok(actions) => {
+            let taken = actions.apply(driver, record);
+            (actions, taken.map_err(BringError::from))
+        }
     }
 }
 
@@ -116,7 +114,7 @@ fn without_rule(search: &mut Search, plan: &Plan, actions: &Actions, error: &App
     let (Some(rule), Some(what)) = (&error.rule, error.source.refusal()) else { return false };
     let refused = planned(search.nic(), plan, rule).filter(|_| error.rollback.is_empty());
     let Some(refused) = refused else { return false };
-    let failed_at = actions.steps.iter().position(|step| step.rule() == Some(rule));
+    let failed_at = actions.steps.iter().position(|step| step.rule() == Some(&**rule));
     let left = actions.steps.iter().skip(failed_at.unwrap_or_default());
     let left = left.filter(|step| matches!(step, Step::Insert { .. }));
     let left = left.filter_map(|step| planned(search.nic(), plan, step.rule()?));
