@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use libfuzzer_sys::fuzz_target;
 use weever_net::MILLIS;
 use weever_net::addr::{Cidr, Locals};
-use weever_net::arp::{Action, Cache, Config, Lookup};
+use weever_net::arp::{Action, Cache, Config, Discovery, Lookup};
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
@@ -38,8 +38,8 @@ fn take(cache: &mut Cache, step: &[u8], now: &mut u64) {
         2 => *now += u64::from(how) * 500 * MILLIS,
         3 => poll(cache, *now),
         4 => cache.touch(who, *now),
-        _ if how & 1 == 0 => drop(cache.insert_static(who, station(how), *now)),
-        _ => drop(cache.remove(who)),
+        _ if how & 1 == 0 => drop(cache.neighbours_mut().insert_static(who, station(how), *now)),
+        _ => drop(cache.neighbours_mut().remove(who)),
     }
 }
 
@@ -77,7 +77,7 @@ fn poll(cache: &mut Cache, now: u64) {
 }
 
 fn check(cache: &Cache, now: u64) {
-    let entries: Vec<_> = cache.entries().collect();
+    let entries: Vec<_> = cache.neighbours().iter().collect();
     assert!(entries.len() <= CAPACITY);
     let distinct: std::collections::BTreeSet<_> = entries.iter().map(|entry| entry.ip).collect();
     assert_eq!(distinct.len(), entries.len());

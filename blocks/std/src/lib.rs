@@ -33,9 +33,10 @@ mod bench;
 mod check;
 pub mod frame_fields;
 mod headers;
+mod neighbour;
+mod periodic;
 mod registry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod waiting;
 
 pub use registry::registry;

@@ -16,13 +16,9 @@
 //! - *per packet*: [`Cache::lookup`] before a datagram is sent, [`Cache::handle`] for every ARP
 //!   packet that was received;
 //! - *time*: [`Cache::poll`] once [`Cache::poll_at`] has come (it is also safe to call it earlier);
-//! - *readers on other threads*: when [`Cache::generation`] has changed, publish a copy made with
-//!   [`Cache::for_each_resolved`]; report what was used of it with [`Cache::touch`];
-//! - *operators*: [`Cache::insert_static`], [`Cache::remove`], [`Cache::entries`],
-//!   [`Cache::set_locals`], [`Cache::set_tentative`].
-//!
-//! The table is allocated once and never grows. A neighbour that nobody uses cannot push out one
-//! that is used, nor can any number of unanswered questions.
+//! - *readers on other threads*: when [`Entries::generation`](crate::neighbour::Entries::generation) has
+//!   changed, publish a copy of [`Entries::resolved`](crate::neighbour::Entries::resolved); report what was used of it with [`Cache::touch`];
+//! - *operators*: [`Cache::neighbours_mut`], [`Cache::set_locals`], [`Cache::set_tentative`].
 
 use core::net::Ipv4Addr;
 
@@ -38,7 +34,7 @@ mod poll;
 mod probe;
 mod receive;
 
-pub use crate::neighbour::{State, TableFull};
+pub use crate::neighbour::{Discovery, State, TableFull};
 pub use cache::Cache;
 
 /// Limits and times of a [`Cache`].
@@ -82,20 +78,9 @@ pub type Neighbour = crate::neighbour::Neighbour<Ipv4Addr>;
 pub type Learned = crate::neighbour::Learned<Ipv4Addr>;
 
 /// The answer to [`Cache::lookup`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// Send it here.
-    Hit(MacAddr),
-    /// Already asked for: keep the datagram until [`Learned::ip`] or [`Action::Unresolved`] names
-    /// the address.
-    Incomplete,
-    /// As [`Lookup::Incomplete`], and send this request now.
-    MissSendRequest(Transmit),
-    /// It did not answer a moment ago: drop the datagram.
-    Failed,
-    /// Too many questions are open, or every entry is static: drop the datagram.
-    Full,
-}
+pub type Lookup<T = Transmit> = crate::neighbour::Lookup<T>;
+/// What [`Cache::poll`] wants done.
+pub type Action = crate::neighbour::Action<Ipv4Addr, Transmit>;
 
 /// An ARP packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,17 +109,6 @@ impl Transmit {
     pub fn request(dst: MacAddr, sha: MacAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
         Self { dst, arp: ArpRepr { op: op::REQUEST, sha, spa, tha: MacAddr::ZERO, tpa } }
     }
-}
-
-/// What [`Cache::poll`] wants done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send this.
-    Send(Transmit),
-    /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
-    Unresolved(Ipv4Addr),
-    /// Nobody has this tentative address: use it.
-    Free(Ipv4Addr),
 }
 
 /// What an ARP packet was taken for.

@@ -4,7 +4,8 @@
 //! - [`ethernet`]: which frames are for us, and building headers;
 //! - [`addr`]: prefixes and the set of our own addresses;
 //! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
-//! - [`arp`]: the neighbour cache, a state machine;
+//! - [`neighbour`]: a cache of neighbours, and the shape of the protocol around it, of either family;
+//! - [`arp`]: that of IPv4, a state machine;
 //! - [`ipv4`]: each validation step as a function of its own, options, building headers;
 //! - [`ipv6`]: the same for IPv6, and choosing a source address;
 //! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;

@@ -14,11 +14,11 @@
 //! - *per packet*: [`Node::lookup`] before a packet is sent, [`Node::handle`] for every neighbour
 //!   discovery message that was received;
 //! - *time*: [`Node::poll`] once [`Node::poll_at`] has come (it is also safe to call it earlier);
-//! - *readers on other threads*: when [`Node::generation`] has changed, publish a copy made with
-//!   [`Node::for_each_resolved`]; report what was used of it with [`Node::touch`];
+//! - *readers on other threads*: when [`Entries::generation`](crate::neighbour::Entries::generation) has
+//!   changed, publish a copy of [`Entries::resolved`](crate::neighbour::Entries::resolved); report what was used of it with [`Node::touch`];
 //! - *who keeps addresses and routes*: when [`Node::config_generation`] has changed, read
 //!   [`Node::locals`], [`Node::default_router`], [`Node::on_link`] and [`Node::params`];
-//! - *operators*: [`Node::add_address`], [`Node::remove_address`], [`Node::entries`].
+//! - *operators*: [`Node::add_address`], [`Node::remove_address`], [`Node::neighbours_mut`].
 //!
 //! Everything that a neighbour can make us remember is bounded. What anybody on the link may claim
 //! is believed as far as the RFCs say: a message has to come with a hop limit of 255, which no
@@ -42,7 +42,7 @@ mod solicit;
 #[cfg(test)]
 mod tests;
 
-pub use crate::neighbour::{State, TableFull};
+pub use crate::neighbour::{Discovery, State, TableFull};
 pub use node::Node;
 pub use prefix::Params;
 
@@ -146,30 +146,10 @@ pub struct Transmit {
     pub message: NdpRepr<'static>,
 }
 
-/// What [`Node::poll`] wants done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send this.
-    Send(Transmit),
-    /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
-    Unresolved(Ipv6Addr),
-}
-
+/// What [`Node::poll`] wants done; never [`Action::Free`](crate::neighbour::Action::Free).
+pub type Action = crate::neighbour::Action<Ipv6Addr, Transmit>;
 /// The answer to [`Node::lookup`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// Send it here.
-    Hit(MacAddr),
-    /// Already asked for: keep the packet until [`Learned::ip`] or [`Action::Unresolved`] names
-    /// the address.
-    Incomplete,
-    /// As [`Lookup::Incomplete`], and send this solicitation now.
-    MissSendRequest(Transmit),
-    /// It did not answer a moment ago: drop the packet.
-    Failed,
-    /// Too many questions are open, or every entry is static: drop the packet.
-    Full,
-}
+pub type Lookup<T = Transmit> = crate::neighbour::Lookup<T>;
 
 /// A message as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,19 @@
-//! The entries of a neighbour cache of either family: a sorted array of fixed capacity. Binary
-//! search has no worst case that a peer could construct, unlike a hash table, and a copy of it is a
-//! reader's lookup structure.
-
-use alloc::vec::Vec;
+//! What ARP and neighbour discovery have in common: a bounded cache of who has which link address,
+//! and the shape of the protocol around it.
+//!
+//! [`Discovery`] is one interface's protocol, [`arp::Cache`](crate::arp::Cache) or
+//! [`ndp::Node`](crate::ndp::Node): packets look neighbours up, time asks them, what was found is
+//! read from its [`Entries`]. Which packets teach it what, each family says for itself.
 
 use weever_wire::MacAddr;
 
 use crate::addr::Address;
 
-/// Never, as a deadline.
-pub(crate) const NEVER: u64 = u64::MAX;
+mod entries;
+mod table;
+
+pub use entries::Entries;
+pub(crate) use table::{Entry, NEVER};
 
 /// Where an entry stands; see the pictures in [`arp`](crate::arp) and [`ndp`](crate::ndp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,151 +70,70 @@ pub struct Learned<A> {
     pub replaces: Option<MacAddr>,
 }
 
-/// One neighbour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry<A> {
-    pub(crate) ip: A,
-    /// Only meaningful if the state is resolved.
-    pub(crate) mac: MacAddr,
-    pub(crate) state: State,
-    /// Requests sent in this state.
-    pub(crate) tries: u8,
-    /// When the state ends, or the next request is due.
-    pub(crate) deadline: u64,
-    pub(crate) heard_at: u64,
-    pub(crate) used_at: Option<u64>,
-}
-
-impl<A: Copy> Entry<A> {
-    /// As an operator sees it.
-    pub(crate) fn listed(&self) -> Neighbour<A> {
-        Neighbour {
-            ip: self.ip,
-            mac: self.state.is_resolved().then_some(self.mac),
-            state: self.state,
-            heard_at: self.heard_at,
-            used_at: self.used_at,
-        }
-    }
-}
-
 /// Every entry is static or still being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neighbour table is full of static and unanswered entries: raise its capacity")]
 pub struct TableFull;
 
-#[derive(Clone, Debug)]
-pub(crate) struct Table<A> {
-    /// Sorted by address; its capacity is reserved once.
-    entries: Vec<Entry<A>>,
-    capacity: usize,
+/// The answer to [`Discovery::lookup`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// Send it here.
+    Hit(MacAddr),
+    /// Already asked for: keep the packet until [`Learned::ip`] or [`Action::Unresolved`] names the
+    /// address.
+    Incomplete,
+    /// As [`Lookup::Incomplete`], and send this question now.
+    MissSendRequest(T),
+    /// It did not answer a moment ago: drop the packet.
+    Failed,
+    /// Too many questions are open, or every entry is static: drop the packet.
+    Full,
 }
 
-impl<A: Address> Table<A> {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let capacity = capacity.max(2);
-        Self { entries: Vec::with_capacity(capacity), capacity }
-    }
-
-    #[inline]
-    pub(crate) fn find(&mut self, ip: A) -> Option<&mut Entry<A>> {
-        let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
-        self.entries.get_mut(at)
-    }
-
-    pub(crate) fn get(&self, ip: A) -> Option<&Entry<A>> {
-        let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
-        self.entries.get(at)
-    }
-
-    pub(crate) fn contains(&self, ip: A) -> bool {
-        self.get(ip).is_some()
-    }
-
-    /// Inserts an entry whose address is not there; what was evicted for it, if anything.
-    pub(crate) fn insert(&mut self, entry: Entry<A>) -> Result<Option<Entry<A>>, TableFull> {
-        let evicted = match self.entries.len() < self.capacity {
-            true => None,
-            false => Some(self.evict()?),
-        };
-        let at = self.entries.partition_point(|other| other.ip < entry.ip);
-        self.entries.insert(at, entry);
-        Ok(evicted)
-    }
-
-    pub(crate) fn remove(&mut self, ip: A) -> Option<Entry<A>> {
-        let at = self.entries.binary_search_by_key(&ip, |entry| entry.ip).ok()?;
-        Some(self.entries.remove(at))
-    }
-
-    /// Entries in this state that may exist at once: half of all, so that questions which nobody
-    /// answers leave room for neighbours that speak to us.
-    pub(crate) fn max_incomplete(&self) -> usize {
-        self.capacity / 2
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<A>> {
-        self.entries.iter()
-    }
-
-    pub(crate) fn retain_mut(&mut self, keep: impl FnMut(&mut Entry<A>) -> bool) {
-        self.entries.retain_mut(keep);
-    }
-
-    /// Removes the entry that is missed least: a failed one, else one that was never used, else
-    /// the one whose last use is the longest ago. A peer that floods us with requests from invented
-    /// addresses evicts its own inventions. Static ones stay, and those that datagrams wait for.
-    fn evict(&mut self) -> Result<Entry<A>, TableFull> {
-        let evictable = |e: &Entry<A>| !matches!(e.state, State::Static | State::Incomplete);
-        let worth = |e: &Entry<A>| (e.state != State::Failed, e.used_at, e.heard_at);
-        let candidates = self.entries.iter().enumerate().filter(|(_, e)| evictable(e));
-        let (at, _) = candidates.min_by_key(|(_, e)| worth(e)).ok_or(TableFull)?;
-        Ok(self.entries.remove(at))
-    }
+/// What [`Discovery::poll`] wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<A, T> {
+    /// Send this.
+    Send(T),
+    /// This neighbour does not answer: drop what waits for it, and tell whom it concerns.
+    Unresolved(A),
+    /// Nobody has this tentative address: use it. IPv4 only;
+    /// [`Node::locals`](crate::ndp::Node::locals) tells it of IPv6.
+    Free(A),
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use core::net::Ipv4Addr;
-    use std::vec::Vec;
+/// The neighbour protocol of one interface.
+pub trait Discovery {
+    /// An address of its family.
+    type Ip: Address;
+    /// A packet that it sends.
+    type Transmit;
 
-    fn entry(ip: u32, state: State, heard_at: u64, used_at: Option<u64>) -> Entry<Ipv4Addr> {
-        let (ip, mac) = (Ipv4Addr::from_bits(ip), MacAddr::ZERO);
-        Entry { ip, mac, state, tries: 0, deadline: NEVER, heard_at, used_at }
-    }
+    /// Its neighbours, as far as they are known or asked for.
+    fn neighbours(&self) -> &Entries<Self::Ip>;
 
-    #[test]
-    fn evicts_what_is_missed_least() {
-        let mut table = Table::new(6);
-        for e in [
-            entry(9, State::Static, 0, None),
-            entry(3, State::Incomplete, 0, None),
-            entry(7, State::Reachable, 5, Some(9)),
-            entry(1, State::Stale, 4, Some(8)),
-            entry(5, State::Reachable, 6, None),
-            entry(2, State::Failed, 7, Some(9)),
-        ] {
-            assert_eq!(table.insert(e), Ok(None));
-        }
-        let mut order = Vec::new();
-        for ip in 100..104 {
-            let evicted = table.insert(entry(ip, State::Static, 0, None)).unwrap();
-            order.push(evicted.unwrap().ip.to_bits());
-        }
-        assert_eq!(order, [2, 5, 1, 7]);
-        assert_eq!(table.insert(entry(200, State::Reachable, 0, None)), Err(TableFull));
-        let ips: Vec<u32> = table.iter().map(|e| e.ip.to_bits()).collect();
-        assert_eq!(ips, [3, 9, 100, 101, 102, 103]);
-    }
+    /// The same, for an operator to change.
+    fn neighbours_mut(&mut self) -> &mut Entries<Self::Ip>;
 
-    #[test]
-    fn never_allocates_after_the_start() {
-        let mut table = Table::new(64);
-        let before = table.entries.capacity();
-        for ip in 0..1000u32 {
-            table.insert(entry(ip.wrapping_mul(0x9e37_79b9), State::Stale, 0, None)).unwrap();
-        }
-        assert_eq!((table.entries.len(), table.entries.capacity()), (64, before));
-    }
+    /// The link address of the neighbour `ip`, for a packet that is to be sent to it.
+    fn lookup(&mut self, ip: Self::Ip, now: u64) -> Lookup<Self::Transmit>;
+
+    /// Notes that a reader of a published copy used the entry for `ip`; without this, an entry
+    /// goes stale and then away however much it is used.
+    fn touch(&mut self, ip: Self::Ip, now: u64);
+
+    /// Takes over a link address that somebody else on this station found out, as if the neighbour
+    /// had answered. `None` if an operator has entered another, or nothing can be evicted for it.
+    fn adopt(&mut self, ip: Self::Ip, mac: MacAddr, now: u64) -> Option<Learned<Self::Ip>>;
+
+    /// When [`poll`](Self::poll) has something to do next; `None` if only a call can change that.
+    /// It may come early, never late.
+    fn poll_at(&self) -> Option<u64>;
+
+    /// Does what is due at `now`: calls `act` for every packet to send and every neighbour that did
+    /// not answer. A packet that is not sent counts as lost, and is repeated.
+    ///
+    /// Costs one look at every entry if something is due, else nothing.
+    fn poll(&mut self, now: u64, act: impl FnMut(Action<Self::Ip, Self::Transmit>));
 }

@@ -5,7 +5,7 @@ mod sim;
 use proptest::prelude::*;
 use sim::{A, A_IP, B, B_IP, Fault, Link, Pair, Received};
 use weever_net::SECOND;
-use weever_net::arp::State;
+use weever_net::arp::{Discovery, State};
 use weever_net::ethernet::ethertype;
 
 /// A pair whose announcements are over.
@@ -31,7 +31,7 @@ fn both_announce_themselves_twice_and_then_fall_silent() {
     for host in [A, B] {
         assert_eq!(pair.count(host, ethertype::ARP, 0), 2);
         assert_eq!(pair.hosts[host].arp.poll_at(), None);
-        assert_eq!(pair.hosts[host].arp.entries().count(), 0);
+        assert_eq!(pair.hosts[host].arp.neighbours().iter().count(), 0);
     }
 }
 
@@ -73,7 +73,7 @@ fn an_absent_host_fails_after_three_questions_and_is_asked_again_later() {
     pair.run_until(start + 60 * SECOND);
     assert_eq!(pair.count(A, ethertype::ARP, start), 3);
     assert_eq!(pair.hosts[A].unresolved, [(start + 3 * SECOND, B_IP)]);
-    assert_eq!((pair.hosts[A].dropped, pair.hosts[A].arp.entries().count()), (1, 0));
+    assert_eq!((pair.hosts[A].dropped, pair.hosts[A].arp.neighbours().iter().count()), (1, 0));
     pair.link.up = true;
     pair.send_udp(A, Pair::flow(7), b"found");
     pair.run_until(pair.now + SECOND);
@@ -112,10 +112,10 @@ fn an_idle_neighbour_is_forgotten_without_a_packet() {
     pair.run_until(pair.now + SECOND);
     let start = pair.now;
     pair.run_until(start + 100 * SECOND);
-    let states: Vec<State> = pair.hosts[A].arp.entries().map(|n| n.state).collect();
+    let states: Vec<State> = pair.hosts[A].arp.neighbours().iter().map(|n| n.state).collect();
     assert_eq!(states, [State::Stale]);
     pair.run_until(start + 400 * SECOND);
-    assert_eq!(pair.hosts[A].arp.entries().count(), 0);
+    assert_eq!(pair.hosts[A].arp.neighbours().iter().count(), 0);
     assert!(pair.trace.iter().all(|(at, _, _)| *at < start));
 }
 
@@ -193,7 +193,7 @@ proptest! {
         for received in got {
             prop_assert_eq!(received, Received::EchoReply(b"are you there?".to_vec()));
         }
-        let resolved = |host: usize| pair.hosts[host].arp.entries().any(|n| n.mac.is_some());
+        let resolved = |host: usize| pair.hosts[host].arp.neighbours().iter().any(|n| n.mac.is_some());
         let gave_up = !pair.hosts[A].unresolved.is_empty();
         prop_assert!(resolved(A) || gave_up);
         let (asked, answered) = (pair.count(A, ethertype::ARP, start), pair.count(B, ethertype::ARP, start));

@@ -11,7 +11,8 @@ use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
 use crate::check::{MARKS, reader};
-use crate::host::{Neighbours, key};
+use crate::host::{At, At4, Neighbours, V4};
+use crate::neighbour::neighbours;
 
 const PORTS: &[PortDoc] = &[
     PortDoc { name: "out", doc: "taken, and nothing to send" },
@@ -42,7 +43,7 @@ pub static PROCESS_PENDING_RESPONSE: BlockType = handler(
 );
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let neighbours = build.env::<Neighbours>("the neighbour cache")?;
+    let neighbours = neighbours::<V4>(build)?;
     Ok(Box::new(Handle { neighbours, resolved: Vec::with_capacity(64) }))
 }
 
@@ -55,7 +56,6 @@ impl Block for Handle {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let mut session = self.neighbours.session(cx.now);
         let mut answered: Mask = 0;
-        let mut taken = Vec::new();
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Ok(view) = ArpView::new(packet.at(packet.meta().l3)) else {
@@ -68,9 +68,6 @@ impl Block for Handle {
                 continue;
             };
             note(cx, &mut self.resolved, iface, &outcome);
-            if let Verdict::Duplicate { ip, .. } = outcome.verdict {
-                taken.push(key(iface, ip));
-            }
             match outcome.reply {
                 Some(reply) => {
                     address(packet, iface, &reply);
@@ -81,9 +78,6 @@ impl Block for Handle {
         }
         // What is woken must find the new address published.
         drop(session);
-        if !taken.is_empty() {
-            self.neighbours.refuse(&taken);
-        }
         self.resolved.drain(..).for_each(|key| cx.notify(0, key));
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);
@@ -93,7 +87,7 @@ impl Block for Handle {
 fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, iface: u16, outcome: &Outcome) {
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(key(iface, learned.ip)));
+        resolved.extend(learned.resolves.then_some(At4::new(iface, learned.ip).key()));
     }
     let ours = matches!(outcome.verdict, Verdict::Conflict { .. } | Verdict::Duplicate { .. });
     cx.count(2, ours.into());

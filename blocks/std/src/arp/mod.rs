@@ -16,9 +16,34 @@ pub use rx::{
 pub use timer::TIMER;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, INITIATE_RESPONSE, SEND_GRATUITOUS, SEND_REQUEST};
 
+use std::net::Ipv4Addr;
+
 use weever_blocks_api::Buffer;
 use weever_net::arp::Transmit;
 use weever_packet::{Endpoints, Flags};
+
+use crate::host::{At, At4, V4};
+use crate::neighbour::Protocol;
+
+impl Protocol for V4 {
+    const WHAT: &'static str = "the neighbour cache";
+
+    #[inline(always)]
+    fn next_hop(packet: &Buffer) -> At4 {
+        let meta = packet.meta();
+        At4::new(meta.iface, Ipv4Addr::from_bits(Endpoints::v4(&meta.endpoints.next_hop)))
+    }
+
+    fn write(buffer: &mut Buffer, iface: u16, sent: &Transmit) -> bool {
+        address(buffer, iface, sent);
+        true
+    }
+
+    /// RFC 5227 §3: an announcement asks for its sender's own address.
+    fn is_announcement(sent: &Transmit) -> bool {
+        sent.arp.spa == sent.arp.tpa
+    }
+}
 
 /// Records in the metadata what the transmit side shall send, and by which interface. The operation
 /// takes the place of the IP protocol.

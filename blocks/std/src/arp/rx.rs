@@ -8,7 +8,8 @@ use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
 
 use crate::check::{Classify, READS, Validate, boolean, interface, judge, reader, tasks_where};
-use crate::host::Neighbours;
+use crate::host::{Neighbours, V4};
+use crate::neighbour::neighbours;
 
 /// The packet, or `None` when it is cut short.
 #[inline(always)]
@@ -90,7 +91,7 @@ pub static IS_PENDING: BlockType = BlockType {
         "RxL3ARPIsPending",
         "Is the sender a neighbour that we know or ask for, or does it claim our address?",
         |build| {
-            let neighbours = build.env::<Neighbours>("the neighbour cache")?;
+            let neighbours = neighbours::<V4>(build)?;
             Ok(Box::new(IsPending { neighbours }))
         },
     )

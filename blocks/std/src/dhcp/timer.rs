@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    Priority, StateKind,
+    Block, BlockType, Buffer, Build, BuildError, Cx, PortDoc, Priority, StateKind,
 };
 use weever_graph::Effects;
 use weever_net::arp;
@@ -21,6 +20,7 @@ use super::apply::{bind, unbind};
 use super::clients::Own;
 use crate::check::{network, reader};
 use crate::host::{Host, Secret};
+use crate::periodic::{Look, period, periodic};
 
 const BROADCAST: usize = 0;
 const UNICAST: usize = 1;
@@ -40,11 +40,7 @@ pub static TIMER: BlockType = BlockType {
     spawns: &["broadcast", "unicast", "probe", "again"],
     effects: Effects::STATEFUL,
     state: StateKind::SingleHomed,
-    params: &[ParamDoc {
-        name: "period",
-        default: "50",
-        doc: "milliseconds between two looks at the clients",
-    }],
+    params: &[period("50", "milliseconds between two looks at the clients")],
     counters: &["messages", "probes", "bound", "lost"],
     ..reader(
         "DhcpTimer",
@@ -56,37 +52,25 @@ pub static TIMER: BlockType = BlockType {
 };
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let period: u64 = build.param("period")?;
-    if !(1..=1000).contains(&period) {
-        return Err(build.bad_param("period", &period.to_string(), "use 1 to 1000"));
-    }
-    Ok(Box::new(Timer {
+    let timer = Timer {
         host: network(build)?,
         dhcp: build.env.get_or_default(),
         secret: *build.env.get_or_default::<Secret>(),
-        period: period * weever_net::MILLIS,
-    }))
+    };
+    periodic(build, AGAIN, timer)
 }
 
 struct Timer {
     host: Arc<Host>,
     dhcp: Arc<Dhcp>,
     secret: Secret,
-    period: Nanos,
 }
 
-impl Block for Timer {
-    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        if self.dhcp.is_active() {
-            self.look(cx);
+impl Look for Timer {
+    fn look(&mut self, cx: &mut Cx<'_>) {
+        if !self.dhcp.is_active() {
+            return;
         }
-        cx.spawn_new(AGAIN, None, self.period, Priority::Low);
-        ports.enable(0, input);
-    }
-}
-
-impl Timer {
-    fn look(&self, cx: &mut Cx<'_>) {
         let state = self.host.state();
         let mac_of = |iface| state.interface(iface).map(|iface| iface.mac);
         let mut clients = self.dhcp.lock();
@@ -97,7 +81,9 @@ impl Timer {
         }
         self.dhcp.publish(&mut clients, mac_of);
     }
+}
 
+impl Timer {
     /// Everything up to the first message: what follows a message may take its address away, which
     /// waits until it is out.
     fn turn(&self, cx: &mut Cx<'_>, own: &mut Own, mac: MacAddr) {

@@ -1,10 +1,7 @@
 #![doc = include_str!("README.md")]
 
-mod follow;
 mod fragments;
 mod neighbours;
-mod neighbours6;
-mod nodes6;
 mod paths;
 mod resolver;
 mod secret;
@@ -12,10 +9,8 @@ mod state;
 
 pub(crate) use fragments::Room;
 pub use fragments::{Fragments, Pieces};
-pub use neighbours::Neighbours;
-pub(crate) use neighbours::{Reader, Session, key};
-pub use neighbours6::Neighbours6;
-pub(crate) use neighbours6::{Reader6, key6};
+pub(crate) use neighbours::{At, At4, At6, Family, Reader, Sent, Session};
+pub use neighbours::{Neighbourhood, Neighbours, Neighbours6, V4, V6};
 pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;
@@ -31,14 +26,12 @@ use weever_net::state::NetConfig;
 /// with the default limits, whose first polls announce its addresses.
 pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
     let host = Arc::new(Host::new(config));
-    let config = weever_net::arp::Config::default();
     let resolver = env.get_or_default::<Resolver>();
-    let neighbours = Neighbours::new(Arc::clone(&host), config, now);
-    let neighbours = neighbours.with_resolver(Arc::clone(&resolver));
-    env.provide(Arc::new(neighbours));
-    let config = weever_net::ndp::Config::default();
-    let neighbours = Neighbours6::new(Arc::clone(&host), config, seed(), now);
-    env.provide(Arc::new(neighbours.with_resolver(resolver)));
+    let family = V4::new(weever_net::arp::Config::default());
+    let four = Neighbours::new(Arc::clone(&host), Arc::clone(&resolver), family, now);
+    env.provide(Arc::new(four));
+    let family = V6::new(weever_net::ndp::Config::default(), seed());
+    env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), resolver, family, now)));
     env.provide(Arc::clone(&host));
     let secret = env.get_or_default::<Secret>();
     env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
+use weever_net::ipv6::addr::multicast_mac;
 use weever_net::ipv6::{HEADER_LEN, template};
 use weever_net::pmtu::{MIN_V6, Recent, View};
 use weever_net::route::Kind;
@@ -25,8 +26,8 @@ pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
     ..boolean(
         "TxL3IPv6Routing",
-        "Is there a route? Records the interface and the next hop, and our address where none was \
-         chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
+        "Is there a route? Records the interface and the next hop, for groups its link address too, \
+         and our address where none was chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
         |build| record(build, route),
     )
 };
@@ -43,6 +44,10 @@ fn route(state: &NetState, packet: &mut Buffer) -> bool {
     let Some(hop) = hop.filter(|hop| state.interface(hop.iface).is_some()) else { return false };
     meta.iface = hop.iface.0;
     ends.next_hop = hop.neighbour(remote).octets();
+    if hop.kind == Kind::Multicast {
+        ends.next_mac = multicast_mac(remote).0;
+        meta.flags = meta.flags.with(Flags::NEXT_MAC);
+    }
     let chosen = Ipv6Addr::from_octets(ends.local);
     // An answer to what was sent to a group cannot be from the group.
     if chosen.is_unspecified() || chosen.is_multicast() {

@@ -1,6 +1,5 @@
 //! What neighbour discovery messages change: neighbours, addresses, routes, and who waits for them.
 
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
@@ -8,12 +7,11 @@ use weever_blocks_api::{
 };
 use weever_graph::Effects;
 use weever_net::ndp::{Outcome, Received, Reject};
-use weever_packet::NO_IFACE;
 use weever_wire::ipv6::Ipv6Header;
 
-use super::send;
 use crate::check::{READS, between, reader};
-use crate::host::{Neighbours6, key6};
+use crate::host::{At, At6, Neighbours6, V6};
+use crate::neighbour::{neighbours, send};
 
 const RESPONSE: usize = 0;
 const DOWN: usize = 10;
@@ -47,7 +45,7 @@ pub static HANDLE: BlockType = BlockType {
 };
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let neighbours = build.env::<Neighbours6>("the IPv6 neighbours")?;
+    let neighbours = neighbours::<V6>(build)?;
     Ok(Box::new(Handle { neighbours, resolved: Vec::with_capacity(64) }))
 }
 
@@ -88,13 +86,13 @@ impl Block for Handle {
 
 fn act(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, (iface, queue): (u16, u16), outcome: &Outcome) {
     if let Some(reply) = &outcome.reply
-        && send(cx, RESPONSE, iface, queue, reply)
+        && send::<V6>(cx, RESPONSE, (iface, queue), reply)
     {
         cx.count(0, 1);
     }
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(key6((iface, learned.ip))));
+        resolved.extend(learned.resolves.then_some(At6::new(iface, learned.ip).key()));
     }
     cx.count(2, outcome.redirect.is_some().into());
 }
@@ -112,12 +110,4 @@ fn port_of(why: Reject) -> usize {
         Reject::Full => 9,
         _ => DOWN,
     }
-}
-
-/// Interface and neighbour of a packet on its way out.
-#[inline(always)]
-pub(super) fn next_hop(packet: &Buffer) -> (u16, Ipv6Addr) {
-    let meta = packet.meta();
-    debug_assert!(meta.iface != NO_IFACE);
-    (meta.iface, Ipv6Addr::from_octets(meta.endpoints.next_hop))
 }

@@ -10,40 +10,56 @@ pub use lookup::LOOKUP;
 pub use timer::TIMER;
 pub use tx::SEND;
 
-use weever_blocks_api::{Cx, Priority};
+use std::net::Ipv6Addr;
+
+use weever_blocks_api::Buffer;
 use weever_net::ndp::Transmit;
-use weever_packet::{Buffer, Endpoints, Flags};
+use weever_packet::{Endpoints, Flags, NO_IFACE};
+
+use crate::host::{At, At6, V6};
+use crate::neighbour::Protocol;
 
 /// Bytes of the longest message that is sent: a solicitation with link address and nonce.
 const LONGEST: usize = 40;
 /// RFC 4861: what every message is sent with, so that its receiver knows that no router passed it on.
 const HOP_LIMIT: u8 = 255;
 
-/// Has a message sent along spawn edge `edge`, on this device queue; false without a buffer, when it
-/// counts as lost and whoever sent it repeats it.
-fn send(cx: &mut Cx<'_>, edge: usize, iface: u16, queue: u16, transmit: &Transmit) -> bool {
-    let Some(mut buffer) = cx.alloc() else { return false };
-    if !write(&mut buffer, transmit) {
-        cx.free(buffer);
-        return false;
+impl Protocol for V6 {
+    const WHAT: &'static str = "the IPv6 neighbours";
+
+    #[inline(always)]
+    fn next_hop(packet: &Buffer) -> At6 {
+        let meta = packet.meta();
+        debug_assert!(meta.iface != NO_IFACE);
+        At6::new(meta.iface, Ipv6Addr::from_octets(meta.endpoints.next_hop))
     }
-    let meta = buffer.meta_mut();
-    (meta.iface, meta.queue) = (iface, queue);
-    meta.flags = meta.flags.with(Flags::ENDPOINTS);
-    meta.endpoints = Endpoints {
-        local: transmit.src.octets(),
-        remote: transmit.dst.octets(),
-        next_hop: transmit.dst.octets(),
-        next_mac: transmit.mac.unwrap_or_default().0,
-        protocol: weever_wire::ipv6::next_header::ICMPV6,
-        ttl: HOP_LIMIT,
-        ..Endpoints::default()
-    };
-    cx.spawn_new(edge, Some(buffer), 0, Priority::High);
-    true
+
+    fn write(buffer: &mut Buffer, iface: u16, sent: &Transmit) -> bool {
+        if !message(buffer, sent) {
+            return false;
+        }
+        let meta = buffer.meta_mut();
+        let station = sent.mac.map_or(Flags::NONE, |_| Flags::NEXT_MAC);
+        (meta.iface, meta.flags) = (iface, meta.flags.with(Flags::ENDPOINTS).with(station));
+        meta.endpoints = Endpoints {
+            local: sent.src.octets(),
+            remote: sent.dst.octets(),
+            next_hop: sent.dst.octets(),
+            next_mac: sent.mac.unwrap_or_default().0,
+            protocol: weever_wire::ipv6::next_header::ICMPV6,
+            ttl: HOP_LIMIT,
+            ..Endpoints::default()
+        };
+        true
+    }
+
+    /// Announcements answer somebody; time makes none.
+    fn is_announcement(_: &Transmit) -> bool {
+        false
+    }
 }
 
-fn write(buffer: &mut Buffer, transmit: &Transmit) -> bool {
+fn message(buffer: &mut Buffer, transmit: &Transmit) -> bool {
     let len = transmit.message.buffer_len();
     let mut addresses = [0; 32];
     addresses[..16].copy_from_slice(&transmit.src.octets());

@@ -5,9 +5,9 @@ use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
 
+use super::cache::request;
 use super::probe::probe;
 use super::{Action, Cache, Config, State, Transmit};
-use crate::addr::Locals;
 use crate::neighbour::NEVER;
 
 type Entry = crate::neighbour::Entry<Ipv4Addr>;
@@ -26,51 +26,30 @@ enum Step {
 }
 
 impl Cache {
-    /// Does what is due at `now`: calls `act` for every request to send and every neighbour that
-    /// did not answer. A request that is not sent counts as lost, and is repeated.
-    ///
-    /// Costs one look at every entry if something is due, else nothing.
-    pub fn poll(&mut self, now: u64, mut act: impl FnMut(Action)) {
-        if now < self.wake {
-            return;
-        }
+    /// Does what is due at `now`.
+    pub(super) fn expire(&mut self, now: u64, mut act: impl FnMut(Action)) {
         let (mac, locals, config) = (self.mac, &self.locals, self.config);
         let mut wake = self.claims.poll(now, |ip| act(Action::Send(announcement(mac, ip))));
         let mut free = Vec::new();
         let ask = |ip| act(Action::Send(probe(mac, ip)));
         wake = wake.min(self.probes.poll(now, ask, |ip| free.push(ip)));
         free.into_iter().for_each(|ip| act(Action::Free(ip)));
-        let (mut incomplete, mut withdrawn) = (0, 0);
-        self.table.retain_mut(|entry| {
-            let before = entry.state;
-            let step = if entry.deadline <= now { expire(entry, config, now) } else { Step::Wait };
+        self.entries.poll(now, |entry| {
+            let step = expire(entry, config, now);
             match step {
                 Step::Ask(dst) => act(Action::Send(request(locals, mac, dst, entry.ip))),
                 Step::GiveUp => act(Action::Unresolved(entry.ip)),
                 Step::Wait | Step::Forget => {}
             }
-            let keep = step != Step::Forget;
-            if keep {
-                wake = wake.min(entry.deadline);
-                incomplete += usize::from(entry.state == State::Incomplete);
-            }
-            let resolved = keep && entry.state.is_resolved();
-            withdrawn += u64::from(before.is_resolved() && !resolved);
-            keep
+            step != Step::Forget
         });
-        (self.wake, self.incomplete) = (wake, incomplete);
-        self.generation += withdrawn;
+        self.entries.arm(wake);
     }
 }
 
 /// RFC 5227 §3: a broadcast request with both protocol addresses ours.
 pub(super) fn announcement(mac: MacAddr, ip: Ipv4Addr) -> Transmit {
     Transmit::request(MacAddr::BROADCAST, mac, ip, ip)
-}
-
-fn request(locals: &Locals, mac: MacAddr, dst: MacAddr, ip: Ipv4Addr) -> Transmit {
-    let source = locals.source_for(ip).unwrap_or(Ipv4Addr::UNSPECIFIED);
-    Transmit::request(dst, mac, source, ip)
 }
 
 /// The transition of an entry whose deadline has come.

@@ -78,7 +78,7 @@ impl Cache {
     /// [`Verdict::Duplicate`](super::Verdict::Duplicate) will tell of each.
     pub fn set_tentative(&mut self, tentative: &Locals, now: u64) {
         self.probes.set(tentative, now);
-        self.arm(now);
+        self.entries.arm(now);
     }
 
     /// Whether `ip` is being asked for before it is used.

@@ -8,7 +8,6 @@ use weever_wire::arp::{ArpRepr, op};
 use super::poll::announcement;
 use super::{Cache, Learned, Outcome, State, Transmit, Verdict};
 use crate::addr::Martian;
-use crate::neighbour::Entry;
 
 impl Cache {
     /// Handles an ARP packet for IPv4 over Ethernet that was received at `now`.
@@ -68,42 +67,19 @@ impl Cache {
         if arp.spa.is_unspecified() {
             return None;
         }
-        if self.table.find(arp.spa).is_some() {
-            return self.update(arp.spa, arp.sha, now);
+        let known = self.entries.state(arp.spa).is_some();
+        let welcome = known || self.asks_us(arp) && self.locals.on_link(arp.spa);
+        if welcome { self.heard(arp.spa, arp.sha, now) } else { None }
+    }
+
+    /// Enters a neighbour that was heard, or that somebody vouches for; `None` if an operator has
+    /// entered another, or nothing can be evicted for it.
+    pub(super) fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
+        let until = (State::Reachable, now.saturating_add(self.config.reachable));
+        match self.entries.state(ip) {
+            Some(_) => self.entries.update((ip, mac), until, now),
+            None => self.entries.create((ip, mac), until, now),
         }
-        let welcome = self.asks_us(arp) && self.locals.on_link(arp.spa);
-        if welcome { self.create(arp.spa, arp.sha, now) } else { None }
-    }
-
-    /// Takes over a link address that somebody else on this station found out, as if the neighbour
-    /// had been heard. `None` if an operator has entered another, or nothing can be evicted for it.
-    pub fn adopt(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
-        match self.table.contains(ip) {
-            true => self.update(ip, mac, now),
-            false => self.create(ip, mac, now),
-        }
-    }
-
-    fn update(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
-        let deadline = now.saturating_add(self.config.reachable);
-        let entry = self.table.find(ip).filter(|entry| entry.state != State::Static)?;
-        let (before, old) = (entry.state, entry.mac);
-        (entry.state, entry.tries, entry.deadline) = (State::Reachable, 0, deadline);
-        (entry.mac, entry.heard_at) = (mac, now);
-        let resolves = before == State::Incomplete;
-        self.incomplete -= usize::from(resolves);
-        let replaces = (before.is_resolved() && old != mac).then_some(old);
-        self.generation += u64::from(!before.is_resolved() || replaces.is_some());
-        self.arm(deadline);
-        Some(Learned { ip, mac, resolves, replaces })
-    }
-
-    fn create(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
-        let deadline = now.saturating_add(self.config.reachable);
-        let (state, tries, heard_at, used_at) = (State::Reachable, 0, now, None);
-        self.insert(Entry { ip, mac, state, tries, deadline, heard_at, used_at }).ok()?;
-        self.generation += 1;
-        Some(Learned { ip, mac, resolves: false, replaces: None })
     }
 
     /// RFC 826: "Swap hardware and protocol fields, putting the local hardware and protocol

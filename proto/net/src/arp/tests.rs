@@ -37,7 +37,7 @@ fn reply_from_peer(cache: &mut Cache, now: u64) -> Outcome {
 }
 
 fn state(cache: &Cache, ip: Ipv4Addr) -> Option<State> {
-    cache.entries().find(|neighbour| neighbour.ip == ip).map(|neighbour| neighbour.state)
+    cache.neighbours().iter().find(|neighbour| neighbour.ip == ip).map(|neighbour| neighbour.state)
 }
 
 fn request_to(dst: MacAddr) -> Transmit {
@@ -88,17 +88,19 @@ fn tentative_addresses_are_probed_before_use() {
 fn a_question_is_asked_once_and_answered() {
     let mut cache = quiet(Config::default());
     let asked = Lookup::MissSendRequest(request_to(MacAddr::BROADCAST));
-    assert!(!cache.contains(PEER_IP));
+    assert!(cache.neighbours().state(PEER_IP).is_none());
     assert_eq!(cache.lookup(PEER_IP, T), asked);
-    assert!(cache.contains(PEER_IP), "asked for");
+    assert!(cache.neighbours().state(PEER_IP).is_some(), "asked for");
     assert_eq!(cache.lookup(PEER_IP, T), Lookup::Incomplete);
-    let generation = cache.generation();
+    let generation = cache.neighbours().generation();
     let learned = reply_from_peer(&mut cache, T + 1).learned;
     let wanted = Learned { ip: PEER_IP, mac: PEER, resolves: true, replaces: None };
     assert_eq!(learned, Some(wanted));
-    assert!(cache.generation() > generation);
+    assert!(cache.neighbours().generation() > generation);
     assert_eq!(cache.lookup(PEER_IP, T + 2), Lookup::Hit(PEER));
-    assert!(cache.contains(PEER_IP) && !cache.contains(US_IP));
+    assert!(
+        cache.neighbours().state(PEER_IP).is_some() && cache.neighbours().state(US_IP).is_none()
+    );
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn an_absent_neighbour_fails_after_all_tries_and_is_left_alone_for_a_while() {
     assert_eq!(cache.lookup(PEER_IP, T + 3 * SECOND), Lookup::Failed);
     let late = T + 6 * SECOND;
     assert!(matches!(cache.lookup(PEER_IP, late), Lookup::MissSendRequest(_)));
-    assert_eq!(cache.entries().count(), 1);
+    assert_eq!(cache.neighbours().iter().count(), 1);
 }
 
 #[test]
@@ -132,9 +134,9 @@ fn a_used_neighbour_is_asked_before_it_expires_and_stays_usable() {
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
     cache.lookup(PEER_IP, T + SECOND);
-    let (due, generation) = (T + 30 * SECOND, cache.generation());
+    let (due, generation) = (T + 30 * SECOND, cache.neighbours().generation());
     assert_eq!(polled(&mut cache, due), [Action::Send(request_to(PEER))]);
-    assert_eq!(cache.generation(), generation, "readers need not know");
+    assert_eq!(cache.neighbours().generation(), generation, "readers need not know");
     assert_eq!(state(&cache, PEER_IP), Some(State::Probe));
     assert_eq!(cache.lookup(PEER_IP, due), Lookup::Hit(PEER));
     reply_from_peer(&mut cache, due + 1);
@@ -151,10 +153,10 @@ fn a_neighbour_that_moved_is_found_again_by_broadcast() {
     for second in 0..3 {
         assert_eq!(polled(&mut cache, due + second * SECOND), [unicast]);
     }
-    let generation = cache.generation();
+    let generation = cache.neighbours().generation();
     let broadcast = Action::Send(request_to(MacAddr::BROADCAST));
     assert_eq!(polled(&mut cache, due + 3 * SECOND), [broadcast]);
-    assert!(cache.generation() > generation, "the address is withdrawn from readers");
+    assert!(cache.neighbours().generation() > generation, "the address is withdrawn from readers");
     assert_eq!(cache.lookup(PEER_IP, due + 3 * SECOND), Lookup::Incomplete);
     let outcome = cache.handle(&arp(op::REPLY, OTHER, PEER_IP, US_IP), due + 4 * SECOND);
     assert_eq!(outcome.learned.map(|l| (l.mac, l.resolves)), Some((OTHER, true)));
@@ -211,7 +213,7 @@ fn only_requests_to_us_from_neighbours_make_entries() {
         let asks_us = packet.op == op::REQUEST && packet.tpa == US_IP;
         assert_eq!(outcome.reply.is_some(), asks_us, "probes are answered, RFC 5227 §2.1.1");
     }
-    assert_eq!(cache.entries().count(), 0);
+    assert_eq!(cache.neighbours().iter().count(), 0);
 }
 
 #[test]
@@ -219,30 +221,34 @@ fn a_gratuitous_announcement_updates_what_is_known() {
     let mut cache = quiet(Config::default());
     cache.lookup(PEER_IP, T);
     reply_from_peer(&mut cache, T);
-    let generation = cache.generation();
+    let generation = cache.neighbours().generation();
     let outcome = cache.handle(&arp(op::REQUEST, OTHER, PEER_IP, PEER_IP), T + 1);
     let wanted = Learned { ip: PEER_IP, mac: OTHER, resolves: false, replaces: Some(PEER) };
     assert_eq!(outcome.learned, Some(wanted));
-    assert!(cache.generation() > generation);
-    let generation = cache.generation();
+    assert!(cache.neighbours().generation() > generation);
+    let generation = cache.neighbours().generation();
     cache.handle(&arp(op::REQUEST, OTHER, PEER_IP, PEER_IP), T + 2);
-    assert_eq!(cache.generation(), generation, "nothing new for readers");
+    assert_eq!(cache.neighbours().generation(), generation, "nothing new for readers");
 }
 
 #[test]
 fn static_entries_stay_as_they_are() {
     let mut cache = quiet(Config { capacity: 2, ..Config::default() });
-    cache.insert_static(PEER_IP, PEER, T).unwrap();
+    cache.neighbours_mut().insert_static(PEER_IP, PEER, T).unwrap();
     let outcome = cache.handle(&arp(op::REQUEST, OTHER, PEER_IP, US_IP), T);
     assert_eq!((outcome.learned, outcome.reply.is_some()), (None, true));
     assert_eq!(polled(&mut cache, u64::MAX - 1), []);
     assert_eq!(cache.lookup(PEER_IP, T), Lookup::Hit(PEER));
-    cache.insert_static(US_IP, OTHER, T).unwrap();
-    assert_eq!(cache.insert_static(Ipv4Addr::new(10, 0, 0, 3), OTHER, T), Err(TableFull));
+    cache.neighbours_mut().insert_static(US_IP, OTHER, T).unwrap();
+    assert_eq!(
+        cache.neighbours_mut().insert_static(Ipv4Addr::new(10, 0, 0, 3), OTHER, T),
+        Err(TableFull)
+    );
     assert_eq!(cache.lookup(Ipv4Addr::new(10, 0, 0, 4), T), Lookup::Full);
-    let removed = cache.remove(PEER_IP).map(|neighbour| (neighbour.mac, neighbour.state));
+    let removed =
+        cache.neighbours_mut().remove(PEER_IP).map(|neighbour| (neighbour.mac, neighbour.state));
     assert_eq!(removed, Some((Some(PEER), State::Static)));
-    assert_eq!(cache.remove(PEER_IP), None);
+    assert_eq!(cache.neighbours_mut().remove(PEER_IP), None);
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn a_flood_of_invented_neighbours_does_not_evict_the_one_in_use() {
         let spa = Ipv4Addr::new(10, 0, 0, host);
         assert!(cache.handle(&arp(op::REQUEST, OTHER, spa, US_IP), T + 1).reply.is_some());
     }
-    assert_eq!(cache.entries().count(), 8);
+    assert_eq!(cache.neighbours().iter().count(), 8);
     assert_eq!(cache.lookup(PEER_IP, T + 2), Lookup::Hit(PEER));
 }
 
@@ -343,9 +349,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn resolved(cache: &Cache) -> Vec<(Ipv4Addr, MacAddr)> {
-    let mut all = Vec::new();
-    cache.for_each_resolved(|ip, mac| all.push((ip, mac)));
-    all
+    cache.neighbours().resolved().collect()
 }
 
 proptest! {
@@ -356,7 +360,7 @@ proptest! {
     fn invariants(events in vec(event(), 1..120)) {
         let config = Config { capacity: 6, ..Config::default() };
         let (mut cache, mut now) = (quiet(config), T);
-        let mut seen = (cache.generation(), resolved(&cache));
+        let mut seen = (cache.neighbours().generation(), resolved(&cache));
         let ip = |host| Ipv4Addr::new(10, 0, 0, host);
         let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
         for event in events {
@@ -383,16 +387,17 @@ proptest! {
                     prop_assert_eq!(asked.len(), requests, "one request per neighbour and poll");
                     prop_assert!(cache.poll_at().is_none_or(|at| at > now));
                 }
-                Event::Static(host) => { let _ = cache.insert_static(ip(host), mac(9), now); }
-                Event::Remove(host) => { cache.remove(ip(host)); }
+                Event::Static(host) => { let _ = cache.neighbours_mut().insert_static(ip(host), mac(9), now); }
+                Event::Remove(host) => { cache.neighbours_mut().remove(ip(host)); }
                 Event::Touch(host) => cache.touch(ip(host), now),
             }
-            prop_assert!(cache.entries().count() <= 6);
-            let order: Vec<_> = cache.entries().map(|neighbour| neighbour.ip).collect();
+            prop_assert!(cache.neighbours().iter().count() <= 6);
+            let order: Vec<_> = cache.neighbours().iter().map(|neighbour| neighbour.ip).collect();
             prop_assert!(order.is_sorted());
             let is_incomplete = |n: &Neighbour| n.state == State::Incomplete;
-            prop_assert_eq!(cache.entries().filter(is_incomplete).count(), cache.incomplete);
-            let new = (cache.generation(), resolved(&cache));
+            let asked = cache.neighbours().iter().filter(is_incomplete).count();
+            prop_assert_eq!(asked, cache.entries.incomplete);
+            let new = (cache.neighbours().generation(), resolved(&cache));
             prop_assert!(new.1 == seen.1 || new.0 > seen.0);
             seen = new;
         }

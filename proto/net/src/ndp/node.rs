@@ -6,13 +6,13 @@ use weever_wire::MacAddr;
 use weever_wire::ndp::NdpRepr;
 
 use super::address::{Addresses, Lifetimes};
-use super::cache::{Cache, Due, Found};
+use super::cache::{Cache, Due};
 use super::prefix::Prefixes;
 use super::router::Routers;
 use super::solicit::Solicit;
 use super::{
-    ADVERTS, ANSWERS, Action, Config, Identifier, Learned, Lookup, Neighbour, Params,
-    REACHABLE_RENEWAL, START_DELAY, State, TableFull, Transmit,
+    ADVERTS, ANSWERS, Action, Config, Discovery, Identifier, Learned, Lookup, Params,
+    REACHABLE_RENEWAL, START_DELAY, Transmit,
 };
 use crate::addr::Cidr6;
 use crate::icmp::RateLimit;
@@ -20,6 +20,7 @@ use crate::ipv6::addr::{
     ALL_ROUTERS, eui64, link_local, multicast_mac, solicited_node, stable_iid,
 };
 use crate::ipv6::{AddrOrigin, AddrState, DEFAULT_HOP_LIMIT, Locals6};
+use crate::neighbour::Entries;
 use crate::random::Random;
 
 /// Neighbour discovery on one interface; see the [module's documentation](super).
@@ -177,121 +178,15 @@ impl Node {
         self.config_generation
     }
 
-    /// A number that grows whenever what [`Node::for_each_resolved`] visits has changed.
-    #[inline]
-    pub fn generation(&self) -> u64 {
-        self.cache.generation
-    }
-
-    /// Calls `visit` for every neighbour whose link address is known, by ascending address.
-    pub fn for_each_resolved(&self, mut visit: impl FnMut(Ipv6Addr, MacAddr)) {
-        for entry in self.cache.entries() {
-            if let Some(mac) = entry.mac {
-                visit(entry.ip, mac);
-            }
-        }
-    }
-
-    /// All neighbours, by address.
-    pub fn entries(&self) -> impl Iterator<Item = Neighbour> + '_ {
-        self.cache.entries()
-    }
-
-    /// Enters a neighbour that never ages and that packets do not change, in place of any other.
-    ///
-    /// # Errors
-    /// [`TableFull`].
-    pub fn insert_static(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Result<(), TableFull> {
-        self.cache.insert_static(ip, mac, now)
-    }
-
-    /// Takes over a link address that somebody else on this station found out, as if the neighbour
-    /// had answered. `None` if an operator has entered another, or nothing can be evicted for it.
-    pub fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
-        self.cache.adopt(ip, mac, now)
-    }
-
-    /// Whether `ip` is being asked for, so that what waits for it will be told.
-    pub fn is_asked(&self, ip: Ipv6Addr) -> bool {
-        self.cache.state(ip) == Some(State::Incomplete)
-    }
-
-    /// Forgets a neighbour, static or not; what was known.
-    pub fn remove(&mut self, ip: Ipv6Addr) -> Option<Neighbour> {
-        self.cache.remove(ip)
-    }
-
-    /// The link address of the neighbour `ip`, for a packet that is to be sent to it. That of a
-    /// group follows from its address and is not asked for.
-    pub fn lookup(&mut self, ip: Ipv6Addr, now: u64) -> Lookup {
-        if ip.is_multicast() {
-            return Lookup::Hit(multicast_mac(ip));
-        }
-        match self.cache.lookup(ip, now) {
-            Found::Hit(mac) => Lookup::Hit(mac),
-            Found::Incomplete => Lookup::Incomplete,
-            Found::Ask => Lookup::MissSendRequest(self.question(ip, None)),
-            Found::Failed => Lookup::Failed,
-            Found::Full => Lookup::Full,
-        }
-    }
-
-    /// Notes that a reader of a published copy used the entry for `ip`; without this, an entry
-    /// goes stale and then away however much it is used.
-    pub fn touch(&mut self, ip: Ipv6Addr, now: u64) {
-        self.cache.touch(ip, now);
-    }
-
     /// Notes that a transport makes progress with the neighbour `ip` (RFC 4861 §7.3.1), which
     /// therefore needs no probe.
     pub fn confirm(&mut self, ip: Ipv6Addr, now: u64) {
         self.cache.confirm(ip, now);
     }
 
-    /// When [`Node::poll`] has something to do next; `None` if only a call can change that. It may
-    /// come early, never late.
-    pub fn poll_at(&self) -> Option<u64> {
-        let wakes = [
-            self.cache.wake,
-            self.addresses.wake(),
-            self.routers.wake(),
-            self.prefixes.wake(),
-            self.solicit.next,
-        ];
-        wakes.into_iter().min().filter(|at| *at != u64::MAX)
-    }
-
-    /// Does what is due at `now`: calls `act` for every message to send and every neighbour that did
-    /// not answer. A message that is not sent counts as lost, and is repeated.
-    pub fn poll(&mut self, now: u64, mut act: impl FnMut(Action)) {
-        if now >= self.renew_reachable {
-            self.renew_reachable = now.saturating_add(REACHABLE_RENEWAL);
-            self.draw_reachable();
-        }
-        let (mac, addresses) = (self.mac, &self.addresses);
-        self.cache.poll(now, |due| {
-            act(match due {
-                Due::Ask(ip, at) => Action::Send(solicitation(mac, addresses, ip, at)),
-                Due::GiveUp(ip) => Action::Unresolved(ip),
-            });
-        });
-        self.addresses.poll(now, self.cache.retrans, &mut self.random, |(ip, nonce)| {
-            act(Action::Send(probe(ip, nonce)));
-        });
-        self.routers.expire(now);
-        if self.prefixes.expire(now) {
-            self.note_change();
-        }
-        if self.solicit.next <= now {
-            self.solicit.sent(now, &mut self.random);
-            act(Action::Send(self.ask_routers()));
-        }
-        self.settle();
-    }
-
     /// Counts a generation if what others read has changed.
     pub(super) fn settle(&mut self) {
-        let best = self.routers.best(|ip| self.cache.state(ip));
+        let best = self.routers.best(|ip| self.cache.entries.state(ip));
         let changed = core::mem::take(&mut self.addresses.changed) || best != self.best;
         self.best = best;
         self.config_generation += u64::from(changed);
@@ -322,6 +217,72 @@ impl Node {
 
     pub(super) fn is_tentative(&self, ip: Ipv6Addr) -> bool {
         self.addresses.get(ip).is_some_and(|own| own.state == AddrState::Tentative)
+    }
+}
+
+impl Discovery for Node {
+    type Ip = Ipv6Addr;
+    type Transmit = Transmit;
+
+    fn neighbours(&self) -> &Entries<Ipv6Addr> {
+        &self.cache.entries
+    }
+
+    fn neighbours_mut(&mut self) -> &mut Entries<Ipv6Addr> {
+        &mut self.cache.entries
+    }
+
+    /// The link address of a group follows from its address and is not asked for.
+    fn lookup(&mut self, ip: Ipv6Addr, now: u64) -> Lookup {
+        match ip.is_multicast() {
+            true => Lookup::Hit(multicast_mac(ip)),
+            false => self.cache.lookup(ip, now).asking(|| self.question(ip, None)),
+        }
+    }
+
+    fn touch(&mut self, ip: Ipv6Addr, now: u64) {
+        self.cache.touch(ip, now);
+    }
+
+    fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
+        self.cache.adopt(ip, mac, now)
+    }
+
+    fn poll_at(&self) -> Option<u64> {
+        let wakes = [
+            self.cache.entries.wake(),
+            self.addresses.wake(),
+            self.routers.wake(),
+            self.prefixes.wake(),
+            self.solicit.next,
+        ];
+        wakes.into_iter().min().filter(|at| *at != u64::MAX)
+    }
+
+    fn poll(&mut self, now: u64, mut act: impl FnMut(Action)) {
+        if now >= self.renew_reachable {
+            self.renew_reachable = now.saturating_add(REACHABLE_RENEWAL);
+            self.draw_reachable();
+        }
+        let (mac, addresses) = (self.mac, &self.addresses);
+        self.cache.poll(now, |due| {
+            act(match due {
+                Due::Ask(ip, at) => Action::Send(solicitation(mac, addresses, ip, at)),
+                Due::GiveUp(ip) => Action::Unresolved(ip),
+            });
+        });
+        self.addresses.poll(now, self.cache.retrans, &mut self.random, |(ip, nonce)| {
+            act(Action::Send(probe(ip, nonce)));
+        });
+        self.routers.expire(now);
+        if self.prefixes.expire(now) {
+            self.note_change();
+        }
+        if self.solicit.next <= now {
+            self.solicit.sent(now, &mut self.random);
+            act(Action::Send(self.ask_routers()));
+        }
+        self.settle();
     }
 }
 

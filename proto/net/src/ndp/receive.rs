@@ -137,7 +137,7 @@ impl Node {
         let mac = match source_link {
             _ if probe => Some(multicast_mac(ALL_NODES)),
             Some(mac) => Some(mac),
-            None => self.cache.mac(src),
+            None => self.cache.entries.mac(src),
         };
         let message = NdpRepr::NeighbourAdvert {
             target,

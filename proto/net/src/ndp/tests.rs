@@ -84,6 +84,7 @@ impl Net {
                     match action {
                         Action::Send(transmit) => self.send(n, transmit),
                         Action::Unresolved(ip) => self.unresolved.push((n, ip)),
+                        Action::Free(ip) => panic!("{ip}: locals tell of it"),
                     }
                 }
             }
@@ -120,7 +121,7 @@ impl Net {
     }
 
     fn state(&self, n: usize, whom: Ipv6Addr) -> Option<State> {
-        self.nodes[n].entries().find(|entry| entry.ip == whom).map(|entry| entry.state)
+        self.nodes[n].neighbours().iter().find(|entry| entry.ip == whom).map(|entry| entry.state)
     }
 
     fn since(&self, at: u64, from: usize) -> Vec<Transmit> {
@@ -476,7 +477,7 @@ fn what_no_neighbour_would_say_is_refused() {
     let ra = NdpRepr::RouterAdvert { advert: advert(9), options: NdpOptions::default() };
     assert_eq!(ask("2001:db8::1", ALL_NODES, ra), Some(Reject::Addresses), "not from the link");
     assert!(node.is_ours(ll), "an address in use is kept");
-    assert_eq!(node.entries().count(), 0);
+    assert_eq!(node.neighbours().iter().count(), 0);
 }
 
 #[test]
@@ -536,7 +537,7 @@ fn a_flood_of_solicitations_evicts_its_own_inventions() {
         let now = net.now;
         tell(&mut net.nodes[0], &src, solicited_node(ip(A_LL)), solicit, now).unwrap();
     }
-    assert_eq!(net.nodes[0].entries().count(), 8);
+    assert_eq!(net.nodes[0].neighbours().iter().count(), 8);
     assert_eq!(net.lookup(0, ip(B_LL)), Lookup::Hit(B));
     let mut open = 0;
     while matches!(
@@ -568,7 +569,7 @@ proptest! {
             let _ = node.handle(&Received { src, dst, hop_limit: 255, message: &message }, now);
             node.poll(now, |_| ());
             prop_assert!(node.poll_at().is_none_or(|at| at > now));
-            prop_assert!(node.entries().count() <= 4);
+            prop_assert!(node.neighbours().iter().count() <= 4);
             prop_assert!(node.locals().iter().count() <= MAX_ADDRESSES);
         }
     }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use weever_net::addr::{Cidr, Destination, Locals};
-use weever_net::arp::{Action, Cache, Config, Lookup, Transmit};
+use weever_net::arp::{Action, Cache, Config, Discovery, Lookup, Transmit};
 use weever_net::ethernet::{self, EthernetRepr, LinkDestination, ethertype};
 use weever_net::icmp::{self, Cause, ErrorLimits, IcmpRepr, IcmpView};
 use weever_net::ipv4::{self, Ipv4View, protocol};

@@ -9,6 +9,7 @@ use std::net::Ipv4Addr;
 
 pub(crate) use host::{Host, Received};
 pub(crate) use link::{Fault, Link};
+use weever_net::arp::Discovery;
 use weever_net::udp::{Endpoint, Flow};
 
 /// The host that asks.

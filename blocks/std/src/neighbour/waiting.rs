@@ -3,11 +3,13 @@
 use weever_blocks_api::{Buffer, Burst, Cx, Mask, Nanos, bits};
 use weever_packet::Flags;
 
+use crate::host::At;
+
 /// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
 /// from one of them before those that wait have been told: what comes meanwhile joins them, lest it
 /// overtakes.
 #[derive(Debug)]
-pub(crate) struct Waiting<K> {
+pub(super) struct Waiting<K> {
     /// Neighbours, and when each was last known to be waited for.
     list: Vec<(K, Nanos)>,
     tidied: Nanos,
@@ -24,25 +26,15 @@ const MOST_WAITING: usize = 1024;
 /// Longer than it takes packets to go on once their neighbour has answered.
 const TIDY: Nanos = weever_net::SECOND;
 
-/// What a family knows of packets and neighbours.
-pub(crate) struct Known<L, F, A> {
-    /// The neighbour that a packet needs; `None` if it needs none.
-    pub(crate) looks: L,
-    /// What the tasks of a neighbour wait by.
-    pub(crate) key: F,
-    /// Whether a neighbour is being asked for, so that what waits for it will be told.
-    pub(crate) is_asked: A,
-}
-
-impl<K: Copy + PartialEq> Waiting<K> {
+impl<K: At> Waiting<K> {
     /// Whether nobody waits.
     #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Notes that `packet` is about to wait for this neighbour.
-    pub(crate) fn begin(&mut self, packet: &mut Buffer, neighbour: K, now: Nanos) {
+    pub(super) fn begin(&mut self, packet: &mut Buffer, neighbour: K, now: Nanos) {
         packet.meta_mut().flags = packet.meta().flags.with(Flags::WAITED);
         self.add(neighbour, now);
     }
@@ -80,28 +72,25 @@ impl<K: Copy + PartialEq> Waiting<K> {
         });
     }
 
-    /// Has those tasks wait whose neighbour others wait for already, and those that waited go on:
-    /// when the first of them comes, whoever joined them meanwhile is woken after them, by notify
-    /// edge `edge`, which comes back to the block. If nobody else is to wake them, because the news
-    /// has been told or those before were dropped, they are woken here.
-    pub(crate) fn hold<L, F, A>(
+    /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already, and those
+    /// that waited go on: when the first of them comes, whoever joined them meanwhile is woken after
+    /// them, by notify edge `edge`, which comes back to the block. If nobody else is to wake them,
+    /// because the news has been told or those before were dropped, they are woken here.
+    pub(super) fn hold(
         &mut self,
         cx: &mut Cx<'_>,
         burst: &mut Burst,
         input: Mask,
-        (edge, mut known): (usize, Known<L, F, A>),
-    ) -> Mask
-    where
-        L: Fn(&Buffer) -> Option<K>,
-        F: Fn(K) -> u64,
-        A: FnMut(K) -> bool,
-    {
+        edge: usize,
+        looks: impl Fn(&Buffer) -> Option<K>,
+        mut is_asked: impl FnMut(K) -> bool,
+    ) -> Mask {
         let mut held = 0;
-        self.tidy(cx.now, &mut known.is_asked);
+        self.tidy(cx.now, &mut is_asked);
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            let Some(of) = (known.looks)(packet) else { continue };
-            let (flags, key) = (packet.meta().flags, (known.key)(of));
+            let Some(of) = looks(packet) else { continue };
+            let (flags, key) = (packet.meta().flags, of.key());
             if flags.has(Flags::WAITED) {
                 if self.remove(of) {
                     cx.notify(edge, key);
@@ -110,7 +99,7 @@ impl<K: Copy + PartialEq> Waiting<K> {
                 packet.meta_mut().flags = flags.with(Flags::WAITED);
                 cx.block(task, key);
                 held |= 1 << task;
-                if !(known.is_asked)(of) {
+                if !is_asked(of) {
                     cx.notify(edge, key);
                 }
             }
@@ -122,17 +111,22 @@ impl<K: Copy + PartialEq> Waiting<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::At4;
+
+    fn number(of: u32) -> At4 {
+        At4::new(0, of.into())
+    }
 
     #[test]
     fn neighbours_whose_packets_never_came_back_are_forgotten() {
         let mut waiting = Waiting::default();
-        (0..2 * MOST_WAITING as u64).for_each(|of| waiting.add(of, TIDY));
+        (0..2 * MOST_WAITING as u32).for_each(|of| waiting.add(number(of), TIDY));
         assert_eq!(waiting.list.len(), MOST_WAITING, "there is a bound");
         waiting.tidy(2 * TIDY - 1, |_| false);
         assert_eq!(waiting.list.len(), MOST_WAITING, "they may still be on their way");
-        waiting.tidy(3 * TIDY, |of| of == 7);
-        assert!(waiting.contains(7) && waiting.list.len() == 1, "it is still asked for");
+        waiting.tidy(3 * TIDY, |of| of == number(7));
+        assert!(waiting.contains(number(7)) && waiting.list.len() == 1, "it is still asked for");
         waiting.tidy(4 * TIDY, |_| false);
-        assert!(waiting.is_empty() && !waiting.remove(7));
+        assert!(waiting.is_empty() && !waiting.remove(number(7)));
     }
 }

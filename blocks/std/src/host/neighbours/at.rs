@@ -1,0 +1,70 @@
+//! A neighbour: the interface that it is at, and its address.
+
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use weever_net::addr::Address;
+use weever_net::random::keyed_hash;
+
+/// A neighbour of some family, in the form in which snapshots are searched for it.
+pub trait At: Copy + Ord + Debug + Send + Sync + 'static {
+    /// An address of the family.
+    type Ip: Address + Into<IpAddr> + Send;
+
+    /// Of an interface and an address there.
+    fn new(iface: u16, ip: Self::Ip) -> Self;
+
+    /// The interface and the address.
+    fn parts(self) -> (u16, Self::Ip);
+
+    /// What waits for the neighbour waits by this.
+    fn key(self) -> u64;
+}
+
+/// Both in one word, which is quick to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At4(u64);
+
+impl At for At4 {
+    type Ip = Ipv4Addr;
+
+    #[inline(always)]
+    fn new(iface: u16, ip: Ipv4Addr) -> At4 {
+        At4(u64::from(iface) << 32 | u64::from(ip.to_bits()))
+    }
+
+    #[inline(always)]
+    fn parts(self) -> (u16, Ipv4Addr) {
+        ((self.0 >> 32) as u16, Ipv4Addr::from_bits(self.0 as u32))
+    }
+
+    #[inline(always)]
+    fn key(self) -> u64 {
+        self.0
+    }
+}
+
+/// Interface, then address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At6(u16, Ipv6Addr);
+
+impl At for At6 {
+    type Ip = Ipv6Addr;
+
+    #[inline(always)]
+    fn new(iface: u16, ip: Ipv6Addr) -> At6 {
+        At6(iface, ip)
+    }
+
+    #[inline(always)]
+    fn parts(self) -> (u16, Ipv6Addr) {
+        (self.0, self.1)
+    }
+
+    /// A hash: two neighbours that share a key wake each other's packets, which then look again and
+    /// wait on.
+    fn key(self) -> u64 {
+        let bits = self.1.to_bits();
+        keyed_hash([self.0.into(), 0], &[(bits >> 64) as u64, bits as u64])
+    }
+}

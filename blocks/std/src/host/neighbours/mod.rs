@@ -1,0 +1,177 @@
+//! The neighbours of a host: one writer at a time, readers that do not lock (DESIGN §4.4).
+//!
+//! ```text
+//!  lookup, handle, poll                     publish                 find
+//!  ───────────────────► Session ► Links ──────────────► Snapshot ◄───────── workers
+//!                          │   one machine per interface
+//!                          ├──► News: who was resolved or given up, for those that wait
+//!                          └──► Host: what was found out about our own addresses
+//! ```
+//!
+//! All of it serves both families; what each does its own way is its [`Family`].
+
+mod at;
+mod family;
+mod links;
+mod news;
+mod session;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod v4;
+mod v6;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use weever_blocks_api::Nanos;
+use weever_net::iface::IfaceId;
+use weever_net::neighbour::{Discovery, Neighbour, State, TableFull};
+use weever_wire::MacAddr;
+
+use super::{Host, Resolver};
+pub(crate) use at::{At, At4, At6};
+use family::Ip;
+pub(crate) use family::{Family, Sent};
+use links::Links;
+use news::News;
+pub(crate) use session::Session;
+pub(crate) use snapshot::Reader;
+use snapshot::Snapshot;
+pub use v4::V4;
+pub use v6::V6;
+
+/// The IPv4 neighbours of a host.
+pub type Neighbours = Neighbourhood<V4>;
+/// The IPv6 neighbours of a host.
+pub type Neighbours6 = Neighbourhood<V6>;
+
+/// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
+/// host's network is followed by whoever uses them next, the workers' timers at the latest.
+#[derive(Debug)]
+pub struct Neighbourhood<F: Family> {
+    host: Arc<Host>,
+    resolver: Arc<Resolver>,
+    slow: Mutex<Slow<F>>,
+    published: Arc<ArcSwap<Snapshot<F::At>>>,
+    /// Copies of what the lock guards, for a glance without it.
+    news: AtomicU64,
+    wake: AtomicU64,
+    followed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Slow<F: Family> {
+    family: F,
+    links: Links<F::Machine>,
+    /// That of the links when they were published.
+    generation: u64,
+    /// The generation of the host's network that the links are made for.
+    followed: u64,
+    news: News,
+}
+
+impl<F: Family> Neighbourhood<F> {
+    /// A machine for each interface, whose first polls announce the host's addresses; `resolver`
+    /// finds out the neighbours of borrowed interfaces.
+    pub(crate) fn new(host: Arc<Host>, resolver: Arc<Resolver>, family: F, now: Nanos) -> Self {
+        let (links, news) = (Links::new(), News::new());
+        let slow = Mutex::new(Slow { family, links, generation: 0, followed: 0, news });
+        let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let published = Arc::default();
+        let neighbours = Self { host, resolver, slow, published, news, wake, followed };
+        drop(neighbours.session(now));
+        neighbours
+    }
+
+    /// Every entry, by interface and address. Locks.
+    pub fn entries(&self) -> Vec<(IfaceId, Neighbour<Ip<F>>)> {
+        self.lock().links.entries().map(|(iface, entry)| (IfaceId(iface), entry)).collect()
+    }
+
+    /// Enters an address that never ages and that packets do not change. False if there is no such
+    /// interface, or it does not speak IPv6. Locks.
+    ///
+    /// # Errors
+    /// When the cache is full of such entries.
+    pub fn insert_static(
+        &self,
+        iface: IfaceId,
+        ip: Ip<F>,
+        mac: MacAddr,
+        now: Nanos,
+    ) -> Result<bool, TableFull> {
+        let mut session = self.session(now);
+        let Some(link) = session.slow.links.any(iface.0) else { return Ok(false) };
+        link.machine.neighbours_mut().insert_static(ip, mac, now)?;
+        session.tell(iface.0, ip);
+        Ok(true)
+    }
+
+    /// Forgets a neighbour, entered by an operator or not; what was known of it. Locks.
+    pub fn remove(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) -> Option<Neighbour<Ip<F>>> {
+        let mut session = self.session(now);
+        let removed = session.slow.links.remove(iface.0, ip)?;
+        session.tell(iface.0, ip);
+        Some(removed)
+    }
+
+    /// Takes over a link address that somebody else found out, who is asked for it again while it is
+    /// used. Has no effect on what an operator has entered. Locks.
+    pub fn adopt(&self, iface: IfaceId, ip: Ip<F>, mac: MacAddr, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(link) = session.slow.links.up(iface.0) else { return };
+        if link.machine.adopt(ip, mac, now).is_some_and(|learned| learned.resolves) {
+            session.tell(iface.0, ip);
+        }
+    }
+
+    /// Forgets what was adopted, but for what packets wait for: whoever withdrew it looks again, and
+    /// they wait until it is found or time is up. Locks.
+    pub fn withdraw(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) {
+        let mut session = self.session(now);
+        let Some(link) = session.slow.links.any(iface.0) else { return };
+        let neighbours = link.machine.neighbours_mut();
+        if !matches!(neighbours.state(ip), Some(State::Incomplete | State::Static)) {
+            neighbours.remove(ip);
+        }
+    }
+
+    /// The latest snapshot, to be read once per burst.
+    pub(crate) fn reader(&self) -> Reader<F::At> {
+        arc_swap::Cache::new(Arc::clone(&self.published))
+    }
+
+    /// Whether something is due, `seen` is not the latest news, or the host's network has changed.
+    /// Does not lock.
+    pub(crate) fn is_due(&self, seen: u64, now: Nanos) -> bool {
+        self.news.load(Ordering::Acquire) != seen
+            || self.wake.load(Ordering::Acquire) <= now
+            || self.followed.load(Ordering::Acquire) != self.host.generation()
+    }
+
+    /// Access for one burst; what changed is published when it ends.
+    pub(crate) fn session(&self, now: Nanos) -> Session<'_, F> {
+        let mut slow = self.lock();
+        if slow.followed != self.host.generation() {
+            slow.follow(&self.host, now);
+        }
+        Session::new(self, slow)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slow<F>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Family> Slow<F> {
+    #[cold]
+    fn follow(&mut self, host: &Host, now: Nanos) {
+        let state = host.state();
+        let news = &mut self.news;
+        let in_vain = |iface, ip| news.tell(F::At::new(iface, ip).key());
+        self.family.follow(&mut self.links, &state, now, in_vain);
+        self.followed = state.generation();
+    }
+}

@@ -1,0 +1,2 @@
+mod four;
+mod six;

@@ -1,0 +1,150 @@
+//! IPv4: an ARP cache for each interface, up or down.
+
+use std::net::Ipv4Addr;
+
+use weever_blocks_api::Nanos;
+use weever_net::addr::Locals;
+use weever_net::arp::{Cache, Config, Outcome, Transmit, Verdict};
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::neighbour::Discovery;
+use weever_net::state::NetState;
+use weever_wire::arp::ArpRepr;
+
+use super::super::Host;
+use super::at::At4;
+use super::family::Family;
+use super::links::{Link, Links};
+use super::session::Session;
+
+/// ARP on the interfaces of a host.
+#[derive(Debug)]
+pub struct V4 {
+    config: Config,
+    /// Tentative addresses that the host's network has not been told of yet.
+    found: Vec<(IfaceId, Found)>,
+}
+
+#[derive(Debug)]
+enum Found {
+    Free(Ipv4Addr),
+    Taken(Ipv4Addr),
+}
+
+impl V4 {
+    pub(crate) fn new(config: Config) -> V4 {
+        V4 { config, found: Vec::new() }
+    }
+
+    fn insert(&self, links: &mut Links<Cache>, iface: &Interface, now: Nanos) {
+        let mut machine = Cache::new(iface.mac, locals(iface), self.config, now);
+        machine.set_tentative(&tentative(iface), now);
+        let Interface { up, downs, borrowed, .. } = *iface;
+        links.insert(Link { iface: iface.id.0, up, downs, borrowed, told: 0, machine });
+    }
+}
+
+impl Family for V4 {
+    type At = At4;
+    type Machine = Cache;
+
+    fn asks_for(sent: &Transmit) -> Option<Ipv4Addr> {
+        Some(sent.arp.tpa)
+    }
+
+    fn follow(
+        &mut self,
+        links: &mut Links<Cache>,
+        state: &NetState,
+        now: Nanos,
+        mut in_vain: impl FnMut(u16, Ipv4Addr),
+    ) {
+        let interfaces = state.config().interfaces();
+        links.retain(|link| {
+            let stays = interfaces.iter().any(|iface| iface.id.0 == link.iface);
+            if !stays {
+                flush(link, &mut in_vain);
+            }
+            stays
+        });
+        for iface in interfaces {
+            match links.any(iface.id.0) {
+                Some(link) => adapt(link, iface, now, &mut in_vain),
+                None => self.insert(links, iface, now),
+            }
+        }
+    }
+
+    fn note_free(&mut self, iface: u16, ip: Ipv4Addr) {
+        self.found.push((IfaceId(iface), Found::Free(ip)));
+    }
+
+    fn report(&mut self, _: &mut Links<Cache>, host: &Host) {
+        for (iface, found) in self.found.drain(..) {
+            // An operator may have removed it meanwhile.
+            let _ = host.update(|net| match found {
+                Found::Free(ip) => net.confirm_address(iface, ip),
+                Found::Taken(ip) => net.refuse_address(iface, ip),
+            });
+        }
+    }
+}
+
+/// What is announced and asked from.
+fn locals(iface: &Interface) -> Locals {
+    if iface.up && !iface.borrowed { iface.v4.clone() } else { Locals::default() }
+}
+
+/// What is probed for.
+fn tentative(iface: &Interface) -> Locals {
+    if iface.up && !iface.borrowed { iface.tentative.clone() } else { Locals::default() }
+}
+
+fn flush(link: &mut Link<Cache>, in_vain: &mut impl FnMut(u16, Ipv4Addr)) {
+    link.machine.neighbours_mut().flush(|ip| in_vain(link.iface, ip));
+}
+
+/// A link that was down may have been plugged in elsewhere: its neighbours are asked for again, and
+/// its addresses announced.
+fn adapt(
+    link: &mut Link<Cache>,
+    iface: &Interface,
+    now: Nanos,
+    in_vain: &mut impl FnMut(u16, Ipv4Addr),
+) {
+    // It may have come up again before anybody has looked.
+    if link.downs != iface.downs {
+        flush(link, in_vain);
+    }
+    (link.up, link.downs, link.borrowed) = (iface.up, iface.downs, iface.borrowed);
+    let cache = &mut link.machine;
+    if cache.mac() != iface.mac {
+        cache.set_mac(iface.mac, now);
+    }
+    cache.set_tentative(&tentative(iface), now);
+    let locals = locals(iface);
+    if *cache.locals() != locals {
+        cache.set_locals(locals, now);
+    }
+}
+
+impl Session<'_, V4> {
+    /// Whether there is an entry for `ip`, resolved or not, or the address is ours.
+    pub(crate) fn knows(&self, iface: u16, ip: Ipv4Addr) -> bool {
+        let known = |cache: &Cache| {
+            let ours = cache.locals().is_ours(ip) || cache.is_tentative(ip);
+            ours || cache.neighbours().state(ip).is_some()
+        };
+        self.slow.links.iter().any(|link| link.iface == iface && known(&link.machine))
+    }
+
+    /// Lets the cache of `iface` learn from an ARP packet, and answer it; `None` if the interface
+    /// is down or gone.
+    pub(crate) fn handle(&mut self, iface: u16, arp: &ArpRepr, now: Nanos) -> Option<Outcome> {
+        let outcome = self.slow.links.up(iface)?.machine.handle(arp, now);
+        self.note_learned(iface, outcome.learned);
+        if let Verdict::Duplicate { ip, .. } = outcome.verdict {
+            self.slow.family.found.push((IfaceId(iface), Found::Taken(ip)));
+        }
+        Some(outcome)
+    }
+}

@@ -1,0 +1,178 @@
+//! IPv6: neighbour discovery on each interface that speaks it and is up.
+
+use std::net::Ipv6Addr;
+
+use weever_blocks_api::Nanos;
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::ipv6::addr::is_link_local;
+use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
+use weever_net::ndp::{Config, Identifier, Node, Outcome, Received, Reject, State, Transmit};
+use weever_net::neighbour::Discovery;
+use weever_net::random::keyed_hash;
+use weever_net::state::{Advertised, NetState};
+use weever_wire::ndp::NdpRepr;
+
+use super::super::Host;
+use super::at::At6;
+use super::family::Family;
+use super::links::{Link, Links};
+use super::session::Session;
+
+/// Neighbour discovery on the interfaces of a host.
+#[derive(Debug)]
+pub struct V6 {
+    base: Config,
+    /// Decides delays.
+    seed: u64,
+}
+
+impl V6 {
+    pub(crate) fn new(base: Config, seed: u64) -> V6 {
+        V6 { base, seed }
+    }
+
+    fn insert(&self, links: &mut Links<Node>, iface: &Interface, config: Config, now: Nanos) {
+        let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
+        let mut machine = Node::new(iface.mac, config, seed, now);
+        for (_, kept) in links.kept.extract_if(.., |(of, _)| *of == iface.id.0) {
+            let neighbours = machine.neighbours_mut();
+            // They fitted before.
+            let _ = kept.mac.map(|mac| neighbours.insert_static(kept.ip, mac, now));
+        }
+        let Interface { up, downs, borrowed, .. } = *iface;
+        links.insert(Link { iface: iface.id.0, up, downs, borrowed, told: 0, machine });
+    }
+}
+
+impl Family for V6 {
+    type At = At6;
+    type Machine = Node;
+
+    fn asks_for(sent: &Transmit) -> Option<Ipv6Addr> {
+        match sent.message {
+            NdpRepr::NeighbourSolicit { target, .. } => Some(target),
+            _ => None,
+        }
+    }
+
+    fn follow(
+        &mut self,
+        links: &mut Links<Node>,
+        state: &NetState,
+        now: Nanos,
+        mut in_vain: impl FnMut(u16, Ipv6Addr),
+    ) {
+        let interfaces = state.config().interfaces();
+        let config = |iface: &Interface| config(iface, state.settings().forwarding, self.base);
+        let mut kept = Vec::new();
+        links.retain(|link| {
+            let mut speaking = interfaces.iter().filter(|iface| speaks(iface));
+            let iface = speaking.find(|iface| iface.id.0 == link.iface);
+            let stays = iface.is_some_and(|iface| suits(link, iface, config(iface)));
+            if !stays {
+                let neighbours = link.machine.neighbours();
+                neighbours.iter().for_each(|entry| in_vain(link.iface, entry.ip));
+                // A link that was down has other neighbours, but the operator still means his.
+                let entered = neighbours.iter().filter(|entry| entry.state == State::Static);
+                kept.extend(entered.map(|entry| (link.iface, entry)));
+            }
+            stays
+        });
+        links.kept.append(&mut kept);
+        links.kept.retain(|(of, _)| interfaces.iter().any(|iface| iface.id.0 == *of));
+        for iface in interfaces.iter().filter(|iface| speaks(iface)) {
+            if links.any(iface.id.0).is_none() {
+                self.insert(links, iface, config(iface), now);
+            }
+            if let Some(link) = links.any(iface.id.0).filter(|_| !iface.borrowed) {
+                adapt(&mut link.machine, iface, now);
+            }
+        }
+    }
+
+    /// Never called: what neighbour discovery finds out about addresses is read from its locals.
+    fn note_free(&mut self, _: u16, _: Ipv6Addr) {}
+
+    fn report(&mut self, links: &mut Links<Node>, host: &Host) {
+        for link in links.iter_mut() {
+            let generation = link.machine.config_generation();
+            if link.told != generation {
+                link.told = generation;
+                let found = advertised(&link.machine);
+                // An interface that went meanwhile will be followed.
+                let _ = host.update(|net| net.set_advertised(IfaceId(link.iface), found));
+            }
+        }
+    }
+}
+
+fn speaks(iface: &Interface) -> bool {
+    iface.up && iface.v6_settings.enabled
+}
+
+/// Whether the link may go on for `iface` as it is now; else it begins anew.
+fn suits(link: &mut Link<Node>, iface: &Interface, config: Config) -> bool {
+    // Addresses and neighbours outlive a change of the MTU.
+    link.machine.set_mtu(iface.mtu);
+    let (mac, had) = (link.machine.mac(), link.machine.config());
+    iface.mac == mac && iface.downs == link.downs && config == had
+}
+
+fn config(iface: &Interface, router: bool, base: Config) -> Config {
+    let settings = iface.v6_settings;
+    let own_link_local =
+        |own: OwnAddr| own.origin == AddrOrigin::Static && is_link_local(own.cidr.addr());
+    Config {
+        dad_transmits: settings.dad_transmits,
+        accept_ra: settings.accept_ra && !router && !iface.borrowed,
+        router,
+        link_local: !iface.borrowed && !iface.v6.iter().any(own_link_local),
+        identifier: settings.secret.map_or(Identifier::Eui64, Identifier::Stable),
+        mtu: iface.mtu,
+        ..base
+    }
+}
+
+/// Takes on the addresses that an operator wants, and drops those that are wanted no more.
+fn adapt(node: &mut Node, iface: &Interface, now: Nanos) {
+    let wanted = || iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
+    let have = node.locals();
+    for own in wanted().filter(|own| have.get(own.cidr.addr()).is_none()) {
+        match own.state {
+            AddrState::Tentative | AddrState::Duplicate => node.add_address(own.cidr, now),
+            AddrState::Preferred | AddrState::Deprecated => node.adopt_address(own.cidr, now),
+        };
+    }
+    for own in have.iter().filter(|own| own.origin == AddrOrigin::Static) {
+        let addr = own.cidr.addr();
+        if !wanted().any(|own| own.cidr.addr() == addr) {
+            node.remove_address(addr);
+        }
+    }
+}
+
+/// What the host's network has to know.
+fn advertised(node: &Node) -> Advertised {
+    let params = node.params();
+    Advertised {
+        locals: node.locals(),
+        router: node.default_router(),
+        on_link: node.on_link().collect(),
+        hop_limit: params.hop_limit,
+        mtu: params.mtu,
+    }
+}
+
+impl Session<'_, V6> {
+    /// Handles a message that `iface` received; `None` as for [`lookup`](Self::lookup).
+    pub(crate) fn handle(
+        &mut self,
+        iface: u16,
+        received: &Received<'_>,
+        now: Nanos,
+    ) -> Option<Result<Outcome, Reject>> {
+        let outcome = self.slow.links.up(iface)?.machine.handle(received, now);
+        self.note_learned(iface, outcome.ok().and_then(|outcome| outcome.learned));
+        Some(outcome)
+    }
+}

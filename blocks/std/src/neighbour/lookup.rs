@@ -1,0 +1,161 @@
+//! The link address of the next hop, and waiting for it.
+
+use std::sync::Arc;
+
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::neighbour::Lookup as Found;
+use weever_packet::Flags;
+use weever_wire::MacAddr;
+
+use super::waiting::Waiting;
+use super::{Protocol, neighbours, send};
+use crate::check::{MARKS, reader};
+use crate::host::{At, Neighbourhood, Reader, Session};
+
+const REQUEST: usize = 0;
+const WAITING: usize = 0;
+const KNOWN: usize = 0;
+const UNREACHABLE: usize = 1;
+const FULL: usize = 2;
+const DOWN: usize = 3;
+
+/// The ports of [`lookup`]; `down` says what the interface cannot do then.
+pub(crate) const fn ports(down: &'static str) -> [PortDoc; 4] {
+    [
+        PortDoc { name: "true", doc: "the address is known" },
+        PortDoc { name: "unreachable", doc: "the neighbour did not answer" },
+        PortDoc { name: "full", doc: "too many neighbours are being asked for" },
+        PortDoc { name: "down", doc: down },
+    ]
+}
+
+/// A block that finds the next hop's link address; packets wait there until it is known.
+pub(crate) const fn lookup<F: Protocol>(
+    name: &'static str,
+    ports: &'static [PortDoc],
+) -> BlockType {
+    BlockType {
+        spawns: &["request"],
+        notifies: &["waiting"],
+        effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
+        state: StateKind::Replicated,
+        counters: &["requests"],
+        ..reader(
+            name,
+            "Records the next hop's link address. Packets to a neighbour that is not known wait \
+             here, by interface and address, while it is asked for, and leave before those that \
+             come later.",
+            ports,
+            make::<F>,
+        )
+    }
+}
+
+fn make<F: Protocol>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let neighbours = neighbours::<F>(build)?;
+    let reader = neighbours.reader();
+    Ok(Box::new(Lookup { neighbours, reader, waiting: Waiting::default() }))
+}
+
+struct Lookup<F: Protocol> {
+    neighbours: Arc<Neighbourhood<F>>,
+    reader: Reader<F::At>,
+    waiting: Waiting<F::At>,
+}
+
+impl<F: Protocol> Block for Lookup<F> {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let held = match self.waiting.is_empty() {
+            true => 0,
+            false => self.hold(cx, burst, input),
+        };
+        let snapshot = self.reader.load();
+        let (mut known, mut unknown) = (0, 0);
+        let mut last: Option<(F::At, MacAddr)> = None;
+        for task in bits(input & !held) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            if goes_by_itself(packet) {
+                known |= 1 << task;
+                continue;
+            }
+            let of = F::next_hop(packet);
+            // Neighbours in a burst often go the same way.
+            let mac = match last {
+                Some((same, mac)) if same == of => Some(mac),
+                _ => snapshot.find(of),
+            };
+            match mac {
+                Some(mac) => {
+                    last = Some((of, mac));
+                    packet.meta_mut().endpoints.next_mac = mac.0;
+                    known |= 1 << task;
+                }
+                None => unknown |= 1 << task,
+            }
+        }
+        ports.enable(KNOWN, known);
+        if unknown != 0 {
+            self.ask(cx, burst, unknown, ports);
+        }
+    }
+}
+
+/// Whoever sent it knows its station: a group's, everybody's, or that of whom it answers.
+#[inline(always)]
+fn goes_by_itself(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::NEXT_MAC)
+}
+
+impl<F: Protocol> Lookup<F> {
+    #[cold]
+    fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
+        let mut session = self.neighbours.session(cx.now);
+        let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
+        self.waiting.hold(cx, burst, input, WAITING, looks, |of| session.is_asked(of))
+    }
+
+    #[cold]
+    fn ask(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, unknown: Mask, ports: &mut Ports<'_>) {
+        let mut session = self.neighbours.session(cx.now);
+        for task in bits(unknown) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let of = F::next_hop(packet);
+            match find(cx, &mut session, packet, of) {
+                Some(port) => ports.enable(port, 1 << task),
+                None => {
+                    self.waiting.begin(packet, of, cx.now);
+                    cx.block(task, of.key());
+                }
+            }
+        }
+    }
+}
+
+/// The port that a packet to a neighbour which is not published leaves by; `None`: it waits.
+fn find<F: Protocol>(
+    cx: &mut Cx<'_>,
+    session: &mut Session<'_, F>,
+    packet: &mut Buffer,
+    of: F::At,
+) -> Option<usize> {
+    match session.lookup(of, cx.now) {
+        Some(Found::Hit(mac)) => {
+            packet.meta_mut().endpoints.next_mac = mac.0;
+            Some(KNOWN)
+        }
+        Some(Found::Incomplete) => None,
+        Some(Found::MissSendRequest(request)) => {
+            // Without a buffer it counts as lost, and the timer repeats it.
+            let (iface, queue) = (packet.meta().iface, packet.meta().queue);
+            let sent = send::<F>(cx, REQUEST, (iface, queue), &request);
+            cx.count(0, sent.into());
+            None
+        }
+        Some(Found::Failed) => Some(UNREACHABLE),
+        Some(Found::Full) => Some(FULL),
+        None => Some(DOWN),
+    }
+}

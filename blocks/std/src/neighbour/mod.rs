@@ -1,0 +1,54 @@
+//! What the blocks of ARP and of neighbour discovery have in common: finding a packet's next hop,
+//! waiting for it, and what time does.
+
+pub(crate) mod lookup;
+pub(crate) mod timer;
+mod waiting;
+
+use std::sync::Arc;
+
+use weever_blocks_api::{Build, BuildError, Cx, Priority};
+use weever_packet::Buffer;
+
+use crate::host::{Family, Neighbourhood, Sent};
+
+/// What the blocks of a family's neighbour protocol do its own way.
+pub(crate) trait Protocol: Family {
+    /// What a graph without it lacks.
+    const WHAT: &'static str;
+
+    /// The neighbour that a packet on its way out goes to next.
+    fn next_hop(packet: &Buffer) -> Self::At;
+
+    /// Writes what is to be sent by `iface` into an empty buffer, or into the metadata of a packet
+    /// that is sent in its place; false if there is no room.
+    fn write(buffer: &mut Buffer, iface: u16, sent: &Sent<Self>) -> bool;
+
+    /// Whether it is no question, but tells others of us.
+    fn is_announcement(sent: &Sent<Self>) -> bool;
+}
+
+/// The neighbours of the blocks of one stack.
+pub(crate) fn neighbours<F: Protocol>(
+    build: &Build<'_>,
+) -> Result<Arc<Neighbourhood<F>>, BuildError> {
+    build.env::<Neighbourhood<F>>(F::WHAT)
+}
+
+/// Has a packet sent along spawn edge `edge`, on this device queue; false without a buffer, when it
+/// counts as lost and whoever sent it repeats it.
+pub(crate) fn send<F: Protocol>(
+    cx: &mut Cx<'_>,
+    edge: usize,
+    (iface, queue): (u16, u16),
+    sent: &Sent<F>,
+) -> bool {
+    let Some(mut buffer) = cx.alloc() else { return false };
+    if !F::write(&mut buffer, iface, sent) {
+        cx.free(buffer);
+        return false;
+    }
+    buffer.meta_mut().queue = queue;
+    cx.spawn_new(edge, Some(buffer), 0, Priority::High);
+    true
+}
