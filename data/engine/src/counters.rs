@@ -1,6 +1,6 @@
 //! Counters of one engine, readable from any thread while it runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -92,6 +92,20 @@ struct Label {
     label: Arc<str>,
 }
 
+/// What other workers of a team may count.
+pub(crate) struct Others<'a> {
+    /// The counters of the whole graph, for a part of it.
+    pub(crate) layout: Option<&'a Layout>,
+    /// Whether a node is in no whole graph but in parts, where it comes and goes.
+    pub(crate) is_private: &'a dyn Fn(&str) -> bool,
+}
+
+impl Others<'_> {
+    /// There are none.
+    #[cfg(test)]
+    pub(crate) const NONE: Others<'static> = Others { layout: None, is_private: &|_| false };
+}
+
 /// Which counters there are; made by compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
@@ -114,9 +128,15 @@ impl Layout {
         place
     }
 
-    /// Where each counter of `old` goes on here. Those of nodes that are gone become part of
-    /// [`REMOVED`]'s, kind by kind and label by label, so that no sum ever goes down.
-    pub(crate) fn continuing(&mut self, old: &Layout) -> Box<[Counter]> {
+    /// Where each counter of `old` goes on here. Those that `others` may go on counting keep what was
+    /// counted here. Those of nodes that are gone become part of [`REMOVED`]'s, kind by kind and label by
+    /// label, so that no sum ever goes down.
+    pub(crate) fn continuing(&mut self, old: &Layout, others: &Others<'_>) -> Box<[Counter]> {
+        let whole = others.layout.iter().flat_map(|layout| &layout.labels);
+        let whole: HashSet<&Label> = whole.collect();
+        let is_elsewhere = |label: &Label| {
+            &*label.node != REMOVED && (whole.contains(label) || (others.is_private)(&label.node))
+        };
         let mut places = self.places();
         let mut seen: HashMap<&Label, usize> = HashMap::new();
         let mut map = Vec::with_capacity(old.labels.len());
@@ -125,7 +145,11 @@ impl Layout {
             let nth = seen.entry(label).or_default();
             let found = places.get(label).and_then(|places| places.get(*nth)).copied();
             *nth += 1;
-            map.push(found.unwrap_or_else(|| self.retire(label, &mut places, &mut retired)));
+            map.push(match found {
+                Some(place) => place,
+                None if is_elsewhere(label) => self.add(&label.node, label.kind, &label.label),
+                None => self.retire(label, &mut places, &mut retired),
+            });
         }
         map.into()
     }

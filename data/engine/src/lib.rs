@@ -29,5 +29,5 @@ pub use interpreter::Engine;
 pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
-pub use team::{Member, MemberQueue, Published, Publisher, Team, TeamError};
+pub use team::{Fit, Member, MemberQueue, Published, Publisher, Team, TeamError};
 pub use worker::{Attached, Lost, Mode, Turn, Waker, Worker, WorkerStats, monotonic};

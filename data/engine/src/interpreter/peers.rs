@@ -54,11 +54,14 @@ pub(crate) struct Outlet {
     /// Whether something was put in since the bell was looked at.
     fresh: bool,
     wakes: VecDeque<(Place, Option<u64>)>,
+    /// Tasks that wait for room: those that a change sends away.
+    late: VecDeque<Parcel>,
 }
 
 impl Outlet {
     pub(crate) fn new(ring: Producer<Parcel>, bell: Arc<Doorbell>) -> Outlet {
-        Outlet { ring, bell, fresh: false, wakes: VecDeque::with_capacity(MOST_WAKES) }
+        let wakes = VecDeque::with_capacity(MOST_WAKES);
+        Outlet { ring, bell, fresh: false, wakes, late: VecDeque::new() }
     }
 
     fn put(&mut self, parcel: Parcel) -> Result<(), Parcel> {
@@ -80,6 +83,16 @@ impl Outlet {
             self.wakes.push_back((at, None));
         }
         self.send_wakes();
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_waiting(&mut self) {
+        self.send_wakes();
+        while let Some(parcel) = self.late.pop_front() {
+            if let Err(parcel) = self.put(parcel) {
+                return self.late.push_front(parcel);
+            }
+        }
     }
 
     fn send_wakes(&mut self) {
@@ -136,10 +149,38 @@ impl Peers {
         priority: Priority,
         task: Task,
     ) -> Result<(), Task> {
+        // What has waited longer goes first.
+        if let Some(Some(outlet)) = self.outlets.get_mut(to as usize)
+            && !outlet.late.is_empty()
+        {
+            outlet.send_waiting();
+            if !outlet.late.is_empty() {
+                return Err(task);
+            }
+        }
         self.give(to, Parcel::Task { at, priority, task }).map_err(|parcel| match parcel {
             Parcel::Task { task, .. } => task,
             Parcel::Wake { .. } | Parcel::Send { .. } => None,
         })
+    }
+
+    /// Hands a task over, if need be once there is room. As many as wait at a node that goes: their queues
+    /// were bounded.
+    pub(crate) fn start_late(&mut self, to: u16, at: Place, priority: Priority, task: Task) {
+        if let Some(Some(outlet)) = self.outlets.get_mut(to as usize) {
+            outlet.late.push_back(Parcel::Task { at, priority, task });
+            outlet.send_waiting();
+            self.given += 1;
+        }
+    }
+
+    /// How many parcels the ring to another worker takes before what waits for room already.
+    #[inline]
+    pub(crate) fn room(&self, to: u16) -> usize {
+        match &self.outlets[to as usize] {
+            Some(outlet) => outlet.ring.slots().saturating_sub(outlet.late.len()),
+            None => usize::MAX,
+        }
     }
 
     /// Wakes what waits for `key` on worker `to`, or on all others. Never lost.
@@ -198,15 +239,16 @@ impl Peers {
         (0..self.len()).any(|from| self.depth(from) > 0)
     }
 
-    /// Whether wake-ups wait for room in a ring.
+    /// Whether wake-ups or tasks wait for room in a ring.
     pub(crate) fn has_unsent(&self) -> bool {
-        self.outlets.iter().flatten().any(|outlet| !outlet.wakes.is_empty())
+        let waits = |outlet: &Outlet| !outlet.wakes.is_empty() || !outlet.late.is_empty();
+        self.outlets.iter().flatten().any(waits)
     }
 
     /// Wakes those that sleep and have got something. Once per turn: their parcels are many.
     pub(crate) fn ring_bells(&mut self) {
         for outlet in self.outlets.iter_mut().flatten() {
-            outlet.send_wakes();
+            outlet.send_waiting();
             if std::mem::take(&mut outlet.fresh) {
                 outlet.bell.ring();
             }

@@ -5,7 +5,7 @@ use super::lane::Task;
 use super::peers::{Parcel, Peers, Place};
 use super::runtime::Runtime;
 use crate::counters::{Counter, total};
-use crate::schedule::{Entry, Program};
+use crate::schedule::{DEFAULT, Entry, Program};
 use weever_blocks_api::Priority;
 
 /// Parcels taken from one worker in one turn.
@@ -52,6 +52,16 @@ impl Engine {
     /// Whether other workers have left something for this one.
     pub(crate) fn has_parcels(&self) -> bool {
         self.runtime.peers.as_ref().is_some_and(|peers| peers.has_parcels())
+    }
+
+    /// How many packets may turn out not to be for this worker's part of the graph: they need room in the
+    /// ring to the worker that has all of it.
+    #[inline]
+    pub(crate) fn room_for_strangers(&self) -> usize {
+        match &self.runtime.peers {
+            Some(peers) if self.plan.program.is_part => peers.room(DEFAULT),
+            _ => usize::MAX,
+        }
     }
 
     /// Whether something for other workers waits for room.
@@ -140,6 +150,26 @@ impl Runtime {
         };
         if let Err(task) = result {
             self.refuse(task, full);
+        }
+    }
+
+    /// The same for tasks that wait where a change takes a node away: no ring is too full for them.
+    pub(crate) fn pass_on(
+        &mut self,
+        program: &Program,
+        entry: Entry,
+        priority: Priority,
+        task: Task,
+        full: Counter,
+    ) {
+        let home = program.home(entry).filter(|home| !self.is_home(Some(*home)));
+        match (home, &mut self.peers) {
+            (Some(home), Some(peers)) => {
+                let idp = program.entries[entry.index()].idp;
+                let at = Place { entry, idp, epoch: self.epoch };
+                peers.start_late(home, at, priority, task);
+            }
+            _ => self.enqueue(program, entry, priority, task, full),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Runtime {
         self.clear_delayed(removed, &mut waiting);
         for (priority, task) in waiting {
             match removed.to {
-                Some(to) => self.enqueue(program, to, priority, task, update.dropped),
+                Some(to) => self.pass_on(program, to, priority, task, update.dropped),
                 None => self.refuse(task, update.dropped),
             }
         }

@@ -1,16 +1,16 @@
 //! From a verified graph to a schedule.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use weever_blocks_api::{Block, Env, Registry, Shortcut, ShortcutType};
-use weever_graph::{Attr, Effects, Graph, NodeId, NodeKind, Verified};
+use weever_graph::{Attr, Graph, NodeId, NodeKind, Verified};
 
 use super::blueprint::Blueprint;
 use super::builder::Builder;
+use super::homes::DEFAULT;
 use super::nodes::Preparation;
-use super::program::EntryPlan;
-use super::{CompileError, Entry, Homes, Idps, Schedule};
+use super::program::{EntryPlan, Program};
+use super::{CompileError, Entry, Homes, Idps, Numbers, Schedule};
 use crate::counters::Layout;
 
 impl Schedule {
@@ -23,8 +23,9 @@ impl Schedule {
         registry: &Registry,
         env: &Env,
     ) -> Result<Schedule, CompileError> {
-        let plan =
-            Blueprint::compile(graph.clone(), registry, &mut Idps::new(), Recipe::default())?;
+        let numbers = Numbers::next(&Numbers::default(), &[graph], registry, &[]);
+        let recipe = Recipe { numbers: &numbers, homes: Homes::ONE, whole: None, follows: false };
+        let plan = Blueprint::compile(graph.clone(), registry, &mut Idps::new(), recipe)?;
         Schedule::of(Arc::new(plan), registry, env)
     }
 
@@ -77,18 +78,14 @@ pub(super) fn build(
 /// What else a compilation depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recipe<'a> {
-    /// What runs now. Nodes that are entries of it stay entries, under their numbers.
-    pub(crate) previous: Option<&'a Blueprint>,
-    /// Nodes that become entries.
-    pub(crate) more_starts: &'a [&'a str],
+    /// The numbers of entries, on all workers.
+    pub(crate) numbers: &'a Numbers,
     /// The workers.
     pub(crate) homes: Homes,
-}
-
-impl Default for Recipe<'_> {
-    fn default() -> Self {
-        Recipe { previous: None, more_starts: &[], homes: Homes::ONE }
-    }
+    /// The whole graph, where the one to be compiled is a worker's part of it.
+    pub(crate) whole: Option<&'a Graph>,
+    /// Whether tasks may come for nodes that are gone: the graph follows another.
+    pub(crate) follows: bool,
 }
 
 impl Blueprint {
@@ -99,8 +96,9 @@ impl Blueprint {
         idps: &mut Idps,
         recipe: Recipe<'_>,
     ) -> Result<Blueprint, CompileError> {
-        let Recipe { previous, more_starts, homes } = recipe;
-        let (entry_of, count) = number(&graph, registry, previous, more_starts);
+        let Recipe { numbers, homes, whole, follows } = recipe;
+        let entry_of: Vec<Option<Entry>> =
+            graph.iter().map(|(_, node)| numbers.get(&node.name)).collect();
         let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
         for (id, _) in graph.iter() {
@@ -108,7 +106,7 @@ impl Blueprint {
             nodes.push(Preparation { graph, registry, homes, entry_of, layout }.node(id)?);
         }
         let mut builder = Builder::new(&graph, registry.shortcuts(), &nodes);
-        builder.program.entries = vec![EntryPlan::hole(); count];
+        builder.program.entries = vec![EntryPlan::hole(); numbers.len()];
         for (id, node) in graph.iter() {
             if let Some(entry) = entry_of[id.index()] {
                 builder.add_entry(entry, id, graph.order());
@@ -119,59 +117,33 @@ impl Blueprint {
         }
         let mut program = builder.program;
         program.init = init(&graph, &entry_of);
-        if previous.is_some() || homes != Homes::ONE {
+        if let Some(whole) = whole {
+            program.is_part = true;
+            stand_in(&mut program, whole, registry, idps, recipe);
+        }
+        if follows || homes != Homes::ONE {
             program.dropped = layout.removed();
         }
         program.nodes = nodes.into_iter().map(|n| n.plan).collect();
-        Ok(Blueprint { graph, program, layout })
+        Ok(Blueprint { graph, program, layout, numbers: numbers.clone() })
     }
 }
 
-/// By node, the number of its entry; and how many numbers there are. Numbers stay, so that tasks
-/// which wait under them stay where they are, whatever else of the graph changes.
-fn number(
-    graph: &Graph,
+/// What starts at nodes that only the whole graph has is for the worker that has them.
+fn stand_in(
+    program: &mut Program,
+    whole: &Graph,
     registry: &Registry,
-    previous: Option<&Blueprint>,
-    more_starts: &[&str],
-) -> (Vec<Option<Entry>>, usize) {
-    let old: HashMap<&str, Entry> = previous.into_iter().flat_map(Blueprint::entries).collect();
-    let mut starts = starts(graph, registry);
-    starts.extend(more_starts.iter().filter_map(|name| graph.find(name)));
-    let mut entry_of: Vec<Option<Entry>> =
-        graph.iter().map(|(_, node)| old.get(node.name.as_str()).copied()).collect();
-    let count = previous.map_or(0, |plan| plan.program.entries.len());
-    // A number whose node goes now is not given to another before the next change: tasks may still
-    // wait under it.
-    let mut is_taken = vec![false; count];
-    old.values().for_each(|entry| is_taken[entry.index()] = true);
-    let mut free = (0..count).filter(|n| !is_taken[*n]).chain(count..);
-    for start in starts {
-        if entry_of[start.index()].is_none() {
-            entry_of[start.index()] = free.next().map(|n| Entry(n as u32));
+    idps: &mut Idps,
+    recipe: Recipe<'_>,
+) {
+    for (name, entry) in recipe.numbers.iter() {
+        let plan = &mut program.entries[entry.index()];
+        if let Some(id) = whole.find(name).filter(|_| plan.is_hole()) {
+            let home = recipe.homes.of(whole.node(id), registry).unwrap_or(DEFAULT);
+            *plan = EntryPlan { idp: idps.of(name), home: Some(home), ..EntryPlan::hole() };
         }
     }
-    let used = entry_of.iter().flatten().map(|entry| entry.index() + 1).max();
-    (entry_of, count.max(used.unwrap_or(0)))
-}
-
-/// Where tasks may start; the same set that verification has checked, and the nodes that block.
-fn starts(graph: &Graph, registry: &Registry) -> Vec<NodeId> {
-    let mut is_start = vec![true; graph.len()];
-    for (_, target) in graph.dataflow() {
-        is_start[target.index()] = false;
-    }
-    for (id, node) in graph.iter() {
-        let effects = node.effects.or_else(|| registry.type_of(node).ok().map(|t| t.effects));
-        let blocks = effects.is_some_and(|e| e.contains(Effects::BLOCKS));
-        if blocks || node.has(&Attr::Source) || node.has(&Attr::Init) {
-            is_start[id.index()] = true;
-        }
-        for edge in node.spawns.iter().chain(&node.notifies) {
-            is_start[edge.target.index()] = true;
-        }
-    }
-    graph.iter().map(|(id, _)| id).filter(|id| is_start[id.index()]).collect()
 }
 
 fn init(graph: &Graph, entry_of: &[Option<Entry>]) -> Vec<Entry> {

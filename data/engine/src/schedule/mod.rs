@@ -7,6 +7,7 @@ mod compile;
 mod homes;
 mod idps;
 mod nodes;
+mod numbers;
 mod program;
 mod shortcut;
 #[cfg(test)]
@@ -20,8 +21,9 @@ use std::sync::Arc;
 pub(crate) use blueprint::Blueprint;
 pub(crate) use board::Board;
 pub(crate) use compile::Recipe;
-pub(crate) use homes::Homes;
+pub(crate) use homes::{DEFAULT, Homes};
 pub use idps::{Idp, Idps};
+pub(crate) use numbers::Numbers;
 pub(crate) use program::{
     DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, WayPlan, span,
 };

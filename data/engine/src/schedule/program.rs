@@ -107,11 +107,11 @@ pub(crate) struct WayPlan {
 /// The steps that tasks of one start node walk.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryPlan {
-    /// [`NO_NODE`]: the node that the number stood for is gone.
+    /// [`NO_NODE`]: the node that the number stood for is gone, or is not part of this worker's graph.
     pub(crate) node: u32,
     /// The node's dispatch point.
     pub(crate) idp: Idp,
-    /// The worker that alone runs it, if one does.
+    /// The worker that alone runs it, if one does; without a node, the worker that has it.
     pub(crate) home: Option<u16>,
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
@@ -122,6 +122,11 @@ impl EntryPlan {
     /// The place of an entry whose node is gone. What starts here is dropped.
     pub(crate) fn hole() -> EntryPlan {
         EntryPlan { node: NO_NODE, idp: Idp::NONE, home: None, steps: 0..0, slots: FIRST_STEP_SLOT }
+    }
+
+    /// Whether there is no node here nor elsewhere.
+    pub(crate) fn is_hole(&self) -> bool {
+        self.node == NO_NODE && self.home.is_none()
     }
 }
 
@@ -180,6 +185,8 @@ pub(crate) struct Program {
     pub(crate) forwards: Vec<(Idp, Entry)>,
     /// Counts tasks whose node is gone; only used where graphs change or workers meet.
     pub(crate) dropped: Counter,
+    /// Whether the graph is a part of that which the default worker runs.
+    pub(crate) is_part: bool,
 }
 
 impl Program {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use weever_blocks_api::{Block, Env, Registry, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
-use weever_graph::{Attr, NodeId};
+use weever_graph::{Attr, Node, NodeId};
 
 use super::blueprint::Blueprint;
 use super::board::Board;
 use super::compile::{build, build_shortcuts};
 use super::{CompileError, Entry, Idp};
-use crate::counters::{Cells, Counter};
+use crate::counters::{Cells, Counter, Others};
 use crate::team::FROM_QUEUE;
 
 /// An entry whose node goes.
@@ -49,7 +49,7 @@ pub struct Update {
     pub(crate) refused: Vec<(Arc<str>, State)>,
 }
 
-/// What a change compiles to for all workers together.
+/// What a change compiles to for all workers that run the same before it and after.
 pub(crate) struct Transition {
     pub(crate) epoch: u64,
     pub(crate) plan: Arc<Blueprint>,
@@ -63,12 +63,14 @@ pub(crate) struct Transition {
 }
 
 impl Transition {
-    /// Compares two graphs. `new` gets the counters that go on from `old`.
+    /// Compares two graphs. `new` gets the counters that go on from `old`, also those that only `others`
+    /// still have.
     pub(crate) fn new(
         epoch: u64,
         old: &Blueprint,
         mut new: Blueprint,
         changes: &ChangeSet,
+        others: &Others<'_>,
     ) -> Transition {
         let fresh = starting_afresh(changes);
         let (mut kept, mut built) = (Vec::new(), Vec::new());
@@ -81,7 +83,7 @@ impl Transition {
                 before => built.push((id, before.map(|id| id.0))),
             }
         }
-        let counters = new.layout.continuing(&old.layout);
+        let counters = new.layout.continuing(&old.layout, others);
         let dropped = new.program.dropped;
         let removed = removed(old, &new, changes);
         new.program.forwards = forwards(old, &new, &removed);
@@ -89,14 +91,22 @@ impl Transition {
         Transition { epoch, plan: Arc::new(new), kept, built, counters, removed, dropped, init }
     }
 
-    /// The update of one worker, with new blocks for it.
-    pub(crate) fn update(&self, registry: &Registry, env: &Env) -> Result<Update, CompileError> {
+    /// The update of one worker, with new blocks for it. State goes on where `is_here` says that a node
+    /// is at home; elsewhere there is none.
+    pub(crate) fn update(
+        &self,
+        registry: &Registry,
+        env: &Env,
+        is_here: impl Fn(&Node) -> bool,
+    ) -> Result<Update, CompileError> {
         let plan = &self.plan;
         let mut blocks: Vec<_> = plan.graph.iter().map(|_| None).collect();
         for (id, _) in &self.built {
             blocks[id.index()] = build(&plan.graph, *id, registry, env)?;
         }
-        let handed_over = |(id, before): &(NodeId, Option<u32>)| Some(((*before)?, id.0));
+        let handed_over = |(id, before): &(NodeId, Option<u32>)| {
+            before.filter(|_| is_here(plan.graph.node(*id))).map(|before| (before, id.0))
+        };
         let replaced: Box<[_]> = self.built.iter().filter_map(handed_over).collect();
         Ok(Update {
             epoch: self.epoch,
@@ -145,9 +155,11 @@ fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
     names.flatten().collect()
 }
 
+/// The nodes that are here no more. What waits at one that others still have goes there.
 fn removed(old: &Blueprint, new: &Blueprint, changes: &ChangeSet) -> Vec<Removed> {
     let gone = old.entries().filter(|(name, _)| new.graph.find(name).is_none());
-    gone.map(|(name, entry)| Removed { entry, to: successor(new, changes, name) }).collect()
+    let to = |name| new.start_of(name).or_else(|| successor(new, changes, name));
+    gone.map(|(name, entry)| Removed { entry, to: to(name) }).collect()
 }
 
 /// How many nodes that are gone have their late tasks sent on.
@@ -156,7 +168,8 @@ const MOST_FORWARDS: usize = 64;
 /// What other workers may still send to the nodes that are gone.
 fn forwards(old: &Blueprint, new: &Blueprint, removed: &[Removed]) -> Vec<(Idp, Entry)> {
     let idp = |entry: Entry| old.program.entries[entry.index()].idp;
-    let latest = removed.iter().filter_map(|r| Some((idp(r.entry), r.to?)));
+    let went = removed.iter().filter(|r| r.to != Some(r.entry));
+    let latest = went.filter_map(|r| Some((idp(r.entry), r.to?)));
     // A name may have come back and gone again, to somewhere else.
     let known = |wanted: &Idp| old.program.entries.iter().any(|e| e.idp == *wanted);
     let earlier = old.program.forwards.iter().filter(|(gone, _)| !known(gone));
@@ -170,11 +183,11 @@ fn forwards(old: &Blueprint, new: &Blueprint, removed: &[Removed]) -> Vec<(Idp, 
 fn successor(new: &Blueprint, changes: &ChangeSet, name: &str) -> Option<Entry> {
     // A queue in front of a node goes when its node goes, or when nobody else leads to that any more.
     let name = name.strip_prefix(FROM_QUEUE).unwrap_or(name);
-    if let Some(entry) = new.program.entry(name) {
+    if let Some(entry) = new.start_of(name) {
         return Some(entry);
     }
     changes.changes.iter().rev().find_map(|change| match change {
-        Change::Remove { node, waiting: Waiting::To(to) } if node == name => new.program.entry(to),
+        Change::Remove { node, waiting: Waiting::To(to) } if node == name => new.start_of(to),
         _ => None,
     })
 }

@@ -6,11 +6,12 @@ use weever_blocks_api::{Env, Registry};
 use weever_graph::Graph;
 
 use super::connect::connect;
+use super::part::Fitting;
 use super::partition::partition;
 use super::publisher::{Publisher, Running, Seat, judge};
 use super::queues;
 use super::{Member, MemberQueue, Team, TeamError};
-use crate::schedule::{Blueprint, Homes, Idps, Recipe};
+use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe};
 use crate::{Attached, Engine, Schedule, Worker};
 
 impl Team {
@@ -39,7 +40,8 @@ impl Team {
         let homes = Homes { workers: members.len() as u16 };
         let logical = judge(graph, &registry)?;
         let physical = partition(&logical, &registry, homes)?;
-        let recipe = Recipe { homes, ..Recipe::default() };
+        let numbers = Numbers::next(&Numbers::default(), &[&physical], &registry, &[]);
+        let recipe = Recipe { numbers: &numbers, homes, whole: None, follows: false };
         let plan = Blueprint::compile(physical, &registry, &mut idps, recipe)?;
         let links: Vec<Vec<u16>> =
             members.iter().map(|m| m.queues.iter().map(|q| q.link).collect()).collect();
@@ -56,7 +58,8 @@ impl Team {
         connect(&mut workers, &links, count);
         // Now that each knows where things are at home.
         workers.iter_mut().for_each(|worker| worker.engine().start());
-        let running = Running { logical, plan, idps, epoch: 0 };
+        let plans = vec![plan; seats.len()];
+        let running = Running { logical, plans, fitting: Fitting::default(), idps, epoch: 0 };
         let publisher = Publisher::new(seats, registry, env, homes, running);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }

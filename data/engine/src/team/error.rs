@@ -54,6 +54,14 @@ pub enum TeamError {
         /// What is in the way.
         why: String,
     },
+    /// The part of the graph that a worker shall run does not do.
+    #[error("{worker} cannot run this part of the graph: {why}")]
+    Unfit {
+        /// The worker.
+        worker: String,
+        /// What is in the way.
+        why: String,
+    },
     /// A node that runs cannot go to another worker.
     #[error(
         "node {node} is at home on worker {from} and cannot move to {to} while it runs; remove it, \

@@ -2,11 +2,15 @@
 //!
 //! [`Team::build`] makes one worker per member, all with the same graph. Each is then run by a thread
 //! of its own, while the [`Publisher`] stays with whoever controls the stack: it holds the graph, and
-//! gives all workers the next one, or none of them.
+//! gives all workers the next one, or none of them. With [`Publisher::fit`], each but the first runs a
+//! part of the graph that is made for what it receives. The graph as a whole stays what changes are
+//! relative to; names, numbers of entries and dispatch points mean the same on every worker.
 
 mod build;
 mod connect;
 mod error;
+mod next;
+mod part;
 mod partition;
 mod publisher;
 mod queues;
@@ -21,6 +25,7 @@ use weever_packet::PoolCache;
 use crate::{Limits, Worker};
 
 pub use error::TeamError;
+pub use part::Fit;
 pub use publisher::{Published, Publisher};
 pub(crate) use queues::FROM_QUEUE;
 
@@ -46,7 +51,7 @@ pub struct Member {
     pub queues: Vec<MemberQueue>,
 }
 
-/// Workers that run one graph.
+/// Workers that run one graph, or parts of it.
 #[derive(Debug)]
 pub struct Team {
     /// In the order of the members. Move each to a thread of its own.

@@ -4,13 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weever_blocks_api::{Env, Registry};
-use weever_graph::change::{Change, Waiting, diff};
+use weever_graph::change::diff;
 use weever_graph::{ChangeSet, Graph, Verified, apply, verify};
 
+use super::TeamError;
+use super::next::{Compiler, Next};
+use super::part::{Fit, Fitting};
 use super::partition::partition;
-use super::{FROM_QUEUE, TeamError};
 use crate::mailbox::Mailbox;
-use crate::schedule::{Blueprint, Homes, Idp, Idps, Recipe, Transition, Update};
+use crate::schedule::{Blueprint, Homes, Idp, Idps, Update};
 use crate::worker::Waker;
 
 /// How long a change waits for the workers, unless told otherwise. A turn takes microseconds.
@@ -30,7 +32,9 @@ pub(super) struct Seat {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) logical: Verified,
-    pub(super) plan: Arc<Blueprint>,
+    /// By seat; the first has the whole graph.
+    pub(super) plans: Vec<Arc<Blueprint>>,
+    pub(super) fitting: Fitting,
     pub(super) idps: Idps,
     pub(super) epoch: u64,
 }
@@ -40,7 +44,7 @@ pub(super) struct Running {
 pub struct Published {
     /// The number of the graph that runs now.
     pub epoch: u64,
-    /// How many steps led to it; 0: it runs already.
+    /// How many steps led to it, or how many workers got another part; 0: it runs already.
     pub steps: usize,
     /// Nodes whose new block could not use the old one's state and started afresh.
     pub afresh: Vec<String>,
@@ -92,9 +96,14 @@ impl Publisher {
         self.lock().logical.clone()
     }
 
-    /// The graph as each worker executes it.
-    pub fn executed(&self) -> Verified {
-        self.lock().plan.graph.clone()
+    /// The graph as a worker executes it; `None` if there is no worker of this number.
+    pub fn executed(&self, worker: usize) -> Option<Verified> {
+        self.lock().plans.get(worker).map(|plan| plan.graph.clone())
+    }
+
+    /// By worker, how many nodes it executes.
+    pub fn sizes(&self) -> Vec<usize> {
+        self.lock().plans.iter().map(|plan| plan.graph.len()).collect()
     }
 
     /// The number of the graph that runs: 0 for the first.
@@ -135,6 +144,31 @@ impl Publisher {
         self.carry_out(&mut self.lock(), changes)
     }
 
+    /// From now on, every worker but the first runs what `fit` makes of the graph for it, now and at
+    /// every later change; `None`: all run all of it again. Blocks as [`change`](Publisher::change) does,
+    /// unless everybody runs what it shall run already.
+    ///
+    /// A worker that runs a part hands over to the first one what waits at nodes that it loses. It must
+    /// be able to tell what the part is not made for: see [`Fit`].
+    ///
+    /// # Errors
+    /// As [`change`](Publisher::change); [`TeamError::Unfit`] if a part does not do.
+    pub fn fit(&self, fit: Option<Arc<Fit>>) -> Result<Published, TeamError> {
+        let mut running = self.lock();
+        let fitting = Fitting(fit);
+        let whole = running.plans[0].graph.clone();
+        let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
+        let wanted = parts.iter().map(|part| part.as_ref().unwrap_or(&whole));
+        let steps = running.plans.iter().zip(wanted).filter(|(p, w)| *p.graph != ***w).count();
+        if steps == 0 {
+            running.fitting = fitting;
+            return Ok(Published { epoch: running.epoch, ..Published::default() });
+        }
+        let logical = running.logical.clone();
+        let next = Next { logical, whole, parts, fitting, steps };
+        self.go_on(&mut running, &ChangeSet::new(), next)
+    }
+
     fn carry_out(
         &self,
         running: &mut Running,
@@ -146,35 +180,40 @@ impl Publisher {
         let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
         self.check_sources(&logical)?;
         self.check_homes(&running.logical, &logical)?;
+        let whole = partition(&logical, &self.registry, self.homes)?;
+        let fitting = running.fitting.clone();
+        let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
+        let next = Next { logical, whole, parts, fitting, steps: changes.len() };
+        self.go_on(running, changes, next)
+    }
+
+    /// Compiles what is next for everybody, and only then tells anybody.
+    fn go_on(
+        &self,
+        running: &mut Running,
+        changes: &ChangeSet,
+        next: Next,
+    ) -> Result<Published, TeamError> {
         // A change that is refused must leave nothing behind, names and their numbers included.
         let mut idps = running.idps.clone();
-        let transition = self.compile(running, &mut idps, &logical, changes)?;
-        let update = |_| transition.update(&self.registry, &self.env);
-        let updates = self.seats.iter().map(update).collect::<Result<Vec<_>, _>>()?;
+        let compiler = Compiler { registry: &self.registry, homes: self.homes, running };
+        let transitions = compiler.compile(&mut idps, changes, &next)?;
+        let updates = (0..).zip(&transitions).map(|(seat, transition)| {
+            let is_here =
+                |node: &_| self.homes.of(node, &self.registry).is_none_or(|home: u16| home == seat);
+            transition.update(&self.registry, &self.env, is_here)
+        });
+        let updates = updates.collect::<Result<Vec<_>, _>>()?;
         self.check_room()?;
-        let epoch = transition.epoch;
-        idps.retire(&running.logical, &logical);
-        (running.logical, running.idps, running.epoch) = (logical, idps, epoch);
-        running.plan = transition.plan;
+        let (epoch, steps) = (running.epoch + 1, next.steps);
+        idps.retire(&running.logical, &next.logical);
+        (running.logical, running.idps, running.epoch) = (next.logical, idps, epoch);
+        running.plans = transitions.iter().map(|transition| transition.plan.clone()).collect();
+        running.fitting = next.fitting;
         self.publish(epoch, updates);
         let adopted = self.wait(epoch);
         let afresh = self.clear_away();
-        adopted.map(|()| Published { epoch, steps: changes.len(), afresh })
-    }
-
-    fn compile(
-        &self,
-        running: &Running,
-        idps: &mut Idps,
-        logical: &Verified,
-        changes: &ChangeSet,
-    ) -> Result<Transition, TeamError> {
-        let physical = partition(logical, &self.registry, self.homes)?;
-        let Running { plan, epoch, .. } = running;
-        let starts = successors(changes, plan, &physical);
-        let recipe = Recipe { previous: Some(&**plan), more_starts: &starts, homes: self.homes };
-        let next = Blueprint::compile(physical.clone(), &self.registry, idps, recipe)?;
-        Ok(Transition::new(*epoch + 1, plan, next, changes))
+        adopted.map(|()| Published { epoch, steps, afresh })
     }
 
     fn check_sources(&self, graph: &Graph) -> Result<(), TeamError> {
@@ -243,15 +282,4 @@ impl Publisher {
         afresh.dedup();
         afresh
     }
-}
-
-/// The nodes that tasks of removed ones go to, and those whose queue is no longer needed.
-fn successors<'a>(changes: &'a ChangeSet, old: &'a Blueprint, new: &Graph) -> Vec<&'a str> {
-    let to = changes.changes.iter().map(|change| match change {
-        Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
-        _ => None,
-    });
-    let queues = old.entries().filter(|(name, _)| new.find(name).is_none());
-    let behind = queues.filter_map(|(name, _)| name.strip_prefix(FROM_QUEUE));
-    to.flatten().chain(behind).collect()
 }

@@ -1,5 +1,6 @@
 //! Teams under change: what survives, what is refused, and what concurrent operators see.
 
+mod parts;
 mod several;
 
 use std::sync::Arc;
@@ -71,7 +72,7 @@ fn bench_in(pool: Pool, graph: Graph, workers: usize) -> Bench {
     let member = |(i, queue)| Member {
         name: format!("worker-{i}"),
         pool: pool.cache(),
-        limits: Limits::default(),
+        limits: Limits { blocked_per_key: 1024, ..Limits::default() },
         queues: vec![MemberQueue { link: 0, source: SOURCE.into(), queue }],
     };
     let members = left.take_queues().into_iter().enumerate().map(member).collect();

@@ -242,7 +242,8 @@ impl Worker {
         let Some(link) = self.queues[index].as_ref().map(|attached| attached.link) else {
             return 0;
         };
-        let max = self.egress.room_behind(link, &self.engine).min(BURST);
+        let room = self.egress.room_behind(link, &self.engine);
+        let max = room.min(self.engine.room_for_strangers()).min(BURST);
         if max == 0 {
             return 0;
         }

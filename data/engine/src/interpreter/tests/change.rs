@@ -9,9 +9,10 @@ use weever_graph::{Graph, Verified, apply, verify};
 use weever_packet::{Burst, first_n};
 
 use super::property::{FRAMES, engine, limits, records, reference, specs, starts, without_reasons};
+use crate::counters::Others;
 use crate::interpreter::trace::Trace;
 use crate::reference::Record;
-use crate::schedule::{Blueprint, Idps, Recipe, Transition};
+use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe, Transition};
 use crate::testkit::{KINDS, STATELESS, graph, packet, pool, registry};
 use crate::{CounterKind, Engine, NODE_WAS_REMOVED, REMOVED};
 
@@ -25,11 +26,13 @@ pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) 
     });
     let starts: Vec<&str> = to.collect();
     let old = engine.plan.clone();
-    let recipe = Recipe { previous: Some(&*old), more_starts: &starts, ..Recipe::default() };
+    let numbers = Numbers::next(&old.numbers, &[&next], &registry(), &starts);
+    let (numbers, homes) = (&numbers, Homes::ONE);
+    let recipe = Recipe { numbers, homes, whole: None, follows: true };
     let plan = Blueprint::compile(next.clone(), &registry(), idps, recipe);
     let plan = plan.expect("compiles");
-    let transition = Transition::new(engine.epoch() + 1, &old, plan, changes);
-    let mut update = transition.update(&registry(), &Env::new()).expect("compiles");
+    let transition = Transition::new(engine.epoch() + 1, &old, plan, changes, &Others::NONE);
+    let mut update = transition.update(&registry(), &Env::new(), |_| true).expect("compiles");
     engine.switch(&mut update);
     next
 }

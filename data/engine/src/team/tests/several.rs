@@ -86,7 +86,7 @@ fn what_is_single_homed_sees_everything_at_the_first_worker() {
     };
     assert_eq!((at(0, "s0"), at(1, "s0"), at(2, "s0")), (30, 0, 0));
     assert_eq!((at(1, "ToQueue_s0"), at(0, "FromQueue_s0")), (10, 30), "the picture shows the cut");
-    assert!(b.team.publisher.executed().find("ToQueue_s0").is_some());
+    assert!(b.team.publisher.executed(0).expect("a worker").find("ToQueue_s0").is_some());
     assert!(b.team.publisher.graph().find("ToQueue_s0").is_none());
     let stats = [0, 1, 2].map(|i| b.team.workers[i].stats());
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_home_does_not_move_and_its_queue_comes_and_goes() {
     // The tasks are in the ring, and their node goes before they arrive.
     let changes = ChangeSet::new().remove("s0", Waiting::To(SINK.into())).bind(out(SOURCE, SINK));
     b.team.publisher.change(&changes).expect("sound");
-    assert!(b.team.publisher.executed().find("FromQueue_s0").is_none());
+    assert!(b.team.publisher.executed(0).expect("a worker").find("FromQueue_s0").is_none());
     b.team.workers[1].turn(2);
     let mut back = Vec::new();
     receive_all(&mut b, &mut back);
