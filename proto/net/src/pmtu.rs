@@ -7,6 +7,8 @@
 //! a lock, to whom large packets went of late, so that a message about a packet that was never sent
 //! is not believed. No message ever raises an MTU, nor lowers it below what every path can carry.
 
+use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -32,10 +34,13 @@ const PLATEAUS: [u32; 10] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 100
 /// lowers it by less costs packets these bytes.
 const MIN_STEP: u32 = 32;
 
+/// Destinations that are looked through one by one, and copied when one of them changes.
+const SHELF: usize = 16;
+
 /// Limits of [`PathMtus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Destinations that are remembered.
+    /// Destinations that are remembered; above 16 as many as make whole shelves of 16.
     pub capacity: usize,
     /// How long. RFC 1191 §6.3 and RFC 8201 §4 recommend ten minutes before a larger one is tried.
     pub lifetime: u64,
@@ -86,19 +91,21 @@ pub struct Entry {
     pub until: u64,
 }
 
-/// The writer's table, by destination; a sorted array of fixed capacity.
+/// The writer's table. It shares all its shelves with the views made of it, and copies one before it
+/// changes it: a change costs a shelf, however large the table is.
 #[derive(Clone, Debug)]
 pub struct PathMtus {
     config: Config,
-    entries: Vec<Entry>,
+    view: View,
     generation: u64,
 }
 
 impl PathMtus {
-    /// Nothing known. Allocates all it will ever need.
+    /// Nothing known.
     pub fn new(config: Config) -> Self {
-        let config = Config { capacity: config.capacity.max(1), ..config };
-        Self { config, entries: Vec::with_capacity(config.capacity), generation: 0 }
+        let shelves = config.capacity.div_ceil(SHELF).max(1);
+        let view = View { shelves: vec![Arc::default(); shelves], entries: 0 };
+        Self { config, view, generation: 0 }
     }
 
     /// Learns from a message; the MTU that counts now, which may be a little less than it said when
@@ -141,32 +148,32 @@ impl PathMtus {
 
     /// What is known of the path to `dst`.
     pub fn lookup(&self, dst: IpAddr) -> Option<u32> {
-        find(&self.entries, dst)
+        self.view.find(dst)
     }
 
     /// Forgets what is too old; whether anything was.
     pub fn poll(&mut self, now: u64) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.until > now);
-        let changed = self.entries.len() != before;
+        let changed = self.retain(|entry| entry.until > now);
         self.generation += u64::from(changed);
         changed
     }
 
     /// When [`poll`](Self::poll) has something to do next.
     pub fn poll_at(&self) -> Option<u64> {
-        self.entries.iter().map(|entry| entry.until).min()
+        self.view.all().map(|entry| entry.until).min()
     }
 
     /// Forgets one destination, or all.
     pub fn forget(&mut self, dst: Option<IpAddr>) {
-        self.entries.retain(|entry| dst.is_some_and(|dst| entry.dst != dst));
+        self.retain(|entry| dst.is_some_and(|dst| entry.dst != dst));
         self.generation += 1;
     }
 
     /// All of them, by destination.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    pub fn entries(&self) -> Vec<Entry> {
+        let mut all: Vec<Entry> = self.view.all().copied().collect();
+        all.sort_unstable_by_key(|entry| entry.dst);
+        all
     }
 
     /// A number that grows whenever a new [`View`] is to be published.
@@ -174,58 +181,87 @@ impl PathMtus {
         self.generation
     }
 
-    /// A copy for readers.
+    /// As it is now, for readers.
     pub fn view(&self) -> View {
-        View { entries: self.entries.clone() }
+        self.view.clone()
     }
 
-    /// Inserts or replaces; the entry that would have gone first makes room.
+    /// Inserts or replaces; on a full shelf, the entry that would have gone first makes room.
     fn insert(&mut self, entry: Entry) {
         self.generation += 1;
-        match self.entries.binary_search_by_key(&entry.dst, |e| e.dst) {
-            Ok(at) => return self.entries[at] = entry,
-            Err(_) if self.entries.len() == self.config.capacity => self.evict(),
-            Err(_) => {}
+        let at = self.view.shelf_of(entry.dst);
+        let shelf = Arc::make_mut(&mut self.view.shelves[at]);
+        let before = shelf.len();
+        let first_to_go = |shelf: &Vec<Entry>| (0..shelf.len()).min_by_key(|at| shelf[*at].until);
+        let place = shelf.iter().position(|known| known.dst == entry.dst);
+        let room = before < SHELF.min(self.config.capacity.max(1));
+        match place.or_else(|| first_to_go(shelf).filter(|_| !room)) {
+            Some(place) => shelf[place] = entry,
+            None => shelf.push(entry),
         }
-        let at = self.entries.partition_point(|e| e.dst < entry.dst);
-        self.entries.insert(at, entry);
+        self.view.entries += shelf.len() - before;
     }
 
-    fn evict(&mut self) {
-        let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.until);
-        if let Some((at, _)) = oldest {
-            self.entries.remove(at);
+    /// Whether anything had to go. Leaves shelves alone that keep everything.
+    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) -> bool {
+        let before = self.view.entries;
+        for shelf in &mut self.view.shelves {
+            if !shelf.iter().all(&keep) {
+                let all = shelf.len();
+                let shelf = Arc::make_mut(shelf);
+                shelf.retain(&keep);
+                self.view.entries -= all - shelf.len();
+            }
         }
+        self.view.entries != before
     }
 }
 
-/// A copy for readers. Empty for nearly every host, and then a lookup is one comparison.
+/// The table as it was at one moment, for readers. Empty for nearly every host, and then a lookup is
+/// one comparison.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    entries: Vec<Entry>,
+    /// Each destination has its place on one of them.
+    shelves: Vec<Arc<Vec<Entry>>>,
+    entries: usize,
 }
 
 impl View {
     /// Whether nothing is known of any path.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries == 0
     }
 
     /// Bytes of the longest packet to `dst` over a link of `link_mtu`, IP header included. Entries
     /// that are too old still count until the writer has forgotten them.
     #[inline]
     pub fn mtu(&self, dst: IpAddr, link_mtu: u32) -> u32 {
-        if self.entries.is_empty() {
+        if self.is_empty() {
             return link_mtu;
         }
-        find(&self.entries, dst).map_or(link_mtu, |mtu| mtu.min(link_mtu))
+        self.find(dst).map_or(link_mtu, |mtu| mtu.min(link_mtu))
     }
-}
 
-fn find(entries: &[Entry], dst: IpAddr) -> Option<u32> {
-    let at = entries.binary_search_by_key(&dst, |entry| entry.dst).ok()?;
-    Some(entries[at].mtu)
+    fn find(&self, dst: IpAddr) -> Option<u32> {
+        let shelf = self.shelves.get(self.shelf_of(dst))?;
+        shelf.iter().find(|entry| entry.dst == dst).map(|entry| entry.mtu)
+    }
+
+    /// Whoever has destinations chosen that share a shelf gains no more than these shelves' other
+    /// entries: they are learned again.
+    fn shelf_of(&self, dst: IpAddr) -> usize {
+        let words = match dst {
+            IpAddr::V4(dst) => [dst.to_bits().into(), 0],
+            IpAddr::V6(dst) => [(dst.to_bits() >> 64) as u64, dst.to_bits() as u64],
+        };
+        let mixed = (words[0].rotate_left(29) ^ words[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize % self.shelves.len().max(1)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.shelves.iter().flat_map(|shelf| shelf.iter())
+    }
 }
 
 /// RFC 8201 §4: "A node must not reduce its estimate of the Path MTU below the IPv6 minimum link

@@ -62,7 +62,7 @@ impl Paths {
 
     /// What is known, by destination.
     pub fn entries(&self) -> Vec<Entry> {
-        self.with(|table| table.entries().to_vec())
+        self.with(|table| table.entries())
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut PathMtus) -> T) -> T {

@@ -73,6 +73,25 @@ pub struct Route {
     pub mtu: Option<u32>,
 }
 
+/// What tells a route from others: two that differ in it may stand side by side, and of two that do
+/// not, the later one takes the earlier one's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RouteKey {
+    network: IpAddr,
+    prefix: u8,
+    metric: u32,
+    gateway: Option<IpAddr>,
+    interface: u32,
+}
+
+impl Route {
+    /// What tells it from others.
+    pub fn key(&self) -> RouteKey {
+        let Route { network, prefix, metric, gateway, interface, .. } = *self;
+        RouteKey { network, prefix, metric, gateway, interface }
+    }
+}
+
 /// A neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {

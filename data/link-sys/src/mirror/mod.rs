@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_route::RouteNetlinkMessage;
 
-pub use event::{Address, Event, LinkState, Neighbour, Route};
+pub use event::{Address, Event, LinkState, Neighbour, Route, RouteKey};
 use message::Fact;
 use socket::{Announced, Requests, Subscription};
 use tables::Tables;

@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::event::{Address, Event, LinkState, Neighbour, Route};
+use super::event::{Address, Event, LinkState, Neighbour, Route, RouteKey};
 use super::message::Fact;
 
 /// Entries a table holds; the kernel's own bounds are lower, except for routes.
 const MOST: usize = 1 << 16;
-
-/// A route's identity: two that differ in these may stand side by side.
-type RouteKey = (IpAddr, u8, u32, Option<IpAddr>, u32);
 
 #[derive(Debug, Default)]
 pub(super) struct Tables {
@@ -18,10 +15,6 @@ pub(super) struct Tables {
     addresses: BTreeMap<(u32, IpAddr, u8), Address>,
     routes: BTreeMap<RouteKey, Route>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
-}
-
-fn route_key(route: &Route) -> RouteKey {
-    (route.network, route.prefix, route.metric, route.gateway, route.interface)
 }
 
 impl Tables {
@@ -52,7 +45,7 @@ impl Tables {
                 if replaces {
                     self.replaced_by(route, tell);
                 }
-                put(&mut self.routes, route_key(route), route)
+                put(&mut self.routes, route.key(), route)
             }
             _ => false,
         };
@@ -65,7 +58,7 @@ impl Tables {
         let same = |old: &Route| {
             (old.network, old.prefix, old.metric) == (new.network, new.prefix, new.metric)
         };
-        let gone = self.routes.extract_if(.., |key, old| same(old) && *key != route_key(new));
+        let gone = self.routes.extract_if(.., |key, old| same(old) && *key != new.key());
         gone.for_each(|(_, old)| tell(Event::RouteGone(old)));
     }
 
@@ -79,7 +72,7 @@ impl Tables {
             Event::NeighbourGone(n) => {
                 self.neighbours.remove(&(n.interface, n.address)).map(Event::NeighbourGone)
             }
-            Event::RouteGone(route) => self.routes.remove(&route_key(&route)).map(Event::RouteGone),
+            Event::RouteGone(route) => self.routes.remove(&route.key()).map(Event::RouteGone),
             _ => None,
         };
         if let Some(event) = told {

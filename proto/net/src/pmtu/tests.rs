@@ -1,3 +1,5 @@
+use core::net::Ipv4Addr;
+
 use super::*;
 use proptest::prelude::*;
 
@@ -57,6 +59,28 @@ fn a_row_of_small_steps_is_short() {
     // A tunnel's few bytes are what they are.
     table.forget(None);
     assert_eq!(table.learn(said(ip(1), 1500, 1496), 1500, &recent, 0), Ok(1496));
+}
+
+/// However much is known, what is published anew is a shelf of it.
+#[test]
+fn views_share_what_has_not_changed() {
+    let all: Vec<IpAddr> = (0..1024u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into()).collect();
+    let mut table = PathMtus::new(Config::default());
+    for dst in &all {
+        let recent = sent_to(&[*dst], 0);
+        assert_eq!(table.learn(said(*dst, 1500, 1400), 1500, &recent, 0), Ok(1400));
+    }
+    let known = table.entries().len();
+    assert!((600..=1024).contains(&known), "{known} of 1024 have found a place");
+    let before = table.view();
+    let changed = table.entries()[7].dst;
+    table.learn(said(changed, 1500, 1300), 1500, &sent_to(&[changed], 1), 1).unwrap();
+    let after = table.view();
+    let pairs = before.shelves.iter().zip(&after.shelves);
+    assert_eq!(pairs.filter(|(old, new)| !Arc::ptr_eq(old, new)).count(), 1);
+    assert_eq!((before.mtu(changed, 1500), after.mtu(changed, 1500)), (1400, 1300));
+    assert!(table.poll(600 * SECOND) && table.entries().len() == 1);
+    assert_eq!((after.entries, table.view().entries), (known, 1));
 }
 
 #[test]

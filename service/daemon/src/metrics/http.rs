@@ -16,7 +16,6 @@ const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8
 /// # Errors
 /// When the client is gone, or too slow.
 pub(super) fn serve(stream: &TcpStream, page: impl FnOnce() -> String) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
     let (status, format, body) = match read(stream)? {
         Wanted::Page => ("200 OK", FORMAT, page()),
         Wanted::OtherPath => ("404 Not Found", PLAIN, "ask for /metrics\n".into()),
@@ -27,7 +26,7 @@ pub(super) fn serve(stream: &TcpStream, page: impl FnOnce() -> String) -> io::Re
         }
         Wanted::Nothing => return Ok(()),
     };
-    answer(stream, status, format, &body)
+    write(stream, answer(status, format, &body).as_bytes(), PATIENCE)
 }
 
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -36,19 +35,37 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 pub(super) fn turn_away(stream: &TcpStream) {
     // It may not block who accepts.
     drop(stream.set_nonblocking(true));
-    drop(answer(stream, "503 Service Unavailable", PLAIN, "too many clients\n"));
+    let answer = answer("503 Service Unavailable", PLAIN, "too many clients\n");
+    drop((&*stream).write(answer.as_bytes()).and_then(|_| stream.shutdown(Shutdown::Write)));
 }
 
-fn answer(mut stream: &TcpStream, status: &str, format: &str, body: &str) -> io::Result<()> {
+fn answer(status: &str, format: &str, body: &str) -> String {
     let allow = if status.starts_with("405") { "Allow: GET\r\n" } else { "" };
-    let head = format!(
+    format!(
         "HTTP/1.1 {status}\r\nContent-Type: {format}\r\nContent-Length: {}\r\n{allow}\
-         Connection: close\r\n\r\n",
+         Connection: close\r\n\r\n{body}",
         body.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
+    )
+}
+
+/// Writes an answer, however slowly it is taken, for so long and no longer: a client that takes a
+/// byte now and then would renew a time limit of each write for ever.
+fn write(mut stream: &TcpStream, mut answer: &[u8], patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
+    while !answer.is_empty() {
+        stream.set_write_timeout(Some(left(deadline)?))?;
+        match stream.write(answer)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => answer = &answer[n..],
+        }
+    }
     stream.shutdown(Shutdown::Write)
+}
+
+/// The time that is left, which is more than none: none would mean any.
+fn left(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 enum Wanted {
@@ -70,11 +87,7 @@ fn read(mut stream: &TcpStream) -> io::Result<Wanted> {
         if head.len() > LONGEST {
             return Ok(Wanted::TooLong);
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left(deadline)?))?;
         match stream.read(&mut piece)? {
             0 if head.is_empty() => return Ok(Wanted::Nothing),
             0 => return Ok(Wanted::Nonsense),
@@ -102,5 +115,32 @@ fn wanted(head: &[u8]) -> Wanted {
             }
         }
         _ => Wanted::Nonsense,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A reader that takes a little now and then, which each write of its own would wait for.
+    #[test]
+    fn a_slow_reader_does_not_hold_a_connection_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let sips = std::thread::spawn(move || {
+            let (mut sip, mut all) = (vec![0; 64 << 10], 0);
+            while let Ok(n @ 1..) = reader.read(&mut sip) {
+                all += n;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            all
+        });
+        let answer = vec![0; 64 << 20];
+        write(&stream, &answer, Duration::from_millis(300)).unwrap_err();
+        drop(stream);
+        assert!(sips.join().unwrap() < answer.len());
     }
 }

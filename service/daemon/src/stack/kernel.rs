@@ -20,7 +20,7 @@ use std::net::IpAddr;
 
 use nix::net::if_::if_nametoindex;
 use weever_link::LinkInfo;
-use weever_link_sys::mirror::{Address, Event, LinkState, Mirror, Route};
+use weever_link_sys::mirror::{Address, Event, LinkState, Mirror, Route, RouteKey};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetConfig;
 use weever_wire::MacAddr;
@@ -51,8 +51,9 @@ struct Attached {
 pub(super) struct Kernel {
     attached: Vec<Attached>,
     links: BTreeMap<u32, LinkState>,
-    addresses: BTreeMap<(u32, IpAddr), Address>,
-    routes: Vec<Route>,
+    /// With their prefixes: while an address changes its own, it may be there twice.
+    addresses: BTreeMap<(u32, IpAddr, u8), Address>,
+    routes: BTreeMap<RouteKey, Route>,
     neighbours: BTreeMap<(u32, IpAddr), MacAddr>,
     /// Whether something was learned that [`shape`](Self::shape) has not seen.
     is_news: bool,
@@ -100,13 +101,13 @@ impl Kernel {
             Event::Link(link) => drop(self.links.insert(link.interface, link)),
             Event::LinkGone(link) => drop(self.links.remove(&link.interface)),
             Event::Address(a) if a.usable => {
-                self.addresses.insert((a.interface, a.address), a);
+                self.addresses.insert((a.interface, a.address, a.prefix), a);
             }
             Event::Address(a) | Event::AddressGone(a) => {
-                self.addresses.remove(&(a.interface, a.address));
+                self.addresses.remove(&(a.interface, a.address, a.prefix));
             }
-            Event::Route(route) => self.routes.push(route),
-            Event::RouteGone(gone) => self.routes.retain(|route| *route != gone),
+            Event::Route(route) => drop(self.routes.insert(route.key(), route)),
+            Event::RouteGone(gone) => drop(self.routes.remove(&gone.key())),
             Event::Neighbour(n) => return self.heard(n.interface, n.address, n.mac),
             Event::NeighbourGone(n) => return self.heard(n.interface, n.address, None),
             _ => {}
@@ -149,7 +150,7 @@ impl Kernel {
             one.follow(link, network);
             if one.borrowed {
                 let addresses = self.addresses.values().filter(|a| a.interface == one.device);
-                let routes = self.routes.iter().filter(|r| r.interface == one.device);
+                let routes = self.routes.values().filter(|r| r.interface == one.device);
                 borrow::addresses(network, one.id, addresses);
                 borrow::routes(network, one.id, routes);
             }

@@ -94,7 +94,7 @@ fn addresses_and_routes_are_borrowed_and_nothing_else_is_touched() {
     let six = network.interface(LAN).unwrap().v6.clone();
     assert!(six.iter().all(|own| own.is_used()) && six.iter().count() == 1);
     assert_eq!((network.routes4().len(), network.routes6().len()), (2, 1));
-    let default = network.routes4()[1];
+    let default = network.routes4()[0];
     assert_eq!(default.way, Way::Via(Ipv4Addr::new(10, 0, 0, 9)));
     assert_eq!((default.iface, default.origin, default.metric), (Some(LAN), Origin::Kernel, 100));
     network.add_route("192.0.2.0/24=10.0.0.9".split_once('=').map(operators).unwrap()).unwrap();
@@ -111,6 +111,39 @@ fn addresses_and_routes_are_borrowed_and_nothing_else_is_touched() {
     assert_eq!(iface.v6.iter().count(), 0);
     let origins: Vec<Origin> = network.routes4().iter().map(|route| route.origin).collect();
     assert_eq!(origins, [Origin::Static, Origin::Kernel]);
+}
+
+/// The kernel tells of a route again when something about it has changed, and of its going as it was
+/// last.
+#[test]
+fn a_route_that_is_told_again_takes_its_own_place() {
+    let (mut kernel, mut network) = kernel(true);
+    let first = route("192.0.2.0", 24, Some("10.0.0.9"));
+    let second = Route { source: Some("10.0.0.1".parse().unwrap()), ..first.clone() };
+    let other = Route { metric: 200, ..first.clone() };
+    let lan = Event::Address(address("10.0.0.1", 24));
+    let told = [&first, &other, &second].map(|route| Event::Route(route.clone()));
+    kernel.tell([link(1500, true), lan].into_iter().chain(told), &mut network);
+    let seen = |network: &NetConfig| -> Vec<(u32, Option<Ipv4Addr>)> {
+        network.routes4().iter().map(|route| (route.metric, route.source)).collect()
+    };
+    assert_eq!(seen(&network), [(100, Some(Ipv4Addr::new(10, 0, 0, 1))), (200, None)]);
+    kernel.tell([Event::RouteGone(second)], &mut network);
+    assert_eq!(seen(&network), [(200, None)], "the one that was told first is gone with it");
+    kernel.tell([Event::RouteGone(first), Event::RouteGone(other)], &mut network);
+    assert_eq!(seen(&network), []);
+}
+
+/// An address may get another prefix before it loses the one that it had.
+#[test]
+fn an_address_keeps_the_prefix_that_is_left() {
+    let (mut kernel, mut network) = kernel(true);
+    let told = [address("10.0.0.1", 24), address("10.0.0.1", 16)].map(Event::Address);
+    kernel.tell([link(1500, true)].into_iter().chain(told), &mut network);
+    kernel.tell([Event::AddressGone(address("10.0.0.1", 24))], &mut network);
+    let own: Vec<String> =
+        network.interface(LAN).unwrap().v4.iter().map(|c| c.to_string()).collect();
+    assert_eq!(own, ["10.0.0.1/16"]);
 }
 
 fn operators((to, via): (&str, &str)) -> weever_net::route::Route<Ipv4Addr> {
