@@ -4,6 +4,7 @@
 //! - [`tap`]: an interface of the kernel whose cable ends here.
 //! - [`mirror`]: links, addresses, routes and neighbours as the kernel has them.
 //! - [`netdev`]: what an interface is: index, MTU, address, driver, queues.
+//! - [`mod@overhear`]: what is for the kernel and the stack both.
 //! - [`packet`]: packet sockets, for frames made by hand and as the benchmark's peer.
 //! - [`mmsg`]: batches of UDP datagrams through the kernel's stack, the other peer.
 #![allow(unsafe_code, reason = "system calls without a safe wrapper, and rings in mapped memory")]
@@ -13,5 +14,6 @@ pub mod mirror;
 pub mod mmsg;
 pub mod netdev;
 mod offload;
+pub mod overhear;
 pub mod packet;
 pub mod tap;

@@ -4,6 +4,9 @@
 //! (UMEM). A steering program in the driver sends to the sockets what is ours and leaves the rest
 //! to the kernel; it goes with the process, so that even a killed one leaves the device usable.
 //!
+//! As long as a device is open, it receives frames for all groups of stations: the stack may be in
+//! any of them.
+//!
 //! What costs a system call: `flush`, when the kernel has to be told that there is something to
 //! send (always in copy mode, see [`weever_link::LinkInfo::mode`]), and reading
 //! [`stats`](weever_link::LinkQueue::stats). A queue that receives nothing asks twice a second
@@ -38,6 +41,7 @@ pub use error::OpenError;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weever_link::{Link, LinkInfo, LinkQueue};
@@ -50,6 +54,8 @@ pub struct AfXdp {
     info: LinkInfo,
     queues: Vec<XskQueue>,
     steering: Arc<Steering>,
+    /// While it is open, the device receives what is for any group.
+    _groups: OwnedFd,
 }
 
 impl AfXdp {

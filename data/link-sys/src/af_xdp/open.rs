@@ -13,6 +13,7 @@ use super::queue::{Facts, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
 use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, RingSizes, Steering};
 use crate::netdev::{self, Interface};
+use crate::packet::receive_multicast;
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADER: u32 = 18;
@@ -29,10 +30,11 @@ pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     check_mtu(config, &device)?;
     let opening = Opening::new(config, &device)?;
     let queues = opening.queues()?;
+    let groups = receive_multicast(&config.interface)?;
     // Last, so that nothing is taken from the kernel before it can be received.
     let mode = opening.attach()?;
     let info = opening.info(mode, queues.first());
-    Ok(AfXdp { info, queues, steering: opening.steering })
+    Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
 }
 
 pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {

@@ -106,7 +106,7 @@ fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
 }
 
 /// A socket that sees nothing yet.
-fn unbound(interface: &str) -> Result<(OwnedFd, Interface), InterfaceError> {
+pub(crate) fn unbound(interface: &str) -> Result<(OwnedFd, Interface), InterfaceError> {
     let interface = Interface::find(interface)?;
     let fd = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
         .map_err(|errno| failure(&interface, "socket(AF_PACKET)", errno.into()))?;
@@ -115,7 +115,11 @@ fn unbound(interface: &str) -> Result<(OwnedFd, Interface), InterfaceError> {
     Ok((fd, interface))
 }
 
-fn bind(fd: &OwnedFd, interface: &Interface, protocol: Protocol) -> Result<(), InterfaceError> {
+pub(crate) fn bind(
+    fd: &OwnedFd,
+    interface: &Interface,
+    protocol: Protocol,
+) -> Result<(), InterfaceError> {
     let protocol = match protocol {
         Protocol::All => libc::ETH_P_ALL as u16,
         Protocol::EtherType(ethertype) => ethertype,
@@ -138,8 +142,23 @@ fn bind(fd: &OwnedFd, interface: &Interface, protocol: Protocol) -> Result<(), I
     Ok(())
 }
 
+/// Has a device receive frames for all groups of stations, for as long as the descriptor is open:
+/// which ones the stack is in, nobody tells the device.
+pub(crate) fn receive_multicast(interface: &str) -> Result<OwnedFd, InterfaceError> {
+    let (fd, interface) = unbound(interface)?;
+    let membership = libc::packet_mreq {
+        mr_ifindex: interface.index as i32,
+        mr_type: libc::PACKET_MR_ALLMULTI as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set_option(&fd, libc::PACKET_ADD_MEMBERSHIP, &membership)
+        .map_err(|error| failure(&interface, "PACKET_ADD_MEMBERSHIP", error))?;
+    Ok(fd)
+}
+
 /// `T` is a plain structure of the option's.
-fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+pub(crate) fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     let size = size_of::<T>() as libc::socklen_t;
     let value = (&raw const *value).cast();
     // SAFETY: the value is live and of the size given; the kernel only reads it.
@@ -147,6 +166,10 @@ fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn failure(interface: &Interface, what: &'static str, source: io::Error) -> InterfaceError {
+pub(crate) fn failure(
+    interface: &Interface,
+    what: &'static str,
+    source: io::Error,
+) -> InterfaceError {
     InterfaceError::Io { name: interface.name.clone(), what, source }
 }

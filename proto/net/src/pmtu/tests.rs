@@ -64,7 +64,8 @@ fn a_row_of_small_steps_is_short() {
 /// However much is known, what is published anew is a shelf of it.
 #[test]
 fn views_share_what_has_not_changed() {
-    let all: Vec<IpAddr> = (0..1024u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into()).collect();
+    let all: Vec<IpAddr> =
+        (0..1024u32).map(|n| Ipv4Addr::from_bits(0x0a00_0000 + n).into()).collect();
     let mut table = PathMtus::new(Config::default());
     for dst in &all {
         let recent = sent_to(&[*dst], 0);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use weever_link::pcap::playback::{self, Capture, End, PlaybackLink};
 use weever_link::{Link, LinkInfo, Offload};
-use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, Steering};
+use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, Steering};
+use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
@@ -117,7 +118,11 @@ fn open_af_xdp(
         addresses,
         by_port,
     });
-    Ok(Device { link: Box::new(link), grip, steward })
+    let link: Box<dyn Link> = match interface.share {
+        Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
+        Share::Ports | Share::None => Box::new(link),
+    };
+    Ok(Device { link, grip, steward })
 }
 
 /// A queue for each worker. The kernel's stack is at the other end, so nothing is shared.

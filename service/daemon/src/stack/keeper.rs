@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::Host;
-use weever_net::iface::{ALL_HOSTS, IfaceId, Interface};
-use weever_net::ipv6::addr::ALL_NODES;
+use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
 use super::devices::Grip;
@@ -88,7 +87,8 @@ fn seeking(clients: &Dhcp) -> Vec<IfaceId> {
 }
 
 /// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, but for as
-/// long as an address is sought by them.
+/// long as an address is sought by them. What is for all hosts and all nodes is the kernel's too,
+/// and the link overhears it.
 fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
     let up = |iface: &&Interface| iface.link == link && iface.up;
     let interfaces = state.config().interfaces().iter().filter(up);
@@ -99,21 +99,16 @@ fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> 
 
 fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
-    // Whoever is in a group has to hear who asks for it.
-    let queries = (!iface.groups.is_empty()).then_some(ALL_HOSTS);
-    let v4 = own.chain(iface.groups.iter().copied()).chain(queries).map(IpAddr::V4);
+    let v4 = own.chain(iface.groups.iter().copied()).map(IpAddr::V4);
     v4.chain(of_interface6(iface).map(IpAddr::V6))
 }
 
 /// Questions about addresses are handed over by their target, so that their groups, which the
-/// kernel's addresses may share, stay the kernel's. Routers advertise, and ask who is in a group, to
-/// all nodes: a link that listens to that takes it from the kernel.
+/// kernel's addresses may share, stay the kernel's.
 fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let speaks = iface.v6_settings.enabled;
     let own = iface.v6.iter().map(|own| own.cidr.addr());
-    let listens = iface.v6_settings.accept_ra && !iface.borrowed || !iface.groups6.is_empty();
-    let all = own.chain(iface.groups6.iter().copied()).chain(listens.then_some(ALL_NODES));
-    all.filter(move |_| speaks)
+    own.chain(iface.groups6.iter().copied()).filter(move |_| speaks)
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
@@ -146,23 +141,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_ipv6_it_hands_over_addresses_in_whatever_state_and_routers_if_they_are_heard() {
+    fn of_ipv6_it_hands_over_addresses_in_whatever_state_and_groups() {
         let mut config = NetConfig::new();
         let mac = MacAddr([2, 0, 0, 0, 0, 1]);
         config.add_interface(Interface::new(IfaceId(0), "eth0", 0, mac)).unwrap();
-        let settings = |accept_ra| V6Settings { enabled: true, accept_ra, ..V6Settings::default() };
-        config.set_v6(IfaceId(0), settings(false)).unwrap();
+        let settings = V6Settings { enabled: true, accept_ra: true, ..V6Settings::default() };
+        config.set_v6(IfaceId(0), settings).unwrap();
         config.add_address6(IfaceId(0), "2001:db8::1/64".parse().unwrap()).unwrap();
         let text = |config: &NetConfig| -> Vec<String> {
             let state = NetState::new(config.clone(), 1);
             wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(text(&config), ["2001:db8::1"]);
-        config.set_v6(IfaceId(0), settings(true)).unwrap();
-        assert_eq!(text(&config), ["2001:db8::1", "ff02::1"]);
-        config.set_v6(IfaceId(0), settings(false)).unwrap();
+        assert_eq!(text(&config), ["2001:db8::1"], "what routers say is overheard");
         config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
-        assert_eq!(text(&config), ["2001:db8::1", "ff02::1", "ff05::7"]);
+        assert_eq!(text(&config), ["2001:db8::1", "ff05::7"]);
+        config.set_v6(IfaceId(0), V6Settings::default()).unwrap();
+        assert_eq!(text(&config), [""; 0]);
     }
 
     #[test]
@@ -180,7 +174,7 @@ mod tests {
             let state = NetState::new(config.clone(), 1);
             wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(text(&config), ["10.0.0.1", "224.0.0.1", "239.1.2.3"]);
+        assert_eq!(text(&config), ["10.0.0.1", "239.1.2.3"]);
         let state = NetState::new(config.clone(), 1);
         assert!(wanted(&state, 0, &[IfaceId(0)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));
         assert!(!wanted(&state, 0, &[IfaceId(1)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));

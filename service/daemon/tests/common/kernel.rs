@@ -166,3 +166,26 @@ pub(crate) fn errors(from: &VethEnd, to: IpAddr) {
         }
     }
 }
+
+/// An echo server of the kernel's at one side, and datagrams from the other.
+pub(crate) fn through(from: &VethEnd, server: &VethEnd, to: IpAddr) {
+    let service = server.namespace().run(|| std::net::UdpSocket::bind((to, 0))).unwrap();
+    let port = service.local_addr().unwrap().port();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    service.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = vec![0; 10_000];
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let Ok((n, back)) = service.recv_from(&mut buffer) else { continue };
+                // Too long for what it has just learned of the way: the next one is cut up.
+                let _ = service.send_to(&buffer[..n], back);
+            }
+        });
+        let socket = udp(from, to, port);
+        for len in [0, 100, 1252, 1400, 1472, 5000] {
+            await_echo(&socket, len);
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

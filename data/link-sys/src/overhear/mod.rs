@@ -1,0 +1,203 @@
+//! What is for every station of a link, for the kernel and the stack both.
+//!
+//! ```text
+//!                      ┌─ ours ──► AF_XDP socket ───┐
+//!  frames ──► steering ┤                            ├──► queue 0
+//!                      └─ others ──► kernel ┬─ ear ─┘
+//!                                           └─► the kernel's protocols
+//! ```
+//!
+//! On a device that is shared by address, a frame goes to the stack or to the kernel: the steering
+//! program cannot copy it. That is right for whatever is for one of them, and wrong for what is for
+//! both: router advertisements, and queries who is in which group. [`overhear`] leaves these to the
+//! kernel and has the stack hear them too, through a packet socket.
+
+mod ear;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::epoll;
+use weever_link::{Link, LinkError, LinkInfo, LinkQueue, QueueStats};
+use weever_packet::{Buffer, Burst, Flags, Nanos, PoolCache};
+
+use crate::netdev::{Interface, InterfaceError};
+use ear::Ear;
+
+/// How often a queue that is not waited on is listened to.
+const PERIOD: Nanos = 10_000_000;
+/// Frames that are heard at a time: a flood of them takes no more than 800 places a second from
+/// what is for the stack alone, and the rest is lost.
+const MOST: usize = 8;
+/// Bytes of a frame before its tag.
+const STATIONS: usize = 12;
+
+/// Has the first queue of a device's link hear frames for all hosts (224.0.0.1) and all nodes
+/// (ff02::1) that the kernel receives on the device. Opened in the calling thread's network
+/// namespace; needs CAP_NET_RAW.
+///
+/// # Errors
+/// [`InterfaceError`], when the device is gone or the kernel refuses the socket.
+pub fn overhear(link: impl Link + 'static) -> Result<impl Link, InterfaceError> {
+    let name = link.info().name.clone();
+    let (ear, device) = (Ear::open(&name)?, Interface::find(&name)?);
+    let flags = if device.partial_checksums() { Flags::MAY_BE_PARTIAL } else { Flags::NONE };
+    Ok(Overhearing { link, ear: Some((ear, flags)) })
+}
+
+struct Overhearing<L> {
+    link: L,
+    ear: Option<(Ear, Flags)>,
+}
+
+impl<L: Link> Link for Overhearing<L> {
+    fn info(&self) -> &LinkInfo {
+        self.link.info()
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        let mut queues = self.link.take_queues();
+        if queues.is_empty() {
+            return queues;
+        }
+        if let Some((ear, flags)) = self.ear.take() {
+            let first = queues.remove(0);
+            queues.insert(0, Box::new(Listener::new(first, ear, flags)));
+        }
+        queues
+    }
+}
+
+/// A queue that hears more than it is sent.
+struct Listener {
+    queue: Box<dyn LinkQueue>,
+    ear: Ear,
+    flags: Flags,
+    /// Both descriptors as one to wait on; without it, the queue's own is, and hearing takes as long
+    /// as its worker sleeps.
+    both: Option<OwnedFd>,
+    scratch: Box<[u8]>,
+    /// When to listen next.
+    next: Nanos,
+    due: Cell<bool>,
+    heard: QueueStats,
+}
+
+impl Listener {
+    fn new(queue: Box<dyn LinkQueue>, ear: Ear, flags: Flags) -> Listener {
+        let both = both(&*queue, &ear).ok();
+        let scratch = vec![0; 1 << 14].into();
+        let (due, heard) = (Cell::new(true), QueueStats::default());
+        Listener { queue, ear, flags, both, scratch, next: 0, due, heard }
+    }
+
+    /// Fills the burst with what was heard. A frame that has no room in a buffer is left out, and so
+    /// is what a failing socket says: the device's own queue notices when the device is gone.
+    #[cold]
+    fn listen(&mut self, pool: &mut PoolCache, burst: &mut Burst, max: usize) -> usize {
+        self.due.set(false);
+        let mut n = 0;
+        while n < max.min(MOST) {
+            let Ok(Some(heard)) = self.ear.hear(&mut self.scratch) else { break };
+            let Some(mut buffer) = pool.alloc() else { break };
+            let head = buffer.head();
+            if !(self.scratch.get(..heard.len)).is_some_and(|f| fill(&mut buffer, f, heard.tag)) {
+                self.heard.rx_dropped += 1;
+                pool.free(buffer);
+                continue;
+            }
+            self.heard.rx_packets += 1;
+            self.heard.rx_bytes += buffer.len() as u64;
+            let meta = buffer.meta_mut();
+            (meta.l2, meta.queue, meta.flags) = (head, 0, self.flags);
+            drop(burst.put(n, buffer));
+            n += 1;
+        }
+        n
+    }
+}
+
+/// Writes a frame with its tag to an empty buffer, if there is room for it.
+fn fill(buffer: &mut Buffer, frame: &[u8], tag: Option<[u8; 4]>) -> bool {
+    let Some((stations, rest)) = frame.split_at_checked(STATIONS) else { return false };
+    let tag = tag.as_ref().map_or(&[][..], |tag| tag);
+    buffer.append(stations) && buffer.append(tag) && buffer.append(rest)
+}
+
+/// A descriptor that is ready when one of the two is.
+fn both(queue: &dyn LinkQueue, ear: &Ear) -> io::Result<OwnedFd> {
+    let own = queue.fd().ok_or(io::ErrorKind::Unsupported)?;
+    let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (number, fd) in [(0, own), (1, ear.as_fd())] {
+        epoll::add(&both, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+    }
+    Ok(both)
+}
+
+impl LinkQueue for Listener {
+    #[inline]
+    fn rx(
+        &mut self,
+        pool: &mut PoolCache,
+        burst: &mut Burst,
+        max: usize,
+    ) -> Result<usize, LinkError> {
+        if self.due.get() {
+            let n = self.listen(pool, burst, max);
+            if n > 0 {
+                return Ok(n);
+            }
+        }
+        self.queue.rx(pool, burst, max)
+    }
+
+    #[inline]
+    fn tx(
+        &mut self,
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+    ) -> Result<usize, LinkError> {
+        self.queue.tx(pool, packets)
+    }
+
+    #[inline]
+    fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
+        self.queue.flush(pool)
+    }
+
+    fn unsent(&self) -> bool {
+        self.queue.unsent()
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Nanos) {
+        if now >= self.next {
+            self.due.set(true);
+            self.next = now.saturating_add(PERIOD);
+        }
+        self.queue.advance(now);
+    }
+
+    fn next_deadline(&self) -> Option<Nanos> {
+        self.queue.next_deadline()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        // Whoever sleeps on it listens first when it wakes.
+        self.due.set(true);
+        let own = self.queue.fd();
+        self.both.as_ref().map(AsFd::as_fd).or(own)
+    }
+
+    fn stats(&self) -> QueueStats {
+        let (own, heard) = (self.queue.stats(), &self.heard);
+        QueueStats {
+            rx_packets: own.rx_packets + heard.rx_packets,
+            rx_bytes: own.rx_bytes + heard.rx_bytes,
+            rx_dropped: own.rx_dropped + heard.rx_dropped,
+            ..own
+        }
+    }
+}
