@@ -29,7 +29,7 @@ pub enum GraphToolError {
         file: String,
     },
     /// The file cannot be written.
-    #[error("cannot write {file}: {source}; the file was left as it was")]
+    #[error("cannot write {file}: {source}; is there such a folder, and may you write to it?")]
     Write {
         /// The path as given.
         file: String,

@@ -1,7 +1,7 @@
 //! Reading and writing the files named on the command line.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::{GraphToolError, Streams};
@@ -31,20 +31,31 @@ fn read_most(from: impl Read) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces the file's text at once: a reader sees the old text or the new one.
+/// Replaces the file's text at once: a reader sees the old text or the new one. A link stays, and
+/// what it leads to is replaced. What is no file, such as `/dev/stdout`, is written to.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), GraphToolError> {
-    let failed = |source| GraphToolError::Write { file: shown(path), source };
+    let written = match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => std::fs::canonicalize(path)
+            .and_then(|behind| replace(&behind, text, Some(there.permissions()))),
+        Ok(_) => std::fs::write(path, text),
+        Err(e) if e.kind() == ErrorKind::NotFound => replace(path, text, None),
+        Err(e) => Err(e),
+    };
+    written.map_err(|source| GraphToolError::Write { file: shown(path), source })
+}
+
+fn replace(path: &Path, text: &str, permissions: Option<Permissions>) -> std::io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let beside = path.with_file_name(name);
     let replaced = std::fs::write(&beside, text).and_then(|()| {
-        std::fs::set_permissions(&beside, std::fs::metadata(path)?.permissions())?;
+        permissions.map_or(Ok(()), |as_before| std::fs::set_permissions(&beside, as_before))?;
         std::fs::rename(&beside, path)
     });
     if replaced.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
-    replaced.map_err(failed)
+    replaced
 }
 
 pub(crate) fn is_stdin(path: &Path) -> bool {

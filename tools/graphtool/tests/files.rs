@@ -171,6 +171,26 @@ fn a_picture_goes_to_a_file_or_to_standard_output() {
 }
 
 #[test]
+fn a_picture_goes_to_a_new_file_through_a_link_and_to_a_device() {
+    let file = Temporary::new("draw", UGLY.as_bytes());
+    let printed = run(&["svg", file.path()]).output;
+    let old = Temporary::new("link-old.svg", b"old");
+    let link = Temporary::new("link.svg", b"");
+    std::fs::remove_file(&link.0).unwrap();
+    assert!(is(&run(&["svg", file.path(), "-o", link.path()]), ExitCode::SUCCESS));
+    assert_eq!(link.contents(), printed, "a file that was not there");
+    std::fs::remove_file(&link.0).unwrap();
+    std::os::unix::fs::symlink(&old.0, &link.0).unwrap();
+    assert!(is(&run(&["svg", file.path(), "-o", link.path()]), ExitCode::SUCCESS));
+    assert_eq!(old.contents(), printed, "what the link leads to");
+    assert!(std::fs::symlink_metadata(&link.0).unwrap().is_symlink());
+    assert!(is(&run(&["svg", file.path(), "-o", "/dev/null"]), ExitCode::SUCCESS));
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file(), "replaced a device");
+    let lost = run(&["svg", file.path(), "-o", "/nonexistent/x.svg"]).result.unwrap_err();
+    assert!(lost.to_string().contains("/nonexistent/x.svg"), "{lost}");
+}
+
+#[test]
 fn either_a_file_or_what_runs() {
     let refused = |words: &[&str]| Line::try_parse_from(words).is_err();
     assert!(refused(&["svg"]) && refused(&["svg", "--running", "x.unicorn"]));

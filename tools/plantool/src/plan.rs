@@ -113,7 +113,7 @@ fn key(args: &PlanArgs, model: &Model) -> std::result::Result<Option<Vec<u8>>, P
 
 fn write(output: Option<&Path>, text: &str) -> std::result::Result<(), PlanToolError> {
     let failed = |file: String| move |source| PlanToolError::Write { file, source };
-    match output {
+    match output.filter(|path| path.as_os_str() != "-") {
         Some(path) => std::fs::write(path, text).map_err(failed(load::shown(path))),
         // A reader that has seen enough (`weever plan … | head`) is no failure.
         None => match std::io::stdout().lock().write_all(text.as_bytes()) {
