@@ -69,14 +69,14 @@ enum Command {
     Man(papers::Man),
     /// Prints the completions of a shell
     Completions(papers::Completions),
-    /// Work with protocol graphs: check, format, draw and show files and the running one, which
-    /// they change too
+    /// Checks, formats, draws and shows protocol graphs, those in files and the running one, and
+    /// changes that
     #[command(subcommand)]
     Graph(GraphCommand),
-    /// Plan which queue of a NIC gets which flow, without having the NIC
+    /// Plans which queue of a NIC gets which flow, without having the NIC
     Plan(Box<PlanArgs>),
     Steer(Box<SteerArgs>),
-    /// Check policies
+    /// Checks policies
     #[command(subcommand)]
     Policy(PolicyCommand),
 }

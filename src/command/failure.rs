@@ -1,5 +1,6 @@
 //! What a command failed with, and the exit status for it.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use weever_capture::CaptureError;
@@ -38,14 +39,16 @@ pub(crate) enum Failure {
 impl Failure {
     /// Says on standard error what went wrong.
     pub(crate) fn report(&self) -> ExitCode {
-        match self {
+        let mut errors = io::stderr().lock();
+        // A reader that has gone away (`2>&1 | head`) is no reason for another status.
+        let _ = match self {
             Failure::Up(UpError::Config(ConfigError::Several(problems))) => {
-                problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+                problems.iter().try_for_each(|problem| writeln!(errors, "error: {problem}"))
             }
-            other => eprintln!("error: {other}"),
-        }
+            other => writeln!(errors, "error: {other}"),
+        };
         match self {
-            Failure::Up(UpError::Config(_)) => ExitCode::from(USAGE),
+            Failure::Up(UpError::Config(_) | UpError::Log(_)) => ExitCode::from(USAGE),
             Failure::Up(UpError::Start(StartError::Policy(error))) if error.is_about_files() => {
                 ExitCode::from(USAGE)
             }

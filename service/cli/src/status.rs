@@ -45,8 +45,11 @@ fn describe(status: &Status) -> String {
         ("device", format!("{link}, {mac}, mtu {mtu}, {queues} {}", plural(*queues, "queue"))),
         ("mode", mode.clone()),
         ("share", share.clone()),
-        ("address", format!("{address}/{prefix}")),
     ];
+    // It may have none, or none of this family.
+    if !address.is_unspecified() {
+        lines.push(("address", format!("{address}/{prefix}")));
+    }
     lines.extend(status.gateway.map(|gateway| ("gateway", gateway.to_string())));
     lines.push(("services", services(status)));
     lines.extend(status.interfaces.iter().map(|i| ("interface", interface(i))));
@@ -150,5 +153,14 @@ worker    worker-0 on core 1, adaptive, queues 0 1 2 3: running
             received 1,000, sent 990; handed over 3, taken over 0; 9,000 turns, 12 sleeps
 ";
         assert_eq!(describe(&status), expected);
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_not_shown() {
+        let golden = include_str!("../../api/tests/golden/status.json");
+        let message: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let mut status: Status = serde_json::from_value(message["ok"].clone()).unwrap();
+        (status.address, status.prefix) = (std::net::Ipv4Addr::UNSPECIFIED, 0);
+        assert!(!describe(&status).contains("address "), "{}", describe(&status));
     }
 }

@@ -54,7 +54,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
     /// The cores to run on, a worker on each
-    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    #[arg(long, value_name = "CORE", value_delimiter = ',', value_parser = core)]
     cores: Option<Vec<usize>>,
     /// Answer datagrams to this UDP port with what they carry
     #[arg(long, value_name = "PORT")]
@@ -75,7 +75,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "DIRECTORY")]
     state: Option<PathBuf>,
     /// Let Prometheus have the counters: HTTP on this address, such as 127.0.0.1:9464
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = place)]
     metrics: Option<SocketAddr>,
     /// Give flows to workers by this policy (see docs/policies.md)
     #[arg(long, value_name = "FILE")]
@@ -103,6 +103,15 @@ pub struct UpArgs {
     /// Print all counters at the end
     #[arg(long)]
     pub counters: bool,
+}
+
+fn core(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "not the number of a core; for several, as 0,1".into())
+}
+
+fn place(text: &str) -> Result<SocketAddr, String> {
+    let wanted = "not an address with a port, such as 127.0.0.1:9464 or [::1]:9464";
+    text.parse().map_err(|_| wanted.into())
 }
 
 /// Why `weever up` failed.

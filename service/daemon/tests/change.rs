@@ -95,7 +95,7 @@ fn services_come_and_go() {
     assert_eq!(services.iter().map(|s| s.port).collect::<Vec<_>>(), [70, 9]);
     for (assignment, word) in [
         ("services.echo=9", "another service"),
-        ("services.echo=0", "nobody can"),
+        ("services.echo=0", "port 0 cannot be bound"),
         ("services.echo=x", "`x`"),
         ("services.ekko=7", "there is no setting"),
         ("services.echo+=7", "no list"),
@@ -139,6 +139,9 @@ fn addresses_change_without_a_new_graph() {
         ("interface.memory0.addr-=10.0.0.8/24", "10.0.0.8"),
         ("interface.memory0.colour=red", "no setting"),
         ("interface.memory0.mtu=5", "mtu"),
+        ("interface.memory0.mtu=9000", "memory0 was opened with an mtu of 1500"),
+        ("interface.memory0.mtu=large", "a number of bytes"),
+        ("services.echo=70000", "a udp port"),
         ("route.10.9.0.0/16=172.16.0.1", "172.16.0.1"),
         ("route.10.9.0.0/16=none", "no such route"),
         ("route.x=none", "`x`"),

@@ -102,7 +102,7 @@ impl CaptureArgs {
         let pumped = pump(&mut stream, &mut sink, &ended, &mut tally);
         // What came before the stack went away is kept.
         sink.finish(tally.missed)?;
-        eprintln!("{} packets captured, {} missed", tally.captured, tally.missed);
+        say(&format!("{} packets captured, {} missed", tally.captured, tally.missed));
         pumped
     }
 
@@ -118,7 +118,13 @@ impl CaptureArgs {
 
 fn announce(started: &CaptureStarted) {
     let places: Vec<&str> = started.places.iter().map(|place| place.port.as_str()).collect();
-    eprintln!("capturing at {}; Ctrl-C ends it", places.join(", "));
+    say(&format!("capturing at {}; Ctrl-C ends it", places.join(", ")));
+}
+
+/// On standard error, since packets may go to standard output. A reader that has gone away does not
+/// end the capture.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn pump(
@@ -139,7 +145,7 @@ fn pump(
             Some(CaptureEvent::Ended(end)) => {
                 tally.missed = end.missed;
                 if end.reason == "removed" {
-                    eprintln!("the places are not in the running graph any more");
+                    say("the places are not in the running graph any more");
                 }
                 break;
             }

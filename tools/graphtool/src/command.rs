@@ -16,17 +16,17 @@ use crate::{GraphToolError, Streams, blocks, file, setting};
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GraphCommand {
-    /// Report every mistake and doubt in FILE; exit with 1 if there is an error.
+    /// Reports every mistake and doubt in FILE; exit with 1 if there is an error.
     Check(Check),
-    /// Print FILE in the canonical layout.
+    /// Prints FILE in the canonical layout.
     Fmt(Fmt),
-    /// Draw FILE, or the running graph with its counters, as an SVG picture.
+    /// Draws FILE, or the running graph with its counters, as an SVG picture.
     Svg(Picture),
-    /// Draw FILE, or the running graph with its counters, in the DOT language of Graphviz.
+    /// Draws FILE, or the running graph with its counters, in the DOT language of Graphviz.
     Dot(Picture),
-    /// Show the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
+    /// Shows the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
     Show(Shown),
-    /// Make the running graph that of FILE: what differs changes, between two packets
+    /// Makes the running graph that of FILE: what differs changes, between two packets
     Apply(Apply),
     /// The running graph in the DOT language; the same as `dot --running`.
     #[command(hide = true)]

@@ -73,7 +73,7 @@ pub enum Format {
 /// Work with policies.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Report every mistake and contradiction in a policy; exit with 1 if there is one.
+    /// Reports every mistake and contradiction in a policy; exit with 1 if there is one.
     Check(PolicyCheck),
 }
 

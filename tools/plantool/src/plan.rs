@@ -19,7 +19,8 @@ use crate::{Format, PlanArgs, PlanToolError};
 /// and told by the exit status 1.
 pub fn run(args: &PlanArgs) -> std::result::Result<ExitCode, PlanToolError> {
     let made = make(args)?;
-    made.notes.iter().for_each(|note| eprintln!("{note}"));
+    // Whoever does not read them has not asked for them.
+    let _ = made.notes.iter().try_for_each(|note| writeln!(std::io::stderr(), "{note}"));
     write(args.output.as_deref(), &made.text)?;
     Ok(if made.acceptable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

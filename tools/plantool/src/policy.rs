@@ -1,5 +1,6 @@
 //! `weever policy check`.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use weever_plan::policy::Queues;
@@ -18,11 +19,11 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, PlanToolError> {
     let file = load::shown(&args.file);
     match check(&text, args.queues) {
         Ok(said) => {
-            println!("{file}: {said}");
+            let _ = writeln!(std::io::stdout(), "{file}: {said}");
             Ok(ExitCode::SUCCESS)
         }
         Err(said) => {
-            eprintln!("{file}: the policy is wrong:\n{said}");
+            let _ = writeln!(std::io::stderr(), "{file}: the policy is wrong:\n{said}");
             Ok(ExitCode::FAILURE)
         }
     }

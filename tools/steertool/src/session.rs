@@ -51,7 +51,7 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
         }
         false => Box::new(NicFilters::new(args, driver, index)?),
     };
-    planner.notes.iter().for_each(|note| eprintln!("{note}"));
+    let _ = planner.notes.iter().try_for_each(|note| writeln!(std::io::stderr(), "{note}"));
     tell(&planner.describe(|queue| backend.queue(queue)));
     if !args.apply {
         tell(&backend.preview(&mut planner.search)?);

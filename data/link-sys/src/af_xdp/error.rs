@@ -50,7 +50,7 @@ pub enum OpenError {
     /// Its packets do not fit the pool's frames.
     #[error(
         "interface {interface}: its MTU is {mtu}, but frames of {frame_size} bytes hold {most}; use `ip link set dev {interface} mtu {most}`{}",
-        if *.frame_size < 4096 { ", or frames of 4096 bytes (`--frame-size 4096`)" } else { "" }
+        if larger_frames_help(*.mtu, *.most, *.frame_size) { ", or frames of 4096 bytes (`--frame-size 4096`)" } else { "" }
     )]
     Mtu {
         /// The interface.
@@ -142,6 +142,11 @@ impl OpenError {
     }
 }
 
+/// Whether packets of `mtu` fit frames of 4,096 bytes, of which as much is taken as of smaller ones.
+fn larger_frames_help(mtu: u32, most: u32, frame_size: u32) -> bool {
+    frame_size < 4096 && mtu <= 4096 - frame_size + most
+}
+
 /// EBUSY: by a program attached in the other way; EEXIST: by one in the other mode.
 fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
@@ -185,11 +190,14 @@ mod tests {
 
     #[test]
     fn larger_frames_are_only_advised_where_there_are_any() {
-        let text = |frame_size| {
-            let (interface, mtu, most) = ("eth7".into(), 9000, frame_size - 274);
+        let text = |frame_size, mtu| {
+            let (interface, most) = ("eth7".into(), frame_size - 274);
             OpenError::Mtu { interface, mtu, most, frame_size }.to_string()
         };
-        assert!(text(2048).contains("mtu 1774") && text(2048).contains("--frame-size 4096"));
-        assert!(!text(4096).contains("--frame-size"), "{}", text(4096));
+        let in_reach = text(2048, 3822);
+        assert!(in_reach.contains("mtu 1774") && in_reach.contains("--frame-size 4096"));
+        for (frame_size, mtu) in [(4096, 9000), (2048, 3823)] {
+            assert!(!text(frame_size, mtu).contains("--frame-size"), "{}", text(frame_size, mtu));
+        }
     }
 }

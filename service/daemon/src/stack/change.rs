@@ -12,9 +12,13 @@ use weever_net::ipv6::AddrOrigin;
 use weever_net::state::{NetConfig, ReversePath, StateError};
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
 
+use super::devices;
 use super::program::Program;
 use super::shared::Shared;
 use crate::config::{Prefix, nearest};
+
+/// What addresses and routes are of.
+const PREFIX: &str = "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
 
 impl Shared {
     /// Waits for a change that is under way.
@@ -41,11 +45,15 @@ impl Shared {
                 self.change_program(|program| program.set_param(node, param, &assignment.value))
             }
             ["route", ..] => {
-                let to = parse(assignment, assignment.path.trim_start_matches("route."))?;
+                let to = assignment.path.trim_start_matches("route.");
+                let to = parse(assignment, to, PREFIX)?;
                 self.change_network(assignment, |network| route::set(network, to, assignment))
             }
             ["interface", ref name @ .., key] if !name.is_empty() => {
                 let name = name.join(".");
+                if key == "mtu" {
+                    self.fits_its_link(&name, assignment)?;
+                }
                 self.change_network(assignment, |network| {
                     set_interface(network, &name, key, assignment, self.config.probe)
                 })
@@ -77,7 +85,7 @@ impl Shared {
 
     fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
         only_set(assignment)?;
-        let port = optional(assignment)?;
+        let port = optional(assignment, "a UDP port, 1 to 65535, or none")?;
         // Held until the end: what another operator sets meanwhile must not be lost.
         let mut program = self.program();
         let mut services = program.services();
@@ -85,14 +93,30 @@ impl Shared {
             "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
             _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
         };
-        if port == Some(0) || port.is_some() && port == other {
-            return Err(refused(assignment, "another service has that port, or nobody can"));
+        match port {
+            Some(0) => return Err(refused(assignment, "port 0 cannot be bound: use 1 to 65535")),
+            Some(_) if port == other => {
+                return Err(refused(assignment, "another service has that port"));
+            }
+            _ => {}
         }
         let edit = |program: &mut Program| program.set_services(services);
         let (published, ()) = program.change(&self.publisher, edit)?;
         let mut changed = changed(published);
         changed.notes.extend(self.ports.follow(&services));
         Ok(changed)
+    }
+
+    /// What is longer than the device takes would be lost there, packet by packet.
+    fn fits_its_link(&self, name: &str, assignment: &Assignment) -> Result<(), ApiError> {
+        let wanted: u16 = mtu(assignment)?;
+        // An interface that is not there is told of by who looks for it.
+        let mut named = self.config.interfaces.iter().filter(|interface| interface.name == name);
+        let Some(interface) = named.next() else { return Ok(()) };
+        let link = &self.links[usize::from(devices::number_of(&self.config, &interface.dev))];
+        let too_long =
+            format!("{} was opened with an MTU of {}: use that or less", link.name, link.mtu);
+        if wanted > link.mtu { Err(refused(assignment, &too_long)) } else { Ok(()) }
     }
 
     fn change_network(
@@ -143,7 +167,7 @@ fn set_interface(
     match key {
         "addr" => set_addresses(network, id, assignment, probe),
         "groups" => set_groups(network, id, assignment),
-        "mtu" => Ok(network.set_mtu(id, parse(assignment, only_set(assignment)?)?)?),
+        "mtu" => Ok(network.set_mtu(id, mtu(assignment)?)?),
         "up" => Ok(network.set_up(id, switch(assignment)?)?),
         "forwarding" => Ok(network.set_forwarding(id, switch(assignment)?)?),
         _ => Err(unknown(&assignment.path).into()),
@@ -174,7 +198,7 @@ fn set_addresses(
     assignment: &Assignment,
     probe: bool,
 ) -> Result<(), Refusal> {
-    let wanted: Vec<Prefix> = list(assignment)?;
+    let wanted: Vec<Prefix> = list(assignment, PREFIX)?;
     if network.interface(id).is_some_and(|iface| iface.borrowed) {
         return Err(refused(assignment, "its addresses are the kernel's: use `ip addr`").into());
     }
@@ -222,7 +246,7 @@ fn set_groups(
     id: IfaceId,
     assignment: &Assignment,
 ) -> Result<(), Refusal> {
-    let wanted: Vec<IpAddr> = list(assignment)?;
+    let wanted: Vec<IpAddr> = list(assignment, "the address of a group")?;
     let own = groups(network, id);
     let (leave, join) = match assignment.how {
         How::Add => (Vec::new(), wanted),
@@ -275,26 +299,30 @@ fn only_set(assignment: &Assignment) -> Result<&str, ApiError> {
     }
 }
 
-fn optional<T: FromStr>(assignment: &Assignment) -> Result<Option<T>, ApiError> {
+fn mtu(assignment: &Assignment) -> Result<u16, ApiError> {
+    parse(assignment, only_set(assignment)?, "a number of bytes, up to 65535")
+}
+
+fn optional<T: FromStr>(assignment: &Assignment, wanted: &str) -> Result<Option<T>, ApiError> {
     match assignment.value.as_str() {
         "none" => Ok(None),
-        value => parse(assignment, value).map(Some),
+        value => parse(assignment, value, wanted).map(Some),
     }
 }
 
-fn list<T: FromStr>(assignment: &Assignment) -> Result<Vec<T>, ApiError> {
+fn list<T: FromStr>(assignment: &Assignment, wanted: &str) -> Result<Vec<T>, ApiError> {
     match assignment.value.as_str() {
         "none" if assignment.how == How::Set => Ok(Vec::new()),
-        values => values.split(',').map(|value| parse(assignment, value.trim())).collect(),
+        values => values.split(',').map(|value| parse(assignment, value.trim(), wanted)).collect(),
     }
 }
 
-fn parse<T: FromStr>(assignment: &Assignment, text: &str) -> Result<T, ApiError> {
-    text.parse().map_err(|_| refused(assignment, &format!("`{text}` is no value of it")))
+fn parse<T: FromStr>(assignment: &Assignment, text: &str, wanted: &str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| refused(assignment, &format!("`{text}` is not {wanted}")))
 }
 
 fn refused(assignment: &Assignment, why: &str) -> ApiError {
-    let remedy = "nothing has changed; `weever set --help` lists settings and their values";
+    let remedy = "it stays as it was; `weever set --help` lists settings and their values";
     ApiError::new(ErrorKind::Refused, format!("{assignment}: {why}"), remedy)
 }
 
@@ -346,12 +374,16 @@ mod tests {
     #[test]
     fn lists_are_read_and_none_is_an_empty_one() {
         let assignment = |text: &str| text.parse::<Assignment>().unwrap();
-        let addresses = list::<IpAddr>(&assignment("a=10.0.0.1, ::1")).unwrap();
+        let addresses = list::<IpAddr>(&assignment("a=10.0.0.1, ::1"), "a").unwrap();
         assert_eq!(addresses.len(), 2);
-        assert!(list::<IpAddr>(&assignment("a=none")).unwrap().is_empty());
-        let error = list::<IpAddr>(&assignment("a=10.0.0.1,x")).unwrap_err();
-        assert!(error.message.starts_with("a=10.0.0.1,x: `x`"), "{}", error.message);
-        assert!(list::<IpAddr>(&assignment("a+=none")).is_err());
+        assert!(list::<IpAddr>(&assignment("a=none"), "a").unwrap().is_empty());
+        let error = list::<IpAddr>(&assignment("a=10.0.0.1,x"), "an address").unwrap_err();
+        assert!(
+            error.message.starts_with("a=10.0.0.1,x: `x` is not an address"),
+            "{}",
+            error.message
+        );
+        assert!(list::<IpAddr>(&assignment("a+=none"), "a").is_err());
         assert!(switch(&assignment("a+=on")).is_err());
     }
 }

@@ -2,16 +2,21 @@
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt;
 use std::str::FromStr;
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// The environment's word on what is logged, where the command line has none.
 const VARIABLE: &str = "WEEVER_LOG";
+
+/// What of standard error is journald's, as systemd.exec(5) has it: `DEVICE:INODE`.
+const JOURNAL: &str = "JOURNAL_STREAM";
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +52,7 @@ pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), Strin
         (None, Some(text)) if !text.is_empty() => (text.as_str(), VARIABLE),
         _ => ("info", "--log"),
     };
-    let filter = EnvFilter::try_new(text).map_err(|e| {
+    let filter = filter(text).map_err(|e| {
         format!("{from} {text}: {e}; use error, warn, info, debug or trace, or TARGET=LEVEL,…")
     })?;
     let builder = tracing_subscriber::fmt()
@@ -56,7 +61,7 @@ pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), Strin
         .with_ansi(std::io::stderr().is_terminal());
     let begun = match format {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
-        LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
+        LogFormat::Text if goes_to(&std::env::var(JOURNAL).unwrap_or_default()) => {
             let inner = Format::default().without_time().with_level(false).with_ansi(false);
             builder.with_ansi(false).event_format(Journald(inner)).try_init()
         }
@@ -65,6 +70,26 @@ pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), Strin
     // Somebody who uses the library may have a subscriber of their own.
     drop(begun);
     Ok(())
+}
+
+/// A word alone is a level here. To the crate it would be a target all of whose lines are wanted, so
+/// that a mistyped level ended in silence.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    for word in text.split(',').map(str::trim).filter(|word| !word.contains(['=', '['])) {
+        if word.parse::<LevelFilter>().is_err() {
+            return Err(format!("`{word}` is no level"));
+        }
+    }
+    EnvFilter::try_new(text).map_err(|e| e.to_string())
+}
+
+/// Whether this is what standard error leads to: a service may have passed the variable on to what
+/// it starts, and that writes elsewhere.
+fn goes_to(stream: &str) -> bool {
+    let number = |text: Option<&str>| text?.parse::<u64>().ok();
+    let mut parts = stream.split(':');
+    let named = (number(parts.next()), number(parts.next()));
+    std::fs::metadata("/proc/self/fd/2").is_ok_and(|m| named == (Some(m.dev()), Some(m.ino())))
 }
 
 /// Lines that begin with the level in the form of sd-daemon(3).
@@ -90,5 +115,32 @@ where
         };
         write!(writer, "<{priority}>")?;
         self.0.format_event(context, writer, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_level_is_refused_instead_of_silence() {
+        for right in
+            ["info", "WARN", "off", "weever_daemon=debug", "warn,weever_daemon::stack=info"]
+        {
+            assert!(filter(right).is_ok(), "{right}");
+        }
+        for wrong in ["verbose", "info,chatty", "weever_daemon", "weever_daemon=loud"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_journal_is_where_standard_error_leads() {
+        let stderr = std::fs::metadata("/proc/self/fd/2").unwrap();
+        assert!(goes_to(&format!("{}:{}", stderr.dev(), stderr.ino())));
+        let other = format!("{}:{}", stderr.dev(), stderr.ino() + 1);
+        for elsewhere in [other.as_str(), "", "9", "x:y", ":"] {
+            assert!(!goes_to(elsewhere), "{elsewhere}");
+        }
     }
 }

@@ -82,7 +82,10 @@ type NamedWay<'a, A> = (Way<A>, Option<&'a str>);
 fn way_of<A: Routes>(assignment: &Assignment) -> Result<Option<NamedWay<'_, A>>, ApiError> {
     let value = assignment.value.as_str();
     if let Some((via, name)) = value.split_once('%') {
-        return Ok(Some((Way::Via(parse(assignment, via)?), Some(name))));
+        return Ok(Some((
+            Way::Via(parse(assignment, via, "the address of a router")?),
+            Some(name),
+        )));
     }
     Ok(Some(match value {
         "none" => return Ok(None),
