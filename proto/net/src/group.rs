@@ -15,12 +15,14 @@
 
 mod family;
 mod filter;
+mod heard;
 mod machine;
 mod member;
-mod report;
+mod said;
 #[cfg(test)]
 mod tests;
 
 pub use family::{Family, Query};
 pub use filter::{Filter, MAX_SOURCES, Mode};
-pub use machine::{Config, GroupError, Memberships, Outgoing, Version};
+pub use machine::{Config, GroupError, Memberships, Version};
+pub use said::Outgoing;

@@ -1,24 +1,26 @@
 //! ICMPv6 (RFC 4443): echo and errors. Neighbour discovery ([`crate::ndp`]) and multicast listener
 //! discovery ([`crate::mld`]) are messages of it with formats of their own.
 
-use crate::bytes::{be16, be32, first, header, put};
-use crate::checksum::{self, Pseudo};
+use crate::Layer;
+use crate::checksum::Pseudo;
+use crate::icmp::{self, Version, View};
 use crate::ipv6::next_header;
-use crate::{Layer, WireError};
 
 mod repr;
+pub use crate::icmp::{HEADER_LEN, IcmpHeader as Icmpv6Header};
 pub use repr::Icmpv6Repr;
 
-/// Bytes before a message's data: type, code, checksum and four bytes that depend on the type.
-pub const HEADER_LEN: usize = 8;
+/// ICMP for IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V6;
 
-const TYPE: usize = 0;
-const CODE: usize = 1;
-const CHECKSUM: usize = 2;
-const IDENT: usize = 4;
-const SEQ: usize = 6;
-/// The four bytes that depend on the type: a pointer, an MTU.
-const VALUE: usize = 4;
+impl Version for V6 {
+    const LAYER: Layer = Layer::Icmpv6;
+    const ECHO: (u8, u8) = (kind::ECHO_REQUEST, kind::ECHO_REPLY);
+}
+
+/// A message with at least a whole header.
+pub type Icmpv6View<'a> = View<'a, V6>;
 
 /// Message types.
 pub mod kind {
@@ -86,58 +88,11 @@ pub mod problem {
     pub const INCOMPLETE_CHAIN: u8 = 3;
 }
 
-header! {
-    /// The first eight bytes of a message; no value in them has been checked.
-    Icmpv6Header, HEADER_LEN
-}
-
-impl Icmpv6Header<'_> {
-    /// Type, see [`kind`].
-    #[inline]
-    pub fn kind(self) -> u8 {
-        self.0[TYPE]
-    }
-
-    /// Code.
-    #[inline]
-    pub fn code(self) -> u8 {
-        self.0[CODE]
-    }
-
-    /// Checksum field.
-    #[inline]
-    pub fn checksum(self) -> u16 {
-        be16(self.0, CHECKSUM)
-    }
-
-    /// Identifier of an echo.
-    #[inline]
-    pub fn ident(self) -> u16 {
-        be16(self.0, IDENT)
-    }
-
-    /// Sequence number of an echo.
-    #[inline]
-    pub fn seq(self) -> u16 {
-        be16(self.0, SEQ)
-    }
-
-    /// MTU of the next hop, of "packet too big"; where the wrong field is, of a parameter problem.
-    #[inline]
-    pub fn value(self) -> u32 {
-        be32(self.0, VALUE)
-    }
-}
-
 /// Makes a request into its reply and repairs the checksum (RFC 1624). The addresses, whose sum the
 /// exchange leaves alone, are in the IPv6 header: [`crate::ipv6::swap_addresses`].
 #[inline]
 pub fn make_echo_reply(header: &mut [u8; HEADER_LEN]) {
-    let old = be16(header, TYPE);
-    let new = u16::from(kind::ECHO_REPLY) << 8 | u16::from(header[CODE]);
-    let check = checksum::update16(be16(header, CHECKSUM), old, new);
-    header[TYPE] = kind::ECHO_REPLY;
-    put(header, CHECKSUM, check.to_be_bytes());
+    icmp::make_echo_reply::<V6>(header);
 }
 
 /// Whether the checksum of a message between these addresses (source, then destination) is right.
@@ -150,51 +105,14 @@ pub fn checksum_ok(message: &[u8], addresses: &[u8; 32]) -> bool {
 /// header.
 #[inline]
 pub fn fill_checksum(message: &mut [u8], addresses: &[u8; 32]) {
-    let pseudo = pseudo(message.len(), addresses);
-    let Some(header) = message.first_chunk_mut::<HEADER_LEN>() else { return };
-    put(header, CHECKSUM, [0; 2]);
-    let check = pseudo.checksum(message).to_be_bytes();
-    message[CHECKSUM..CHECKSUM + 2].copy_from_slice(&check);
+    if message.len() >= HEADER_LEN {
+        icmp::put_checksum(message, 0);
+        icmp::put_checksum(message, pseudo(message.len(), addresses).checksum(message));
+    }
 }
 
 fn pseudo(len: usize, addresses: &[u8; 32]) -> Pseudo {
     Pseudo::v6(addresses, next_header::ICMPV6, len as u32)
-}
-
-/// A message with at least a whole header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Icmpv6View<'a> {
-    header: Icmpv6Header<'a>,
-    message: &'a [u8],
-}
-
-impl<'a> Icmpv6View<'a> {
-    /// Checks the length of the message, which is the whole payload of its packet.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`].
-    #[inline]
-    pub fn new(message: &'a [u8]) -> Result<Self, WireError> {
-        Ok(Self { header: Icmpv6Header(first(message, Layer::Icmpv6)?), message })
-    }
-
-    /// The header.
-    #[inline]
-    pub fn header(self) -> Icmpv6Header<'a> {
-        self.header
-    }
-
-    /// Header and data.
-    #[inline]
-    pub fn message(self) -> &'a [u8] {
-        self.message
-    }
-
-    /// What follows the header: an echo's data, or the packet that an error quotes.
-    #[inline]
-    pub fn data(self) -> &'a [u8] {
-        &self.message[HEADER_LEN..]
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Views and builders of protocol headers: no I/O, no allocation, no `unsafe`.
 //!
-//! Every protocol has one file of the same shape:
+//! Every protocol has one file of the same shape; what IPv4's and IPv6's share is in [`icmp`] and
+//! [`listener`]:
 //! - the field offsets;
 //! - `XHeader`, a view over a fixed-size array of bytes: one length test when it is made, then
 //!   accessors with constant offsets that need no bounds check. It promises nothing about the
@@ -33,11 +34,13 @@ pub mod dhcp4;
 pub mod error;
 pub mod ethernet;
 pub mod fields;
+pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod igmp;
 pub mod ipv4;
 pub mod ipv6;
+pub mod listener;
 pub mod mac;
 pub mod mld;
 pub mod ndp;

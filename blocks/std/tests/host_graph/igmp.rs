@@ -13,7 +13,7 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::EthernetHeader;
 use weever_wire::igmp::{IgmpReport, checksum_ok, kind};
 use weever_wire::ipv4::{Ipv4View, protocol};
-use weever_wire::mld::record_kind;
+use weever_wire::listener::record_kind;
 
 const SECOND: u64 = 1_000_000_000;
 const LINK: IfaceId = IfaceId(0);

@@ -9,7 +9,8 @@ use weever_models::{HostConfig, host};
 use weever_net::iface::IfaceId;
 use weever_wire::icmpv6::{checksum_ok, fill_checksum, kind};
 use weever_wire::ipv6::Ipv6Header;
-use weever_wire::mld::{MldReport, record_kind};
+use weever_wire::listener::record_kind;
+use weever_wire::mld::MldReport;
 
 const SECOND: u64 = 1_000_000_000;
 const LINK: IfaceId = IfaceId(0);

@@ -1,13 +1,13 @@
 //! What is different between IGMP and MLD: addresses, numbers, and where the fields are.
 
-use core::fmt::Debug;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_wire::icmpv6;
-use weever_wire::igmp::{self, IgmpQuery};
-use weever_wire::mld::{self, MldQuery};
+use weever_wire::listener::{self, Address};
+use weever_wire::{igmp, mld};
 
 use super::Version;
+use crate::addr;
 
 /// A query, of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +25,18 @@ pub struct Query<A> {
 }
 
 /// An address family with a protocol for groups.
-pub trait Family: Copy + Ord + Debug {
+pub trait Family: Address + addr::Address {
     /// Where reports of the newest version go.
     const REPORTS: Self;
     /// Where "I leave" of the version before goes.
     const ROUTERS: Self;
-    /// Bytes of a record before its sources.
-    const RECORD_LEN: usize;
-    /// Bytes of an address.
-    const ADDR_LEN: usize;
-    /// Types of a report of the newest version.
-    const REPORT: u8;
+    /// The newest version of its protocol.
+    const NEWEST: u8;
 
     /// Whether it is a group.
     fn is_group(self) -> bool;
     /// Whether membership is reported at all: not that of all hosts, nor what stays on the machine.
     fn is_reported(self) -> bool;
-    /// Writes the address.
-    fn put(self, to: &mut [u8]);
     /// Writes a message of an older version; its length, or `None` if there is no such message.
     fn old_message(kind: OldKind, group: Self, buf: &mut [u8]) -> Option<usize>;
     /// Writes the checksum of a whole message between these addresses.
@@ -63,9 +57,7 @@ pub enum OldKind {
 impl Family for Ipv4Addr {
     const REPORTS: Self = Ipv4Addr::new(224, 0, 0, 22);
     const ROUTERS: Self = Ipv4Addr::new(224, 0, 0, 2);
-    const RECORD_LEN: usize = igmp::RECORD_LEN;
-    const ADDR_LEN: usize = 4;
-    const REPORT: u8 = igmp::kind::V3_REPORT;
+    const NEWEST: u8 = 3;
 
     fn is_group(self) -> bool {
         self.is_multicast()
@@ -74,10 +66,6 @@ impl Family for Ipv4Addr {
     /// RFC 3376 §6: "all-systems" (224.0.0.1) is never reported.
     fn is_reported(self) -> bool {
         self.is_multicast() && self != Ipv4Addr::new(224, 0, 0, 1)
-    }
-
-    fn put(self, to: &mut [u8]) {
-        to[..4].copy_from_slice(&self.octets());
     }
 
     fn old_message(kind: OldKind, group: Self, buf: &mut [u8]) -> Option<usize> {
@@ -98,9 +86,7 @@ impl Family for Ipv4Addr {
 impl Family for Ipv6Addr {
     const REPORTS: Self = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
     const ROUTERS: Self = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-    const RECORD_LEN: usize = mld::RECORD_LEN;
-    const ADDR_LEN: usize = 16;
-    const REPORT: u8 = icmpv6::kind::MLDV2_REPORT;
+    const NEWEST: u8 = 2;
 
     fn is_group(self) -> bool {
         self.is_multicast()
@@ -110,10 +96,6 @@ impl Family for Ipv6Addr {
     fn is_reported(self) -> bool {
         let scope = self.octets()[1] & 0xf;
         self.is_multicast() && scope > 1 && self != Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1)
-    }
-
-    fn put(self, to: &mut [u8]) {
-        to[..16].copy_from_slice(&self.octets());
     }
 
     fn old_message(kind: OldKind, group: Self, buf: &mut [u8]) -> Option<usize> {
@@ -137,28 +119,16 @@ impl Family for Ipv6Addr {
     }
 }
 
-impl From<IgmpQuery<'_>> for Query<Ipv4Addr> {
-    fn from(query: IgmpQuery<'_>) -> Self {
-        let version = match query.version {
-            1 => Version::Oldest,
-            2 => Version::Older,
-            _ => Version::Newest,
+impl<A: Family> From<listener::Query<'_, A>> for Query<A> {
+    fn from(query: listener::Query<'_, A>) -> Self {
+        let version = match A::NEWEST.saturating_sub(query.version) {
+            0 => Version::Newest,
+            1 => Version::Older,
+            _ => Version::Oldest,
         };
         Query {
             version,
-            group: (!query.group.is_unspecified()).then_some(query.group),
-            max_response: u64::from(query.max_response) * crate::MILLIS,
-            robustness: query.robustness,
-            interval: query.interval,
-        }
-    }
-}
-
-impl From<MldQuery<'_>> for Query<Ipv6Addr> {
-    fn from(query: MldQuery<'_>) -> Self {
-        Query {
-            version: if query.version == 1 { Version::Older } else { Version::Newest },
-            group: (!query.group.is_unspecified()).then_some(query.group),
+            group: Some(query.group).filter(|group| *group != A::UNSPECIFIED),
             max_response: u64::from(query.max_response) * crate::MILLIS,
             robustness: query.robustness,
             interval: query.interval,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weever_wire::mld::record_kind as kind;
+use weever_wire::listener::record_kind as kind;
 
 use super::filter::{Filter, MAX_SOURCES, Mode};
 

@@ -4,7 +4,8 @@ use std::vec::Vec;
 
 use proptest::prelude::*;
 use weever_wire::igmp::{self, IgmpQuery, IgmpReport};
-use weever_wire::mld::{MldReport, record_kind as kind};
+use weever_wire::listener::{REPORT_LEN, record_kind as kind};
+use weever_wire::mld::MldReport;
 use weever_wire::{icmpv6, mld};
 
 use super::*;
@@ -231,7 +232,7 @@ fn listeners_of_ipv6_say_the_same_in_longer_words() {
     assert_eq!(host.poll(0, us, &mut out), None, "all nodes");
     host.set(1, group, Filter::any(), 0).unwrap();
     let Outgoing { dst, len } = host.poll(0, us, &mut out).unwrap();
-    assert_eq!((dst, len), ("ff02::16".parse().unwrap(), mld::REPORT_LEN + mld::RECORD_LEN));
+    assert_eq!((dst, len), ("ff02::16".parse().unwrap(), REPORT_LEN + 4 + 16));
     let addresses = |dst: Ipv6Addr| [us.octets(), dst.octets()].concat().try_into().unwrap();
     assert!(icmpv6::checksum_ok(&out[..len], &addresses(dst)));
     let record = MldReport::parse(&out[..len]).unwrap().next().unwrap().unwrap();

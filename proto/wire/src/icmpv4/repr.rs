@@ -1,9 +1,9 @@
 //! Messages as values.
 
-use super::{CHECKSUM, CODE, HEADER_LEN, IDENT, IcmpView, MTU, POINTER, SEQ, TYPE, kind};
-use crate::bytes::{put, room};
-use crate::checksum;
-use crate::{Layer, WireError};
+use super::{HEADER_LEN, IcmpView, V4, kind};
+use crate::bytes::put;
+use crate::icmp::{MTU, VALUE, blank, lay_out, put_checksum, put_echo, unexpected};
+use crate::{WireError, checksum};
 
 /// A message and its data. An error's `quote` is the header and the first bytes of the datagram
 /// that caused it.
@@ -39,8 +39,7 @@ impl<'a> IcmpRepr<'a> {
             (kind::PARAMETER_PROBLEM, _) => {
                 IcmpRepr::ParameterProblem { code, pointer: h.pointer(), quote: data }
             }
-            (kind::ECHO_REQUEST | kind::ECHO_REPLY, _) => return Err(unexpected("code", code)),
-            (other, _) => return Err(unexpected("type", other)),
+            _ => return Err(unexpected::<V4>(h)),
         })
     }
 
@@ -54,36 +53,32 @@ impl<'a> IcmpRepr<'a> {
     /// # Errors
     /// [`WireError::NoRoom`].
     pub fn emit(&self, buf: &mut [u8]) -> Result<(), WireError> {
-        let (need, have) = (self.buffer_len(), buf.len());
-        let message =
-            buf.get_mut(..need).ok_or(WireError::NoRoom { layer: Layer::Icmpv4, need, have })?;
-        message[HEADER_LEN..].copy_from_slice(self.data());
-        let (header, _) = room::<HEADER_LEN>(message, Layer::Icmpv4)?;
-        self.emit_header(header);
-        let sum = checksum::sum(message);
-        let (header, _) = room::<HEADER_LEN>(message, Layer::Icmpv4)?;
-        put(header, CHECKSUM, checksum::finish(sum).to_be_bytes());
+        let message = lay_out::<V4>(buf, self.data(), |header| *header = self.header())?;
+        put_checksum(message, checksum::finish(checksum::sum(message)));
         Ok(())
     }
 
-    fn emit_header(&self, header: &mut [u8; HEADER_LEN]) {
-        *header = [0; HEADER_LEN];
+    /// The header, its checksum zero.
+    fn header(&self) -> [u8; HEADER_LEN] {
+        let mut header = blank(self.kind(), self.code());
         match *self {
             IcmpRepr::EchoRequest { ident, seq, .. } | IcmpRepr::EchoReply { ident, seq, .. } => {
-                put(header, IDENT, ident.to_be_bytes());
-                put(header, SEQ, seq.to_be_bytes());
+                put_echo(&mut header, ident, seq);
             }
-            IcmpRepr::Unreachable { code, mtu, .. } => {
-                header[CODE] = code;
-                put(header, MTU, mtu.to_be_bytes());
-            }
-            IcmpRepr::TimeExceeded { code, .. } => header[CODE] = code,
-            IcmpRepr::ParameterProblem { code, pointer, .. } => {
-                header[CODE] = code;
-                header[POINTER] = pointer;
-            }
+            IcmpRepr::Unreachable { mtu, .. } => put(&mut header, MTU, mtu.to_be_bytes()),
+            IcmpRepr::ParameterProblem { pointer, .. } => header[VALUE] = pointer,
+            IcmpRepr::TimeExceeded { .. } => {}
         }
-        header[TYPE] = self.kind();
+        header
+    }
+
+    const fn code(&self) -> u8 {
+        match *self {
+            IcmpRepr::EchoRequest { .. } | IcmpRepr::EchoReply { .. } => 0,
+            IcmpRepr::Unreachable { code, .. }
+            | IcmpRepr::TimeExceeded { code, .. }
+            | IcmpRepr::ParameterProblem { code, .. } => code,
+        }
     }
 
     /// The type that is emitted.
@@ -106,8 +101,4 @@ impl<'a> IcmpRepr<'a> {
             | IcmpRepr::ParameterProblem { quote, .. } => quote,
         }
     }
-}
-
-fn unexpected(field: &'static str, value: u8) -> WireError {
-    WireError::BadField { layer: Layer::Icmpv4, field, value: value.into() }
 }

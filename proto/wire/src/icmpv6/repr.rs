@@ -1,8 +1,9 @@
 //! Messages as values.
 
-use super::{CODE, HEADER_LEN, IDENT, Icmpv6View, SEQ, TYPE, VALUE, fill_checksum, kind};
-use crate::bytes::{put, room};
-use crate::{Layer, WireError};
+use super::{HEADER_LEN, Icmpv6View, V6, fill_checksum, kind};
+use crate::WireError;
+use crate::bytes::put;
+use crate::icmp::{VALUE, blank, lay_out, put_echo, unexpected};
 
 /// A message and its data. An error's `quote` is as much of the packet that caused it as there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,8 +41,7 @@ impl<'a> Icmpv6Repr<'a> {
             (kind::PARAMETER_PROBLEM, _) => {
                 Icmpv6Repr::ParameterProblem { code, pointer: h.value(), quote: data }
             }
-            (kind::ECHO_REQUEST | kind::ECHO_REPLY, _) => return Err(unexpected("code", code)),
-            (other, _) => return Err(unexpected("type", other)),
+            _ => return Err(unexpected::<V6>(h)),
         })
     }
 
@@ -55,34 +55,33 @@ impl<'a> Icmpv6Repr<'a> {
     /// # Errors
     /// [`WireError::NoRoom`].
     pub fn emit(&self, buf: &mut [u8], addresses: &[u8; 32]) -> Result<(), WireError> {
-        let (need, have) = (self.buffer_len(), buf.len());
-        let message =
-            buf.get_mut(..need).ok_or(WireError::NoRoom { layer: Layer::Icmpv6, need, have })?;
-        message[HEADER_LEN..].copy_from_slice(self.data());
-        let (header, _) = room::<HEADER_LEN>(message, Layer::Icmpv6)?;
-        self.emit_header(header);
+        let message = lay_out::<V6>(buf, self.data(), |header| self.emit_header(header))?;
         fill_checksum(message, addresses);
         Ok(())
     }
 
     /// Writes the header alone, its checksum zero, in front of data that already stand there.
     pub fn emit_header(&self, header: &mut [u8; HEADER_LEN]) {
-        *header = [0; HEADER_LEN];
-        header[TYPE] = self.kind();
+        *header = blank(self.kind(), self.code());
         match *self {
             Icmpv6Repr::EchoRequest { ident, seq, .. }
-            | Icmpv6Repr::EchoReply { ident, seq, .. } => {
-                put(header, IDENT, ident.to_be_bytes());
-                put(header, SEQ, seq.to_be_bytes());
-            }
+            | Icmpv6Repr::EchoReply { ident, seq, .. } => put_echo(header, ident, seq),
             Icmpv6Repr::PacketTooBig { mtu, .. } => put(header, VALUE, mtu.to_be_bytes()),
-            Icmpv6Repr::Unreachable { code, .. } | Icmpv6Repr::TimeExceeded { code, .. } => {
-                header[CODE] = code;
-            }
-            Icmpv6Repr::ParameterProblem { code, pointer, .. } => {
-                header[CODE] = code;
+            Icmpv6Repr::ParameterProblem { pointer, .. } => {
                 put(header, VALUE, pointer.to_be_bytes());
             }
+            Icmpv6Repr::Unreachable { .. } | Icmpv6Repr::TimeExceeded { .. } => {}
+        }
+    }
+
+    const fn code(&self) -> u8 {
+        match *self {
+            Icmpv6Repr::EchoRequest { .. }
+            | Icmpv6Repr::EchoReply { .. }
+            | Icmpv6Repr::PacketTooBig { .. } => 0,
+            Icmpv6Repr::Unreachable { code, .. }
+            | Icmpv6Repr::TimeExceeded { code, .. }
+            | Icmpv6Repr::ParameterProblem { code, .. } => code,
         }
     }
 
@@ -108,8 +107,4 @@ impl<'a> Icmpv6Repr<'a> {
             | Icmpv6Repr::ParameterProblem { quote, .. } => quote,
         }
     }
-}
-
-fn unexpected(field: &'static str, value: u8) -> WireError {
-    WireError::BadField { layer: Layer::Icmpv6, field, value: value.into() }
 }

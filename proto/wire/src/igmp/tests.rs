@@ -28,21 +28,6 @@ fn queries_of_three_versions() {
 }
 
 #[test]
-fn reports_are_read_record_by_record() {
-    let report = [
-        &[kind::V3_REPORT, 0, 0, 0, 0, 0, 0, 2][..],
-        &[4, 1, 0, 0, 239, 0, 0, 1, 9, 9, 9, 9],
-        &[5, 0, 0, 1, 239, 0, 0, 2, 10, 0, 0, 1],
-    ]
-    .concat();
-    let records: Vec<_> = IgmpReport::parse(&report).unwrap().map(Result::unwrap).collect();
-    assert_eq!((records[0].kind, records[0].group), (4, Ipv4Addr::new(239, 0, 0, 1)));
-    assert_eq!(records[1].sources.iter().collect::<Vec<_>>(), [Ipv4Addr::new(10, 0, 0, 1)]);
-    let cut: Vec<_> = IgmpReport::parse(&report[..27]).unwrap().collect();
-    assert!(cut.len() == 2 && cut[0].is_ok() && cut[1].is_err());
-}
-
-#[test]
 fn old_messages_are_written() {
     let mut buf = [0; 8];
     emit_v2(kind::V2_LEAVE, 0, Ipv4Addr::new(239, 0, 0, 1), &mut buf).unwrap();
@@ -52,13 +37,11 @@ fn old_messages_are_written() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(mut bytes in vec(0u8..4, 0..120), kind in prop_oneof![Just(0x11u8), Just(0x22)]) {
+    fn any_bytes_are_read_or_refused(mut bytes in vec(0u8..4, 0..120)) {
         if let Some(first) = bytes.first_mut() {
-            *first = kind;
+            *first = kind::QUERY;
         }
-        let _ = IgmpQuery::parse(&bytes);
-        if let Ok(report) = IgmpReport::parse(&bytes) {
-            prop_assert!(report.count() <= 1024);
-        }
+        let sound = IgmpQuery::parse(&bytes).is_ok();
+        prop_assert!(!sound || bytes.len() == V2_LEN || bytes.len() >= QUERY_LEN);
     }
 }

@@ -1,48 +1,16 @@
 use super::*;
-use crate::icmpv6::checksum_ok;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
 
-const ADDRESSES: [u8; 32] = [5; 32];
-
-fn records() -> impl Strategy<Value = Vec<(u8, u128, Vec<u128>)>> {
-    vec((1u8..7, any::<u128>(), vec(any::<u128>(), 0..4)), 0..5)
-}
-
 proptest! {
     #[test]
-    fn reports_round_trip(said in records()) {
-        let lists: Vec<Vec<Ipv6Addr>> =
-            said.iter().map(|r| r.2.iter().map(|bits| Ipv6Addr::from_bits(*bits)).collect()).collect();
-        let reprs: Vec<RecordRepr<'_>> = said
-            .iter()
-            .zip(&lists)
-            .map(|(r, sources)| RecordRepr { kind: r.0, group: Ipv6Addr::from_bits(r.1), sources })
-            .collect();
-        let mut buf = std::vec![0xee; report_len(&reprs)];
-        emit_report(&reprs, &mut buf, &ADDRESSES).unwrap();
-        prop_assert!(checksum_ok(&buf, &ADDRESSES));
-        let read: Vec<MldRecord<'_>> =
-            MldReport::parse(&buf).unwrap().collect::<Result<_, _>>().unwrap();
-        prop_assert_eq!(read.len(), reprs.len());
-        for (there, here) in read.iter().zip(&reprs) {
-            prop_assert_eq!((there.kind, there.group), (here.kind, here.group));
-            prop_assert_eq!(there.sources.iter().collect::<Vec<_>>(), here.sources);
-        }
-        let short = buf.len() - 1;
-        prop_assert!(emit_report(&reprs, &mut buf[..short], &ADDRESSES).is_err());
-    }
-
-    #[test]
-    fn any_bytes_are_read_or_refused(kind in 130u8..144, mut bytes in vec(0u8..4, 0..120)) {
+    fn any_bytes_are_read_or_refused(mut bytes in vec(0u8..4, 0..120)) {
         if let Some(first) = bytes.first_mut() {
-            *first = kind;
+            *first = kind::MLD_QUERY;
         }
-        let _ = MldQuery::parse(&bytes);
-        if let Ok(report) = MldReport::parse(&bytes) {
-            prop_assert!(report.count() <= 4 * 256);
-        }
+        let sound = MldQuery::parse(&bytes).is_ok();
+        prop_assert!(!sound || bytes.len() == V1_LEN || bytes.len() >= QUERY_LEN);
     }
 }
 
