@@ -18,101 +18,94 @@ use super::{ConfigError, LinkKind, Mode, Pace, Prefix, ReversePath, Share};
 /// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
 
-/// What a file or a command line says. What it does not say is `None` or empty.
-///
-/// `dev` and what belongs to it describe the first interface, which is the only one for most;
-/// `interface` describes others.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Settings {
-    /// The network device.
-    pub dev: Option<String>,
-    /// What the device is.
-    pub link: Option<LinkKind>,
-    /// Its addresses with their networks.
-    #[serde(deserialize_with = "texts")]
-    pub addr: Vec<Prefix>,
-    /// The VLAN to be in; 0 or nothing: untagged.
-    pub vlan: Option<u16>,
-    /// What weever takes from the device.
-    pub share: Option<Share>,
-    /// Whether a DHCP server gives it an address.
-    pub dhcp: Option<bool>,
-    /// Whether it makes IPv6 addresses from router advertisements.
-    pub slaac: Option<bool>,
-    /// Longest IP packet to send.
-    pub mtu: Option<u16>,
-    /// How fast a capture file is replayed.
-    pub pace: Option<Pace>,
-    /// Multicast groups to be in.
-    #[serde(deserialize_with = "texts")]
-    pub groups: Vec<IpAddr>,
-    /// The routers for other networks, one of each family at most.
-    #[serde(deserialize_with = "texts")]
-    pub gateway: Vec<IpAddr>,
-    /// Whether packets for others are passed on.
-    pub forwarding: Option<bool>,
-    /// How their source addresses are checked.
-    pub reverse_path: Option<ReversePath>,
-    /// How workers wait for packets.
-    pub mode: Option<Mode>,
-    /// The cores that workers are bound to.
-    pub cores: Option<Vec<usize>>,
-    /// The control socket.
-    pub control: Option<PathBuf>,
-    /// The directory of what outlives the process.
-    pub state: Option<PathBuf>,
-    /// Where counters can be had by Prometheus.
-    pub metrics: Option<SocketAddr>,
-    /// The policy's file.
-    pub policy: Option<PathBuf>,
-    /// The file of flows that are known before they are seen.
-    pub flows: Option<PathBuf>,
-    /// Whether to ask the network for other owners of the addresses.
-    pub probe: Option<bool>,
-    /// The built-in services.
-    pub services: ServiceSettings,
-    /// The buffer pool.
-    pub pool: PoolSettings,
-    /// More interfaces.
-    #[serde(rename = "interface")]
-    pub interfaces: Vec<InterfaceSettings>,
-    /// Routes to networks behind other routers.
-    #[serde(rename = "route")]
-    pub routes: Vec<RouteSetting>,
-    /// Neighbours whose hardware address is fixed.
-    #[serde(rename = "neighbour")]
-    pub neighbours: Vec<NeighbourSetting>,
+/// Defines settings of which some describe an interface: the first one, at the top of a file, or
+/// another, in a table of its own. Serde cannot share them otherwise and still refuse unknown keys.
+macro_rules! with_an_interface {
+    ($(#[$meta:meta])* pub struct $name:ident { $($others:tt)* }) => {
+        $(#[$meta])*
+        pub struct $name {
+            /// The network device.
+            pub dev: Option<String>,
+            /// What the device is.
+            pub link: Option<LinkKind>,
+            /// Its addresses with their networks.
+            #[serde(deserialize_with = "texts")]
+            pub addr: Vec<Prefix>,
+            /// The VLAN to be in; 0 or nothing: untagged.
+            pub vlan: Option<u16>,
+            /// What weever takes from the device.
+            pub share: Option<Share>,
+            /// Whether a DHCP server gives it an address.
+            pub dhcp: Option<bool>,
+            /// Whether it makes IPv6 addresses from router advertisements.
+            pub slaac: Option<bool>,
+            /// Longest IP packet to send.
+            pub mtu: Option<u16>,
+            /// How fast a capture file is replayed.
+            pub pace: Option<Pace>,
+            /// Multicast groups to be in.
+            #[serde(deserialize_with = "texts")]
+            pub groups: Vec<IpAddr>,
+            $($others)*
+        }
+    };
 }
 
-/// One of the tables `interface`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct InterfaceSettings {
-    /// Its name, if it is not to be the device's.
-    pub name: Option<String>,
-    /// The network device.
-    pub dev: Option<String>,
-    /// What the device is.
-    pub link: Option<LinkKind>,
-    /// Its addresses with their networks.
-    #[serde(deserialize_with = "texts")]
-    pub addr: Vec<Prefix>,
-    /// The VLAN to be in; 0 or nothing: untagged.
-    pub vlan: Option<u16>,
-    /// What weever takes from the device.
-    pub share: Option<Share>,
-    /// Whether a DHCP server gives it an address.
-    pub dhcp: Option<bool>,
-    /// Whether it makes IPv6 addresses from router advertisements.
-    pub slaac: Option<bool>,
-    /// Longest IP packet to send.
-    pub mtu: Option<u16>,
-    /// How fast a capture file is replayed.
-    pub pace: Option<Pace>,
-    /// Multicast groups to be in.
-    #[serde(deserialize_with = "texts")]
-    pub groups: Vec<IpAddr>,
+with_an_interface! {
+    /// What a file or a command line says. What it does not say is `None` or empty.
+    ///
+    /// `dev` and what belongs to it describe the first interface, which is the only one for most;
+    /// `interface` describes others.
+    #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    pub struct Settings {
+        /// The routers for other networks, one of each family at most.
+        #[serde(deserialize_with = "texts")]
+        pub gateway: Vec<IpAddr>,
+        /// Whether packets for others are passed on.
+        pub forwarding: Option<bool>,
+        /// How their source addresses are checked.
+        pub reverse_path: Option<ReversePath>,
+        /// How workers wait for packets.
+        pub mode: Option<Mode>,
+        /// The cores that workers are bound to.
+        pub cores: Option<Vec<usize>>,
+        /// The control socket.
+        pub control: Option<PathBuf>,
+        /// The directory of what outlives the process.
+        pub state: Option<PathBuf>,
+        /// Where counters can be had by Prometheus.
+        pub metrics: Option<SocketAddr>,
+        /// The policy's file.
+        pub policy: Option<PathBuf>,
+        /// The file of flows that are known before they are seen.
+        pub flows: Option<PathBuf>,
+        /// Whether to ask the network for other owners of the addresses.
+        pub probe: Option<bool>,
+        /// The built-in services.
+        pub services: ServiceSettings,
+        /// The buffer pool.
+        pub pool: PoolSettings,
+        /// More interfaces.
+        #[serde(rename = "interface")]
+        pub interfaces: Vec<InterfaceSettings>,
+        /// Routes to networks behind other routers.
+        #[serde(rename = "route")]
+        pub routes: Vec<RouteSetting>,
+        /// Neighbours whose hardware address is fixed.
+        #[serde(rename = "neighbour")]
+        pub neighbours: Vec<NeighbourSetting>,
+    }
+}
+
+with_an_interface! {
+    /// One of the tables `interface`.
+    #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+    pub struct InterfaceSettings {
+        /// Its name, if it is not to be the device's.
+        pub name: Option<String>,
+    }
 }
 
 /// The table `services`.

@@ -326,12 +326,32 @@ fn refused(assignment: &Assignment, why: &str) -> ApiError {
     ApiError::new(ErrorKind::Refused, format!("{assignment}: {why}"), remedy)
 }
 
+/// Where a setting's path begins.
+const ROOTS: [&str; 6] = ["services", "node", "route", "interface", "forwarding", "reverse-path"];
+/// Where that of a service ends.
+const SERVICES: [&str; 2] = ["echo", "discard"];
+/// Where that of an interface ends.
+const OF_INTERFACE: [&str; 5] = ["addr", "groups", "mtu", "up", "forwarding"];
+
 fn unknown(path: &str) -> ApiError {
-    let known = ["services.echo", "services.discard", "forwarding", "reverse-path"];
-    let hint =
-        nearest(path, &known).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+    let hint = meant(path).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
     let remedy = "`weever set --help` lists the settings";
     ApiError::new(ErrorKind::BadParameters, format!("there is no setting {path}{hint}"), remedy)
+}
+
+/// The setting whose path is nearly this one.
+fn meant(path: &str) -> Option<String> {
+    let mut words: Vec<&str> = path.split('.').collect();
+    words[0] = nearest(words[0], &ROOTS)?;
+    let ends: &[&str] = match words[0] {
+        "services" => &SERVICES,
+        "interface" => &OF_INTERFACE,
+        _ => &[],
+    };
+    if let (Some(last), false) = (words.last_mut(), ends.is_empty()) {
+        *last = nearest(last, ends)?;
+    }
+    Some(words.join(".")).filter(|near| near != path)
 }
 
 #[cfg(test)]
@@ -344,8 +364,33 @@ mod tests {
 
     #[test]
     fn a_path_that_is_nearly_right_is_suggested() {
-        assert!(unknown("service.echo").message.contains("services.echo"));
-        assert!(!unknown("zzz").message.contains("mean"));
+        for (given, meant) in [
+            ("service.ecko", "services.echo"),
+            ("forwardin", "forwarding"),
+            ("interfaces.eth0.5.mtuu", "interface.eth0.5.mtu"),
+            ("interface.lan.adr", "interface.lan.addr"),
+            ("nod.Counter.period", "node.Counter.period"),
+        ] {
+            assert!(unknown(given).message.ends_with(&format!("(did you mean {meant}?)")));
+        }
+        for far in ["zzz", "interface.lan.colour", "services", ""] {
+            assert!(!unknown(far).message.contains("mean"), "{far}");
+        }
+    }
+
+    #[test]
+    fn every_setting_of_an_interface_that_is_suggested_is_there() {
+        let mut network = NetConfig::single(weever_wire::MacAddr::ZERO, &[]);
+        let name = network.interfaces()[0].name.clone();
+        for key in OF_INTERFACE {
+            let path = format!("interface.{name}.{key}");
+            let assignment = Assignment { path, how: How::Set, value: "nonsense".into() };
+            match set_interface(&mut network, &name, key, &assignment, true) {
+                Err(Refusal::Api(error)) => assert_eq!(error.kind, ErrorKind::Refused, "{key}"),
+                Err(Refusal::State(error)) => panic!("{key}: {error}"),
+                Ok(()) => panic!("{key} takes nonsense"),
+            }
+        }
     }
 
     #[test]
