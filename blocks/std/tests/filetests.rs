@@ -8,26 +8,15 @@ mod filetests {
 }
 
 use filetests::script;
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/blocks")
-}
-
-fn scripts() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder()).expect("the folder of filetests");
-    let paths = entries.map(|entry| entry.expect("a folder entry").path());
-    let mut scripts: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|e| e == "test")).collect();
-    scripts.sort();
-    scripts
-}
+use weever_filetest::Folder;
 
 #[test]
 fn every_script_does_what_it_says() {
-    let scripts = scripts();
-    assert!(scripts.len() >= 5, "the filetests are not there");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/blocks");
+    let folder = Folder::open(&path, "test");
+    assert!(folder.files().len() >= 5, "the filetests are not there");
     let run = |path: &PathBuf| script::run(path).err();
-    let failures: Vec<String> = scripts.iter().filter_map(run).collect();
+    let failures: Vec<String> = folder.files().iter().filter_map(run).collect();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 

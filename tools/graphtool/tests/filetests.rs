@@ -1,9 +1,10 @@
 //! Runs `filetests/unicorn`: see the README there. Nobody needs to change this file to add a test.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Parser;
+use weever_filetest::Folder;
 use weever_graphtool::{GraphCommand, Streams, run_with};
 
 /// The commands as `weever` mounts them.
@@ -41,37 +42,17 @@ fn commands(source: &str) -> Vec<&str> {
     source.lines().filter_map(|l| l.strip_prefix("// run: ")).map(str::trim).collect()
 }
 
-/// Compares one file's transcript with its `.expect`; says what is wrong.
-fn check(path: &Path, update: bool) -> Result<(), String> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let source = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
-    let commands = commands(&source);
-    if commands.is_empty() {
-        return Err(format!("{name}: no line `// run: …`; see README.md"));
-    }
-    let got: String = commands.iter().map(|c| transcript(c, &source)).collect();
-    let expect = path.with_extension("expect");
-    if update {
-        return std::fs::write(&expect, got).map_err(|e| format!("{}: {e}", expect.display()));
-    }
-    let wanted = std::fs::read_to_string(&expect).unwrap_or_default();
-    if got == wanted {
-        return Ok(());
-    }
-    let different = got.lines().zip(wanted.lines()).position(|(a, b)| a != b);
-    let line = different.unwrap_or(got.lines().count().min(wanted.lines().count())) + 1;
-    Err(format!("{name}: differs from its .expect in line {line}; now it is:\n{got}"))
-}
-
 #[test]
 fn every_file_gives_what_it_expects() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/unicorn");
-    let update = std::env::var_os("UPDATE_EXPECT").is_some();
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder:?}: {e}"));
-    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("a readable folder").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "unicorn"));
-    files.sort();
-    assert!(files.len() > 10, "the filetests are not there");
-    let wrong: Vec<String> = files.iter().filter_map(|f| check(f, update).err()).collect();
-    assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 accepts the new output", wrong.join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/unicorn");
+    let folder = Folder::open(&path, "unicorn");
+    assert!(folder.files().len() > 10, "the filetests are not there");
+    let compared = folder.compare(|_, source| {
+        let commands = commands(source);
+        if commands.is_empty() {
+            return Err("no line `// run: …`; see README.md".into());
+        }
+        Ok(commands.iter().map(|c| transcript(c, source)).collect())
+    });
+    compared.unwrap_or_else(|wrong| panic!("{wrong}"));
 }

@@ -1,9 +1,10 @@
 //! Runs `filetests/plan`: see the README there. Nobody needs to change this file to add a test.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Parser;
+use weever_filetest::Folder;
 use weever_plantool::{PlanArgs, check_policy, make};
 
 #[derive(Parser)]
@@ -80,40 +81,22 @@ fn policy(path: &str) -> (String, &'static str) {
     }
 }
 
-/// Compares one file's transcript with its `.expect`; says what is wrong.
-fn check(path: &Path, update: bool) -> Result<(), String> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let source = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
-    let test = Test::parse(&source);
+fn transcript(name: &str, source: &str) -> Result<String, String> {
+    let test = Test::parse(source);
     if test.runs.is_empty() {
-        return Err(format!("{name}: no line `# run: …`; see README.md"));
+        return Err("no line `# run: …`; see README.md".into());
     }
     let folder = std::env::temp_dir().join(format!("weever-plan-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|e| format!("{name}: {e}"))?;
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let got = test.transcript(&folder);
-    std::fs::remove_dir_all(&folder).map_err(|e| format!("{name}: {e}"))?;
-    let expect = path.with_extension("expect");
-    if update {
-        return std::fs::write(&expect, got).map_err(|e| format!("{}: {e}", expect.display()));
-    }
-    let wanted = std::fs::read_to_string(&expect).unwrap_or_default();
-    if got == wanted {
-        return Ok(());
-    }
-    let different = got.lines().zip(wanted.lines()).position(|(a, b)| a != b);
-    let line = different.unwrap_or(got.lines().count().min(wanted.lines().count())) + 1;
-    Err(format!("{name}: differs from its .expect in line {line}; now it is:\n{got}"))
+    std::fs::remove_dir_all(&folder).map_err(|e| e.to_string())?;
+    Ok(got)
 }
 
 #[test]
 fn every_file_gives_what_it_expects() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/plan");
-    let update = std::env::var_os("UPDATE_EXPECT").is_some();
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{folder:?}: {e}"));
-    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("a readable folder").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "test"));
-    files.sort();
-    assert!(files.len() >= 8, "the filetests are not there");
-    let wrong: Vec<String> = files.iter().filter_map(|f| check(f, update).err()).collect();
-    assert!(wrong.is_empty(), "{}\nUPDATE_EXPECT=1 accepts the new output", wrong.join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/plan");
+    let folder = Folder::open(&path, "test");
+    assert!(folder.files().len() >= 8, "the filetests are not there");
+    folder.compare(transcript).unwrap_or_else(|wrong| panic!("{wrong}"));
 }

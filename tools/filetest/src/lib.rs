@@ -1,0 +1,91 @@
+//! Tests that are files, which anyone can add without writing Rust (`filetests/*`).
+//!
+//! A test is a file in a folder; beside it lies what it is expected to give, under the same name
+//! with the ending `expect`. Whoever owns the folder says what a file gives, its *transcript*;
+//! [`Folder::compare`] does the rest.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[cfg(test)]
+mod tests;
+
+/// A folder of tests.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    files: Vec<PathBuf>,
+    update: bool,
+}
+
+impl Folder {
+    /// The files of `path` with the ending `extension`, by name. With `UPDATE_EXPECT` in the
+    /// environment, [`compare`](Self::compare) writes expectations instead of holding files to them.
+    ///
+    /// # Panics
+    /// If the folder cannot be read.
+    pub fn open(path: &Path, extension: &str) -> Folder {
+        let update = std::env::var_os("UPDATE_EXPECT").is_some();
+        Folder { files: files(path, extension), update }
+    }
+
+    /// The files, by name.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Compares the transcript of each file with its expectation. `transcript` gets the file's name
+    /// and its text.
+    ///
+    /// # Errors
+    /// What is wrong with each file that is not as expected: its name, the first line that differs,
+    /// and what it gives now; or why it has no transcript.
+    pub fn compare(
+        &self,
+        transcript: impl Fn(&str, &str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        let wrong = |file: &PathBuf| self.check(file, &transcript).err();
+        let wrong: Vec<String> = self.files.iter().filter_map(wrong).collect();
+        match wrong.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{}\nUPDATE_EXPECT=1 accepts the new output", wrong.join("\n"))),
+        }
+    }
+
+    fn check(
+        &self,
+        file: &Path,
+        transcript: impl Fn(&str, &str) -> Result<String, String>,
+    ) -> Result<(), String> {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let failed = |e: &dyn std::fmt::Display| format!("{name}: {e}");
+        let source = fs::read_to_string(file).map_err(|e| failed(&e))?;
+        let got = transcript(&name, &source).map_err(|e| failed(&e))?;
+        let expect = file.with_extension("expect");
+        if self.update {
+            return fs::write(&expect, got).map_err(|e| format!("{}: {e}", expect.display()));
+        }
+        let wanted = fs::read_to_string(&expect).unwrap_or_default();
+        match got == wanted {
+            true => Ok(()),
+            false => {
+                let line = first_difference(&got, &wanted);
+                Err(failed(&format!("differs from its .expect in line {line}; now it is:\n{got}")))
+            }
+        }
+    }
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("a readable folder").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|e| e == extension));
+    files.sort();
+    files
+}
+
+/// The first line that differs, from 1; the one behind the shorter text if it is all of the other.
+fn first_difference(got: &str, wanted: &str) -> usize {
+    let same = got.lines().zip(wanted.lines()).take_while(|(a, b)| a == b);
+    same.count() + 1
+}
