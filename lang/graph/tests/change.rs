@@ -1,7 +1,7 @@
 //! Change sets: what `diff` finds, `apply` does, and a step that is wrong changes nothing.
 
 use proptest::prelude::*;
-use weever_graph::change::{EdgeName, Handover, Outlet, Waiting};
+use weever_graph::change::{Change, EdgeName, Handover, Outlet, Waiting};
 use weever_graph::{
     Attr, ChangeError, ChangeSet, Edge, Graph, Node, NodeId, NodeKind, Op, Port, Span, apply, diff,
 };
@@ -145,6 +145,43 @@ fn replacing_keeps_the_edges_of_ports_that_stay() {
     let set = ChangeSet::new().set("First", "rate", "7").set("First", "rate", "8");
     let g = apply(&g, &set).unwrap();
     assert_eq!(g.node(g.find("First").unwrap()).param("rate"), Some("8"));
+}
+
+/// What waits at a node that got another name goes on there, if it is certain which one that is.
+#[test]
+fn tasks_of_a_node_that_is_renamed_go_with_it() {
+    let graph = |names: &[&str], implementation: &str| {
+        let mut graph = Graph::new("g");
+        let first = graph.add(node("First", &["out"]));
+        for name in names {
+            let mut one = node(name, &[]);
+            one.implementation = Some(implementation.into());
+            let target = graph.add(one);
+            let edge = Edge { label: (*name).into(), target, predicates: Vec::new() };
+            graph.node_mut(first).spawns.push(edge);
+        }
+        graph
+    };
+    let waiting = |old: &Graph, new: &Graph| -> Vec<(String, Waiting)> {
+        let changes = diff(old, new).changes.into_iter();
+        let removed = changes.filter_map(|change| match change {
+            Change::Remove { node, waiting } => Some((node, waiting)),
+            _ => None,
+        });
+        removed.collect()
+    };
+    let to = |from: &str, to: &str| vec![(from.to_owned(), Waiting::To(to.into()))];
+    let dropped = |from: &str| (from.to_owned(), Waiting::Drop);
+    let one = graph(&["Old"], "Lookup");
+    assert_eq!(waiting(&one, &graph(&["New"], "Lookup")), to("Old", "New"));
+    assert_eq!(waiting(&one, &graph(&["New"], "Other")), [dropped("Old")]);
+    assert_eq!(waiting(&one, &graph(&["New", "Newer"], "Lookup")), [dropped("Old")]);
+    let two = graph(&["Old", "Older"], "Lookup");
+    assert_eq!(waiting(&two, &graph(&["New"], "Lookup")), [dropped("Old"), dropped("Older")]);
+    // One that stays is nobody's heir.
+    assert_eq!(waiting(&two, &graph(&["Old"], "Lookup")), [dropped("Older")]);
+    let next = graph(&["New"], "Lookup");
+    assert_eq!(diff(&apply(&one, &diff(&one, &next)).unwrap(), &next), ChangeSet::new());
 }
 
 #[test]

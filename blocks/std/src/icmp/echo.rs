@@ -1,6 +1,6 @@
 //! Which echo requests are answered, and how often.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_blocks_api::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
@@ -18,19 +18,36 @@ use crate::host::StateReader;
 /// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
 /// with an echo request.
 #[derive(Debug, Default)]
-pub(crate) struct EchoLimit(OnceLock<Mutex<RateLimit>>);
+pub(crate) struct EchoLimit(Mutex<Option<Limit>>);
+
+#[derive(Debug)]
+struct Limit {
+    rates: (u32, u32),
+    left: RateLimit,
+}
 
 impl EchoLimit {
-    /// Sets the limit, if nobody has yet.
+    /// Sets the limit; another one than before starts afresh.
     pub(crate) fn set(&self, per_second: u32, burst: u32) {
-        self.0.get_or_init(|| Mutex::new(RateLimit::new(per_second, burst)));
+        let rates = (per_second, burst);
+        let mut limit = self.lock();
+        if limit.as_ref().is_none_or(|limit| limit.rates != rates) {
+            *limit = Some(Limit { rates, left: RateLimit::new(per_second, burst) });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Limit>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tasks of `wanted`, from the first on, that may be answered now.
     pub(crate) fn grant(&self, wanted: Mask, now: Nanos) -> Mask {
-        let Some(limit) = self.0.get().filter(|_| wanted != 0) else { return wanted };
-        let mut limit = limit.lock().unwrap_or_else(PoisonError::into_inner);
-        bits(wanted).take_while(|_| limit.take(now)).fold(0, |all, task| all | 1 << task)
+        if wanted == 0 {
+            return 0;
+        }
+        let mut limit = self.lock();
+        let Some(Limit { left, .. }) = &mut *limit else { return wanted };
+        bits(wanted).take_while(|_| left.take(now)).fold(0, |all, task| all | 1 << task)
     }
 }
 
@@ -60,7 +77,7 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
     )
 };
 
-/// The first worker's parameters hold; all workers run one graph.
+/// The parameters that came last hold; all workers run one graph.
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let state = network(build)?.reader();
     let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);

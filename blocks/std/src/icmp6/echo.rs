@@ -38,7 +38,7 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
     )
 };
 
-/// The first block's parameters hold, of either family.
+/// The parameters that came last hold, of either family.
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
     let limit = build.env.get_or_default::<EchoLimit>();

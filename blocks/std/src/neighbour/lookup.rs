@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, State, StateKind,
+    bits,
 };
 use weever_graph::Effects;
 use weever_net::neighbour::Lookup as Found;
@@ -100,6 +101,16 @@ impl<F: Protocol> Block for Lookup<F> {
         if unknown != 0 {
             self.ask(cx, burst, unknown, ports);
         }
+    }
+
+    /// Packets go on waiting at the node: those that come later must not overtake them.
+    fn export_state(&mut self) -> Option<State> {
+        Some(Box::new(std::mem::take(&mut self.waiting)))
+    }
+
+    fn import_state(&mut self, state: State) -> Result<(), State> {
+        self.waiting = *state.downcast::<Waiting<F::At>>()?;
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! From two graphs to the change set between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::apply::{bare, set};
 use super::{Change, ChangeSet, EdgeName, Handover, Outlet, Waiting};
@@ -8,8 +8,9 @@ use crate::{Attr, Graph, Node, Predicate, Span};
 
 /// What has to be done to `running` to make it `wanted`: [`apply`](super::apply) then yields `wanted`,
 /// up to the order of nodes and edges and to places in source texts. Nodes are the same if they have
-/// the same name. Tasks that wait at nodes which go are dropped, and state is kept where it can be;
-/// change the steps for anything else.
+/// the same name. Tasks that wait at a node which goes start at the one that takes its place under
+/// another name, and are dropped if there is none; state is kept where it can be. Change the steps for
+/// anything else.
 pub fn diff(running: &Graph, wanted: &Graph) -> ChangeSet {
     let (old_nodes, new_nodes) = (by_name(running), by_name(wanted));
     let (old_edges, new_edges) = (edges(running), edges(wanted));
@@ -22,8 +23,10 @@ pub fn diff(running: &Graph, wanted: &Graph) -> ChangeSet {
     let stays = |e: &EdgeName| new_nodes.contains_key(&*e.from) && new_nodes.contains_key(&*e.to);
     let surplus = old_edges.iter().filter(|(e, p)| stays(e) && new_edges.get(e) != Some(p));
     changes.extend(surplus.map(|(edge, _)| Change::Unbind { edge: edge.clone() }));
+    let renamed = renamed(running, wanted);
     for (_, node) in running.iter().filter(|(_, n)| !new_nodes.contains_key(&*n.name)) {
-        changes.push(Change::Remove { node: node.name.clone(), waiting: Waiting::Drop });
+        let to = renamed.get(&*node.name).map(|to| Waiting::To((*to).to_owned()));
+        changes.push(Change::Remove { node: node.name.clone(), waiting: to.unwrap_or_default() });
     }
     for (_, node) in wanted.iter() {
         match old_nodes.get(&*node.name) {
@@ -34,6 +37,31 @@ pub fn diff(running: &Graph, wanted: &Graph) -> ChangeSet {
     let missing = new_edges.into_iter().filter(|(e, p)| old_edges.get(e) != Some(p));
     changes.extend(missing.map(|(edge, predicates)| Change::Bind { edge, predicates }));
     ChangeSet { changes }
+}
+
+/// Nodes at which tasks start, that go, and what they are called from now on: of all such nodes that
+/// come, one alone has the same implementation, and of all that go, no other.
+fn renamed<'a>(running: &'a Graph, wanted: &'a Graph) -> HashMap<&'a str, &'a str> {
+    let (go, come) = (starts_without(running, wanted), starts_without(wanted, running));
+    let only = |node: &Node, others: &[&'a Node]| {
+        let mut alike = others.iter().filter(|other| same_implementation(node, other));
+        alike.next().filter(|_| alike.next().is_none()).copied()
+    };
+    let heir = |gone: &&'a Node| {
+        let heir = only(gone, &come)?;
+        only(heir, &go)?;
+        Some((&*gone.name, &*heir.name))
+    };
+    go.iter().filter_map(heir).collect()
+}
+
+/// The nodes of a graph at which tasks start, as spawn and notify edges say, and that the other one
+/// does not have.
+fn starts_without<'a>(graph: &'a Graph, other: &Graph) -> Vec<&'a Node> {
+    let edges = graph.iter().flat_map(|(_, node)| node.spawns.iter().chain(&node.notifies));
+    let starts: BTreeSet<_> = edges.map(|edge| edge.target).collect();
+    let nodes = starts.into_iter().map(|id| graph.node(id));
+    nodes.filter(|node| other.find(&node.name).is_none()).collect()
 }
 
 /// Whether one block can serve both nodes: they say the same to an implementation. Edges, reasons of
