@@ -88,6 +88,8 @@ pub struct Interface {
     /// and which of their sources; whoever runs [`Memberships`](crate::group::Memberships)
     /// for it keeps them.
     pub filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
+    /// The same of IPv6, beside [`groups6`](Self::groups6).
+    pub filters6: Vec<(Ipv6Addr, Filter<Ipv6Addr>)>,
 }
 
 impl Interface {
@@ -113,6 +115,7 @@ impl Interface {
             groups6: Vec::new(),
             groups: Vec::new(),
             filters: Vec::new(),
+            filters6: Vec::new(),
         }
     }
 
@@ -145,10 +148,22 @@ impl Interface {
         self
     }
 
-    /// Whether packets to an IPv6 group are for it: all nodes, the solicited-node groups of its
-    /// addresses, and what it has joined.
+    /// Whether it is in an IPv6 group, be it for some sources only: all nodes, the solicited-node
+    /// groups of its addresses, and what it has joined.
     #[inline]
     pub fn is_member6(&self, group: Ipv6Addr) -> bool {
+        self.hears_all6(group) || find(&self.filters6, group).is_some()
+    }
+
+    /// Whether it wants to hear what `source` sends to an IPv6 group (RFC 3810 §4.2).
+    #[inline]
+    pub fn accepts6(&self, group: Ipv6Addr, source: Ipv6Addr) -> bool {
+        self.hears_all6(group)
+            || find(&self.filters6, group).is_some_and(|filter| filter.accepts(source))
+    }
+
+    #[inline]
+    fn hears_all6(&self, group: Ipv6Addr) -> bool {
         group == ALL_NODES
             || self.v6.in_solicited_node(group)
             || self.groups6.binary_search(&group).is_ok()
@@ -156,7 +171,9 @@ impl Interface {
 
     fn is_member6_mac(&self, mac: MacAddr) -> bool {
         let own = self.v6.iter().map(|own| solicited_node(own.cidr.addr()));
-        let mut groups = own.chain(self.groups6.iter().copied()).chain([ALL_NODES]);
+        let filtered = self.filters6.iter().map(|(group, _)| *group);
+        let joined = self.groups6.iter().copied().chain(filtered);
+        let mut groups = own.chain(joined).chain([ALL_NODES]);
         groups.any(|group| multicast_mac(group) == mac)
     }
 
@@ -165,7 +182,7 @@ impl Interface {
     pub fn is_member(&self, group: Ipv4Addr) -> bool {
         group == ALL_HOSTS
             || self.groups.binary_search(&group).is_ok()
-            || self.filter(group).is_some()
+            || find(&self.filters, group).is_some()
     }
 
     /// Whether it wants to hear what `source` sends to an IPv4 group (RFC 3376 §3.2).
@@ -173,13 +190,7 @@ impl Interface {
     pub fn accepts(&self, group: Ipv4Addr, source: Ipv4Addr) -> bool {
         group == ALL_HOSTS
             || self.groups.binary_search(&group).is_ok()
-            || self.filter(group).is_some_and(|filter| filter.accepts(source))
-    }
-
-    #[inline]
-    fn filter(&self, group: Ipv4Addr) -> Option<&Filter<Ipv4Addr>> {
-        let at = self.filters.binary_search_by_key(&group, |(group, _)| *group).ok()?;
-        self.filters.get(at).map(|(_, filter)| filter)
+            || find(&self.filters, group).is_some_and(|filter| filter.accepts(source))
     }
 
     /// Whether frames to this group of stations are for it: one that a joined group is mapped to.
@@ -192,6 +203,13 @@ impl Interface {
         let mut groups = self.groups.iter().chain(filtered).chain([&ALL_HOSTS]);
         groups.any(|joined| ethernet::multicast_mac(*joined) == group)
     }
+}
+
+/// The filter of a group, of those that are sorted by their groups.
+#[inline]
+fn find<A: Copy + Ord>(filters: &[(A, Filter<A>)], group: A) -> Option<&Filter<A>> {
+    let at = filters.binary_search_by_key(&group, |(group, _)| *group).ok()?;
+    filters.get(at).map(|(_, filter)| filter)
 }
 
 /// The group of all hosts of a link: RFC 1112 §4, "permanently assigned".

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weever_blocks_api::Nanos;
 use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
-use weever_net::state::NetState;
+use weever_net::state::{NetConfig, NetState, StateError};
 
 use crate::host::{Host, Secret};
 
@@ -58,8 +58,8 @@ pub struct Listening<A> {
 
 impl<A: Family> GroupsOf<A> {
     /// Says which sources `user` wants to hear of a group on an interface, beside what the host's
-    /// network joins; [`Filter::none`] takes it back. `user` is not 0. Heard, in IPv4, from the
-    /// timer's next look on.
+    /// network joins; [`Filter::none`] takes it back. `user` is not 0. Heard from the timer's next
+    /// look on.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -129,7 +129,57 @@ impl<A: Family> Inner<A> {
     }
 }
 
-impl Inner<Ipv4Addr> {
+/// A family's part of an interface.
+pub(crate) trait Listens: Family {
+    /// Whether the network has joined the group for all sources.
+    fn is_joined(iface: &Interface, group: Self) -> bool;
+    /// What users were said to want beside that.
+    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)];
+    /// Says what they want.
+    fn set(
+        network: &mut NetConfig,
+        iface: IfaceId,
+        filters: Vec<(Self, Filter<Self>)>,
+    ) -> Result<(), StateError>;
+}
+
+impl Listens for Ipv4Addr {
+    fn is_joined(iface: &Interface, group: Self) -> bool {
+        iface.groups.binary_search(&group).is_ok()
+    }
+
+    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
+        &iface.filters
+    }
+
+    fn set(
+        network: &mut NetConfig,
+        iface: IfaceId,
+        filters: Vec<(Self, Filter<Self>)>,
+    ) -> Result<(), StateError> {
+        network.set_filters(iface, filters)
+    }
+}
+
+impl Listens for Ipv6Addr {
+    fn is_joined(iface: &Interface, group: Self) -> bool {
+        iface.groups6.binary_search(&group).is_ok() || iface.v6.in_solicited_node(group)
+    }
+
+    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
+        &iface.filters6
+    }
+
+    fn set(
+        network: &mut NetConfig,
+        iface: IfaceId,
+        filters: Vec<(Self, Filter<Self>)>,
+    ) -> Result<(), StateError> {
+        network.set_filters6(iface, filters)
+    }
+}
+
+impl<A: Listens> Inner<A> {
     /// Has the host's network know what users want to hear, if that has changed.
     pub(crate) fn publish(&mut self, host: &Host) {
         if !std::mem::take(&mut self.changed) {
@@ -137,17 +187,17 @@ impl Inner<Ipv4Addr> {
         }
         for iface in host.state().config().interfaces() {
             let filters = self.filters(iface);
-            if filters != iface.filters {
+            if filters != A::filters(iface) {
                 // An interface that went meanwhile hears nothing.
-                let _ = host.update(|net| net.set_filters(iface.id, filters));
+                let _ = host.update(|net| A::set(net, iface.id, filters));
             }
         }
     }
 
-    fn filters(&self, iface: &Interface) -> Vec<(Ipv4Addr, Filter<Ipv4Addr>)> {
+    fn filters(&self, iface: &Interface) -> Vec<(A, Filter<A>)> {
         let own = self.list.iter().filter(|own| own.iface == iface.id);
         let groups = own.flat_map(|own| own.groups.groups());
-        let beside = groups.filter(|(group, _)| iface.groups.binary_search(group).is_err());
+        let beside = groups.filter(|(group, _)| !A::is_joined(iface, *group));
         beside.map(|(group, filter)| (group, filter.clone())).collect()
     }
 }

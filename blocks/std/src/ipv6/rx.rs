@@ -6,6 +6,7 @@ use weever_net::iface::IfaceId;
 use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};
 use weever_net::state::NetState;
 use weever_packet::Flags;
+use weever_wire::icmpv6::kind;
 use weever_wire::ipv4::protocol;
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
@@ -66,7 +67,10 @@ pub static DESTINATION: BlockType = reader(
     "Is it for us, or for somebody whom we forward to? A packet for one of our addresses does not \
      come in a frame for a group of stations.",
     &[
-        PortDoc { name: "local", doc: "for us, or a group that we are in" },
+        PortDoc {
+            name: "local",
+            doc: "for us, or a group that we are in, and from whom we want to hear there",
+        },
         PortDoc { name: "forward", doc: "for others, and we are a router" },
         PortDoc { name: "drop", doc: "for others" },
     ],
@@ -95,13 +99,29 @@ fn way(state: &NetState, packet: &Buffer) -> usize {
     match state.destination6(iface, header.dst()) {
         Destination::Local if to_many => 2,
         Destination::Local => 0,
-        Destination::Multicast if to_many => 0,
+        Destination::Multicast if to_many && is_wanted(state, iface, packet, header) => 0,
         Destination::Other if !to_many && !header.dst().is_multicast() => {
             let on = state.interface(iface).is_some_and(|own| own.forwarding);
             if state.settings().forwarding && on { 1 } else { 2 }
         }
         _ => 2,
     }
+}
+
+/// Queriers ask for a group at its own address, whomever one wants to hear there.
+#[inline]
+fn is_wanted(state: &NetState, iface: IfaceId, packet: &Buffer, header: Ipv6Header<'_>) -> bool {
+    state.accepts6(iface, header.dst(), header.src()) || is_mld(packet)
+}
+
+/// Whether it is a message of multicast listener discovery, behind whatever extension headers.
+#[cold]
+fn is_mld(packet: &Buffer) -> bool {
+    let packet = whole(packet);
+    let Ok(chain) = Chain::walk(packet) else { return false };
+    let message = packet.get(chain.offset..).unwrap_or_default();
+    let kinds = [kind::MLD_QUERY, kind::MLDV1_REPORT, kind::MLDV1_DONE, kind::MLDV2_REPORT];
+    chain.protocol == next_header::ICMPV6 && message.first().is_some_and(|k| kinds.contains(k))
 }
 
 /// Can the extension headers be followed? Records l4.

@@ -82,6 +82,7 @@ impl Timer {
         let mut inner = self.groups.lock();
         let state = self.host.state();
         inner.follow(&state, self.secret, cx.now, wanted);
+        inner.publish(&self.host);
         for own in &mut inner.list {
             let due = own.groups.poll_at().is_some_and(|at| at <= cx.now);
             if let Some(iface) = state.interface(own.iface).filter(|_| due) {

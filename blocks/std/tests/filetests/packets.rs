@@ -4,9 +4,11 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::str::SplitWhitespace;
 
 use weever_blocks_std::testing::frames::*;
+use weever_blocks_std::testing::frames6::{HOST6, PEER6, from_peer6, ndp, udp6};
 use weever_wire::MacAddr;
 use weever_wire::icmpv4::IcmpRepr;
 use weever_wire::ipv4::Ipv4Repr;
+use weever_wire::ndp::NdpRepr;
 
 /// Who sends a frame that is described.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,6 +59,7 @@ fn packet(text: &str, from: From) -> Result<Vec<u8>, String> {
     match words.next("a packet")? {
         "hex" => hex(&words.rest()),
         "udp" => udp_of(words, text, from),
+        "udp6" => udp6_of(words, text, from),
         "ping" => {
             let (ident, seq) = (words.number("an identifier")?, words.number("a number")?);
             let data = &payload(text);
@@ -68,7 +71,10 @@ fn packet(text: &str, from: From) -> Result<Vec<u8>, String> {
             Ok(message(from, IcmpRepr::EchoReply { ident, seq, data }))
         }
         "arp" => arp_of(words, from),
-        other => Err(format!("unknown packet `{other}`: use hex, udp, ping, pong or arp")),
+        "solicit" => Ok(solicit()),
+        other => {
+            Err(format!("unknown packet `{other}`: use hex, udp, udp6, ping, pong, arp or solicit"))
+        }
     }
 }
 
@@ -120,8 +126,56 @@ fn udp_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, Strin
     Ok(framed(from, &ipv4(header, &segment)))
 }
 
+fn udp6_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, String> {
+    let (src_port, dst_port) = (words.number("a port")?, words.number("a port")?);
+    let (src, dst) = if from == From::Peer { (PEER6, HOST6) } else { (HOST6, PEER6) };
+    let hops = if from == From::Peer { 64 } else { 63 };
+    let packet = udp6((src, src_port), (dst, dst_port), hops, &payload(text));
+    Ok(match from {
+        From::Peer => from_peer6(&packet),
+        From::Host => ethernet(PEER_MAC, HOST_MAC, 0x86dd, &packet),
+    })
+}
+
+/// A part of what a datagram carries, as a fragment: from an offset on so many bytes, or as many as
+/// there are.
+fn part(frame: &[u8], offset: usize, len: usize, ident: u16) -> Result<Vec<u8>, String> {
+    let head = match frame.get(12..14) {
+        Some([8, 0]) => 34,
+        Some([0x86, 0xdd]) => 54,
+        _ => return Err("only IP packets without a tag have parts".into()),
+    };
+    let carried = frame.get(head..).unwrap_or_default();
+    let end = carried.len().min(offset.saturating_add(len));
+    let piece = carried.get(offset..end).ok_or("there is no such part")?;
+    let more = u16::from(end < carried.len());
+    let units = offset as u16 & !7;
+    if head == 34 {
+        let mut ip = [&frame[14..head], piece].concat();
+        ip[2..4].copy_from_slice(&((20 + piece.len()) as u16).to_be_bytes());
+        ip[4..6].copy_from_slice(&ident.to_be_bytes());
+        ip[6..8].copy_from_slice(&(more << 13 | units >> 3).to_be_bytes());
+        let ttl = ip[8];
+        return Ok([&frame[..14], &patched(&ip, 8, ttl)].concat());
+    }
+    let mut fragment = [frame[20], 0, 0, 0, 0, 0, 0, 0];
+    fragment[2..4].copy_from_slice(&(units | more).to_be_bytes());
+    fragment[6..].copy_from_slice(&ident.to_be_bytes());
+    let mut whole = [&frame[..head], &fragment, piece].concat();
+    whole[18..20].copy_from_slice(&((8 + piece.len()) as u16).to_be_bytes());
+    whole[20] = 44;
+    Ok(whole)
+}
+
 fn message(from: From, repr: IcmpRepr<'_>) -> Vec<u8> {
     framed(from, &ipv4(header(from, 1), &icmp_message(repr)))
+}
+
+/// The peer asks for the host's address, and says its own.
+fn solicit() -> Vec<u8> {
+    let (target, source_link) = (HOST6, Some(PEER_MAC));
+    let question = NdpRepr::NeighbourSolicit { target, source_link, nonce: None };
+    from_peer6(&ndp(PEER6, HOST6, question))
 }
 
 fn arp_of(mut words: Words<'_>, from: From) -> Result<Vec<u8>, String> {
@@ -163,7 +217,15 @@ fn changed(mut frame: Vec<u8>, change: &str) -> Result<Vec<u8>, String> {
             }
             frame = [&frame[..14], &patched(&frame[14..], at.into(), value)].concat();
         }
-        other => return Err(format!("unknown change `{other}`: use cut, pad, tag, set or ip")),
+        "part" => {
+            let (offset, len) =
+                (words.number::<u16>("an offset")?, words.number::<u16>("a length")?);
+            let ident = words.number("an identification")?;
+            frame = part(&frame, offset.into(), len.into(), ident)?;
+        }
+        other => {
+            return Err(format!("unknown change `{other}`: use cut, pad, tag, set, ip or part"));
+        }
     }
     Ok(frame)
 }

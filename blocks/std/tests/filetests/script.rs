@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 
-use weever_blocks_std::testing::{HostBox, host::host_state_in};
+use weever_blocks_std::testing::{HostBox, host::host_state_in, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_graph::Graph;
 use weever_models::{HostConfig, Service, Socket};
@@ -32,11 +32,12 @@ struct Script<'a> {
     config: HostConfig,
     vlan: Option<u16>,
     mtu: u16,
+    ipv6: bool,
     host: Option<HostBox>,
     /// Sent and not yet expected.
     sent: VecDeque<Vec<u8>>,
-    /// Drops that were expected: node and how many.
-    expected: Vec<(String, u64)>,
+    /// Drops that were expected: node, words of the reason, and how many.
+    expected: Vec<(String, String, u64)>,
 }
 
 impl<'a> Script<'a> {
@@ -47,6 +48,7 @@ impl<'a> Script<'a> {
             config: HostConfig::default(),
             vlan: None,
             mtu: 1500,
+            ipv6: false,
             host: None,
             sent: VecDeque::new(),
             expected: Vec::new(),
@@ -61,6 +63,7 @@ impl<'a> Script<'a> {
             "serve" => self.serve(words)?,
             "vlan" => self.vlan = Some(words.number("a VLAN")?),
             "mtu" => self.mtu = words.number("a number of bytes")?,
+            "ipv6" => self.ipv6 = true,
             "link" => self.link(words.next("partial or full")?)?,
             "receive" => self.receive(rest)?,
             "wait" => {
@@ -69,6 +72,8 @@ impl<'a> Script<'a> {
                 self.collect()?;
             }
             "sent" => self.expect_sent(rest)?,
+            "ignore" => self.sent.clear(),
+            "count" => self.expect_count(words)?,
             "drop" => self.expect_drop(words)?,
             "port" => self.expect_port(words)?,
             other => return Err(format!("unknown word `{other}`")),
@@ -79,9 +84,9 @@ impl<'a> Script<'a> {
     /// The host, made when the first thing happens to it.
     fn host(&mut self) -> Result<&mut HostBox, String> {
         if self.host.is_none() {
-            let graph = self.load()?;
-            self.host =
-                Some(HostBox::with(graph, host_state_in(self.vlan, self.mtu), Limits::default()));
+            let (graph, plain) = (self.load()?, host_state_in(self.vlan, self.mtu));
+            let state = if self.ipv6 { host_state6() } else { plain };
+            self.host = Some(HostBox::with(graph, state, Limits::default()));
         }
         Ok(self.host.as_mut().expect("it was just made"))
     }
@@ -123,9 +128,10 @@ impl<'a> Script<'a> {
     fn receive(&mut self, text: &str) -> Result<(), String> {
         let counted =
             text.split_once(" x ").and_then(|(n, packet)| Some((n.parse().ok()?, packet)));
-        let (times, text) = counted.unwrap_or((1, text));
-        let frame = frame(text, From::Peer)?;
-        self.host()?.receive(&vec![frame; times]);
+        let (times, text): (usize, &str) = counted.unwrap_or((1, text));
+        let numbered = |n: usize| frame(&text.replace("each", &n.to_string()), From::Peer);
+        let frames: Vec<Vec<u8>> = (0..times).map(numbered).collect::<Result<_, _>>()?;
+        self.host()?.receive(&frames);
         self.collect()
     }
 
@@ -163,8 +169,8 @@ impl<'a> Script<'a> {
         let at =
             drops.iter().find(|(at, why, n)| at == node && why.contains(&reason) && *n == times);
         at.ok_or_else(|| format!("drops so far: {drops:?}"))?;
-        self.expected.retain(|(at, _)| at != node);
-        self.expected.push((node.into(), times));
+        self.expected.retain(|(at, why, _)| at != node || *why != reason);
+        self.expected.push((node.into(), reason, times));
         Ok(())
     }
 
@@ -183,14 +189,23 @@ impl<'a> Script<'a> {
         }
     }
 
+    /// `count NODE NAME N`, of a counter of the node's own.
+    fn expect_count(&mut self, mut words: Words<'_>) -> Result<(), String> {
+        let (node, name) = (words.next("a node")?, words.next("a counter")?);
+        let wanted: u64 = words.number("a number")?;
+        let found = self.host()?.count(node, CounterKind::Own, name);
+        if found == wanted { Ok(()) } else { Err(format!("{node} has counted {found} {name}")) }
+    }
+
     /// Nothing may be left that the script does not mention.
     fn end(mut self) -> Result<(), String> {
         self.expect_sent("none").map_err(|e| format!("not expected: {e}"))?;
         let Some(host) = self.host else { return Err("no graph, or nothing happened".into()) };
-        let unexpected = host
-            .drops()
-            .into_iter()
-            .find(|(node, _, n)| !self.expected.iter().any(|(at, m)| at == node && m == n));
+        let expected = |(node, reason, n): &(String, String, u64)| {
+            let mut all = self.expected.iter();
+            all.any(|(at, words, m)| at == node && reason.contains(words) && m == n)
+        };
+        let unexpected = host.drops().into_iter().find(|drop| !expected(drop));
         if let Some((node, reason, n)) = unexpected {
             return Err(format!("{n} dropped at {node}, which is not expected: {reason}"));
         }

@@ -3,14 +3,17 @@ use std::sync::Arc;
 
 use weever_blocks_api::Env;
 use weever_blocks_std::host::{Host, Secret, provide};
-use weever_blocks_std::testing::{HostBox, frames6::*, host::host_state6};
+use weever_blocks_std::igmp::Groups6;
+use weever_blocks_std::testing::{HostBox, frames::PEER_MAC, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, host};
+use weever_net::group::{Filter, Mode};
 use weever_net::iface::IfaceId;
 use weever_wire::icmpv6::{checksum_ok, fill_checksum, kind};
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::listener::record_kind;
 use weever_wire::mld::MldReport;
+use weever_wire::ndp::NdpRepr;
 
 const SECOND: u64 = 1_000_000_000;
 const LINK: IfaceId = IfaceId(0);
@@ -22,6 +25,7 @@ fn ip(text: &str) -> Ipv6Addr {
 struct Listener {
     host: HostBox,
     net: Arc<Host>,
+    groups: Arc<Groups6>,
 }
 
 fn listener() -> Listener {
@@ -29,7 +33,8 @@ fn listener() -> Listener {
     env.provide(Arc::new(Secret(3)));
     let net = provide(&env, host_state6(), 0);
     let graph = host(&HostConfig::default()).unwrap();
-    Listener { host: HostBox::in_env(graph, &env, Limits::default()), net }
+    let host = HostBox::in_env(graph, &env, Limits::default());
+    Listener { host, net, groups: env.get_or_default() }
 }
 
 impl Listener {
@@ -87,6 +92,56 @@ fn addresses_groups_and_what_is_joined_are_reported() {
     assert_eq!(it.records(2 * SECOND), all[1..]);
     it.net.update(|net| net.leave6(LINK, group)).unwrap();
     assert_eq!(it.records(2 * SECOND), [(record_kind::CHANGE_TO_INCLUDE, group); 2]);
+    it.host.finish();
+}
+
+/// What users of the host have joined is heard, from the sources that they want; who asks for a group is
+/// heard wherever it is.
+#[test]
+fn sources_are_heard_that_somebody_wants() {
+    let mut it = listener();
+    it.records(5 * SECOND);
+    let (group, other) = (ip("ff35::7"), ip("fd00::66"));
+    let heard = |it: &mut Listener| {
+        [PEER6, other].map(|source| {
+            let local =
+                |it: &Listener| it.host.count("RxL3IPv6Destination", CounterKind::Port, "local");
+            let before = local(it);
+            let packet = udp6((source, 5000), (group, 7), 64, b"x");
+            it.host.receive(&[from_peer6(&packet)]);
+            local(it) > before
+        })
+    };
+    assert_eq!(heard(&mut it), [false, false]);
+    let groups = Arc::clone(&it.groups);
+    let want = |it: &mut Listener, filter| {
+        groups.set(LINK, 1, group, filter, it.host.now()).unwrap();
+        it.host.advance(SECOND);
+    };
+    want(&mut it, Filter::new(Mode::Include, &[PEER6]));
+    assert_eq!(heard(&mut it), [true, false]);
+    it.records(2 * SECOND);
+    it.query(PEER_LL, group, true);
+    assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_INCLUDE, group)]);
+    want(&mut it, Filter::new(Mode::Exclude, &[PEER6]));
+    assert_eq!(heard(&mut it), [false, true]);
+    it.net.update(|net| net.join6(LINK, group)).unwrap();
+    it.host.advance(SECOND);
+    assert_eq!(heard(&mut it), [true, true], "the operator wants all");
+    it.net.update(|net| net.leave6(LINK, group)).unwrap();
+    it.host.advance(SECOND);
+    assert_eq!(heard(&mut it), [false, true], "the user's filter is not forgotten");
+    want(&mut it, Filter::none());
+    assert_eq!(heard(&mut it), [false, false]);
+    // Neighbours ask in the group of an address, whatever somebody wants to hear there.
+    let own = ip("ff02::1:ff00:1");
+    groups.set(LINK, 1, own, Filter::new(Mode::Include, &[other]), it.host.now()).unwrap();
+    it.host.advance(SECOND);
+    let before = it.host.count("RxL3NDPHandle", CounterKind::Port, "out");
+    let target = HOST6;
+    let question = NdpRepr::NeighbourSolicit { target, source_link: Some(PEER_MAC), nonce: None };
+    it.host.receive(&[from_peer6(&ndp(PEER_LL, own, question))]);
+    assert_eq!(it.host.count("RxL3NDPHandle", CounterKind::Port, "out"), before + 1);
     it.host.finish();
 }
 

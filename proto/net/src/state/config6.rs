@@ -6,6 +6,7 @@ use core::net::Ipv6Addr;
 
 use super::{NetConfig, StateError};
 use crate::addr::{Cidr6, Prefix};
+use crate::group::Filter;
 use crate::iface::IfaceId;
 use crate::ipv6::addr::{Scope, is_link_local};
 use crate::ipv6::{AddrOrigin, AddrState, Locals6, OwnAddr, V6Settings};
@@ -94,6 +95,20 @@ impl NetConfig {
         let iface = self.interface_mut(id)?;
         let at = iface.groups6.binary_search(&group);
         Ok(at.map(|at| iface.groups6.remove(at)).is_ok())
+    }
+
+    /// Says which IPv6 groups users of the host want to hear on an interface, ascending, and which of
+    /// their sources, beside those that are [joined](Self::join6) for all sources.
+    ///
+    /// # Errors
+    /// [`StateError::NoInterface`].
+    pub fn set_filters6(
+        &mut self,
+        id: IfaceId,
+        filters: Vec<(Ipv6Addr, Filter<Ipv6Addr>)>,
+    ) -> Result<(), StateError> {
+        self.interface_mut(id)?.filters6 = filters;
+        Ok(())
     }
 
     /// The IPv6 routes beside the connected ones, in the order in which they were added.

@@ -53,6 +53,14 @@ impl NetState {
         if self.is_ours6(iface, dst) { Destination::Local } else { Destination::Other }
     }
 
+    /// Whether `iface` wants to hear what `source` sends to a group that it is in.
+    #[inline]
+    pub fn accepts6(&self, iface: IfaceId, group: Ipv6Addr, source: Ipv6Addr) -> bool {
+        let own = self.interface(iface);
+        // Routers are in their group without a word.
+        own.is_some_and(|own| own.accepts6(group, source) || !own.is_member6(group))
+    }
+
     /// Whether a packet that `iface` received can be from `src`.
     ///
     /// # Errors

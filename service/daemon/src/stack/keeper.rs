@@ -99,7 +99,8 @@ fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> 
 
 fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
-    let v4 = own.chain(iface.groups.iter().copied()).map(IpAddr::V4);
+    let filtered = iface.filters.iter().map(|(group, _)| *group);
+    let v4 = own.chain(iface.groups.iter().copied()).chain(filtered).map(IpAddr::V4);
     v4.chain(of_interface6(iface).map(IpAddr::V6))
 }
 
@@ -108,7 +109,8 @@ fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
 fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let speaks = iface.v6_settings.enabled;
     let own = iface.v6.iter().map(|own| own.cidr.addr());
-    own.chain(iface.groups6.iter().copied()).filter(move |_| speaks)
+    let filtered = iface.filters6.iter().map(|(group, _)| *group);
+    own.chain(iface.groups6.iter().copied()).chain(filtered).filter(move |_| speaks)
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
@@ -134,6 +136,7 @@ fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
 
 #[cfg(test)]
 mod tests {
+    use weever_net::group::{Filter, Mode};
     use weever_net::ipv6::V6Settings;
     use weever_net::state::NetConfig;
     use weever_wire::MacAddr;
@@ -154,7 +157,9 @@ mod tests {
         };
         assert_eq!(text(&config), ["2001:db8::1"], "what routers say is overheard");
         config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
-        assert_eq!(text(&config), ["2001:db8::1", "ff05::7"]);
+        let only = Filter::new(Mode::Include, &["2001:db8::9".parse().unwrap()]);
+        config.set_filters6(IfaceId(0), vec![("ff35::8".parse().unwrap(), only)]).unwrap();
+        assert_eq!(text(&config), ["2001:db8::1", "ff05::7", "ff35::8"]);
         config.set_v6(IfaceId(0), V6Settings::default()).unwrap();
         assert_eq!(text(&config), [""; 0]);
     }
