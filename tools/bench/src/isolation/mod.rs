@@ -14,8 +14,10 @@ mod server;
 mod steward;
 
 use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use weever_engine::monotonic;
 use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_packet::{Pool, PoolConfig};
@@ -32,6 +34,8 @@ use steward::Steward;
 const WORKERS: u16 = 2;
 /// Ports of high-priority clients begin here.
 const HIGH: u16 = 4000;
+/// Of those who come while others are there.
+const JOINING: u16 = HIGH + 50;
 const BEST_EFFORT: u16 = 5000;
 const BALANCE: &str = "objective = \"balance\"\n";
 const ISOLATE: &str = "objective = \"balance\"\n[[class]]\nname = \"high\"\n\
@@ -44,7 +48,7 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Device, server, steward and clients.
 struct Scene {
     clients: Clients,
-    _steward: Steward,
+    steward: Steward,
     _server: Server,
     _links: [AfXdp; 2],
     _net: Fixture,
@@ -61,6 +65,8 @@ struct Totals {
     alone_p99: Samples,
     with_newcomer: Samples,
     transient: Samples,
+    /// From the newcomers' first request to when their filters were set.
+    placed: Samples,
     /// Of the last round: when sent (ms), how long (µs), for both policies.
     pictures: [Vec<(f64, f64)>; 2],
 }
@@ -118,13 +124,40 @@ impl Totals {
                 self.alone_p99.push(percentile(&took, 0.99));
             }
         }
-        let loads = [overloaded(Duration::ZERO), flows(HIGH + 50, 2, 2500, join)].concat();
-        let outcomes = Scene::new(ISOLATE, cores)?.play(&loads, length)?;
+        self.join(
+            [overloaded(Duration::ZERO), flows(JOINING, 2, 2500, join)].concat(),
+            length,
+            cores,
+        )
+    }
+
+    /// High-priority clients join while best-effort clients overload the server.
+    fn join(
+        &mut self,
+        loads: Vec<Load>,
+        length: Duration,
+        cores: (usize, usize),
+    ) -> Result<(), BenchError> {
+        let join = loads.last().map_or(Duration::ZERO, |load| load.from);
+        let scene = Scene::new(ISOLATE, cores)?;
+        let placed = scene.steward.placed();
+        let began = monotonic();
+        let outcomes = scene.play(&loads, length)?;
+        let newcomers = &outcomes[outcomes.len() - 2..];
         // Whoever was there before shares the newcomer's worker: no worse than they is as good as it
         // gets, whatever else the machine does.
         let others = percentile(&Outcome::latencies(&outcomes[..4], join), 0.999);
         let good = GOOD.max(Duration::from_nanos((others * 1e3) as u64));
-        self.transient.0.extend(Outcome::transient(&outcomes[12..], (join, SLICE), good));
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        // Who is never served well counts as served well at the end.
+        let transient = Outcome::transient(newcomers, (join, SLICE), good);
+        self.transient.push(transient.unwrap_or(ms(length - join)));
+        let placed = placed.lock().unwrap_or_else(PoisonError::into_inner);
+        let newcomer = placed
+            .iter()
+            .find(|(flow, _)| flow.src.port() >= JOINING && flow.src.port() < BEST_EFFORT);
+        let at = newcomer.map_or(length, |(_, at)| Duration::from_nanos(at.saturating_sub(began)));
+        self.placed.push(ms(at.saturating_sub(join)));
         Ok(())
     }
 }
@@ -148,7 +181,7 @@ impl Scene {
         let queue = right.take_queues().remove(0);
         let clients = Clients { queue, cache: theirs.cache(), ends, turn: 0 };
         let (links, net) = ([left, right], net);
-        Ok(Scene { clients, _steward: steward, _server: server, _links: links, _net: net })
+        Ok(Scene { clients, steward, _server: server, _links: links, _net: net })
     }
 
     fn play(mut self, loads: &[Load], length: Duration) -> Result<Vec<Outcome>, BenchError> {
@@ -209,6 +242,8 @@ fn report(totals: &Totals, (first, second): (usize, usize)) -> Report {
     report.row("isolate, no overload, high p99", "µs", &totals.alone_p99);
     report.row("isolate, no overload", "answers/s", &totals.alone);
     report.row("isolate, best effort joins", "answers/s", &totals.with_newcomer);
+    report.row("isolate, high joins: filters set", "ms", &totals.placed);
+    report.row("isolate, high joins: half of the answers good", "ms", &totals.transient);
     let tail = totals.isolate_p99.ratio(&totals.balance_p99);
     report.ratio("hp_p99_isolate_vs_balance", "ratio", &tail);
     report.ratio("hp_tput_after_be_join", "ratio", &totals.with_newcomer.ratio(&totals.alone));

@@ -1,7 +1,7 @@
 //! Detection, search and filters, as the daemon does it, on a thread of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,13 +24,18 @@ const PERIOD: Duration = Duration::from_millis(20);
 pub(super) struct Steward {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    placed: Placed,
 }
+
+/// When filters for which flows were set, on the engine's clock.
+pub(super) type Placed = Arc<Mutex<Vec<(FiveTuple, u64)>>>;
 
 struct Work {
     page: Page,
     search: Search,
     steering: XdpSteering,
     watch: Watch,
+    placed: Placed,
 }
 
 impl Steward {
@@ -53,7 +58,8 @@ impl Steward {
         let steering = XdpSteering::of(Arc::clone(classifier), &nic, search.rss());
         let mut steering = steering.map_err(|e| failed(e.to_string()))?;
         steering.sample_within_rules(8192, 4).map_err(|e| failed(e.to_string()))?;
-        let mut work = Work { page, search, steering, watch: Watch::new(Settings::default()) };
+        let (watch, placed) = (Watch::new(Settings::default()), Placed::default());
+        let mut work = Work { page, search, steering, watch, placed: Arc::clone(&placed) };
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let attend = move || {
@@ -64,7 +70,12 @@ impl Steward {
             }
         };
         let thread = std::thread::Builder::new().name("steward".into()).spawn(attend);
-        Ok(Steward { stop, thread: Some(thread.map_err(BenchError::of("steward"))?) })
+        Ok(Steward { stop, thread: Some(thread.map_err(BenchError::of("steward"))?), placed })
+    }
+
+    /// A handle that outlives the thread.
+    pub(super) fn placed(&self) -> Placed {
+        Arc::clone(&self.placed)
     }
 }
 
@@ -76,7 +87,8 @@ impl Work {
             return;
         }
         self.watch.tick(now);
-        let specs = self.watch.due(now).came.into_iter().filter_map(spec);
+        let came = self.watch.due(now).came;
+        let specs = came.iter().copied().filter_map(spec);
         let Ok(assigned) = assign(specs.collect(), &self.page) else { return };
         for flow in assigned.flows {
             self.search.add(flow);
@@ -87,6 +99,9 @@ impl Work {
         {
             eprintln!("weever bench: filters are not set: {error}");
         }
+        let now = monotonic();
+        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        placed.extend(came.into_iter().map(|(flow, _)| (flow, now)));
     }
 }
 
