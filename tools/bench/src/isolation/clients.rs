@@ -16,6 +16,8 @@ const TIME: usize = 44;
 const LENGTH: usize = 64;
 /// The server's port.
 const PORT: u16 = 11_211;
+/// So many good slices in a row are no accident.
+const STEADY: usize = 5;
 /// How long answers are waited for when all is sent.
 const LATE: Duration = Duration::from_millis(100);
 
@@ -156,8 +158,8 @@ impl Outcome {
         all
     }
 
-    /// How long after `from`, in ms, the first slice of time begins of whose requests at least half
-    /// were answered within `good`; nothing if there is none.
+    /// How long after `from`, in ms, the first of [`STEADY`] slices of time begins of whose requests
+    /// at least half were answered within `good`, each; nothing if there are none.
     pub(super) fn transient(
         outcomes: &[Outcome],
         (from, slice): (Duration, Duration),
@@ -171,8 +173,10 @@ impl Outcome {
             *all += 1;
             *fine += usize::from(took.is_some_and(|took| took <= good));
         }
-        let first = slices.iter().find(|(_, (all, fine))| 2 * fine >= *all);
-        first.map(|(number, _)| *number as f64 * slice.as_secs_f64() * 1e3)
+        let slices: Vec<_> =
+            slices.into_iter().map(|(n, (all, fine))| (n, 2 * fine >= all)).collect();
+        let steady = slices.windows(STEADY).find(|slices| slices.iter().all(|(_, good)| *good))?;
+        Some(steady[0].0 as f64 * slice.as_secs_f64() * 1e3)
     }
 }
 
@@ -183,15 +187,16 @@ mod tests {
     #[test]
     fn a_transient_ends_when_half_of_the_answers_are_good() {
         let ms = |n: u64| n * 1_000_000;
-        let requests =
-            vec![(ms(5), None), (ms(6), Some(ms(9))), (ms(8), Some(10)), (ms(9), Some(20))];
+        let good = |sent: u64| (ms(sent), Some(10));
+        let mut requests = vec![(ms(5), None), good(6), (ms(7), Some(ms(9))), (ms(8), None)];
+        requests.extend((9..=18).map(good));
         let outcomes = [Outcome { requests }];
         let slices = |from| (Duration::from_millis(from), Duration::from_millis(2));
         let transient =
             |from| Outcome::transient(&outcomes, slices(from), Duration::from_millis(1));
-        assert_eq!((transient(5), transient(4)), (Some(2.0), Some(4.0)));
+        assert_eq!((transient(5), transient(4), transient(12)), (Some(4.0), Some(2.0), None));
         assert_eq!(Outcome::transient(&[], slices(0), LATE), None);
-        assert_eq!(Outcome::latencies(&outcomes, Duration::from_millis(7)), [0.01, 0.02]);
+        assert_eq!(Outcome::latencies(&outcomes, Duration::from_millis(17)), [0.01, 0.01]);
     }
 
     #[test]

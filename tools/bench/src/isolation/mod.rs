@@ -67,8 +67,8 @@ struct Totals {
     transient: Samples,
     /// From the newcomers' first request to when their filters were set.
     placed: Samples,
-    /// Of the last round: when sent (ms), how long (µs), for both policies.
-    pictures: [Vec<(f64, f64)>; 2],
+    /// Of the last round: when sent (ms), how long (µs), for both policies and for newcomers.
+    pictures: [Vec<(f64, f64)>; 3],
 }
 
 pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> {
@@ -100,7 +100,7 @@ impl Totals {
         let high = || flows(HIGH, 4, 2500, Duration::ZERO);
         let flood = |from| flows(BEST_EFFORT, 8, 15_000, from);
         let overloaded = |from| [high(), flood(from)].concat();
-        let [balanced, isolated] = &mut self.pictures;
+        let [balanced, isolated, _] = &mut self.pictures;
         for (text, p50, p99, picture) in [
             (BALANCE, &mut self.balance_p50, &mut self.balance_p99, balanced),
             (ISOLATE, &mut self.isolate_p50, &mut self.isolate_p99, isolated),
@@ -144,6 +144,7 @@ impl Totals {
         let began = monotonic();
         let outcomes = scene.play(&loads, length)?;
         let newcomers = &outcomes[outcomes.len() - 2..];
+        self.pictures[2] = slices(newcomers);
         // Whoever was there before shares the newcomer's worker: no worse than they is as good as it
         // gets, whatever else the machine does.
         let others = percentile(&Outcome::latencies(&outcomes[..4], join), 0.999);
@@ -211,14 +212,18 @@ fn slices(outcomes: &[Outcome]) -> Vec<(f64, f64)> {
     (0..=last).filter_map(of).collect()
 }
 
-fn picture([balance, isolate]: &[Vec<(f64, f64)>; 2]) -> Plot {
+fn picture([balance, isolate, newcomers]: &[Vec<(f64, f64)>; 3]) -> Plot {
     let line = |name, colour, points: &[(f64, f64)]| Line { name, colour, points: points.to_vec() };
     Plot {
-        title: "High-priority latency while best-effort clients join, p99 of 10 ms",
+        title: "High-priority latency while clients join, p99 of 10 ms",
         x: "time, ms",
         y: "latency, µs",
         scales: (Scale::Linear, Scale::Log),
-        lines: vec![line("balance", "#b03020", balance), line("isolate", "#2060a0", isolate)],
+        lines: vec![
+            line("balance, best effort joins", "#b03020", balance),
+            line("isolate, best effort joins", "#2060a0", isolate),
+            line("isolate, these join", "#30804a", newcomers),
+        ],
     }
 }
 
