@@ -30,7 +30,9 @@
 //! - No INIT-REBOOT: after a restart the client discovers anew, and servers remember it by its
 //!   link address.
 
+mod acquire;
 mod client;
+mod keep;
 mod lease;
 mod send;
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! The state machine.
+//! The client: what comes to it, and which state deals with it. Getting a lease is in
+//! [`acquire`](super::acquire), keeping it in [`keep`](super::keep).
 
 use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
-use weever_wire::dhcp4::{DhcpView, MessageType, option};
+use weever_wire::dhcp4::{DhcpView, MessageType};
 
 use super::Transmit;
-use super::lease::{self, Lease};
+use super::lease::Lease;
 use crate::random::Random;
 use crate::{MILLIS, SECOND};
 
@@ -14,10 +15,7 @@ use crate::{MILLIS, SECOND};
 const FIRST_RETRY: u64 = 4 * SECOND;
 const MAX_DOUBLINGS: u32 = 4;
 /// Requests without an answer before the offer is given up.
-const MAX_REQUESTS: u32 = 4;
-/// RFC 2131 §4.4.5: "the client SHOULD wait one-half of the remaining time until T2 […], down to
-/// a minimum of 60 seconds".
-const MIN_RENEWAL_RETRY: u64 = 60 * SECOND;
+pub(super) const MAX_REQUESTS: u32 = 4;
 /// RFC 2131 §3.1: after a DECLINE, "a minimum of ten seconds".
 const AFTER_DECLINE: u64 = 10 * SECOND;
 
@@ -114,26 +112,26 @@ pub enum Ignored {
 /// A client on one interface; see the [module's documentation](super).
 #[derive(Clone, Debug)]
 pub struct Client {
-    config: Config,
-    random: Random,
-    state: State,
-    xid: u32,
-    began: u64,
+    pub(super) config: Config,
+    pub(super) random: Random,
+    pub(super) state: State,
+    pub(super) xid: u32,
+    pub(super) began: u64,
     /// When the first request of this transaction was sent: leases count from there.
-    asked: u64,
+    pub(super) asked: u64,
     /// Whether the lease in use is being checked after a restart.
-    checking: bool,
+    pub(super) checking: bool,
     /// When the next message or probe is due.
-    at: u64,
+    pub(super) at: u64,
     /// Messages or probes sent in this state.
-    tries: u32,
+    pub(super) tries: u32,
     /// What was offered or granted and is not in use yet.
-    offer: Option<Lease>,
-    lease: Option<Lease>,
+    pub(super) offer: Option<Lease>,
+    pub(super) lease: Option<Lease>,
     /// Refusals in a row: a server that offers and refuses for ever is asked ever more seldom.
-    refusals: u32,
-    pending: Option<Output>,
-    later: Option<Output>,
+    pub(super) refusals: u32,
+    pub(super) pending: Option<Output>,
+    pub(super) later: Option<Output>,
 }
 
 impl Client {
@@ -272,30 +270,21 @@ impl Client {
         }
     }
 
-    fn enter(&mut self, state: State, at: u64) {
+    pub(super) fn enter(&mut self, state: State, at: u64) {
         (self.state, self.at, self.tries) = (state, at, 0);
     }
 
-    fn init(&mut self, now: u64, delay: u64) {
+    pub(super) fn init(&mut self, now: u64, delay: u64) {
         (self.offer, self.checking) = (None, false);
         self.xid = self.random.next_u64() as u32;
         self.began = now.saturating_add(delay);
         self.enter(State::Init, self.began);
     }
 
-    fn lose(&mut self) {
+    pub(super) fn lose(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.later = Some(Output::Event(Event::Lost(lease)));
         }
-    }
-
-    /// The lease is over. A search for another one goes on.
-    fn expire(&mut self, now: u64) -> Option<Output> {
-        self.lose();
-        if matches!(self.state, State::Bound | State::Renewing | State::Rebinding) {
-            self.init(now, 0);
-        }
-        self.poll(now)
     }
 
     fn decline(&mut self, ip: Ipv4Addr, server: Option<Ipv4Addr>, now: u64) {
@@ -306,14 +295,14 @@ impl Client {
     }
 
     /// RFC 2131 §4.1: "randomized exponential backoff", a second more or less.
-    fn backoff(&mut self, now: u64) -> u64 {
+    pub(super) fn backoff(&mut self, now: u64) -> u64 {
         let wait = FIRST_RETRY << self.tries.min(MAX_DOUBLINGS);
         let jitter = self.random.up_to(2 * SECOND);
         now.saturating_add(wait - SECOND + jitter)
     }
 
     /// A message to all from nobody.
-    fn message(&self, kind: MessageType, now: u64) -> Transmit {
+    pub(super) fn message(&self, kind: MessageType, now: u64) -> Transmit {
         let secs = (now.saturating_sub(self.began) / SECOND).min(u16::MAX.into()) as u16;
         Transmit {
             kind,
@@ -327,152 +316,17 @@ impl Client {
         }
     }
 
-    fn discover(&mut self, now: u64) -> Output {
-        if self.state == State::Init {
-            self.enter(State::Selecting, now);
-        }
-        self.at = self.backoff(now);
-        self.tries += 1;
-        Output::Send(self.message(MessageType::Discover, now))
-    }
-
-    fn offered(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        self.offer = Some(Lease::parse(view, now).ok_or(Ignored::Unusable)?);
-        self.enter(State::Requesting, now);
-        Ok(())
-    }
-
-    fn request(&mut self, now: u64) -> Output {
-        let mut request = self.message(MessageType::Request, now);
-        if let Some(offer) = &self.offer {
-            (request.requested, request.server) = (Some(offer.address.addr()), Some(offer.server));
-        }
-        self.note_asked(now);
-        self.at = self.backoff(now);
-        self.tries += 1;
-        Output::Send(request)
-    }
-
     /// RFC 2131 §4.4.1: a lease lasts from "the time at which the client sent the DHCPREQUEST
     /// message". Which of several the server answers cannot be told; the first is the safe guess.
-    fn note_asked(&mut self, now: u64) {
+    pub(super) fn note_asked(&mut self, now: u64) {
         if self.tries == 0 {
             self.asked = now;
         }
     }
 
     /// The lease in an ACK; one that is over by now is of no use.
-    fn acknowledged(&self, view: DhcpView<'_>, now: u64) -> Result<Lease, Ignored> {
+    pub(super) fn acknowledged(&self, view: DhcpView<'_>, now: u64) -> Result<Lease, Ignored> {
         let lease = Lease::parse(view, self.asked).filter(|lease| lease.until() > now);
         lease.ok_or(Ignored::Unusable)
-    }
-
-    fn granted(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        let lease = self.acknowledged(view, now)?;
-        let asked = self.offer.as_ref().map(|offer| (offer.address.addr(), offer.server));
-        if asked != Some((lease.address.addr(), lease.server)) {
-            return Err(Ignored::Unexpected);
-        }
-        self.offer = Some(lease);
-        if self.config.probing.count == 0 {
-            self.bind(now);
-        } else {
-            let wait = self.random.up_to(self.config.probing.wait);
-            self.enter(State::Probing, now.saturating_add(wait));
-        }
-        Ok(())
-    }
-
-    fn probe(&mut self, now: u64) -> Option<Output> {
-        let probing = self.config.probing;
-        if self.tries >= probing.count.into() {
-            self.bind(now);
-            return self.poll(now);
-        }
-        self.tries += 1;
-        let wait = match self.tries == probing.count.into() {
-            true => probing.after,
-            false => probing.min + self.random.up_to(probing.max.saturating_sub(probing.min)),
-        };
-        self.at = now.saturating_add(wait);
-        self.probed().map(Output::Probe)
-    }
-
-    fn bind(&mut self, now: u64) {
-        let Some(lease) = self.offer.take() else { return self.init(now, 0) };
-        (self.refusals, self.checking) = (0, false);
-        self.enter(State::Bound, lease.since.saturating_add(lease.renew_after));
-        let bound = Output::Event(Event::Bound(lease.clone()));
-        let addr = lease.address.addr();
-        let old = self.lease.replace(lease);
-        match old.filter(|old| old.address.addr() != addr) {
-            Some(old) => {
-                self.pending = Some(Output::Event(Event::Lost(old)));
-                self.later = Some(bound);
-            }
-            None => self.pending = Some(bound),
-        }
-    }
-
-    fn renewed(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        let lease = self.acknowledged(view, now)?;
-        let old = self.lease.as_ref().ok_or(Ignored::Unexpected)?;
-        if lease.address.addr() != old.address.addr() {
-            return Err(Ignored::Unexpected);
-        }
-        self.offer = Some(lease);
-        self.bind(now);
-        Ok(())
-    }
-
-    /// Only the server that was asked may refuse; while rebinding, any.
-    fn refused(&mut self, view: DhcpView<'_>, now: u64) -> Result<(), Ignored> {
-        let from = lease::address(view, option::SERVER_ID);
-        let asked = self.offer.as_ref().or(self.lease.as_ref()).map(|lease| lease.server);
-        if from.is_none() || (self.state != State::Rebinding && from != asked) {
-            return Err(Ignored::Unexpected);
-        }
-        self.lose();
-        let delay = SECOND << self.refusals.min(6);
-        self.refusals += 1;
-        self.init(now, delay);
-        Ok(())
-    }
-
-    /// T1, T2, and the check after a restart.
-    fn keep(&mut self, now: u64) -> Option<Output> {
-        let lease = self.lease.as_ref()?;
-        let (t2, end) = (lease.since.saturating_add(lease.rebind_after), lease.until());
-        let (ip, server) = (lease.address.addr(), lease.server);
-        if self.checking && self.tries >= MAX_REQUESTS {
-            self.init(now, 0);
-            return self.poll(now);
-        }
-        let state = if now >= t2 || self.state == State::Rebinding {
-            State::Rebinding
-        } else {
-            State::Renewing
-        };
-        if self.state != state || self.tries == 0 {
-            self.enter(state, now);
-            self.began = now;
-            self.xid = self.random.next_u64() as u32;
-        }
-        self.note_asked(now);
-        let limit = if now >= t2 { end } else { t2 };
-        self.at = match self.checking {
-            true => self.backoff(now).min(end),
-            false => {
-                let half = (limit.saturating_sub(now) / 2).max(MIN_RENEWAL_RETRY);
-                now.saturating_add(half).min(limit)
-            }
-        };
-        self.tries += 1;
-        let mut request = self.message(MessageType::Request, now);
-        request.src = ip;
-        if state == State::Renewing {
-            request.dst = server;
-        }
-        Some(Output::Send(request))
     }
 }

@@ -1,5 +1,7 @@
 //! The whole program: let in, parse, ask the tables, ask the tree, send.
 
+use std::sync::Arc;
+
 use super::exact::{self, ExactTable};
 use super::layout::{LAST_QUEUE, code_of};
 use super::parse::{self, at};
@@ -8,29 +10,36 @@ use super::sample::{self, Sampling};
 use super::{Fallback, Sink, tree};
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
-use crate::sys::{Map, XdpAction};
+use crate::sys::{BpfError, Map, XdpAction, XdpProgram};
 use crate::xdp::{CTX_RX_QUEUE, Gate, steer_program};
 
 /// Bits of a hash that number a place in the spreading table.
 pub(super) const SPREAD_BITS: u32 = 7;
 
 /// What a program is made of.
-pub(super) struct Parts<'a> {
-    pub(super) gate: Option<&'a Gate>,
-    pub(super) exact: &'a [ExactTable],
-    pub(super) ordered: &'a [Rule],
-    pub(super) ordered_hits: Option<&'a Map>,
-    pub(super) sink: &'a Sink,
-    pub(super) fallback: &'a Fallback,
-    pub(super) spread: &'a Map,
-    pub(super) missed: &'a Map,
-    pub(super) sampling: Option<&'a Sampling>,
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) gate: Option<Arc<Gate>>,
+    pub(super) exact: Vec<ExactTable>,
+    pub(super) ordered: Vec<Rule>,
+    pub(super) ordered_hits: Option<Map>,
+    pub(super) sink: Sink,
+    pub(super) fallback: Fallback,
+    pub(super) spread: Map,
+    pub(super) missed: Map,
+    pub(super) sampling: Option<Sampling>,
 }
 
-pub(super) fn emit(parts: &Parts<'_>) -> Result<Program, AsmError> {
+impl Parts {
+    pub(super) fn load(&self) -> Result<XdpProgram, BpfError> {
+        XdpProgram::load("weever_sort", &emit(self)?)
+    }
+}
+
+fn emit(parts: &Parts) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let hit = asm.label("hit");
-    let passed = match parts.gate {
+    let passed = match &parts.gate {
         Some(gate) => steer_program::enter(&mut asm, gate),
         None => {
             asm.mov(R6, R1);
@@ -39,16 +48,17 @@ pub(super) fn emit(parts: &Parts<'_>) -> Result<Program, AsmError> {
     };
     parse::emit(&mut asm);
     let counted = asm.label("hit and to be counted");
-    let wide = if parts.sampling.is_some_and(|s| s.within_filters) { counted } else { hit };
-    for table in parts.exact {
+    let wide =
+        if parts.sampling.as_ref().is_some_and(|s| s.within_filters) { counted } else { hit };
+    for table in &parts.exact {
         exact::emit(&mut asm, table, if table.is_of_flows() { hit } else { wide });
     }
-    if let Some(hits) = parts.ordered_hits.filter(|_| !parts.ordered.is_empty()) {
-        tree::emit(&mut asm, parts.ordered, &tree::build(parts.ordered), hits, wide);
+    if let Some(hits) = parts.ordered_hits.as_ref().filter(|_| !parts.ordered.is_empty()) {
+        tree::emit(&mut asm, &parts.ordered, &tree::build(&parts.ordered), hits, wide);
     }
     fall_back(&mut asm, parts);
     asm.bind(counted);
-    if let Some(sampling) = parts.sampling {
+    if let Some(sampling) = &parts.sampling {
         sample::emit(&mut asm, sampling);
     }
     asm.bind(hit);
@@ -58,18 +68,18 @@ pub(super) fn emit(parts: &Parts<'_>) -> Result<Program, AsmError> {
 }
 
 /// Leaves the target's code in R1.
-fn fall_back(asm: &mut Assembler, parts: &Parts<'_>) {
+fn fall_back(asm: &mut Assembler, parts: &Parts) {
     asm.note("no filter matches");
-    asm.load_map_value(R2, parts.missed, 0).mov(R3, 1);
+    asm.load_map_value(R2, &parts.missed, 0).mov(R3, 1);
     asm.atomic(crate::asm::AtomicOp::Add, R2, 0, R3);
-    match parts.fallback {
+    match &parts.fallback {
         Fallback::To(target) => {
             asm.mov(R1, code_of(*target) as i32);
         }
         Fallback::Arrival => {
             asm.load(Width::W, R1, R6, CTX_RX_QUEUE);
         }
-        Fallback::Spread(_) => spread(asm, parts.spread),
+        Fallback::Spread(_) => spread(asm, &parts.spread),
     }
 }
 
@@ -90,7 +100,7 @@ fn spread(asm: &mut Assembler, table: &Map) {
 }
 
 /// Sends the frame to the target whose code is in R1.
-fn deliver(asm: &mut Assembler, parts: &Parts<'_>) {
+fn deliver(asm: &mut Assembler, parts: &Parts) {
     let queue = asm.label("to a queue");
     asm.note("a queue, the kernel or nowhere?");
     asm.jump_if(Cond::Le, R1, LAST_QUEUE as i32, queue);
@@ -100,7 +110,7 @@ fn deliver(asm: &mut Assembler, parts: &Parts<'_>) {
     end(asm, parts);
     asm.bind(dropped).mov(R0, XdpAction::Drop as i32).exit();
     asm.bind(queue);
-    match parts.sink {
+    match &parts.sink {
         Sink::Count => {
             asm.mov(R0, XdpAction::Drop as i32).exit();
         }
@@ -114,15 +124,15 @@ fn deliver(asm: &mut Assembler, parts: &Parts<'_>) {
 }
 
 /// To what the map has under R1; the kernel gets the frame if that is nothing.
-fn redirect(asm: &mut Assembler, map: &Map, parts: &Parts<'_>) {
+fn redirect(asm: &mut Assembler, map: &Map, parts: &Parts) {
     asm.note("redirect").mov(R2, R1).load_map(R1, map);
     asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
     end(asm, parts);
 }
 
 /// Ends with the action in R0, which is counted if there are counters.
-fn end(asm: &mut Assembler, parts: &Parts<'_>) {
-    match parts.gate {
+fn end(asm: &mut Assembler, parts: &Parts) {
+    match &parts.gate {
         Some(_) => steer_program::account(asm),
         None => drop(asm.exit()),
     }

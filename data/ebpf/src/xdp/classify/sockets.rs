@@ -28,7 +28,7 @@ impl Classifier {
     }
 
     fn sockets(&self) -> Result<&Map, BpfError> {
-        match &self.sink {
+        match self.sink() {
             Sink::Sockets { map, .. } => Ok(map),
             Sink::Cpus(_) | Sink::Count => setting("only a classifier for sockets has sockets"),
         }

@@ -1,0 +1,126 @@
+//! Filters: those that differ in values only in maps, the ordered ones in the program.
+
+use super::Classifier;
+use super::exact::{ExactTable, signature};
+use super::layout::{Masked, masked};
+use super::others::numbers;
+use super::rule::{Rule, setting};
+use crate::sys::{BpfError, Map, MapKind};
+
+/// How many maps a frame is looked up in at most. Each costs a lookup, some 25 ns.
+pub const MOST_MASKS: usize = 16;
+/// How many ordered filters a program may have: its jumps reach 32,767 instructions far, and a
+/// filter is some 15 of them, more with copies in the tree.
+pub const MOST_ORDERED: usize = 1024;
+impl Classifier {
+    /// Adds a filter without ranges, or gives the one with the same tests another target. Says
+    /// whether the program had to be exchanged, which happens when no filter looked at the same
+    /// bits so far. Everything that was added before stays in force meanwhile.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`]: the rule is no rule or has a range, or there is no room for it;
+    /// nothing has changed then.
+    pub fn insert(&mut self, rule: &Rule) -> Result<bool, BpfError> {
+        rule.check()?;
+        let Some(masked) = masked(rule) else {
+            return setting("a filter with a range: it belongs to the ordered ones");
+        };
+        let wanted = signature(&masked);
+        if let Some(table) = self.parts.exact.iter_mut().find(|t| t.signature == wanted) {
+            table.insert(&masked, rule)?;
+            return Ok(false);
+        }
+        let mut table = ExactTable::new(wanted, self.capacity)?;
+        table.insert(&masked, rule)?;
+        self.add_table(table)?;
+        Ok(true)
+    }
+
+    fn add_table(&mut self, table: ExactTable) -> Result<(), BpfError> {
+        if let Some(empty) = self.parts.exact.iter().position(|table| table.entries == 0) {
+            self.parts.exact.remove(empty);
+        }
+        if self.parts.exact.len() == MOST_MASKS {
+            return setting(format!(
+                "{MOST_MASKS} sets of masks are in use: give filters masks in common"
+            ));
+        }
+        let specificity = table.specificity();
+        let at = self.parts.exact.partition_point(|other| other.specificity() >= specificity);
+        self.parts.exact.insert(at, table);
+        let exchanged = self.exchange();
+        if exchanged.is_err() {
+            self.parts.exact.remove(at);
+        }
+        exchanged
+    }
+
+    /// Removes a filter that was [inserted](Self::insert), and says whether it was there.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn remove(&mut self, rule: &Rule) -> Result<bool, BpfError> {
+        let Some((masked, at)) = self.find(rule) else { return Ok(false) };
+        self.parts.exact[at].remove(&masked)
+    }
+
+    fn find(&self, rule: &Rule) -> Option<(Vec<Masked>, usize)> {
+        let masked = masked(rule)?;
+        let wanted = signature(&masked);
+        let at = self.parts.exact.iter().position(|table| table.signature == wanted)?;
+        Some((masked, at))
+    }
+
+    /// Sets all ordered filters; the first that matches wins. The program is exchanged.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`]: one of them is no rule, or there are too many.
+    /// [`BpfError::Assemble`] if the program becomes too long. Nothing has changed then.
+    pub fn set_ordered(&mut self, rules: Vec<Rule>) -> Result<(), BpfError> {
+        if rules.len() > MOST_ORDERED {
+            let count = rules.len();
+            return setting(format!("{count} ordered filters: {MOST_ORDERED} are the most"));
+        }
+        rules.iter().try_for_each(Rule::check)?;
+        let before =
+            (std::mem::replace(&mut self.parts.ordered, rules), self.parts.ordered_hits.take());
+        let exchanged = self.make_ordered_hits().and_then(|()| self.exchange());
+        if exchanged.is_err() {
+            (self.parts.ordered, self.parts.ordered_hits) = before;
+        }
+        exchanged
+    }
+
+    fn make_ordered_hits(&mut self) -> Result<(), BpfError> {
+        let size = 8 * self.parts.ordered.len() as u32;
+        if size > 0 {
+            self.parts.ordered_hits = Some(Map::create(MapKind::Array, "weever_hits", 4, size, 1)?);
+        }
+        Ok(())
+    }
+
+    /// How often an inserted filter was hit; `None` if it is not there.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn hits(&self, rule: &Rule) -> Result<Option<u64>, BpfError> {
+        match self.find(rule) {
+            Some((masked, at)) => self.parts.exact[at].hits(&masked),
+            None => Ok(None),
+        }
+    }
+
+    /// How often each ordered filter was hit since they were set, in their order.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn ordered_hits(&self) -> Result<Vec<u64>, BpfError> {
+        let Some(hits) = &self.parts.ordered_hits else { return Ok(Vec::new()) };
+        numbers(hits)
+    }
+
+    /// How many filters each map has, in the order in which they are asked.
+    pub fn tables(&self) -> Vec<u32> {
+        self.parts.exact.iter().map(|table| table.entries).collect()
+    }
+}

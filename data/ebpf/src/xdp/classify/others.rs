@@ -1,0 +1,107 @@
+//! What becomes of frames that no filter matches, and counting their flows.
+
+use super::program::SPREAD_BITS;
+use super::rule::{Target, setting};
+use super::sample::{MissedFlow, Sampling};
+use super::{Classifier, layout};
+use crate::sys::{BpfError, Map};
+
+/// Places of the spreading table.
+pub const SPREAD: usize = 1 << SPREAD_BITS;
+
+/// Where a frame that no filter matches goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// All to one target.
+    To(Target),
+    /// To the software queue with the number of the hardware queue on which it arrived.
+    Arrival,
+    /// To the queue in the place that a hash over addresses and ports numbers; there are
+    /// [`SPREAD`] places, which the list fills again and again.
+    Spread(Vec<u32>),
+}
+
+impl Classifier {
+    /// Where frames go that no filter matches.
+    pub fn fallback(&self) -> &Fallback {
+        &self.parts.fallback
+    }
+
+    /// Changes where a frame goes that no filter matches. The program is exchanged.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] for an empty list to spread over; nothing has changed then.
+    pub fn set_fallback(&mut self, fallback: Fallback) -> Result<(), BpfError> {
+        write_spread(&self.parts.spread, &fallback)?;
+        let before = std::mem::replace(&mut self.parts.fallback, fallback);
+        let exchanged = self.exchange();
+        if exchanged.is_err() {
+            self.parts.fallback = before;
+        }
+        exchanged
+    }
+
+    /// Counts the flows of frames that no filter matches, of one in `every` such frames: those of
+    /// the `entries` flows that were seen last. The program is exchanged.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] unless `every` is a power of two and `entries` is not 0; nothing has
+    /// changed then.
+    pub fn sample(&mut self, entries: u32, every: u32) -> Result<(), BpfError> {
+        self.sample_by(Sampling::new(entries, every)?)
+    }
+
+    /// As [`sample`](Self::sample), and also counts the flows of frames that match a filter which
+    /// looks at less than addresses and ports: flows within a wider one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample_within_filters(&mut self, entries: u32, every: u32) -> Result<(), BpfError> {
+        self.sample_by(Sampling::new(entries, every)?.within_filters())
+    }
+
+    fn sample_by(&mut self, sampling: Sampling) -> Result<(), BpfError> {
+        let before = self.parts.sampling.replace(sampling);
+        let exchanged = self.exchange();
+        if exchanged.is_err() {
+            self.parts.sampling = before;
+        }
+        exchanged
+    }
+
+    /// Takes out what was [counted](Self::sample) since this was called last, and says how many
+    /// flows that were. Nothing if no flows are counted.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn take_missed(&self, take: impl FnMut(MissedFlow)) -> Result<usize, BpfError> {
+        self.parts.sampling.as_ref().map_or(Ok(0), |sampling| sampling.take(take))
+    }
+
+    /// How many frames no filter matched.
+    ///
+    /// # Errors
+    /// The kernel's word.
+    pub fn missed(&self) -> Result<u64, BpfError> {
+        Ok(numbers(&self.parts.missed)?.first().copied().unwrap_or_default())
+    }
+}
+
+pub(super) fn numbers(map: &Map) -> Result<Vec<u64>, BpfError> {
+    let mut values = vec![0; map.exchange_size()];
+    map.lookup(&0u32.to_ne_bytes(), &mut values)?;
+    Ok(values.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}
+
+pub(super) fn write_spread(map: &Map, fallback: &Fallback) -> Result<(), BpfError> {
+    let Fallback::Spread(queues) = fallback else { return Ok(()) };
+    if queues.is_empty() {
+        return setting("no queue to spread over: name one");
+    }
+    if let Some(queue) = queues.iter().find(|queue| **queue > layout::LAST_QUEUE) {
+        return setting(format!("queue {queue}: the last one is {}", layout::LAST_QUEUE));
+    }
+    let places = queues.iter().cycle().take(SPREAD);
+    let value: Vec<u8> = places.flat_map(|queue| queue.to_ne_bytes()).collect();
+    map.update(&0u32.to_ne_bytes(), &value)
+}
