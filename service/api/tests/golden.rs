@@ -6,8 +6,8 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weever_service_api::{
-    CaptureEvent, Counters, Direction, GraphText, Response, Status, Stopping, decode_request,
-    decode_response,
+    CaptureEvent, Changed, Counters, Direction, GraphText, Response, Status, Stopping,
+    decode_request, decode_response,
 };
 
 /// Reads an answer into its type and writes it again: the same bytes must come out.
@@ -34,6 +34,11 @@ fn answers() {
     let status: Status = round_trip(include_str!("golden/status.json"));
     assert_eq!(status.workers[0].queues, [0, 1, 2, 3]);
     assert_eq!(round_trip::<Stopping>(include_str!("golden/stop.json")).pid, 4711);
+    let changed: Changed = round_trip(include_str!("golden/changed.json"));
+    assert_eq!(
+        (changed.epoch, changed.steps, &changed.afresh[..]),
+        (2, 4, &["RxL4UDPEcho".into()][..])
+    );
     assert_eq!(round_trip::<GraphText>(include_str!("golden/graph.json")).text.len(), 16);
 }
 

@@ -54,6 +54,7 @@ fn enough(page: &Page, queues: u32) -> Result<(), String> {
         Queues::Only(named) => named.len() as u64,
     };
     let document = &page.document;
+    missing(page, queues)?;
     let exclusive: u64 = document.classes.iter().map(|c| wanted(&c.queues)).sum();
     let all = exclusive + document.dedicate.len() as u64;
     // One has to be left for what nobody registered.
@@ -80,6 +81,24 @@ fn enough(page: &Page, queues: u32) -> Result<(), String> {
     ))
 }
 
+/// Queues that are named and that are not there.
+fn missing(page: &Page, queues: u32) -> Result<(), String> {
+    let said = |who: String, queue: u32| {
+        Err(format!("{who} wants queue {queue}, but there are {queues} queues, numbered from 0"))
+    };
+    for class in &page.document.classes {
+        if let Queues::Only(named) = &class.queues
+            && let Some(queue) = named.iter().find(|queue| **queue >= queues)
+        {
+            return said(format!("class `{}`", class.name), *queue);
+        }
+    }
+    match page.document.dedicate.iter().find(|d| d.queue >= queues) {
+        Some(d) => said(format!("application `{}`", page.apps[d.app as usize]), d.queue),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +114,12 @@ mod tests {
             said.contains("4 are wanted exclusively (class `a` 3, application `x` 1)"),
             "{said}"
         );
+        let only = "[[class]]\nname = \"b\"\nmatch = \"tcp\"\nqueues = { only = [0, 5] }\n";
+        assert!(check(only, Some(6)).is_ok());
+        let said = check(only, Some(5)).unwrap_err();
+        assert!(said.contains("class `b` wants queue 5, but there are 5 queues"), "{said}");
+        let said = check(TWO, Some(3)).unwrap_err();
+        assert!(said.contains("application `x` wants queue 3"), "{said}");
         assert!(check("[[class]]\n", None).unwrap_err().contains("missing field"));
     }
 }

@@ -58,7 +58,10 @@ impl NicFilters {
     /// Undoes what the record says.
     pub(crate) fn undo(&mut self) -> Result<Vec<String>, SteerError> {
         let actions = undo(&mut self.driver, &mut self.record)?;
-        let lines = self.told(&actions);
+        let lines = match actions.is_empty() {
+            true => vec!["nothing was left to undo".into()],
+            false => self.told(&actions),
+        };
         let failed = actions.apply_all(&mut self.driver, &mut self.record);
         if failed.is_empty() {
             // What is still noted is what somebody else answers for now.

@@ -196,11 +196,18 @@ impl Policy for Isolate {
                 && part.own.len() < wanted as usize
             {
                 let (name, got) = (&part.name, part.own.len());
-                all.push(format!("class `{name}` wants {wanted} queues of its own and gets {got}"));
+                let queues = if wanted == 1 { "queue" } else { "queues" };
+                all.push(format!(
+                    "class `{name}` wants {wanted} {queues} of its own and gets {got}"
+                ));
             }
             if part.astray > 0 {
                 let (name, n, own) = (&part.name, part.astray, &part.own);
-                all.push(format!("{n} flows of class `{name}` leave its queues ({own})"));
+                let leave = if n == 1 { "flow leaves" } else { "flows leave" };
+                all.push(match own.is_empty() {
+                    true => format!("class `{name}` has none of the queues that it is to have"),
+                    false => format!("{n} {leave} the queues of class `{name}` ({own})"),
+                });
             }
             all.extend(part.inner.complaints());
         }

@@ -143,7 +143,7 @@ fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EPERM) => "; it needs CAP_NET_ADMIN and CAP_BPF",
         Some(libc::EBUSY | libc::EEXIST) => {
-            "; another XDP program is attached: `ip link set DEV xdp off` removes it"
+            "; another XDP program is attached: stop whose it is (`bpftool link` tells), or, if it was attached without an owner, `ip link set dev DEVICE xdp off`"
         }
         // The kernel says EINVAL if there is none; drivers say it for settings they cannot combine.
         Some(libc::EINVAL | libc::ENODEV) => {

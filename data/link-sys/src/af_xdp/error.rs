@@ -31,7 +31,7 @@ pub enum OpenError {
     },
     /// Somebody else's XDP program is attached.
     #[error(
-        "interface {interface}: another XDP program is attached, perhaps by another weever; stop its owner, or remove it with `ip link set dev {interface} xdp off`"
+        "interface {interface}: another XDP program is attached, perhaps by another weever; stop that (`bpftool link` tells whose it is), or, if it was attached without an owner, `ip link set dev {interface} xdp off`"
     )]
     OtherProgram {
         /// The interface.

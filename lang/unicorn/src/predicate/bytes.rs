@@ -5,7 +5,8 @@ use weever_graph::{Field, Predicate};
 use super::labels;
 
 pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[6:2], ip[8], ip[9], \
-    ip[12:4], ip[16:4], ip6[6], icmp[0], icmp[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
+    ip[12:4], ip[16:4], ip6[6], icmp[0], icmp[1], \
+    icmp6[0], icmp6[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
 
 /// What lies at a place.
 pub(super) enum Place {
@@ -27,6 +28,8 @@ pub(super) fn field_at(proto: &str, place: &str) -> Option<Place> {
         ("ip", "12:4") => Field::Ip4Src,
         ("ip", "16:4") => Field::Ip4Dst,
         ("ip6", "6") => Field::Ip6Next,
+        ("icmp6", "0" | "icmp6type") => Field::IcmpType,
+        ("icmp6", "1" | "icmp6code") => Field::IcmpCode,
         ("icmp", "0" | "icmptype") => Field::IcmpType,
         ("icmp", "1" | "icmpcode") => Field::IcmpCode,
         ("tcp", "13" | "tcpflags") => Field::TcpFlags,
@@ -43,7 +46,8 @@ pub(super) fn qualified(proto: &str, field: Field, inner: Predicate) -> Predicat
         Field::L4Src | Field::L4Dst => {}
         // Both families have these fields; pcap-filter has a word for each.
         Field::IcmpType | Field::IcmpCode => {
-            return Predicate::And(vec![Predicate::eq(Field::Ip4Proto, 1), inner]);
+            let family = if proto == "icmp6" { (Field::Ip6Next, 58) } else { (Field::Ip4Proto, 1) };
+            return Predicate::And(vec![Predicate::eq(family.0, family.1), inner]);
         }
         _ => return inner,
     }

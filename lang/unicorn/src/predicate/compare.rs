@@ -85,7 +85,11 @@ impl Parser<'_> {
         let value = fields::value(value).or_else(|| named(field, value));
         let Some(value) = value.filter(|v| *v <= field.full_mask()) else {
             let (bits, name) = (field.bits(), fields::field_name(field));
-            return at.fail(format!("`{word}` is no value of {name}, which has {bits} bits"));
+            let said = format!("`{word}` is no value of {name}, which has {bits} bits");
+            return match matches!(field, Field::L4Src | Field::L4Dst) {
+                true => at.fail_with(said, "names of services are not looked up: write a number"),
+                false => at.fail(said),
+            };
         };
         let mask = length.map(|l| l.parse().ok().and_then(|l| fields::prefix_mask(field, l)));
         match mask {
@@ -115,6 +119,7 @@ fn named(field: Field, name: &str) -> Option<u128> {
     match field {
         Field::Ip4Proto | Field::Ip6Next => labels::protocol(name),
         Field::TcpFlags => flag(name),
+        Field::IcmpType => labels::icmp_type(name),
         Field::EthType => match name {
             "ip" => Some(labels::ETH_IP4),
             "arp" => Some(labels::ETH_ARP),

@@ -36,6 +36,35 @@ fn ether_type(name: &str) -> Option<u128> {
     }
 }
 
+/// The number of a type of ICMP or ICMPv6 message, by pcap-filter's name for it.
+pub(super) fn icmp_type(name: &str) -> Option<u128> {
+    Some(match name {
+        "icmp-echoreply" => 0,
+        "icmp-unreach" => 3,
+        "icmp-sourcequench" => 4,
+        "icmp-redirect" => 5,
+        "icmp-echo" => 8,
+        "icmp-routeradvert" => 9,
+        "icmp-routersolicit" => 10,
+        "icmp-timxceed" => 11,
+        "icmp-paramprob" => 12,
+        "icmp-tstamp" => 13,
+        "icmp-tstampreply" => 14,
+        "icmp6-destinationunreach" => 1,
+        "icmp6-packettoobig" => 2,
+        "icmp6-timeexceeded" => 3,
+        "icmp6-parameterproblem" => 4,
+        "icmp6-echo" => 128,
+        "icmp6-echoreply" => 129,
+        "icmp6-routersolicit" => 133,
+        "icmp6-routeradvert" => 134,
+        "icmp6-neighborsolicit" => 135,
+        "icmp6-neighboradvert" => 136,
+        "icmp6-redirect" => 137,
+        _ => return None,
+    })
+}
+
 /// The number of an IP protocol.
 pub(super) fn protocol(name: &str) -> Option<u128> {
     match name {

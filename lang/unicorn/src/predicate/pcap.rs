@@ -72,16 +72,15 @@ impl<'t> Parser<'t> {
         let Token::Word(word) = self.peek() else {
             return if directed { self.fail("expected an address or a port") } else { Ok(None) };
         };
-        if matches!(word, "host" | "net" | "port" | "portrange" | "proto" | "multicast") {
+        let words = ["host", "net", "port", "portrange", "proto", "multicast", "broadcast"];
+        if words.contains(&word) {
             self.next();
         }
         match word {
             "port" => self.port(way).map(Some),
             "portrange" => self.port_range(way).map(Some),
             "proto" => self.ip_proto(proto).map(Some),
-            "multicast" if proto == "ip" => {
-                Ok(Some(fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000)))
-            }
+            "multicast" | "broadcast" => self.many(proto, word == "broadcast").map(Some),
             "net" => match self.short_net() {
                 Some((mask, value)) => {
                     let test = |field| fields::masked(field, mask, value);
@@ -93,6 +92,22 @@ impl<'t> Parser<'t> {
             _ if directed => self.address(proto, way).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Packets for many, told by the addresses of Ethernet, or of `proto`.
+    fn many(&mut self, proto: &str, all: bool) -> Outcome {
+        Ok(match (proto, all) {
+            ("", false) => ether_group(),
+            ("", true) => Predicate::eq(Field::EthDst, Field::EthDst.full_mask()),
+            ("ip", false) => fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000),
+            ("ip6", false) => fields::masked(Field::Ip6Dst, 0xff << 120, 0xff << 120),
+            ("ip", true) => {
+                let help = "what is a broadcast depends on the network: `dst host 192.0.2.255`, or \
+                            `ether broadcast`";
+                return self.fail_with("`ip broadcast` is not known", help);
+            }
+            _ => return self.fail(format!("{proto} has no groups and no broadcasts of its own")),
+        })
     }
 
     fn way(&mut self) -> Way {
@@ -187,8 +202,7 @@ impl<'t> Parser<'t> {
             return Ok(Predicate::eq(Field::EthDst, Field::EthDst.full_mask()));
         }
         if self.take_word("multicast") {
-            let group = 1 << 40;
-            return Ok(fields::masked(Field::EthDst, group, group));
+            return Ok(ether_group());
         }
         let way = self.way();
         self.take_word("host");
@@ -265,6 +279,10 @@ impl<'t> Parser<'t> {
             false => Predicate::And(vec![there, Predicate::Not(Box::new(test))]),
         })
     }
+}
+
+fn ether_group() -> Predicate {
+    fields::masked(Field::EthDst, 1 << 40, 1 << 40)
 }
 
 fn either_ip(protocol: u128) -> Predicate {

@@ -105,6 +105,41 @@ fn pcap_bytes() {
 }
 
 #[test]
+fn pcap_groups_and_broadcasts() {
+    let group = Predicate::Match { field: Field::EthDst, mask: 1 << 40, value: 1 << 40 };
+    assert_eq!(p("multicast"), group);
+    assert_eq!(p("ether multicast"), group);
+    assert_eq!(p("broadcast"), eq(Field::EthDst, 0xffff_ffff_ffff));
+    let of = |kind, inner| Predicate::And(vec![eq(Field::EthType, kind), inner]);
+    let (mask, value) = (0xff << 120, 0xff << 120);
+    let six = Predicate::Match { field: Field::Ip6Dst, mask, value };
+    assert_eq!(p("ip6 multicast"), of(0x86dd, six));
+    let (mask, value) = (0xf000_0000, 0xe000_0000);
+    assert_eq!(
+        p("ip multicast"),
+        of(0x800, Predicate::Match { field: Field::Ip4Dst, mask, value })
+    );
+    for wrong in
+        ["udp multicast", "tcp broadcast", "ip broadcast", "src multicast and tcp multicast"]
+    {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn pcap_types_of_icmp() {
+    let of = |field, protocol, kind| {
+        Predicate::And(vec![eq(field, protocol), eq(Field::IcmpType, kind)])
+    };
+    assert_eq!(p("icmp[icmptype] == icmp-echo"), of(Field::Ip4Proto, 1, 8));
+    let six = of(Field::Ip6Next, 58, 135);
+    assert_eq!(p("icmp6[icmp6type] = icmp6-neighborsolicit"), six);
+    assert_eq!(p("icmp6[0] = 135"), six);
+    assert_eq!(p(r"ip proto \icmp"), p("ip proto 1"));
+    assert!(parse(r"ip proto \").is_err());
+}
+
+#[test]
 fn operators_have_pcaps_precedence() {
     let (a, b, c) = (|| atom("a", "true"), || atom("b", "true"), || atom("c", "true"));
     let left = Predicate::And(vec![Predicate::Or(vec![a(), b()]), c()]);
@@ -141,6 +176,7 @@ fn errors_say_where_and_what() {
         ("true true", 5),
         ("port 53 or 54", 11),
         ("host example.org", 5),
+        ("port http", 5),
         ("", 0),
         ("ip4.dst = 10.0.0.0/33", 10),
     ] {

@@ -27,6 +27,11 @@ pub(super) fn first(text: &str) -> (Token<'_>, usize) {
         let len = text.find(|c| !is_word(c)).unwrap_or(text.len());
         return (Token::Word(&text[..len]), len);
     }
+    // pcap-filter's way to say that a word is a value, though it could be something else.
+    if let Some(word) = text.strip_prefix('\\').filter(|rest| rest.starts_with(is_word)) {
+        let len = word.find(|c| !is_word(c)).unwrap_or(word.len());
+        return (Token::Word(&word[..len]), len + 1);
+    }
     if start == '\''
         && let Some(len) = text[1..].find('\'')
     {

@@ -84,7 +84,10 @@ fn what_cannot_be_placed_is_named_with_the_reason() {
     search.run(flows(0, 8).into_iter().map(|f| of_class(f, 0)).collect());
     let plan = search.plan();
     assert!(!plan.is_acceptable());
-    assert!(plan.complaints.iter().any(|c| c.contains("5 flows of class `hp`")), "{plan:?}");
+    assert!(
+        plan.complaints.iter().any(|c| c.contains("5 flows leave the queues of class `hp`")),
+        "{plan:?}"
+    );
     let [shortage] = &plan.shortages[..] else { panic!("{:?}", plan.shortages) };
     assert_eq!((shortage.class, shortage.flows), (ClassId(0), 5));
     assert_eq!(shortage.reason, Refusal::Full { needed: 1, free: 0, capacity: 3 });

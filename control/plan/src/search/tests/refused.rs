@@ -112,7 +112,7 @@ fn a_policy_that_the_device_does_not_let_be_satisfied_is_rejected() {
     device.follow(&mut search);
     let plan = search.plan();
     assert!(!plan.is_acceptable());
-    assert_eq!(plan.complaints, ["1 flows of class `hp` leave its queues (1)"]);
+    assert_eq!(plan.complaints, ["1 flow leaves the queues of class `hp` (1)"]);
     let shortage = &plan.shortages[0];
     assert!(matches!(shortage.reason, Refusal::Device { .. }), "{shortage:?}");
 }

@@ -51,7 +51,7 @@ pub enum PolicyError {
         source: DocumentError,
     },
     /// The policy wants what the flows and the workers do not allow.
-    #[error("{} cannot be satisfied with {workers} workers:\n  {}\nnothing was started; more workers are `--cores`", path.display(), complaints.join("\n  "))]
+    #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was started; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
     Unsatisfiable {
         /// The file.
         path: PathBuf,
