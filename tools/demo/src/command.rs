@@ -26,9 +26,10 @@ pub struct DemoArgs {
     /// How many datagrams to verify
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     datagrams: u64,
-    /// Where to write the picture of the graph; by default among the temporary files
+    /// Where to write the picture of the graph: SVG, or Graphviz's language for FILE.dot; by default
+    /// among the temporary files
     #[arg(long, value_name = "FILE")]
-    dot: Option<PathBuf>,
+    picture: Option<PathBuf>,
 }
 
 /// Sets up a stack and a peer, tries the stack out and prints what happened. Fails when any check
@@ -49,7 +50,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 
 fn demonstrate(args: &DemoArgs) -> Result<Outcome, DemoError> {
     // Before anything else: a picture that cannot be written should not cost the whole table.
-    let mut picture = Picture::create(args.dot.as_deref())?;
+    let mut picture = Picture::create(args.picture.as_deref())?;
     // Of this process alone, so that demonstrations run side by side.
     let control = std::env::temp_dir().join(format!("weever-demo-{}.sock", std::process::id()));
     let with_kernel = !args.memory && weever_testbed::privileged();
@@ -93,8 +94,8 @@ fn perform(
     exercises::bad_frames(peer, PORT, &mut || client.counters(), &mut outcome)?;
     let dropped = layers::drops(&client.counters()?) - before;
     outcome.compare("drops while bad frames came, all told", exercises::BAD_FRAMES, dropped);
-    picture.write(&client.graph(GraphFormat::Dot)?.text)?;
-    outcome.dot = Some(picture.name());
+    picture.write(&client.graph(picture.format())?.text)?;
+    outcome.picture = Some(picture.name());
     let report = stage.stack.stop();
     // Only now are the link's counters final: while it runs they are up to 100 ms old.
     outcome.layers = layers::layers(&report.counters);
@@ -112,7 +113,7 @@ struct Picture {
 impl Picture {
     /// Makes the file: `wanted`, or a new one among the temporary files.
     fn create(wanted: Option<&Path>) -> Result<Picture, DemoError> {
-        let name = format!("weever-demo-{}.dot", std::process::id());
+        let name = format!("weever-demo-{}.svg", std::process::id());
         let path = wanted.map_or_else(|| std::env::temp_dir().join(name), Path::to_owned);
         let mut options = OpenOptions::new();
         options.write(true);
@@ -129,6 +130,13 @@ impl Picture {
 
     fn write(&mut self, text: &str) -> Result<(), DemoError> {
         self.file.write_all(text.as_bytes()).map_err(|source| failed(&self.path, source))
+    }
+
+    fn format(&self) -> GraphFormat {
+        match self.path.extension().is_some_and(|ending| ending == "dot") {
+            true => GraphFormat::Dot,
+            false => GraphFormat::Svg,
+        }
     }
 
     fn name(&self) -> String {

@@ -40,7 +40,7 @@ pub struct Outcome {
     /// What happened at each layer.
     pub layers: Vec<LayerCount>,
     /// Where the picture of the graph lies.
-    pub dot: Option<String>,
+    pub picture: Option<String>,
 }
 
 impl Outcome {
@@ -80,8 +80,8 @@ impl fmt::Display for Outcome {
             }
         }
         self.write_layers(f)?;
-        if let Some(dot) = &self.dot {
-            writeln!(f, "\ngraph with its counters: {dot}  (dot -Tsvg {dot} > graph.svg)")?;
+        if let Some(picture) = &self.picture {
+            writeln!(f, "\nthe graph with its counters: {picture}")?;
         }
         writeln!(f, "\n{}", if self.ok { "All went well." } else { "Something FAILED." })
     }

@@ -79,6 +79,9 @@ fn open_one(
     let Some(first) = of_device().next() else {
         return Err(StartError::Setting(format!("no interface is on {dev}")));
     };
+    if intent.is_some() && first.link != LinkKind::AfXdp {
+        tracing::warn!(device = dev, "it takes no filters: the policy is not followed there");
+    }
     match first.link {
         LinkKind::Tap => open_tap(config, first),
         LinkKind::Pcap => open_file(first),
