@@ -32,6 +32,7 @@ pub mod udp;
 mod bench;
 mod check;
 pub mod frame_fields;
+mod groups;
 mod headers;
 mod neighbour;
 mod periodic;

@@ -7,7 +7,6 @@ use weever_blocks_api::{
     Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::iface::IfaceId;
 use weever_wire::igmp::{IgmpQuery, V2_LEN, checksum_ok, kind};
 
 use super::Groups;
@@ -53,9 +52,7 @@ fn take(groups: &Groups, packet: &Buffer, now: Nanos) -> usize {
         return MALFORMED;
     }
     let mut inner = groups.lock();
-    // What has joined nothing has nothing to say.
-    let own = inner.list.iter_mut().find(|own| own.iface == IfaceId(meta.iface));
-    let Some(memberships) = own.map(|own| &mut own.groups) else { return DROP };
+    let Some(memberships) = inner.at(meta.iface) else { return DROP };
     match message[0] {
         kind::QUERY => {
             let Ok(query) = IgmpQuery::parse(message) else { return MALFORMED };

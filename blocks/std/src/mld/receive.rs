@@ -7,7 +7,6 @@ use weever_blocks_api::{
     Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::iface::IfaceId;
 use weever_net::ipv6::{Chain, addr::is_link_local};
 use weever_wire::icmpv6::kind;
 use weever_wire::ipv6::Ipv6Header;
@@ -58,9 +57,7 @@ fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
     let meta = packet.meta();
     let message = between(packet, meta.l4, meta.end);
     let mut inner = groups.lock();
-    // What has joined nothing has nothing to say.
-    let own = inner.list.iter_mut().find(|own| own.iface == IfaceId(meta.iface));
-    let Some(memberships) = own.map(|own| &mut own.groups) else { return DROP };
+    let Some(memberships) = inner.at(meta.iface) else { return DROP };
     match message.first() {
         Some(&kind::MLD_QUERY) => {
             let Ok(query) = MldQuery::parse(message) else { return MALFORMED };

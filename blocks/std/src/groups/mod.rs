@@ -1,4 +1,8 @@
-//! What a host's interfaces listen to.
+//! What a host's interfaces listen to, of either family: IGMP's and MLD's blocks keep it, and report it
+//! to routers.
+
+mod listens;
+pub(crate) mod timer;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,9 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weever_blocks_api::Nanos;
 use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
-use weever_net::state::{NetConfig, NetState, StateError};
+use weever_net::state::NetState;
 
 use crate::host::{Host, Secret};
+use listens::Listens;
 
 /// The user of every group that the host's network names.
 const HOST: u64 = 0;
@@ -94,6 +99,12 @@ impl<A: Family> GroupsOf<A> {
 }
 
 impl<A: Family> Inner<A> {
+    /// The memberships of an interface; `None`: what has joined nothing has nothing to say.
+    pub(crate) fn at(&mut self, iface: u16) -> Option<&mut Memberships<A>> {
+        let own = self.list.iter_mut().find(|own| own.iface == IfaceId(iface));
+        own.map(|own| &mut own.groups)
+    }
+
     /// The memberships of an interface, which begin here if there are none.
     fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Memberships<A> {
         let at = match self.list.iter().position(|own| own.iface == iface) {
@@ -107,15 +118,11 @@ impl<A: Family> Inner<A> {
         };
         &mut self.list[at].groups
     }
+}
 
-    /// Joins and leaves as the network says, if it has changed: `wanted` are an interface's groups.
-    pub(crate) fn follow(
-        &mut self,
-        state: &NetState,
-        secret: Secret,
-        now: Nanos,
-        wanted: impl Fn(&Interface) -> Vec<A>,
-    ) {
+impl<A: Listens> Inner<A> {
+    /// Joins and leaves as the network says, if it has changed.
+    pub(crate) fn follow(&mut self, state: &NetState, secret: Secret, now: Nanos) {
         if state.generation() == self.seen {
             return;
         }
@@ -124,62 +131,10 @@ impl<A: Family> Inner<A> {
         self.list.retain(|own| up.iter().any(|iface| iface.id == own.iface));
         for iface in up {
             // More groups than are listened to at a time stay unreported.
-            let _ = self.of(iface.id, secret.0).set_all(HOST, &wanted(iface), now);
+            let _ = self.of(iface.id, secret.0).set_all(HOST, &A::wanted(iface), now);
         }
     }
-}
 
-/// A family's part of an interface.
-pub(crate) trait Listens: Family {
-    /// Whether the network has joined the group for all sources.
-    fn is_joined(iface: &Interface, group: Self) -> bool;
-    /// What users were said to want beside that.
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)];
-    /// Says what they want.
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError>;
-}
-
-impl Listens for Ipv4Addr {
-    fn is_joined(iface: &Interface, group: Self) -> bool {
-        iface.groups.binary_search(&group).is_ok()
-    }
-
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
-        &iface.filters
-    }
-
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError> {
-        network.set_filters(iface, filters)
-    }
-}
-
-impl Listens for Ipv6Addr {
-    fn is_joined(iface: &Interface, group: Self) -> bool {
-        iface.groups6.binary_search(&group).is_ok() || iface.v6.in_solicited_node(group)
-    }
-
-    fn filters(iface: &Interface) -> &[(Self, Filter<Self>)] {
-        &iface.filters6
-    }
-
-    fn set(
-        network: &mut NetConfig,
-        iface: IfaceId,
-        filters: Vec<(Self, Filter<Self>)>,
-    ) -> Result<(), StateError> {
-        network.set_filters6(iface, filters)
-    }
-}
-
-impl<A: Listens> Inner<A> {
     /// Has the host's network know what users want to hear, if that has changed.
     pub(crate) fn publish(&mut self, host: &Host) {
         if !std::mem::take(&mut self.changed) {
