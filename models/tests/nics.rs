@@ -65,7 +65,8 @@ fn solarflare_sfc9020() {
 fn mellanox_connectx5() {
     let (nic, seen) = (silicon("connectx5"), linux("connectx5"));
     assert_eq!(table(&nic, "RxNetwork").model.order, TableOrder::MoreSpecific);
-    assert_eq!((nic.capacity(0), seen.capacity(0)), (448_000, 1024));
+    assert_eq!((nic.capacity(0), nic.locations, seen.locations), (448_000, None, Some(1024)));
+    assert!(seen.tables.iter().all(|t| t.model.actions.context && t.model.actions.drop));
     assert_eq!(nic.rss.unwrap().contexts, 15);
 }
 
@@ -110,5 +111,6 @@ fn aws_ena_and_google_gvnic_want_a_location() {
 fn intel_82576_shows_ethernet_rules_only() {
     let seen = linux("82576");
     assert_eq!((names(&seen), seen.queues.count()), (vec!["RxEtherType", "RxMac"], 8));
+    assert_eq!(seen.locations, Some(16));
     assert_eq!(table(&silicon("82576"), "Rx5Tuple").model.capacity.entries, 8);
 }

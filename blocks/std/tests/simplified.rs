@@ -10,7 +10,7 @@ use weever_blocks_std::testing::{HostBox, fields::field_of, frames::*, host::hos
 use weever_engine::{CounterKind, Limits, Reading};
 use weever_graph::{Field, Graph, Node, Predicate, Verified, verify};
 use weever_models::{HostConfig, Service, host};
-use weever_plan::config::{Configuration, Rss, Rule};
+use weever_plan::config::{Configuration, Rss, Rule, Target};
 use weever_plan::embed::{Arrival, arrivals};
 use weever_plan::nic::Nic;
 use weever_plan::simplify::{Given, HandOver, Home, Report, Simplified, Strangers, simplify};

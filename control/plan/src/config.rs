@@ -6,6 +6,17 @@ use weever_graph::{Field, Key};
 use crate::flow::{Conj, Kinds, Values};
 use crate::nic::Nic;
 
+/// What a rule does with its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    /// Sends them to a queue.
+    Queue(u32),
+    /// Spreads them over the queues of a context: a position in [`Configuration::contexts`].
+    Context(u32),
+    /// Drops them.
+    Drop,
+}
+
 /// A rule of a table. What it matches is what its flow type and all of its keys say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -14,7 +25,7 @@ pub struct Rule {
     /// One key per field of the table, in the table's order; a mask of 0 does not look.
     pub keys: Vec<Key>,
     /// Where it sends packets.
-    pub queue: u32,
+    pub target: Target,
     /// Its priority, for tables that have them; larger wins.
     pub priority: u32,
     /// Its location, for tables in which that decides or Linux wants to be told; lower wins.
@@ -40,6 +51,17 @@ pub struct Configuration {
     pub rules: Vec<Vec<Rule>>,
     /// How the rest is spread.
     pub rss: Rss,
+    /// Further tables of the hash, which rules may choose: the queues over which each spreads evenly.
+    /// One without queues is not used.
+    pub contexts: Vec<Vec<u32>>,
+}
+
+impl Configuration {
+    /// How a context spreads: as the rest is, but over its own queues.
+    pub fn context(&self, nic: &Nic, context: u32) -> Rss {
+        let queues = self.contexts.get(context as usize).map_or(&[][..], |queues| queues);
+        Rss { table: Rss::over(nic, queues, None).table, ..self.rss.clone() }
+    }
 }
 
 impl Rss {
@@ -97,6 +119,7 @@ impl Rule {
             said.or(asked).unwrap_or(Key { mask: 0, value: 0 })
         };
         let keys = table.matches.iter().map(|m| key(m.field)).collect();
-        Rule { flow_type, keys, queue: 0, priority: 0, location: 0 }
+        let target = Target::Queue(0);
+        Rule { flow_type, keys, target, priority: 0, location: 0 }
     }
 }

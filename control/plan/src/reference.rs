@@ -5,11 +5,11 @@
 //! the policy's sums from nothing. Use it in tests and benchmarks only: it takes time in proportion
 //! to the cube of the number of flows.
 
-use crate::config::Rss;
+use crate::config::{Rss, Target};
 use crate::flow::Flow;
 use crate::map::{FlowMap, Journal, NewEntry, Placement};
 use crate::nic::Nic;
-use crate::oracle::{self, Situation, State};
+use crate::oracle::{self, Fate, Situation, State};
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
 
 /// What was decided for the flows so far: flows and their rules, in order.
@@ -84,15 +84,22 @@ impl<'a> Reference<'a> {
         let mut world = self.world(decided);
         let index = world.map.add_flow(flow.clone(), &mut Journal::default());
         let mut all = vec![Vec::new()];
+        let subject = Subject::of(flow);
+        let fate = Fate::of(&subject, &*started(self.nic, self.policy));
         for table in 0..self.nic.tables.len() {
             let World { map, state } = &world;
             let at = Situation { nic: self.nic, map, state, stale: &Default::default() };
-            let Ok(proposal) = oracle::propose(&at, index, table) else { continue };
+            let Ok(proposal) = oracle::propose(&at, index, table, fate) else { continue };
             let mut then = self.world(decided);
             let index = then.map.add_flow(flow.clone(), &mut Journal::default());
             let Some(settled) = then.settle_all(self.nic, index, proposal.rules) else { continue };
+            if fate == Fate::Dropped {
+                all.push(settled);
+                continue;
+            }
             for queue in proposal.queues.lo..=proposal.queues.hi {
-                let at = |rule: &NewEntry| NewEntry { queue, ..rule.clone() };
+                let target = Target::Queue(queue);
+                let at = |rule: &NewEntry| NewEntry { target, ..rule.clone() };
                 all.push(settled.iter().map(at).collect());
             }
         }

@@ -17,7 +17,7 @@ pub(crate) fn nic(queues: u32, tables: Vec<TableModel>) -> Nic {
         Table { name: format!("Table{i}"), model, pool: i }
     };
     let tables = tables.into_iter().enumerate().map(table).collect();
-    Nic { name: "Test".into(), queues: all, tables, rss: None, default_queue: 0 }
+    Nic { name: "Test".into(), queues: all, tables, rss: None, locations: None, default_queue: 0 }
 }
 
 pub(crate) fn with_rss(mut nic: Nic, entries: u32) -> Nic {

@@ -12,6 +12,8 @@ use crate::{Problem, Problems, suggest};
 pub struct Assigned {
     /// The flows, in the order of the file.
     pub flows: Vec<Flow>,
+    /// Flows that the policy asks for beside those: what it wants dropped.
+    pub standing: Vec<Flow>,
     /// What the planner asks.
     pub policy: Box<dyn Policy>,
     /// What gives flows that come later their classes.
@@ -31,6 +33,7 @@ pub fn assign(flows: Vec<FlowSpec>, page: &Page) -> Result<Assigned, DocumentErr
     let (policy, classifier) = page.document.build(filter::parse)?;
     let mut out = Assigned {
         flows: Vec::new(),
+        standing: page.document.standing_flows(&classifier),
         policy,
         classifier,
         apps: page.apps.clone(),

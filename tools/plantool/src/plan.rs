@@ -57,9 +57,10 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
         silicon: model.silicon.clone(),
         ..Options::default()
     };
-    let flows = assigned.flows.clone();
+    let mut flows = assigned.flows;
+    flows.extend(assigned.standing);
     let mut search = Search::new(model.nic.clone(), assigned.policy, options);
-    let ids = search.run(assigned.flows);
+    let ids = search.run(flows.clone());
     let plan = search.plan();
     let explanations = match args.explain {
         true => explain(&mut search, &ids),

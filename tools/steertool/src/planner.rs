@@ -52,8 +52,10 @@ impl Planner {
         let Model { nic, silicon, .. } = model;
         let options = Options { seed: args.seed, silicon, ..Options::default() };
         let mut search = Search::new(nic, assigned.policy, options);
-        let ids = search.run(assigned.flows.clone());
-        let registered = ids.into_iter().zip(assigned.flows).collect();
+        let mut flows = assigned.flows;
+        flows.extend(assigned.standing);
+        let ids = search.run(flows.clone());
+        let registered = ids.into_iter().zip(flows).collect();
         let settings = Settings {
             most: args.most as usize,
             rate: args.rate,
@@ -155,6 +157,7 @@ impl Planner {
             let class = self.page.document.class_name(flow.class);
             let at = match &flow.placement {
                 Placement::One(at) => queue(*at),
+                placement if !placement.arrives() => "dropped".into(),
                 Placement::Spread(spread) => {
                     let all = spread.shares.iter().map(|(at, _)| at.to_string());
                     format!("spread over queues {}", all.collect::<Vec<_>>().join(" "))

@@ -27,12 +27,12 @@ pub(crate) fn configured(asked: &[Asked], spread: &[u32]) -> Configuration {
                 None => Key { mask: 0, value: 0 },
             })
             .collect(),
-        queue: asked.queue,
+        target: Target::Queue(asked.queue),
         priority: 1000 - at as u32,
         location: at as u32,
     };
     let rules = vec![Vec::new(), asked.iter().enumerate().map(rule).collect()];
-    Configuration { rules, rss: Rss::over(&nic, spread, None) }
+    Configuration { rules, rss: Rss::over(&nic, spread, None), contexts: Vec::new() }
 }
 
 fn asked() -> impl Strategy<Value = Asked> {

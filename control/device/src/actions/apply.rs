@@ -3,15 +3,15 @@
 use std::fmt;
 
 use super::{Actions, Record};
-use crate::ethtool::{Driver, EthtoolError, RuleSpec};
+use crate::ethtool::{Driver, EthtoolError};
 
 /// A step failed, and what became of those before it.
 #[derive(Debug)]
 pub struct ApplyError {
     /// What the step would have been, as a command.
     pub step: Box<str>,
-    /// The rule that it would have made, if it was about one.
-    pub rule: Option<Box<RuleSpec>>,
+    /// Its position in [`Actions::steps`].
+    pub at: usize,
     /// Why it failed.
     pub source: EthtoolError,
     /// What failed when the steps before it were taken back. Empty: the device is as it was.
@@ -46,16 +46,15 @@ impl Actions {
     /// [`ApplyError`]: a step failed, and those before it were taken back.
     pub fn apply(&self, driver: &mut dyn Driver, record: &mut Record) -> Result<(), ApplyError> {
         let mut back = Vec::new();
-        for step in &self.steps {
+        for (at, step) in self.steps.iter().enumerate() {
             match step.take(driver, record) {
                 Ok(inverse) => back.push(inverse),
                 Err(source) => {
                     let taken_back =
                         back.iter().rev().filter_map(|step| step.take(driver, record).err());
                     let rollback = taken_back.collect();
-                    let (rule, step) =
-                        (step.rule().cloned().map(Box::new), step.command(driver.device()).into());
-                    return Err(ApplyError { step, rule, source, rollback });
+                    let step = step.command(driver.device()).into();
+                    return Err(ApplyError { step, at, source, rollback });
                 }
             }
         }

@@ -8,7 +8,7 @@ use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 
 use super::desired::words;
 use super::{Actions, ActionsError, ApplyError, Desired, Record, Step};
-use crate::ethtool::{Driver, RuleSpec};
+use crate::ethtool::{Action, Driver, RuleSpec};
 
 /// How often a plan is made anew because the device refuses a rule.
 const MOST_REPLANS: usize = 16;
@@ -97,7 +97,7 @@ fn attempt(
 /// as it was. Says whether another plan may help.
 fn plan_around(search: &mut Search, plan: &Plan, actions: &Actions, error: &BringError) -> bool {
     match error {
-        BringError::Apply(error) => without_rule(search, plan, actions, error),
+        BringError::Apply(error) => without_step(search, plan, actions, error),
         BringError::Actions(error @ ActionsError::NoRoom { locations, others, wanted, .. }) => {
             let room = (*locations as usize).saturating_sub(*others);
             let many = wanted.saturating_sub(room);
@@ -110,24 +110,49 @@ fn plan_around(search: &mut Search, plan: &Plan, actions: &Actions, error: &Brin
     }
 }
 
-fn without_rule(search: &mut Search, plan: &Plan, actions: &Actions, error: &ApplyError) -> bool {
-    let (Some(rule), Some(what)) = (&error.rule, error.source.refusal()) else { return false };
-    let refused = planned(search.nic(), plan, rule).filter(|_| error.rollback.is_empty());
-    let Some(refused) = refused else { return false };
-    let failed_at = actions.steps.iter().position(|step| step.rule() == Some(&**rule));
-    let left = actions.steps.iter().skip(failed_at.unwrap_or_default());
-    let left = left.filter(|step| matches!(step, Step::Insert { .. }));
-    let left = left.filter_map(|step| planned(search.nic(), plan, step.rule()?));
+fn without_step(search: &mut Search, plan: &Plan, actions: &Actions, error: &ApplyError) -> bool {
+    let Some(what) = error.source.refusal().filter(|_| error.rollback.is_empty()) else {
+        return false;
+    };
+    let why = error.source.to_string();
+    let (before, left) = actions.steps.split_at(error.at);
+    match left.first() {
+        Some(Step::AddContext { .. }) => {
+            let new = left.iter().filter(|step| matches!(step, Step::AddContext { .. })).count();
+            let all = plan.contexts.iter().filter(|queues| !queues.is_empty()).count();
+            search.refuse_contexts(all.saturating_sub(new) as u32, &why)
+        }
+        Some(step) => {
+            let Some(refused) = step.rule().and_then(|rule| planned(search.nic(), plan, rule))
+            else {
+                return false;
+            };
+            let what = about_others(search.nic(), plan, refused, what, before.len(), actions);
+            search.refuse(refused.id, what, &why)
+        }
+        None => false,
+    }
+}
+
+/// What a refusal says about other rules, given what the device had taken before.
+fn about_others(
+    nic: &Nic,
+    plan: &Plan,
+    refused: &PlannedRule,
+    what: Refused,
+    at: usize,
+    actions: &Actions,
+) -> Refused {
+    let left = actions.steps[at..].iter().filter(|step| matches!(step, Step::Insert { .. }));
+    let left = left.filter_map(|step| planned(nic, plan, step.rule()?));
     let left: BTreeSet<RuleId> = left.map(|p| p.id).collect();
-    // What the device had taken when it refused.
     let mut there = plan.rules.iter().filter(|p| p.table == refused.table && !left.contains(&p.id));
-    let what = match what {
+    match what {
         Refused::Full { .. } => Refused::Full { room: u32::try_from(there.count()).ok() },
         // It takes rules of this kind, and this one is the exception.
         Refused::Kind if there.any(|p| is_alike(&p.rule, &refused.rule)) => Refused::Rule,
         other => other,
-    };
-    search.refuse(refused.id, what, &error.source.to_string())
+    }
 }
 
 /// Whether two rules of a table look at the same bits.
@@ -136,10 +161,14 @@ fn is_alike(a: &Rule, b: &Rule) -> bool {
     a.flow_type == b.flow_type && masks(a) == masks(b)
 }
 
+/// The rule of the plan that a step is about. No two rules of a plan match the same packets.
 fn planned<'p>(nic: &Nic, plan: &'p Plan, rule: &RuleSpec) -> Option<&'p PlannedRule> {
-    plan.rules
-        .iter()
-        .find(|p| words(&nic.tables[p.table], &p.rule).is_ok_and(|words| words.says_the_same(rule)))
+    // What a step calls a context, the plan does not know.
+    let matching = |rule: &RuleSpec| rule.clone().sending(Action::Drop);
+    plan.rules.iter().find(|p| {
+        let words = words(&nic.tables[p.table], &p.rule);
+        words.is_ok_and(|words| matching(&words).says_the_same(&matching(rule)))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A configuration in the kernel's words.
 
 use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
-use weever_plan::config::{Configuration, Rule};
+use weever_plan::config::{Configuration, Rule, Target};
 use weever_plan::nic::{Nic, Table};
 
 use super::ActionsError;
@@ -18,6 +18,9 @@ pub struct Desired {
     pub key: Option<Vec<u8>>,
     /// What is hashed, where that matters.
     pub fields: Vec<(FlowType, HashFields)>,
+    /// The contexts that rules name by their position: the queues of each, to be repeated. One without
+    /// queues is not used.
+    pub contexts: Vec<Vec<u32>>,
     /// The rules. Those with locations have them for an order's sake: any will do that keep it.
     pub rules: Vec<RuleSpec>,
 }
@@ -40,6 +43,7 @@ impl Desired {
             table: configuration.rss.table.clone(),
             key: configuration.rss.key.clone(),
             fields: fields.map(|(t, fields)| (*t, HashFields::from(*fields))).collect(),
+            contexts: configuration.contexts.clone(),
             rules,
         })
     }
@@ -52,7 +56,12 @@ pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError
     let flow_type = rule.flow_type.unwrap_or(FlowType::Ether);
     let keys = table.model.matches.iter().zip(&rule.keys).filter(|(_, key)| key.mask != 0);
     let fields = keys.map(|(m, key)| (m.field, *key)).collect();
-    let spec = Match { flow_type, fields }.to_rule(Action::Queue(rule.queue));
+    let action = match rule.target {
+        Target::Queue(queue) => Action::Queue(queue),
+        Target::Context(context) => Action::Context { context, queue: 0 },
+        Target::Drop => Action::Drop,
+    };
+    let spec = Match { flow_type, fields }.to_rule(action);
     let spec = spec.map_err(|field| {
         let table = table.name.clone();
         ActionsError::Field { table, flow_type, field }

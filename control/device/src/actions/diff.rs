@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::locations::assign;
-use super::record::Ours;
+use super::record::{OurContext, Ours};
 use super::{ActionsError, Desired, Record, Step};
-use crate::ethtool::{ANY_LOCATION, Driver, EthtoolError, RuleSpec, Spreading};
+use crate::ethtool::{ANY_LOCATION, Action, Driver, EthtoolError, RuleSpec, Spreading};
 
 /// No driver's table is larger, if it does not say how large it is.
 const MOST_LOCATIONS: u32 = 1 << 16;
@@ -34,8 +34,10 @@ impl Actions {
         let last = actions.queues(driver, desired)?;
         actions.fields(driver, desired)?;
         actions.spreading(driver, desired)?;
-        actions.rules(driver, record, desired)?;
-        actions.steps.extend(last);
+        let (names, unused) = actions.contexts(driver, record, desired)?;
+        actions.rules(driver, record, desired, &names)?;
+        let gone = unused.into_iter().map(|context| Step::RemoveContext { context });
+        actions.steps.extend(gone.chain(last));
         Ok(actions)
     }
 
@@ -129,11 +131,41 @@ impl Actions {
         Ok(())
     }
 
+    /// What each wanted context is called, those that are new included, and those of ours that are not
+    /// wanted any more.
+    fn contexts(
+        &mut self,
+        driver: &mut dyn Driver,
+        record: &Record,
+        desired: &Desired,
+    ) -> Result<(Vec<u32>, Vec<OurContext>), EthtoolError> {
+        let mut unused = record.contexts.clone();
+        let mut names = Vec::new();
+        let mut next = unused.iter().map(|c| c.number.max(c.name)).max().unwrap_or(0) + 1;
+        for queues in &desired.contexts {
+            if queues.is_empty() {
+                names.push(0);
+                continue;
+            }
+            let entries = driver.spreading(0)?.table.len();
+            let table: Vec<u32> = queues.iter().copied().cycle().take(entries).collect();
+            if let Some(at) = unused.iter().position(|c| c.table == table) {
+                names.push(unused.remove(at).number);
+                continue;
+            }
+            names.push(next);
+            self.steps.push(Step::AddContext { name: next, table });
+            next += 1;
+        }
+        Ok((names, unused))
+    }
+
     fn rules(
         &mut self,
         driver: &mut dyn Driver,
         record: &Record,
         desired: &Desired,
+        contexts: &[u32],
     ) -> Result<(), ActionsError> {
         if desired.rules.is_empty() && record.ours.is_empty() {
             return Ok(());
@@ -150,7 +182,8 @@ impl Actions {
             self.steps.push(Step::Ntuple { to: true });
         }
         let end = size.locations.unwrap_or(MOST_LOCATIONS);
-        let wanted = placed(&desired.rules, &others, end, size.chooses);
+        let named: Vec<RuleSpec> = desired.rules.iter().map(|r| named(r, contexts)).collect();
+        let wanted = placed(&named, &others, end, size.chooses);
         let wanted = wanted.ok_or_else(|| ActionsError::NoRoom {
             device: driver.device().into(),
             locations: end,
@@ -184,6 +217,17 @@ impl Actions {
         }
         let removed = left.into_iter().map(|(location, rule)| Step::Remove { location, rule });
         self.steps.extend(removed.chain(replaced).chain(inserted));
+    }
+}
+
+/// The rule with what the device, or a step before it, calls its context.
+pub(super) fn named(rule: &RuleSpec, contexts: &[u32]) -> RuleSpec {
+    match rule.action() {
+        Action::Context { context, queue } => {
+            let context = contexts.get(context as usize).copied().unwrap_or_default();
+            rule.clone().sending(Action::Context { context, queue })
+        }
+        _ => rule.clone(),
     }
 }
 

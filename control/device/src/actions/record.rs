@@ -25,6 +25,17 @@ pub struct Ours {
     pub(super) read: RuleSpec,
 }
 
+/// A context that we made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OurContext {
+    /// How steps name it.
+    pub(super) name: u32,
+    /// Its number on the device.
+    pub(super) number: u32,
+    /// The queue for each value of the hash.
+    pub(super) table: Vec<u32>,
+}
+
 /// What we did to a device: the rules that we made, and the settings that we changed, with what they
 /// were. It starts empty, and [`super::Actions::apply`] keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +45,9 @@ pub struct Record {
     pub(super) channels: Option<Changed<Channels>>,
     pub(super) ntuple: Option<Changed<bool>>,
     pub(super) spreading: Option<Changed<Spreading>>,
+    /// In the order of their making.
+    #[serde(default)]
+    pub(super) contexts: Vec<OurContext>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, Changed<HashFields>>,
 }
@@ -70,6 +84,11 @@ impl Record {
             self.ours.remove(location);
         });
         Ok(lost)
+    }
+
+    /// The number of the context that steps call `name`.
+    pub(super) fn number_of(&self, name: u32) -> u32 {
+        self.contexts.iter().find(|c| c.name == name).map_or(name, |c| c.number)
     }
 
     pub(super) fn note_fields(&mut self, flow_type: FlowType, from: HashFields, to: HashFields) {

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use weever_graph::nic::FlowType;
 
-use super::record::{Ours, Record, note};
-use crate::ethtool::{ANY_LOCATION, Channels, Driver, EthtoolError, HashFields};
+use super::record::{OurContext, Ours, Record, note};
+use crate::ethtool::{ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields};
 use crate::ethtool::{RuleSpec, Spreading};
 
 /// One change of a device.
@@ -38,6 +38,18 @@ pub enum Step {
         from: Spreading,
         /// As it should be.
         to: Spreading,
+    },
+    /// A context comes, for rules to choose.
+    AddContext {
+        /// What rules call it: the number that it probably gets.
+        name: u32,
+        /// The queue for each value of the hash.
+        table: Vec<u32>,
+    },
+    /// A context of ours goes, which no rule chooses any more.
+    RemoveContext {
+        /// The context.
+        context: OurContext,
     },
     /// A rule of ours goes.
     Remove {
@@ -91,6 +103,18 @@ impl Step {
                 note(&mut record.spreading, from, to);
                 Ok(Step::Spreading { from: to.clone(), to: from.clone() })
             }
+            Step::AddContext { name, table } => {
+                let number = driver.add_context(table)?;
+                let context = OurContext { name: *name, number, table: table.clone() };
+                record.contexts.push(context.clone());
+                Ok(Step::RemoveContext { context })
+            }
+            Step::RemoveContext { context } => {
+                driver.remove_context(context.number)?;
+                record.contexts.retain(|c| c != context);
+                // Rules that come back with it know it by the number that it had.
+                Ok(Step::AddContext { name: context.number, table: context.table.clone() })
+            }
             Step::Remove { location, rule } => {
                 driver.remove(*location)?;
                 record.ours.remove(location);
@@ -140,6 +164,13 @@ impl Step {
                 let command = weever_plan::ethtool::spread(&to.table, key, device);
                 command.unwrap_or_else(|| format!("ethtool -X {device} default"))
             }
+            Step::AddContext { table, .. } => {
+                let command = weever_plan::ethtool::spread(table, None, device);
+                format!("{} context new", command.unwrap_or_default())
+            }
+            Step::RemoveContext { context } => {
+                format!("ethtool -X {device} context {} delete", context.number)
+            }
             Step::Remove { location, .. } => format!("ethtool -N {device} delete {location}"),
             Step::Replace { to: rule, .. } | Step::Insert { rule } => {
                 let place = match rule.location() {
@@ -157,6 +188,13 @@ fn insert(
     record: &mut Record,
     rule: &RuleSpec,
 ) -> Result<(u32, Ours), EthtoolError> {
+    let rule = &match rule.action() {
+        Action::Context { context, queue } => {
+            let context = record.number_of(context);
+            rule.clone().sending(Action::Context { context, queue })
+        }
+        _ => rule.clone(),
+    };
     let location = driver.insert(rule)?;
     // A driver that cannot show rules is taken by its word.
     let read = driver.rule(location).unwrap_or_else(|_| rule.clone().at(location));

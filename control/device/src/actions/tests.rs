@@ -26,6 +26,7 @@ fn desired(rules: Vec<RuleSpec>) -> Desired {
         table: vec![0, 1],
         key: None,
         fields: vec![(FlowType::Udp4, HashFields(0xf0))],
+        contexts: Vec::new(),
         rules,
     }
 }
@@ -316,4 +317,88 @@ fn a_driver_with_one_mask_refuses_and_is_put_back() {
     let error = bring(&mut device, &mut record, &desired(vec![rule(1, 0), wide])).unwrap_err();
     assert!(error.to_string().contains("mask"), "{error}");
     assert_eq!(seen(&device), before);
+}
+
+/// Rules of two contexts, and one that drops.
+fn with_contexts(sets: [&[u32]; 2]) -> Desired {
+    let sending = |port: u16, action: Action| rule(port, 0).sending(action);
+    let spread = |context: u32| Action::Context { context, queue: 0 };
+    let rules = vec![sending(1, spread(0)), sending(2, spread(1)), sending(3, Action::Drop)];
+    let contexts = sets.map(<[u32]>::to_vec).to_vec();
+    Desired { contexts, ..desired(rules) }
+}
+
+#[test]
+fn contexts_come_before_their_rules_and_go_behind_them() {
+    let mut device = device(false);
+    let before = seen(&device);
+    let mut record = Record::default();
+    let actions = bring(&mut device, &mut record, &with_contexts([&[1, 2], &[2, 3]])).unwrap();
+    let commands = actions.commands("sim0");
+    let expected = [
+        "ethtool -X sim0 weight 0 1 1 context new",
+        "ethtool -X sim0 weight 0 0 1 1 context new",
+        "ethtool -K sim0 ntuple on",
+        "ethtool -N sim0 flow-type udp4 dst-port 1 context 1 loc 0",
+        "ethtool -N sim0 flow-type udp4 dst-port 2 context 2 loc 1",
+        "ethtool -N sim0 flow-type udp4 dst-port 3 action -1 loc 2",
+    ];
+    assert_eq!(commands[2..], expected);
+    assert_eq!(device.spreading[&1].table[..4], [1, 2, 1, 2]);
+    let again = bring(&mut device, &mut record, &with_contexts([&[1, 2], &[2, 3]])).unwrap();
+    assert!(again.is_empty(), "{again:?}");
+    // One stays, one is exchanged.
+    let actions = bring(&mut device, &mut record, &with_contexts([&[0, 1], &[2, 3]])).unwrap();
+    let commands = actions.commands("sim0");
+    let expected = [
+        "ethtool -X sim0 equal 2 context new",
+        "ethtool -N sim0 flow-type udp4 dst-port 1 context 3 loc 0",
+        "ethtool -X sim0 context 1 delete",
+    ];
+    assert_eq!(commands, expected);
+    assert_eq!(device.spreading.keys().collect::<Vec<_>>(), [&0, &2, &3]);
+    let text = serde_json::to_string(&record).unwrap();
+    let mut record: Record = serde_json::from_str(&text).unwrap();
+    take_back(&mut device, &mut record);
+    assert_eq!(seen(&device), before);
+    assert!(record.is_empty());
+}
+
+#[test]
+fn contexts_are_taken_back_whatever_fails() {
+    for at in 0..8 {
+        let mut device = device(false);
+        let mut record = Record::default();
+        bring(&mut device, &mut record, &with_contexts([&[1, 2], &[2, 3]])).unwrap();
+        let before = device.clone();
+        let found = record.clone();
+        let changes = device.changes;
+        device.failing = Some(Failing { at: changes + at, count: 1, errno: libc::EBUSY });
+        let wanted = with_contexts([&[0, 3], &[0, 1]]);
+        match bring(&mut device, &mut record, &wanted) {
+            Ok(_) => assert!(at >= 6, "six steps: two contexts, two rules, two contexts less"),
+            Err(error) => {
+                assert!(error.rollback.is_empty(), "{error}");
+                let rules =
+                    |d: &Simulated| d.rules.values().map(|r| r.matches()).collect::<Vec<_>>();
+                assert_eq!(rules(&device), rules(&before));
+                let tables = |d: &Simulated| {
+                    let mut all: Vec<_> = d.spreading.values().map(|s| s.table.clone()).collect();
+                    all.sort();
+                    all
+                };
+                assert_eq!(tables(&device), tables(&before), "step {at}");
+                assert_eq!(record.contexts.len(), found.contexts.len());
+                // Every rule names a context that is there.
+                for rule in device.rules.values() {
+                    if let Action::Context { context, .. } = rule.action() {
+                        assert!(device.spreading.contains_key(&context), "step {at}");
+                    }
+                }
+            }
+        }
+        device.failing = None;
+        take_back(&mut device, &mut record);
+        assert!(device.rules.is_empty() && device.spreading.len() == 1, "step {at}");
+    }
 }

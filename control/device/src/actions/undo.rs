@@ -16,6 +16,7 @@ pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, Eth
     let rules = record.ours.iter();
     let removed = rules.map(|(at, rule)| Step::Remove { location: *at, rule: rule.clone() });
     actions.steps.extend(removed);
+    actions.contexts_back(driver, record);
     let channels = actions.channels_back(driver, record)?;
     // More queues come before the table that points to them, fewer behind it.
     let (first, last) = match channels {
@@ -33,6 +34,17 @@ pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, Eth
 impl Actions {
     fn kept(&mut self, what: &str) {
         self.notes.push(format!("{what} changed since: it is left as it is"));
+    }
+
+    fn contexts_back(&mut self, driver: &mut dyn Driver, record: &Record) {
+        for context in record.contexts.iter().rev() {
+            // One that the driver does not show may be there all the same.
+            let is_other = driver.spreading(context.number).is_ok_and(|s| s.table != context.table);
+            match is_other {
+                true => self.kept(&format!("context {}", context.number)),
+                false => self.steps.push(Step::RemoveContext { context: context.clone() }),
+            }
+        }
     }
 
     fn channels_back(

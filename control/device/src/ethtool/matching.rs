@@ -143,6 +143,7 @@ impl RuleSpec {
         let written = match self.action() {
             Action::Queue(queue) => write!(out, " action {queue}"),
             Action::Drop => write!(out, " action -1"),
+            Action::Context { context, queue: 0 } => write!(out, " context {context}"),
             Action::Context { context, queue } => {
                 write!(out, " context {context} action {queue}")
             }

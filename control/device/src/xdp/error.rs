@@ -28,6 +28,9 @@ pub enum XdpError {
         /// How many there are.
         queues: usize,
     },
+    /// A rule wants its packets spread.
+    #[error("the program sends what a rule takes to one queue; leave contexts out of the model")]
+    Context,
     /// No CPU is named.
     #[error("no CPU to send frames to: name one")]
     NoCpu,
@@ -45,7 +48,7 @@ impl XdpError {
     /// What it says about other rules that one could not be carried out.
     pub fn refusal(&self) -> Refused {
         match self {
-            XdpError::Field { .. } => Refused::Kind,
+            XdpError::Field { .. } | XdpError::Context => Refused::Kind,
             // The map has no room, or the program would be too long.
             XdpError::Bpf(
                 BpfError::Call { .. } | BpfError::Setting { .. } | BpfError::Assemble(_),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weever_ebpf::sys::{AttachMode, BpfError};
 use weever_ebpf::xdp::classify::{self, Classifier, Fallback, Sink, Target, Test};
 use weever_graph::nic::TableOrder;
-use weever_plan::config::{Rss, Rule};
+use weever_plan::config::{self, Rss, Rule};
 use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId, Search};
 use weever_plan::watch::FiveTuple;
@@ -245,7 +245,7 @@ impl XdpSteering {
     }
 
     fn rule(&self, table: usize, rule: &Rule) -> Result<classify::Rule, XdpError> {
-        let target = target(&self.targets, rule.queue)?;
+        let target = target_of(&self.targets, rule.target)?;
         Ok(classify::Rule { tests: tests(&self.nic.tables[table], rule)?, target })
     }
 
@@ -318,7 +318,7 @@ impl XdpSteering {
                     outcome.removed += 1;
                 }
                 DeviceChange::Retarget { id, rule, .. } => {
-                    let target = target(&self.targets, rule.queue)?;
+                    let target = target_of(&self.targets, rule.target)?;
                     if let Some(present) = self.ordered.iter_mut().find(|r| r.id == *id) {
                         present.rule.target = target;
                         outcome.retargeted += 1;
@@ -438,6 +438,14 @@ impl XdpSteering {
     /// The program, for looking at it.
     pub fn classifier(&self) -> MutexGuard<'_, Classifier> {
         self.lock()
+    }
+}
+
+fn target_of(targets: &[u32], to: config::Target) -> Result<Target, XdpError> {
+    match to {
+        config::Target::Queue(queue) => target(targets, queue),
+        config::Target::Drop => Ok(Target::Drop),
+        config::Target::Context(_) => Err(XdpError::Context),
     }
 }
 

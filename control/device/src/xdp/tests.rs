@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use weever_ebpf::xdp::classify::Sink;
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};
-use weever_plan::config::Rule;
+use weever_plan::config::{Rule, Target};
 use weever_plan::flow::{Conj, Flow, Kinds};
 use weever_plan::nic::Nic;
 use weever_plan::policy::{Balance, Measure};
@@ -97,7 +97,8 @@ fn hits_survive_that_a_rule_sends_elsewhere() {
     steering.apply(&changes).unwrap();
     run(&steering, 1);
     let [DeviceChange::Insert { table, id, rule }] = &changes[..] else { panic!("{changes:?}") };
-    let rule = Rule { queue: (rule.queue + 1) % QUEUES, ..rule.clone() };
+    let Target::Queue(queue) = rule.target else { panic!("{rule:?}") };
+    let rule = Rule { target: Target::Queue((queue + 1) % QUEUES), ..rule.clone() };
     let changes = [DeviceChange::Retarget { table: *table, id: *id, rule }];
     let outcome = steering.apply(&changes).unwrap();
     assert_eq!((outcome.retargeted, outcome.exchanged), (1, false));
@@ -117,7 +118,13 @@ fn rules_with_priorities_are_asked_in_their_order() {
             _ => Key { mask: 0, value: 0 },
         };
         let keys = model.matches.iter().map(|m| key(m.field)).collect();
-        Rule { flow_type: Some(FlowType::Udp4), keys, queue: 1, priority, location: 0 }
+        Rule {
+            flow_type: Some(FlowType::Udp4),
+            keys,
+            target: Target::Queue(1),
+            priority,
+            location: 0,
+        }
     };
     let insert = |id, rule| DeviceChange::Insert { table, id: RuleId(id), rule };
     let all = [insert(1, of(1, 0xff00_0000)), insert(2, of(9, 0xffff_fff0)), insert(3, of(5, 0))];
@@ -153,7 +160,7 @@ fn rules_for_the_same_packets_and_queues_that_are_not_there_are_refused() {
     steering.apply(&changes).unwrap();
     let [DeviceChange::Insert { table, rule, .. }] = &changes[..] else { panic!("{changes:?}") };
     let again = DeviceChange::Insert { table: *table, id: RuleId(77), rule: rule.clone() };
-    let far = Rule { queue: 9, ..rule.clone() };
+    let far = Rule { target: Target::Queue(9), ..rule.clone() };
     let far = DeviceChange::Insert { table: *table, id: RuleId(78), rule: far };
     let outcome = steering.apply(&[again, far]).unwrap();
     assert!(matches!(outcome.failed[0].1, XdpError::Duplicate));

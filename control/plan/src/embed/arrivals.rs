@@ -1,7 +1,7 @@
 //! From a configuration to what can arrive at each queue.
 
 use super::Arrival;
-use crate::config::Configuration;
+use crate::config::{Configuration, Rss, Target};
 use crate::flow::{Conj, Kinds};
 use crate::map::place;
 use crate::nic::Nic;
@@ -21,31 +21,37 @@ const MAX_BEFORE: usize = 64;
 pub fn arrivals(nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
     let rules = in_order(nic, configuration);
     let mut found: Vec<Arrival> = Vec::new();
-    for (at, (conj, queue)) in rules.iter().enumerate() {
+    for (at, (conj, target)) in rules.iter().enumerate() {
         let before: Vec<&Conj> = rules[..at].iter().map(|(c, _)| c).take(MAX_BEFORE).collect();
         for piece in rest(conj, &before) {
-            arrive(&mut found, *queue, piece);
+            match target {
+                Target::Queue(queue) => arrive(&mut found, *queue, piece),
+                Target::Context(context) => {
+                    spread(nic, &configuration.context(nic, *context), &piece, &mut found);
+                }
+                Target::Drop => {}
+            }
         }
     }
     let all: Vec<&Conj> = rules.iter().map(|(c, _)| c).collect();
     for piece in rest(&Conj::all(), &all) {
-        spread(nic, configuration, &piece, &mut found);
+        spread(nic, &configuration.rss, &piece, &mut found);
     }
     found.sort_by_key(|a| a.queue);
     found
 }
 
 /// The rules in the order in which they are asked.
-fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, u32)> {
+fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, Target)> {
     let mut rules = Vec::new();
     for (t, (table, of_table)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
         for (i, rule) in of_table.iter().enumerate() {
             let turn = (t, rule.rank(table.model.order), i);
-            rules.push((turn, rule.matches(&table.model), rule.queue));
+            rules.push((turn, rule.matches(&table.model), rule.target));
         }
     }
     rules.sort_by_key(|(turn, ..)| *turn);
-    rules.into_iter().map(|(_, conj, queue)| (conj, queue)).collect()
+    rules.into_iter().map(|(_, conj, target)| (conj, target)).collect()
 }
 
 /// What of `conj` none of `taken` takes; more, if that takes too many pieces to say.
@@ -66,8 +72,8 @@ fn rest(conj: &Conj, taken: &[&Conj]) -> Vec<Conj> {
 
 /// Lets what no rule takes arrive where the hash may send it. Which entry that is shows in no
 /// field, but what kinds of packets are hashed does.
-fn spread(nic: &Nic, configuration: &Configuration, piece: &Conj, found: &mut Vec<Arrival>) {
-    let no_rules = Configuration { rules: Vec::new(), rss: configuration.rss.clone() };
+fn spread(nic: &Nic, rss: &Rss, piece: &Conj, found: &mut Vec<Arrival>) {
+    let no_rules = Configuration { rss: rss.clone(), ..Configuration::default() };
     let mut kinds: Vec<(u32, Kinds)> = Vec::new();
     for kind in piece.kinds().each() {
         for (queue, _) in place(nic, &no_rules, &piece.clone().of(kind)).shares() {

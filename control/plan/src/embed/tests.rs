@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use weever_graph::{Field, Key, Predicate};
 
 use super::{Arrival, arrivals};
-use crate::config::{Configuration, Rss, Rule};
+use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::{Conj, Kinds};
 use crate::map::place;
 use crate::nic::Nic;
@@ -26,7 +26,7 @@ fn rule(src: Option<u32>, port: Option<u16>, queue: u32) -> Rule {
         key(Field::L4Dst, port.map(u128::from)),
     ];
     let flow_type = Some(weever_graph::nic::FlowType::Udp4);
-    Rule { flow_type, keys, queue, priority: 0, location: 0 }
+    Rule { flow_type, keys, target: Target::Queue(queue), priority: 0, location: 0 }
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
@@ -51,7 +51,7 @@ proptest! {
     ) {
         let nic = a_nic();
         let rss = Rss::over(&nic, &queues, None);
-        let configuration = Configuration { rules: vec![first, second], rss };
+        let configuration = Configuration { rules: vec![first, second], rss, ..Default::default() };
         let found = arrivals(&nic, &configuration);
         for (src, sport, dst, dport) in packets {
             let packet = udp(src, sport, dst, dport);
@@ -70,7 +70,8 @@ proptest! {
 fn a_filter_takes_its_packets_away_from_the_rest() {
     let nic = a_nic();
     let rules = vec![vec![rule(None, Some(7), 3), rule(Some(9), Some(7), 2)], Vec::new()];
-    let configuration = Configuration { rules, rss: Rss::over(&nic, &[0, 1], None) };
+    let configuration =
+        Configuration { rules, rss: Rss::over(&nic, &[0, 1], None), ..Default::default() };
     let found = arrivals(&nic, &configuration);
     // The second rule is never asked.
     assert_eq!(found.iter().map(|a| a.queue).collect::<Vec<_>>(), [0, 1, 3]);

@@ -10,7 +10,7 @@ mod tests;
 
 use weever_graph::nic::{Exposure, FlowType, Location, TableModel, TableOrder};
 
-use crate::config::{Configuration, Rule};
+use crate::config::{Configuration, Rule, Target};
 use crate::nic::{Nic, Table};
 pub use spread::spread;
 
@@ -20,10 +20,11 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
     let mut lines = vec![format!("ethtool -L {device} combined {}", nic.queues.count())];
     lines.extend(spread::command(nic, &configuration.rss, device));
     lines.extend(spread::fields(&configuration.rss, device));
+    lines.extend(spread::contexts(nic, configuration, device));
     let tables = nic.tables.iter().zip(&configuration.rules);
-    let rules: Vec<String> = tables
-        .flat_map(|(table, rules)| rules.iter().map(move |r| rule_line(table, r, device)))
-        .collect();
+    let line = |table, rule| rule_line(table, rule, configuration, device);
+    let rules: Vec<String> =
+        tables.flat_map(|(table, rules)| rules.iter().map(move |r| line(table, r))).collect();
     if rules.iter().any(|line| !line.starts_with('#')) {
         lines.push(format!("ethtool -K {device} ntuple on"));
     }
@@ -31,7 +32,8 @@ pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<S
     lines
 }
 
-fn rule_line(table: &Table, rule: &Rule, device: &str) -> String {
+fn rule_line(table: &Table, rule: &Rule, of: &Configuration, device: &str) -> String {
+    let (action, plain) = action(rule.target, of);
     match spec(&table.model, rule) {
         Ok(spec) => {
             let place = if wants_location(&table.model) {
@@ -39,12 +41,24 @@ fn rule_line(table: &Table, rule: &Rule, device: &str) -> String {
             } else {
                 String::new()
             };
-            format!("ethtool -N {device} {spec} action {}{place}", rule.queue)
+            format!("ethtool -N {device} {spec}{action}{place}")
         }
         Err(why) => {
             let said = fields::plain(&table.model, rule);
-            format!("# cannot be expressed: {} to queue {}: {said}; {why}", table.name, rule.queue)
+            format!("# cannot be expressed: {} {plain}: {said}; {why}", table.name)
         }
+    }
+}
+
+/// What a rule does, as an option and in words.
+fn action(target: Target, of: &Configuration) -> (String, String) {
+    match target {
+        Target::Queue(queue) => (format!(" action {queue}"), format!("to queue {queue}")),
+        Target::Context(context) => {
+            let number = spread::number(of, context);
+            (format!(" context {number}"), format!("to context {number}"))
+        }
+        Target::Drop => (" action -1".into(), "to nowhere".into()),
     }
 }
 
@@ -58,6 +72,9 @@ fn spec(model: &TableModel, rule: &Rule) -> Result<String, String> {
     let Exposure::Ethtool(ethtool) = &model.linux else {
         return Err("Linux does not expose this table".into());
     };
+    if rule.target == Target::Drop && !ethtool.drop {
+        return Err("Linux takes no rules here that drop".into());
+    }
     let flow_type = rule.flow_type.unwrap_or(FlowType::Ether);
     if !ethtool.flow_types.contains(&flow_type) {
         return Err(format!("Linux does not take rules of type {flow_type} here"));

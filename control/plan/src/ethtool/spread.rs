@@ -2,7 +2,7 @@
 
 use weever_graph::nic::RssFields;
 
-use crate::config::Rss;
+use crate::config::{Configuration, Rss};
 use crate::nic::Nic;
 
 /// `ethtool -X DEV equal 8`, or with weights where the queues are not the first ones or not equal.
@@ -28,6 +28,24 @@ pub fn spread(table: &[u32], key: Option<&[u8]>, device: &str) -> Option<String>
     let exact = uneven(&weights).then(|| weights.iter().map(|w| w.to_string()).collect());
     let listed = exact.unwrap_or(listed);
     Some(format!("ethtool -X {device} weight {}{key}", listed.join(" ")))
+}
+
+/// The commands that make the contexts which are used. The device says the number of each; on one that
+/// has none yet they are those of [`number`].
+pub(super) fn contexts(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<String> {
+    let used = (0..configuration.contexts.len() as u32)
+        .filter(|c| !configuration.contexts[*c as usize].is_empty());
+    let line = |context| {
+        let table = configuration.context(nic, context).table;
+        spread(&table, None, device).map(|command| format!("{command} context new"))
+    };
+    used.filter_map(line).collect()
+}
+
+/// The number that a context has on a device which had none.
+pub(super) fn number(configuration: &Configuration, context: u32) -> usize {
+    let before = configuration.contexts.iter().take(context as usize + 1);
+    before.filter(|queues| !queues.is_empty()).count()
 }
 
 /// What is hashed of a flow type, where that is not the device's own choice.

@@ -5,7 +5,7 @@ use weever_graph::nic::{
 use weever_graph::{Field, Key};
 
 use super::*;
-use crate::config::Rss;
+use crate::config::{Rss, Target};
 
 const FIELDS: [Field; 5] =
     [Field::Ip4Src, Field::L4Dst, Field::VlanId, Field::EthType, Field::TcpFlags];
@@ -18,7 +18,9 @@ fn table(location: Location) -> Table {
         matches: Vec::new(),
         location,
         limit: None,
+        locations: None,
         drop: false,
+        context: false,
     };
     let model = TableModel {
         matches: FIELDS.map(field).to_vec(),
@@ -37,7 +39,14 @@ fn nic(table: Table) -> Nic {
     let queues = QueueRange { lo: 0, hi: 7 };
     let hash = RssHash::Toeplitz { key_len: 2 };
     let rss = RssModel { hash, entries: 4, queues, types: Vec::new(), contexts: 0 };
-    Nic { name: "n".into(), queues, tables: vec![table], rss: Some(rss), default_queue: 0 }
+    Nic {
+        name: "n".into(),
+        queues,
+        tables: vec![table],
+        rss: Some(rss),
+        locations: None,
+        default_queue: 0,
+    }
 }
 
 fn rule(flow_type: FlowType, keys: &[(Field, u128, u128)]) -> Rule {
@@ -49,11 +58,11 @@ fn rule(flow_type: FlowType, keys: &[(Field, u128, u128)]) -> Rule {
         })
     };
     let keys = FIELDS.map(key).to_vec();
-    Rule { flow_type: Some(flow_type), keys, queue: 3, priority: 0, location: 17 }
+    Rule { flow_type: Some(flow_type), keys, target: Target::Queue(3), priority: 0, location: 17 }
 }
 
 fn line(location: Location, rule: Rule) -> String {
-    let configuration = Configuration { rules: vec![vec![rule]], rss: Rss::default() };
+    let configuration = Configuration { rules: vec![vec![rule]], ..Default::default() };
     commands(&nic(table(location)), &configuration, "eth0").pop().unwrap()
 }
 
@@ -83,7 +92,7 @@ fn what_linux_does_not_take_is_a_comment() {
     let mut hidden = table(Location::Any);
     hidden.model.linux = Exposure::None;
     let rules = vec![vec![rule(FlowType::Udp4, &[])]];
-    let lines = commands(&nic(hidden), &Configuration { rules, rss: Rss::default() }, "eth0");
+    let lines = commands(&nic(hidden), &Configuration { rules, ..Default::default() }, "eth0");
     assert_eq!(lines.len(), 2, "no rule, so nothing to switch on: {lines:?}");
     assert!(lines[1].ends_with("Linux does not expose this table"));
 }
@@ -92,7 +101,7 @@ fn what_linux_does_not_take_is_a_comment() {
 fn the_hash_spreads_equally_or_by_weights() {
     let spread = |table: &[u32], key: Option<Vec<u8>>| {
         let rss = Rss { table: table.to_vec(), key, fields: Vec::new() };
-        let configuration = Configuration { rules: vec![Vec::new()], rss };
+        let configuration = Configuration { rules: vec![Vec::new()], rss, ..Default::default() };
         commands(&nic(table_without_rules()), &configuration, "eth0")
     };
     let first = |lines: Vec<String>| lines.into_iter().nth(1).unwrap();
@@ -108,7 +117,7 @@ fn the_hash_spreads_equally_or_by_weights() {
 fn what_is_hashed_is_a_command_of_its_own() {
     let fields = vec![(FlowType::Udp4, RssFields::FourTuple), (FlowType::Tcp4, RssFields::None)];
     let rss = Rss { table: vec![0, 1], key: None, fields };
-    let configuration = Configuration { rules: vec![Vec::new()], rss };
+    let configuration = Configuration { rules: vec![Vec::new()], rss, ..Default::default() };
     let lines = commands(&nic(table_without_rules()), &configuration, "eth0");
     assert_eq!(lines[2], "ethtool -N eth0 rx-flow-hash udp4 sdfn");
     assert!(lines[3].starts_with("# cannot be expressed: nothing of tcp4"), "{lines:?}");

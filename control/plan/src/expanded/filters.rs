@@ -7,7 +7,7 @@ use weever_graph::{
 };
 
 use super::queues::node_of;
-use crate::config::Rule;
+use crate::config::{Rule, Target};
 use crate::nic::Table;
 
 /// The names of the config nodes that are tables.
@@ -26,18 +26,36 @@ pub(super) fn chain(
     graph: &Graph,
     table: &Table,
     rules: &[Rule],
+    contexts: &[Node],
 ) -> Result<ConfigValue, ConfigError> {
     let missing = || ConfigError::NoNode(table.name.clone());
     let id = graph.find(&table.name).ok_or_else(missing)?;
     let mut order: Vec<usize> = (0..rules.len()).collect();
     order.sort_by_key(|i| (rules[*i].rank(table.model.order), *i));
-    let nodes: Vec<Node> = order.iter().map(|i| filter(table, *i, &rules[*i])).collect();
+    let mut nodes: Vec<Node> = order.iter().map(|i| filter(table, *i, &rules[*i])).collect();
     let mut edges = Vec::new();
+    // The contexts stand behind the filters, each table with its own.
+    let first_context = nodes.len();
+    for context in contexts {
+        let mut context =
+            Node { name: format!("{}_{}", table.name, context.name), ..context.clone() };
+        for (at, port) in context.ports.iter_mut().enumerate() {
+            for to in std::mem::take(&mut port.targets) {
+                edges.push(NewEdge { from: From::New(nodes.len(), at), to: To::Old(to) });
+            }
+        }
+        nodes.push(context);
+    }
     let mut from: Vec<From> = before(graph, id).into_iter().map(From::Old).collect();
     for (at, i) in order.iter().enumerate() {
         edges.extend(from.iter().map(|from| NewEdge { from: *from, to: To::New(at) }));
-        let queue = node_of(graph, rules[*i].queue).ok_or_else(missing)?;
-        edges.push(NewEdge { from: From::New(at, 1), to: To::Old(queue) });
+        let hit = match rules[*i].target {
+            Target::Queue(queue) => Some(To::Old(node_of(graph, queue).ok_or_else(missing)?)),
+            Target::Context(context) => Some(To::New(first_context + context as usize)),
+            // Its packets end here.
+            Target::Drop => None,
+        };
+        edges.extend(hit.map(|to| NewEdge { from: From::New(at, 1), to }));
         from = vec![From::New(at, 0)];
     }
     let node = graph.node(id);

@@ -17,7 +17,7 @@ pub use walk::queues_of;
 
 use weever_graph::{ConfigError, ConfigValue, Graph, configure};
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Rule, Target};
 use crate::nic::Nic;
 
 /// The PRG of `nic` with the configuration in the place of its config nodes. Queues that nothing
@@ -34,7 +34,14 @@ pub fn expand(prg: &Graph, nic: &Nic, configuration: &Configuration) -> Result<G
     for name in filters::tables(prg) {
         let at = nic.tables.iter().position(|t| t.name == name);
         let value = match at.and_then(|i| Some((&nic.tables[i], configuration.rules.get(i)?))) {
-            Some((table, rules)) => filters::chain(&graph, table, rules)?,
+            Some((table, rules)) => {
+                let spreads = |r: &Rule| matches!(r.target, Target::Context(_));
+                let contexts = match rules.iter().any(spreads) {
+                    true => spreading::contexts(&graph, nic, configuration)?,
+                    false => Vec::new(),
+                };
+                filters::chain(&graph, table, rules, &contexts)?
+            }
             None => ConfigValue::Choice("default".into()),
         };
         configure(&mut graph, &name, value)?;

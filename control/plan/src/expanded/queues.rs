@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weever_graph::nic::{QueueRange, Queues};
 use weever_graph::{Graph, Node, NodeId};
 
-use crate::config::Configuration;
+use crate::config::{Configuration, Target};
 use crate::nic::Nic;
 
 /// The ports by which a rule or a hash sends packets to a queue of its choice.
@@ -13,9 +13,13 @@ const CHOOSING: [&str; 2] = ["queues", "queue"];
 
 /// The queues that the configuration names, and the default one.
 pub(super) fn used(nic: &Nic, configuration: &Configuration) -> BTreeSet<u32> {
-    let rules = configuration.rules.iter().flatten().map(|r| r.queue);
+    let rules = configuration.rules.iter().flatten().filter_map(|r| match r.target {
+        Target::Queue(queue) => Some(queue),
+        Target::Context(_) | Target::Drop => None,
+    });
+    let contexts = configuration.contexts.iter().flatten().copied();
     let spread = configuration.rss.table.iter().copied();
-    rules.chain(spread).chain([nic.default_queue]).collect()
+    rules.chain(spread).chain(contexts).chain([nic.default_queue]).collect()
 }
 
 /// The graph with a node for each of `queues`. Where a rule or a hash chooses, every one of them can

@@ -9,7 +9,7 @@ use weever_graph::{ConfigError, ConfigValue, Graph, Node, NodeKind, Port, Predic
 
 use super::filters::before;
 use super::queues::node_of;
-use crate::config::Rss;
+use crate::config::{Configuration, Rss};
 use crate::nic::Nic;
 
 /// The label of a packet's entry.
@@ -42,6 +42,25 @@ pub(super) fn node(
         node.ports.push(Port { name, predicate, ..Port::default() });
     }
     Ok(ConfigValue::Subgraph(Subgraph { nodes: vec![node], edges }))
+}
+
+/// A node for each context, whose ports lead to its queues.
+pub(super) fn contexts(
+    graph: &Graph,
+    nic: &Nic,
+    configuration: &Configuration,
+) -> Result<Vec<Node>, ConfigError> {
+    let context = |number: usize| {
+        let name = format!("context{number}");
+        let mut node = Node::new(name.clone(), NodeKind::Function);
+        for (queue, predicate) in ports(nic, &configuration.context(nic, number as u32)) {
+            let to = node_of(graph, queue).ok_or_else(|| ConfigError::NoNode(name.clone()))?;
+            let name = format!("q{queue}");
+            node.ports.push(Port { name, predicate, targets: vec![to], ..Port::default() });
+        }
+        Ok(node)
+    };
+    (0..configuration.contexts.len()).map(context).collect()
 }
 
 /// Every queue with the condition under which packets go there.

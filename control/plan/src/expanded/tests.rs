@@ -8,7 +8,7 @@ use weever_graph::nic::{
 use weever_graph::{Attr, ConfigSpec, Field, Graph, Key, Node, NodeId, NodeKind, Port, Predicate};
 
 use super::*;
-use crate::config::{Rss, Rule};
+use crate::config::{Rss, Rule, Target};
 use crate::flow::{Flow, conjunctions};
 use crate::map::place;
 use crate::nic::Table;
@@ -98,9 +98,13 @@ fn rule(dice: &mut Dice, table: &TableModel) -> Rule {
         Key { mask, value: value(dice, field) & mask }
     };
     let keys = table.matches.iter().map(|m| key(m.field)).collect();
-    let queue = dice.below(u64::from(QUEUES.count())) as u32;
+    let target = match dice.below(8) {
+        6 => Target::Context(dice.below(2) as u32),
+        7 => Target::Drop,
+        queue => Target::Queue(queue as u32),
+    };
     let (priority, location) = (dice.below(4) as u32, dice.below(4) as u32);
-    Rule { flow_type, keys, queue, priority, location }
+    Rule { flow_type, keys, target, priority, location }
 }
 
 fn rss(dice: &mut Dice) -> RssModel {
@@ -120,7 +124,7 @@ fn rss(dice: &mut Dice) -> RssModel {
 fn nic(dice: &mut Dice) -> Nic {
     let tables = (0..1 + dice.below(3) as usize).map(|i| table(dice, i)).collect();
     let rss = (!dice.one_in(4)).then(|| rss(dice));
-    Nic { name: "random".into(), queues: QUEUES, tables, rss, default_queue: 0 }
+    Nic { name: "random".into(), queues: QUEUES, tables, rss, locations: None, default_queue: 0 }
 }
 
 fn configuration(dice: &mut Dice, nic: &Nic) -> Configuration {
@@ -131,7 +135,8 @@ fn configuration(dice: &mut Dice, nic: &Nic) -> Configuration {
     let rules = rules.collect();
     let used = nic.rss.is_some() && !dice.one_in(4);
     let table = (0..if used { 4 } else { 0 }).map(|_| dice.below(6) as u32).collect();
-    Configuration { rules, rss: Rss { table, key: None, fields: Vec::new() } }
+    let contexts = vec![vec![1, 4], vec![0, 2, 5]];
+    Configuration { rules, rss: Rss { table, key: None, fields: Vec::new() }, contexts }
 }
 
 fn flow(dice: &mut Dice) -> Predicate {
@@ -179,7 +184,13 @@ fn rule_for(nic: &Nic, keys: &[(Field, u128)], queue: u32) -> Rule {
         given.map_or(Key { mask: 0, value: 0 }, |(f, v)| Key { mask: f.full_mask(), value: *v })
     };
     let keys = nic.tables[0].model.matches.iter().map(|m| key(m.field)).collect();
-    Rule { flow_type: Some(FlowType::Udp4), keys, queue, priority: 0, location: 0 }
+    Rule {
+        flow_type: Some(FlowType::Udp4),
+        keys,
+        target: Target::Queue(queue),
+        priority: 0,
+        location: 0,
+    }
 }
 
 fn udp(port: u128) -> Predicate {
@@ -199,12 +210,13 @@ fn figure() -> (Nic, Configuration) {
         queues: QUEUES,
         tables: vec![table],
         rss: None,
+        locations: None,
         default_queue: 0,
     };
     let rules = [(1053, 1), (67, 2), (53, 1)]
         .map(|(port, queue)| rule_for(&nic, &[(Field::L4Dst, port)], queue))
         .to_vec();
-    (nic, Configuration { rules: vec![rules], rss: Rss::default() })
+    (nic, Configuration { rules: vec![rules], ..Default::default() })
 }
 
 #[test]

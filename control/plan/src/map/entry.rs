@@ -3,6 +3,7 @@
 use weever_graph::nic::FlowType;
 
 use super::list::List;
+use crate::config::Target;
 use crate::flow::Conj;
 
 /// What is to be inserted into a table.
@@ -12,7 +13,7 @@ pub(crate) struct NewEntry {
     pub(crate) flow_type: Option<FlowType>,
     /// What it matches; never empty.
     pub(crate) conj: Conj,
-    pub(crate) queue: u32,
+    pub(crate) target: Target,
     pub(crate) priority: u32,
     pub(crate) location: u32,
     /// Its rank in its table: the lowest wins, then the earliest.

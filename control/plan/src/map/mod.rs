@@ -6,6 +6,7 @@
 //! narrowest such part: wider flows (a listening socket above connected ones) and `other`, the flow
 //! of all packets that nobody registered, see it only if nobody else does.
 
+mod contexts;
 mod entry;
 mod index;
 mod journal;
@@ -22,12 +23,13 @@ pub(crate) use index::mix;
 pub(crate) use journal::Journal;
 pub use placement::{Placement, Spread, WHOLE};
 
+use contexts::Contexts;
 use list::List;
 use placement::Mix;
 use spreading::Spreading;
-use walk::Met;
+use walk::{Met, To};
 
-use crate::config::{Configuration, Rss};
+use crate::config::{Configuration, Rss, Target};
 use crate::flow::{Conj, Flow};
 use crate::nic::Nic;
 use index::Index;
@@ -78,6 +80,7 @@ impl Member {
 /// Flows, rules, and where the first go because of the second.
 pub(crate) struct FlowMap {
     spreading: Spreading,
+    pub(crate) contexts: Contexts,
     pub(crate) flows: Arena<Member>,
     parts: Arena<Part>,
     pub(crate) entries: Arena<Entry>,
@@ -95,19 +98,31 @@ pub(crate) struct FlowMap {
 /// some packet gets there, within the bounds that the walk has.
 pub fn place(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement {
     let spreading = Spreading::new(nic, &configuration.rss);
-    let mut met: Vec<((usize, i64, usize), Conj, u32)> = Vec::new();
+    let contexts = (0..configuration.contexts.len() as u32)
+        .map(|c| Spreading::new(nic, &configuration.context(nic, c)));
+    let contexts: Vec<Spreading> = contexts.collect();
+    let mut met: Vec<((usize, i64, usize), Conj, Target)> = Vec::new();
     for (t, (table, rules)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
         for (i, rule) in rules.iter().enumerate() {
             let matches = rule.matches(&table.model);
             if !matches.disjoint(conj) {
-                met.push(((t, rule.rank(table.model.order), i), matches, rule.queue));
+                met.push(((t, rule.rank(table.model.order), i), matches, rule.target));
             }
         }
     }
     met.sort_by_key(|(turn, ..)| *turn);
     let met: Vec<Met<'_>> =
-        met.iter().map(|(_, conj, queue)| Met { conj, queue: *queue }).collect();
+        met.iter().map(|(_, conj, target)| Met { conj, to: to(*target, &contexts) }).collect();
     walk::place(conj, &met, &spreading)
+}
+
+fn to(target: Target, contexts: &[Spreading]) -> To<'_> {
+    match target {
+        Target::Queue(queue) => To::Queue(queue),
+        // One that is not configured takes packets nowhere.
+        Target::Context(at) => contexts.get(at as usize).map_or(To::Nowhere, To::Spread),
+        Target::Drop => To::Nowhere,
+    }
 }
 
 impl FlowMap {
@@ -119,6 +134,7 @@ impl FlowMap {
         }
         FlowMap {
             spreading,
+            contexts: Contexts::default(),
             flows: Arena::default(),
             parts: Arena::default(),
             entries: Arena::default(),
@@ -208,6 +224,7 @@ impl FlowMap {
         journal: &mut Journal,
     ) -> u32 {
         self.inserted += 1;
+        self.uses(rule.target, 1);
         let seq = self.inserted;
         let id =
             self.entries.insert(Entry { rule, owner: Some(owner), seq, cover: List::default() });
@@ -227,7 +244,7 @@ impl FlowMap {
         }
         if self.entries[id].cover.is_empty() {
             journal.caught_others = true;
-            self.leak(self.entries[id].rule.queue, 1, journal);
+            self.leak(self.entries[id].rule.target, 1, journal);
         }
         id
     }
@@ -242,9 +259,14 @@ impl FlowMap {
 
     /// Removes all rules, and lets all flows leave until they enter again. Nothing is journalled.
     pub(crate) fn start_over(&mut self) {
-        for (_, entry) in self.entries.iter().filter(|(_, e)| e.cover.is_empty()) {
-            self.other[entry.rule.queue as usize] -= 1;
+        let unclaimed = self.entries.iter().filter(|(_, e)| e.cover.is_empty());
+        let unclaimed: Vec<Target> = unclaimed.map(|(_, e)| e.rule.target).collect();
+        for target in unclaimed {
+            for queue in self.reached_by(target) {
+                self.other[queue as usize] -= 1;
+            }
         }
+        self.contexts.start_over();
         self.entries = Arena::default();
         self.entry_index = Index::default();
         self.part_index = Index::default();
@@ -258,6 +280,7 @@ impl FlowMap {
     /// Removes a rule.
     pub(crate) fn remove_entry(&mut self, id: u32, journal: &mut Journal) -> Option<Entry> {
         let entry = self.entries.remove(id)?;
+        self.uses(entry.rule.target, -1);
         self.entry_index.remove(id, &entry.rule.conj);
         for part in self.overlapping_parts(&entry.rule.conj) {
             if self.parts[part].seen.remove(id) {
@@ -265,17 +288,19 @@ impl FlowMap {
             }
         }
         if entry.cover.is_empty() {
-            self.leak(entry.rule.queue, -1, journal);
+            self.leak(entry.rule.target, -1, journal);
         }
         Some(entry)
     }
 
     /// Sends a rule's packets to another queue.
-    pub(crate) fn retarget(&mut self, id: u32, queue: u32, journal: &mut Journal) {
-        let old = std::mem::replace(&mut self.entries[id].rule.queue, queue);
-        if old == queue {
+    pub(crate) fn retarget(&mut self, id: u32, target: Target, journal: &mut Journal) {
+        let old = std::mem::replace(&mut self.entries[id].rule.target, target);
+        if old == target {
             return;
         }
+        self.uses(target, 1);
+        self.uses(old, -1);
         // The parts in which it lies see it, and those that lie in it; only a rule that is neither
         // has to look for who does.
         let unclaimed = self.entries[id].cover.is_empty();
@@ -285,7 +310,7 @@ impl FlowMap {
             }
         }
         if unclaimed {
-            self.leak(queue, 1, journal);
+            self.leak(target, 1, journal);
             self.leak(old, -1, journal);
         }
     }
@@ -337,7 +362,7 @@ impl FlowMap {
 
     fn covered(&mut self, entry: u32, part: u32, journal: &mut Journal) {
         if self.entries[entry].cover.is_empty() {
-            self.leak(self.entries[entry].rule.queue, -1, journal);
+            self.leak(self.entries[entry].rule.target, -1, journal);
         }
         self.entries[entry].cover.push(part);
         let conj = self.entries[entry].rule.conj.clone();
@@ -357,7 +382,7 @@ impl FlowMap {
             }
         }
         if self.entries[entry].cover.is_empty() {
-            self.leak(self.entries[entry].rule.queue, 1, journal);
+            self.leak(self.entries[entry].rule.target, 1, journal);
         }
     }
 
@@ -371,12 +396,44 @@ impl FlowMap {
         part.flow != than.flow && part.conj.implies(&than.conj) && !than.conj.implies(&part.conj)
     }
 
-    fn leak(&mut self, queue: u32, by: i32, journal: &mut Journal) {
+    /// Counts a rule whose packets are nobody's among the reasons why `other` gets where it sends them.
+    fn leak(&mut self, target: Target, by: i32, journal: &mut Journal) {
+        if let Target::Queue(queue) = target {
+            return self.leak_to(queue, by, journal);
+        }
+        for queue in self.reached_by(target) {
+            self.leak_to(queue, by, journal);
+        }
+    }
+
+    fn leak_to(&mut self, queue: u32, by: i32, journal: &mut Journal) {
         let count = &mut self.other[queue as usize];
         let before = *count > 0;
         *count = count.saturating_add_signed(by);
         if before != (*count > 0) {
             journal.note_other(queue, before);
+        }
+    }
+
+    fn reached_by(&self, target: Target) -> Vec<u32> {
+        match target {
+            Target::Queue(queue) => vec![queue],
+            Target::Context(context) => self.contexts.queues(context),
+            Target::Drop => Vec::new(),
+        }
+    }
+
+    fn uses(&mut self, target: Target, by: i32) {
+        if let Target::Context(context) = target {
+            self.contexts.used(context, by);
+        }
+    }
+
+    fn to(&self, target: Target) -> To<'_> {
+        match target {
+            Target::Queue(queue) => To::Queue(queue),
+            Target::Context(context) => To::Spread(self.contexts.spreading(context)),
+            Target::Drop => To::Nowhere,
         }
     }
 
@@ -405,7 +462,7 @@ impl FlowMap {
         let mut seen: Vec<&Entry> = seen.iter().map(|e| &self.entries[e]).collect();
         seen.sort_unstable_by_key(|e| e.turn());
         let met: Vec<Met<'_>> =
-            seen.iter().map(|e| Met { conj: &e.rule.conj, queue: e.rule.queue }).collect();
+            seen.iter().map(|e| Met { conj: &e.rule.conj, to: self.to(e.rule.target) }).collect();
         walk::place(conj, &met, &self.spreading)
     }
 

@@ -20,6 +20,8 @@ pub struct Spread {
     /// The queues, ascending, each with its share of [`WHOLE`]. A share of 0 is one that is there
     /// but too small to count.
     pub shares: Vec<(u32, u32)>,
+    /// The share of packets that are dropped; not 0 if any is.
+    pub dropped: u32,
     /// Whether the flow's packets really go to all of them. Otherwise all of them go to one, by a
     /// hash that is not known, and a share is a probability.
     pub certain: bool,
@@ -35,6 +37,19 @@ impl Placement {
         one.into_iter().chain(many.iter().copied())
     }
 
+    /// Nowhere: all packets are dropped.
+    pub fn nowhere() -> Placement {
+        Placement::Spread(Arc::new(Spread { shares: Vec::new(), dropped: WHOLE, certain: true }))
+    }
+
+    /// The share of [`WHOLE`] that is dropped; not 0 if any packet is.
+    pub fn dropped(&self) -> u32 {
+        match self {
+            Placement::One(_) => 0,
+            Placement::Spread(spread) => spread.dropped,
+        }
+    }
+
     /// The only queue, if there is only one.
     pub fn queue(&self) -> Option<u32> {
         match self {
@@ -46,6 +61,11 @@ impl Placement {
     /// Whether packets can arrive at `queue`.
     pub fn reaches(&self, queue: u32) -> bool {
         self.shares().any(|(q, _)| q == queue)
+    }
+
+    /// Whether any packet arrives at all.
+    pub fn arrives(&self) -> bool {
+        self.shares().next().is_some()
     }
 
     /// Whether it is known where each packet goes, or that the flow's packets go everywhere.
@@ -61,12 +81,14 @@ impl Placement {
 #[derive(Debug)]
 pub(crate) struct Mix {
     shares: Vec<(u32, f64)>,
+    /// What is dropped, if anything is.
+    dropped: Option<f64>,
     pub(crate) certain: bool,
 }
 
 impl Default for Mix {
     fn default() -> Mix {
-        Mix { shares: Vec::new(), certain: true }
+        Mix { shares: Vec::new(), dropped: None, certain: true }
     }
 }
 
@@ -78,30 +100,41 @@ impl Mix {
         }
     }
 
+    pub(crate) fn drop(&mut self, share: f64) {
+        *self.dropped.get_or_insert(0.0) += share;
+    }
+
     /// Adds a placement's shares, scaled.
     pub(crate) fn merge(&mut self, placement: &Placement, scale: f64) {
         self.certain &= placement.is_certain();
         for (queue, share) in placement.shares() {
             self.add(queue, f64::from(share) / f64::from(WHOLE) * scale);
         }
+        if placement.dropped() > 0 {
+            self.drop(f64::from(placement.dropped()) / f64::from(WHOLE) * scale);
+        }
     }
 
     /// The placement, with shares that add up to [`WHOLE`]. What rounding leaves over goes to the
     /// largest share.
     pub(crate) fn finish(mut self) -> Placement {
-        if let [(queue, _)] = self.shares[..] {
-            return Placement::One(queue);
+        match (&self.shares[..], self.dropped) {
+            ([(queue, _)], None) => return Placement::One(*queue),
+            ([], Some(_)) => return Placement::nowhere(),
+            _ => {}
         }
         self.shares.sort_unstable_by_key(|(queue, _)| *queue);
-        let sum: f64 = self.shares.iter().map(|(_, s)| s).sum();
+        let lost = self.dropped.unwrap_or_default();
+        let sum = lost + self.shares.iter().map(|(_, s)| s).sum::<f64>();
         let scale = if sum > 0.0 { f64::from(WHOLE) / sum } else { 0.0 };
         let mut shares: Vec<(u32, u32)> =
             self.shares.iter().map(|(q, s)| (*q, (s * scale) as u32)).collect();
-        let left = WHOLE.saturating_sub(shares.iter().map(|(_, s)| s).sum());
+        let dropped = self.dropped.map_or(0, |s| ((s * scale) as u32).max(1));
+        let left = WHOLE.saturating_sub(dropped + shares.iter().map(|(_, s)| s).sum::<u32>());
         // The first of the largest, so that the result does not depend on the order of adding.
         if let Some((_, largest)) = shares.iter_mut().rev().max_by_key(|(_, s)| *s) {
             *largest += left;
         }
-        Placement::Spread(Arc::new(Spread { shares, certain: self.certain }))
+        Placement::Spread(Arc::new(Spread { shares, dropped, certain: self.certain }))
     }
 }

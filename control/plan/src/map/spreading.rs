@@ -44,6 +44,11 @@ impl Spreading {
         Spreading { table, key, groups, everywhere, somewhere }
     }
 
+    /// The queues of the whole table.
+    pub(super) fn everywhere(&self) -> &Placement {
+        &self.everywhere
+    }
+
     /// Where the packets of `conj` go.
     pub(crate) fn place(&self, conj: &Conj) -> Placement {
         let meets = |g: &&Group| !g.kinds.and(conj.kinds()).is_empty();

@@ -21,7 +21,7 @@ fn from_nothing(map: &FlowMap, id: u32) -> Placement {
             .collect();
         met.sort_by_key(|e| e.turn());
         let met: Vec<Met<'_>> =
-            met.iter().map(|e| Met { conj: &e.rule.conj, queue: e.rule.queue }).collect();
+            met.iter().map(|e| Met { conj: &e.rule.conj, to: map.to(e.rule.target) }).collect();
         walk::place(conj, &met, &map.spreading)
     };
     let placed: Vec<Placement> = parts.into_iter().map(place).collect();
@@ -45,15 +45,30 @@ fn owned_by_narrower(map: &FlowMap, entry: &Entry, part: u32) -> bool {
 fn other_from_nothing(map: &FlowMap, queue: u32) -> bool {
     let by_default = map.spreading.place(&Conj::all()).reaches(queue);
     let claimed = |e: &Entry| map.parts.iter().any(|(_, p)| e.rule.conj.implies(&p.conj));
-    by_default || map.entries.iter().any(|(_, e)| e.rule.queue == queue && !claimed(e))
+    by_default
+        || map
+            .entries
+            .iter()
+            .any(|(_, e)| map.reached_by(e.rule.target).contains(&queue) && !claimed(e))
 }
 
 fn random_entry(dice: &mut Dice) -> NewEntry {
     let conj = crate::search::tests::random::conj(dice);
-    let (table, queue) = (dice.roll(2) as usize, dice.roll(4) as u32);
+    let (table, target) = (dice.roll(2) as usize, random_target(dice));
     let rank = dice.roll(3) as i64;
-    NewEntry { table, flow_type: None, conj, queue, priority: 0, location: 0, rank }
+    NewEntry { table, flow_type: None, conj, target, priority: 0, location: 0, rank }
 }
+
+/// A queue, one of the two contexts of [`CONTEXTS`], or nowhere.
+fn random_target(dice: &mut Dice) -> Target {
+    match dice.roll(7) {
+        4 | 5 => Target::Context(dice.roll(2) as u32),
+        6 => Target::Drop,
+        queue => Target::Queue(queue as u32),
+    }
+}
+
+const CONTEXTS: [&[u32]; 2] = [&[1, 3], &[0, 1, 2]];
 
 fn check(map: &FlowMap, seed: u64, step: usize) {
     for (id, member) in map.flows.iter() {
@@ -72,7 +87,9 @@ fn kept_equals_made_from_nothing() {
         let mut dice = Dice(seed);
         let nic = with_rss(nic(4, vec![five_tuple_filters(64), five_tuple_filters(64)]), 8);
         let key = dice.one_in(2).then(|| vec![0x2d; 40]);
-        let mut map = FlowMap::new(&nic, &Rss::over(&nic, &[0, 2, 3], key));
+        let rss = Rss::over(&nic, &[0, 2, 3], key);
+        let mut map = FlowMap::new(&nic, &rss);
+        map.contexts.restore(&nic, &rss, &CONTEXTS.map(<[u32]>::to_vec));
         let mut journal = Journal::default();
         let (mut flows, mut entries) = (Vec::new(), Vec::new());
         for step in 0..60 {
@@ -89,7 +106,7 @@ fn kept_equals_made_from_nothing() {
                 4 if !entries.is_empty() => {
                     let at = dice.roll(entries.len() as u64) as usize;
                     if dice.one_in(2) {
-                        map.retarget(entries[at], dice.roll(4) as u32, &mut journal);
+                        map.retarget(entries[at], random_target(&mut dice), &mut journal);
                     } else {
                         map.remove_entry(entries.swap_remove(at), &mut journal).unwrap();
                     }
@@ -117,8 +134,15 @@ fn a_narrower_flow_owns_its_rule() {
     let wide = map.add_flow(Flow::of("listening", vec![listening]), &mut journal);
     let conj = udp(1, 2, 3, 53);
     let narrow = map.add_flow(Flow::of("connected", vec![conj.clone()]), &mut journal);
-    let rule =
-        NewEntry { table: 0, flow_type: None, conj, queue: 3, priority: 1, location: 0, rank: 0 };
+    let rule = NewEntry {
+        table: 0,
+        flow_type: None,
+        conj,
+        target: Target::Queue(3),
+        priority: 1,
+        location: 0,
+        rank: 0,
+    };
     map.insert_entry(rule, narrow, &mut journal);
     assert_eq!(map.flows[narrow].placement, Placement::One(3));
     assert_eq!(map.flows[wide].placement, Placement::One(0));
@@ -135,24 +159,33 @@ fn a_narrower_flow_owns_its_rule() {
 fn packets_arrive_where_the_placement_says() {
     for seed in 0..200 {
         let mut dice = Dice(seed);
-        let nic = nic(4, vec![five_tuple_filters(64), five_tuple_filters(64)]);
-        let mut configuration = Configuration { rules: vec![Vec::new(); 2], ..Default::default() };
+        let nic = with_rss(nic(4, vec![five_tuple_filters(64), five_tuple_filters(64)]), 8);
+        let contexts = CONTEXTS.map(<[u32]>::to_vec).to_vec();
+        let rss = Rss::over(&nic, &[0], None);
+        let mut configuration = Configuration { rules: vec![Vec::new(); 2], rss, contexts };
         for _ in 0..dice.roll(6) {
-            let NewEntry { table, conj, queue, .. } = random_entry(&mut dice);
+            let NewEntry { table, conj, target, .. } = random_entry(&mut dice);
             let rule = crate::config::Rule::of(&nic.tables[table].model, None, &conj);
             let priority = 1 + dice.roll(3) as u32;
-            configuration.rules[table].push(crate::config::Rule { queue, priority, ..rule });
+            configuration.rules[table].push(crate::config::Rule { target, priority, ..rule });
         }
         let conj = crate::search::tests::random::conj(&mut dice);
         let placement = place(&nic, &configuration, &conj);
         let mut reached = std::collections::BTreeSet::new();
+        let mut dropped = false;
         for packet in packets_of(&conj) {
-            let queue = walk_packet(&nic, &configuration, &packet);
-            assert!(placement.reaches(queue), "seed {seed}: {packet:?} at {queue}, {placement:?}");
-            reached.insert(queue);
+            let target = walk_packet(&nic, &configuration, &packet);
+            let at = match target {
+                Target::Queue(queue) => vec![queue],
+                Target::Context(context) => CONTEXTS[context as usize].to_vec(),
+                Target::Drop => Vec::new(),
+            };
+            dropped |= target == Target::Drop;
+            assert!(at.iter().all(|q| placement.reaches(*q)), "seed {seed}: {packet:?} at {at:?}");
+            reached.extend(at);
         }
         let said: std::collections::BTreeSet<u32> = placement.shares().map(|(q, _)| q).collect();
-        assert_eq!(reached, said, "seed {seed}");
+        assert_eq!((reached, dropped), (said, placement.dropped() > 0), "seed {seed}");
     }
 }
 
@@ -168,7 +201,7 @@ fn packets_of(conj: &Conj) -> Vec<Conj> {
     all
 }
 
-fn walk_packet(nic: &Nic, configuration: &Configuration, packet: &Conj) -> u32 {
+fn walk_packet(nic: &Nic, configuration: &Configuration, packet: &Conj) -> Target {
     for (table, rules) in nic.tables.iter().zip(&configuration.rules) {
         let hits = rules.iter().filter(|r| {
             let key = |(m, k): (&weever_graph::nic::FieldMatch, &weever_graph::Key)| {
@@ -179,8 +212,8 @@ fn walk_packet(nic: &Nic, configuration: &Configuration, packet: &Conj) -> u32 {
         // Of equal priorities the earlier one.
         if let Some(rule) = hits.reduce(|best, r| if r.priority > best.priority { r } else { best })
         {
-            return rule.queue;
+            return rule.target;
         }
     }
-    nic.default_queue
+    Target::Queue(nic.default_queue)
 }

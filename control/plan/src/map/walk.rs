@@ -12,7 +12,37 @@ const MAX_PIECES: usize = 256;
 /// What the walk has to know of an entry.
 pub(crate) struct Met<'a> {
     pub(crate) conj: &'a Conj,
-    pub(crate) queue: u32,
+    pub(crate) to: To<'a>,
+}
+
+/// What an entry does with its packets.
+#[derive(Clone, Copy)]
+pub(crate) enum To<'a> {
+    Queue(u32),
+    Spread(&'a Spreading),
+    Nowhere,
+}
+
+impl To<'_> {
+    /// Where the packets of `conj` go, all of which the entry takes.
+    fn place(&self, conj: &Conj) -> Placement {
+        match self {
+            To::Queue(queue) => Placement::One(*queue),
+            To::Spread(spreading) => spreading.place(conj),
+            To::Nowhere => Placement::nowhere(),
+        }
+    }
+
+    fn add(&self, mix: &mut Mix, pieces: &[Conj], of: &Conj) {
+        let share = || pieces.iter().map(|p| of.share_of(p)).sum();
+        match self {
+            To::Queue(queue) => mix.add(*queue, share()),
+            To::Nowhere => mix.drop(share()),
+            To::Spread(spreading) => {
+                pieces.iter().for_each(|p| mix.merge(&spreading.place(p), of.share_of(p)));
+            }
+        }
+    }
 }
 
 /// Places `conj`; `met` are the entries that overlap it, those that are asked first in front.
@@ -23,7 +53,7 @@ pub(crate) struct Met<'a> {
 pub(crate) fn place(conj: &Conj, met: &[Met<'_>], spreading: &Spreading) -> Placement {
     let Some(first) = met.first() else { return spreading.place(conj) };
     if conj.implies(first.conj) {
-        return Placement::One(first.queue);
+        return first.to.place(conj);
     }
     let mut mix = Mix::default();
     for (i, entry) in met.iter().enumerate() {
@@ -33,7 +63,7 @@ pub(crate) fn place(conj: &Conj, met: &[Met<'_>], spreading: &Spreading) -> Plac
         if pieces.is_empty() {
             continue;
         }
-        mix.add(entry.queue, pieces.iter().map(|p| conj.share_of(p)).sum());
+        entry.to.add(&mut mix, &pieces, conj);
     }
     let mut left = if met.len() <= MAX_EXACT { rest(conj, met) } else { vec![conj.clone()] };
     // What is covered whole by one of many entries goes no further.

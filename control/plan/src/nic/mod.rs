@@ -26,6 +26,8 @@ pub struct Nic {
     pub tables: Vec<Table>,
     /// How it spreads what no table took, if it can.
     pub rss: Option<RssModel>,
+    /// How many rules of all tables together can be told apart, if Linux numbers them.
+    pub locations: Option<u32>,
     /// The queue for what no table took and nothing spreads.
     pub default_queue: u32,
 }

@@ -3,6 +3,7 @@
 use weever_graph::nic::{Queues, RssModel};
 use weever_graph::{Attr, ConfigSpec, Graph, Node, NodeId, NodeKind};
 
+use super::view::declared;
 use super::{Nic, NicError, Table};
 
 /// The port by which packets leave that a table or the spreading has given to a queue.
@@ -18,8 +19,25 @@ pub(super) fn read(prg: &Graph) -> Result<Nic, NicError> {
     walk.follow(first)?;
     let Walk { tables, rss, .. } = walk;
     let tables = with_pools(tables)?;
+    check_locations(&tables)?;
     let (name, default_queue) = (prg.name.clone(), queues.all.lo);
-    Ok(Nic { name, queues: queues.all, tables, rss, default_queue })
+    Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue })
+}
+
+/// The device has one number of locations, which every table may say.
+fn check_locations(tables: &[Table]) -> Result<(), NicError> {
+    let mut said = tables.iter().filter_map(|t| Some((t, declared(t)?)));
+    let Some((first, count)) = said.next() else { return Ok(()) };
+    match said.find(|(_, other)| *other != count) {
+        None => Ok(()),
+        Some((table, other)) => Err(NicError::Impossible {
+            table: table.name.clone(),
+            reason: format!(
+                "it says that the device has {other} locations, and `{}` says {count}",
+                first.name
+            ),
+        }),
+    }
 }
 
 fn source(prg: &Graph) -> Result<NodeId, NicError> {

@@ -12,7 +12,9 @@ fn table() -> TableModel {
         matches: Vec::new(),
         location: Location::Any,
         limit: Some(2),
+        locations: None,
         drop: false,
+        context: false,
     };
     TableModel {
         matches: vec![FieldMatch { field: Field::L4Dst, granularity: Granularity::Whole }],

@@ -1,6 +1,6 @@
 //! A NIC with less: as Linux exposes it, or with some of its queues.
 
-use weever_graph::nic::QueueRange;
+use weever_graph::nic::{Exposure, QueueRange};
 
 use super::{Nic, NicError, Table};
 
@@ -31,7 +31,8 @@ impl Nic {
         let old: Vec<(usize, usize)> = kept.iter().map(|(i, t)| (*i, t.pool)).collect();
         let moved = |pool: usize| old.iter().position(|(_, p)| *p == pool).unwrap_or_default();
         let table = |(_, t): (usize, Table)| Table { pool: moved(t.pool), ..t };
-        Nic { tables: kept.into_iter().map(table).collect(), ..self.clone() }
+        let tables: Vec<Table> = kept.into_iter().map(table).collect();
+        Nic { locations: numbered(&tables), tables, ..self.clone() }
     }
 
     /// What Linux exposes of the NIC in `prg`, queues included.
@@ -57,5 +58,21 @@ impl Nic {
         });
         nic.default_queue = nic.default_queue.clamp(queues.lo, queues.hi);
         nic
+    }
+}
+
+/// How many rules Linux can number: as many as the tables say, or as they hold.
+fn numbered(tables: &[Table]) -> Option<u32> {
+    let declared = tables.iter().find_map(|t| declared(t));
+    let each = tables.iter().map(|t| t.model.capacity.entries);
+    let all = each.reduce(u32::saturating_add)?;
+    Some(declared.unwrap_or(all))
+}
+
+/// The number of the device's locations, if the table says it.
+pub(super) fn declared(table: &Table) -> Option<u32> {
+    match &table.model.linux {
+        Exposure::Ethtool(ethtool) => ethtool.locations,
+        Exposure::None => None,
     }
 }

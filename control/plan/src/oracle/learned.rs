@@ -37,6 +37,8 @@ pub(crate) struct Learned {
     kinds: HashMap<Kind, String>,
     /// How many rules a table really takes, and the device's words.
     limits: HashMap<usize, (u32, String)>,
+    /// Likewise for contexts.
+    contexts: Option<(u32, String)>,
 }
 
 impl Learned {
@@ -76,6 +78,16 @@ impl Learned {
         let single = || self.rules.get(&kind)?.get(&values);
         let why = self.kinds.get(&kind).or_else(single)?;
         Some(Refusal::Device { why: why.clone() })
+    }
+
+    /// The device has no more than so many contexts.
+    pub(crate) fn limit_contexts(&mut self, limit: u32, why: &str) {
+        self.contexts = Some((limit, why.into()));
+    }
+
+    /// How many contexts it has, if those are fewer than the model says.
+    pub(crate) fn contexts(&self) -> Option<(u32, &str)> {
+        self.contexts.as_ref().map(|(limit, why)| (*limit, why.as_str()))
     }
 
     /// How many rules a table takes, if the device takes fewer than its model says.

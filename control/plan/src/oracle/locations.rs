@@ -7,13 +7,19 @@ use std::ops::Range;
 /// above, and what was given back.
 #[derive(Debug)]
 pub(crate) struct Locations {
+    count: u32,
     gap: Range<u32>,
     freed: BTreeSet<u32>,
 }
 
 impl Locations {
     pub(crate) fn new(count: u32) -> Locations {
-        Locations { gap: 0..count, freed: BTreeSet::new() }
+        Locations { count, gap: 0..count, freed: BTreeSet::new() }
+    }
+
+    /// How many there are, taken ones included.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
     }
 
     /// The lowest or the highest free location within `bounds`, or one that comes close to it.

@@ -21,9 +21,11 @@ use std::collections::VecDeque;
 
 use weever_graph::nic::{MaskScope, QueueRange, TableModel};
 
+use crate::config::Target;
 use crate::flow::{Conj, Kinds, Values};
 use crate::map::{FlowMap, NewEntry};
 use crate::nic::Nic;
+use crate::policy::{Policy, Subject};
 use express::Said;
 
 /// A rule that matches more than its flow may catch so many parts of flows, its own among them.
@@ -43,6 +45,13 @@ pub(crate) struct Proposal {
     pub(crate) evict: Vec<u32>,
 }
 
+impl Proposal {
+    /// Whether the rules drop.
+    pub(crate) fn drops(&self) -> bool {
+        self.rules.iter().all(|r| r.target == Target::Drop)
+    }
+}
+
 /// What the oracle looks at.
 pub(crate) struct Situation<'a> {
     pub(crate) nic: &'a Nic,
@@ -52,10 +61,38 @@ pub(crate) struct Situation<'a> {
     pub(crate) stale: &'a VecDeque<u32>,
 }
 
+/// What is to become of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It arrives somewhere.
+    Delivered,
+    /// The NIC drops it.
+    Dropped,
+}
+
+impl Fate {
+    /// What the policy wants.
+    pub(crate) fn of(subject: &Subject, policy: &dyn Policy) -> Fate {
+        if policy.drops(subject) { Fate::Dropped } else { Fate::Delivered }
+    }
+}
+
 /// What table `table` can do for `flow`.
-pub(crate) fn propose(at: &Situation<'_>, flow: u32, table: usize) -> Result<Proposal, Refusal> {
+pub(crate) fn propose(
+    at: &Situation<'_>,
+    flow: u32,
+    table: usize,
+    fate: Fate,
+) -> Result<Proposal, Refusal> {
     let model = &at.nic.tables[table].model;
-    let queues = steerable(at.nic, table).ok_or(Refusal::NoQueues)?;
+    let (queues, target) = match fate {
+        Fate::Dropped if !model.actions.drop => return Err(Refusal::NoDrop),
+        Fate::Dropped => (at.nic.queues, Target::Drop),
+        Fate::Delivered => {
+            let queues = steerable(at.nic, table).ok_or(Refusal::NoQueues)?;
+            (queues, Target::Queue(queues.lo))
+        }
+    };
     let mut said: Vec<Said> = Vec::new();
     for conj in at.map.parts_of(flow) {
         said.extend(express::express(model, conj)?);
@@ -68,11 +105,14 @@ pub(crate) fn propose(at: &Situation<'_>, flow: u32, table: usize) -> Result<Pro
     let scarcity = agree_on_masks(at, table, &mut said, &mut evict)?;
     make_room(at, table, &said, &mut evict)?;
     let tight = said.iter().all(|s| s.tight);
+    if fate == Fate::Dropped && !tight {
+        return Err(Refusal::DropsOthers);
+    }
     let rule = |Said { flow_type, conj, .. }| NewEntry {
         table,
         flow_type,
         conj,
-        queue: queues.lo,
+        target,
         priority: 0,
         location: 0,
         rank: 0,
@@ -203,21 +243,26 @@ fn make_room(
     loop {
         let pool_left = (capacity + freed(evict, false)).saturating_sub(at.state.taken[pool]);
         let own_left = (limit + freed(evict, true)).saturating_sub(state.rules);
-        let short = pool_left < needed || own_left < said.len() as u32;
-        if !short {
+        let numbers = nic.locations.map_or(u32::MAX, |n| n.saturating_add(evict.len() as u32));
+        let rules = said.len() as u32;
+        let numbered = numbers.saturating_sub(at.state.rules()) >= rules;
+        if pool_left >= needed && own_left >= rules && numbered {
             break;
         }
         let fits = |e: &u32| {
             let rule = &at.map.entries[*e].rule;
-            let right = if own_left < said.len() as u32 {
-                rule.table == table
-            } else {
-                nic.tables[rule.table].pool == pool
+            let right = match (own_left < rules, pool_left < needed) {
+                (true, _) => rule.table == table,
+                (_, true) => nic.tables[rule.table].pool == pool,
+                _ => true,
             };
             right && !evict.contains(e)
         };
         let Some(next) = at.stale.iter().copied().find(fits) else {
-            if let Some((_, why)) = learned.filter(|_| own_left < said.len() as u32) {
+            if pool_left >= needed && own_left >= rules {
+                return Err(Refusal::NoLocation { locations: nic.locations.unwrap_or_default() });
+            }
+            if let Some((_, why)) = learned.filter(|_| own_left < rules) {
                 return Err(Refusal::Device { why: why.into() });
             }
             return Err(Refusal::Full { needed, free: pool_left.min(own_left), capacity });
@@ -242,6 +287,7 @@ pub(crate) fn settle(
     if let Some(refusal) = state.learned.objection(model, rule) {
         return Err(refusal);
     }
+    let locations = state.locations(rule.table);
     let state = &state.tables[rule.table];
     if state.rows.as_ref().is_some_and(|rows| rows.find(&rule.conj).is_none()) {
         return Err(Refusal::HashFull { probes: probes(model) });
@@ -265,7 +311,7 @@ pub(crate) fn settle(
         }
     }
     let table = rule.table;
-    order::place(model, state, rule, others().filter(|e| e.rule.table == table))
+    order::place(model, locations, rule, others().filter(|e| e.rule.table == table))
 }
 
 fn probes(model: &TableModel) -> u32 {

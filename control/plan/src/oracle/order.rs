@@ -3,14 +3,14 @@
 use weever_graph::nic::{TableModel, TableOrder};
 
 use super::Refusal;
-use super::state::TableState;
+use super::locations::Locations;
 use crate::map::{Entry, NewEntry};
 
 /// Sets priority, location and rank of `rule` so that narrower rules which it overlaps come before
 /// it, and wider ones after. `others` are the rules of the table that overlap it.
 pub(crate) fn place<'a>(
     model: &TableModel,
-    state: &TableState,
+    locations: &Locations,
     rule: &mut NewEntry,
     others: impl Iterator<Item = &'a Entry>,
 ) -> Result<(), Refusal> {
@@ -24,15 +24,15 @@ pub(crate) fn place<'a>(
             before = Some(before.map_or(other.rank, |b| b.min(other.rank)));
         }
     }
-    let count = model.capacity.entries;
+    let count = locations.count();
     rule.location = match model.order {
         TableOrder::Location => {
             let from = after.map_or(0, |a| a as u32 + 1);
             let to = before.map_or(count, |b| b as u32);
             let narrow = before.is_some() || (after.is_none() && bits >= 48);
-            state.locations.find(from..to, narrow).ok_or(Refusal::NoPlaceBetween)?
+            locations.find(from..to, narrow).ok_or(Refusal::NoPlaceBetween)?
         }
-        _ => state.locations.find(0..count, true).unwrap_or(0),
+        _ => locations.find(0..count, true).ok_or(Refusal::NoLocation { locations: count })?,
     };
     rule.rank = match model.order {
         TableOrder::Location => i64::from(rule.location),

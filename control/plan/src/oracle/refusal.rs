@@ -9,6 +9,20 @@ pub enum Refusal {
     /// The table has no queues to send to.
     #[error("its rules send packets to no queue")]
     NoQueues,
+    /// The table's rules cannot drop.
+    #[error("its rules cannot drop packets")]
+    NoDrop,
+    /// A rule that drops would match more than its flow.
+    #[error("it cannot tell the flow apart, and its rule would drop packets of others")]
+    DropsOthers,
+    /// A rule that drops would take packets of another flow, which has no rule before it.
+    #[error(
+        "its rule would drop packets of flow `{flow}`, for which no rule can be asked before it"
+    )]
+    DropsFlow {
+        /// The flow.
+        flow: String,
+    },
     /// No flow type of the table fits.
     #[error("it has no flow type for these packets")]
     NoFlowType,
@@ -36,6 +50,12 @@ pub enum Refusal {
         free: u32,
         /// How many there are.
         capacity: u32,
+    },
+    /// Linux numbers the rules of a device, and there are no more numbers.
+    #[error("all {locations} locations that Linux has for rules of the device are taken")]
+    NoLocation {
+        /// How many there are.
+        locations: u32,
     },
     /// Other rules need other masks, and the table has one for all of them.
     #[error("its rules share one mask, and others use a different one")]

@@ -24,7 +24,8 @@ pub(crate) struct SharedMask {
 pub(crate) struct TableState {
     pub(crate) masks: Vec<SharedMask>,
     pub(crate) rows: Option<Rows>,
-    pub(crate) locations: Locations,
+    /// Which of [`State::locations`] numbers its rules.
+    numbering: usize,
     /// Which mask the table had best have, if it is free to choose.
     pub(crate) wanted: Option<Vec<u128>>,
     /// Rules in this table alone, which Linux may limit below what the pool has.
@@ -37,24 +38,32 @@ pub(crate) struct State {
     pub(crate) tables: Vec<TableState>,
     /// What is taken of each pool, by the position of the pool's table.
     pub(crate) taken: Vec<u32>,
+    /// Free locations: one range for all tables if the device numbers rules, or one for each table.
+    locations: Vec<Locations>,
     /// What the device has refused so far.
     pub(crate) learned: Learned,
 }
 
 impl State {
     pub(crate) fn new(nic: &Nic) -> State {
-        let table = |model: &TableModel| TableState {
+        let table = |(at, model): (usize, &TableModel)| TableState {
             masks: Vec::new(),
             rows: match model.fails {
                 Failure::Never => None,
                 Failure::Hash { rows, probes } => Some(Rows::new(rows, probes)),
             },
-            locations: Locations::new(model.capacity.entries),
+            numbering: if nic.locations.is_some() { 0 } else { at },
             wanted: None,
             rules: 0,
         };
-        let tables = nic.tables.iter().map(|t| table(&t.model)).collect();
-        State { tables, taken: vec![0; nic.tables.len()], learned: Learned::default() }
+        let models = || nic.tables.iter().map(|t| &t.model);
+        let locations = match nic.locations {
+            Some(count) => vec![Locations::new(count)],
+            None => models().map(|m| Locations::new(m.capacity.entries)).collect(),
+        };
+        let taken = vec![0; nic.tables.len()];
+        let tables = models().enumerate().map(table).collect();
+        State { tables, taken, locations, learned: Learned::default() }
     }
 
     /// Forgets the rules, and not what the device taught.
@@ -63,12 +72,22 @@ impl State {
         *self = State { learned, ..State::new(nic) };
     }
 
+    /// The locations that rules of a table can have.
+    pub(crate) fn locations(&self, table: usize) -> &Locations {
+        &self.locations[self.tables[table].numbering]
+    }
+
+    /// How many rules there are in all tables.
+    pub(crate) fn rules(&self) -> u32 {
+        self.tables.iter().map(|t| t.rules).sum()
+    }
+
     pub(crate) fn inserted(&mut self, nic: &Nic, id: u32, rule: &NewEntry) {
         let table = &nic.tables[rule.table];
         let state = &mut self.tables[rule.table];
         state.rules += 1;
         self.taken[table.pool] += cost(&table.model, rule.flow_type);
-        state.locations.take(rule.location);
+        self.locations[state.numbering].take(rule.location);
         if let Some(rows) = &mut state.rows {
             rows.insert(id, &rule.conj);
         }
@@ -94,7 +113,7 @@ impl State {
         let state = &mut self.tables[rule.table];
         state.rules -= 1;
         self.taken[table.pool] -= cost(&table.model, rule.flow_type);
-        state.locations.give_back(rule.location);
+        self.locations[state.numbering].give_back(rule.location);
         if let Some(rows) = &mut state.rows {
             rows.remove(id);
         }

@@ -114,6 +114,10 @@ impl Policy for Balance {
         inside.min_by_key(|q| self.loads[*q as usize])
     }
 
+    fn spread_over(&self, _subject: &Subject) -> Option<QueueSet> {
+        Some(self.counted.clone())
+    }
+
     fn order_key(&self, subject: &Subject) -> Option<i64> {
         match self.measure {
             Measure::Flows => None,

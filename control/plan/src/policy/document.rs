@@ -47,6 +47,9 @@ pub struct Class {
     /// How its queues are waited for.
     #[serde(default)]
     pub mode: QueueMode,
+    /// Whether the NIC is to drop its packets, none of which arrives then.
+    #[serde(default)]
+    pub drop: bool,
 }
 
 fn one() -> u32 {
@@ -153,6 +156,12 @@ pub enum DocumentError {
         /// The largest.
         most: u32,
     },
+    /// A class that is dropped wants queues.
+    #[error("class `{class}` is to be dropped, so it has no queues and wants nothing of them")]
+    Dropped {
+        /// The class.
+        class: String,
+    },
     /// A filter is no filter.
     #[error("class `{class}`: {reason}")]
     Match {
@@ -203,6 +212,41 @@ impl Classifier {
         let found = self.classes.iter().find(|(.., conjs)| has(conjs));
         (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
     }
+
+    /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
+    /// drops those that nobody registered, too; and before them what classes of more precedence have of
+    /// these packets, which has to arrive.
+    fn standing(&self, document: &Document) -> Vec<Flow> {
+        let mut flows = Vec::new();
+        for (at, (id, weight, conjs)) in self.classes.iter().enumerate() {
+            if !document.classes[usize::from(id.0)].drop {
+                continue;
+            }
+            let name = document.class_name(*id);
+            for (other, other_weight, theirs) in &self.classes[..at] {
+                let both = conjs.iter().flat_map(|c| theirs.iter().map(|t| c.and(t)));
+                let both: Vec<Conj> = both.filter(|c| !c.is_empty()).collect();
+                let is_dropped = document.classes[usize::from(other.0)].drop;
+                if both.is_empty() || both.len() > MAX_PARTS || is_dropped {
+                    continue;
+                }
+                let kept = Flow::of(format!("{} of {name}", document.class_name(*other)), both);
+                flows.push(Flow { class: *other, weight: *other_weight, ..kept });
+            }
+            let whole = Flow::of(format!("all of {name}"), conjs.clone());
+            flows.push(Flow { class: *id, weight: *weight, ..whole });
+        }
+        flows
+    }
+}
+
+impl Class {
+    /// Whether it says anything that only a class with queues can want.
+    pub fn wants_queues(&self) -> bool {
+        self.queues != Queues::Shared
+            || self.objective.is_some()
+            || self.mode != QueueMode::default()
+    }
 }
 
 impl Objective {
@@ -230,6 +274,12 @@ impl Document {
         Ok((self.policy(), classifier))
     }
 
+    /// Flows that the policy asks for whatever else there is: see [`Class::drop`]. The classifier is the
+    /// one that [`Document::build`] returned.
+    pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
+        classifier.standing(self)
+    }
+
     /// The name of a class, for reports.
     pub fn class_name(&self, class: ClassId) -> &str {
         self.classes.get(usize::from(class.0)).map_or("default", |c| &c.name)
@@ -245,6 +295,9 @@ impl Document {
             if class.weight == 0 || class.weight > Flow::MAX_WEIGHT {
                 let (class, weight) = (name.clone(), class.weight);
                 return Err(DocumentError::Weight { class, weight, most: Flow::MAX_WEIGHT });
+            }
+            if class.drop && class.wants_queues() {
+                return Err(DocumentError::Dropped { class: name.clone() });
             }
             let named = match &class.queues {
                 Queues::Exclusive(0) => return Err(DocumentError::NoQueue { class: name.clone() }),
@@ -287,13 +340,14 @@ impl Document {
         if self.classes.is_empty() {
             parts.push((1.0, inner(None)));
         } else {
-            let share = |q: &Queues| match q {
+            let share = |class: &Class| match &class.queues {
+                _ if class.drop => Share::Nowhere,
                 Queues::Shared => Share::Shared,
                 Queues::Exclusive(n) => Share::Exclusive(*n),
                 Queues::Only(queues) => Share::Queues(queues.iter().copied().collect::<QueueSet>()),
             };
             let classes = self.classes.iter();
-            let classes = classes.map(|c| (c.name.clone(), share(&c.queues), inner(c.objective)));
+            let classes = classes.map(|c| (c.name.clone(), share(c), inner(c.objective)));
             let rest = ("default".to_string(), Share::Shared, inner(None));
             let priorities = self.classes.iter().map(|c| c.priority).collect();
             let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);

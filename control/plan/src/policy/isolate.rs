@@ -15,6 +15,8 @@ pub enum Share {
     Queues(QueueSet),
     /// All that no class has for itself.
     Shared,
+    /// None: its packets are dropped by the NIC.
+    Nowhere,
 }
 
 /// One class.
@@ -27,6 +29,8 @@ struct Part {
     priority: i32,
     /// How many of its flows reach queues that are not its.
     astray: u64,
+    /// How many of its flows lose packets to rules that drop.
+    lost: u64,
 }
 
 /// Flows of each class stay on the queues of their class; what is wrong with that is rejected. The
@@ -51,7 +55,16 @@ impl Isolate {
     pub fn new(classes: Vec<(String, Share, Box<dyn Policy>)>) -> Isolate {
         let part = |(name, share, inner)| {
             let exclusive = share != Share::Shared;
-            Part { name, share, inner, own: QueueSet::default(), exclusive, priority: 0, astray: 0 }
+            Part {
+                name,
+                share,
+                inner,
+                own: QueueSet::default(),
+                exclusive,
+                priority: 0,
+                astray: 0,
+                lost: 0,
+            }
         };
         Isolate {
             parts: classes.into_iter().map(part).collect(),
@@ -119,7 +132,7 @@ impl Policy for Isolate {
         self.distribute(queues, default_queue);
         (self.leaks, self.strays) = (0, 0);
         for part in &mut self.parts {
-            part.astray = 0;
+            (part.astray, part.lost) = (0, 0);
             part.inner.start(&part.own, default_queue);
         }
     }
@@ -142,11 +155,17 @@ impl Policy for Isolate {
         if placement.shares().any(|(q, _)| !part.own.contains(q)) {
             count(&mut part.astray, change);
         }
+        if part.share == Share::Nowhere {
+            return;
+        }
+        if placement.dropped() > 0 {
+            count(&mut part.lost, change);
+        }
         part.inner.apply(subject, placement, change);
     }
 
     fn cost(&self) -> Cost {
-        let wrong: u64 = self.parts.iter().map(|p| p.astray).sum();
+        let wrong: u64 = self.parts.iter().map(|p| p.astray + p.lost).sum();
         let wrong = wrong + self.leaks + self.strays + u64::from(self.missing);
         let inner = self.parts.iter().map(|p| p.inner.cost());
         inner.fold(Cost::reject(wrong, 0.0), std::ops::Add::add)
@@ -171,6 +190,15 @@ impl Policy for Isolate {
         Some(inner - (rank << 51))
     }
 
+    fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
+        self.parts.get(usize::from(subject.class?.0))?.inner.spread_over(subject)
+    }
+
+    fn drops(&self, subject: &Subject) -> bool {
+        let part = subject.class.and_then(|class| self.parts.get(usize::from(class.0)));
+        part.is_some_and(|part| part.share == Share::Nowhere)
+    }
+
     fn takes_other(&self, queue: u32) -> bool {
         !self.taken.contains(queue)
     }
@@ -182,9 +210,18 @@ impl Policy for Isolate {
             return Some(format!("queue {on} is another class's own"));
         };
         let astray = placement.shares().find(|(q, _)| !part.own.contains(*q));
+        if let (Some((queue, _)), Share::Nowhere) = (astray, &part.share) {
+            let name = &part.name;
+            return Some(format!(
+                "class `{name}` is to be dropped, and queue {queue} gets packets"
+            ));
+        }
         if let Some((queue, _)) = astray {
             let (name, own) = (&part.name, &part.own);
             return Some(format!("queue {queue} is not one of class `{name}` (queues {own})"));
+        }
+        if placement.dropped() > 0 && part.share != Share::Nowhere {
+            return Some(format!("packets of class `{}` would be dropped", part.name));
         }
         part.inner.objection(subject, placement)
     }
@@ -201,13 +238,20 @@ impl Policy for Isolate {
                     "class `{name}` wants {wanted} {queues} of its own and gets {got}"
                 ));
             }
-            if part.astray > 0 {
+            if part.astray > 0 && part.share == Share::Nowhere {
+                let (name, n) = (&part.name, part.astray);
+                all.push(format!("{n} flows of class `{name}` are not dropped"));
+            } else if part.astray > 0 {
                 let (name, n, own) = (&part.name, part.astray, &part.own);
                 let leave = if n == 1 { "flow leaves" } else { "flows leave" };
                 all.push(match own.is_empty() {
                     true => format!("class `{name}` has none of the queues that it is to have"),
                     false => format!("{n} {leave} the queues of class `{name}` ({own})"),
                 });
+            }
+            if part.lost > 0 {
+                let (name, n) = (&part.name, part.lost);
+                all.push(format!("{n} flows of class `{name}` lose packets to rules that drop"));
             }
             all.extend(part.inner.complaints());
         }

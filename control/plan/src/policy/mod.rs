@@ -136,6 +136,18 @@ pub trait Policy: Send {
         None
     }
 
+    /// The queues over which the flow had best be spread, if its packets may go to several; a NIC that can
+    /// spread some flows over some queues is then asked to. Nothing if it had best be at one.
+    fn spread_over(&self, _subject: &Subject) -> Option<QueueSet> {
+        None
+    }
+
+    /// Whether the flow's packets are to be dropped by the NIC. They arrive nowhere then
+    /// ([`Placement::nowhere`]); a policy that says so rejects whatever else becomes of them.
+    fn drops(&self, _subject: &Subject) -> bool {
+        false
+    }
+
     /// Flows with the smallest keys are placed first, if the policy wants an order.
     fn order_key(&self, _subject: &Subject) -> Option<i64> {
         None

@@ -53,6 +53,14 @@ impl<P: Policy> Policy for Only<P> {
         if self.concerns(subject) { self.policy.best_queue(subject, among) } else { Some(among.lo) }
     }
 
+    fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
+        self.concerns(subject).then(|| self.policy.spread_over(subject)).flatten()
+    }
+
+    fn drops(&self, subject: &Subject) -> bool {
+        self.concerns(subject) && self.policy.drops(subject)
+    }
+
     fn order_key(&self, subject: &Subject) -> Option<i64> {
         self.concerns(subject).then(|| self.policy.order_key(subject)).flatten()
     }

@@ -45,6 +45,15 @@ impl Policy for Sum {
         }
     }
 
+    /// Those of the first part that has an opinion; what the others think of it shows in the cost.
+    fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
+        self.parts.iter().find_map(|(_, p)| p.spread_over(subject))
+    }
+
+    fn drops(&self, subject: &Subject) -> bool {
+        self.parts.iter().any(|(_, p)| p.drops(subject))
+    }
+
     fn order_key(&self, subject: &Subject) -> Option<i64> {
         self.parts.iter().find_map(|(_, p)| p.order_key(subject))
     }

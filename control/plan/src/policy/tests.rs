@@ -35,8 +35,11 @@ fn built_in() -> Vec<Box<dyn Policy>> {
 /// A policy keeps sums only: whatever comes and goes again leaves no trace.
 #[test]
 fn what_goes_leaves_no_trace() {
-    let spread =
-        crate::map::Spread { shares: vec![(0, WHOLE / 4), (3, WHOLE / 4 * 3)], certain: false };
+    let spread = crate::map::Spread {
+        shares: vec![(0, WHOLE / 4), (3, WHOLE / 4 * 3)],
+        dropped: 0,
+        certain: false,
+    };
     let places = [Placement::One(1), Placement::One(3), Placement::Spread(spread.into())];
     for mut policy in built_in() {
         policy.start(&range(4), 0);
@@ -103,6 +106,7 @@ fn class(name: &str, matches: &str) -> Class {
         priority: 0,
         objective: None,
         mode: QueueMode::Adaptive,
+        drop: false,
     }
 }
 

@@ -77,8 +77,8 @@ fn identity(table: usize, rule: &Rule) -> Identity {
 
 pub(crate) fn rule_of(nic: &Nic, entry: &NewEntry) -> Rule {
     let rule = Rule::of(&nic.tables[entry.table].model, entry.flow_type, &entry.conj);
-    let NewEntry { queue, priority, location, .. } = *entry;
-    Rule { queue, priority, location, ..rule }
+    let NewEntry { target, priority, location, .. } = *entry;
+    Rule { target, priority, location, ..rule }
 }
 
 impl Changes {
@@ -145,7 +145,7 @@ impl Changes {
         let (table, rule) = (entry.table, rule_of(nic, entry));
         match self.told.insert(id, (table, rule.clone())) {
             None => Some(DeviceChange::Insert { table, id, rule }),
-            Some((_, old)) if old.queue == rule.queue => None,
+            Some((_, old)) if old.target == rule.target => None,
             Some(_) => Some(DeviceChange::Retarget { table, id, rule }),
         }
     }

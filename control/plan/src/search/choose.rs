@@ -1,10 +1,13 @@
 //! One step of the search: where one flow goes.
 
+use weever_graph::Field;
 use weever_graph::nic::QueueRange;
 
 use super::Search;
+use crate::config::Target;
+use crate::flow::Conj;
 use crate::map::Placement;
-use crate::oracle::{self, Proposal, Refusal, Situation};
+use crate::oracle::{self, Fate, Proposal, Refusal, Situation};
 use crate::policy::{Change, Cost, Subject, cost_with};
 
 /// How many candidates are tried for a flow.
@@ -20,8 +23,8 @@ pub(super) enum Thoroughness {
 /// The best that was found for a flow.
 struct Best {
     cost: Cost,
-    /// Which proposal and queue; nothing is to leave the flow where it arrives by itself.
-    choice: Option<(usize, u32)>,
+    /// Which proposal and target; nothing is to leave the flow where it arrives by itself.
+    choice: Option<(usize, Target)>,
 }
 
 impl Search {
@@ -29,6 +32,9 @@ impl Search {
     pub(super) fn choose(&mut self, index: u32, how: Thoroughness) {
         let quick = how == Thoroughness::Quick;
         self.clear_way(index);
+        if Fate::of(&self.subject(index), &*self.policy) == Fate::Dropped {
+            return self.choose_drop(index);
+        }
         let (mut proposals, _) = self.proposals(index);
         if quick {
             proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
@@ -42,13 +48,10 @@ impl Search {
             let Ok(rules) = self.try_out(index, proposal) else { continue };
             took_any = true;
             let simple = self.is_simple(index, proposal);
-            let (cost, queue) = match simple {
-                true => self.best_alone(index, proposal.queues),
-                false => self.best_by_trying(index, &rules, proposal.queues),
-            };
+            let (cost, target) = self.best_target(index, &rules, proposal, simple);
             let known = unknown && best.choice.is_none() && cost == best.cost;
             if known || cost < best.cost {
-                best = Best { cost, choice: Some((nth, queue)) };
+                best = Best { cost, choice: Some((nth, target)) };
                 if simple && quick {
                     standing = Some(rules);
                     break;
@@ -60,9 +63,9 @@ impl Search {
             }
         }
         match best.choice {
-            Some((nth, queue)) => {
+            Some((nth, target)) => {
                 let rules = standing.or_else(|| self.try_out(index, &proposals[nth]).ok());
-                self.commit(index, rules.unwrap_or_default(), queue);
+                self.commit(index, rules.unwrap_or_default(), target);
             }
             None => self.map.flows[index].unplaced = !took_any && self.would_move(index, best.cost),
         }
@@ -83,6 +86,7 @@ impl Search {
     /// What the tables offer, and why others do not.
     pub(super) fn proposals(&mut self, index: u32) -> (Vec<Proposal>, Vec<(usize, Refusal)>) {
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
+        let fate = Fate::of(&self.subject(index), &*self.policy);
         for table in 0..self.nic.tables.len() {
             let situation = Situation {
                 nic: &self.nic,
@@ -90,7 +94,7 @@ impl Search {
                 state: &self.state,
                 stale: &self.stale,
             };
-            match oracle::propose(&situation, index, table) {
+            match oracle::propose(&situation, index, table, fate) {
                 Ok(offer) => offers.push(offer),
                 Err(refusal) => refusals.push((table, refusal)),
             }
@@ -141,6 +145,42 @@ impl Search {
         placed && !self.journal.caught_others
     }
 
+    /// The best that rules which were tried out can do with their packets.
+    fn best_target(
+        &mut self,
+        index: u32,
+        rules: &[u32],
+        of: &Proposal,
+        simple: bool,
+    ) -> (Cost, Target) {
+        let (cost, queue) = match simple {
+            true => self.best_alone(index, of.queues),
+            false => self.best_by_trying(index, rules, of.queues),
+        };
+        if let Some(context) = self.context_for(index, of) {
+            self.retarget(rules, context);
+            let spread = self.cost_of_trial(index);
+            if spread < cost {
+                return (spread, context);
+            }
+        }
+        (cost, Target::Queue(queue))
+    }
+
+    /// A context over which the rules of a proposal could spread the flow, if the policy wants that.
+    pub(super) fn context_for(&mut self, index: u32, of: &Proposal) -> Option<Target> {
+        let most = self.nic.rss.as_ref().map_or(0, |rss| rss.contexts);
+        let most = self.state.learned.contexts().map_or(most, |(limit, _)| most.min(limit));
+        let can = of.rules.iter().all(|r| self.nic.tables[r.table].model.actions.context);
+        // One connection has one hash, whatever it is.
+        if most == 0 || !can || self.map.parts_of(index).all(is_connection) {
+            return None;
+        }
+        let queues = self.policy.spread_over(&self.subject(index))?;
+        let queues: Vec<u32> = queues.iter().filter(|q| of.queues.contains(*q)).collect();
+        self.map.contexts.over(&self.nic, &self.rss, &queues, most).map(Target::Context)
+    }
+
     /// The best queue for a flow that nobody else depends on.
     fn best_alone(&mut self, index: u32, queues: QueueRange) -> (Cost, u32) {
         let subject = self.subject(index);
@@ -159,7 +199,7 @@ impl Search {
     fn best_by_trying(&mut self, index: u32, rules: &[u32], queues: QueueRange) -> (Cost, u32) {
         let mut best: Option<(Cost, u32)> = None;
         for queue in queues.lo..=queues.hi {
-            self.retarget(rules, queue);
+            self.retarget(rules, Target::Queue(queue));
             let cost = self.cost_of_trial(index);
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, queue));
@@ -168,9 +208,9 @@ impl Search {
         best.unwrap_or((Cost::default(), queues.lo))
     }
 
-    pub(super) fn retarget(&mut self, rules: &[u32], queue: u32) {
+    pub(super) fn retarget(&mut self, rules: &[u32], target: Target) {
         for rule in rules {
-            self.map.retarget(*rule, queue, &mut self.journal);
+            self.map.retarget(*rule, target, &mut self.journal);
         }
     }
 
@@ -201,9 +241,9 @@ impl Search {
         cost_with(&mut *self.policy, &changes)
     }
 
-    fn commit(&mut self, index: u32, rules: Vec<u32>, queue: u32) {
-        self.retarget(&rules, queue);
-        self.divided |= self.journal.caught_others;
+    pub(super) fn commit(&mut self, index: u32, rules: Vec<u32>, target: Target) {
+        self.retarget(&rules, target);
+        self.divided |= self.journal.caught_others || matches!(target, Target::Context(_));
         self.tell();
         for rule in &rules {
             self.changes.inserted(*rule, &self.map.entries[*rule]);
@@ -212,8 +252,16 @@ impl Search {
         (member.rules, member.unplaced) = (rules, false);
     }
 
-    /// Whether the flow would be better at some queue than where it is left.
+    /// Whether the flow would be better elsewhere than where it is left.
     fn would_move(&mut self, index: u32, left: Cost) -> bool {
         self.best_alone(index, self.nic.queues).0 < left
     }
+}
+
+/// Whether the packets are those of one connection.
+fn is_connection(conj: &Conj) -> bool {
+    let is_one = |field: Field| conj.single(field).is_some();
+    let addresses = is_one(Field::Ip4Src) && is_one(Field::Ip4Dst)
+        || is_one(Field::Ip6Src) && is_one(Field::Ip6Dst);
+    is_one(Field::L4Src) && is_one(Field::L4Dst) && addresses
 }

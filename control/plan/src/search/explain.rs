@@ -2,9 +2,9 @@
 
 use super::changes::rule_of;
 use super::{FlowId, Search};
-use crate::config::Rule;
+use crate::config::{Rule, Target};
 use crate::map::{NewEntry, Placement};
-use crate::oracle::{self, Refusal};
+use crate::oracle::{self, Proposal, Refusal};
 use crate::policy::Cost;
 
 /// What could be done with a flow.
@@ -68,7 +68,11 @@ impl Search {
         for offer in offers.into_iter().filter(|o| o.evict.is_empty()) {
             let table = self.nic.tables[offer.rules[0].table].name.clone();
             match self.try_out(index, &offer) {
-                Ok(rules) => self.take_back(&rules),
+                Ok(rules) => {
+                    let losses = if offer.drops() { self.losses(index) } else { None };
+                    all.extend(losses.map(|refusal| (table, refusal)));
+                    self.take_back(&rules);
+                }
                 Err(refusal) => all.push((table, refusal)),
             }
         }
@@ -113,8 +117,8 @@ impl Search {
             let table = self.nic.tables[offer.rules[0].table].name.clone();
             match self.try_out(index, &offer) {
                 Ok(rules) => {
-                    for queue in offer.queues.lo..=offer.queues.hi {
-                        self.retarget(&rules, queue);
+                    for target in self.targets(index, &offer) {
+                        self.retarget(&rules, target);
                         all.push(self.alternative(index, Some(table.clone())));
                     }
                     self.take_back(&rules);
@@ -124,6 +128,15 @@ impl Search {
         }
         refused.extend(self.hidden_tables(index));
         (all, refused)
+    }
+
+    /// All that the rules of an offer can do.
+    fn targets(&mut self, index: u32, offer: &Proposal) -> Vec<Target> {
+        if offer.drops() {
+            return vec![Target::Drop];
+        }
+        let queues = (offer.queues.lo..=offer.queues.hi).map(Target::Queue);
+        queues.chain(self.context_for(index, offer)).collect()
     }
 
     /// Takes a flow's rules out and tells the policy, so that others are as if it were not there.

@@ -1,6 +1,7 @@
 //! After the greedy pass: flows that are better elsewhere, now that all are there.
 
 use super::Search;
+use crate::config::Target;
 use crate::map::Placement;
 use crate::oracle;
 use crate::policy::{Change, cost_with};
@@ -47,9 +48,9 @@ impl Search {
         self.journal.clear();
         let before = self.cost_of_trial(index);
         let rules = self.map.flows[index].rules.clone();
-        self.retarget(&rules, to);
+        self.retarget(&rules, Target::Queue(to));
         if self.cost_of_trial(index) >= before {
-            self.retarget(&rules, from);
+            self.retarget(&rules, Target::Queue(from));
             self.journal.clear();
             return false;
         }

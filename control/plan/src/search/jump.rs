@@ -21,6 +21,7 @@ struct Found {
     flows: Vec<(u32, bool)>,
     /// The rules in the order of their insertion, which decides between equals, and their flows.
     rules: Vec<(u64, u32, NewEntry)>,
+    contexts: Vec<Vec<u32>>,
 }
 
 impl Search {
@@ -181,11 +182,12 @@ impl Search {
         let mut rules: Vec<(u64, u32, NewEntry)> =
             owned.map(|(flow, e)| (e.seq, flow, e.rule.clone())).collect();
         rules.sort_unstable_by_key(|(seq, ..)| *seq);
-        Found { cost: self.cost(), flows, rules }
+        Found { cost: self.cost(), flows, rules, contexts: self.map.contexts.in_use() }
     }
 
     fn restore(&mut self, found: Found) {
         self.start_over();
+        self.map.contexts.restore(&self.nic, &self.rss, &found.contexts);
         for (index, _) in &found.flows {
             self.map.enter(*index, &mut self.journal);
         }

@@ -9,6 +9,7 @@
 
 mod changes;
 mod choose;
+mod drop;
 mod explain;
 mod improve;
 mod jump;
@@ -24,7 +25,7 @@ pub use explain::{Alternative, Explanation};
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
 pub use refuse::Refused;
 
-use crate::config::Rss;
+use crate::config::{Rss, Target};
 use crate::flow::Flow;
 use crate::map::{FlowMap, Journal, Placement};
 use crate::nic::Nic;
@@ -190,7 +191,9 @@ impl Search {
         let member = self.map.remove_flow(index, &mut self.journal)?;
         self.tell();
         self.stale.extend(&rules);
-        if self.cost() > before {
+        // What nobody asks to be dropped any more arrives again.
+        let drops = rules.iter().any(|r| self.map.entries[*r].rule.target == Target::Drop);
+        if drops || self.cost() > before {
             rules.into_iter().for_each(|r| self.drop_stale(r));
         }
         while self.stale.len() > self.options.stale {

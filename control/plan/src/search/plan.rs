@@ -2,7 +2,7 @@
 
 use super::changes::{RuleId, rule_of};
 use super::{FlowId, Search};
-use crate::config::{Configuration, Rss, Rule};
+use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::ClassId;
 use crate::map::Placement;
 use crate::oracle::Refusal;
@@ -21,6 +21,8 @@ pub struct Plan {
     pub rules: Vec<PlannedRule>,
     /// How the rest is spread.
     pub rss: Rss,
+    /// The queues of each context that rules name; none for those that are not used.
+    pub contexts: Vec<Vec<u32>>,
     /// The flows, in the order of their coming.
     pub flows: Vec<PlannedFlow>,
     /// The queues, ascending.
@@ -94,7 +96,18 @@ impl Plan {
         for planned in &self.rules {
             rules[planned.table].push(planned.rule.clone());
         }
-        Configuration { rules, rss: self.rss.clone() }
+        Configuration { rules, rss: self.rss.clone(), contexts: self.contexts.clone() }
+    }
+
+    /// The queues that a rule of it sends packets to.
+    pub fn reached_by(&self, rule: &Rule) -> Vec<u32> {
+        match rule.target {
+            Target::Queue(queue) => vec![queue],
+            Target::Context(context) => {
+                self.contexts.get(context as usize).cloned().unwrap_or_default()
+            }
+            Target::Drop => Vec::new(),
+        }
     }
 
     /// Whether it can be applied.
@@ -118,6 +131,7 @@ impl Search {
             complaints: self.policy.complaints(),
             rules,
             rss: self.rss.clone(),
+            contexts: self.map.contexts.in_use(),
             queues: self.planned_queues(),
             shortages: shortages(&flows),
             flows,

@@ -1,6 +1,8 @@
 //! A device takes less than its model says.
 
 use super::{RuleId, Search};
+use crate::config::Target;
+use crate::map::Entry;
 pub use crate::oracle::Refused;
 
 impl Search {
@@ -23,6 +25,26 @@ impl Search {
             Refused::Kind | Refused::Rule => self.objectionable(table),
         };
         more.into_iter().for_each(|entry| self.give_up(entry));
+        if acceptable && !self.cost().is_acceptable() {
+            self.place_all();
+        }
+        true
+    }
+
+    /// The device does not take the contexts of the plan, and says `why`. It has `room` of them at most;
+    /// rules of others are given up and their flows placed anew. Returns whether there were any.
+    pub fn refuse_contexts(&mut self, room: u32, why: &str) -> bool {
+        let many = self.map.contexts.count();
+        if many <= room {
+            return false;
+        }
+        let acceptable = self.cost().is_acceptable();
+        self.state.learned.limit_contexts(room, why);
+        // Which of them the device has, the numbers do not tell: all are planned anew.
+        let spreads = |e: &Entry| matches!(e.rule.target, Target::Context(_));
+        let all = self.map.entries.iter().filter(|(_, e)| spreads(e)).map(|(id, _)| id);
+        let all: Vec<u32> = all.collect();
+        all.into_iter().for_each(|entry| self.give_up(entry));
         if acceptable && !self.cost().is_acceptable() {
             self.place_all();
         }

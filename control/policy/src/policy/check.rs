@@ -44,6 +44,11 @@ fn check_class(class: &Class, place: Place, errors: &mut Problems) {
         let message = format!("the weight of class `{name}` is not between 1 and {most}");
         errors.add(Problem::new(place, message));
     }
+    if class.drop && class.wants_queues() {
+        let help = "take out `drop`, or what it says of queues, `objective` and `mode`".to_string();
+        let message = format!("class `{name}` is to be dropped, so it has no queues");
+        errors.add(Problem::new(place, message).help(help));
+    }
     let none = match &class.queues {
         Queues::Exclusive(0) => true,
         Queues::Only(queues) => queues.is_empty(),
@@ -149,12 +154,14 @@ fn overlapping(
     errors: &mut Problems,
     doubts: &mut Problems,
 ) {
-    let exclusive = |c: &Class| c.queues != Queues::Shared;
+    let exclusive = |c: &Class| c.queues != Queues::Shared || c.drop;
     let (a, b) = (&first.name, &second.name);
     if exclusive(first) && exclusive(second) && first.priority == second.priority {
-        let message = format!(
-            "some packets belong to class `{a}` and to class `{b}`, and both want queues for themselves"
-        );
+        let wants = match first.drop || second.drop {
+            true => "one of them is to be dropped",
+            false => "both want queues for themselves",
+        };
+        let message = format!("some packets belong to class `{a}` and to class `{b}`, and {wants}");
         let help = "give one a higher `priority`, or make their filters disjoint".to_string();
         errors.add(Problem::new(place, message).help(help));
     } else {

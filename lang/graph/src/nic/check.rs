@@ -199,6 +199,13 @@ impl TableModel {
         if ethtool.limit == Some(0) {
             found.add(Part::Linux, "a limit of 0 exposes nothing", "write `linux none`");
         }
+        if ethtool.locations == Some(0) {
+            found.add(Part::Linux, "a device of 0 locations takes no rule", "write `linux none`");
+        }
+        if ethtool.context && !self.actions.context {
+            let message = "Linux cannot spread by a context what the table cannot";
+            found.add(Part::Linux, message, "add `action context`");
+        }
         if ethtool.drop && !self.actions.drop {
             found.add(Part::Linux, "Linux cannot drop what the table cannot", "add `action drop`");
         }

@@ -153,8 +153,13 @@ pub struct Ethtool {
     pub location: Location,
     /// How many rules it takes, if fewer than fit.
     pub limit: Option<u32>,
+    /// How many rules all of the device's tables take together that Linux exposes, if that is less than
+    /// the tables take each. Linux numbers the rules of a device once, whatever table they are in.
+    pub locations: Option<u32>,
     /// Whether it takes rules that drop.
     pub drop: bool,
+    /// Whether it takes rules that spread by a context.
+    pub context: bool,
 }
 
 /// Who chooses a rule's location.
@@ -241,6 +246,7 @@ impl TableModel {
             seen.capacity.entries = seen.capacity.entries.min(limit);
         }
         seen.actions.drop &= ethtool.drop;
+        seen.actions.context &= ethtool.context;
         Some(seen)
     }
 }

@@ -75,7 +75,9 @@ fn linux_sees_less() {
         matches: vec![exact],
         location: Location::Any,
         limit: Some(4),
+        locations: None,
         drop: false,
+        context: false,
     });
     let linux = silicon.as_linux().unwrap();
     assert_eq!((linux.matches, linux.flow_types), (vec![exact], vec![FlowType::Udp4]));

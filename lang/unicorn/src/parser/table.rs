@@ -184,7 +184,9 @@ impl Parser<'_> {
             matches: Vec::new(),
             location: Location::Any,
             limit: None,
+            locations: None,
             drop: false,
+            context: false,
         };
         self.expect(Kind::BraceOpen, "expected `{` after `ethtool`")?;
         while !self.bump_if(Kind::BraceClose) {
@@ -209,7 +211,7 @@ impl Parser<'_> {
             out.flow_types.push(flow_type);
             return Some(());
         }
-        let words = ["match", "location", "limit", "drop"];
+        let words = ["match", "location", "limit", "locations", "drop", "context"];
         match self.one_of(&words, "a flow type, or a limit of `ethtool`")? {
             "match" => out.matches.push(self.field_match()?),
             "location" => {
@@ -217,6 +219,8 @@ impl Parser<'_> {
                 out.location = self.choice(who, "who chooses a rule's location")?;
             }
             "limit" => out.limit = Some(self.number("the number of rules")?),
+            "locations" => out.locations = Some(self.number("the device's locations")?),
+            "context" => out.context = true,
             _ => out.drop = true,
         }
         Some(())

@@ -115,8 +115,12 @@ fn ethtool_parts(ethtool: &Ethtool) -> Vec<String> {
     };
     parts.push(format!("location {who}"));
     parts.extend(ethtool.limit.map(|limit| format!("limit {limit}")));
+    parts.extend(ethtool.locations.map(|locations| format!("locations {locations}")));
     if ethtool.drop {
         parts.push("drop".into());
+    }
+    if ethtool.context {
+        parts.push("context".into());
     }
     parts
 }

@@ -51,11 +51,20 @@ fn exposure() -> impl Strategy<Value = Exposure> {
         vec(select(FlowType::ALL.to_vec()), 0..9),
         vec(field_match(), 0..6),
         location,
-        option::of(number()),
-        any::<bool>(),
+        (option::of(number()), option::of(number())),
+        any::<(bool, bool)>(),
     );
-    let ethtool = parts.prop_map(|(flow_types, matches, location, limit, drop)| {
-        Exposure::Ethtool(Ethtool { flow_types, matches, location, limit, drop })
+    let ethtool = parts.prop_map(|(flow_types, matches, location, numbers, actions)| {
+        let ((limit, locations), (drop, context)) = (numbers, actions);
+        Exposure::Ethtool(Ethtool {
+            flow_types,
+            matches,
+            location,
+            limit,
+            locations,
+            drop,
+            context,
+        })
     });
     prop_oneof![1 => Just(Exposure::None), 3 => ethtool]
 }

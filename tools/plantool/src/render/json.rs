@@ -1,6 +1,7 @@
 //! A plan for programs.
 
 use serde_json::{Value, json};
+use weever_plan::config::Target;
 use weever_plan::map::{Placement, WHOLE};
 use weever_plan::search::{Alternative, PlannedRule};
 
@@ -39,7 +40,7 @@ pub(crate) fn json(result: &Result<'_>) -> String {
         "complaints": plan.complaints,
         "shortages": plan.shortages.iter().map(shortage).collect::<Vec<_>>(),
         "queues": plan.queues.iter().map(queue).collect::<Vec<_>>(),
-        "rss": { "table": plan.rss.table },
+        "rss": { "table": plan.rss.table, "contexts": plan.contexts },
         "filters": plan.rules.iter().map(|r| filter(result, r)).collect::<Vec<_>>(),
         "flows": (0..plan.flows.len()).map(|i| flow(result, i)).collect::<Vec<_>>(),
     });
@@ -64,10 +65,27 @@ fn filter(result: &Result<'_>, planned: &PlannedRule) -> Value {
         "table": planned.table_name,
         "type": planned.rule.flow_type.map(|t| t.name()),
         "match": keys.map(key).collect::<Vec<_>>(),
-        "queue": planned.rule.queue,
+        "queue": queue(planned.rule.target),
+        "queues": result.plan.reached_by(&planned.rule),
+        "action": action(planned.rule.target),
         "priority": planned.rule.priority,
         "location": planned.rule.location,
     })
+}
+
+fn queue(target: Target) -> Option<u32> {
+    match target {
+        Target::Queue(queue) => Some(queue),
+        Target::Context(_) | Target::Drop => None,
+    }
+}
+
+fn action(target: Target) -> &'static str {
+    match target {
+        Target::Queue(_) => "queue",
+        Target::Context(_) => "context",
+        Target::Drop => "drop",
+    }
 }
 
 fn flow(result: &Result<'_>, at: usize) -> Value {
@@ -80,6 +98,7 @@ fn flow(result: &Result<'_>, at: usize) -> Value {
         "name": flow.name,
         "class": class_name(result.page, flow.class),
         "queues": placement(&flow.placement),
+        "dropped": share_of(flow.placement.dropped()),
         "certain": flow.placement.is_certain(),
         "filters": flow.rules,
         "refused": refused.collect::<Vec<_>>(),
@@ -104,6 +123,10 @@ fn alternative(alternative: &Alternative) -> Value {
 
 /// Queues with the share of the flow's packets that each gets.
 fn placement(placement: &Placement) -> Value {
-    let share = |(queue, share): (u32, u32)| json!({ "queue": queue, "share": f64::from(share) / f64::from(WHOLE) });
+    let share = |(queue, share): (u32, u32)| json!({ "queue": queue, "share": share_of(share) });
     placement.shares().map(share).collect()
+}
+
+fn share_of(share: u32) -> f64 {
+    f64::from(share) / f64::from(WHOLE)
 }

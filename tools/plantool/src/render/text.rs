@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use weever_graph::nic::TableModel;
-use weever_plan::config::Rule;
+use weever_plan::config::{Rule, Target};
 use weever_plan::map::Placement;
+use weever_plan::policy::QueueSet;
 use weever_plan::search::{Alternative, Explanation, PlannedFlow};
 
 use super::Result;
@@ -93,7 +94,7 @@ fn filters(result: &Result<'_>) -> String {
         vec![
             planned.table_name.clone(),
             rule(&tables[planned.table].model, &planned.rule),
-            planned.rule.queue.to_string(),
+            target(result, &planned.rule),
             flow.map_or_else(String::new, |f| f.name.clone()),
         ]
     };
@@ -104,6 +105,20 @@ fn filters(result: &Result<'_>) -> String {
         let _ = writeln!(out, "{more} more filters; `--format json` shows all");
     }
     out
+}
+
+/// Where a rule sends its packets.
+fn target(result: &Result<'_>, rule: &Rule) -> String {
+    match rule.target {
+        Target::Queue(queue) => queue.to_string(),
+        Target::Context(_) => set(&result.plan.reached_by(rule)),
+        Target::Drop => "drop".into(),
+    }
+}
+
+/// `1-3,7`.
+fn set(queues: &[u32]) -> String {
+    queues.iter().copied().collect::<QueueSet>().to_string()
 }
 
 /// What a rule matches.
@@ -146,9 +161,14 @@ pub(super) fn places(placement: &Placement) -> String {
         Placement::One(queue) => format!("queue {queue}"),
         Placement::Spread(spread) => {
             let queues: Vec<String> = spread.shares.iter().map(|(q, _)| q.to_string()).collect();
-            match spread.certain {
-                true => format!("queues {}", queues.join(" ")),
-                false => format!("one of queues {}", queues.join(" ")),
+            let arrives = match (queues.is_empty(), spread.certain) {
+                (true, _) => return "dropped".into(),
+                (_, true) => format!("queues {}", queues.join(" ")),
+                (_, false) => format!("one of queues {}", queues.join(" ")),
+            };
+            match spread.dropped {
+                0 => arrives,
+                _ => format!("{arrives}, and some packets dropped"),
             }
         }
     }

@@ -148,7 +148,7 @@ fn an_explanation_names_the_runner_up_and_changes_nothing() {
     let before = format!("{:?}", search.plan());
     let said = search.explain(ids[0]).unwrap();
     assert_eq!(said.chosen.placement.queue(), Some(1));
-    assert_eq!(said.rules[0].queue, 1);
+    assert_eq!(said.rules[0].target, Target::Queue(1));
     assert_eq!(said.why, "queue 0 is not one of class `hp` (queues 1)");
     assert_eq!(format!("{:?}", search.plan()), before);
     assert_eq!(search.take_changes(), []);

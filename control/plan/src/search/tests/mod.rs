@@ -1,6 +1,7 @@
 mod lifecycle;
 pub(crate) mod random;
 mod refused;
+mod targets;
 
 use super::*;
 use crate::policy::{Balance, Measure};

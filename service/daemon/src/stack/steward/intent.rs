@@ -84,7 +84,10 @@ impl Intent {
         let mut page = self.page.clone();
         page.apps = assigned.apps;
         let mut search = Search::new(self.nic.clone(), assigned.policy, Options::default());
-        let ids = search.run(assigned.flows);
+        // What the policy wants dropped comes last: nobody else has to know of it.
+        let mut flows = assigned.flows;
+        flows.extend(assigned.standing);
+        let ids = search.run(flows);
         if !search.cost().is_acceptable() {
             return Err(self.unsatisfiable(&mut search));
         }

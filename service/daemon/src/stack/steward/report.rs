@@ -51,7 +51,8 @@ impl Steward {
             origin: match member.map(|member| member.origin) {
                 Some(Origin::Traffic(_)) => "traffic".into(),
                 Some(Origin::Service(..)) => "service".into(),
-                Some(Origin::File) | None => "file".into(),
+                Some(Origin::File) => "file".into(),
+                None => "policy".into(),
             },
             queues: flow.placement.shares().map(|(queue, _)| queue).collect(),
             filters: rules().map(|planned| self.text(planned)).collect(),
@@ -82,7 +83,8 @@ impl Steward {
             let Some(planned) = planned else { continue };
             row.other = planned.other;
             row.classes = self.classes(planned);
-            let here = present.plan.rules.iter().filter(|rule| rule.rule.queue == row.queue);
+            let here = present.plan.rules.iter();
+            let here = here.filter(|r| present.plan.reached_by(&r.rule).contains(&row.queue));
             let mut filters: Vec<FilterStatus> = here
                 .map(|rule| FilterStatus {
                     filter: self.text(rule),

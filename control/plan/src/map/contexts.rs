@@ -1,0 +1,84 @@
+//! Further tables of the hash, for rules that spread over some queues.
+
+use super::placement::Placement;
+use super::spreading::Spreading;
+use crate::config::Rss;
+use crate::nic::Nic;
+
+/// One of them.
+struct Slot {
+    queues: Vec<u32>,
+    spreading: Spreading,
+    users: u32,
+}
+
+/// The contexts that rules use. A number means the same queues for as long as a rule uses it.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    slots: Vec<Slot>,
+}
+
+impl Contexts {
+    /// The number of a context that spreads over `queues`: one that is there, or a free one of `most`.
+    /// Nothing if there is none, or the hash cannot name two of the queues.
+    pub(crate) fn over(&mut self, nic: &Nic, rss: &Rss, queues: &[u32], most: u32) -> Option<u32> {
+        if let Some(at) = self.slots.iter().position(|s| s.queues == queues) {
+            return Some(at as u32);
+        }
+        let Rss { table, .. } = Rss::over(nic, queues, None);
+        if table.iter().all(|q| *q == table[0]) {
+            return None;
+        }
+        let spreading = Spreading::new(nic, &Rss { table, ..rss.clone() });
+        let slot = Slot { queues: queues.to_vec(), spreading, users: 0 };
+        let free = self.slots.iter().position(|s| s.users == 0);
+        match free.filter(|at| *at < most as usize) {
+            Some(at) => self.slots[at] = slot,
+            None if self.slots.len() < most as usize => self.slots.push(slot),
+            None => return None,
+        }
+        Some(free.unwrap_or(self.slots.len() - 1) as u32)
+    }
+
+    pub(super) fn spreading(&self, context: u32) -> &Spreading {
+        &self.slots[context as usize].spreading
+    }
+
+    /// The queues that a context reaches.
+    pub(super) fn queues(&self, context: u32) -> Vec<u32> {
+        match self.spreading(context).everywhere() {
+            Placement::One(queue) => vec![*queue],
+            spread => spread.shares().map(|(queue, _)| queue).collect(),
+        }
+    }
+
+    pub(super) fn used(&mut self, context: u32, by: i32) {
+        let users = &mut self.slots[context as usize].users;
+        *users = users.saturating_add_signed(by);
+    }
+
+    pub(super) fn start_over(&mut self) {
+        self.slots.iter_mut().for_each(|s| s.users = 0);
+    }
+
+    /// The queues of each context, none for those that nothing uses.
+    pub(crate) fn in_use(&self) -> Vec<Vec<u32>> {
+        let queues = |s: &Slot| if s.users > 0 { s.queues.clone() } else { Vec::new() };
+        self.slots.iter().map(queues).collect()
+    }
+
+    /// How many are in use.
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.iter().filter(|s| s.users > 0).count() as u32
+    }
+
+    /// Makes the contexts what [`Contexts::in_use`] said.
+    pub(crate) fn restore(&mut self, nic: &Nic, rss: &Rss, all: &[Vec<u32>]) {
+        let slot = |queues: &Vec<u32>| {
+            let Rss { table, .. } = Rss::over(nic, queues, None);
+            let spreading = Spreading::new(nic, &Rss { table, ..rss.clone() });
+            Slot { queues: queues.clone(), spreading, users: 0 }
+        };
+        self.slots = all.iter().map(slot).collect();
+    }
+}
