@@ -1,5 +1,6 @@
 //! Flows meet a policy.
 
+use weever_plan::embed::Host;
 use weever_plan::flow::{AppId, ClassId, Flow};
 use weever_plan::policy::{Classifier, Document, DocumentError, Policy};
 
@@ -30,7 +31,19 @@ pub struct Assigned {
 /// # Errors
 /// [`DocumentError`] if the document is not one that [`crate::policy::parse`] returned.
 pub fn assign(flows: Vec<FlowSpec>, page: &Page) -> Result<Assigned, DocumentError> {
-    let (policy, classifier) = page.document.build(filter::parse)?;
+    assign_on(flows, page, None)
+}
+
+/// The same for a host, whose graph counts if the page says so (`[paths]`).
+///
+/// # Errors
+/// As [`assign`].
+pub fn assign_on(
+    flows: Vec<FlowSpec>,
+    page: &Page,
+    host: Option<&Host<'_>>,
+) -> Result<Assigned, DocumentError> {
+    let (policy, classifier) = page.document.build(filter::parse, host)?;
     let mut out = Assigned {
         flows: Vec::new(),
         standing: page.document.standing_flows(&classifier),

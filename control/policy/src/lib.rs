@@ -16,5 +16,5 @@ mod filter;
 mod problem;
 mod suggest;
 
-pub use assign::{Assigned, assign};
+pub use assign::{Assigned, assign, assign_on};
 pub use problem::{Place, Problem, Problems};

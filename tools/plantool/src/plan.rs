@@ -4,9 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use weever_plan::embed::{Host, stated};
 use weever_plan::search::{Explanation, FlowId, Options, Plan, Search};
+use weever_policy::flows::FlowSpec;
 use weever_policy::policy::Page;
-use weever_policy::{Problems, assign};
+use weever_policy::{Assigned, Problems, assign, assign_on};
 
 use crate::load::{self, Model};
 use crate::render::{self, Result as Planned};
@@ -48,8 +50,7 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
     note(&mut notes, "left out", &list.problems);
     note(&mut notes, "doubtful", &page.doubts);
     let file = args.policy.as_deref().map(load::shown).unwrap_or_default();
-    let assigned =
-        assign(list.flows, &page).map_err(|source| PlanToolError::Document { file, source })?;
+    let assigned = assigned(list.flows, &page, &model, file)?;
     note(&mut notes, "flow of its packets' class instead", &assigned.problems);
     let options = Options {
         seed: args.seed,
@@ -73,6 +74,23 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
         planned.embedded = render::embedded(&planned)?;
     }
     Ok(Made { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
+}
+
+/// Flows and policy. What the graph behind the queues costs is found only if the policy asks.
+fn assigned(
+    flows: Vec<FlowSpec>,
+    page: &Page,
+    model: &Model,
+    file: String,
+) -> std::result::Result<Assigned, PlanToolError> {
+    let document = |source| PlanToolError::Document { file, source };
+    if page.document.paths.is_none() {
+        return assign(flows, page).map_err(document);
+    }
+    let lpg = render::host(flows.iter().flat_map(|flow| &flow.parts))?;
+    let (vouched, single_homed) = (stated(&model.prg), render::single_homed());
+    let host = Host { lpg: &lpg, vouched: &vouched, single_homed: &single_homed };
+    assign_on(flows, page, Some(&host)).map_err(document)
 }
 
 fn show(args: &PlanArgs, planned: &Planned<'_>) -> std::result::Result<String, PlanToolError> {

@@ -47,6 +47,9 @@ impl Planner {
         let mut notes = Vec::new();
         note(&mut notes, "left out", &list.problems);
         note(&mut notes, "doubtful", &page.doubts);
+        if page.document.paths.is_some() {
+            notes.push("left out: `[paths]` is about weever's own graph, not the kernel's".into());
+        }
         let assigned = assign(list.flows, &page)?;
         note(&mut notes, "flow of its packets' class instead", &assigned.problems);
         let Model { nic, silicon, .. } = model;

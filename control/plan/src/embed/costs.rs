@@ -1,33 +1,62 @@
-//! How long the way through each queue's graph is, for policies.
+//! What a host's graph costs packets of each class, for policies.
 
-use super::Embedded;
-use crate::policy::{GraphCosts, Subject};
+use std::collections::{HashMap, HashSet};
 
-/// Estimated cycles per packet by queue: so many for each node on the way. Queues of which nothing is
-/// known cost what the whole graph does.
-#[derive(Clone, Debug)]
-pub struct PathCosts {
-    per_node: u64,
-    whole: u64,
-    steps: Vec<(u32, u64)>,
+use weever_graph::{Attr, Graph, Node, NodeId, Predicate, Verified};
+
+use crate::flow::Conj;
+use crate::policy::{GraphCosts, NearNodes, NodeSet};
+use crate::simplify::{Given, simplify};
+
+/// The graph that runs behind a NIC's queues.
+#[derive(Clone, Copy)]
+pub struct Host<'a> {
+    /// The graph, with its effects filled in.
+    pub lpg: &'a Verified,
+    /// What the NIC vouches for of every packet ([`super::stated`]).
+    pub vouched: &'a Predicate,
+    /// Whether a node runs at the default queue's worker only.
+    pub single_homed: &'a dyn Fn(&Node) -> bool,
 }
 
-impl PathCosts {
-    /// What the graphs of an embedding cost if a node takes `per_node` cycles.
-    pub fn of(embedded: &[Embedded], per_node: u64) -> PathCosts {
-        let steps = |e: &Embedded| (e.arrival.queue, e.simplified.report.after.steps as u64);
-        let whole = embedded.iter().map(|e| e.simplified.report.before.steps as u64).max();
-        PathCosts {
-            per_node,
-            whole: whole.unwrap_or(0),
-            steps: embedded.iter().map(steps).collect(),
+/// What the graph of `host` costs packets of each of `classes`: for each of them, the graph is
+/// simplified for what its packets are, and what is left on the way from the source is what they need.
+pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &NearNodes) -> GraphCosts {
+    let all: Vec<(NodeId, &Node)> = host.lpg.iter().collect();
+    let numbers: HashMap<&str, usize> =
+        all.iter().enumerate().map(|(at, (_, node))| (node.name.as_str(), at)).collect();
+    let cost = |node: &Node| settings.nodes.get(&node.name).copied().unwrap_or(1);
+    let set = |graph: &Graph| {
+        let mut set = NodeSet::default();
+        for name in on_the_way(graph) {
+            numbers.get(name).into_iter().for_each(|at| set.insert(*at));
+        }
+        set
+    };
+    let of_class =
+        |conjs: &Vec<Conj>| set(&simplify(host.lpg, &Given::of(conjs, host.vouched)).graph);
+    let mut at_home = NodeSet::default();
+    let homed = all.iter().enumerate().filter(|(_, (_, node))| (host.single_homed)(node));
+    homed.for_each(|(at, _)| at_home.insert(at));
+    GraphCosts {
+        nodes: all.iter().map(|(_, node)| cost(node)).collect(),
+        at_home,
+        crossing: settings.crossing,
+        classes: classes.iter().map(of_class).collect(),
+        others: set(host.lpg),
+    }
+}
+
+/// The names of the nodes that a packet can get to from a source.
+fn on_the_way(graph: &Graph) -> HashSet<&str> {
+    let sources = graph.iter().filter(|(_, n)| n.has(&Attr::Source)).map(|(id, _)| id);
+    let mut open: Vec<NodeId> = sources.collect();
+    let mut found = HashSet::new();
+    while let Some(id) = open.pop() {
+        let node = graph.node(id);
+        if found.insert(node.name.as_str()) {
+            open.extend(node.ports.iter().flat_map(|p| &p.targets));
         }
     }
-}
-
-impl GraphCosts for PathCosts {
-    fn cycles(&self, _: &Subject, queue: u32) -> u64 {
-        let known = self.steps.iter().find(|(q, _)| *q == queue);
-        known.map_or(self.whole, |(_, steps)| *steps) * self.per_node
-    }
+    found
 }

@@ -12,7 +12,7 @@ mod costs;
 mod tests;
 
 pub use arrivals::arrivals;
-pub use costs::PathCosts;
+pub use costs::{Host, graph_costs};
 
 use weever_graph::{Attr, Graph, Node, Predicate, Verified};
 

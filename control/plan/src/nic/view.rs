@@ -63,7 +63,7 @@ impl Nic {
 
 /// How many rules Linux can number: as many as the tables say, or as they hold.
 fn numbered(tables: &[Table]) -> Option<u32> {
-    let declared = tables.iter().find_map(|t| declared(t));
+    let declared = tables.iter().find_map(declared);
     let each = tables.iter().map(|t| t.model.capacity.entries);
     let all = each.reduce(u32::saturating_add)?;
     Some(declared.unwrap_or(all))

@@ -1,9 +1,16 @@
 //! A policy as people write it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::Deserialize;
 use weever_graph::Predicate;
 
-use super::{Balance, Dedicated, Isolate, Locality, Measure, Pack, Policy, QueueSet, Share, Sum};
+use super::{
+    Balance, Dedicated, GraphCosts, Isolate, Locality, Measure, Pack, Paths, Policy, QueueSet,
+    Share, Sum,
+};
+use crate::embed::{Host, graph_costs};
 use crate::flow::{AppId, ClassId, Conj, Flow, MAX_PARTS, TooComplex, conjunctions};
 
 /// A page of policy: classes and objectives.
@@ -22,6 +29,8 @@ pub struct Document {
     pub dedicate: Vec<Dedication>,
     /// Where workers run, if flows are to arrive near their applications.
     pub locality: Option<Near>,
+    /// What the graph behind each queue is to count for, if it is to count.
+    pub paths: Option<NearNodes>,
 }
 
 /// A class of flows.
@@ -116,6 +125,25 @@ pub struct Near {
     /// What a flow costs that arrives at another core, beside the objective.
     #[serde(default = "one")]
     pub weight: u32,
+}
+
+/// That packets should have short ways through the graph of their queue. Costs are in units of an
+/// ordinary node.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NearNodes {
+    /// What a flow costs that goes through the whole graph, beside the objective.
+    pub weight: u32,
+    /// What it costs to hand packets to a node that runs at the default queue's worker only.
+    pub crossing: u32,
+    /// What nodes cost that are not ordinary, by name.
+    pub nodes: BTreeMap<String, u32>,
+}
+
+impl Default for NearNodes {
+    fn default() -> NearNodes {
+        NearNodes { weight: 1, crossing: 20, nodes: BTreeMap::new() }
+    }
 }
 
 /// What is wrong with a document.
@@ -213,6 +241,15 @@ impl Classifier {
         (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
     }
 
+    /// The packets of each class, by its number.
+    fn packets(&self) -> Vec<Vec<Conj>> {
+        let mut all = vec![Vec::new(); self.classes.len()];
+        for (id, _, conjs) in &self.classes {
+            all[usize::from(id.0)].clone_from(conjs);
+        }
+        all
+    }
+
     /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
     /// drops those that nobody registered, too; and before them what classes of more precedence have of
     /// these packets, which has to arrive.
@@ -261,17 +298,21 @@ impl Objective {
 }
 
 impl Document {
-    /// The policy, and who is in which class. `parse` turns a class's `match` into a predicate.
+    /// The policy, and who is in which class. `parse` turns a class's `match` into a predicate, and
+    /// `host` is the one whose graph `paths` is about; without one, that counts for nothing.
     ///
     /// # Errors
     /// [`DocumentError`] names the class, and the other one if it takes two.
     pub fn build<E: std::fmt::Display>(
         &self,
         parse: impl Fn(&str) -> Result<Predicate, E>,
+        host: Option<&Host<'_>>,
     ) -> Result<(Box<dyn Policy>, Classifier), DocumentError> {
         self.check()?;
         let classifier = self.classifier(parse)?;
-        Ok((self.policy(), classifier))
+        let costs = host.zip(self.paths.as_ref());
+        let costs = costs.map(|(host, paths)| graph_costs(host, &classifier.packets(), paths));
+        Ok((self.policy(costs), classifier))
     }
 
     /// Flows that the policy asks for whatever else there is: see [`Class::drop`]. The classifier is the
@@ -333,7 +374,7 @@ impl Document {
         Ok(())
     }
 
-    fn policy(&self) -> Box<dyn Policy> {
+    fn policy(&self, costs: Option<GraphCosts>) -> Box<dyn Policy> {
         let assumed = self.assumed_rate.unwrap_or(1000);
         let inner = |o: Option<Objective>| o.unwrap_or(self.objective).policy(assumed);
         let mut parts: Vec<(f64, Box<dyn Policy>)> = Vec::new();
@@ -360,6 +401,9 @@ impl Document {
             let apart =
                 move |queue: u32, core: u16| u32::from(cores.get(queue as usize) != Some(&core));
             parts.push((f64::from(weight), Box::new(Locality::new(apart))));
+        }
+        if let Some((costs, paths)) = costs.zip(self.paths.as_ref()) {
+            parts.push((f64::from(paths.weight), Box::new(Paths::new(Arc::new(costs)))));
         }
         Box::new(Sum::new(parts))
     }

@@ -2,7 +2,7 @@
 
 use weever_graph::nic::QueueRange;
 
-use super::{Change, Cost, GraphCosts, Policy, QueueSet, Subject};
+use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::map::{Placement, WHOLE};
 
 /// How far apart a queue and a core are.
@@ -20,7 +20,7 @@ impl<F: Fn(u32, u16) -> u32 + Send> Distance for F {
 /// What a flow costs at a queue.
 type CostAt = dyn Fn(&Subject, u32) -> u64 + Send;
 
-/// Minimises distance, or whatever else a flow costs at a queue by itself.
+/// Minimises distance.
 pub struct Locality {
     distance: Box<CostAt>,
     total: i128,
@@ -34,12 +34,6 @@ impl Locality {
         let by = move |s: &Subject, q: u32| {
             s.core.map_or(0, |core| u64::from(distance.between(q, core)))
         };
-        Locality { distance: Box::new(by), total: 0, queues: QueueSet::default() }
-    }
-
-    /// By what the graph behind a queue costs the flow's packets.
-    pub fn by_graph(costs: impl GraphCosts + 'static) -> Locality {
-        let by = move |s: &Subject, q: u32| costs.cycles(s, q).min(1 << 40);
         Locality { distance: Box::new(by), total: 0, queues: QueueSet::default() }
     }
 }

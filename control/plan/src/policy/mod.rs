@@ -17,6 +17,7 @@ mod isolate;
 mod locality;
 mod only;
 mod pack;
+mod paths;
 mod queues;
 mod sum;
 #[cfg(test)]
@@ -26,12 +27,15 @@ pub use balance::{Balance, Measure};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
 pub use document::{
-    Class, Classifier, Dedication, Document, DocumentError, Near, Objective, QueueMode, Queues,
+    Class, Classifier, Dedication, Document, DocumentError, Near, NearNodes, Objective, QueueMode,
+    Queues,
 };
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};
 pub use only::Only;
 pub use pack::Pack;
+pub(crate) use paths::NodeSet;
+pub use paths::{GraphCosts, Paths};
 pub use queues::QueueSet;
 pub use sum::Sum;
 
@@ -99,13 +103,6 @@ impl Change {
             Change::Goes => -value,
         }
     }
-}
-
-/// What a NIC and the graphs behind its queues are, beyond the flow map.
-pub trait GraphCosts: Send {
-    /// Estimated cycles per packet of a flow of this kind that arrives at `queue`: path length,
-    /// node costs, crossings between workers.
-    fn cycles(&self, subject: &Subject, queue: u32) -> u64;
 }
 
 /// What is wanted of a flow map.

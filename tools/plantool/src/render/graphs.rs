@@ -8,6 +8,7 @@ use weever_graph::svg::svg;
 use weever_graph::{Field, Node, Verified, verify};
 use weever_models::{HostConfig, Service};
 use weever_plan::embed::{Embedded, Running, embed};
+use weever_plan::flow::Conj;
 use weever_plan::simplify::{HandOver, Size, Strangers};
 
 use super::Result;
@@ -22,19 +23,23 @@ const MAX_SOCKETS: usize = 4096;
 /// The graph of every queue at which anything can arrive. The host has a UDP socket on each port that
 /// flows name as their destination.
 pub(crate) fn embedded(result: &Result<'_>) -> Made<Vec<Embedded>> {
-    let host = host(result)?;
+    let host = host(result.flows.iter().flat_map(|flow| &flow.parts))?;
     let nic = &result.model.nic;
     let configuration = result.plan.configuration(nic.tables.len());
-    let registry = weever_blocks_std::registry();
-    let single_homed =
-        |node: &Node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
+    let single_homed = single_homed();
     let strangers = Strangers::HandOver(HandOver::default());
     let running = Running { strangers, single_homed: &single_homed };
     Ok(embed(&result.model.prg, nic, &configuration, &host, &running))
 }
 
-fn host(result: &Result<'_>) -> Made<Verified> {
-    let parts = result.flows.iter().flat_map(|flow| &flow.parts);
+/// Whether a node runs at the default queue's worker only.
+pub(crate) fn single_homed() -> impl Fn(&Node) -> bool {
+    let registry = weever_blocks_std::registry();
+    move |node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed)
+}
+
+/// The graph of a host with a UDP socket on each port to which all of some of `parts` goes.
+pub(crate) fn host<'a>(parts: impl Iterator<Item = &'a Conj>) -> Made<Verified> {
     let ports = parts.filter_map(|part| u16::try_from(part.single(Field::L4Dst)?).ok());
     let ports: BTreeSet<u16> = ports.filter(|port| *port != 0).take(MAX_SOCKETS).collect();
     let socket = |config: HostConfig, port| config.and(Service::Discard, port);

@@ -15,7 +15,7 @@ use weever_policy::policy::Page;
 use crate::load::Model;
 
 pub(crate) use commands::ethtool;
-pub(crate) use graphs::{embedded, of_queue};
+pub(crate) use graphs::{embedded, host, of_queue, single_homed};
 pub(crate) use json::json;
 pub(crate) use picture::picture;
 pub(crate) use table::count;

@@ -4,13 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use weever_blocks_api::StateKind;
+use weever_graph::{Node, Predicate, Verified, verify};
+use weever_plan::embed::Host;
 use weever_plan::nic::Nic;
 use weever_plan::search::{FlowId, Options, Search};
 use weever_plan::watch::FiveTuple;
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, Page};
-use weever_policy::{Problems, assign};
+use weever_policy::{Problems, assign, assign_on};
 
+use super::super::program::Program;
 use super::work::{Origin, own_flows};
 use super::{PolicyError, tuple};
 use crate::config::{Config, Services};
@@ -76,7 +80,14 @@ impl Intent {
         }
         let document = |source| PolicyError::Document { path: self.path.clone(), source };
         let tuples: Vec<_> = specs.iter().map(only_tuple).collect();
-        let assigned = assign(specs, &self.page).map_err(document)?;
+        let lpg = self.graph();
+        let registry = weever_blocks_std::registry();
+        let single_homed =
+            |node: &Node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
+        // Frames of an AF_XDP socket come with nothing that anybody vouches for.
+        let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
+        let host = lpg.as_ref().map(host);
+        let assigned = assign_on(specs, &self.page, host.as_ref()).map_err(document)?;
         if !assigned.problems.is_empty() {
             let (path, problems) = (self.path.clone(), assigned.problems);
             return Err(PolicyError::Text { path, problems });
@@ -94,6 +105,14 @@ impl Intent {
         let flows = ids.into_iter().zip(origins).zip(tuples);
         let flows = flows.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
         Ok(Planned { search, page, flows })
+    }
+
+    /// The graph that runs, if the policy wants short ways through it.
+    fn graph(&self) -> Option<Verified> {
+        self.page.document.paths.as_ref()?;
+        let mut graph = Program::new(self.services).graph().ok()?;
+        weever_blocks_std::registry().annotate(&mut graph).ok()?;
+        verify(graph).ok()
     }
 
     fn unsatisfiable(&self, search: &mut Search) -> PolicyError {
