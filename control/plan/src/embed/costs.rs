@@ -28,7 +28,7 @@ pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &NearNodes)
     let cost = |node: &Node| settings.nodes.get(&node.name).copied().unwrap_or(1);
     let set = |graph: &Graph| {
         let mut set = NodeSet::default();
-        for name in on_the_way(graph) {
+        for name in on_the_way(graph, host.single_homed) {
             numbers.get(name).into_iter().for_each(|at| set.insert(*at));
         }
         set
@@ -47,8 +47,9 @@ pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &NearNodes)
     }
 }
 
-/// The names of the nodes that a packet can get to from a source.
-fn on_the_way(graph: &Graph) -> HashSet<&str> {
+/// The names of the nodes that a packet can get to from a source. What it starts as another task does not
+/// count, unless that is at home elsewhere and it has to be handed over.
+fn on_the_way<'g>(graph: &'g Graph, is_homed: &dyn Fn(&Node) -> bool) -> HashSet<&'g str> {
     let sources = graph.iter().filter(|(_, n)| n.has(&Attr::Source)).map(|(id, _)| id);
     let mut open: Vec<NodeId> = sources.collect();
     let mut found = HashSet::new();
@@ -56,6 +57,8 @@ fn on_the_way(graph: &Graph) -> HashSet<&str> {
         let node = graph.node(id);
         if found.insert(node.name.as_str()) {
             open.extend(node.ports.iter().flat_map(|p| &p.targets));
+            let started = node.spawns.iter().map(|edge| graph.node(edge.target));
+            found.extend(started.filter(|n| is_homed(n)).map(|n| n.name.as_str()));
         }
     }
     found

@@ -51,13 +51,14 @@ pub struct GraphCosts {
 
 impl GraphCosts {
     /// What a batch costs that goes through these nodes.
-    fn of(&self, nodes: &NodeSet, is_home: bool) -> u64 {
-        let home = |n: usize| self.at_home.0.get(n / 64).is_some_and(|w| w >> (n % 64) & 1 == 1);
-        let one = |n: usize| {
-            let crossing = if home(n) && !is_home { self.crossing } else { 0 };
-            u64::from(self.nodes.get(n).copied().unwrap_or(1)) + u64::from(crossing)
-        };
-        nodes.iter().map(one).sum()
+    fn of(&self, nodes: &NodeSet) -> u64 {
+        nodes.iter().map(|n| u64::from(self.nodes.get(n).copied().unwrap_or(1))).sum()
+    }
+
+    /// What packets of a class cost more where they have to be handed over.
+    fn handed_over(&self, class: usize) -> u64 {
+        let home = |n: &usize| self.at_home.0.get(n / 64).is_some_and(|w| w >> (n % 64) & 1 == 1);
+        u64::from(self.crossing) * self.nodes_of(class).iter().filter(home).count() as u64
     }
 
     fn nodes_of(&self, class: usize) -> &NodeSet {
@@ -77,27 +78,32 @@ struct AtQueue {
     is_home: bool,
 }
 
-/// Minimises the way of packets through the graph: each counts what a batch costs at its queue, beside
-/// what it would cost in the whole graph. A batch goes through every node that any class needs whose
-/// flows arrive there, and is handed over where a node runs at the default queue's worker; so classes
-/// that need other nodes are better apart, and those that need such nodes are better at that queue.
+/// Minimises the way of packets through the graph: each flow counts what a batch costs at its queue,
+/// beside what it would cost in the whole graph. A batch goes through every node that any class needs
+/// whose flows arrive there, and packets are handed over where a node that they need runs at the default
+/// queue's worker; so classes that need other nodes are better apart, and those that need such nodes are
+/// better at that queue.
 pub struct Paths {
     graph: Arc<GraphCosts>,
     queues: Vec<AtQueue>,
-    /// The sum over queues of load times cycles.
+    /// The sum over queues of load times cycles, and over flows of what handing over costs.
     total: i128,
+    /// What handing over costs packets of each class, and of those that are of none.
+    handed_over: Vec<u64>,
     whole: u64,
 }
 
 impl Paths {
     /// By this graph.
     pub fn new(graph: Arc<GraphCosts>) -> Paths {
-        let whole = graph.of(&graph.others, true).max(1);
-        Paths { graph, queues: Vec::new(), total: 0, whole }
+        let whole = graph.of(&graph.others).max(1);
+        let handed_over = (0..=graph.classes.len()).map(|c| graph.handed_over(c)).collect();
+        Paths { graph, queues: Vec::new(), total: 0, handed_over, whole }
     }
 
     fn class_of(&self, subject: &Subject) -> usize {
-        subject.class.map_or(self.graph.classes.len(), |class| usize::from(class.0))
+        let none = self.graph.classes.len();
+        subject.class.map_or(none, |class| usize::from(class.0).min(none))
     }
 }
 
@@ -121,7 +127,7 @@ impl AtQueue {
         for (class, _) in self.present.iter().enumerate().filter(|(_, n)| **n > 0) {
             nodes.add(graph.nodes_of(class));
         }
-        graph.of(&nodes, self.is_home)
+        graph.of(&nodes)
     }
 
     fn cost(&self) -> i128 {
@@ -142,8 +148,12 @@ impl Policy for Paths {
         let class = self.class_of(subject);
         for (queue, share) in placement.shares() {
             let Some(at) = self.queues.get_mut(queue as usize) else { continue };
+            let load = change.signed(i128::from(subject.weight) * i128::from(share));
+            if !at.is_home {
+                self.total += load * i128::from(self.handed_over[class]);
+            }
             self.total -= at.cost();
-            at.load += change.signed(i128::from(subject.weight) * i128::from(share));
+            at.load += load;
             if at.count(class, change) {
                 at.cycles = at.measure(&self.graph);
             }
@@ -201,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_queue_costs_what_its_classes_need() {
-        assert_eq!(graph().of(&graph().others, true), 10);
+        assert_eq!(graph().of(&graph().others), 10);
         let mut paths = started();
         paths.apply(&of_class(0), &Placement::One(1), Change::Comes);
         assert_eq!(nodes(&paths), 4.0);
