@@ -223,7 +223,7 @@ mod tests {
         paths.apply(&of_class(0), &Placement::One(0), Change::Comes);
         assert_eq!(nodes(&paths), 4.0 + 2.0 * 10.0, "both need the whole graph there");
         paths.apply(&Subject::OTHER, &Placement::One(1), Change::Comes);
-        assert_eq!(nodes(&paths), 20.0 + 20.0, "and where anything may arrive, it takes all");
+        assert_eq!(nodes(&paths), 20.0 + 10.0, "and where anything may arrive, it takes all");
     }
 
     proptest! {
