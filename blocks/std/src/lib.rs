@@ -28,6 +28,7 @@ pub mod table;
 pub mod tee;
 pub mod udp;
 
+mod allocate;
 #[cfg(test)]
 mod bench;
 mod check;

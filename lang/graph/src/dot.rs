@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::{Graph, Node, NodeId, NodeKind, Op, PortId};
+use crate::caption::{operator_name, short_name};
+use crate::{Graph, Node, NodeId, NodeKind, PortId};
 
 /// More text for a picture, for instance counters.
 #[derive(Default)]
@@ -167,21 +168,6 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// A node's name without those of its clusters, which the picture shows around it.
-fn short_name(node: &Node) -> &str {
-    let own = node.name.strip_prefix(&node.clusters.concat());
-    own.filter(|name| !name.is_empty()).unwrap_or(&node.name)
-}
-
-fn operator_name(op: Op) -> &'static str {
-    match op {
-        Op::And => "AND",
-        Op::Or => "OR",
-        Op::Nand => "NAND",
-        Op::Nor => "NOR",
-    }
-}
-
 /// The colours of a port's edges and of its cell.
 fn colour(port: &str) -> (&'static str, &'static str) {
     match port {
@@ -205,6 +191,7 @@ fn html(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::Edge;
+    use crate::Op;
     use crate::testkit::{add, add_op};
 
     fn example() -> Graph {

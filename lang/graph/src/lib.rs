@@ -23,6 +23,7 @@ pub mod svg;
 pub mod table;
 pub mod verify;
 
+mod caption;
 mod expand;
 mod graph;
 #[cfg(test)]

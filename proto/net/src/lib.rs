@@ -22,8 +22,6 @@
 //!   1122 §3.2.2.6 says SHOULD be done: nobody relies on it.
 //! - Any ARP packet that is accepted refreshes its sender's entry, as RFC 1122 §2.3.2.1 suggests,
 //!   where RFC 4861 would only count an answer to our own question.
-//! - An address is announced and defended (RFC 5227 §2.3, §2.4) but not probed for before use:
-//!   like a kernel, weever uses the address it was configured with.
 //!
 //! # Not supported
 //! Proxy ARP, policy routing, several ways to one prefix, jumbograms, sending router advertisements,

@@ -82,6 +82,21 @@ impl<A: Address> Route<A> {
         self.origin = origin;
         self
     }
+
+    /// The gateway, if the destinations are no neighbours.
+    ///
+    /// # Errors
+    /// What is found for the destinations if their packets are dropped.
+    pub(crate) fn gateway(&self) -> Result<Option<A>, Hop<A>> {
+        let refused = |kind| Err(Hop::direct(kind, IfaceId::NONE, A::UNSPECIFIED));
+        match self.way {
+            Way::OnLink => Ok(None),
+            Way::Via(gateway) => Ok(Some(gateway)),
+            Way::Unreachable => refused(Kind::Unreachable),
+            Way::Prohibited => refused(Kind::Prohibited),
+            Way::Blackhole => refused(Kind::Blackhole),
+        }
+    }
 }
 
 /// What an address means to us, as a destination.

@@ -1,17 +1,13 @@
 //! Transmit: the route, then the header. Who the packet goes to is in its metadata.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use std::sync::Arc;
-
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-};
+use weever_blocks_api::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
 use weever_graph::Effects;
 use weever_net::ethernet::multicast_mac;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::{HEADER_LEN, template};
-use weever_net::pmtu::{MIN_V4, Recent, View};
+use weever_net::pmtu::MIN_V4;
 use weever_net::route::{Hop, Kind};
 use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags, Meta};
@@ -19,11 +15,8 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::FLAG_DF;
 use weever_wire::{MacAddr, WireError};
 
-use crate::check::{
-    MARKS, amend, boolean, interface, network, reader, record, tasks_marked, tasks_where,
-};
-use crate::headers::push;
-use crate::host::{PathReader, Paths, StateReader};
+use crate::allocate::{Version, allocate_header};
+use crate::check::{MARKS, amend, boolean, interface, reader, record};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
@@ -85,57 +78,25 @@ fn to_many(state: &NetState, meta: &mut Meta, hop: &Hop<Ipv4Addr>, remote: Ipv4A
 }
 
 /// Makes room for the header.
-pub static ALLOCATE_HEADER: BlockType = BlockType {
-    effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
-        "TxL3IPv4AllocateHeader",
-        "Makes room for the IPv4 header, if the datagram fits the link.",
-        &[
-            PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "toolong", doc: "there is room, but the path takes no packet so long" },
-            PortDoc { name: "drop", doc: "no headroom" },
-        ],
-        |build| {
-            let paths = build.env.get_or_default::<Paths>();
-            let state = network(build)?.reader();
-            Ok(Box::new(AllocateHeader { state, view: paths.reader(), paths }))
-        },
-    )
-};
+pub static ALLOCATE_HEADER: BlockType = allocate_header::<V4>(
+    "TxL3IPv4AllocateHeader",
+    "Makes room for the IPv4 header, if the datagram fits the link.",
+);
 
-struct AllocateHeader {
-    state: StateReader,
-    view: PathReader,
-    paths: Arc<Paths>,
-}
+struct V4;
 
-impl AllocateHeader {
-    /// Whether the packet fits the path and an ordinary frame. Notes to whom long ones go, so that
-    /// an error about them can be believed.
+impl Version for V4 {
+    const HEADER_LEN: usize = HEADER_LEN;
+    const MIN: u32 = MIN_V4;
+
     #[inline]
-    fn fits(state: &NetState, view: &View, recent: &Recent, packet: &Buffer, now: Nanos) -> bool {
-        let len = packet.len() + HEADER_LEN;
-        let mut mtu = interface(state, packet).map_or(0, |iface| u32::from(iface.mtu));
-        if len > MIN_V4 as usize {
-            let dst = Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote));
-            mtu = view.mtu(dst.into(), mtu);
-            recent.note(dst.into(), now);
-        }
-        len <= mtu as usize
+    fn link_mtu(state: &NetState, packet: &Buffer) -> u32 {
+        interface(state, packet).map_or(0, |iface| u32::from(iface.mtu))
     }
-}
 
-impl Block for AllocateHeader {
-    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());
-        let (now, room) = (cx.now, cx.room());
-        let fitting = tasks_where(burst, input, |packet| {
-            packet.len() + HEADER_LEN <= room && Self::fits(state, view, recent, packet, now)
-        });
-        let done = tasks_marked(burst, input, |packet| push(packet, HEADER_LEN as u16));
-        ports.enable(0, done & fitting);
-        ports.enable(1, done & !fitting);
-        ports.enable(2, input & !done);
+    #[inline]
+    fn remote(packet: &Buffer) -> IpAddr {
+        Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote)).into()
     }
 }
 

@@ -1,25 +1,21 @@
 //! Transmit: the route, then the header. Who the packet goes to is in its metadata.
 
-use std::net::Ipv6Addr;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr};
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports};
+use weever_blocks_api::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::addr::multicast_mac;
 use weever_net::ipv6::{HEADER_LEN, template};
-use weever_net::pmtu::{MIN_V6, Recent, View};
+use weever_net::pmtu::MIN_V6;
 use weever_net::route::Kind;
 use weever_net::state::NetState;
 use weever_packet::Flags;
 use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
-use crate::check::{
-    MARKS, Mark, amend, boolean, network, reader, record, tasks_marked, tasks_where,
-};
-use crate::headers::push;
-use crate::host::{PathReader, Paths, StateReader};
+use crate::allocate::{Version, allocate_header};
+use crate::check::{MARKS, Mark, amend, boolean, reader, record};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
@@ -58,55 +54,25 @@ fn route(state: &NetState, packet: &mut Buffer) -> bool {
 }
 
 /// Makes room for the header.
-pub static ALLOCATE_HEADER: BlockType = BlockType {
-    effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
-        "TxL3IPv6AllocateHeader",
-        "Makes room for the IPv6 header, if the packet fits the path.",
-        &[
-            PortDoc { name: "out", doc: "there is room" },
-            PortDoc { name: "toolong", doc: "there is room, but the path takes no packet so long" },
-            PortDoc { name: "drop", doc: "no headroom" },
-        ],
-        |build| {
-            let paths = build.env.get_or_default::<Paths>();
-            let state = network(build)?.reader();
-            Ok(Box::new(AllocateHeader { state, view: paths.reader(), paths }))
-        },
-    )
-};
+pub static ALLOCATE_HEADER: BlockType = allocate_header::<V6>(
+    "TxL3IPv6AllocateHeader",
+    "Makes room for the IPv6 header, if the packet fits the path.",
+);
 
-struct AllocateHeader {
-    state: StateReader,
-    view: PathReader,
-    paths: Arc<Paths>,
-}
+struct V6;
 
-/// Whether the packet fits the path. Notes to whom long ones go, so that an error about them can be
-/// believed.
-#[inline]
-fn fits(state: &NetState, view: &View, recent: &Recent, packet: &Buffer, now: Nanos) -> bool {
-    let len = packet.len() + HEADER_LEN;
-    let mut mtu = u32::from(state.mtu6(IfaceId(packet.meta().iface)));
-    if len > MIN_V6 as usize {
-        let dst = Ipv6Addr::from_octets(packet.meta().endpoints.remote).into();
-        mtu = view.mtu(dst, mtu);
-        recent.note(dst, now);
+impl Version for V6 {
+    const HEADER_LEN: usize = HEADER_LEN;
+    const MIN: u32 = MIN_V6;
+
+    #[inline]
+    fn link_mtu(state: &NetState, packet: &Buffer) -> u32 {
+        state.mtu6(IfaceId(packet.meta().iface)).into()
     }
-    len <= mtu as usize
-}
 
-impl Block for AllocateHeader {
-    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());
-        let (now, room) = (cx.now, cx.room());
-        let fitting = tasks_where(burst, input, |packet| {
-            packet.len() + HEADER_LEN <= room && fits(state, view, recent, packet, now)
-        });
-        let done = tasks_marked(burst, input, |packet| push(packet, HEADER_LEN as u16));
-        ports.enable(0, done & fitting);
-        ports.enable(1, done & !fitting);
-        ports.enable(2, input & !done);
+    #[inline]
+    fn remote(packet: &Buffer) -> IpAddr {
+        Ipv6Addr::from_octets(packet.meta().endpoints.remote).into()
     }
 }
 

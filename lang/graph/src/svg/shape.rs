@@ -2,6 +2,7 @@
 
 use super::text::{clipped, short, width};
 use super::{Cell, Extras};
+use crate::caption::{operator_name, short_name};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, Op};
 
 /// Size of the letters in a name.
@@ -111,21 +112,6 @@ fn line(node: &Node, packets: Option<u64>) -> Option<String> {
     match (kind, packets) {
         (Some(kind), Some(packets)) => Some(format!("{kind} · {packets}")),
         (kind, packets) => kind.or(packets),
-    }
-}
-
-/// A node's name without those of its clusters, which the picture shows around it.
-pub(super) fn short_name(node: &Node) -> &str {
-    let own = node.name.strip_prefix(&node.clusters.concat());
-    own.filter(|name| !name.is_empty()).unwrap_or(&node.name)
-}
-
-fn operator_name(op: Op) -> &'static str {
-    match op {
-        Op::And => "AND",
-        Op::Or => "OR",
-        Op::Nand => "NAND",
-        Op::Nor => "NOR",
     }
 }
 

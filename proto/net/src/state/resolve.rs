@@ -6,7 +6,7 @@ use core::net::Ipv4Addr;
 use super::NetConfig;
 use crate::addr::{Cidr, Prefix};
 use crate::iface::{IfaceId, Interface};
-use crate::route::{Hop, Kind, Route, Way};
+use crate::route::{Hop, Kind, Route};
 
 type Entry = (Cidr, Hop<Ipv4Addr>);
 
@@ -48,16 +48,9 @@ fn connected(iface: &Interface, entries: &mut Vec<Entry>) {
 
 /// `None` while it cannot be used.
 fn resolve(route: &Route<Ipv4Addr>, config: &NetConfig) -> Option<Entry> {
-    let refused = |kind| {
-        let (iface, source) = (IfaceId::NONE, Ipv4Addr::UNSPECIFIED);
-        Some((route.to, Hop::direct(kind, iface, source)))
-    };
-    let gateway = match route.way {
-        Way::OnLink => None,
-        Way::Via(gateway) => Some(gateway),
-        Way::Unreachable => return refused(Kind::Unreachable),
-        Way::Prohibited => return refused(Kind::Prohibited),
-        Way::Blackhole => return refused(Kind::Blackhole),
+    let gateway = match route.gateway() {
+        Ok(gateway) => gateway,
+        Err(refused) => return Some((route.to, refused)),
     };
     let iface = match (route.iface, gateway) {
         (Some(id), _) => config.interface(id)?,

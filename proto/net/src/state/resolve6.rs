@@ -7,7 +7,7 @@ use super::NetConfig;
 use crate::addr::{Cidr6, Prefix};
 use crate::iface::{IfaceId, Interface};
 use crate::ipv6::addr::is_link_local;
-use crate::route::{Hop, Kind, Route, Way};
+use crate::route::{Hop, Kind, Route};
 
 type Entry = (Cidr6, Hop<Ipv6Addr>);
 
@@ -42,16 +42,9 @@ fn connected(iface: &Interface, entries: &mut Vec<Entry>) {
 
 /// `None` while it cannot be used.
 fn resolve(route: &Route<Ipv6Addr>, config: &NetConfig) -> Option<Entry> {
-    let refused = |kind| {
-        let (iface, source) = (IfaceId::NONE, Ipv6Addr::UNSPECIFIED);
-        Some((route.to, Hop::direct(kind, iface, source)))
-    };
-    let gateway = match route.way {
-        Way::OnLink => None,
-        Way::Via(gateway) => Some(gateway),
-        Way::Unreachable => return refused(Kind::Unreachable),
-        Way::Prohibited => return refused(Kind::Prohibited),
-        Way::Blackhole => return refused(Kind::Blackhole),
+    let gateway = match route.gateway() {
+        Ok(gateway) => gateway,
+        Err(refused) => return Some((route.to, refused)),
     };
     let near = || gateway.and_then(|gateway| config.subnet6_of(gateway));
     let iface = config.interface(route.iface.or_else(near)?)?;
