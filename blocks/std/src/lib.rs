@@ -37,6 +37,7 @@ mod groups;
 mod headers;
 mod neighbour;
 mod periodic;
+mod redirect;
 mod registry;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -11,6 +11,7 @@ mod received;
 
 pub use cause::Cause;
 pub use echo::{EchoReject, check_echo, reply_in_place};
+pub(crate) use error::quote;
 pub use error::{MAX_ERROR_LEN, Silence, emit_error, error_len, may_report};
 pub use limit::{ErrorLimits, RateLimit};
 pub use received::{Received, Stray, check_error};

@@ -49,6 +49,7 @@ pub mod ndp;
 pub mod neighbour;
 pub mod pmtu;
 pub mod random;
+pub mod redirect;
 pub mod route;
 pub mod state;
 pub mod udp;

@@ -18,6 +18,7 @@ Settings:
   route.PREFIX                       a router, a router%interface, an interface, unreachable,
                                      prohibited, blackhole, or none
   forwarding                         on or off
+  redirects                          on or off
   reverse-path                       none, loose or strict
   node.NODE.PARAMETER                a parameter of a node of the graph
 

@@ -39,6 +39,8 @@ pub struct Config {
     pub neighbours: Vec<(IpAddr, MacAddr)>,
     /// Whether packets for others are passed on between interfaces.
     pub forwarding: bool,
+    /// Whether senders of packets to pass on are told of better first hops.
+    pub redirects: bool,
     /// How the source addresses of packets to pass on are checked.
     pub reverse_path: ReversePath,
     /// The built-in services.

@@ -7,6 +7,7 @@ mod interop {
     mod conflict;
     mod dhcp;
     mod groups;
+    mod redirect;
     mod router;
     mod switch;
     mod tool;

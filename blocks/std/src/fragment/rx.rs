@@ -23,6 +23,7 @@ const AGAIN: usize = 2;
 const REASSEMBLED: usize = 0;
 const OVERDUE: usize = 1;
 const TIMEOUTS: usize = 2;
+const EVICTED: usize = 3;
 
 /// Ports.
 const OUT: usize = 0;
@@ -61,7 +62,7 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
         default: "100",
         doc: "milliseconds between two looks at what is overdue",
     }],
-    counters: &["reassembled", "expired", "timeouts"],
+    counters: &["reassembled", "expired", "timeouts", "evicted"],
     ..reader(
         "RxL3IPv4Reassemble",
         "Keeps fragments until their datagram is whole, and gives up what overlaps or takes too \
@@ -100,7 +101,8 @@ fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
     let reporter = Reporter::new(network(build)?.reader(), limits);
     let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
     let limits6 = six.then(|| build.env.get_or_default());
-    Ok(Box::new(Reassemble { fragments, reporter, limits6, paths, period }))
+    let evicted = if six { fragments.v6.evicted() } else { fragments.v4.evicted() };
+    Ok(Box::new(Reassemble { fragments, reporter, limits6, paths, period, evicted }))
 }
 
 struct Reassemble {
@@ -108,6 +110,8 @@ struct Reassemble {
     reporter: Reporter,
     paths: Arc<Paths>,
     period: Nanos,
+    /// Datagrams that had left for others at the last look.
+    evicted: u64,
     /// Of a block for IPv6.
     limits6: Option<Arc<Icmp6Limits>>,
 }
@@ -130,6 +134,8 @@ impl Block for Reassemble {
             };
             ports.enable(port, 1 << task);
         }
+        let before = std::mem::replace(&mut self.evicted, table.evicted());
+        cx.count(EVICTED, self.evicted - before);
     }
 }
 

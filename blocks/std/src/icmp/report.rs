@@ -42,7 +42,12 @@ impl IcmpLimits {
 
     /// Whether one error may be reported now.
     pub(crate) fn grant_one(&self, rates: IcmpRates, cause: Cause, now: Nanos) -> bool {
-        self.lock(rates).left.take(cause.kind(), now)
+        self.grant_kind(rates, cause.kind(), now)
+    }
+
+    /// Whether one message of this type may be sent now.
+    pub(crate) fn grant_kind(&self, rates: IcmpRates, kind: u8, now: Nanos) -> bool {
+        self.lock(rates).left.take(kind, now)
     }
 
     fn lock(&self, rates: IcmpRates) -> MutexGuard<'_, Limits> {

@@ -31,6 +31,12 @@ impl Icmp6Limits {
         Icmp6Limits(Mutex::new(limits))
     }
 
+    /// Whether a redirect may be sent now.
+    pub(crate) fn grant_redirect(&self, now: Nanos) -> bool {
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.take(kind::REDIRECT, now)
+    }
+
     /// Whether `cause` is reported about the packet, which then carries it in its metadata.
     pub(crate) fn judge(&self, packet: &mut Buffer, cause: Cause, now: Nanos) -> Verdict {
         let meta = packet.meta();

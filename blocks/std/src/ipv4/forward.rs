@@ -1,8 +1,11 @@
 //! Passing on what is somebody else's (RFC 1812 §5).
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_blocks_api::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+};
 use weever_graph::Effects;
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
@@ -15,6 +18,11 @@ use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, set_ttl};
 use super::rx::{header, whole_header};
 use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
+use crate::icmp::IcmpLimits;
+use crate::redirect::redirect4;
+
+/// The spawn edge.
+const REDIRECT: usize = 0;
 
 const PASS: usize = 0;
 const FRAGMENT: usize = 1;
@@ -27,12 +35,16 @@ const REFUSED: usize = 7;
 
 /// Makes a datagram that was received one to be sent.
 pub static FORWARD: BlockType = BlockType {
-    effects: MARKS.union(Effects::WRITES).union(Effects::MOVES_HEAD),
+    spawns: &["redirect"],
+    effects: MARKS.union(Effects::WRITES).union(Effects::MOVES_HEAD).union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["redirects"],
     ..reader(
         "RxL3IPv4Forward",
         "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
          completes a partial transport checksum unless the link that it leaves by does, and records \
-         interface and next hop. What is to be reported stays as it came, with the cause recorded as its entry.",
+         interface and next hop. Tells a sender who could reach the next hop itself (RFC 1812 \
+         §5.2.7.2). What is to be reported stays as it came, with the cause recorded as its entry.",
         &[
             PortDoc { name: "out", doc: "the datagram, without its link header" },
             PortDoc { name: "fragment", doc: "the same, longer than the next link takes" },
@@ -43,16 +55,20 @@ pub static FORWARD: BlockType = BlockType {
             PortDoc { name: "options", doc: "options that are not forwarded (RFC 7126)" },
             PortDoc { name: "refused", doc: "an interface or a route keeps it back" },
         ],
-        |build| Ok(Box::new(Forward { state: network(build)?.reader() })),
+        |build| {
+            let limits = build.env.get_or_default();
+            Ok(Box::new(Forward { state: network(build)?.reader(), limits }))
+        },
     )
 };
 
 struct Forward {
     state: StateReader,
+    limits: Arc<IcmpLimits>,
 }
 
 impl Block for Forward {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let state = &**self.state.load();
         let mut masks = [0; 8];
         let mut last: Option<(Ipv4Addr, Option<&Hop<Ipv4Addr>>)> = None;
@@ -68,6 +84,12 @@ impl Block for Forward {
                 _ => state.route4(dst),
             };
             last = Some((dst, route));
+            if let Some(hop) = route
+                && hop.iface.0 == packet.meta().iface
+            {
+                let told = redirect4(cx, REDIRECT, (state, &self.limits), packet, hop);
+                cx.count(0, told.into());
+            }
             masks[forward(state, packet, dst, route)] |= 1 << task;
         }
         (0..).zip(masks).for_each(|(port, mask)| ports.enable(port, mask));

@@ -1,5 +1,6 @@
 //! Forwarding: what a router does with packets for others (RFC 8200 §3, RFC 4291 §2.5.6, RFC 4443).
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_blocks_api::{
@@ -9,7 +10,7 @@ use weever_graph::Effects;
 use weever_net::icmp6::Cause;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::may_forward;
-use weever_net::route::Kind;
+use weever_net::route::{Hop, Kind};
 use weever_net::state::NetState;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::checksum::{self, Pseudo};
@@ -21,9 +22,11 @@ use super::{header, whole};
 use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
+use crate::redirect::redirect6;
 
 const FORWARD_EDGE: usize = 0;
 const REPORT_EDGE: usize = 1;
+const REDIRECT_EDGE: usize = 2;
 const SCOPE: usize = 0;
 const REVERSE: usize = 1;
 const BLACKHOLE: usize = 2;
@@ -32,14 +35,14 @@ const LIMITED: usize = 4;
 
 /// Passes packets for others on.
 pub static FORWARD: BlockType = BlockType {
-    spawns: &["forward", "report"],
+    spawns: &["forward", "report", "redirect"],
     effects: MARKS.union(Effects::WRITES).union(Effects::CONSUMES).union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    counters: &["forwarded", "reported"],
+    counters: &["forwarded", "reported", "redirects"],
     ..reader(
         "RxL3IPv6Forward",
         "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
-         be passed on to its sender. Routers do not fragment.",
+         be passed on to its sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",
         &[
             PortDoc { name: "scope", doc: "an address that means nothing beyond its link" },
             PortDoc { name: "reverse", doc: "its source is reached another way (RFC 3704)" },
@@ -74,7 +77,11 @@ impl Block for Forward {
         let (mut passed, mut told): (Mask, Mask) = (0, 0);
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
-            match step(state, packet) {
+            let told_better = |packet: &Buffer, hop: &Hop<Ipv6Addr>| {
+                let told_now = redirect6(cx, REDIRECT_EDGE, (state, &self.limits), packet, hop);
+                cx.count(2, told_now.into());
+            };
+            match step(state, packet, told_better) {
                 Step::Pass => passed |= 1 << task,
                 Step::Drop(port) => ports.enable(port, 1 << task),
                 Step::Tell(cause) => match self.limits.judge(packet, cause, cx.now) {
@@ -91,7 +98,12 @@ impl Block for Forward {
     }
 }
 
-fn step(state: &NetState, packet: &mut Buffer) -> Step {
+/// `turns_back` is told of packets that are passed on to the link that they came from.
+fn step(
+    state: &NetState,
+    packet: &mut Buffer,
+    turns_back: impl FnOnce(&Buffer, &Hop<Ipv6Addr>),
+) -> Step {
     let Some(ip) = header(packet).filter(|ip| may_forward(*ip)) else { return Step::Drop(SCOPE) };
     let (dst, hop_limit) = (ip.dst(), ip.hop_limit());
     let from = IfaceId(packet.meta().iface);
@@ -111,6 +123,9 @@ fn step(state: &NetState, packet: &mut Buffer) -> Step {
     let mtu = state.mtu6(hop.iface);
     if whole(packet).len() > mtu.into() {
         return Step::Tell(Cause::PacketTooBig { mtu: mtu.into() });
+    }
+    if hop.iface == from {
+        turns_back(packet, &hop);
     }
     let completed = !state.interface(hop.iface).is_some_and(|i| i.tx_checksum);
     let is_partial = settle_checksum(packet, completed);

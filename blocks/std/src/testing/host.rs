@@ -14,12 +14,13 @@ use crate::host::provide;
 /// Where packets enter.
 pub(super) const SOURCE: &str = "RxQueue";
 /// Counters of blocks that make packets.
-const MADE: [&str; 11] = [
+const MADE: [&str; 12] = [
     "requests",
     "announcements",
     "copies",
     "reassembled",
     "timeouts",
+    "redirects",
     "fragments",
     "messages",
     "probes",

@@ -482,3 +482,68 @@ fn new_addresses_are_probed_and_given_up_if_taken() {
     assert_eq!(router.host.sent(), [arp(2, (HOST_MAC, free), (PEER_MAC, PEER))]);
     router.host.finish();
 }
+
+/// Who sends to a neighbour's neighbour through us is told once in a while, and the datagram goes its
+/// way (RFC 1812 §5.2.7.2).
+#[test]
+fn a_sender_is_told_of_a_better_first_hop() {
+    let mut config = config();
+    let other = Ipv4Addr::new(10, 0, 0, 9);
+    config.add_route(Route::via("10.9.0.0/16".parse().unwrap(), other)).unwrap();
+    let mut it = Router::new(config, true);
+    let asked = arp(1, (FAR_MAC, other), (MacAddr::ZERO, HOST));
+    it.host.receive(&[asked]);
+    it.host.sent();
+    let to = |dst: [u8; 4]| {
+        let (src, dst) = (SocketAddrV4::new(PEER, 5000), SocketAddrV4::new(dst.into(), 9));
+        udp_datagram(src, dst, b"the long way")
+    };
+    for dst in [[10, 9, 0, 1], [10, 0, 0, 9]] {
+        let datagram = to(dst);
+        it.host.receive(&[from_peer(&datagram)]);
+        let sent = it.host.sent();
+        let [passed, told] = &sent[..] else { panic!("{} frames", sent.len()) };
+        let on = patched(&datagram, 8, datagram[8] - 1);
+        assert_eq!(*passed, ethernet(FAR_MAC, HOST_MAC, 0x0800, &on));
+        let ip = Ipv4View::new(&told[14..]).unwrap();
+        assert_eq!((ip.header().src(), ip.header().dst()), (HOST, PEER));
+        let icmp = IcmpView::new(ip.payload()).unwrap();
+        assert!(icmp.checksum_ok());
+        assert_eq!((icmp.header().kind(), icmp.header().code()), (5, 1), "for a host");
+        assert_eq!(ip.payload()[4..8], other.octets());
+        assert_eq!(icmp.data(), datagram, "as it came");
+    }
+    // Not to whom it is no use: the sender is elsewhere, or the way leads elsewhere, or it is spent.
+    let mut quiet = |datagram: &[u8], frames: usize| {
+        it.host.receive(&[from_peer(datagram)]);
+        assert_eq!(it.host.sent().len(), frames, "{datagram:x?}");
+    };
+    quiet(&patched(&patched(&to([10, 9, 0, 1]), 12, 172), 13, 16), 1);
+    quiet(&through(b"x"), 0);
+    it.right();
+    it.host.receive(&[from_peer(&patched(&to([10, 9, 0, 1]), 8, 1))]);
+    assert_eq!(it.error().0, (11, 0, 0), "its time is over");
+    // A flood of them is told within limits, and goes its way whole.
+    let mut sent = Vec::new();
+    for _ in 0..20 {
+        it.host.receive(&vec![from_peer(&to([10, 9, 0, 1])); 50]);
+        sent.extend(it.host.sent());
+    }
+    let (told, passed): (Vec<_>, Vec<_>) = sent.iter().partition(|frame| frame[..6] == PEER_MAC.0);
+    assert!(passed.len() == 1000 && (1..=50).contains(&told.len()), "{} told", told.len());
+    assert_eq!(
+        it.host.count("RxL3IPv4Forward", CounterKind::Own, "redirects"),
+        2 + told.len() as u64
+    );
+    it.state
+        .update(|net| {
+            net.settings.redirects = false;
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+    it.host.advance(5 * SECOND);
+    it.host.sent();
+    it.host.receive(&[from_peer(&to([10, 9, 0, 1]))]);
+    assert_eq!(it.host.sent().len(), 1, "an operator does not want it");
+    it.host.finish();
+}

@@ -7,7 +7,7 @@ use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::Locals6;
 use weever_net::route::{Route, Way};
 use weever_packet::Flags;
-use weever_wire::icmpv6::{Icmpv6Repr, Icmpv6View};
+use weever_wire::icmpv6::{Icmpv6Repr, Icmpv6View, checksum_ok};
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::ndp::NdpRepr;
 
@@ -162,5 +162,69 @@ fn a_host_passes_nothing_on() {
     let mut host = HostBox::with(graph, host_state6(), Limits::default());
     host.receive(&[from_peer6(&udp6((PEER6, 1), (ip("fd05::9"), 2), 64, b"x"))]);
     assert_eq!(host.count("RxL3IPv6Destination", CounterKind::Port, "drop"), 1);
+    host.finish();
+}
+
+/// RFC 4861 §8.2: who sends to a neighbour's neighbour through us is told, with as much of the packet as
+/// 1,280 bytes hold.
+#[test]
+fn a_sender_is_told_of_a_better_first_hop() {
+    let mut host = router();
+    let on_link = ip("fd00::77");
+    for len in [5, 1400] {
+        let packet = udp6((PEER6, 1), (on_link, 2), 64, &vec![7; len]);
+        host.receive(&[from_peer6(&packet)]);
+        let sent = host.sent();
+        let told = sent.iter().find(|frame| frame[54] == 137).expect("a redirect");
+        assert_eq!((&told[..6], told[21]), (&PEER_MAC.0[..], 255));
+        assert_eq!(told[22..38], HOST_LL.octets(), "as whom it knows its router");
+        assert_eq!(told[38..54], PEER6.octets());
+        let message = &told[54..];
+        assert!(message.len() <= 1240 && checksum_ok(message, &pair(HOST_LL, PEER6)));
+        let redirect =
+            NdpRepr::Redirect { target: on_link, destination: on_link, target_link: None };
+        assert_eq!(NdpRepr::parse(message), Ok(redirect));
+        assert_eq!((message[40], usize::from(message[41]) * 8), (4, message.len() - 40));
+        let quoted = packet.len().min(message.len() - 48);
+        assert_eq!(message[48..][..quoted], packet[..quoted]);
+    }
+    // From elsewhere, to elsewhere, and about what is spent, there is none.
+    for (src, dst, hops) in
+        [("fd77::1", on_link, 64), ("fd00::2", ip("fd05::9"), 64), ("fd00::2", on_link, 1)]
+    {
+        host.receive(&[from_peer6(&udp6((ip(src), 1), (dst, 2), hops, b"x"))]);
+        assert!(!host.sent().iter().any(|frame| frame[54] == 137), "{src} {dst} {hops}");
+    }
+    assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Own, "redirects"), 2);
+}
+
+/// Two routers that send a packet to each other do so until its hops are spent, and then say so.
+#[test]
+fn a_loop_ends() {
+    let mut config = host_state6();
+    config.settings.forwarding = true;
+    config.settings.redirects = false;
+    config.add_route6(Route::via("2001:db8::/32".parse().unwrap(), PEER6)).unwrap();
+    let mut host = HostBox::with(host(&HostConfig::default()).unwrap(), config, Limits::default());
+    host.advance(3 * SECOND);
+    let ask = NdpRepr::NeighbourSolicit { target: HOST6, source_link: Some(PEER_MAC), nonce: None };
+    host.receive(&[from_peer6(&ndp(PEER6, ip("ff02::1:ff00:1"), ask))]);
+    host.sent();
+    let mut packet = udp6((PEER6, 1), (ip("2001:db8::9"), 2), 64, b"round and round");
+    let mut rounds = 0;
+    loop {
+        host.receive(&[from_peer6(&packet)]);
+        let sent = host.sent();
+        let [frame] = &sent[..] else { panic!("{} frames", sent.len()) };
+        if frame[20] == 58 {
+            assert_eq!(frame[54..56], [3, 0], "hop limit exceeded");
+            break;
+        }
+        rounds += 1;
+        // The other router takes one as well.
+        packet = frame[14..].to_vec();
+        packet[7] -= 1;
+    }
+    assert_eq!(rounds, 32);
     host.finish();
 }

@@ -82,7 +82,7 @@ pub fn error_len(datagram: &[u8]) -> usize {
 }
 
 /// What is quoted; not the padding of a short frame.
-fn quote(datagram: &[u8]) -> &[u8] {
+pub(crate) fn quote(datagram: &[u8]) -> &[u8] {
     let claimed = Ipv4Header::first(datagram).map_or(usize::MAX, Ipv4Header::total_len);
     &datagram[..datagram.len().min(claimed).min(MAX_QUOTE)]
 }

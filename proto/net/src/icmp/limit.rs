@@ -46,6 +46,7 @@ pub struct ErrorLimits {
     unreachable: RateLimit,
     time_exceeded: RateLimit,
     parameter_problem: RateLimit,
+    redirect: RateLimit,
     all: RateLimit,
 }
 
@@ -61,7 +62,13 @@ impl ErrorLimits {
     pub const fn of(rates: IcmpRates) -> Self {
         let each = RateLimit::new(rates.each.per_second, rates.each.burst);
         let all = RateLimit::new(rates.all.per_second, rates.all.burst);
-        Self { unreachable: each, time_exceeded: each, parameter_problem: each, all }
+        Self {
+            unreachable: each,
+            time_exceeded: each,
+            parameter_problem: each,
+            redirect: each,
+            all,
+        }
     }
 
     /// The same limit for each type, counted separately, and three times that for all.
@@ -78,6 +85,7 @@ impl ErrorLimits {
             kind::UNREACHABLE => &mut self.unreachable,
             kind::TIME_EXCEEDED => &mut self.time_exceeded,
             kind::PARAMETER_PROBLEM => &mut self.parameter_problem,
+            kind::REDIRECT => &mut self.redirect,
             _ => return false,
         };
         own.take(now) && self.all.take(now)

@@ -231,7 +231,7 @@ pub fn emit_error(
 /// A limit for each type of error (RFC 4443 §2.4(f)), so that a flood of one does not silence the
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorLimits([RateLimit; 4]);
+pub struct ErrorLimits([RateLimit; 5]);
 
 impl Default for ErrorLimits {
     /// A thousand per second and fifty at once, of each type.
@@ -243,13 +243,18 @@ impl Default for ErrorLimits {
 impl ErrorLimits {
     /// The same limit for each type, counted separately.
     pub const fn new(per_second: u32, burst: u32) -> Self {
-        Self([RateLimit::new(per_second, burst); 4])
+        Self([RateLimit::new(per_second, burst); 5])
     }
 
-    /// Whether an error of this type may go out at `now`; counts it if so. Other types may not.
+    /// Whether an error of this type, or a redirect, may go out at `now`; counts it if so. Other
+    /// types may not.
     pub fn take(&mut self, kind: u8, now: u64) -> bool {
-        let limit = usize::from(kind).checked_sub(1).and_then(|at| self.0.get_mut(at));
-        limit.is_some_and(|limit| limit.take(now))
+        let at = match kind {
+            kind::UNREACHABLE..=kind::PARAMETER_PROBLEM => usize::from(kind - 1),
+            kind::REDIRECT => 4,
+            _ => return false,
+        };
+        self.0[at].take(now)
     }
 }
 

@@ -46,6 +46,9 @@ pub struct Settings {
     /// Whether datagrams for others are forwarded. RFC 1122 §3.3.1.1 and RFC 1812 §2.2.8.1: "MUST
     /// be off by default" in a host.
     pub forwarding: bool,
+    /// Whether senders on a link are told when they forward through us what they could send to
+    /// somebody else there: RFC 1812 §5.2.7.2 and RFC 4861 §8.2 have routers do so.
+    pub redirects: bool,
     /// The check of sources against routes.
     pub reverse_path: ReversePath,
     /// How often errors are reported.
@@ -58,6 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             forwarding: false,
+            redirects: true,
             reverse_path: ReversePath::None,
             icmp: IcmpRates::default(),
             default_ttl: DEFAULT_TTL,

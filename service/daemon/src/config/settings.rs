@@ -64,6 +64,8 @@ with_an_interface! {
         pub gateway: Vec<IpAddr>,
         /// Whether packets for others are passed on.
         pub forwarding: Option<bool>,
+        /// Whether their senders are told of better first hops.
+        pub redirects: Option<bool>,
         /// How their source addresses are checked.
         pub reverse_path: Option<ReversePath>,
         /// How workers wait for packets.
@@ -240,6 +242,7 @@ impl Settings {
             groups: either(over.groups, self.groups),
             gateway: either(over.gateway, self.gateway),
             forwarding: over.forwarding.or(self.forwarding),
+            redirects: over.redirects.or(self.redirects),
             reverse_path: over.reverse_path.or(self.reverse_path),
             mode: over.mode.or(self.mode),
             cores: over.cores.or(self.cores),

@@ -72,6 +72,13 @@ impl Shared {
                     Ok(())
                 })
             }
+            ["redirects"] => {
+                let on = switch(assignment)?;
+                self.change_network(assignment, |network| {
+                    network.settings.redirects = on;
+                    Ok(())
+                })
+            }
             ["reverse-path"] => {
                 let check = reverse_path(assignment)?;
                 self.change_network(assignment, |network| {
@@ -327,7 +334,8 @@ fn refused(assignment: &Assignment, why: &str) -> ApiError {
 }
 
 /// Where a setting's path begins.
-const ROOTS: [&str; 6] = ["services", "node", "route", "interface", "forwarding", "reverse-path"];
+const ROOTS: [&str; 7] =
+    ["services", "node", "route", "interface", "forwarding", "redirects", "reverse-path"];
 /// Where that of a service ends.
 const SERVICES: [&str; 2] = ["echo", "discard"];
 /// Where that of an interface ends.

@@ -100,6 +100,7 @@ pub(super) fn state(
         host.add_interface(iface).map_err(setting)?;
     }
     host.settings.forwarding = config.forwarding;
+    host.settings.redirects = config.redirects;
     host.settings.reverse_path = match config.reverse_path {
         config::ReversePath::None => ReversePath::None,
         config::ReversePath::Loose => ReversePath::Loose,

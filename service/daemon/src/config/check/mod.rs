@@ -49,6 +49,7 @@ impl Config {
             routes: Vec::new(),
             neighbours: Vec::new(),
             forwarding: false,
+            redirects: true,
             reverse_path: super::ReversePath::default(),
             services: super::Services::default(),
             mode: super::Mode::default(),
@@ -78,6 +79,7 @@ impl TryFrom<Settings> for Config {
         config.neighbours = reach::neighbours(settings.neighbours, &own, &mut problems);
         config.forwarding = settings.forwarding.unwrap_or_default();
         interface::forwards(&config, &mut problems);
+        config.redirects = settings.redirects.unwrap_or(true);
         config.reverse_path = settings.reverse_path.unwrap_or_default();
         config.services =
             system::services(settings.services.echo, settings.services.discard, &mut problems);

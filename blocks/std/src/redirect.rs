@@ -1,0 +1,116 @@
+//! Telling neighbours of better first hops, while their packets are forwarded.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use weever_blocks_api::{Buffer, Cx, Priority};
+use weever_net::icmp::may_report;
+use weever_net::iface::IfaceId;
+use weever_net::ipv4::may_forward;
+use weever_net::redirect::{advice4, advice6, emit4, emit6};
+use weever_net::route::Hop;
+use weever_net::state::NetState;
+use weever_net::{icmp::MAX_ERROR_LEN, icmp6};
+use weever_packet::{Endpoints, Flags, Meta};
+use weever_wire::icmpv4::kind;
+use weever_wire::ipv4::{Ipv4Header, protocol};
+use weever_wire::ipv6::{Ipv6Header, next_header};
+
+use crate::check::between;
+use crate::icmp::IcmpLimits;
+use crate::icmp6::Icmp6Limits;
+
+/// Bytes of the longest IPv6 packet that every link takes, without its header.
+const MOST6: usize = 1240;
+/// RFC 4861 §4.5.
+const HOP_LIMIT: u8 = 255;
+
+/// Spawns the redirect about a datagram that is about to be forwarded, if one is due; whether it was.
+/// The datagram is still as it came.
+#[cold]
+pub(crate) fn redirect4(
+    cx: &mut Cx<'_>,
+    edge: usize,
+    (state, limits): (&NetState, &IcmpLimits),
+    packet: &Buffer,
+    hop: &Hop<Ipv4Addr>,
+) -> bool {
+    let meta = packet.meta();
+    let datagram = between(packet, meta.l3, meta.end);
+    let Some(header) = Ipv4Header::first(datagram).filter(|ip| may_forward(*ip)) else {
+        return false;
+    };
+    let Some(advice) = advice4(state, IfaceId(meta.iface), hop, header) else { return false };
+    let to_many = meta.flags.has(Flags::LINK_BROADCAST);
+    if may_report(datagram, to_many, state).is_err()
+        || !limits.grant_kind(state.settings().icmp, kind::REDIRECT, cx.now)
+    {
+        return false;
+    }
+    let endpoints = Endpoints {
+        local: Endpoints::mapped(advice.from.to_bits()),
+        remote: Endpoints::mapped(header.src().to_bits()),
+        protocol: protocol::ICMP,
+        ..Endpoints::default()
+    };
+    spawn(cx, edge, (meta, endpoints), MAX_ERROR_LEN, |out| emit4(advice, datagram, out))
+}
+
+/// The same of an IPv6 packet.
+#[cold]
+pub(crate) fn redirect6(
+    cx: &mut Cx<'_>,
+    edge: usize,
+    (state, limits): (&NetState, &Icmp6Limits),
+    packet: &Buffer,
+    hop: &Hop<Ipv6Addr>,
+) -> bool {
+    let meta = packet.meta();
+    let whole = between(packet, meta.l3, meta.end);
+    let Some(header) = Ipv6Header::first(whole) else { return false };
+    let ends = (header.src(), header.dst());
+    let Some(advice) = advice6(state, IfaceId(meta.iface), hop, ends) else { return false };
+    let to_many = meta.flags.has(Flags::LINK_BROADCAST);
+    if icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
+        || !limits.grant_redirect(cx.now)
+    {
+        return false;
+    }
+    let endpoints = Endpoints {
+        local: advice.from.octets(),
+        remote: ends.0.octets(),
+        next_hop: ends.0.octets(),
+        protocol: next_header::ICMPV6,
+        ttl: HOP_LIMIT,
+        ..Endpoints::default()
+    };
+    spawn(cx, edge, (meta, endpoints), MOST6, |out| emit6(advice, ends, whole, out))
+}
+
+/// Spawns a message of at most `most` bytes along the edge. Without a buffer there is none: the next
+/// packet is another occasion.
+fn spawn(
+    cx: &mut Cx<'_>,
+    edge: usize,
+    (of, endpoints): (&Meta, Endpoints),
+    most: usize,
+    emit: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> bool {
+    let Some(mut buffer) = cx.alloc() else { return false };
+    let start = buffer.head();
+    let room = most.min(buffer.tailroom());
+    let len = match buffer.set_bounds(start, start + room as u16) {
+        true => emit(buffer.data_mut()),
+        false => None,
+    };
+    let Some(len) = len else {
+        cx.free(buffer);
+        return false;
+    };
+    buffer.truncate(len);
+    let meta = buffer.meta_mut();
+    (meta.iface, meta.queue) = (of.iface, of.queue);
+    meta.flags = meta.flags.with(Flags::ENDPOINTS);
+    meta.endpoints = endpoints;
+    cx.spawn_new(edge, Some(buffer), 0, Priority::High);
+    true
+}
