@@ -108,7 +108,10 @@ impl Shared {
             _ => {}
         }
         let edit = |program: &mut Program| program.set_services(services);
-        let (published, ()) = program.change(&self.publisher, edit)?;
+        let done = program.change(&self.publisher, edit);
+        // Also if a worker is late: it will have the change.
+        *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = program.services();
+        let (published, ()) = done?;
         let mut changed = changed(published);
         changed.notes.extend(self.ports.follow(&services));
         Ok(changed)

@@ -1,6 +1,6 @@
 //! What the control socket's threads may ask of a stack.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
@@ -20,7 +20,7 @@ use super::ports::TakenPorts;
 use super::program::Program;
 use super::steward::Stewards;
 use super::{Report, Stopper, network, picture, view};
-use crate::config::Config;
+use crate::config::{Config, Services};
 use crate::control::{Capturing, Source};
 
 pub(super) struct Shared {
@@ -34,6 +34,9 @@ pub(super) struct Shared {
     /// The graph as it is.
     pub(super) publisher: Arc<Publisher>,
     pub(super) program: Arc<Mutex<Program>>,
+    /// What it serves. Kept apart: who asks what a late worker does is not to wait for that worker,
+    /// as the change does that has the program.
+    pub(super) serves: Mutex<Services>,
     pub(super) captures: Captures,
     /// What services have taken from devices that are shared by port.
     pub(super) ports: TakenPorts,
@@ -74,7 +77,7 @@ impl Shared {
     }
 
     fn services(&self) -> Vec<ServiceStatus> {
-        let services = self.program().services();
+        let services = *self.serves.lock().unwrap_or_else(PoisonError::into_inner);
         let ports = [("echo", services.echo), ("discard", services.discard)];
         let running = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
         let status = |(name, port): (&str, u16)| ServiceStatus {
@@ -222,5 +225,41 @@ impl Source for Shared {
 
     fn stop(&self) {
         self.stopper.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use weever_link::memory::{MemoryConfig, pair};
+    use weever_packet::PoolConfig;
+
+    use super::*;
+    use crate::stack::Stack;
+
+    #[test]
+    fn who_asks_for_the_status_does_not_wait_for_a_change() {
+        let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
+        config.probe = false;
+        config.services.echo = Some(7);
+        let pool = Pool::new(PoolConfig { frames: 2048, ..PoolConfig::default() }).unwrap();
+        let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
+        let (ours, _theirs) = pair(&link).unwrap();
+        let stack = Stack::start_on(vec![Box::new(ours)], pool, config).unwrap();
+        // As a change that waits for a late worker.
+        let change = stack.shared.program();
+        let (told, tells) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let shared = Arc::clone(&stack.shared);
+            scope.spawn(move || told.send(shared.status()).unwrap());
+            let status = tells.recv_timeout(Duration::from_secs(20));
+            drop(change);
+            assert_eq!(status.expect("it waited").services[0].port, 7);
+        });
+        let moved = stack.shared.assign(&"services.echo=8".parse().unwrap());
+        assert!(moved.is_ok(), "{moved:?}");
+        assert_eq!(stack.status().services[0].port, 8);
     }
 }

@@ -112,6 +112,7 @@ fn assemble(
         neighbours6,
         publisher,
         program,
+        serves: Mutex::new(config.services),
         captures,
         ports: TakenPorts::new(by_port, &config.services),
         meters,
