@@ -111,8 +111,12 @@ impl Steering {
     }
 
     /// Ends it as Ctrl-C does, and returns what it said last.
-    fn end(mut self) -> String {
-        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
+    fn end(self) -> String {
+        self.end_by(Signal::SIGINT)
+    }
+
+    fn end_by(mut self, signal: Signal) -> String {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
         let (status, errors) = self.ended();
         assert!(status.success(), "{errors}");
         self.lines.try_iter().last().unwrap_or_default()
@@ -333,4 +337,78 @@ fn without_apply_nothing_happens_and_garbage_is_told_by_line() {
     }
     let (code, text) = output(&net, &["--dev", "right0", "--cpus", "4000", "--apply"]);
     assert!(code == Some(1) && text.contains("CPU 4000"), "{text}");
+}
+
+#[test]
+fn two_on_one_device_keep_out_of_each_other_and_a_killed_one_is_no_hindrance() {
+    require_net_admin!();
+    let net = net();
+    let args = ["--dev", "right0", "--apply"];
+    let mut first = Steering::start(&net, &args);
+    let holder = format!("process {} (`weever steer`, with a program)", first.child.id());
+    for more in [&["--apply"][..], &["--apply", "--model", "82599"], &["--undo"]] {
+        let (code, text) = output(&net, &[&args[..2], more].concat());
+        assert_eq!(code, Some(1), "{text}");
+        let told = text.contains("right0 is steered already") && text.contains(&holder);
+        assert!(told && text.contains("kill -INT"), "{more:?}: {text}");
+    }
+    let (code, text) = output(&net, &args[..2]);
+    assert!(code == Some(0) && text.contains(&holder), "looking is free: {text}");
+    // Another device, and one with the same number in another namespace.
+    let other = self::net();
+    Steering::start(&other, &args).end();
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    Steering::start(&net, &args).end_by(Signal::SIGTERM);
+}
+
+#[test]
+fn unfinished_checksums_of_this_machine_survive_unless_the_driver_is_insisted_on() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    net.assign_addresses().unwrap();
+    let to = receiver(&net, 7000);
+    let from = sender(&net, 5000);
+    let core = allowed_cores().unwrap()[0];
+    let args = ["--dev", "right0", "--apply"];
+    let mut steering = Steering::start(&net, &args);
+    assert!(steering.told.iter().any(|line| line.contains("in generic mode")));
+    assert!(steering.told.iter().any(|line| line.contains("unfinished checksums")));
+    exchange(&from, &to, core);
+    tcp_works(&net);
+    assert!(steering.child.try_wait().unwrap().is_none());
+    steering.end();
+    let steering = Steering::start(&net, &[&args[..], &["--mode", "native"]].concat());
+    let told = steering.told.join("\n");
+    assert!(told.contains("native mode") && told.contains("ethtool -K PEER tx off"), "{told}");
+    steering.end();
+}
+
+#[test]
+fn a_device_that_is_renamed_ends_it_and_is_named() {
+    require_net_admin!();
+    let net = net();
+    let mut steering = Steering::start(&net, &["--dev", "right0", "--apply"]);
+    net.right.rename("right0", "other0").unwrap();
+    let (status, errors) = steering.ended();
+    assert_eq!(status.code(), Some(1));
+    assert!(errors.contains("right0 is called other0 now"), "{errors}");
+    // Nothing is left on it.
+    Steering::start(&net, &["--dev", "other0", "--apply"]).end();
+}
+
+#[test]
+fn a_hundred_thousand_flows_at_once_get_their_filters() {
+    require_net_admin!();
+    let (net, files) = (net(), Files::new());
+    let flow = |n: u32| {
+        let (high, low) = (n >> 8, n & 255);
+        format!("udp 10.{}.{}.{low}:5 -> 10.77.0.2:7\n", high >> 8, high & 255)
+    };
+    let flows = files.write("flows", &(0..100_000).map(flow).collect::<String>());
+    let args = ["--dev", "right0", "--flows", &flows, "--apply", "--queues", "2"];
+    let steering = Steering::start(&net, &args);
+    let told = steering.told.join("\n");
+    assert!(told.contains("filters: 100000 added") && told.contains("flows 100000"), "{told}");
+    steering.end();
 }

@@ -2,7 +2,7 @@
 
 use weever_device::actions::{Actions, Desired, Record, undo};
 use weever_device::ethtool::{Action, Driver, EthtoolError, KernelDriver, Match};
-use weever_device::ifindex;
+use weever_device::{ifindex, name_of};
 use weever_graph::nic::FlowType;
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -69,6 +69,20 @@ fn queues_are_brought_to_a_plan_and_back() {
         let back = undo(driver, &mut record).unwrap();
         assert!(back.apply_all(driver, &mut record).is_empty() && record.is_empty());
         assert_eq!(driver.channels().unwrap(), found);
+    });
+}
+
+#[test]
+fn a_device_stays_itself_when_names_change() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    inside(&net, |driver| {
+        let index = ifindex("left0").unwrap();
+        net.left.rename("left0", "other0").unwrap();
+        assert_eq!(name_of(index).as_deref(), Some("other0"));
+        assert_eq!(driver.channels().unwrap().receiving(), 2);
+        let namesake = KernelDriver::open("left0").unwrap().channels();
+        assert!(namesake.unwrap_err().is_gone());
     });
 }
 

@@ -18,12 +18,15 @@ pub mod memory;
 pub mod pcap;
 mod random;
 pub mod replay;
+mod sent;
 pub mod trace;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 use weever_packet::{Buffer, Burst, Nanos, PoolCache};
+
+pub use sent::free_sent;
 
 /// Why a link failed. What concerns a single packet is a counter in [`QueueStats`], not an error.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +115,9 @@ pub struct QueueStats {
     pub rx_dropped: u64,
     /// Receive descriptors that were invalid.
     pub rx_invalid: u64,
+    /// Packets that were to be received and cannot be: of a capture file those that were cut, of
+    /// links other than Ethernet, or too long for the link or its frames.
+    pub rx_unusable: u64,
     /// Packets that could not be sent: too long for the link, or refused by the device.
     pub tx_dropped: u64,
     /// Times the device found no free frame to put a packet in.

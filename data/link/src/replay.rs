@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
 
-use crate::{Link, LinkError, LinkInfo, LinkQueue, Offload, QueueStats, fits};
+use crate::{Link, LinkError, LinkInfo, LinkQueue, Offload, QueueStats, fits, free_sent};
 
 /// How a prepared frame gets into a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,17 +161,7 @@ impl LinkQueue for ReplayQueue {
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
-        let n = packets.len();
-        for packet in packets.drain(..) {
-            if fits(packet.data(), self.mtu) {
-                self.stats.tx_packets += 1;
-                self.stats.tx_bytes += packet.len() as u64;
-            } else {
-                self.stats.tx_dropped += 1;
-            }
-            pool.free(packet);
-        }
-        Ok(n)
+        Ok(free_sent(self.mtu, pool, packets, &mut self.stats))
     }
 
     fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {

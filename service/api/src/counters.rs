@@ -92,6 +92,8 @@ pub struct LinkCounters {
     pub rx_dropped: u64,
     /// Receive descriptors that were invalid.
     pub rx_invalid: u64,
+    /// Packets of a capture file that cannot be replayed.
+    pub rx_unusable: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
     /// Times the device found no free frame to put a packet in.

@@ -89,7 +89,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     }
     for count in COUNTS {
         all.push(Contender::new(format!("{count} ordered"), count, |classifier, rules| {
-            classifier.set_ordered(rules.to_vec())
+            classifier.set_ordered(rules.to_vec()).map(drop)
         })?);
     }
     Ok(all)

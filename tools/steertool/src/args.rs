@@ -2,7 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+
+/// Where the program of the model `xdp` runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// In the driver if it can, except where checksums would suffer.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// Behind it.
+    Generic,
+}
 
 /// Steers the flows of the kernel's stack to queues as a policy wants, by the NIC's filters or by a
 /// program that weever generates.
@@ -34,6 +46,10 @@ pub struct SteerArgs {
     /// The CPUs that are the queues of the model `xdp`, as `0,2-5`; all that are online if not given.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
+    /// Where the program of the model `xdp` runs: in the driver, behind it, or what is right for the
+    /// device.
+    #[arg(long, value_enum, default_value_t)]
+    pub mode: Mode,
     /// Do it.
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,

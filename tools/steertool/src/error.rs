@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
-use weever_device::actions::{ActionsError, BringError, PersistError};
+use weever_device::actions::{ActionsError, PersistError};
+use weever_device::claim::ClaimError;
 use weever_device::ethtool::EthtoolError;
+use weever_device::nic::NicError;
 use weever_device::xdp::XdpError;
 use weever_plantool::PlanToolError;
 
@@ -34,6 +36,14 @@ pub enum SteerError {
     /// The list of CPUs cannot be read.
     #[error("`{0}` is no list of CPUs; write for example `0,2-5`")]
     Cpus(String),
+    /// The device has another name now.
+    #[error("{device} is called {name} now; what was done to it was undone: steer it by that name")]
+    Renamed {
+        /// What it was called.
+        device: String,
+        /// What it is called.
+        name: String,
+    },
     /// What was asked for cannot be had together.
     #[error("{0}")]
     Usage(String),
@@ -43,20 +53,18 @@ pub enum SteerError {
     /// The plan does not fit the device.
     #[error(transparent)]
     Actions(#[from] ActionsError),
-    /// The plan did not come onto the device.
+    /// A step failed, on the way there or back.
     #[error(transparent)]
-    Bring(#[from] BringError),
+    Nic(#[from] NicError),
+    /// Somebody else steers the device.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The record cannot be kept.
     #[error(transparent)]
     Persist(#[from] PersistError),
     /// The program cannot be had.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// Undoing failed in part.
-    #[error(
-        "not everything could be undone: {0}; look at the device with `ethtool -n`, `-x`, `-l`"
-    )]
-    Undo(String),
     /// The system refused something else.
     #[error("cannot wait for signals: {0}")]
     Signals(std::io::Error),

@@ -9,7 +9,6 @@ mod args;
 mod backend;
 mod cpus;
 mod error;
-mod model;
 mod nic;
 mod planner;
 mod program;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use weever_device::actions::{Actions, Brought, Desired, Record, StateFile, bring, undo};
-use weever_device::ethtool::{Driver, KernelDriver};
+use weever_device::actions::{Actions, Brought, StateFile};
+use weever_device::claim::Claim;
+use weever_device::ethtool::KernelDriver;
+use weever_device::nic::{NicSteering, planned};
 use weever_device::xdp::FlowCounter;
 use weever_plan::search::Search;
 use weever_plan::watch::FiveTuple;
@@ -16,12 +18,13 @@ const SHOWN: usize = 200;
 
 /// A device that is configured by `ethtool`'s calls.
 pub(crate) struct NicFilters {
-    driver: KernelDriver,
+    steering: NicSteering,
+    device: String,
     ifindex: u32,
-    record: Record,
-    file: StateFile,
     is_to_stay: bool,
     counter: Option<FlowCounter>,
+    /// Given up last.
+    _claim: Option<Claim>,
 }
 
 impl NicFilters {
@@ -30,23 +33,22 @@ impl NicFilters {
         args: &SteerArgs,
         driver: KernelDriver,
         ifindex: u32,
+        claim: Option<Claim>,
     ) -> Result<NicFilters, SteerError> {
-        let file = StateFile::of(Path::new(StateFile::FOLDER), &args.dev)?;
-        let record = file.load()?;
-        let is_to_stay = args.persist;
-        Ok(NicFilters { driver, ifindex, record, file, is_to_stay, counter: None })
-    }
-
-    fn between(&mut self, search: &mut Search) -> Result<Actions, SteerError> {
-        let plan = search.plan();
-        let nic = search.nic();
-        let desired = Desired::of(nic, &plan.configuration(nic.tables.len()))?;
-        Ok(Actions::between(&mut self.driver, &mut self.record, &desired)?)
+        let file = StateFile::of(Path::new(StateFile::FOLDER), ifindex)?;
+        Ok(NicFilters {
+            steering: NicSteering::new(Box::new(driver), file)?,
+            device: args.dev.clone(),
+            ifindex,
+            is_to_stay: args.persist,
+            counter: None,
+            _claim: claim,
+        })
     }
 
     fn told(&self, actions: &Actions) -> Vec<String> {
         let mut lines: Vec<String> = actions.notes.iter().map(|n| format!("note: {n}")).collect();
-        let commands = actions.commands(self.driver.device());
+        let commands = actions.commands(&self.device);
         let more = commands.len().saturating_sub(SHOWN);
         lines.extend(commands.into_iter().take(SHOWN));
         if more > 0 {
@@ -57,30 +59,17 @@ impl NicFilters {
 
     /// Undoes what the record says.
     pub(crate) fn undo(&mut self) -> Result<Vec<String>, SteerError> {
-        let actions = undo(&mut self.driver, &mut self.record)?;
-        let lines = match actions.is_empty() {
+        let actions = self.steering.undo()?;
+        Ok(match actions.is_empty() {
             true => vec!["nothing was left to undo".into()],
             false => self.told(&actions),
-        };
-        let failed = actions.apply_all(&mut self.driver, &mut self.record);
-        if failed.is_empty() {
-            // What is still noted is what somebody else answers for now.
-            self.record = Record::default();
-        }
-        self.file.save(&self.record)?;
-        match failed.is_empty() {
-            true => Ok(lines),
-            false => {
-                let errors: Vec<String> = failed.iter().map(ToString::to_string).collect();
-                Err(SteerError::Undo(errors.join("; ")))
-            }
-        }
+        })
     }
 }
 
 impl Backend for NicFilters {
     fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
-        let actions = self.between(search)?;
+        let actions = self.steering.preview(&planned(search)?)?;
         let mut lines = self.told(&actions);
         lines.push(match actions.is_empty() {
             true => "# the device is already so".into(),
@@ -90,10 +79,7 @@ impl Backend for NicFilters {
     }
 
     fn update(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
-        let brought = bring(&mut self.driver, &mut self.record, search);
-        // Whatever became of it: if this process is killed, the next one knows.
-        self.file.save(&self.record)?;
-        let Brought { actions, refused } = brought?;
+        let Brought { actions, refused } = self.steering.follow(search)?;
         let refused = refused.into_iter().map(|said| format!("note: planned without it: {said}"));
         Ok(refused.chain(self.told(&actions)).collect())
     }
@@ -111,7 +97,8 @@ impl Backend for NicFilters {
     fn finish(&mut self) -> Result<Vec<String>, SteerError> {
         self.counter = None;
         if self.is_to_stay {
-            let path = self.file.path().display();
+            self.steering.leave();
+            let path = self.steering.file().path().display();
             return Ok(vec![format!("it stays so; `--undo` undoes it ({path} says what that is)")]);
         }
         self.undo()
@@ -122,6 +109,6 @@ impl Backend for NicFilters {
     }
 
     fn filters(&self) -> usize {
-        self.record.locations().count()
+        self.steering.record().locations().count()
     }
 }

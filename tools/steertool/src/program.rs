@@ -1,12 +1,14 @@
 //! A program that sorts frames onto CPUs.
 
+use weever_device::claim::Claim;
 use weever_device::ethtool::Driver;
-use weever_device::xdp::{Outcome, XdpSteering};
+use weever_device::hands_over_partial_checksums;
+use weever_device::xdp::{AttachMode, Outcome, XdpSteering};
 use weever_plan::search::Search;
 use weever_plan::watch::FiveTuple;
 
+use crate::args::Mode;
 use crate::backend::Backend;
-use crate::model::may_have_partial_checksums;
 use crate::{SteerArgs, SteerError};
 
 /// The least and the most room in a map of filters.
@@ -18,8 +20,11 @@ pub(crate) struct Program {
     device: String,
     cpus: Vec<u32>,
     room: usize,
+    mode: Mode,
     has_partial_checksums: bool,
     steering: Option<XdpSteering>,
+    /// Given up last.
+    _claim: Option<Claim>,
 }
 
 impl Program {
@@ -29,6 +34,7 @@ impl Program {
         ifindex: u32,
         cpus: Vec<u32>,
         flows: usize,
+        claim: Option<Claim>,
     ) -> Program {
         let watched = if args.watch { args.most as usize } else { 0 };
         let room = (2 * flows).max(watched).clamp(ROOM.0, ROOM.1);
@@ -37,8 +43,10 @@ impl Program {
             device: args.dev.clone(),
             cpus,
             room,
-            has_partial_checksums: may_have_partial_checksums(driver),
+            mode: args.mode,
+            has_partial_checksums: hands_over_partial_checksums(driver),
             steering: None,
+            _claim: claim,
         }
     }
 
@@ -51,20 +59,45 @@ impl Program {
         let mut steering = self.load(search)?;
         let outcome = steering.follow(search)?;
         // Only when all filters are there, so that no flow goes astray first.
-        steering.attach(self.ifindex)?;
-        let mode = steering.mode().map(|mode| mode.to_string()).unwrap_or_default();
-        let mut lines = vec![format!("attached to {} in {mode} mode", self.device)];
-        lines.extend(told(&outcome, search));
-        if self.has_partial_checksums {
-            lines.push(
-                "note: frames from a kernel of this machine come here with unfinished checksums and \
-                 would be lost on their way to a CPU: switch that off at the sending end, \
-                 `ethtool -K PEER tx off`"
-                    .into(),
-            );
+        match self.attach_mode() {
+            None => steering.attach(self.ifindex)?,
+            Some(mode) => steering.attach_in(self.ifindex, mode)?,
         }
+        let mode = steering.mode();
+        let shown = mode.map(|mode| mode.to_string()).unwrap_or_default();
+        let mut lines = vec![format!("attached to {} in {shown} mode", self.device)];
+        lines.extend(self.about_checksums(mode).map(str::to_owned));
+        lines.extend(told(&outcome, search));
         self.steering = Some(steering);
         Ok(lines)
+    }
+}
+
+impl Program {
+    /// A program in the driver makes the kernel forget that a frame's checksum is unfinished; behind
+    /// it, the kernel still knows when the frame has come to its CPU.
+    fn attach_mode(&self) -> Option<AttachMode> {
+        match self.mode {
+            Mode::Auto if self.has_partial_checksums => Some(AttachMode::Generic),
+            Mode::Auto => None,
+            Mode::Native => Some(AttachMode::Native),
+            Mode::Generic => Some(AttachMode::Generic),
+        }
+    }
+
+    fn about_checksums(&self, mode: Option<AttachMode>) -> Option<&'static str> {
+        match (self.has_partial_checksums, mode) {
+            (true, Some(AttachMode::Native)) => Some(
+                "note: frames from a kernel of this machine come here with unfinished checksums and \
+                 would be lost on their way to a CPU: switch that off at the sending end, \
+                 `ethtool -K PEER tx off`, or take `--mode generic`",
+            ),
+            (true, Some(AttachMode::Generic)) if self.mode == Mode::Auto => Some(
+                "note: behind the driver, for the sake of unfinished checksums of this machine's own \
+                 frames; `--mode native` is faster where the sending end finishes them",
+            ),
+            _ => None,
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use weever_device::claim::{self, Claim};
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
-use weever_device::ifindex;
+use weever_device::{ifindex, model_of, name_of};
 use weever_plantool::load_model;
 
 use crate::backend::Backend;
@@ -13,7 +14,7 @@ use crate::nic::NicFilters;
 use crate::planner::Planner;
 use crate::program::Program;
 use crate::signals::Ending;
-use crate::{SteerArgs, SteerError, cpus, model};
+use crate::{SteerArgs, SteerError, cpus};
 
 /// How often traffic is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,11 +27,12 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
     let index = ifindex(&args.dev).ok_or_else(|| SteerError::NoDevice(args.dev.clone()))?;
     let mut driver = KernelDriver::open(&args.dev)?;
     if args.undo {
-        tell(&NicFilters::new(args, driver, index)?.undo()?);
+        let claim = Claim::of(&args.dev, index, "`weever steer --undo`")?;
+        tell(&NicFilters::new(args, driver, index, Some(claim))?.undo()?);
         return Ok(ExitCode::SUCCESS);
     }
     let name = match args.model.as_str() {
-        "auto" => model::of(&mut driver)?,
+        "auto" => model_of(&mut driver)?,
         name => name,
     };
     let is_program = name == "xdp";
@@ -44,12 +46,13 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
         false => queues(args, &mut driver)?,
     };
     let mut planner = Planner::new(args, load_model(name, Some(queues))?)?;
+    let claim = claim(args, index, is_program)?;
     let mut backend: Box<dyn Backend> = match is_program {
         true => {
             let flows = planner.search.len();
-            Box::new(Program::new(args, &mut driver, index, cpus, flows))
+            Box::new(Program::new(args, &mut driver, index, cpus, flows, claim))
         }
-        false => Box::new(NicFilters::new(args, driver, index)?),
+        false => Box::new(NicFilters::new(args, driver, index, claim)?),
     };
     let _ = planner.notes.iter().try_for_each(|note| writeln!(std::io::stderr(), "{note}"));
     tell(&planner.describe(|queue| backend.queue(queue)));
@@ -59,6 +62,18 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
     }
     apply(args, index, &mut planner, &mut *backend)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps others from the device if something is to be done to it.
+fn claim(args: &SteerArgs, index: u32, is_program: bool) -> Result<Option<Claim>, SteerError> {
+    if args.apply {
+        let how = if is_program { "with a program" } else { "with the NIC's filters" };
+        return Ok(Some(Claim::of(&args.dev, index, &format!("`weever steer`, {how}"))?));
+    }
+    if let Some(holder) = claim::holder(index) {
+        tell(&[format!("note: {} is steered already, by {holder}", args.dev)]);
+    }
+    Ok(None)
 }
 
 /// As many queues as the device has switched on, if nobody says how many.
@@ -88,9 +103,6 @@ fn apply(
             planner.refused()
         )]);
     }
-    if let Err(SteerError::Vanished { .. }) = ran {
-        return ran;
-    }
     // Undone whatever happened, and the first error is the one to tell.
     let finished = backend.finish();
     ran?;
@@ -112,15 +124,13 @@ fn steer(
     tell(&["steering; Ctrl-C ends it".into()]);
     let start = Instant::now();
     while !ending.within(TICK) {
-        if ifindex(&args.dev) != Some(index) {
-            return Err(vanished(args, backend));
-        }
+        is_there(args, index, backend)?;
         if args.watch {
             let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            follow(planner, backend, now).map_err(|error| match ifindex(&args.dev) {
-                Some(there) if there == index => error,
-                _ => vanished(args, backend),
-            })?;
+            if let Err(error) = follow(planner, backend, now) {
+                is_there(args, index, backend)?;
+                return Err(error);
+            }
         }
     }
     Ok(())
@@ -135,12 +145,20 @@ fn follow(planner: &mut Planner, backend: &mut dyn Backend, now: u64) -> Result<
     Ok(())
 }
 
-fn vanished(args: &SteerArgs, backend: &dyn Backend) -> SteerError {
-    let filters = match backend.filters() {
-        0 => String::new(),
-        count => format!(", and its {count} filters with it"),
-    };
-    SteerError::Vanished { device: args.dev.clone(), filters }
+/// That the device is there, and has the name that it had.
+fn is_there(args: &SteerArgs, index: u32, backend: &dyn Backend) -> Result<(), SteerError> {
+    let device = args.dev.clone();
+    match name_of(index) {
+        Some(name) if name == device => Ok(()),
+        Some(name) => Err(SteerError::Renamed { device, name }),
+        None => {
+            let filters = match backend.filters() {
+                0 => String::new(),
+                count => format!(", and its {count} filters with it"),
+            };
+            Err(SteerError::Vanished { device, filters })
+        }
+    }
 }
 
 /// Nobody may be left to read it.

@@ -169,6 +169,16 @@ impl Namespace {
         self.change(&format!("set link {name} down"), link::set_up(index, false), 0)
     }
 
+    /// Gives a link another name.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is no such link, or another one of that name.
+    pub fn rename(&self, name: &str, to: &str) -> Result<(), Error> {
+        let index = self.link(name)?.index;
+        let action = format!("rename link {name} to {to}");
+        self.change(&action, link::set(index, LinkAttribute::IfName(to.to_owned())), 0)
+    }
+
     /// Sets a link's MTU, in bytes of payload.
     ///
     /// # Errors

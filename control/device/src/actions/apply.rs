@@ -50,6 +50,7 @@ impl Actions {
             match step.take(driver, record) {
                 Ok(inverse) => back.push(inverse),
                 Err(source) => {
+                    back.extend(step.mend(driver, record));
                     let taken_back =
                         back.iter().rev().filter_map(|step| step.take(driver, record).err());
                     let rollback = taken_back.collect();

@@ -7,8 +7,11 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 
 use super::desired::words;
-use super::{Actions, ActionsError, ApplyError, Desired, Record, Step};
-use crate::ethtool::{Action, Driver, RuleSpec};
+use super::{Actions, ActionsError, ApplyError, Desired, PersistError, Record, Step};
+use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
+
+/// Is told what the record may become, for somebody to write it down.
+pub(crate) type Ahead<'a> = dyn FnMut(&Record) -> Result<(), PersistError> + 'a;
 
 /// How often a plan is made anew because the device refuses a rule.
 const MOST_REPLANS: usize = 16;
@@ -32,6 +35,12 @@ pub enum BringError {
     /// A step failed, and planning anew did not help or would not.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// What is about to be done cannot be written down; nothing was changed.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// The device did not answer what is there.
+    #[error(transparent)]
+    Device(#[from] EthtoolError),
     /// Without what the device refuses, the policy cannot be satisfied.
     #[error(
         "the device refuses rules that the policy cannot be satisfied without: {}",
@@ -54,13 +63,23 @@ pub fn bring(
     record: &mut Record,
     search: &mut Search,
 ) -> Result<Brought, BringError> {
+    bring_noting(driver, record, search, &mut |_| Ok(()))
+}
+
+/// Likewise; before steps are taken, `ahead` is told what the record may become.
+pub(crate) fn bring_noting(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    search: &mut Search,
+    ahead: &mut Ahead<'_>,
+) -> Result<Brought, BringError> {
     let mut refused = Vec::new();
     let acceptable = search.cost().is_acceptable();
     loop {
         let plan = search.plan();
         let configuration = plan.configuration(search.nic().tables.len());
         let desired = Desired::of(search.nic(), &configuration)?;
-        let (actions, tried) = attempt(driver, record, &desired);
+        let (actions, tried) = attempt(driver, record, &desired, ahead);
         // Comparing with the device takes the place of the search's list of changes.
         search.take_changes();
         let Err(error) = tried else { return Ok(Brought { actions, refused }) };
@@ -83,14 +102,28 @@ fn attempt(
     driver: &mut dyn Driver,
     record: &mut Record,
     desired: &Desired,
+    ahead: &mut Ahead<'_>,
 ) -> (Actions, Result<(), BringError>) {
     match Actions::between(driver, record, desired) {
         Err(error) => (Actions::default(), Err(error.into())),
         Ok(actions) => {
-            let taken = actions.apply(driver, record);
-            (actions, taken.map_err(BringError::from))
+            let taken = take(driver, record, &actions, ahead);
+            (actions, taken)
         }
     }
+}
+
+/// Writes down what is about to be done, and does it.
+pub(crate) fn take(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    actions: &Actions,
+    ahead: &mut Ahead<'_>,
+) -> Result<(), BringError> {
+    if !actions.is_empty() {
+        ahead(&record.foreseeing(actions, driver)?)?;
+    }
+    Ok(actions.apply(driver, record)?)
 }
 
 /// Tells the search what the device refused, if that is a rule or there are too many, and the device is

@@ -32,8 +32,9 @@ impl Actions {
         let mut actions = Actions::default();
         actions.give_up(driver, record)?;
         let last = actions.queues(driver, desired)?;
+        let changes_queues = last.is_some() || !actions.steps.is_empty();
         actions.fields(driver, desired)?;
-        actions.spreading(driver, desired)?;
+        actions.spreading(driver, desired, changes_queues)?;
         let (names, unused) = actions.contexts(driver, record, desired)?;
         actions.rules(driver, record, desired, &names)?;
         let gone = unused.into_iter().map(|context| Step::RemoveContext { context });
@@ -107,6 +108,7 @@ impl Actions {
         &mut self,
         driver: &mut dyn Driver,
         desired: &Desired,
+        changes_queues: bool,
     ) -> Result<(), ActionsError> {
         if desired.table.is_empty() {
             return Ok(());
@@ -125,7 +127,8 @@ impl Actions {
         let table = desired.table.iter().copied().cycle().take(from.table.len()).collect();
         let key = desired.key.clone().unwrap_or_else(|| from.key.clone());
         let to = Spreading { table, key };
-        if from != to {
+        // Many drivers forget their table when the number of queues changes.
+        if from != to || changes_queues {
             self.steps.push(Step::Spreading { from, to });
         }
         Ok(())

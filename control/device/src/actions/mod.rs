@@ -22,6 +22,7 @@ mod tests;
 mod undo;
 
 pub use apply::ApplyError;
+pub(crate) use bring::{Ahead, bring_noting, take};
 pub use bring::{BringError, Brought, bring};
 pub use desired::Desired;
 pub use diff::Actions;

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,8 @@ use super::Record;
 
 /// No record is longer: a rule is some 800 bytes of it.
 const LONGEST: u64 = 256 << 20;
+/// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`.
+const NETNS_COOKIE: libc::c_int = 71;
 
 /// What can be wrong with the file of a record.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,9 @@ pub enum PersistError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The system does not tell which network namespace this is.
+    #[error("cannot tell which network namespace this is: {0}")]
+    Namespace(io::Error),
     /// It holds something else.
     #[error(
         "{path} is no record of steering ({reason}); remove it if nothing is steered on this device",
@@ -35,6 +42,23 @@ pub enum PersistError {
     },
 }
 
+/// Which network namespace the calling thread is in: a number that does not come again until the
+/// machine restarts, or on kernels before 5.14 one that may.
+fn namespace() -> io::Result<u64> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let (mut cookie, mut size) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let to = (&raw mut cookie).cast();
+    // SAFETY: the descriptor is the live socket's; `to` and `size` are live, and `size` is as many
+    // bytes as there is room for at `to`.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, NETNS_COOKIE, to, &raw mut size)
+    };
+    match result {
+        0 => Ok(cookie),
+        _ => Ok(fs::metadata("/proc/thread-self/ns/net")?.ino()),
+    }
+}
+
 /// The file of the record of one device in one network namespace. It goes when the machine restarts,
 /// as the device's settings do.
 #[derive(Clone, Debug)]
@@ -46,15 +70,14 @@ impl StateFile {
     /// Where records are kept.
     pub const FOLDER: &str = "/run/weever";
 
-    /// The file for `device` of the calling thread's network namespace, in `folder`.
+    /// The file for an interface of the calling thread's network namespace, in `folder`. Another
+    /// interface that gets the same name later has another file.
     ///
     /// # Errors
-    /// [`PersistError::File`] if `/proc` does not tell the namespace.
-    pub fn of(folder: &Path, device: &str) -> Result<StateFile, PersistError> {
-        let namespace = PathBuf::from("/proc/thread-self/ns/net");
-        let inode = fs::metadata(&namespace).map(|meta| meta.ino());
-        let inode = inode.map_err(|source| PersistError::File { path: namespace, source })?;
-        Ok(StateFile { path: folder.join(format!("steer-{inode}-{device}.json")) })
+    /// [`PersistError::Namespace`].
+    pub fn of(folder: &Path, ifindex: u32) -> Result<StateFile, PersistError> {
+        let namespace = namespace().map_err(PersistError::Namespace)?;
+        Ok(StateFile { path: folder.join(format!("steer-{namespace}-{ifindex}.json")) })
     }
 
     /// Where it is.
@@ -74,7 +97,7 @@ impl StateFile {
             _ => {}
         }
         let bytes = fs::read(&self.path).map_err(|e| self.error(e))?;
-        serde_json::from_slice(&bytes).map_err(|e| garbage(e.to_string()))
+        Record::read(&bytes).map_err(|e| garbage(e.to_string()))
     }
 
     /// Writes the record; an empty one removes the file. A reader sees the old or the new one.
@@ -91,7 +114,7 @@ impl StateFile {
         let write = || {
             fs::create_dir_all(self.path.parent().unwrap_or(Path::new("/")))?;
             let beside = self.path.with_extension("new");
-            fs::write(&beside, serde_json::to_vec(record)?)?;
+            fs::write(&beside, record.write()?)?;
             fs::rename(&beside, &self.path)
         };
         write().map_err(|e| self.error(e))

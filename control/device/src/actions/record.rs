@@ -1,11 +1,14 @@
 //! What we did to a device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use weever_graph::nic::FlowType;
 
-use crate::ethtool::{Channels, Driver, EthtoolError, HashFields, RuleSpec, Spreading};
+use super::Actions;
+use crate::ethtool::{
+    ANY_LOCATION, Channels, Driver, EthtoolError, HashFields, RuleSpec, Spreading,
+};
 
 /// A setting that we changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +53,17 @@ pub struct Record {
     pub(super) contexts: Vec<OurContext>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, Changed<HashFields>>,
+    /// What a process was about to do of which nobody knows how far it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) intended: Option<Intended>,
+}
+
+/// Rules that were about to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Intended {
+    pub(super) rules: Vec<RuleSpec>,
+    /// Where there were rules of others then.
+    pub(super) others: BTreeSet<u32>,
 }
 
 impl Record {
@@ -58,25 +72,65 @@ impl Record {
         *self == Record::default()
     }
 
+    /// What stands in a record's file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(text: &[u8]) -> Result<Record, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+
+    /// The contents of its file.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn write(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+
     /// The locations of the rules that we made.
     pub fn locations(&self) -> impl Iterator<Item = u32> + '_ {
         self.ours.keys().copied()
     }
 
-    /// Gives up the rules that are no longer as we left them, since somebody else answers for them
-    /// now, and says which.
+    /// What is to be written down before `actions` are taken, so that somebody can undo them should
+    /// the process be killed meanwhile.
+    ///
+    /// # Errors
+    /// The device's answer.
+    pub fn foreseeing(
+        &self,
+        actions: &Actions,
+        driver: &mut dyn Driver,
+    ) -> Result<Record, EthtoolError> {
+        let mut ahead = self.clone();
+        let rules: Vec<RuleSpec> =
+            actions.steps.iter().filter_map(|step| step.foresee(&mut ahead)).collect();
+        if !rules.is_empty() {
+            let present = driver.locations()?.into_iter();
+            let others = present.filter(|at| !self.ours.contains_key(at)).collect();
+            ahead.intended = Some(Intended { rules, others });
+        }
+        Ok(ahead)
+    }
+
+    /// Takes over the rules that a killed process has made without writing them down, and gives up
+    /// those that are no longer as we left them, since somebody else answers for them now. Says
+    /// which the latter are.
     ///
     /// # Errors
     /// The device's answer.
     pub fn verify(&mut self, driver: &mut dyn Driver) -> Result<Vec<u32>, EthtoolError> {
+        if let Some(intended) = self.intended.take() {
+            self.adopt(driver, intended)?;
+        }
         if self.ours.is_empty() {
             return Ok(Vec::new());
         }
-        let present = driver.locations()?;
+        let present: BTreeSet<u32> = driver.locations()?.into_iter().collect();
         let mut lost = Vec::new();
         for (location, ours) in &self.ours {
-            let is_there = present.contains(location);
-            if !is_there || driver.rule(*location)? != ours.read {
+            if !present.contains(location) || !is_still(&ours.read, *location, driver)? {
                 lost.push(*location);
             }
         }
@@ -91,6 +145,38 @@ impl Record {
         self.contexts.iter().find(|c| c.name == name).map_or(name, |c| c.number)
     }
 
+    fn adopt(
+        &mut self,
+        driver: &mut dyn Driver,
+        mut intended: Intended,
+    ) -> Result<(), EthtoolError> {
+        let present = driver.locations()?.into_iter();
+        for location in present.filter(|at| !intended.others.contains(at)) {
+            let Some(read) = shown(location, driver)? else { continue };
+            if self.ours.get(&location).is_some_and(|ours| ours.read == read) {
+                continue;
+            }
+            let is_it = |rule: &RuleSpec| {
+                rule.says_the_same(&read) && [ANY_LOCATION, location].contains(&rule.location())
+            };
+            if let Some(at) = intended.rules.iter().position(is_it) {
+                let sent = intended.rules.swap_remove(at);
+                self.ours.insert(location, Ours { sent, read });
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the settings that are not noted any more noted as they were.
+    pub(super) fn keep_settings_of(&mut self, before: Record) {
+        self.channels = self.channels.take().or(before.channels);
+        self.ntuple = self.ntuple.take().or(before.ntuple);
+        self.spreading = self.spreading.take().or(before.spreading);
+        for (name, changed) in before.fields {
+            self.fields.entry(name).or_insert(changed);
+        }
+    }
+
     pub(super) fn note_fields(&mut self, flow_type: FlowType, from: HashFields, to: HashFields) {
         let name = flow_type.name().to_string();
         let found = self.fields.get(&name).map_or(from, |changed| changed.found);
@@ -98,6 +184,27 @@ impl Record {
             true => self.fields.remove(&name),
             false => self.fields.insert(name, Changed { found, set: to }),
         };
+    }
+}
+
+/// The rule at a location; nothing if there is none, or if the driver cannot show rules.
+fn shown(location: u32, driver: &mut dyn Driver) -> Result<Option<RuleSpec>, EthtoolError> {
+    match driver.rule(location) {
+        Ok(rule) => Ok(Some(rule)),
+        Err(error) if error.is_unsupported() || error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the rule at a location, where there is one, is still this one. A driver that cannot show
+/// rules is believed.
+fn is_still(ours: &RuleSpec, location: u32, driver: &mut dyn Driver) -> Result<bool, EthtoolError> {
+    match driver.rule(location) {
+        Ok(rule) => Ok(rule == *ours),
+        Err(error) if error.is_unsupported() => Ok(true),
+        // It went after the list was made.
+        Err(error) if error.is_absent() => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -75,6 +75,41 @@ pub enum Step {
 }
 
 impl Step {
+    /// Notes a setting's change.
+    fn note(&self, record: &mut Record) {
+        match self {
+            Step::Channels { from, to } => note(&mut record.channels, from, to),
+            Step::Ntuple { to } => note(&mut record.ntuple, &!*to, to),
+            Step::Fields { flow_type, from, to } => record.note_fields(*flow_type, *from, *to),
+            Step::Spreading { from, to } => note(&mut record.spreading, from, to),
+            Step::Remove { .. }
+            | Step::Replace { .. }
+            | Step::Insert { .. }
+            | Step::AddContext { .. }
+            | Step::RemoveContext { .. } => {}
+        }
+    }
+
+    /// Notes what it will have done, and returns the rule that it makes.
+    pub(super) fn foresee(&self, record: &mut Record) -> Option<RuleSpec> {
+        match self {
+            Step::Channels { .. }
+            | Step::Ntuple { .. }
+            | Step::Fields { .. }
+            | Step::Spreading { .. } => {
+                let before = record.clone();
+                self.note(record);
+                // On its way back to what was found, a setting may still be as we left it.
+                record.keep_settings_of(before);
+            }
+            // The driver numbers a context when it is made: what a killed process has made of those
+            // nobody knows.
+            Step::Remove { .. } | Step::AddContext { .. } | Step::RemoveContext { .. } => {}
+            Step::Replace { to: rule, .. } | Step::Insert { rule } => return Some(rule.clone()),
+        }
+        None
+    }
+
     /// Takes it and notes it; returns the step back.
     pub(super) fn take(
         &self,
@@ -84,23 +119,23 @@ impl Step {
         match self {
             Step::Channels { from, to } => {
                 driver.set_channels(*to)?;
-                note(&mut record.channels, from, to);
+                self.note(record);
                 Ok(Step::Channels { from: *to, to: *from })
             }
             Step::Ntuple { to } => {
                 driver.set_ntuple(*to)?;
-                note(&mut record.ntuple, &!*to, to);
+                self.note(record);
                 Ok(Step::Ntuple { to: !*to })
             }
             Step::Fields { flow_type, from, to } => {
                 driver.set_hash_fields(*flow_type, *to)?;
-                record.note_fields(*flow_type, *from, *to);
+                self.note(record);
                 Ok(Step::Fields { flow_type: *flow_type, from: *to, to: *from })
             }
             Step::Spreading { from, to } => {
                 let key = (from.key != to.key).then_some(&to.key[..]);
                 driver.set_spreading(0, Some(&to.table), key)?;
-                note(&mut record.spreading, from, to);
+                self.note(record);
                 Ok(Step::Spreading { from: to.clone(), to: from.clone() })
             }
             Step::AddContext { name, table } => {
@@ -135,6 +170,34 @@ impl Step {
     pub(super) fn rule(&self) -> Option<&RuleSpec> {
         match self {
             Step::Insert { rule } | Step::Replace { to: rule, .. } => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// What has to be done because it failed: a driver may have removed the rule that it was to
+    /// replace, or have done what it says that it could not.
+    pub(super) fn mend(&self, driver: &mut dyn Driver, record: &mut Record) -> Option<Step> {
+        match self {
+            Step::Replace { location, from, to } => match driver.rule(*location) {
+                Ok(rule) if rule.says_the_same(to) => {
+                    let made = Ours { sent: to.clone(), read: rule };
+                    record.ours.insert(*location, made.clone());
+                    let (location, to) = (*location, from.sent.clone().at(*location));
+                    Some(Step::Replace { location, from: made, to })
+                }
+                Err(error) if error.is_absent() => {
+                    record.ours.remove(location);
+                    Some(Step::Insert { rule: from.sent.clone().at(*location) })
+                }
+                _ => None,
+            },
+            Step::Insert { rule } if rule.location() != ANY_LOCATION => {
+                let read = driver.rule(rule.location()).ok().filter(|r| r.says_the_same(rule))?;
+                let (location, sent) = (rule.location(), rule.clone());
+                let rule = Ours { sent, read };
+                record.ours.insert(location, rule.clone());
+                Some(Step::Remove { location, rule })
+            }
             _ => None,
         }
     }

@@ -71,11 +71,13 @@ fn a_device_is_brought_to_a_plan_and_back() {
         let expected = [
             "ethtool -L sim0 combined 4".to_string(),
             "ethtool -N sim0 rx-flow-hash udp4 sdfn".into(),
+            // As it is already, but drivers forget it when there are more queues.
+            "ethtool -X sim0 equal 2".into(),
             "ethtool -K sim0 ntuple on".into(),
             format!("ethtool -N sim0 flow-type udp4 dst-port 53 action 2{}", place(0)),
             format!("ethtool -N sim0 flow-type udp4 dst-port 80 action 3{}", place(1)),
         ];
-        assert_eq!(commands, expected, "the table is as wanted already");
+        assert_eq!(commands, expected);
         assert_eq!((device.channels.combined, device.ntuple, device.rules.len()), (4, true, 2));
         assert!(bring(&mut device, &mut record, &desired(rules)).unwrap().is_empty());
         take_back(&mut device, &mut record);
@@ -186,7 +188,7 @@ fn a_failure_at_any_step_takes_back_what_came_before() {
 fn when_the_way_back_fails_too_both_errors_are_told() {
     let mut device = device(false);
     let mut record = Record::default();
-    device.failing = Some(Failing { at: 4, count: 2, errno: libc::EIO });
+    device.failing = Some(Failing { at: 5, count: 2, errno: libc::EIO });
     let error =
         bring(&mut device, &mut record, &desired(vec![rule(1, 0), rule(2, 0)])).unwrap_err();
     assert_eq!(error.rollback.len(), 1);
@@ -249,7 +251,7 @@ fn fewer_queues_come_last_and_more_first() {
 #[test]
 fn a_record_survives_in_its_file_and_garbage_is_told() {
     let folder = std::env::temp_dir().join(format!("weever-device-{}", std::process::id()));
-    let file = StateFile::of(&folder, "sim0").unwrap();
+    let file = StateFile::of(&folder, 7).unwrap();
     assert_eq!(file.load().unwrap(), Record::default());
     let mut device = device(false);
     let before = seen(&device);

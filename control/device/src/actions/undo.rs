@@ -18,13 +18,14 @@ pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, Eth
     actions.steps.extend(removed);
     actions.contexts_back(driver, record);
     let channels = actions.channels_back(driver, record)?;
+    let changes_queues = channels.is_some();
     // More queues come before the table that points to them, fewer behind it.
     let (first, last) = match channels {
         Some(Step::Channels { from, to }) if to.receiving() < from.receiving() => (None, channels),
         _ => (channels, None),
     };
     actions.steps.extend(first);
-    actions.spreading_back(driver, record)?;
+    actions.spreading_back(driver, record, changes_queues)?;
     actions.fields_back(driver, record)?;
     actions.ntuple_back(driver, record)?;
     actions.steps.extend(last);
@@ -53,10 +54,13 @@ impl Actions {
         record: &Record,
     ) -> Result<Option<Step>, EthtoolError> {
         let Some(changed) = &record.channels else { return Ok(None) };
-        if driver.channels()? == changed.set {
+        let now = driver.channels()?;
+        if now == changed.set {
             return Ok(Some(Step::Channels { from: changed.set, to: changed.found }));
         }
-        self.kept("the number of queues");
+        if now != changed.found {
+            self.kept("the number of queues");
+        }
         Ok(None)
     }
 
@@ -64,12 +68,20 @@ impl Actions {
         &mut self,
         driver: &mut dyn Driver,
         record: &Record,
+        changes_queues: bool,
     ) -> Result<(), EthtoolError> {
-        let Some(changed) = &record.spreading else { return Ok(()) };
-        if driver.spreading(0)? == changed.set {
+        let Some(changed) = &record.spreading else {
+            if changes_queues && let Ok(now) = driver.spreading(0) {
+                // Many drivers forget their table when the number of queues changes.
+                self.steps.push(Step::Spreading { from: now.clone(), to: now });
+            }
+            return Ok(());
+        };
+        let now = driver.spreading(0)?;
+        if now == changed.set {
             let (from, to) = (changed.set.clone(), changed.found.clone());
             self.steps.push(Step::Spreading { from, to });
-        } else {
+        } else if now != changed.found {
             self.kept("the table of the hash");
         }
         Ok(())
@@ -82,10 +94,11 @@ impl Actions {
     ) -> Result<(), EthtoolError> {
         for (name, changed) in &record.fields {
             let Some(flow_type) = FlowType::from_name(name) else { continue };
-            if driver.hash_fields(flow_type)? == changed.set {
+            let now = driver.hash_fields(flow_type)?;
+            if now == changed.set {
                 let (from, to) = (changed.set, changed.found);
                 self.steps.push(Step::Fields { flow_type, from, to });
-            } else {
+            } else if now != changed.found {
                 self.kept(&format!("what is hashed of {name}"));
             }
         }
@@ -98,9 +111,11 @@ impl Actions {
         record: &Record,
     ) -> Result<(), EthtoolError> {
         let Some(changed) = &record.ntuple else { return Ok(()) };
+        // It is off or on: if it is not as we set it, it is as it was.
         if driver.ntuple()? != changed.set {
-            self.kept("the switch for rules");
-        } else if driver.table()?.rules as usize > record.ours.len() {
+            return Ok(());
+        }
+        if driver.table()?.rules as usize > record.ours.len() {
             // With some drivers, switching it off would remove the rules of others.
             self.notes.push("rules of others are there: they stay switched on".into());
         } else {

@@ -94,6 +94,13 @@ impl EthtoolError {
         }
     }
 
+    /// Whether what was asked for is not there (any more), though the device is.
+    pub fn is_absent(&self) -> bool {
+        let EthtoolError::Refused { source, .. } = self else { return false };
+        // Drivers say it in one way or the other.
+        matches!(source.raw_os_error(), Some(libc::ENOENT | libc::EINVAL))
+    }
+
     /// Whether the driver has no such thing.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, EthtoolError::Unsupported { .. })

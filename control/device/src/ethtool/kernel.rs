@@ -11,13 +11,17 @@ use super::matching::hash_number_of;
 use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spreading, TableSize};
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
+const SIOCGIFNAME: libc::c_ulong = 0x8910;
 /// No table of rules or of spreading has more; what a driver says beyond is a mistake.
 const MOST: u32 = 1 << 20;
 
-/// A device of the network namespace in which the calling thread was when it was opened.
+/// A device of the network namespace in which the calling thread was when it was opened. It stays the
+/// same device when it is renamed, or when another one gets its name.
 #[derive(Debug)]
 pub struct KernelDriver {
     device: String,
+    /// 0 if there was no such device.
+    ifindex: libc::c_int,
     socket: OwnedFd,
 }
 
@@ -38,18 +42,32 @@ impl KernelDriver {
             return Err(EthtoolError::of(&device, "open a socket".into(), source));
         }
         // SAFETY: the kernel has just made this descriptor for us.
-        Ok(KernelDriver { device, socket: unsafe { OwnedFd::from_raw_fd(fd) } })
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut request = request_about(&device);
+        // SAFETY: the request is live, and its name ends in a zero; the kernel writes the number.
+        let found = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &mut request) };
+        // SAFETY: the call has written this member of the union; before it was zeros, a valid value.
+        let ifindex = if found < 0 { 0 } else { unsafe { request.ifr_ifru.ifru_ifindex } };
+        Ok(KernelDriver { device, ifindex, socket })
+    }
+
+    /// A request about the device by the name that it has now.
+    fn request(&self) -> Result<libc::ifreq, EthtoolError> {
+        let mut request = request_about("");
+        request.ifr_ifru.ifru_ifindex = self.ifindex;
+        // SAFETY: the request is live and has the number; the kernel writes the name.
+        let found = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCGIFNAME, &mut request) };
+        match found {
+            0.. => Ok(request),
+            _ => Err(EthtoolError::Gone { device: self.device.clone() }),
+        }
     }
 
     /// One call: `buffer` holds the structure, which the kernel reads and writes.
     ///
     /// `buffer` has to be as long as the command's structure is, arrays at its end included.
     fn call(&self, buffer: &mut [u8], what: &str) -> Result<(), EthtoolError> {
-        // SAFETY: a request of zeros is a valid one: integers, and a union of plain data.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(self.device.bytes()) {
-            *to = from as libc::c_char;
-        }
+        let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
         // SAFETY: `request` is live, and so is the buffer that it points to; every caller here makes
         // it as long as what the kernel writes for the command that stands in it.
@@ -246,6 +264,16 @@ impl Driver for KernelDriver {
         };
         self.rules(command::SET_HASH_FIELDS, &what, 0, set).map(drop)
     }
+}
+
+/// A request of zeros but for the name, which is shorter than there is room for.
+fn request_about(device: &str) -> libc::ifreq {
+    // SAFETY: a request of zeros is a valid one: integers, and a union of plain data.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request
 }
 
 /// `struct ethtool_rxfh` for a change.

@@ -14,6 +14,7 @@ mod error;
 mod kernel;
 mod layout;
 mod matching;
+mod shared;
 mod simulated;
 mod spec;
 #[cfg(test)]
@@ -23,6 +24,7 @@ pub use driver::{Channels, Driver, HashFields, Identity, Spreading, TableSize};
 pub use error::EthtoolError;
 pub use kernel::KernelDriver;
 pub use matching::Match;
+pub use shared::SharedDevice;
 pub use simulated::{Failing, Simulated};
 pub use spec::{Action, RuleSpec};
 

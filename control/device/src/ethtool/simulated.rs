@@ -29,6 +29,8 @@ pub struct Failing {
 pub struct Simulated {
     /// The device's name.
     pub device: String,
+    /// Its driver's.
+    pub driver: String,
     /// Its queues.
     pub channels: Channels,
     /// Whether rules are in force.
@@ -39,6 +41,12 @@ pub struct Simulated {
     pub chooses: bool,
     /// Whether all rules have to have the same masks.
     pub one_mask: bool,
+    /// Whether it cannot show rules, though it lists where there are some.
+    pub hides_rules: bool,
+    /// Whether it removes a rule before it looks at what is to replace it.
+    pub removes_first: bool,
+    /// Whether it spreads over all queues when there are more of them, whatever it was told before.
+    pub forgets_table: bool,
     /// The rules, by location.
     pub rules: BTreeMap<u32, RuleSpec>,
     /// How it spreads, by context; empty for a driver that cannot be told.
@@ -60,6 +68,7 @@ impl Simulated {
             Spreading { table: (0..queues).cycle().take(128).collect(), key: vec![7; 40] };
         Simulated {
             device: device.into(),
+            driver: "simulated".into(),
             channels: Channels { combined: queues, most: [0, 0, 1, 64], ..Channels::default() },
             size,
             spreading: [(0, spreading)].into(),
@@ -116,7 +125,7 @@ impl Driver for Simulated {
 
     fn identity(&mut self) -> Result<Identity, EthtoolError> {
         self.look("say who drives it")?;
-        Ok(Identity { driver: "simulated".into(), bus: String::new() })
+        Ok(Identity { driver: self.driver.clone(), bus: String::new() })
     }
 
     fn channels(&mut self) -> Result<Channels, EthtoolError> {
@@ -133,7 +142,15 @@ impl Driver for Simulated {
         if too_many || cut || to.receiving() == 0 {
             return Err(self.error(what, libc::EINVAL));
         }
+        let is_more = to.receiving() > self.channels.receiving();
         self.channels = to;
+        if self.forgets_table && is_more {
+            let queues = to.receiving();
+            let spread = |s: &mut Spreading| {
+                s.table.iter_mut().zip((0..queues).cycle()).for_each(|(at, queue)| *at = queue);
+            };
+            self.spreading.values_mut().for_each(spread);
+        }
         Ok(())
     }
 
@@ -166,11 +183,15 @@ impl Driver for Simulated {
     fn rule(&mut self, location: u32) -> Result<RuleSpec, EthtoolError> {
         let what = "show a rule";
         self.look(what)?;
+        self.require(what, !self.hides_rules)?;
         self.rules.get(&location).cloned().ok_or_else(|| self.error(what, libc::ENOENT))
     }
 
     fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError> {
         let what = format!("take the rule `{}`", rule.to_options());
+        if self.removes_first {
+            self.rules.remove(&rule.location());
+        }
         self.change(&what)?;
         let location = match rule.location() {
             ANY_LOCATION if !self.chooses => Err(libc::EINVAL),

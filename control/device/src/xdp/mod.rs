@@ -6,8 +6,12 @@
 //! lost while that happens. It goes with the process, however that ends.
 
 mod counter;
+mod counts;
 mod cpus;
 mod error;
+mod exact;
+mod ordered;
+mod outcome;
 mod rules;
 mod steering;
 #[cfg(test)]
@@ -16,4 +20,7 @@ mod tests;
 pub use counter::FlowCounter;
 pub use cpus::cpu_map;
 pub use error::XdpError;
-pub use steering::{Outcome, XdpSteering};
+pub use outcome::Outcome;
+pub use steering::XdpSteering;
+/// Where in the receive path a program runs.
+pub use weever_ebpf::sys::AttachMode;

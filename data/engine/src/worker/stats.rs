@@ -12,7 +12,7 @@ use crate::interpreter::Peers;
 /// How often the queues' counters are copied: asking a device costs a system call.
 pub(super) const PUBLISH_EVERY: Nanos = 100_000_000;
 
-const FIELDS: usize = 8;
+const FIELDS: usize = 9;
 /// Workers whose rings' depths are shown.
 const MOST_DEPTHS: usize = 64;
 
@@ -155,10 +155,21 @@ fn pack(stats: QueueStats) -> [u64; FIELDS] {
         tx_bytes,
         rx_dropped,
         rx_invalid,
+        rx_unusable,
         tx_dropped,
         fill_empty,
     } = stats;
-    [rx_packets, rx_bytes, tx_packets, tx_bytes, rx_dropped, rx_invalid, tx_dropped, fill_empty]
+    [
+        rx_packets,
+        rx_bytes,
+        tx_packets,
+        tx_bytes,
+        rx_dropped,
+        rx_invalid,
+        rx_unusable,
+        tx_dropped,
+        fill_empty,
+    ]
 }
 
 fn unpack(values: [u64; FIELDS]) -> QueueStats {
@@ -169,6 +180,7 @@ fn unpack(values: [u64; FIELDS]) -> QueueStats {
         tx_bytes,
         rx_dropped,
         rx_invalid,
+        rx_unusable,
         tx_dropped,
         fill_empty,
     ] = values;
@@ -179,6 +191,7 @@ fn unpack(values: [u64; FIELDS]) -> QueueStats {
         tx_bytes,
         rx_dropped,
         rx_invalid,
+        rx_unusable,
         tx_dropped,
         fill_empty,
     }

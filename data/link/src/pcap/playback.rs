@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use weever_packet::{BURST, Buffer, Burst, Flags, Nanos, PoolCache};
 
 use super::{ETHERNET, PcapError, Reader};
-use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats, fits};
+use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats, fits, free_sent};
 
 /// Packets of a capture file, in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,20 +129,21 @@ pub struct PlaybackLink {
 
 impl PlaybackLink {
     /// Makes the link. `info` is what it says of itself: packets longer than its `mtu` allows, and
-    /// those that fit no frame of the pool, are counted as invalid; `queues` becomes 1.
+    /// those that fit no frame of the pool, are counted as unusable, as are those that the capture
+    /// has left out; `queues` becomes 1.
     pub fn new(mut info: LinkInfo, capture: Capture, pace: Pace, end: End) -> PlaybackLink {
         info.queues = 1;
         let queue = PlaybackQueue {
             link: info.name.clone(),
             mtu: info.mtu,
             flags: if info.partial_checksums { Flags::MAY_BE_PARTIAL } else { Flags::NONE },
+            stats: QueueStats { rx_unusable: capture.skipped(), ..QueueStats::default() },
             capture,
             pace,
             end,
             next: 0,
             started: None,
             now: 0,
-            stats: QueueStats::default(),
         };
         PlaybackLink { info, queue: Some(queue) }
     }
@@ -192,7 +193,7 @@ impl PlaybackQueue {
             (meta.l2, meta.flags) = (head, self.flags);
             return Some(Some(buffer));
         }
-        self.stats.rx_invalid += 1;
+        self.stats.rx_unusable += 1;
         pool.free(buffer);
         Some(None)
     }
@@ -211,7 +212,11 @@ impl LinkQueue for PlaybackQueue {
             return Err(LinkError::Gone { link: self.link.clone(), why });
         }
         let (mut n, max) = (0, max.min(BURST));
-        while n < max && self.due().is_some_and(|at| at <= self.now) {
+        // However many are unusable, a call looks at no more than so many.
+        for _ in 0..max {
+            if self.due().is_none_or(|at| at > self.now) {
+                break;
+            }
             let Some(filled) = self.fill(pool) else {
                 self.stats.fill_empty += 1;
                 break;
@@ -230,17 +235,7 @@ impl LinkQueue for PlaybackQueue {
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
-        let n = packets.len();
-        for packet in packets.drain(..) {
-            if fits(packet.data(), self.mtu) {
-                self.stats.tx_packets += 1;
-                self.stats.tx_bytes += packet.len() as u64;
-            } else {
-                self.stats.tx_dropped += 1;
-            }
-            pool.free(packet);
-        }
-        Ok(n)
+        Ok(free_sent(self.mtu, pool, packets, &mut self.stats))
     }
 
     fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {

@@ -5,7 +5,7 @@ use std::io::Write;
 use weever_packet::Nanos;
 
 use super::{Interface, Record, Writer};
-use crate::trace::Event;
+use crate::trace::{Event, Observe};
 
 /// An observer for a [`TracedLink`](crate::trace::TracedLink) that writes a capture file: each link
 /// becomes an interface of its name.
@@ -28,6 +28,21 @@ pub struct Recorder<W> {
     /// By number.
     interfaces: Vec<String>,
     error: Option<std::io::Error>,
+}
+
+impl<W: Write + Send> Observe for Recorder<W> {
+    fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>) {
+        burst.for_each(|event| self.record(&event));
+    }
+}
+
+/// One that may be taken away while links are still in use.
+impl<W: Write + Send> Observe for Option<Recorder<W>> {
+    fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>) {
+        if let Some(recorder) = self {
+            recorder.see(burst);
+        }
+    }
 }
 
 impl<W: Write> Recorder<W> {

@@ -44,21 +44,35 @@ impl Event<'_> {
 }
 
 /// Who looks at the packets.
-pub type Observer = Box<dyn FnMut(&Event<'_>) + Send>;
+pub trait Observe: Send {
+    /// Looks at packets that pass a queue together.
+    fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>);
+}
 
-/// An observer for several queues or links.
+impl<F: FnMut(&Event<'_>) + Send> Observe for F {
+    fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>) {
+        burst.for_each(|event| self(&event));
+    }
+}
+
+/// An observer for several queues or links. It is locked once for each burst.
 #[derive(Clone)]
-pub struct Shared(Arc<Mutex<Observer>>);
+pub struct Shared(Arc<Mutex<dyn Observe>>);
 
 impl Shared {
     /// Shares an observer.
     pub fn new(observer: impl FnMut(&Event<'_>) + Send + 'static) -> Shared {
-        Shared(Arc::new(Mutex::new(Box::new(observer))))
+        Shared(Arc::new(Mutex::new(observer)))
     }
 
-    fn with(&self, mut show: impl FnMut(&mut Observer)) {
+    /// Shares an observer that somebody else has an eye on, too.
+    pub fn of(observer: Arc<Mutex<impl Observe + 'static>>) -> Shared {
+        Shared(observer)
+    }
+
+    fn see(&self, burst: &mut dyn Iterator<Item = Event<'_>>) {
         // An observer that panicked once is called again: what it saw is its own business.
-        show(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).see(burst);
     }
 }
 

@@ -32,13 +32,10 @@ impl TracedQueue {
         TracedQueue { inner, link, queue, now: 0, observer, shown }
     }
 
-    fn show<'b>(&self, direction: Direction, packets: impl Iterator<Item = &'b Buffer> + Clone) {
+    fn show<'b>(&'b self, direction: Direction, packets: impl Iterator<Item = &'b Buffer>) {
         let (link, queue, now) = (self.link.as_str(), self.queue, self.now);
-        self.observer.with(|observer| {
-            for packet in packets.clone() {
-                observer(&Event { link, queue, direction, now, packet });
-            }
-        });
+        let event = |packet| Event { link, queue, direction, now, packet };
+        self.observer.see(&mut packets.map(event));
     }
 }
 

@@ -116,3 +116,23 @@ fn a_recorder_makes_a_file_with_interfaces_times_and_directions() {
     assert_eq!(seen, [(1005, sent, 0, 60), (1005, sent, 1, 60), (1009, received, 0, 60)]);
     assert_eq!(reader.interfaces()[0].name, "memory0");
 }
+
+#[test]
+fn a_burst_is_seen_at_once() {
+    #[derive(Default)]
+    struct Bursts(Vec<(Direction, usize)>);
+    impl Observe for Bursts {
+        fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>) {
+            let direction = burst.next().map(|event| event.direction).unwrap_or_default();
+            self.0.push((direction, 1 + burst.count()));
+        }
+    }
+    let seen = Arc::new(Mutex::new(Bursts::default()));
+    let ([mut near, mut far], mut cache) = traced(100, Shared::of(Arc::clone(&seen)));
+    send(&mut *near, &mut cache, 30);
+    far.rx(&mut cache, &mut Burst::new(), 64).unwrap();
+    send(&mut *far, &mut cache, 20);
+    near.rx(&mut cache, &mut Burst::new(), 64).unwrap();
+    let seen = &seen.lock().unwrap().0;
+    assert_eq!(*seen, [(Direction::Outbound, 30), (Direction::Inbound, 20)]);
+}

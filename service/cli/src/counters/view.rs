@@ -65,7 +65,7 @@ fn links(now: &Counters, since: Option<Since<'_>>) -> Table {
 }
 
 fn link_row(link: &LinkCounters, since: Option<Since<'_>>) -> Vec<String> {
-    let lost = link.rx_dropped + link.rx_invalid + link.tx_dropped;
+    let lost = link.rx_dropped + link.rx_invalid + link.rx_unusable + link.tx_dropped;
     let mut row = vec![link.link.clone(), link.queue.to_string()];
     let numbers = [link.rx_packets, link.rx_bytes, link.tx_packets, link.tx_bytes, lost];
     row.extend(numbers.map(grouped));

@@ -126,6 +126,7 @@ fn links(counters: &Counters) -> Vec<Family> {
         Family::counter("link_sent_bytes", "Bytes given to the device"),
         Family::counter("link_receive_drops", "Packets the device dropped for want of room"),
         Family::counter("link_receive_invalid", "Receive descriptors that were invalid"),
+        Family::counter("link_receive_unusable", "Packets that cannot be replayed"),
         Family::counter("link_send_drops", "Packets that could not be sent"),
         Family::counter("link_fill_empty", "Times the device found no free frame"),
     ];
@@ -139,6 +140,7 @@ fn links(counters: &Counters) -> Vec<Family> {
             link.tx_bytes,
             link.rx_dropped,
             link.rx_invalid,
+            link.rx_unusable,
             link.tx_dropped,
             link.fill_empty,
         ];

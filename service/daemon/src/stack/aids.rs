@@ -54,12 +54,7 @@ fn recorder(path: &PathBuf) -> io::Result<(Slot, Shared)> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let epoch = (since_1970.as_nanos() as u64).saturating_sub(monotonic());
     let slot = Arc::new(Mutex::new(Some(Recorder::new(writer, epoch))));
-    let shared = Arc::clone(&slot);
-    let observer = Shared::new(move |event| {
-        if let Some(recorder) = &mut *shared.lock().unwrap_or_else(PoisonError::into_inner) {
-            recorder.record(event);
-        }
-    });
+    let observer = Shared::of(Arc::clone(&slot));
     Ok((slot, observer))
 }
 

@@ -85,6 +85,7 @@ pub(super) fn queue(link: &str, queue: u16, stats: &QueueStats) -> LinkCounters 
         tx_bytes: stats.tx_bytes,
         rx_dropped: stats.rx_dropped,
         rx_invalid: stats.rx_invalid,
+        rx_unusable: stats.rx_unusable,
         tx_dropped: stats.tx_dropped,
         fill_empty: stats.fill_empty,
     }
@@ -97,6 +98,7 @@ pub(super) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCounter> + u
     let losses = [
         (link.rx_dropped, "receive ring full, or no free frame"),
         (link.rx_invalid, "invalid receive descriptor"),
+        (link.rx_unusable, "cannot be replayed: cut, too long, or no Ethernet frame"),
         (link.tx_dropped, "not sent: too long, or refused by the device"),
     ];
     let happened = losses.into_iter().filter(|(packets, _)| *packets > 0);

@@ -71,12 +71,13 @@ impl Classifier {
         Some((masked, at))
     }
 
-    /// Sets all ordered filters; the first that matches wins. The program is exchanged.
+    /// Sets all ordered filters; the first that matches wins. The program is exchanged. Returns how
+    /// often those before were hit, in their order.
     ///
     /// # Errors
     /// [`BpfError::Setting`]: one of them is no rule, or there are too many.
     /// [`BpfError::Assemble`] if the program becomes too long. Nothing has changed then.
-    pub fn set_ordered(&mut self, rules: Vec<Rule>) -> Result<(), BpfError> {
+    pub fn set_ordered(&mut self, rules: Vec<Rule>) -> Result<Vec<u64>, BpfError> {
         if rules.len() > MOST_ORDERED {
             let count = rules.len();
             return setting(format!("{count} ordered filters: {MOST_ORDERED} are the most"));
@@ -84,11 +85,14 @@ impl Classifier {
         rules.iter().try_for_each(Rule::check)?;
         let before =
             (std::mem::replace(&mut self.parts.ordered, rules), self.parts.ordered_hits.take());
-        let exchanged = self.make_ordered_hits().and_then(|()| self.exchange());
-        if exchanged.is_err() {
-            (self.parts.ordered, self.parts.ordered_hits) = before;
+        match self.make_ordered_hits().and_then(|()| self.exchange()) {
+            // Read when nobody adds to them any more.
+            Ok(()) => before.1.as_ref().map_or(Ok(Vec::new()), numbers),
+            Err(error) => {
+                (self.parts.ordered, self.parts.ordered_hits) = before;
+                Err(error)
+            }
         }
-        exchanged
     }
 
     fn make_ordered_hits(&mut self) -> Result<(), BpfError> {

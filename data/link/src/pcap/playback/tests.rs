@@ -92,12 +92,26 @@ fn what_cannot_be_replayed_is_counted() {
     assert_eq!((capture.len(), capture.skipped()), (2, 2), "a cut one, and another link type");
     let mut player = player(capture, Pace::Unpaced, End::Gone);
     assert_eq!(player.at(0), [b'a']);
-    assert_eq!((player.queue.stats().rx_invalid, player.queue.stats().rx_packets), (1, 1));
+    let stats = player.queue.stats();
+    assert_eq!((stats.rx_unusable, stats.rx_packets), (3, 1), "those left out, and a long one");
     let over = player.queue.rx(&mut player.cache, &mut Burst::new(), 64).unwrap_err();
     assert!(over.to_string().contains("the capture is over"), "{over}");
     let Player { queue, cache, pool } = player;
     drop((queue, cache));
     assert_eq!(pool.available(), pool.frames());
+}
+
+#[test]
+fn a_call_looks_at_no_more_than_a_burst_however_many_are_unusable() {
+    let mut packets = vec![(0, b'l', 2000, 2000); 200];
+    packets.push((1, b'a', 60, 60));
+    let capture = Capture::read(&file(&packets)[..], 1 << 20).unwrap();
+    let mut player = player(capture, Pace::Unpaced, End::Quiet);
+    for turn in 1..=3 {
+        assert!(player.at(0).is_empty());
+        assert_eq!(player.queue.stats().rx_unusable, 64 * turn);
+    }
+    assert_eq!(player.at(0), [b'a']);
 }
 
 #[test]

@@ -1,0 +1,195 @@
+//! A NIC that is kept to a plan.
+//!
+//! [`NicSteering`] joins a [`Driver`], the [`Record`] of what was done to it, and the record's
+//! [`StateFile`]. What is about to be done is written down before, and what was done after: whenever
+//! the process is killed, the next one can undo it. What is not [left](NicSteering::leave) is undone
+//! when it is dropped, also by a panic.
+
+use weever_plan::search::Search;
+
+use crate::actions::{
+    Actions, ActionsError, Ahead, BringError, Brought, Desired, PersistError, Record, StateFile,
+    bring_noting, take, undo,
+};
+use crate::ethtool::{Driver, EthtoolError};
+
+/// Why a NIC is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NicError {
+    /// The device's answer.
+    #[error(transparent)]
+    Device(#[from] EthtoolError),
+    /// The plan does not come onto the device.
+    #[error(transparent)]
+    Bring(#[from] BringError),
+    /// The record cannot be kept.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// Undoing failed in part.
+    #[error(
+        "not everything could be undone: {0}; look at the device with `ethtool -n`, `-x`, `-l`"
+    )]
+    Undo(String),
+}
+
+impl NicError {
+    /// Whether the device is gone.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            NicError::Device(error)
+            | NicError::Bring(
+                BringError::Device(error) | BringError::Actions(ActionsError::Device(error)),
+            ) => error.is_gone(),
+            NicError::Bring(BringError::Apply(error)) => error.source.is_gone(),
+            _ => false,
+        }
+    }
+}
+
+/// A NIC that is kept to a plan by `ethtool`'s calls. All of them block for as long as the device
+/// takes.
+pub struct NicSteering {
+    driver: Box<dyn Driver + Send>,
+    record: Record,
+    file: StateFile,
+    /// Whether it is to be undone.
+    is_ours: bool,
+}
+
+impl NicSteering {
+    /// Takes a device, with what an earlier process left on it according to the file. Whoever calls
+    /// has [claimed](crate::claim::Claim) it.
+    ///
+    /// # Errors
+    /// [`PersistError`] if the file cannot be read.
+    pub fn new(
+        driver: Box<dyn Driver + Send>,
+        file: StateFile,
+    ) -> Result<NicSteering, PersistError> {
+        let record = file.load()?;
+        Ok(NicSteering { driver, record, file, is_ours: false })
+    }
+
+    /// What would have to be done, without doing it.
+    ///
+    /// # Errors
+    /// The device's answer, or why the plan does not fit it.
+    pub fn preview(&mut self, desired: &Desired) -> Result<Actions, ActionsError> {
+        Actions::between(&mut *self.driver, &mut self.record, desired)
+    }
+
+    /// Brings the device to what is wanted of it, and says what was done. From the first time that
+    /// it succeeds, it is undone when this is dropped.
+    ///
+    /// # Errors
+    /// [`NicError`]; the device is as it was before, unless the error says otherwise.
+    pub fn bring(&mut self, desired: &Desired) -> Result<Actions, NicError> {
+        let actions = self.preview(desired).map_err(BringError::from)?;
+        let file = self.file.clone();
+        let mut ahead = move |record: &Record| file.save(record);
+        let taken = take(&mut *self.driver, &mut self.record, &actions, &mut ahead);
+        self.done(taken)?;
+        Ok(actions)
+    }
+
+    /// Likewise with a search's plan, in which the search plans around what the device refuses
+    /// ([`bring`](crate::actions::bring)).
+    ///
+    /// # Errors
+    /// As [`bring`](Self::bring).
+    pub fn follow(&mut self, search: &mut Search) -> Result<Brought, NicError> {
+        let file = self.file.clone();
+        let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
+        let brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
+        self.done(brought)
+    }
+
+    /// Writes down what became of it.
+    fn done<T>(&mut self, done: Result<T, BringError>) -> Result<T, NicError> {
+        self.file.save(&self.record)?;
+        let done = done?;
+        self.is_ours = true;
+        Ok(done)
+    }
+
+    /// Leaves the device as it is, for a later process to undo.
+    pub fn leave(&mut self) {
+        self.is_ours = false;
+    }
+
+    /// Undoes what was done, also by earlier processes. Of a device that is gone there is nothing to
+    /// undo, which is no error.
+    ///
+    /// # Errors
+    /// [`NicError::Undo`]: some of it could not be; the record says what is left.
+    pub fn undo(&mut self) -> Result<Actions, NicError> {
+        self.is_ours = false;
+        let actions = match undo(&mut *self.driver, &mut self.record) {
+            Err(error) if error.is_gone() => {
+                self.forget()?;
+                return Ok(Actions::default());
+            }
+            actions => actions?,
+        };
+        let failed = actions.apply_all(&mut *self.driver, &mut self.record);
+        if failed.is_empty() || failed.iter().all(EthtoolError::is_gone) {
+            // What is still noted is what somebody else answers for now.
+            self.forget()?;
+            return Ok(actions);
+        }
+        self.file.save(&self.record)?;
+        let errors: Vec<String> = failed.iter().map(ToString::to_string).collect();
+        Err(NicError::Undo(errors.join("; ")))
+    }
+
+    fn forget(&mut self) -> Result<(), PersistError> {
+        self.record = Record::default();
+        self.file.save(&self.record)
+    }
+
+    /// What was done to the device.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Where that is written down.
+    pub fn file(&self) -> &StateFile {
+        &self.file
+    }
+
+    /// The device.
+    pub fn driver(&mut self) -> &mut dyn Driver {
+        &mut *self.driver
+    }
+}
+
+/// A search's plan in the kernel's words.
+///
+/// # Errors
+/// [`ActionsError`] if it has none for a rule.
+pub fn planned(search: &mut Search) -> Result<Desired, ActionsError> {
+    let plan = search.plan();
+    let nic = search.nic();
+    Desired::of(nic, &plan.configuration(nic.tables.len()))
+}
+
+impl Drop for NicSteering {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = self.undo()
+        {
+            // Nobody is left to be told in another way.
+            eprintln!("{}: {error}", self.driver.device());
+        }
+    }
+}
+
+impl std::fmt::Debug for NicSteering {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NicSteering({})", self.driver.device())
+    }
+}
+
+#[cfg(test)]
+mod tests;

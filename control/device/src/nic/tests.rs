@@ -1,0 +1,207 @@
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use weever_graph::nic::FlowType;
+use weever_graph::{Field, Key};
+
+use super::*;
+use crate::ethtool::{Action, Failing, Match, RuleSpec, SharedDevice, Simulated, Spreading};
+
+fn rule(port: u16, queue: u32) -> RuleSpec {
+    let key = Key { mask: 0xffff, value: port.into() };
+    let matches = Match { flow_type: FlowType::Udp4, fields: vec![(Field::L4Dst, key)] };
+    matches.to_rule(Action::Queue(queue)).unwrap()
+}
+
+fn desired(ports: std::ops::Range<u16>, queues: u32) -> Desired {
+    let rules = ports.map(|port| rule(port, u32::from(port) % queues)).collect();
+    Desired { receiving: queues, table: vec![0, 1], rules, ..Desired::default() }
+}
+
+/// A device, and a folder for its file.
+struct Scene {
+    device: SharedDevice,
+    folder: PathBuf,
+}
+
+impl Scene {
+    fn new(device: Simulated) -> Scene {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("weever-nic-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        Scene { device: SharedDevice::new(device), folder }
+    }
+
+    fn file(&self) -> StateFile {
+        StateFile::of(&self.folder, 7).unwrap()
+    }
+
+    fn steering(&self) -> NicSteering {
+        NicSteering::new(Box::new(self.device.clone()), self.file()).unwrap()
+    }
+
+    /// What a user of the device sees of it.
+    fn seen(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let d = self.device.lock().clone();
+        (d.channels, d.ntuple, d.rules, d.spreading, d.fields)
+    }
+
+    fn rules(&self) -> usize {
+        self.device.lock().rules.len()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn choosing() -> Simulated {
+    Simulated { chooses: true, ..Simulated::new("sim0", 2, 16) }
+}
+
+#[test]
+fn what_is_not_left_is_undone_when_it_is_dropped_also_by_a_panic() {
+    let scene = Scene::new(Simulated::new("sim0", 2, 16));
+    let before = scene.seen();
+    for panics in [false, true] {
+        let mut steering = scene.steering();
+        let work = move || {
+            steering.bring(&desired(1..5, 4)).unwrap();
+            assert!(!panics, "a defect");
+        };
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        assert_eq!(ended.is_err(), panics);
+        assert_eq!(scene.seen(), before);
+        assert!(!scene.file().path().exists());
+    }
+    let mut steering = scene.steering();
+    steering.bring(&desired(1..5, 4)).unwrap();
+    steering.leave();
+    drop(steering);
+    assert_eq!(scene.rules(), 4, "it stays if it is to stay");
+    scene.steering().undo().unwrap();
+    assert_eq!(scene.seen(), before);
+}
+
+/// The process is killed after each number of changes: nothing runs afterwards, not even a drop.
+#[test]
+fn wherever_a_process_is_killed_the_next_one_undoes_it() {
+    for device in [Simulated::new("sim0", 2, 16), choosing()] {
+        let plans = [desired(1..5, 4), Desired { table: vec![1], ..desired(3..9, 4) }];
+        let mut ends = 0;
+        for after in 0.. {
+            let mut scene = Scene::new(device.clone());
+            let before = scene.seen();
+            // A rule of somebody else, which looks like one of ours to be.
+            scene.device.lock().rules.insert(9, rule(2, 2).at(9));
+            let mut steering = scene.steering();
+            steering.bring(&plans[0]).unwrap();
+            // From then on the device does not hear this process any more.
+            let at = scene.device.lock().changes + after;
+            let failing = Failing { at, count: usize::MAX / 2, errno: libc::EIO };
+            scene.device.lock().failing = Some(failing);
+            // What is written down ahead of the steps is all that the next process has.
+            let actions = steering.preview(&plans[1]).unwrap();
+            let ahead = steering.record.foreseeing(&actions, &mut scene.device).unwrap();
+            steering.file.save(&ahead).unwrap();
+            let killed = actions.apply(&mut scene.device.clone(), &mut steering.record.clone());
+            steering.leave();
+            drop(steering);
+            scene.device.lock().failing = None;
+            scene.steering().undo().unwrap();
+            assert_eq!(scene.rules(), 1, "after {after} changes: {:?}", scene.device.lock().rules);
+            scene.device.lock().rules.remove(&9).unwrap();
+            scene.device.lock().ntuple = false;
+            assert_eq!(scene.seen(), before, "after {after} changes");
+            ends = after;
+            if killed.is_ok() {
+                break;
+            }
+        }
+        assert!(ends >= 5, "there were {ends} steps");
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_needs_no_undoing_and_leaves_no_file() {
+    let scene = Scene::new(Simulated::new("sim0", 2, 16));
+    let mut steering = scene.steering();
+    steering.bring(&desired(1..5, 4)).unwrap();
+    assert!(scene.file().path().exists());
+    scene.device.lock().gone = true;
+    let error = steering.bring(&desired(1..6, 4)).unwrap_err();
+    assert!(error.is_gone(), "{error}");
+    steering.undo().unwrap();
+    assert!(!scene.file().path().exists(), "what gets its name later is another device");
+}
+
+#[test]
+fn a_rule_that_was_lost_when_its_successor_was_refused_comes_back() {
+    let scene = Scene::new(Simulated { removes_first: true, ..Simulated::new("sim0", 4, 16) });
+    let mut steering = scene.steering();
+    steering.bring(&desired(1..4, 4)).unwrap();
+    let before = scene.seen();
+    for nth in 0..3 {
+        let at = scene.device.lock().changes + nth;
+        scene.device.lock().failing = Some(Failing { at, count: 1, errno: libc::ENOSPC });
+        let other =
+            Desired { rules: (1..4).map(|n| rule(n + 20, 0)).collect(), ..desired(0..0, 4) };
+        let error = steering.bring(&other).unwrap_err();
+        assert!(error.to_string().contains("as it was"), "{error}");
+        assert_eq!(scene.seen(), before);
+    }
+    scene.device.lock().failing = None;
+    steering.undo().unwrap();
+    assert_eq!(scene.rules(), 0);
+}
+
+#[test]
+fn a_table_that_goes_with_the_number_of_queues_is_set_again() {
+    let scene = Scene::new(Simulated { forgets_table: true, ..Simulated::new("sim0", 2, 16) });
+    let before = scene.seen();
+    let mut steering = scene.steering();
+    let table = |scene: &Scene| scene.device.lock().spreading[&0].table.clone();
+    // As it is already, before there are more queues.
+    steering.bring(&desired(1..2, 4)).unwrap();
+    assert!(table(&scene).iter().all(|queue| *queue < 2), "the others are kept free");
+    drop(steering);
+    assert_eq!(scene.seen(), before);
+    let own = Spreading { table: [1, 0, 0, 0].repeat(32), key: vec![7; 40] };
+    scene.device.lock().spreading.insert(0, own);
+    let before = scene.seen();
+    let mut steering = scene.steering();
+    steering.bring(&Desired { table: vec![1, 0, 0, 0], ..desired(1..2, 4) }).unwrap();
+    drop(steering);
+    assert_eq!(scene.seen(), before, "also on the way back");
+}
+
+#[test]
+fn a_driver_that_cannot_show_rules_is_believed() {
+    let scene = Scene::new(Simulated { hides_rules: true, ..Simulated::new("sim0", 4, 16) });
+    let mut steering = scene.steering();
+    steering.bring(&desired(1..4, 4)).unwrap();
+    assert!(steering.bring(&desired(1..4, 4)).unwrap().is_empty());
+    steering.bring(&desired(2..7, 4)).unwrap();
+    assert_eq!(scene.rules(), 5);
+    drop(steering);
+    assert_eq!(scene.rules(), 0);
+}
+
+#[test]
+fn a_driver_that_refuses_everything_leaves_nothing_behind() {
+    for errno in [libc::EINVAL, libc::EBUSY, libc::EPERM, libc::EOPNOTSUPP, libc::EIO] {
+        let scene = Scene::new(Simulated::new("sim0", 4, 16));
+        let before = scene.seen();
+        scene.device.lock().failing = Some(Failing { at: 0, count: usize::MAX / 2, errno });
+        let mut steering = scene.steering();
+        let error = steering.bring(&desired(1..4, 4)).unwrap_err();
+        assert!(matches!(error, NicError::Bring(_)), "{error}");
+        assert!(steering.record().is_empty());
+        drop(steering);
+        assert_eq!(scene.seen(), before);
+        assert!(!scene.file().path().exists());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a steering has counted.
+
+use weever_plan::search::RuleId;
+use weever_plan::watch::FiveTuple;
+
+use super::{XdpError, XdpSteering};
+
+impl XdpSteering {
+    /// Has the program count the flows that no rule takes
+    /// ([`Classifier::sample`](weever_ebpf::xdp::classify::Classifier::sample)).
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn sample(&mut self, flows: u32, every: u32) -> Result<(), XdpError> {
+        Ok(self.classifier().sample(flows, every)?)
+    }
+
+    /// Likewise, and also flows within wider rules
+    /// ([`Classifier::sample_within_filters`](weever_ebpf::xdp::classify::Classifier::sample_within_filters)).
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn sample_within_rules(&mut self, flows: u32, every: u32) -> Result<(), XdpError> {
+        Ok(self.classifier().sample_within_filters(flows, every)?)
+    }
+
+    /// The flows that no rule took since this was called last, with their frames.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn take_missed(&self, mut take: impl FnMut(FiveTuple, u64)) -> Result<usize, XdpError> {
+        let taken = self.classifier().take_missed(|flow| {
+            let (src, dst) = (flow.src.into(), flow.dst.into());
+            take(FiveTuple { protocol: flow.protocol, src, dst }, flow.frames);
+        });
+        Ok(taken?)
+    }
+
+    /// How often each rule was hit, in no order.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn hits(&self) -> Result<Vec<(RuleId, u64)>, XdpError> {
+        let mut all = Vec::with_capacity(self.rules());
+        let classifier = self.classifier();
+        self.exact.hits(&classifier, &mut all)?;
+        self.ordered.hits(&classifier, &mut all)?;
+        Ok(all)
+    }
+
+    /// How often each rule was hit since this was called last; rules that were not are left out.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn take_hits(&mut self) -> Result<Vec<(RuleId, u64)>, XdpError> {
+        let mut fresh = Vec::new();
+        for (id, hits) in self.hits()? {
+            let before = self.told.insert(id, hits).unwrap_or_default();
+            if hits > before {
+                fresh.push((id, hits - before));
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// All traffic since this was called last, as far as it is known by five-tuple: flows that no rule
+    /// took, if they are [counted](Self::sample), and flows that have a rule of their own.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn take_traffic(&mut self, mut take: impl FnMut(FiveTuple, u64)) -> Result<(), XdpError> {
+        self.take_missed(&mut take)?;
+        for (id, hits) in self.take_hits()? {
+            if let Some(flow) = self.exact.tuple(id) {
+                take(flow, hits);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many frames rules took, those that are gone included.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn taken(&self) -> Result<u64, XdpError> {
+        let retired = self.exact.retired + self.ordered.retired;
+        Ok(retired + self.hits()?.iter().map(|(_, hits)| hits).sum::<u64>())
+    }
+
+    /// How many frames no rule took.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn missed(&self) -> Result<u64, XdpError> {
+        Ok(self.classifier().missed()?)
+    }
+}

@@ -1,0 +1,98 @@
+//! Rules that are entries of the program's maps.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weever_ebpf::xdp::classify::{Classifier, Rule, Test};
+use weever_plan::search::RuleId;
+use weever_plan::watch::FiveTuple;
+
+use super::rules::tuple;
+use super::{Outcome, XdpError};
+
+#[derive(Debug)]
+struct Exact {
+    rule: Rule,
+    /// Hits that its entry no longer counts.
+    before: u64,
+}
+
+/// Rules of which the one that looks at more bits wins.
+#[derive(Debug, Default)]
+pub(super) struct ExactRules {
+    all: BTreeMap<RuleId, Exact>,
+    by_tests: HashMap<Vec<Test>, RuleId>,
+    /// Hits of rules that are gone.
+    pub(super) retired: u64,
+}
+
+impl ExactRules {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        classifier: &mut Classifier,
+        id: RuleId,
+        rule: Rule,
+        outcome: &mut Outcome,
+    ) -> Result<(), XdpError> {
+        if self.by_tests.contains_key(&rule.tests) {
+            return Err(XdpError::Duplicate);
+        }
+        outcome.exchanged |= classifier.insert(&rule)?;
+        outcome.inserted += 1;
+        self.by_tests.insert(rule.tests.clone(), id);
+        self.all.insert(id, Exact { rule, before: 0 });
+        Ok(())
+    }
+
+    /// One that could not be inserted is not there to be removed.
+    pub(super) fn remove(
+        &mut self,
+        classifier: &mut Classifier,
+        id: RuleId,
+        outcome: &mut Outcome,
+    ) -> Result<(), XdpError> {
+        let Some(gone) = self.all.remove(&id) else { return Ok(()) };
+        self.by_tests.remove(&gone.rule.tests);
+        let hits = classifier.hits(&gone.rule)?.unwrap_or_default();
+        self.retired += gone.before + hits;
+        classifier.remove(&gone.rule)?;
+        outcome.removed += 1;
+        Ok(())
+    }
+
+    pub(super) fn retarget(
+        &mut self,
+        classifier: &mut Classifier,
+        id: RuleId,
+        rule: Rule,
+        outcome: &mut Outcome,
+    ) -> Result<(), XdpError> {
+        let Some(present) = self.all.get_mut(&id) else { return Ok(()) };
+        // The entry's counter starts again with its new target.
+        let hits = classifier.hits(&present.rule)?.unwrap_or_default();
+        classifier.insert(&rule)?;
+        *present = Exact { rule, before: present.before + hits };
+        outcome.retargeted += 1;
+        Ok(())
+    }
+
+    pub(super) fn hits(
+        &self,
+        classifier: &Classifier,
+        to: &mut Vec<(RuleId, u64)>,
+    ) -> Result<(), XdpError> {
+        for (id, exact) in &self.all {
+            let hits = classifier.hits(&exact.rule)?.unwrap_or_default();
+            to.push((*id, exact.before + hits));
+        }
+        Ok(())
+    }
+
+    /// The five-tuple that a rule is about, if it is about one.
+    pub(super) fn tuple(&self, id: RuleId) -> Option<FiveTuple> {
+        self.all.get(&id).and_then(|exact| tuple(&exact.rule.tests))
+    }
+}

@@ -1,0 +1,125 @@
+//! Rules that are the program itself, asked in an order.
+
+use weever_ebpf::sys::BpfError;
+use weever_ebpf::xdp::classify::{Classifier, MOST_ORDERED, Rule, Target};
+use weever_plan::search::RuleId;
+
+use super::{Outcome, XdpError};
+
+#[derive(Clone, Debug)]
+struct Ordered {
+    id: RuleId,
+    /// Table and rank: the lowest wins, then the earlier rule.
+    rank: (usize, i64),
+    rule: Rule,
+    before: u64,
+}
+
+/// What becomes of an ordered rule.
+pub(super) enum Change {
+    /// It comes, with its table and rank there.
+    Insert(RuleId, (usize, i64), Rule),
+    /// It goes.
+    Remove(RuleId),
+    /// It sends its packets elsewhere.
+    Retarget(RuleId, Target),
+}
+
+/// Rules with priorities. Every change of them exchanges the program, so they come together.
+#[derive(Debug, Default)]
+pub(super) struct OrderedRules {
+    all: Vec<Ordered>,
+    /// Hits of rules that are gone.
+    pub(super) retired: u64,
+}
+
+impl OrderedRules {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Nothing has changed if it fails.
+    pub(super) fn change(
+        &mut self,
+        classifier: &mut Classifier,
+        changes: Vec<Change>,
+        outcome: &mut Outcome,
+    ) -> Result<(), XdpError> {
+        let mut next = OrderedRules { all: self.all.clone(), retired: self.retired };
+        let mut done = Outcome::default();
+        changes.into_iter().for_each(|change| next.note(change, &mut done));
+        next.all.sort_by_key(|rule| (rule.rank, rule.id));
+        let hits = next.hand_over(classifier, &mut done)?;
+        // The exchange has set the counters back.
+        for (rule, hits) in self.all.iter().zip(hits) {
+            match next.all.iter_mut().find(|next| next.id == rule.id) {
+                Some(next) => next.before += hits,
+                None => next.retired += hits,
+            }
+        }
+        *self = next;
+        outcome.add(done);
+        Ok(())
+    }
+
+    fn note(&mut self, change: Change, outcome: &mut Outcome) {
+        match change {
+            Change::Insert(id, rank, rule) => {
+                self.all.push(Ordered { id, rank, rule, before: 0 });
+                outcome.inserted += 1;
+            }
+            Change::Remove(id) => {
+                if let Some(at) = self.all.iter().position(|rule| rule.id == id) {
+                    self.retired += self.all.remove(at).before;
+                    outcome.removed += 1;
+                }
+            }
+            Change::Retarget(id, target) => {
+                if let Some(present) = self.all.iter_mut().find(|rule| rule.id == id) {
+                    present.rule.target = target;
+                    outcome.retargeted += 1;
+                }
+            }
+        }
+    }
+
+    /// Gives the rules to the program, and returns the hits of those before; the last ones go by the board as long as it is too long.
+    fn hand_over(
+        &mut self,
+        classifier: &mut Classifier,
+        outcome: &mut Outcome,
+    ) -> Result<Vec<u64>, XdpError> {
+        loop {
+            let rules = self.all.iter().map(|rule| rule.rule.clone()).collect();
+            let why = match classifier.set_ordered(rules) {
+                Ok(hits) => {
+                    outcome.exchanged = true;
+                    return Ok(hits);
+                }
+                Err(BpfError::Setting { what }) if !self.all.is_empty() => what,
+                Err(BpfError::Assemble(why)) if !self.all.is_empty() => why.to_string(),
+                Err(error) => return Err(error.into()),
+            };
+            self.give_up_last(&why, outcome);
+        }
+    }
+
+    fn give_up_last(&mut self, why: &str, outcome: &mut Outcome) {
+        let most = MOST_ORDERED;
+        let keep = if self.all.len() > most { most } else { self.all.len() * 7 / 8 };
+        for gone in self.all.split_off(keep) {
+            let error = BpfError::Setting { what: why.to_string() };
+            outcome.failed.push((gone.id, error.into()));
+        }
+    }
+
+    pub(super) fn hits(
+        &self,
+        classifier: &Classifier,
+        to: &mut Vec<(RuleId, u64)>,
+    ) -> Result<(), XdpError> {
+        let hits = classifier.ordered_hits()?;
+        to.extend(self.all.iter().zip(hits).map(|(rule, hits)| (rule.id, rule.before + hits)));
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! What became of changes.
+
+use weever_plan::search::RuleId;
+
+use super::XdpError;
+
+/// What [`XdpSteering::apply`](super::XdpSteering::apply) did.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many rules are new.
+    pub inserted: usize,
+    /// How many are gone.
+    pub removed: usize,
+    /// How many send their packets elsewhere.
+    pub retargeted: usize,
+    /// Whether the program was exchanged; otherwise only its maps changed.
+    pub exchanged: bool,
+    /// Rules that are not carried out, and why. Their packets go as if there were no such rule.
+    pub failed: Vec<(RuleId, XdpError)>,
+}
+
+impl Outcome {
+    pub(super) fn add(&mut self, other: Outcome) {
+        self.inserted += other.inserted;
+        self.removed += other.removed;
+        self.retargeted += other.retargeted;
+        self.exchanged |= other.exchanged;
+        self.failed.extend(other.failed);
+    }
+}
