@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 
+use weever_ebpf::sys::XdpAction;
 use weever_ebpf::xdp::classify::Sink;
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};
 use weever_plan::config::{Rule, Target};
-use weever_plan::flow::{Conj, Flow, Kinds};
+use weever_plan::flow::{ClassId, Conj, Flow, Kinds};
 use weever_plan::nic::Nic;
-use weever_plan::policy::{Balance, Measure};
+use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
 use weever_plan::search::{DeviceChange, Options, RuleId, Search};
 
 use super::*;
@@ -176,4 +177,47 @@ fn cpus_that_are_not_there_are_named() {
     let error = cpu_map(&[0, 9999]).unwrap_err().to_string();
     assert!(error.contains("9999"), "{error}");
     assert!(matches!(cpu_map(&[]), Err(XdpError::NoCpu)));
+}
+
+#[test]
+fn what_the_policy_drops_is_dropped_and_the_rest_is_not() {
+    let balance = || Box::new(Balance::new(Measure::Flows));
+    let classes = vec![
+        ("noise".to_string(), Share::Nowhere, balance() as Box<dyn Policy>),
+        ("rest".to_string(), Share::Shared, balance()),
+    ];
+    let mut search = Search::new(nic(), Box::new(Isolate::new(classes)), Options::default());
+    let cpus = XdpSteering::onto_cpus(search.nic(), search.rss(), &[0], 64);
+    let mut steering = match cpus {
+        Err(XdpError::Bpf(e)) if e.is_denied() => {
+            println!("skipped: needs CAP_NET_ADMIN and CAP_BPF");
+            return;
+        }
+        steering => steering.unwrap(),
+    };
+    let mut flows: Vec<Flow> = (1..=2).map(flow).collect();
+    flows[1].class = ClassId(1);
+    search.run(flows);
+    assert!(search.cost().is_acceptable());
+    let outcome = steering.follow(&mut search).unwrap();
+    assert!(outcome.failed.is_empty(), "{outcome:?}");
+    let verdict = |n| steering.classifier().program().run(&frame(n), 1).unwrap().value;
+    let (drop, redirect) = (XdpAction::Drop as u32, XdpAction::Redirect as u32);
+    assert_eq!([verdict(1), verdict(2), verdict(3)], [drop, redirect, redirect]);
+    assert!(steering.taken().unwrap() >= 1, "drops are hits of their rule");
+}
+
+#[test]
+fn what_does_not_fit_the_maps_is_planned_around() {
+    let mut search = search();
+    let Some(mut steering) = steering(&search, 8) else { return };
+    search.run((1..=40).map(flow).collect());
+    let wanted = search.plan().rules.len();
+    let outcome = steering.follow(&mut search).unwrap();
+    assert!(!outcome.failed.is_empty(), "{wanted} rules do not fit a map of 8");
+    let plan = search.plan();
+    assert_eq!(steering.rules(), plan.rules.len(), "the program has what the plan has");
+    let of_table = |table| plan.rules.iter().filter(|r| r.table == table).count();
+    assert_eq!((of_table(0), of_table(1)), (8, wanted - 8), "the others are asked in order");
+    assert!(steering.follow(&mut search).unwrap().failed.is_empty(), "nothing is tried again");
 }

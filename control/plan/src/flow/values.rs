@@ -123,7 +123,13 @@ impl Values {
 
     /// Whether every one that is in `domain` is in `other` as well.
     pub(crate) fn within_given(&self, other: &Values, domain: Domain) -> bool {
-        !self.outside(other).any(|piece| piece.meets(domain))
+        match domain {
+            // A few values are looked at one by one; cutting pieces costs a hundred times as much.
+            Domain::OneOf(values) => {
+                values.iter().all(|v| !self.contains(*v) || other.contains(*v))
+            }
+            Domain::AllBut(_) => !self.outside(other).any(|piece| piece.meets(domain)),
+        }
     }
 
     /// What is not in `other`, in pieces that may overlap.
