@@ -24,13 +24,7 @@ pub fn arrivals(nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
     for (at, (conj, target)) in rules.iter().enumerate() {
         let before: Vec<&Conj> = rules[..at].iter().map(|(c, _)| c).take(MAX_BEFORE).collect();
         for piece in rest(conj, &before) {
-            match target {
-                Target::Queue(queue) => arrive(&mut found, *queue, piece),
-                Target::Context(context) => {
-                    spread(nic, &configuration.context(nic, *context), &piece, &mut found);
-                }
-                Target::Drop => {}
-            }
+            aim(nic, configuration, *target, piece, &mut found);
         }
     }
     let all: Vec<&Conj> = rules.iter().map(|(c, _)| c).collect();
@@ -41,8 +35,25 @@ pub fn arrivals(nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
     found
 }
 
+/// Lets what a rule takes arrive where the rule sends it.
+pub(super) fn aim(
+    nic: &Nic,
+    configuration: &Configuration,
+    target: Target,
+    piece: Conj,
+    found: &mut Vec<Arrival>,
+) {
+    match target {
+        Target::Queue(queue) => arrive(found, queue, piece),
+        Target::Context(context) => {
+            spread(nic, &configuration.context(nic, context), &piece, found);
+        }
+        Target::Drop => {}
+    }
+}
+
 /// The rules in the order in which they are asked.
-fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, Target)> {
+pub(super) fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, Target)> {
     let mut rules = Vec::new();
     for (t, (table, of_table)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
         for (i, rule) in of_table.iter().enumerate() {
@@ -72,7 +83,7 @@ fn rest(conj: &Conj, taken: &[&Conj]) -> Vec<Conj> {
 
 /// Lets what no rule takes arrive where the hash may send it. Which entry that is shows in no
 /// field, but what kinds of packets are hashed does.
-fn spread(nic: &Nic, rss: &Rss, piece: &Conj, found: &mut Vec<Arrival>) {
+pub(super) fn spread(nic: &Nic, rss: &Rss, piece: &Conj, found: &mut Vec<Arrival>) {
     let no_rules = Configuration { rss: rss.clone(), ..Configuration::default() };
     let mut kinds: Vec<(u32, Kinds)> = Vec::new();
     for kind in piece.kinds().each() {
@@ -88,7 +99,7 @@ fn spread(nic: &Nic, rss: &Rss, piece: &Conj, found: &mut Vec<Arrival>) {
     }
 }
 
-fn arrive(found: &mut Vec<Arrival>, queue: u32, conj: Conj) {
+pub(super) fn arrive(found: &mut Vec<Arrival>, queue: u32, conj: Conj) {
     if conj.is_empty() {
         return;
     }

@@ -4,15 +4,18 @@
 //! [`arrivals`] says what can arrive at each queue: a disjunction that covers every packet which the
 //! filters and the hash may send there, `other` included. [`stated`] is what the NIC vouches for of
 //! every packet that it delivers: the predicate at the port of the PRG's source. [`embed`] gives both to
-//! [`simplify`](crate::simplify) for each queue.
+//! [`simplify`](crate::simplify) for each queue. [`needs`] is of arrivals what a graph can tell apart, for
+//! those who keep graphs in step with plans.
 
 mod arrivals;
 mod costs;
+mod needs;
 #[cfg(test)]
 mod tests;
 
 pub use arrivals::arrivals;
 pub use costs::{Host, graph_costs};
+pub use needs::{either, needs, tested};
 
 use weever_graph::{Attr, Graph, Node, Predicate, Verified};
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weever_graph::{Field, Key, Predicate};
 
-use super::{Arrival, arrivals};
+use super::{Arrival, arrivals, either, needs, tested};
 use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::{Conj, Kinds};
 use crate::map::place;
@@ -53,10 +53,12 @@ proptest! {
         let rss = Rss::over(&nic, &queues, None);
         let configuration = Configuration { rules: vec![first, second], rss, ..Default::default() };
         let found = arrivals(&nic, &configuration);
+        let needed = needs(&nic, &configuration, &[Field::EthType, Field::L4Dst].into());
         for (src, sport, dst, dport) in packets {
             let packet = udp(src, sport, dst, dport);
             for (queue, _) in place(&nic, &configuration, &packet).shares() {
                 prop_assert!(covers(&found, queue, &packet), "{packet:?} at {queue}");
+                prop_assert!(covers(&needed, queue, &packet), "{packet:?} at {queue}");
             }
         }
         let arp = Conj::all().with(Field::EthType, 0x0806);
@@ -83,6 +85,41 @@ fn a_filter_takes_its_packets_away_from_the_rest() {
     // Only what is hashed can get to the second queue of the hash.
     assert!(found[1].parts.iter().all(|p| p.kinds().within(Kinds::IP4)));
     assert!(!found[0].parts.iter().all(|p| p.kinds().within(Kinds::IP4)));
+}
+
+#[test]
+fn a_graph_that_looks_at_ports_needs_nothing_new_for_a_new_client() {
+    let nic = a_nic();
+    let with = |clients: u32| {
+        let rules = (0..clients).map(|src| rule(Some(src), Some(7), 3)).collect();
+        let rss = Rss::over(&nic, &[0, 1], None);
+        let rules = vec![rules, Vec::new()];
+        let configuration = Configuration { rules, rss, ..Default::default() };
+        needs(&nic, &configuration, &[Field::L4Dst].into())
+    };
+    let at_3 = |needs: &[Arrival]| needs.iter().find(|n| n.queue == 3).unwrap().clone();
+    let (one, many) = (with(1), with(300));
+    assert_eq!(at_3(&one), at_3(&many));
+    assert!(at_3(&one).parts.iter().all(|part| part.single(Field::L4Dst) == Some(7)));
+    let other = needs(&nic, &Configuration::default(), &[Field::L4Dst].into());
+    let both = either(&one, &other);
+    assert!(both.iter().all(|b| one.iter().chain(&other).any(|n| n.queue == b.queue)));
+    assert!(other.iter().all(|n| n.parts.iter().all(|part| covers(&both, n.queue, part))));
+}
+
+#[test]
+fn a_graph_looks_at_what_its_ports_and_tables_say() {
+    use weever_graph::{Entry, Graph, Node, NodeKind, Port, TableSpec};
+    let mut graph = Graph::new("g");
+    let mut port = Node::new("ports", NodeKind::Function);
+    let either = Predicate::Or(vec![Predicate::eq(Field::EthType, 1), Predicate::True]);
+    let predicate = Predicate::Not(Box::new(either));
+    port.ports.push(Port { name: "out".into(), predicate, ..Port::default() });
+    graph.add(port);
+    let fields = vec![Field::L4Dst];
+    let table = TableSpec { fields, entries: Vec::<Entry>::new(), miss: 0, capacity: 1 };
+    graph.add(Node::new("table", NodeKind::Table(table)));
+    assert_eq!(tested(&graph), [Field::EthType, Field::L4Dst].into());
 }
 
 #[test]

@@ -99,10 +99,11 @@ fn named(graph: &Graph, port: PortId) -> (String, String) {
     (node.name.clone(), node.ports[port.port as usize].name.clone())
 }
 
-/// What `spread` reaches, and operators all of whose operands are there: what they come to together
-/// may contradict the plan though each alone does not.
+/// What `spread` reaches, where packets start though none are expected, and operators all of whose
+/// operands are there: what they come to together may contradict the plan though each alone does not.
 fn kept(graph: &Graph, spread: &Spread) -> Vec<bool> {
-    let mut kept: Vec<bool> = graph.iter().map(|(id, _)| spread.reaches(id)).collect();
+    let is_kept = |(id, node): (NodeId, &Node)| spread.reaches(id) || node.has(&Attr::Source);
+    let mut kept: Vec<bool> = graph.iter().map(is_kept).collect();
     let operands = operands(graph);
     loop {
         let decided = |(id, node): &(NodeId, &Node)| {

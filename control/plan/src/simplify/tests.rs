@@ -132,6 +132,14 @@ fn nothing_arrives_nothing_runs() {
 }
 
 #[test]
+fn where_nothing_is_expected_everybody_is_a_stranger() {
+    let strangers = Strangers::HandOver(HandOver::default());
+    let idle = simplified(&[], &Predicate::True, strangers);
+    assert_eq!(names(&idle), ["in", "RxWhole", "RxForeign"]);
+    assert_eq!(targets(&idle, "in", "out"), ["RxForeign"]);
+}
+
+#[test]
 fn the_entrance_of_strangers_leads_where_the_source_leads() {
     let graph = HandOver::default().with_entrance(&host(), "RxQueue");
     let whole = graph.node(graph.find("RxWhole").unwrap());
