@@ -30,4 +30,4 @@ pub use limits::Limits;
 pub use mailbox::Mailbox;
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
 pub use team::{Fit, Member, MemberQueue, Published, Publisher, Team, TeamError};
-pub use worker::{Attached, Lost, Mode, Turn, Waker, Worker, WorkerStats, monotonic};
+pub use worker::{Attached, Lost, Mode, Pace, Turn, Waker, Worker, WorkerStats, monotonic};

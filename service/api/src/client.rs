@@ -155,7 +155,15 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn graph(&mut self, format: GraphFormat) -> Result<GraphText, ClientError> {
-        self.call(Call::Graph { format })
+        self.call(Call::Graph { format, worker: None })
+    }
+
+    /// The part of the graph that a worker runs, with what it has counted.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn graph_of(&mut self, worker: u32, format: GraphFormat) -> Result<GraphText, ClientError> {
+        self.call(Call::Graph { format, worker: Some(worker) })
     }
 
     /// Makes the running graph that of a text in Unicorn, which `name` names in messages.

@@ -82,6 +82,10 @@ pub struct QueueStatus {
     pub turns: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
+    /// The nodes of the graph that the worker runs.
+    pub nodes: u64,
+    /// The nodes of the graph of all, of which workers run parts.
+    pub nodes_of_all: u64,
     /// The classes whose flows arrive here, with how many they are. Empty without a policy.
     pub classes: Vec<ClassShare>,
     /// Whether traffic that nobody registered arrives here.

@@ -51,6 +51,9 @@ pub enum Call {
     Graph {
         /// The language it is wanted in.
         format: GraphFormat,
+        /// The worker whose part of it is wanted; `None`: the graph of all.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        worker: Option<u32>,
     },
     /// Copies packets as they pass; answered by [`CaptureEvent`](crate::CaptureEvent)s.
     Capture(CaptureRequest),
@@ -157,6 +160,7 @@ fn unnamed() -> String {
 struct GraphParameters {
     #[serde(default)]
     format: GraphFormat,
+    worker: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -197,7 +201,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
             .map(|ApplyParameters { name, text }| Call::Apply { name, text }),
         "set" => parameters::<Assignment>(method, fields).map(Call::Set),
         "graph" => parameters::<GraphParameters>(method, fields)
-            .map(|GraphParameters { format }| Call::Graph { format }),
+            .map(|GraphParameters { format, worker }| Call::Graph { format, worker }),
         "capture" => parameters::<CaptureRequest>(method, fields).map(Call::Capture),
         other => {
             let message = format!("there is no method `{}`", clip(other));
@@ -254,7 +258,8 @@ mod tests {
             Call::Stop,
             Call::Flows { most: 5 },
             Call::Queues { filters: 3 },
-            Call::Graph { format: GraphFormat::Dot },
+            Call::Graph { format: GraphFormat::Dot, worker: None },
+            Call::Graph { format: GraphFormat::Text, worker: Some(1) },
             Call::Capture(CaptureRequest::default()),
             Call::Capture(capture),
         ];

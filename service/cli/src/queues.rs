@@ -50,6 +50,7 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
         ("sent", right),
         ("dropped", right),
         ("share", right),
+        ("nodes", right),
         ("filters", right),
     ];
     if earlier.is_some() {
@@ -84,6 +85,7 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
         grouped(queue.sent),
         grouped(queue.dropped),
         format!("{share:.0} %"),
+        nodes(queue),
         grouped(queue.filters_total),
     ];
     if let Some(earlier) = earlier {
@@ -96,6 +98,14 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
     }
     cells.push(classes(queue));
     cells
+}
+
+/// How much of the graph its worker runs.
+fn nodes(queue: &QueueStatus) -> String {
+    match queue.nodes == queue.nodes_of_all {
+        true => queue.nodes.to_string(),
+        false => format!("{} of {}", queue.nodes, queue.nodes_of_all),
+    }
 }
 
 fn classes(queue: &QueueStatus) -> String {
@@ -128,10 +138,13 @@ mod tests {
             queue,
             core: Some(1),
             received: received * u64::from(queue + 1),
+            nodes: 127,
+            nodes_of_all: 127,
             other: queue == 0,
             ..QueueStatus::default()
         };
         let steered = QueueStatus {
+            nodes: 60,
             classes: vec![gold],
             filters: vec![filter],
             filters_total: 9,
@@ -151,9 +164,9 @@ mod tests {
         let expected = "\
 up 1.0 s
 
-link  worker  core  received  sent  dropped  share  filters  classes
-eth0       0     1     1,000     0        0   33 %        0  other
-eth0       1     1     2,000     0        0   67 %        9  gold 3
+link  worker  core  received  sent  dropped  share      nodes  filters  classes
+eth0       0     1     1,000     0        0   33 %        127        0  other
+eth0       1     1     2,000     0        0   67 %  60 of 127        9  gold 3
 
 worker 1 on eth0
 filter  hits  for

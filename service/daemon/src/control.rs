@@ -46,11 +46,11 @@ pub trait Source: Send + Sync {
     /// What each worker gets, with at most so many filters of each.
     fn queues(&self, filters: usize) -> Queues;
 
-    /// The running graph with its counters.
+    /// The running graph with its counters, or a worker's part of it.
     ///
     /// # Errors
-    /// What to answer when it cannot be drawn in this format.
-    fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError>;
+    /// What to answer when it cannot be drawn in this format, or there is no such worker.
+    fn graph(&self, format: GraphFormat, worker: Option<u32>) -> Result<GraphText, ApiError>;
 
     /// Makes the running graph that of a text in Unicorn, which `name` names in messages. Blocks
     /// until every worker runs it.

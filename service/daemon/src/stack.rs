@@ -1,6 +1,7 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 
 mod aids;
+mod build;
 mod capture;
 mod change;
 mod crew;
@@ -10,6 +11,7 @@ mod host;
 mod keeper;
 mod kernel;
 mod network;
+mod paces;
 mod picture;
 mod ports;
 mod program;
@@ -20,6 +22,7 @@ mod shared;
 mod start;
 mod steward;
 mod stopper;
+mod tailor;
 mod view;
 
 use std::path::Path;

@@ -57,13 +57,17 @@ pub struct Wanted {
     /// The graph that a stack runs, with its counters, instead of a file.
     #[arg(long)]
     pub running: bool,
+    /// Only the part of the running graph that this worker runs, with what it has counted. Workers have
+    /// the numbers of queues in policies and plans; `weever queues` lists them.
+    #[arg(long, visible_alias = "queue", value_name = "NUMBER")]
+    pub worker: Option<u32>,
     /// Which stack.
     #[command(flatten)]
     pub target: Target,
 }
 
 /// Options that ask for the running graph.
-const RUNNING: [&str; 3] = ["running", "dev", "socket"];
+const RUNNING: [&str; 4] = ["running", "worker", "dev", "socket"];
 
 /// The graph to run from now on, and where.
 #[derive(Args, Clone, Debug)]
@@ -163,7 +167,7 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
         }
         GraphCommand::Apply(apply) => apply_file(&apply, streams),
         GraphCommand::Live(target) => {
-            put_out(Some(weever_cli::running_graph(&target, GraphFormat::Dot)?), streams)
+            put_out(Some(weever_cli::running_graph(&target, GraphFormat::Dot, None)?), streams)
         }
     }
 }
@@ -212,7 +216,7 @@ fn text_of(
     streams: &mut Streams,
 ) -> Result<Option<String>, GraphToolError> {
     let Some(file) = &wanted.file else {
-        return Ok(Some(weever_cli::running_graph(&wanted.target, format)?));
+        return Ok(Some(weever_cli::running_graph(&wanted.target, format, wanted.worker)?));
     };
     if format == GraphFormat::Unicorn {
         return Ok(Some(file::read(file, streams)?));

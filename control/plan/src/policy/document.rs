@@ -53,9 +53,8 @@ pub struct Class {
     pub priority: i32,
     /// What it wants on its queues, if not what the document says.
     pub objective: Option<Objective>,
-    /// How its queues are waited for.
-    #[serde(default)]
-    pub mode: QueueMode,
+    /// How its queues are waited for, if not as others are.
+    pub mode: Option<QueueMode>,
     /// Whether the NIC is to drop its packets, none of which arrives then.
     #[serde(default)]
     pub drop: bool,
@@ -93,17 +92,16 @@ pub enum Objective {
     PackRate(u64),
 }
 
-/// How a queue is waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+/// How a queue is waited for: a queue of several classes as the most impatient of them wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QueueMode {
-    /// Always polled.
-    Busy,
-    /// Polled while there is something to do.
-    #[default]
-    Adaptive,
     /// Never polled.
     Interrupt,
+    /// Polled while there is something to do.
+    Adaptive,
+    /// Always polled.
+    Busy,
 }
 
 /// A queue for one application.
@@ -319,6 +317,13 @@ impl Document {
     /// one that [`Document::build`] returned.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
         classifier.standing(self)
+    }
+
+    /// How a queue wants to be waited for at which flows of these classes arrive; nothing if none of
+    /// them says.
+    pub fn mode_of(&self, classes: impl IntoIterator<Item = ClassId>) -> Option<QueueMode> {
+        let classes = classes.into_iter().filter_map(|id| self.classes.get(usize::from(id.0)));
+        classes.filter_map(|class| class.mode).max()
     }
 
     /// The name of a class, for reports.

@@ -105,7 +105,7 @@ fn class(name: &str, matches: &str) -> Class {
         weight: 1,
         priority: 0,
         objective: None,
-        mode: QueueMode::Adaptive,
+        mode: None,
         drop: false,
     }
 }

@@ -171,6 +171,11 @@ impl Search {
         }
     }
 
+    /// What arrives at each queue, by ascending queue. Takes time in proportion to flows.
+    pub fn queues(&self) -> Vec<PlannedQueue> {
+        self.planned_queues()
+    }
+
     fn planned_queues(&self) -> Vec<PlannedQueue> {
         let (lo, hi) = (self.nic.queues.lo, self.nic.queues.hi);
         let queue = |queue| PlannedQueue {

@@ -32,6 +32,8 @@ pub struct Page {
     pub document: Document,
     /// The applications that it names; their numbers are their positions.
     pub apps: Vec<String>,
+    /// Whether each worker runs only what its queues need of the graph.
+    pub simplify: bool,
     /// What is allowed but probably not meant.
     pub doubts: Problems,
 }
@@ -46,13 +48,15 @@ struct File {
     dedicate: Vec<Spanned<NamedDedication>>,
     locality: Option<Near>,
     paths: Option<NearNodes>,
+    simplify: bool,
 }
 
 impl Default for File {
     fn default() -> File {
         let (class, dedicate) = (Vec::new(), Vec::new());
         let objective = Objective::default();
-        File { objective, assumed_rate: None, class, dedicate, locality: None, paths: None }
+        let (locality, paths, simplify) = (None, None, true);
+        File { objective, assumed_rate: None, class, dedicate, locality, paths, simplify }
     }
 }
 
@@ -89,7 +93,7 @@ pub fn parse(text: &str) -> Result<Page, Problems> {
     };
     let (errors, doubts) = check::check(&document, &apps, &places);
     match errors.is_empty() {
-        true => Ok(Page { document, apps, doubts }),
+        true => Ok(Page { document, apps, simplify: file.simplify, doubts }),
         false => Err(errors),
     }
 }

@@ -1,6 +1,7 @@
 //! A thread's loop: receive, run the graph, send (DESIGN §2).
 
 mod egress;
+mod pace;
 mod run;
 mod stats;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use crate::mailbox::Mailbox;
 use crate::schedule::Update;
 use crate::{Engine, Entry};
 use egress::Egress;
+pub use pace::Pace;
 pub use run::{Mode, monotonic};
 pub use stats::WorkerStats;
 use wait::Bell;
@@ -93,6 +95,7 @@ pub struct Worker {
     first: usize,
     bell: Bell,
     stats: Arc<WorkerStats>,
+    pace: Arc<Pace>,
     /// Brings the next graph, if the worker is one of a team.
     mailbox: Option<Arc<Mailbox<Update>>>,
 }
@@ -119,6 +122,7 @@ impl Worker {
             burst: Box::new(Burst::new()),
             first: 0,
             bell: Bell::new()?,
+            pace: Arc::new(Pace::new(Mode::default())),
             mailbox: None,
         })
     }
@@ -174,6 +178,11 @@ impl Worker {
     /// What wakes this worker from any thread when it sleeps in [`run`](Worker::run).
     pub fn waker(&self) -> Waker {
         self.bell.waker()
+    }
+
+    /// How it waits in [`run_at_pace`](Worker::run_at_pace), to be changed from any thread.
+    pub fn pace(&self) -> Arc<Pace> {
+        self.pace.clone()
     }
 
     /// The worker's counters and its queues', readable from any thread.

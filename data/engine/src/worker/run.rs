@@ -37,7 +37,7 @@ impl Default for Mode {
 }
 
 impl Mode {
-    fn spins_for(self) -> Nanos {
+    pub(super) fn spins_for(self) -> Nanos {
         match self {
             Mode::Busy => Nanos::MAX,
             Mode::Adaptive { spin } => spin,
@@ -55,9 +55,14 @@ pub fn monotonic() -> Nanos {
 impl Worker {
     /// Turns until `stop` is set; blocks the calling thread. Set `stop`, then use the
     /// [`Waker`](super::Waker). `lost` hears of each queue that fails.
-    pub fn run(&mut self, stop: &AtomicBool, mode: Mode, mut lost: impl FnMut(Lost)) {
+    pub fn run(&mut self, stop: &AtomicBool, mode: Mode, lost: impl FnMut(Lost)) {
+        self.pace.set(mode);
+        self.run_at_pace(stop, lost);
+    }
+
+    /// The same in the mode that [`pace`](Worker::pace) says, as it changes.
+    pub fn run_at_pace(&mut self, stop: &AtomicBool, mut lost: impl FnMut(Lost)) {
         let _running = self.mailbox.clone().map(Running::new);
-        let spin = mode.spins_for();
         let mut now = monotonic();
         let mut busy_at = now;
         let mut published = Published { at: now, stale: true };
@@ -70,7 +75,7 @@ impl Worker {
             // That a timer has run says nothing about what comes next.
             if turn.moved() || !self.engine.idle() || self.engine.has_parcels() {
                 busy_at = now;
-            } else if now.saturating_sub(busy_at) >= spin {
+            } else if now.saturating_sub(busy_at) >= self.pace.spins_for() {
                 self.sleep(now, published.next());
                 now = monotonic();
             } else {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use weever_engine::{self as engine, Limits, Lost, Member, MemberQueue, Waker, WorkerStats};
+use weever_engine::{self as engine, Limits, Lost, Member, MemberQueue, Pace, Waker, WorkerStats};
 use weever_link::LinkQueue;
 use weever_packet::Pool;
 
@@ -29,6 +29,8 @@ pub(super) struct Meter {
     pub(super) queues: Vec<(u16, u16)>,
     pub(super) counters: Arc<engine::Counters>,
     pub(super) stats: Arc<WorkerStats>,
+    pub(super) pace: Arc<Pace>,
+    pub(super) waker: Waker,
     /// What went wrong, in the order in which it did.
     failures: Arc<Mutex<Vec<String>>>,
 }
@@ -95,12 +97,15 @@ pub(super) fn meters(
 ) -> Vec<Meter> {
     let mut meters = Vec::new();
     for (number, (worker, queues)) in workers.iter_mut().zip(queues).enumerate() {
+        worker.pace().set(turns(config.mode));
         meters.push(Meter {
             name: format!("worker-{number}"),
             core: config.cores.get(number).copied(),
             queues,
             counters: worker.engine().counters(),
             stats: worker.stats(),
+            pace: worker.pace(),
+            waker: worker.waker(),
             failures: Arc::default(),
         });
     }
@@ -120,14 +125,13 @@ impl Crew {
     pub(super) fn start(
         workers: Vec<engine::Worker>,
         meters: &[Meter],
-        mode: Mode,
         stopper: &Stopper,
     ) -> Result<Crew, StartError> {
         let queues = meters.iter().map(|meter| meter.queues.len()).sum::<usize>();
         let queues = Arc::new(AtomicUsize::new(queues));
         let mut crew = Crew { threads: Vec::new(), stop: Arc::default(), queues };
         for (worker, meter) in workers.into_iter().zip(meters) {
-            crew.add(worker, meter.clone(), mode, stopper.clone())?;
+            crew.add(worker, meter.clone(), stopper.clone())?;
         }
         Ok(crew)
     }
@@ -136,10 +140,9 @@ impl Crew {
         &mut self,
         mut worker: engine::Worker,
         meter: Meter,
-        mode: Mode,
         stopper: Stopper,
     ) -> Result<(), StartError> {
-        let (waker, own) = (worker.waker(), meter.clone());
+        let (waker, own) = (meter.waker.clone(), meter.clone());
         let (stop, queues) = (Arc::clone(&self.stop), Arc::clone(&self.queues));
         let (core, (bound, binding)) = (meter.core, mpsc::channel());
         let work = move || {
@@ -149,7 +152,7 @@ impl Crew {
             // Whoever started us waits for this.
             drop(bound.send(result));
             if begins {
-                serve(&mut worker, &stop, &queues, turns(mode), &own);
+                serve(&mut worker, &stop, &queues, &own);
             }
         };
         let thread = thread::Builder::new().name(meter.name.clone()).spawn(work);
@@ -173,13 +176,7 @@ impl Drop for Crew {
 }
 
 /// Runs the worker until it is told to stop, or no worker has a queue left that works.
-fn serve(
-    worker: &mut engine::Worker,
-    stop: &AtomicBool,
-    queues: &AtomicUsize,
-    mode: engine::Mode,
-    meter: &Meter,
-) {
+fn serve(worker: &mut engine::Worker, stop: &AtomicBool, queues: &AtomicUsize, meter: &Meter) {
     let lost = |lost: Lost| {
         meter.failed(lost.error.to_string());
         if queues.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -187,7 +184,7 @@ fn serve(
         }
     };
     // The worker is not used again after a panic, only dropped.
-    let ended = catch_unwind(AssertUnwindSafe(|| worker.run(stop, mode, lost)));
+    let ended = catch_unwind(AssertUnwindSafe(|| worker.run_at_pace(stop, lost)));
     if let Err(panic) = ended {
         meter.failed(format!("{} panicked: {}", meter.name, words(panic.as_ref())));
     }
@@ -198,7 +195,8 @@ fn words(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
-fn turns(mode: Mode) -> engine::Mode {
+/// A mode in the engine's terms.
+pub(super) fn turns(mode: Mode) -> engine::Mode {
     match mode {
         Mode::Busy => engine::Mode::Busy,
         Mode::Adaptive => engine::Mode::default(),

@@ -2,9 +2,10 @@
 
 use weever_engine::{Published, Publisher, TeamError};
 use weever_graph::change::Change;
-use weever_graph::{ChangeSet, Graph, apply};
+use weever_graph::{ChangeSet, Graph, Predicate, apply};
 use weever_models::{HOST, HostConfig, Service, with_sockets};
 use weever_net::dhcp4::CLIENT_PORT;
+use weever_plan::simplify::{Given, HandOver};
 use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
@@ -26,6 +27,8 @@ pub(super) struct Program {
     params: Vec<(String, String, String)>,
     /// Nodes on edges, by whoever put them there.
     taps: Vec<Splices>,
+    /// Whether workers may run parts of it: there is an entrance for what those are not made for.
+    in_parts: bool,
 }
 
 /// Why a program is no graph.
@@ -56,7 +59,13 @@ impl Program {
             services,
             params: Vec::new(),
             taps: Vec::new(),
+            in_parts: false,
         }
+    }
+
+    /// The same for workers that may run parts of it.
+    pub(super) fn in_parts(self, in_parts: bool) -> Program {
+        Program { in_parts, ..self }
     }
 
     /// The graph's text, as it was shipped or applied last.
@@ -117,6 +126,10 @@ impl Program {
                 value: value.clone(),
             };
             graph = apply(&graph, &ChangeSet { changes: self.params.iter().map(set).collect() })?;
+        }
+        if self.in_parts {
+            let pass_on = Given::of(&[], &Predicate::True).pass_on;
+            graph = HandOver::default().with_entrance(&graph, pass_on);
         }
         Ok(graph)
     }

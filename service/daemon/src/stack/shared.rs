@@ -9,8 +9,8 @@ use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
 use weever_packet::Pool;
 use weever_service_api::{
-    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, Flows, GraphFormat,
-    GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status, WorkerStatus,
+    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, ErrorKind, Flows,
+    GraphFormat, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
@@ -19,7 +19,7 @@ use super::crew::Meter;
 use super::ports::TakenPorts;
 use super::program::Program;
 use super::steward::Stewards;
-use super::{Report, Stopper, network, picture, view};
+use super::{Report, Stopper, network, paces, picture, view};
 use crate::config::{Config, Services};
 use crate::control::{Capturing, Source};
 
@@ -61,6 +61,23 @@ impl Shared {
         picture::draw(&self.publisher.graph(), &sum(&self.readings()), format)
     }
 
+    /// What a worker runs, with what it has counted.
+    fn picture_of(&self, worker: u32, format: GraphFormat) -> Result<String, ApiError> {
+        let refused = |message: String, remedy: &str| {
+            Err(ApiError::new(ErrorKind::BadParameters, message, remedy))
+        };
+        let graph = self.publisher.executed(worker as usize);
+        let Some((graph, meter)) = graph.zip(self.meters.get(worker as usize)) else {
+            let last = self.meters.len() - 1;
+            return refused(format!("there is no worker {worker}"), &format!("use 0 to {last}"));
+        };
+        if format == GraphFormat::Unicorn {
+            let message = format!("the text is of the graph of all, not of worker {worker}'s part");
+            return refused(message, "ask without a worker, or for text, svg or dot");
+        }
+        picture::draw(&graph, &meter.counters.describe(), format)
+    }
+
     fn readings(&self) -> Vec<Vec<Reading>> {
         self.meters.iter().map(|meter| meter.counters.describe()).collect()
     }
@@ -92,7 +109,7 @@ impl Shared {
         WorkerStatus {
             name: meter.name.clone(),
             core: meter.core,
-            mode: self.config.mode.to_string(),
+            mode: paces::name(meter.pace.mode()),
             queues: meter.queues.iter().map(|(_, queue)| *queue).collect(),
             turns: meter.stats.turns(),
             sleeps: meter.stats.sleeps(),
@@ -110,7 +127,8 @@ impl Shared {
     }
 
     /// A row for each link from which the worker receives.
-    fn queues_of(&self, number: u32, meter: &Meter) -> Vec<QueueStatus> {
+    fn queues_of(&self, number: u32, meter: &Meter, nodes: &[usize]) -> Vec<QueueStatus> {
+        let nodes_of = |worker: usize| nodes.get(worker).map_or(0, |nodes| *nodes as u64);
         let mut rows: Vec<QueueStatus> = Vec::new();
         for counted in self.links_of(meter) {
             let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
@@ -121,6 +139,8 @@ impl Shared {
                     core: meter.core,
                     turns: meter.stats.turns(),
                     sleeps: meter.stats.sleeps(),
+                    nodes: nodes_of(number as usize),
+                    nodes_of_all: nodes_of(0),
                     ..QueueStatus::default()
                 });
                 rows.len() - 1
@@ -197,9 +217,9 @@ impl Source for Shared {
     }
 
     fn queues(&self, filters: usize) -> Queues {
-        let workers = (0u32..).zip(&self.meters);
+        let (workers, nodes) = ((0u32..).zip(&self.meters), self.publisher.sizes());
         let mut queues: Vec<QueueStatus> =
-            workers.flat_map(|(number, meter)| self.queues_of(number, meter)).collect();
+            workers.flat_map(|(number, meter)| self.queues_of(number, meter, &nodes)).collect();
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         for steward in self.stewards.lock().iter_mut() {
             steward.describe(&mut queues, filters);
@@ -207,8 +227,12 @@ impl Source for Shared {
         Queues { uptime_ns: self.uptime_ns(), queues }
     }
 
-    fn graph(&self, format: GraphFormat) -> Result<GraphText, ApiError> {
-        Ok(GraphText { format, text: self.picture(format)? })
+    fn graph(&self, format: GraphFormat, worker: Option<u32>) -> Result<GraphText, ApiError> {
+        let text = match worker {
+            None => self.picture(format)?,
+            Some(worker) => self.picture_of(worker, format)?,
+        };
+        Ok(GraphText { format, text })
     }
 
     fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError> {

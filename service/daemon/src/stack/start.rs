@@ -1,29 +1,21 @@
 //! Starting, step by step.
 
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use weever_blocks_api::Env;
-use weever_blocks_std::capture::Taps;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
-use weever_blocks_std::registry;
-use weever_engine::{Team, monotonic};
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;
-use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
-use super::capture::Captures;
-use super::crew::{Crew, Roster, meters};
+use super::build::{Built, Parts};
+use super::crew::Crew;
 use super::devices::{Device, Grip};
 use super::keeper::Keeper;
 use super::kernel::{Follower, Kernel};
-use super::ports::TakenPorts;
-use super::program::{Program, ProgramError};
 use super::shared::Shared;
-use super::steward::{Intent, Routine, Steward, Stewards};
-use super::{Stack, StartError, Stopper, aids, devices, host, kernel, secret};
+use super::steward::{Intent, Routine, Steward};
+use super::{Stack, StartError, aids, devices, kernel, secret};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
@@ -84,47 +76,16 @@ fn assemble(
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
     let (links, grips, stewards) = apart(devices);
+    let (mut links, recording) = aids::wrap(links, &config.aids)?;
     let by_port = grips.iter().filter(|(_, grip)| grip.by_port);
     let by_port = by_port.map(|(_, grip)| Arc::clone(&grip.steering)).collect();
-    let (mut links, recording) = aids::wrap(links, &config.aids)?;
-    let infos: Vec<_> = links.iter().map(|link| link.info().clone()).collect();
-    let mut program = Program::new(config.services);
-    let graph = program.graph().map_err(defect)?;
-    let env = host::environment(&config, &infos, kernel.as_mut().map(|(_, k)| k), monotonic())?;
-    let network = env.get::<Host>().expect("the environment has the host");
-    let neighbours = env.get::<Neighbours>().expect("the environment has its neighbours");
-    let neighbours6 = env.get::<Neighbours6>().expect("the environment has these neighbours");
-    let taps = env.get_or_default::<Taps>();
-    let clients = env.get_or_default::<Dhcp>();
-    let queues = links.iter_mut().map(|link| link.take_queues()).collect();
-    let (members, queues) = Roster::new(&config, &pool, queues, HOST_SOURCE).split();
-    let Team { mut workers, publisher } =
-        Team::build(graph, registry(), Arc::clone(&env), members)?;
-    let meters = meters(&mut workers, queues, &config);
-    let program = Arc::new(Mutex::new(program));
-    let names = infos.iter().map(|info| info.name.clone()).collect();
-    let captures = Captures::new(Arc::clone(&program), Arc::clone(&publisher), taps, names);
-    let shared = Arc::new(Shared {
-        stewards: Arc::new(Stewards::new(stewards)),
-        links: infos,
-        network,
-        neighbours,
-        neighbours6,
-        publisher,
-        program,
-        serves: Mutex::new(config.services),
-        captures,
-        ports: TakenPorts::new(by_port, &config.services),
-        meters,
-        stopper: Stopper::default(),
-        started: Instant::now(),
-        config,
-        pool,
-    });
+    let parts = Parts { stewards, by_port, pool, config };
+    let Built { shared, workers, env } =
+        parts.join(&mut links, kernel.as_mut().map(|(_, kernel)| kernel))?;
     let metrics = metrics(&shared)?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
-    let crew = Crew::start(workers, &shared.meters, shared.config.mode, &shared.stopper)?;
+    let crew = Crew::start(workers, &shared.meters, &shared.stopper)?;
     let Attendants { keeper, follower, routine } = Attendants::start(&shared, grips, kernel, &env)?;
     announce(&shared);
     Ok(Stack {
@@ -136,7 +97,7 @@ fn assemble(
         links,
         control,
         metrics,
-        clients,
+        clients: env.get_or_default::<Dhcp>(),
         shared,
     })
 }
@@ -172,12 +133,15 @@ impl Attendants {
 /// What was taken from the devices of these numbers.
 type Grips = Vec<(u16, Grip)>;
 
+/// Who looks after the devices of these numbers.
+type Leaders = Vec<(u16, Steward)>;
+
 /// The links, what was taken from the devices of which numbers, and who looks after them.
-fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips, Vec<Steward>) {
+fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips, Leaders) {
     let (mut links, mut grips, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
     for (number, Device { link, grip, steward }) in (0u16..).zip(devices) {
         links.push(link);
-        stewards.extend(steward);
+        stewards.extend(steward.map(|steward| (number, steward)));
         grips.extend(grip.map(|grip| (number, grip)));
     }
     (links, grips, stewards)
@@ -194,13 +158,6 @@ fn announce(shared: &Shared) {
     for link in &shared.links {
         let (device, mode, queues) = (&link.name, &link.mode, link.queues);
         tracing::info!(device, mode, queues, workers, "stack started");
-    }
-}
-
-fn defect(error: ProgramError) -> StartError {
-    match error {
-        ProgramError::Start(error) => error,
-        other => StartError::Setting(format!("the host graph cannot run: {other}")),
     }
 }
 

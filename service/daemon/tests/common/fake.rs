@@ -44,7 +44,7 @@ impl Source for Fake {
         Queues::default()
     }
 
-    fn graph(&self, _: GraphFormat) -> Result<GraphText, ApiError> {
+    fn graph(&self, _: GraphFormat, _: Option<u32>) -> Result<GraphText, ApiError> {
         Err(ApiError::new(ErrorKind::Internal, "there is no graph", "start a real stack"))
     }
 

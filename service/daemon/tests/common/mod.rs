@@ -2,6 +2,7 @@
 
 pub(crate) mod kernel;
 pub(crate) mod peer;
+pub(crate) mod steered;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

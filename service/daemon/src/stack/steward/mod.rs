@@ -6,9 +6,11 @@
 //!                             └──── due ◄── Watch ◄─────────────────┘ hits
 //! ```
 //! An [`Intent`] is what the files say, checked before anything is touched. A [`Steward`] keeps one
-//! device to it: software queue *i* of the device is worker *i*. All stewards share a thread.
+//! device to it: software queue *i* of the device is worker *i*, whose graph is made for what the filters
+//! send there. All stewards share a thread.
 
 mod error;
+mod filters;
 mod intent;
 mod report;
 mod tuple;
@@ -92,10 +94,14 @@ fn attend(stewards: &Stewards, program: &Mutex<Program>, stop: &(Mutex<bool>, Co
     loop {
         let began = Instant::now();
         let services = program.lock().unwrap_or_else(PoisonError::into_inner).services();
+        let mut fitting = Duration::ZERO;
         for steward in stewards.lock().iter_mut() {
             steward.step(monotonic(), &services);
+            fitting += Duration::from_nanos(steward.take_fitting());
         }
-        let pause = PERIOD.max(REST * began.elapsed());
+        // Graphs are made seldom, and mostly that is waiting for the workers.
+        let worked = began.elapsed().saturating_sub(fitting);
+        let pause = PERIOD.max(REST * worked + fitting);
         let (stopped, told) = stop;
         let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = told.wait_timeout_while(stopped, pause, |stopped| !*stopped);

@@ -1,9 +1,11 @@
 //! What a steward does all day.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use weever_device::xdp::{Outcome, XdpSteering};
 use weever_link_sys::af_xdp::Steering;
+use weever_plan::embed::{Arrival, either, needs};
 use weever_plan::flow::Flow;
 use weever_plan::search::{DeviceChange, FlowId, RuleId, Search};
 use weever_plan::watch::{Due, FiveTuple, Settings, Watch};
@@ -11,6 +13,9 @@ use weever_policy::Place;
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::Page;
 
+use super::super::paces::Paces;
+use super::super::tailor::Tailor;
+use super::filters::Filters;
 use super::intent::{Intent, Planned, classified};
 use super::{PolicyError, tuple};
 use crate::config::Services;
@@ -65,6 +70,16 @@ pub(crate) struct Steward {
     tuples: HashMap<FiveTuple, FlowId>,
     /// The rules of five-tuples, whose hits show that they are alive.
     rules: HashMap<RuleId, FiveTuple>,
+    filters: Filters,
+    /// Who makes the workers' graphs, and what the link is called there.
+    tailor: Option<(u16, Arc<Tailor>)>,
+    /// Who tells workers how to wait, and what the link is called there.
+    paces: Option<(u16, Arc<Paces>)>,
+    /// Whether that has been done since the plan changed; once per second is enough.
+    is_paced: bool,
+    fitting: u64,
+    /// What graphs are made for.
+    arriving: Vec<Arrival>,
     /// When hits were read last.
     counted: u64,
     services: Services,
@@ -111,6 +126,12 @@ impl Steward {
             members: HashMap::new(),
             tuples: HashMap::new(),
             rules: HashMap::new(),
+            filters: Filters::default(),
+            tailor: None,
+            paces: None,
+            is_paced: false,
+            fitting: 0,
+            arriving: Vec::new(),
             counted: 0,
             services: intent.services(),
             unplaced: 0,
@@ -139,7 +160,7 @@ impl Steward {
             self.carry_out();
             self.searches += 1;
             let took = weever_engine::monotonic().saturating_sub(began);
-            self.slowest = self.slowest.max(took);
+            self.slowest = self.slowest.max(took.saturating_sub(self.fitting));
         }
     }
 
@@ -158,6 +179,9 @@ impl Steward {
         });
         if now.saturating_sub(self.counted) >= SECOND {
             self.count(now);
+            if !self.is_paced {
+                self.set_paces();
+            }
         }
         taken.is_ok()
     }
@@ -245,14 +269,71 @@ impl Steward {
         }
     }
 
-    /// Tells the device what has changed. What it refuses is planned around.
+    /// Whether workers are to run parts of the graph.
+    pub(in super::super) fn simplifies(&self) -> bool {
+        self.page.simplify
+    }
+
+    /// From now on, workers run what flows need of the graph, and wait as classes want.
+    pub(in super::super) fn lead(&mut self, link: u16, tailor: Arc<Tailor>, paces: Arc<Paces>) {
+        self.paces = Some((link, paces));
+        self.set_paces();
+        if self.page.simplify {
+            self.tailor = Some((link, tailor));
+            self.arriving = self.needs();
+            self.order(self.arriving.clone());
+        }
+    }
+
+    /// Each worker waits as the most impatient class wants whose flows arrive at it.
+    fn set_paces(&mut self) {
+        self.is_paced = true;
+        let Some((link, paces)) = &self.paces else { return };
+        let (queues, document) = (self.search.queues(), &self.page.document);
+        let last = queues.last().map_or(0, |queue| queue.queue as usize);
+        let mut modes = vec![None; last + 1];
+        for queue in queues {
+            let classes = queue.classes.iter().map(|(class, _)| *class);
+            modes[queue.queue as usize] = document.mode_of(classes);
+        }
+        paces.want(*link, modes);
+    }
+
+    /// What can arrive at each worker, as far as graphs can tell.
+    fn needs(&self) -> Vec<Arrival> {
+        let Some((_, tailor)) = &self.tailor else { return Vec::new() };
+        let nic = self.search.nic();
+        let configuration = self.filters.configuration(nic.tables.len(), self.search.rss().clone());
+        needs(nic, &configuration, &tailor.fields())
+    }
+
+    fn order(&mut self, arriving: Vec<Arrival>) {
+        if let Some((link, tailor)) = &self.tailor {
+            let began = weever_engine::monotonic();
+            tailor.order(*link, arriving);
+            self.fitting += weever_engine::monotonic().saturating_sub(began);
+        }
+    }
+
+    /// How long workers' graphs took since this was asked last, in nanoseconds.
+    pub(super) fn take_fitting(&mut self) -> u64 {
+        std::mem::take(&mut self.fitting)
+    }
+
+    /// Tells the device what has changed, between two changes of what workers run: before it they learn
+    /// what is new, after it they forget what is over. What the device refuses is planned around.
     fn carry_out(&mut self) {
         for _ in 0..MOST_REPLANS {
             let changes = self.search.take_changes();
             if changes.is_empty() {
-                return;
+                break;
             }
+            self.is_paced = false;
             self.remember(&changes);
+            self.filters.note(&changes);
+            let arriving = self.needs();
+            self.order(either(&self.arriving, &arriving));
+            self.arriving = arriving;
             match self.steering.apply(&changes) {
                 Ok(outcome) => self.plan_around(outcome),
                 Err(error) => {
@@ -260,6 +341,8 @@ impl Steward {
                 }
             }
         }
+        self.arriving = self.needs();
+        self.order(self.arriving.clone());
     }
 
     fn plan_around(&mut self, outcome: Outcome) {
@@ -268,6 +351,7 @@ impl Steward {
         let was_acceptable = self.search.cost().is_acceptable();
         for (rule, error) in &failed {
             tracing::warn!(link = self.link, rule = rule.0, "a filter is not set: {error}");
+            self.filters.forget(*rule);
             self.search.refuse(*rule, error.refusal(), &error.to_string());
         }
         if was_acceptable && !self.search.cost().is_acceptable() {

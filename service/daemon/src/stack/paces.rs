@@ -1,0 +1,60 @@
+//! Workers wait for packets as the classes want that arrive at them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weever_engine::{self as engine, Pace, Waker};
+use weever_plan::policy::QueueMode;
+
+use super::crew::{Meter, turns};
+use crate::config::Mode;
+
+/// How workers wait.
+pub(super) struct Paces {
+    workers: Vec<(Arc<Pace>, Waker)>,
+    /// Where no class says how.
+    usual: Mode,
+    /// By link and worker.
+    wanted: Mutex<Vec<Vec<Option<QueueMode>>>>,
+}
+
+impl Paces {
+    /// All wait as the configuration says.
+    pub(super) fn new(meters: &[Meter], usual: Mode, links: usize) -> Paces {
+        let workers = meters.iter().map(|m| (Arc::clone(&m.pace), m.waker.clone())).collect();
+        Paces { workers, usual, wanted: Mutex::new(vec![Vec::new(); links]) }
+    }
+
+    /// From now on, the flows of a link want workers to wait like this. Of several links, the most
+    /// impatient counts.
+    pub(super) fn want(&self, link: u16, by_worker: Vec<Option<QueueMode>>) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted[usize::from(link)] = by_worker;
+        for (number, (pace, waker)) in self.workers.iter().enumerate() {
+            let most = wanted.iter().filter_map(|link| link.get(number).copied().flatten()).max();
+            let mode = most.map_or(turns(self.usual), mode);
+            if pace.mode() != mode {
+                tracing::info!(worker = number, ?mode, "how it waits is another");
+                pace.set(mode);
+                waker.wake();
+            }
+        }
+    }
+}
+
+fn mode(wanted: QueueMode) -> engine::Mode {
+    turns(match wanted {
+        QueueMode::Busy => Mode::Busy,
+        QueueMode::Adaptive => Mode::Adaptive,
+        QueueMode::Interrupt => Mode::Interrupt,
+    })
+}
+
+/// What a mode is called in settings.
+pub(super) fn name(mode: engine::Mode) -> String {
+    match mode {
+        engine::Mode::Busy => Mode::Busy,
+        engine::Mode::Adaptive { .. } => Mode::Adaptive,
+        engine::Mode::Interrupt => Mode::Interrupt,
+    }
+    .to_string()
+}
