@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use weever_graph::{Field, Graph, NodeKind, Predicate};
 
 use super::Arrival;
-use super::arrivals::{arrivals, arrive, in_order, spread};
+use super::arrivals::{aim, arrivals, arrive, in_order, spread};
 use crate::config::Configuration;
 use crate::flow::Conj;
 use crate::nic::Nic;

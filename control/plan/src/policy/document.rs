@@ -278,9 +278,7 @@ impl Classifier {
 impl Class {
     /// Whether it says anything that only a class with queues can want.
     pub fn wants_queues(&self) -> bool {
-        self.queues != Queues::Shared
-            || self.objective.is_some()
-            || self.mode != QueueMode::default()
+        self.queues != Queues::Shared || self.objective.is_some() || self.mode.is_some()
     }
 }
 

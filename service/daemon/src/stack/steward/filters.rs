@@ -36,6 +36,7 @@ impl Filters {
                 rules.push(rule.clone());
             }
         }
-        Configuration { rules, rss }
+        // The program that sorts frames has one hash and no contexts.
+        Configuration { rules, rss, ..Configuration::default() }
     }
 }
