@@ -58,20 +58,7 @@ impl Shared {
                     set_interface(network, &name, key, assignment, self.config.probe)
                 })
             }
-            ["forwarding"] => {
-                let on = switch(assignment)?;
-                if let Some(name) = self.config.interface_for_itself().filter(|_| on) {
-                    let why = format!(
-                        "{name} leaves packets for others to the kernel: the stack has \
-                                       to be started with `share = \"none\"` on every interface"
-                    );
-                    return Err(refused(assignment, &why));
-                }
-                self.change_network(assignment, |network| {
-                    network.settings.forwarding = on;
-                    Ok(())
-                })
-            }
+            ["forwarding"] => self.set_forwarding(assignment),
             ["redirects"] => {
                 let on = switch(assignment)?;
                 self.change_network(assignment, |network| {
@@ -88,6 +75,21 @@ impl Shared {
             }
             _ => Err(unknown(&assignment.path)),
         }
+    }
+
+    fn set_forwarding(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+        let on = switch(assignment)?;
+        if let Some(name) = self.config.interface_for_itself().filter(|_| on) {
+            let why = format!(
+                "{name} leaves packets for others to the kernel: the stack has \
+                               to be started with `share = \"none\"` on every interface"
+            );
+            return Err(refused(assignment, &why));
+        }
+        self.change_network(assignment, |network| {
+            network.settings.forwarding = on;
+            Ok(())
+        })
     }
 
     fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
