@@ -7,6 +7,7 @@ mod change;
 mod crew;
 mod devices;
 mod error;
+mod held;
 mod host;
 mod keeper;
 mod kernel;

@@ -115,3 +115,25 @@ fn a_policy_that_cannot_be_is_refused_before_anything_is_touched() {
     let error = refused(without);
     assert!(matches!(error, PolicyError::Unused) && error.is_about_files());
 }
+
+#[test]
+fn a_device_belongs_to_one_stack_until_it_stops() {
+    require_net_admin!();
+    let net = Fixture::pair(2).unwrap();
+    net.left.run(|| {
+        let mut config = config("", None, Share::Address);
+        config.policy = None;
+        let stack = Stack::start(config.clone()).unwrap();
+        let index = weever_device::ifindex("left0").unwrap();
+        let holder = weever_device::claim::holder(index).unwrap();
+        assert_eq!((holder.pid, &*holder.what), (std::process::id(), "`weever up`"));
+        config.control = Some(temporary_path());
+        config.interfaces[0].addresses = vec!["10.77.0.11/24".parse().unwrap()];
+        let error = Stack::start(config.clone()).unwrap_err();
+        assert!(matches!(error, StartError::Claim(_)), "{error}");
+        assert!(error.to_string().contains("left0 is steered already, by process"), "{error}");
+        drop(stack.stop());
+        assert_eq!(weever_device::claim::holder(index), None);
+        drop(Stack::start(config).unwrap().stop());
+    });
+}

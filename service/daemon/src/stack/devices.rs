@@ -14,7 +14,7 @@ use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
 use super::steward::{Intent, Steward};
-use super::{StartError, ports};
+use super::{StartError, held, ports};
 use crate::config::{Config, Interface, LinkKind, Pace, Share};
 
 /// Bytes of a capture file that are kept in memory.
@@ -112,6 +112,7 @@ fn open_af_xdp(
         // One for each worker, on every queue.
         settings.sockets_per_queue = config.cores.len().max(1) as u16;
     }
+    let claim = held::claim(&interface.dev)?;
     let link = AfXdp::open(&settings)?;
     let steward = intent.map(|intent| Steward::new(&link.info().name, link.steering(), intent));
     let steward = steward.transpose()?.flatten();
@@ -125,6 +126,7 @@ fn open_af_xdp(
         Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
         Share::Ports | Share::None => Box::new(link),
     };
+    let link = held::holding(link, claim);
     Ok(Device { link, grip, steward })
 }
 

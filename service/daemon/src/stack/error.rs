@@ -2,6 +2,7 @@
 
 use std::io;
 
+use weever_device::claim::ClaimError;
 use weever_engine::TeamError;
 use weever_link_sys::af_xdp::OpenError;
 use weever_link_sys::tap::TapError;
@@ -28,6 +29,9 @@ pub enum StartError {
     /// The device could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Somebody else steers the device.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// The TAP interface could not be made.
     #[error(transparent)]
     Tap(#[from] TapError),

@@ -1,0 +1,35 @@
+//! A device that nobody else steers meanwhile.
+
+use weever_device::claim::{Claim, ClaimError};
+use weever_device::ifindex;
+use weever_link::{Link, LinkInfo, LinkQueue};
+
+/// A link with the claim on its device, which is given up with it.
+struct Held {
+    link: Box<dyn Link>,
+    _claim: Claim,
+}
+
+impl Link for Held {
+    fn info(&self) -> &LinkInfo {
+        self.link.info()
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        self.link.take_queues()
+    }
+}
+
+/// Claims a device of the calling thread's network namespace; nothing if there is none, which whoever
+/// opens it will say.
+pub(super) fn claim(dev: &str) -> Result<Option<Claim>, ClaimError> {
+    ifindex(dev).map(|index| Claim::of(dev, index, "`weever up`")).transpose()
+}
+
+/// The link, which keeps the claim for as long as it is there.
+pub(super) fn holding(link: Box<dyn Link>, claim: Option<Claim>) -> Box<dyn Link> {
+    match claim {
+        Some(claim) => Box::new(Held { link, _claim: claim }),
+        None => link,
+    }
+}
