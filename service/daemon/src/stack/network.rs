@@ -9,7 +9,7 @@ use weever_link::LinkInfo;
 use weever_net::addr::{Address, Cidr, Cidr6};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::{AddrState, OwnAddr};
-use weever_net::neighbour::State;
+use weever_net::neighbour::{Neighbour, State};
 use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 use weever_service_api::{InterfaceStatus, NeighbourStatus, RouteStatus};
@@ -103,19 +103,22 @@ pub(super) fn neighbours(
     v4: &Neighbours,
     v6: &Neighbours6,
 ) -> Vec<NeighbourStatus> {
-    let v4 = v4.entries().into_iter().map(|(iface, entry)| NeighbourStatus {
+    let mut all = listed(network, v4.entries());
+    all.extend(listed(network, v6.entries()));
+    all
+}
+
+fn listed<A: Display>(
+    network: &NetConfig,
+    entries: Vec<(IfaceId, Neighbour<A>)>,
+) -> Vec<NeighbourStatus> {
+    let status = |(iface, entry): (IfaceId, Neighbour<A>)| NeighbourStatus {
         address: entry.ip.to_string(),
         interface: name(network, iface),
         mac: entry.mac.map(|mac| mac.to_string()),
         state: state(entry.state).into(),
-    });
-    let v6 = v6.entries().into_iter().map(|(iface, entry)| NeighbourStatus {
-        address: entry.ip.to_string(),
-        interface: name(network, iface),
-        mac: entry.mac.map(|mac| mac.to_string()),
-        state: state(entry.state).into(),
-    });
-    v4.chain(v6).collect()
+    };
+    entries.into_iter().map(status).collect()
 }
 
 fn name(network: &NetConfig, id: IfaceId) -> String {
