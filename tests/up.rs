@@ -348,7 +348,11 @@ fn counters_are_watched_until_the_stack_ends() {
     assert!(uptime() < uptime());
     drop(up);
     let output = watch.wait_with_output().unwrap();
-    assert!(complaint(&output).contains("no weever stack listens"), "{output:?}");
+    // It was killed: between two readings, or in the middle of one.
+    let said = complaint(&output);
+    let ended =
+        said.contains("no weever stack listens") || said.contains("broke: Connection reset");
+    assert!(ended, "{said}");
 }
 
 #[test]
