@@ -138,12 +138,7 @@ impl Step {
                 self.note(record);
                 Ok(Step::Spreading { from: to.clone(), to: from.clone() })
             }
-            Step::AddContext { name, table } => {
-                let number = driver.add_context(table)?;
-                let context = OurContext { name: *name, number, table: table.clone() };
-                record.contexts.push(context.clone());
-                Ok(Step::RemoveContext { context })
-            }
+            Step::AddContext { name, table } => add_context(driver, record, *name, table),
             Step::RemoveContext { context } => {
                 driver.remove_context(context.number)?;
                 record.contexts.retain(|c| c != context);
@@ -244,6 +239,18 @@ impl Step {
             }
         }
     }
+}
+
+fn add_context(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+    name: u32,
+    table: &[u32],
+) -> Result<Step, EthtoolError> {
+    let number = driver.add_context(table)?;
+    let context = OurContext { name, number, table: table.to_vec() };
+    record.contexts.push(context.clone());
+    Ok(Step::RemoveContext { context })
 }
 
 fn insert(

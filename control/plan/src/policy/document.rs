@@ -395,6 +395,7 @@ impl Document {
             let rest = ("default".to_string(), Share::Shared, inner(None));
             let priorities = self.classes.iter().map(|c| c.priority).collect();
             let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);
+            let isolate = isolate.with_yielding(self.yielding());
             parts.push((1.0, Box::new(isolate)));
         }
         for Dedication { app, queue } in &self.dedicate {
@@ -409,6 +410,15 @@ impl Document {
             parts.push((f64::from(paths.weight), Box::new(Paths::new(Arc::new(costs)))));
         }
         Box::new(Sum::new(parts))
+    }
+
+    /// Of each class, and of flows without one, whether a class that is dropped comes before it.
+    fn yielding(&self) -> Vec<bool> {
+        let order = |i: usize| (std::cmp::Reverse(self.classes[i].priority), i);
+        let dropped: Vec<usize> =
+            (0..self.classes.len()).filter(|i| self.classes[*i].drop).collect();
+        let of = |i: usize| dropped.iter().any(|d| order(*d) < order(i));
+        (0..self.classes.len()).map(of).chain([!dropped.is_empty()]).collect()
     }
 
     fn classifier<E: std::fmt::Display>(

@@ -31,6 +31,15 @@ struct Part {
     astray: u64,
     /// How many of its flows lose packets to rules that drop.
     lost: u64,
+    /// Whether a class that is dropped comes before it, and may take packets of its flows.
+    yields: bool,
+}
+
+impl Part {
+    /// Whether packets are dropped that are the class's own.
+    fn loses(&self, placement: &Placement) -> bool {
+        placement.dropped() > 0 && !(self.yields && placement.arrives())
+    }
 }
 
 /// Flows of each class stay on the queues of their class; what is wrong with that is rejected. The
@@ -64,6 +73,7 @@ impl Isolate {
                 priority: 0,
                 astray: 0,
                 lost: 0,
+                yields: false,
             }
         };
         Isolate {
@@ -81,6 +91,16 @@ impl Isolate {
     pub fn with_priorities(mut self, priorities: Vec<i32>) -> Isolate {
         for (part, priority) in self.parts.iter_mut().zip(priorities) {
             part.priority = priority;
+        }
+        self
+    }
+
+    /// Says of each class whether one that is dropped comes before it: then its flows may lose the packets
+    /// that they share with that, though not all of theirs.
+    #[must_use]
+    pub fn with_yielding(mut self, yields: Vec<bool>) -> Isolate {
+        for (part, yields) in self.parts.iter_mut().zip(yields) {
+            part.yields = yields;
         }
         self
     }
@@ -158,7 +178,7 @@ impl Policy for Isolate {
         if part.share == Share::Nowhere {
             return;
         }
-        if placement.dropped() > 0 {
+        if part.loses(placement) {
             count(&mut part.lost, change);
         }
         part.inner.apply(subject, placement, change);
@@ -220,7 +240,7 @@ impl Policy for Isolate {
             let (name, own) = (&part.name, &part.own);
             return Some(format!("queue {queue} is not one of class `{name}` (queues {own})"));
         }
-        if placement.dropped() > 0 && part.share != Share::Nowhere {
+        if part.share != Share::Nowhere && part.loses(placement) {
             return Some(format!("packets of class `{}` would be dropped", part.name));
         }
         part.inner.objection(subject, placement)

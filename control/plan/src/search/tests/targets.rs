@@ -201,3 +201,21 @@ fn what_others_need_is_kept_out_of_a_drop() {
     let reasons: Vec<&Refusal> = plan.shortages.iter().map(|s| &s.reason).collect();
     assert!(matches!(reasons[..], [Refusal::DropsFlow { .. }]), "{reasons:?}");
 }
+
+#[test]
+fn flows_lose_what_they_share_with_a_class_that_comes_first() {
+    let balance = || Box::new(Balance::new(Measure::Flows)) as Box<dyn Policy>;
+    let classes = vec![
+        ("noise".to_string(), Share::Nowhere, balance()),
+        ("rest".to_string(), Share::Shared, balance()),
+    ];
+    let policy = Isolate::new(classes).with_priorities(vec![1, 0]).with_yielding(vec![false, true]);
+    let mut search = search(able(4, 0), Box::new(policy));
+    let from = Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Src, 19);
+    let ids = search.run(vec![of_class("service", to_port(11211), 1), of_class("noise", from, 0)]);
+    let plan = search.plan();
+    assert!(plan.is_acceptable(), "{:?} {:?}", plan.complaints, plan.rules);
+    let service = search.placement(ids[0]).unwrap();
+    assert!(service.arrives() && service.dropped() > 0, "{service:?}");
+    assert_eq!(search.placement(ids[1]), Some(&Placement::nowhere()));
+}
