@@ -153,6 +153,7 @@ fn addresses_change_without_a_new_graph() {
         ("forwarding=maybe", "on or off"),
         ("forwarding=on", "leaves packets for others"),
         ("reverse-path=tight", "strict"),
+        ("redirects=seldom", "on or off"),
     ] {
         let message = refusal(set(&mut client, assignment)).to_lowercase();
         assert!(message.contains(word), "{assignment}: {message}");
@@ -167,6 +168,7 @@ fn addresses_change_without_a_new_graph() {
         "interface.memory0.groups-=239.0.0.1",
         "interface.memory0.mtu=1400",
         "reverse-path=strict",
+        "redirects=off",
     ] {
         set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));
     }

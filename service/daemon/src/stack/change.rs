@@ -9,7 +9,7 @@ use std::sync::{MutexGuard, PoisonError};
 use weever_engine::Published;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::AddrOrigin;
-use weever_net::state::{NetConfig, ReversePath, StateError};
+use weever_net::state::{NetConfig, ReversePath, Settings, StateError};
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
 
 use super::devices;
@@ -61,17 +61,11 @@ impl Shared {
             ["forwarding"] => self.set_forwarding(assignment),
             ["redirects"] => {
                 let on = switch(assignment)?;
-                self.change_network(assignment, |network| {
-                    network.settings.redirects = on;
-                    Ok(())
-                })
+                self.change_settings(assignment, |all| all.redirects = on)
             }
             ["reverse-path"] => {
                 let check = reverse_path(assignment)?;
-                self.change_network(assignment, |network| {
-                    network.settings.reverse_path = check;
-                    Ok(())
-                })
+                self.change_settings(assignment, |all| all.reverse_path = check)
             }
             _ => Err(unknown(&assignment.path)),
         }
@@ -86,10 +80,7 @@ impl Shared {
             );
             return Err(refused(assignment, &why));
         }
-        self.change_network(assignment, |network| {
-            network.settings.forwarding = on;
-            Ok(())
-        })
+        self.change_settings(assignment, |all| all.forwarding = on)
     }
 
     fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
@@ -129,6 +120,17 @@ impl Shared {
         let too_long =
             format!("{} was opened with an MTU of {}: use that or less", link.name, link.mtu);
         if wanted > link.mtu { Err(refused(assignment, &too_long)) } else { Ok(()) }
+    }
+
+    fn change_settings(
+        &self,
+        assignment: &Assignment,
+        change: impl FnOnce(&mut Settings),
+    ) -> Result<Changed, ApiError> {
+        self.change_network(assignment, |network| {
+            change(&mut network.settings);
+            Ok(())
+        })
     }
 
     fn change_network(
