@@ -5,6 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::steered::{Bench, ECHO, STACK, config, echo};
+use common::temporary_path;
 use weever_daemon::config::{Config, Share};
 use weever_daemon::{PolicyError, Stack, StartError};
 use weever_testbed::{Fixture, require_net_admin};
