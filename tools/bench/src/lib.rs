@@ -23,6 +23,7 @@ mod modes;
 mod peers;
 mod plan;
 mod plot;
+mod quantile;
 mod receive;
 mod report;
 mod rig;

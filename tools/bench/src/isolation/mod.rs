@@ -26,6 +26,7 @@ use weever_wire::MacAddr;
 
 use crate::plan::Plan;
 use crate::plot::{Line, Plot, Scale};
+use crate::quantile::quantile;
 use crate::{BenchError, Report, Samples};
 use clients::{Clients, Load, Outcome};
 use server::{SERVICE, Server};
@@ -190,9 +191,9 @@ impl Scene {
     }
 }
 
-fn percentile(sorted: &[f64], share: f64) -> f64 {
-    let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+/// Of nothing it is no number.
+fn percentile(values: &[f64], share: f64) -> f64 {
+    quantile(values, share).unwrap_or(f64::NAN)
 }
 
 /// The 99th percentile of each slice: its time in ms, the latency in µs.

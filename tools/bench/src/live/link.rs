@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use weever_link::{LinkError, LinkQueue, QueueStats};
+use weever_link::{LinkError, LinkQueue, QueueStats, free_sent};
 use weever_packet::{Buffer, Burst, PoolCache};
 
 /// Where the number is: behind the headers of a UDP datagram.
@@ -81,17 +81,18 @@ impl NumberedQueue {
             self.seen.gap.fetch_max(gap, Ordering::Relaxed);
         }
     }
+}
 
-    fn answered(&mut self, packet: &Buffer) {
-        let Some(number) = packet.data().get(NUMBER..NUMBER + 8) else { return };
-        let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
-        if number < self.expected {
-            self.seen.reordered.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.seen.lost.fetch_add(number - self.expected, Ordering::Relaxed);
-            self.expected = number + 1;
-        }
+/// Notes an answer of which the number `expected` was due; returns the next one.
+fn answered(packet: &Buffer, expected: u64, seen: &Seen) -> u64 {
+    let Some(number) = packet.data().get(NUMBER..NUMBER + 8) else { return expected };
+    let number = u64::from_be_bytes(number.try_into().expect("eight bytes"));
+    if number < expected {
+        seen.reordered.fetch_add(1, Ordering::Relaxed);
+        return expected;
     }
+    seen.lost.fetch_add(number - expected, Ordering::Relaxed);
+    number + 1
 }
 
 impl LinkQueue for NumberedQueue {
@@ -125,17 +126,13 @@ impl LinkQueue for NumberedQueue {
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
-        let n = packets.len();
-        for packet in packets.drain(..) {
-            // An ARP announcement has no number, and is shorter than a datagram.
-            if packet.data().get(12..14) == Some(&[8, 0]) {
-                self.answered(&packet);
-                self.seen.answers.fetch_add(1, Ordering::Relaxed);
-            }
-            pool.free(packet);
+        // An ARP announcement has no number, and is shorter than a datagram.
+        let answers = packets.iter().filter(|p| p.data().get(12..14) == Some(&[8, 0]));
+        for packet in answers {
+            self.seen.answers.fetch_add(1, Ordering::Relaxed);
+            self.expected = answered(packet, self.expected, &self.seen);
         }
-        self.stats.tx_packets += n as u64;
-        Ok(n)
+        Ok(free_sent(u16::MAX, pool, packets, &mut self.stats))
     }
 
     fn flush(&mut self, _: &mut PoolCache) -> Result<(), LinkError> {
