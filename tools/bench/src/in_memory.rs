@@ -4,12 +4,15 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use weever_engine::{Engine, Entry};
-use weever_graph::Graph;
+use weever_graph::nic::FlowType;
+use weever_graph::{Field, Graph, Predicate, verify};
 use weever_link::replay::{ReplayConfig, ReplayLink};
 use weever_link::{Link, LinkQueue};
 use weever_models::counters::{HOST_SOURCE, SOURCE, chain};
 use weever_models::{HostConfig, Service, host};
 use weever_packet::{BURST, Burst, Pool, PoolCache, PoolConfig, first_n};
+use weever_plan::flow::{Conj, Kinds};
+use weever_plan::simplify::{Given, HandOver, Strangers, simplify};
 use weever_wire::MacAddr;
 
 use crate::assemble::{Identity, engine};
@@ -63,6 +66,8 @@ fn report(contenders: &[Contender]) -> Report {
     report.setup("memory link that replays one 60-byte UDP frame, one thread, no device");
     report.setup("every figure includes the link: alloc, copy of the frame, free");
     report.setup("host graph: all of it up to a UDP socket; UDP echo: and back out by the link");
+    report
+        .setup("simplified graph: what a worker runs whose queue gets IPv4 UDP to that port only");
     for contender in contenders {
         report.row(&contender.name, "ns/packet", &contender.samples);
     }
@@ -70,6 +75,8 @@ fn report(contenders: &[Contender]) -> Report {
     for (key, name) in [
         ("graph_ns", "host graph, batch 64"),
         ("graph_ns_batch1", "host graph, batch 1"),
+        ("simplified_ns", "simplified graph, batch 64"),
+        ("simplified_ns_batch1", "simplified graph, batch 1"),
         ("echo_ns", "UDP echo, batch 64"),
         ("echo_ns_batch1", "UDP echo, batch 1"),
     ] {
@@ -101,12 +108,27 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
             let name = format!("{what}, batch {batch}");
             all.push(Contender::graph(name, graph, HOST_SOURCE, batch)?);
         }
+        let name = format!("simplified graph, batch {batch}");
+        all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
         for blocks in CHAINS {
             let name = chain_name(blocks, batch);
             all.push(Contender::graph(name, chain(blocks), SOURCE, batch)?);
         }
     }
     Ok(all)
+}
+
+/// The host's graph as a worker runs it whose queue gets nothing but UDP to [`PORT`].
+fn simplified() -> Result<Graph, BenchError> {
+    let failed = |why: &dyn std::fmt::Display| BenchError::of("host graph")(why.to_string());
+    let mut graph =
+        host(&HostConfig::serving(Service::Discard, PORT)).map_err(|error| failed(&error))?;
+    weever_blocks_std::registry().annotate(&mut graph).map_err(|error| failed(&error))?;
+    let graph = verify(graph).map_err(|_| failed(&"it is not sound"))?;
+    let arriving = [Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Dst, PORT.into())];
+    let strangers = Strangers::HandOver(HandOver::default());
+    let given = Given { strangers, ..Given::of(&arriving, &Predicate::True) };
+    Ok(simplify(&graph, &given).graph)
 }
 
 impl Contender {
@@ -195,17 +217,21 @@ mod tests {
     fn every_contender_moves_packets() {
         let report = run(Plan { rounds: 1, each: Duration::from_micros(1) }, None).unwrap();
         assert!(report.rows.iter().all(|row| row.median.is_finite()), "{report}");
-        assert!(report.ratios["graph_ns"] > 0.0);
+        assert!(report.ratios["graph_ns"] > 0.0 && report.ratios["simplified_ns"] > 0.0);
     }
 
     #[test]
     fn the_frame_reaches_the_socket() {
-        let graph = host(&HostConfig::serving(Service::Discard, PORT)).unwrap();
-        let mut contender = Contender::graph("host".into(), graph, HOST_SOURCE, 64).unwrap();
-        contender.turn(&mut Burst::new(), 0).unwrap();
-        let Work::Engine(engine, _) = &contender.work else { unreachable!("made above") };
-        let readings = engine.counters().describe();
-        let served = readings.iter().filter(|r| r.node.contains("Discard"));
-        assert!(served.map(|r| r.value).any(|value| value == 64), "{readings:?}");
+        let whole = host(&HostConfig::serving(Service::Discard, PORT)).unwrap();
+        let simplified = simplified().unwrap();
+        assert!(simplified.len() < whole.len());
+        for graph in [whole, simplified] {
+            let mut contender = Contender::graph("host".into(), graph, HOST_SOURCE, 64).unwrap();
+            contender.turn(&mut Burst::new(), 0).unwrap();
+            let Work::Engine(engine, _) = &contender.work else { unreachable!("made above") };
+            let readings = engine.counters().describe();
+            let served = readings.iter().filter(|r| r.node.contains("Discard"));
+            assert!(served.map(|r| r.value).any(|value| value == 64), "{readings:?}");
+        }
     }
 }

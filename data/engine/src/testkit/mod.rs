@@ -16,7 +16,7 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(mix(seed), |h, b| mix(h ^ u64::from(*b)))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::*;
+use crate::testkit::hash;
 use crate::{Fit, Reading, sum};
 
 /// Which of the three ways behind `Split` a part has: one with a gate at which packets wait, one that
@@ -217,6 +218,38 @@ fn what_waits_where_a_node_goes_goes_on_at_the_first_worker() {
         receive_all(&mut b, &mut back);
     }
     assert!((0..60).all(|n| back.contains(&n)), "{back:?}");
+}
+
+/// Whether a frame of [`send`]'s takes the way that waits.
+fn waits(number: u64) -> bool {
+    let frame = [&[0; 52][..], &number.to_be_bytes()].concat();
+    hash(0, &frame).is_multiple_of(3)
+}
+
+#[test]
+fn no_ring_is_too_small_for_what_waits_where_a_node_goes() {
+    let mut b = bench(ways(ALL), 2);
+    let (numbers, ring): (Vec<u64>, u64) = ((0..).filter(|n| waits(*n)).take(400).collect(), 128);
+    for (turn, numbers) in (0..).zip(numbers.chunks(100)) {
+        for number in numbers {
+            assert_eq!(send(&mut *b.peers[1], &mut b.cache, *number, 1), 1);
+        }
+        b.team.workers[1].turn(turn);
+    }
+    let blocked = |b: &mut Bench, worker: usize| {
+        b.team.workers[worker].engine().counters().total("blocked_now")
+    };
+    assert_eq!(blocked(&mut b, 1), 400);
+    let ends = fitting(vec![ALL, [false, false, true]]);
+    b.team.publisher.fit(Some(ends)).expect("sound");
+    b.team.workers[1].turn(10);
+    let stats = b.team.workers[0].stats();
+    b.team.workers[0].turn(11);
+    assert_eq!((blocked(&mut b, 0), stats.taken_over()), (ring, ring), "the ring was full");
+    for turn in 12..20 {
+        b.team.workers.iter_mut().rev().for_each(|worker| drop(worker.turn(turn)));
+    }
+    assert_eq!((blocked(&mut b, 0), stats.taken_over()), (400, 400), "and the others came");
 }
 
 fn receive_all(b: &mut Bench, back: &mut Vec<u64>) {
