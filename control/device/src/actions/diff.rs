@@ -78,7 +78,7 @@ impl Actions {
             }
             channels => channels?,
         };
-        let most = from.most[0] + from.most[3];
+        let most = from.most[0].saturating_add(from.most[3]);
         let (device, wanted) = (driver.device().to_string(), desired.receiving);
         if wanted > most.max(from.receiving()) {
             return Err(ActionsError::Queues { device, most, wanted });

@@ -32,7 +32,7 @@ pub struct Channels {
 impl Channels {
     /// How many queues receive.
     pub fn receiving(&self) -> u32 {
-        self.rx + self.combined
+        self.rx.saturating_add(self.combined)
     }
 
     /// The same with `count` queues that receive, of the kind that the device has.
