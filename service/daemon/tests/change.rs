@@ -25,6 +25,14 @@ fn client(stack: &weever_daemon::Stack) -> Client {
     Client::connect(stack.control_path().unwrap()).unwrap()
 }
 
+fn until(done: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "it takes too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn refusal<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
     match result {
         Err(ClientError::Refused(error)) => error.message,
@@ -122,11 +130,8 @@ fn an_address_is_asked_for_before_it_is_used() {
     let message = refusal(set(&mut client, "interface.memory0.addr+=10.0.0.7/24"));
     assert!(message.contains("10.0.0.7"), "{message}");
     set(&mut client, "interface.memory0.addr=10.0.0.1/24,10.0.0.7/24").unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while !interface().tentative.is_empty() {
-        assert!(Instant::now() < deadline, "nobody objects, and it is not used");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    // Nobody objects.
+    until(|| interface().tentative.is_empty());
     peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"nobody has it");
 }
 
@@ -205,6 +210,8 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
     ] {
         set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));
     }
+    // The route of the interface's own network comes with its address, once nobody else has that.
+    until(|| first(&stack).addresses.iter().any(|text| text.starts_with("fe80:")));
     let status = stack.status();
     assert_eq!(status.interfaces[0].groups, ["ff05::7", "ff05::8"]);
     let route = |to: &str| status.routes.iter().find(|r| r.to == to).map(|r| r.way.as_str());
@@ -227,11 +234,7 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
     // What the stack made for itself is not the operator's to list.
     set(&mut client, "interface.memory0.addr=10.0.0.7/24").unwrap();
     assert!(!all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
-    let deadline = Instant::now() + PATIENCE;
-    while !all(&stack).iter().any(|text| text.starts_with("fe80:")) {
-        assert!(Instant::now() < deadline, "{:?}", first(&stack));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| all(&stack).iter().any(|text| text.starts_with("fe80:")));
     peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"alone");
 }
 
