@@ -107,10 +107,10 @@ impl NicSteering {
 
     /// Writes down what became of it.
     fn done<T>(&mut self, done: Result<T, BringError>) -> Result<T, NicError> {
+        // What cannot be written down is undone all the same.
+        self.is_ours |= done.is_ok();
         self.file.save(&self.record)?;
-        let done = done?;
-        self.is_ours = true;
-        Ok(done)
+        Ok(done?)
     }
 
     /// Leaves the device as it is, for a later process to undo.

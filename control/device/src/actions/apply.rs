@@ -45,6 +45,7 @@ impl Actions {
     /// # Errors
     /// [`ApplyError`]: a step failed, and those before it were taken back.
     pub fn apply(&self, driver: &mut dyn Driver, record: &mut Record) -> Result<(), ApplyError> {
+        record.name_contexts_as_numbered();
         let mut back = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
             match step.take(driver, record) {

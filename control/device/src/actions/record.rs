@@ -31,7 +31,7 @@ pub struct Ours {
 /// A context that we made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OurContext {
-    /// How steps name it.
+    /// How the steps that follow its making name it; steps of later plans call it by its number.
     pub(super) name: u32,
     /// Its number on the device.
     pub(super) number: u32,
@@ -138,6 +138,11 @@ impl Record {
             self.ours.remove(location);
         });
         Ok(lost)
+    }
+
+    /// Before steps that know contexts by their numbers: the name of one may be another's number.
+    pub(super) fn name_contexts_as_numbered(&mut self) {
+        self.contexts.iter_mut().for_each(|context| context.name = context.number);
     }
 
     /// The number of the context that steps call `name`.

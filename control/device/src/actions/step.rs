@@ -141,7 +141,7 @@ impl Step {
             Step::AddContext { name, table } => add_context(driver, record, *name, table),
             Step::RemoveContext { context } => {
                 driver.remove_context(context.number)?;
-                record.contexts.retain(|c| c != context);
+                record.contexts.retain(|c| c.number != context.number);
                 // Rules that come back with it know it by the number that it had.
                 Ok(Step::AddContext { name: context.number, table: context.table.clone() })
             }

@@ -367,6 +367,30 @@ fn contexts_come_before_their_rules_and_go_behind_them() {
 }
 
 #[test]
+fn a_context_is_not_mistaken_for_another_whose_number_was_its_name() {
+    let mut device = device(false);
+    // Somebody has the first number, so that ours get others than they were planned with.
+    let of_others = device.spreading[&0].clone();
+    device.spreading.insert(1, of_others);
+    let mut record = Record::default();
+    let queues_of = |device: &Simulated, at: u32| match device.rules[&at].action() {
+        Action::Context { context, .. } => device.spreading[&context].table[..2].to_vec(),
+        other => panic!("{other:?}"),
+    };
+    let first = with_contexts([&[1, 2], &[2, 3]]);
+    bring(&mut device, &mut record, &first).unwrap();
+    assert_eq!((queues_of(&device, 0), queues_of(&device, 1)), (vec![1, 2], vec![2, 3]));
+    let mut more = first.clone();
+    more.rules.push(rule(9, 0).sending(Action::Context { context: 0, queue: 0 }));
+    bring(&mut device, &mut record, &more).unwrap();
+    let ninth = device.rules.iter().find(|(_, r)| r.matches() == rule(9, 0).matches());
+    assert_eq!(queues_of(&device, *ninth.unwrap().0), [1, 2]);
+    take_back(&mut device, &mut record);
+    assert_eq!(device.spreading.keys().collect::<Vec<_>>(), [&0, &1]);
+    assert!(record.is_empty());
+}
+
+#[test]
 fn contexts_are_taken_back_whatever_fails() {
     for at in 0..8 {
         let mut device = device(false);

@@ -19,25 +19,25 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// The number of a context that spreads over `queues`: one that is there, or a free one of `most`.
-    /// Nothing if there is none, or the hash cannot name two of the queues.
+    /// The number of a context that spreads over `queues`: one that is there, or another one while fewer
+    /// than `most` are in use. Nothing if there is none, or the hash cannot name two of the queues.
     pub(crate) fn over(&mut self, nic: &Nic, rss: &Rss, queues: &[u32], most: u32) -> Option<u32> {
-        if let Some(at) = self.slots.iter().position(|s| s.queues == queues) {
+        let same = self.slots.iter().position(|s| s.queues == queues);
+        if let Some(at) = same.filter(|at| self.slots[*at].users > 0 || self.count() < most) {
             return Some(at as u32);
         }
         let Rss { table, .. } = Rss::over(nic, queues, None);
-        if table.iter().all(|q| *q == table[0]) {
+        if self.count() >= most || table.iter().all(|q| *q == table[0]) {
             return None;
         }
         let spreading = Spreading::new(nic, &Rss { table, ..rss.clone() });
         let slot = Slot { queues: queues.to_vec(), spreading, users: 0 };
-        let free = self.slots.iter().position(|s| s.users == 0);
-        match free.filter(|at| *at < most as usize) {
-            Some(at) => self.slots[at] = slot,
-            None if self.slots.len() < most as usize => self.slots.push(slot),
-            None => return None,
+        let at = self.slots.iter().position(|s| s.users == 0).unwrap_or(self.slots.len());
+        match self.slots.get_mut(at) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
         }
-        Some(free.unwrap_or(self.slots.len() - 1) as u32)
+        Some(at as u32)
     }
 
     pub(super) fn spreading(&self, context: u32) -> &Spreading {

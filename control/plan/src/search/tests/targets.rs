@@ -83,6 +83,25 @@ fn contexts_run_out_and_are_used_again() {
 }
 
 #[test]
+fn a_device_with_fewer_contexts_than_its_model_says_gets_as_many_as_it_has() {
+    let shares = [Share::Exclusive(2), Share::Exclusive(2), Share::Exclusive(2), Share::Shared];
+    let mut search = search(able(8, 4), classes(&shares));
+    let of = |class: u16| of_class(&format!("c{class}"), to_port(class + 1), class);
+    search.run((0..3).map(of).collect());
+    let used = |search: &mut Search| {
+        search.plan().contexts.iter().filter(|queues| !queues.is_empty()).count()
+    };
+    assert_eq!(used(&mut search), 3);
+    // They are asked for again with the same queues, and are too many all the same.
+    assert!(search.refuse_contexts(1, "there is one"));
+    assert_eq!(used(&mut search), 1);
+    assert!(search.plan().is_acceptable());
+    assert!(!search.refuse_contexts(1, "there is one"), "nothing is left to give up");
+    search.rerun();
+    assert_eq!(used(&mut search), 1);
+}
+
+#[test]
 fn without_contexts_plans_are_as_before() {
     let shares = [Share::Exclusive(2), Share::Shared];
     let mut search = search(able(4, 0), classes(&shares));
