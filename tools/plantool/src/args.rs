@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::PlanToolError;
+
 /// Plans which queue gets which flow, on any NIC that there is a model of.
 ///
 /// Exits with 1 if the policy cannot be satisfied, and with 2 if a file is wrong.
@@ -31,7 +33,8 @@ pub struct PlanArgs {
     /// How to show the plan.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Say for each flow why it is where it is, what the runner-up was, and why that lost.
+    /// Say for each flow why it is where it is, what the runner-up was, and why that lost (formats `text`
+    /// and `json`).
     #[arg(long)]
     pub explain: bool,
     /// Say how much of the host's graph each queue needs (formats `text` and `json`).
@@ -57,6 +60,26 @@ pub struct PlanArgs {
     pub output: Option<PathBuf>,
 }
 
+impl PlanArgs {
+    /// What is asked for that the format has no room for. Nothing is left out in silence.
+    pub(crate) fn misfit(&self) -> Option<PlanToolError> {
+        let (option, formats) = match self.graph {
+            Some(_) if self.explain => {
+                return Some(PlanToolError::NoPlanShown { option: "--explain" });
+            }
+            Some(_) if self.graphs => {
+                return Some(PlanToolError::NoPlanShown { option: "--graphs" });
+            }
+            Some(_) => ("--graph", [Format::Text, Format::Svg]),
+            None if self.explain => ("--explain", [Format::Text, Format::Json]),
+            None if self.graphs => ("--graphs", [Format::Text, Format::Json]),
+            None => return None,
+        };
+        let format = self.format;
+        (!formats.contains(&format)).then_some(PlanToolError::Misfit { option, format, formats })
+    }
+}
+
 /// How a plan is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -68,6 +91,17 @@ pub enum Format {
     Ethtool,
     /// A picture of the NIC with its filters.
     Svg,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Format::Text => "text",
+            Format::Json => "json",
+            Format::Ethtool => "ethtool",
+            Format::Svg => "svg",
+        })
+    }
 }
 
 /// Work with policies.

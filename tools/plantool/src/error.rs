@@ -4,11 +4,37 @@ use std::process::ExitCode;
 
 use weever_policy::Problems;
 
+use crate::Format;
+
+/// What to write instead.
+fn either(formats: &[Format; 2]) -> String {
+    let [one, other] = formats;
+    format!("`--format {one}` or `--format {other}`")
+}
+
 /// Why there is no plan. A policy that cannot be satisfied is none of these: it has a plan, which
 /// says so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanToolError {
+    /// The format has no room for what is asked for.
+    #[error("`--format {format}` has no room for what `{option}` asks for; use {}", either(.formats))]
+    Misfit {
+        /// What asks.
+        option: &'static str,
+        /// The format that was asked for.
+        format: Format,
+        /// Those that would do.
+        formats: [Format; 2],
+    },
+    /// A part of the plan is asked for, and the graph of a queue instead of the plan.
+    #[error(
+        "`--graph` shows a graph instead of the plan, and `{option}` belongs to the plan; ask for one of them"
+    )]
+    NoPlanShown {
+        /// What asks for a part of the plan.
+        option: &'static str,
+    },
     /// A file cannot be read.
     #[error("cannot read {file}: {source}; is the path right, and may you read it?")]
     Read {

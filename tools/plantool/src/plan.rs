@@ -43,6 +43,9 @@ pub struct Made {
 /// # Errors
 /// [`PlanToolError`] if a file is wrong.
 pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
+    if let Some(misfit) = args.misfit() {
+        return Err(misfit);
+    }
     let mut notes = Vec::new();
     let model = load::model(args)?;
     let page = load::load_policy(args.policy.as_deref())?;

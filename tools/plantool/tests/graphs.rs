@@ -49,7 +49,8 @@ fn a_queue_of_one_flow_needs_less_than_the_rest() {
     assert!(steps(cache, "after") * 4 < steps(cache, "before") * 3, "{cache:#}");
     let queue = cache["queue"].as_u64().unwrap() as u32;
     let shown = |queue, format| {
-        make(&PlanArgs { graph: Some(queue), format, ..args("one") }).map(|made| made.text)
+        make(&PlanArgs { graph: Some(queue), graphs: false, format, ..args("one") })
+            .map(|made| made.text)
     };
     let text = shown(queue, Format::Text).unwrap();
     assert!(text.contains("RxL4UDPSockets") && text.contains("RxForeign"), "{text}");
