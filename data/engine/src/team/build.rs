@@ -6,7 +6,6 @@ use weever_blocks_api::{Env, Registry};
 use weever_graph::Graph;
 
 use super::connect::connect;
-use super::part::Fitting;
 use super::partition::partition;
 use super::publisher::{Publisher, Running, Seat, judge};
 use super::queues;
@@ -59,7 +58,7 @@ impl Team {
         // Now that each knows where things are at home.
         workers.iter_mut().for_each(|worker| worker.engine().start());
         let plans = vec![plan; seats.len()];
-        let running = Running { logical, plans, fitting: Fitting::default(), idps, epoch: 0 };
+        let running = Running { logical, plans, idps, epoch: 0 };
         let publisher = Publisher::new(seats, registry, env, homes, running);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }

@@ -6,7 +6,6 @@ use weever_blocks_api::Registry;
 use weever_graph::change::{Change, Waiting};
 use weever_graph::{ChangeSet, Graph, Verified};
 
-use super::part::Fitting;
 use super::publisher::Running;
 use super::{FROM_QUEUE, TeamError};
 use crate::counters::Others;
@@ -19,7 +18,6 @@ pub(super) struct Next {
     pub(super) whole: Verified,
     /// By seat.
     pub(super) parts: Vec<Option<Verified>>,
-    pub(super) fitting: Fitting,
     pub(super) steps: usize,
 }
 

@@ -34,7 +34,6 @@ pub(super) struct Running {
     pub(super) logical: Verified,
     /// By seat; the first has the whole graph.
     pub(super) plans: Vec<Arc<Blueprint>>,
-    pub(super) fitting: Fitting,
     pub(super) idps: Idps,
     pub(super) epoch: u64,
 }
@@ -58,8 +57,15 @@ pub struct Publisher {
     registry: Registry,
     env: Arc<Env>,
     homes: Homes,
-    running: Mutex<Running>,
+    /// Who holds it changes what runs, and waits for the workers; others look meanwhile.
+    turn: Mutex<Fitting>,
+    /// Held for as long as it takes to get at what is inside.
+    running: Mutex<Arc<Running>>,
     patience: Duration,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives nodes their effects and checks the graph.
@@ -76,8 +82,8 @@ impl Publisher {
         homes: Homes,
         running: Running,
     ) -> Publisher {
-        let running = Mutex::new(running);
-        Publisher { seats: seats.into(), registry, env, homes, running, patience: PATIENCE }
+        let (turn, running) = (Mutex::default(), Mutex::new(Arc::new(running)));
+        Publisher { seats: seats.into(), registry, env, homes, turn, running, patience: PATIENCE }
     }
 
     /// Waits so long for the workers instead of five seconds.
@@ -86,34 +92,35 @@ impl Publisher {
         Publisher { patience, ..self }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    fn running(&self) -> Arc<Running> {
+        lock(&self.running).clone()
     }
 
-    /// The graph that runs, as it was given: what changes are relative to. Waits for a change that is
-    /// under way.
+    /// The graph that runs, as it was given: what changes are relative to. While a change is under way
+    /// it is the one before, and from the moment that workers are told the one after. Does not block, as
+    /// nothing does here that only looks.
     pub fn graph(&self) -> Verified {
-        self.lock().logical.clone()
+        self.running().logical.clone()
     }
 
     /// The graph as a worker executes it; `None` if there is no worker of this number.
     pub fn executed(&self, worker: usize) -> Option<Verified> {
-        self.lock().plans.get(worker).map(|plan| plan.graph.clone())
+        self.running().plans.get(worker).map(|plan| plan.graph.clone())
     }
 
     /// By worker, how many nodes it executes.
     pub fn sizes(&self) -> Vec<usize> {
-        self.lock().plans.iter().map(|plan| plan.graph.len()).collect()
+        self.running().plans.iter().map(|plan| plan.graph.len()).collect()
     }
 
     /// The number of the graph that runs: 0 for the first.
     pub fn epoch(&self) -> u64 {
-        self.lock().epoch
+        self.running().epoch
     }
 
     /// The dispatch point of a node, if it has ever been one.
     pub fn idp(&self, node: &str) -> Option<Idp> {
-        self.lock().idps.get(node)
+        self.running().idps.get(node)
     }
 
     /// The names of the workers with the number of the graph that each has adopted.
@@ -127,9 +134,10 @@ impl Publisher {
     /// As [`change`](Publisher::change).
     pub fn replace(&self, mut wanted: Graph) -> Result<Published, TeamError> {
         self.registry.annotate(&mut wanted)?;
-        let mut running = self.lock();
+        let fitting = lock(&self.turn);
+        let running = self.running();
         let changes = diff(&running.logical, &wanted);
-        self.carry_out(&mut running, &changes)
+        self.carry_out(&running, &fitting, &changes)
     }
 
     /// Changes the running graph. Everything is checked and compiled before any worker hears of it;
@@ -141,7 +149,8 @@ impl Publisher {
     /// Nothing has changed, except with [`TeamError::NotAdopted`]: then the change is made, and a
     /// worker is late.
     pub fn change(&self, changes: &ChangeSet) -> Result<Published, TeamError> {
-        self.carry_out(&mut self.lock(), changes)
+        let fitting = lock(&self.turn);
+        self.carry_out(&self.running(), &fitting, changes)
     }
 
     /// From now on, every worker but the first runs what `fit` makes of the graph for it, now and at
@@ -154,24 +163,25 @@ impl Publisher {
     /// # Errors
     /// As [`change`](Publisher::change); [`TeamError::Unfit`] if a part does not do.
     pub fn fit(&self, fit: Option<Arc<Fit>>) -> Result<Published, TeamError> {
-        let mut running = self.lock();
-        let fitting = Fitting(fit);
+        let mut present = lock(&self.turn);
+        let (running, fitting) = (self.running(), Fitting(fit));
         let whole = running.plans[0].graph.clone();
         let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
         let wanted = parts.iter().map(|part| part.as_ref().unwrap_or(&whole));
         let steps = running.plans.iter().zip(wanted).filter(|(p, w)| *p.graph != ***w).count();
         if steps == 0 {
-            running.fitting = fitting;
+            *present = fitting;
             return Ok(Published { epoch: running.epoch, ..Published::default() });
         }
         let logical = running.logical.clone();
-        let next = Next { logical, whole, parts, fitting, steps };
-        self.go_on(&mut running, &ChangeSet::new(), next)
+        let next = Next { logical, whole, parts, steps };
+        self.go_on(&running, &ChangeSet::new(), next, || *present = fitting)
     }
 
     fn carry_out(
         &self,
-        running: &mut Running,
+        running: &Running,
+        fitting: &Fitting,
         changes: &ChangeSet,
     ) -> Result<Published, TeamError> {
         if changes.is_empty() {
@@ -181,18 +191,19 @@ impl Publisher {
         self.check_sources(&logical)?;
         self.check_homes(&running.logical, &logical)?;
         let whole = partition(&logical, &self.registry, self.homes)?;
-        let fitting = running.fitting.clone();
         let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
-        let next = Next { logical, whole, parts, fitting, steps: changes.len() };
-        self.go_on(running, changes, next)
+        let next = Next { logical, whole, parts, steps: changes.len() };
+        self.go_on(running, changes, next, || ())
     }
 
-    /// Compiles what is next for everybody, and only then tells anybody.
+    /// Compiles what is next for everybody, and only then tells anybody. `settled` is called when nothing
+    /// can be refused any more.
     fn go_on(
         &self,
-        running: &mut Running,
+        running: &Running,
         changes: &ChangeSet,
         next: Next,
+        settled: impl FnOnce(),
     ) -> Result<Published, TeamError> {
         // A change that is refused must leave nothing behind, names and their numbers included.
         let mut idps = running.idps.clone();
@@ -207,9 +218,10 @@ impl Publisher {
         self.check_room()?;
         let (epoch, steps) = (running.epoch + 1, next.steps);
         idps.retire(&running.logical, &next.logical);
-        (running.logical, running.idps, running.epoch) = (next.logical, idps, epoch);
-        running.plans = transitions.iter().map(|transition| transition.plan.clone()).collect();
-        running.fitting = next.fitting;
+        let plans = transitions.iter().map(|transition| transition.plan.clone()).collect();
+        settled();
+        let now = Running { logical: next.logical, plans, idps, epoch };
+        *lock(&self.running) = Arc::new(now);
         self.publish(epoch, updates);
         let adopted = self.wait(epoch);
         let afresh = self.clear_away();

@@ -280,6 +280,28 @@ fn what_cannot_be_changes_nothing() {
 }
 
 #[test]
+fn who_only_looks_does_not_wait_for_a_late_worker() {
+    let b = bench(path(&[]), 1);
+    let Team { mut workers, publisher } = b.team;
+    workers[0].join_team().set_runs(true);
+    let publisher =
+        Arc::into_inner(publisher).expect("nobody else").patient(Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| publisher.change(&ChangeSet::new().insert(pass("late"))));
+        // The change is made, and waits for the only worker, which has not had a turn.
+        while publisher.epoch() == 0 {
+            std::thread::yield_now();
+        }
+        let seen = (publisher.graph().len(), publisher.sizes()[0], publisher.adopted()[0].1);
+        assert_eq!((seen, change.is_finished()), ((3, 3, 0), false));
+        assert!(publisher.executed(0).is_some() && publisher.idp("late").is_some());
+        workers[0].turn(1);
+        let published = change.join().expect("it does not panic").expect("the worker came");
+        assert_eq!(published.epoch, 1);
+    });
+}
+
+#[test]
 fn a_worker_that_does_not_turn_is_named_and_switches_later() {
     let b = bench(path(&[]), 1);
     let Team { mut workers, publisher } = b.team;
