@@ -57,7 +57,10 @@ pub fn assign_on(
         out.classifier.classify(&mut flow);
         if let Some(name) = &spec.class {
             match class_of(&page.document, name) {
-                Some((class, weight)) => (flow.class, flow.weight) = (class, weight),
+                Some((class, weight)) => {
+                    (flow.class, flow.weight) = (class, weight);
+                    flow.yields = out.classifier.yields(&flow);
+                }
                 None => {
                     let problem = Problem::new(spec.place, format!("there is no class `{name}`"));
                     let names = page.document.classes.iter().map(|c| c.name.as_str());

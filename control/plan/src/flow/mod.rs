@@ -50,6 +50,9 @@ pub struct Flow {
     pub weight: u32,
     /// Its rate, if known, in whatever unit all flows' rates are.
     pub rate: Option<u64>,
+    /// Whether some of its packets are of a class that is dropped and comes before its own: those it may
+    /// lose, though not all of its packets.
+    pub yields: bool,
 }
 
 impl Flow {
@@ -63,8 +66,8 @@ impl Flow {
 
     /// A flow of the packets in any of `parts`.
     pub fn of(name: impl Into<String>, parts: Vec<Conj>) -> Flow {
-        let name = name.into();
-        Flow { name, parts, class: ClassId(0), app: None, core: None, weight: 1, rate: None }
+        let (name, class) = (name.into(), ClassId(0));
+        Flow { name, parts, class, app: None, core: None, weight: 1, rate: None, yields: false }
     }
 
     /// Whether every packet of it is one of `other`. False negatives are possible where only

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use weever_graph::Predicate;
 
+use super::classifier::{Classifier, can_be_kept};
 use super::{
     Balance, Dedicated, GraphCosts, Isolate, Locality, Measure, Pack, Paths, Policy, QueueSet,
     Share, Sum,
@@ -220,59 +221,19 @@ pub enum DocumentError {
         /// The one that hides it.
         by: String,
     },
-}
-
-/// Gives flows their classes.
-#[derive(Clone, Debug)]
-pub struct Classifier {
-    /// By descending precedence.
-    classes: Vec<(ClassId, u32, Vec<Conj>)>,
-    rest: ClassId,
-}
-
-impl Classifier {
-    /// Sets the flow's class and weight. A flow is of the first class that has all of its packets;
-    /// otherwise of the class of all that have none, which is the one after the last.
-    pub fn classify(&self, flow: &mut Flow) {
-        let has = |conjs: &[Conj]| flow.parts.iter().all(|p| conjs.iter().any(|c| p.implies(c)));
-        let found = self.classes.iter().find(|(.., conjs)| has(conjs));
-        (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
-    }
-
-    /// The packets of each class, by its number.
-    fn packets(&self) -> Vec<Vec<Conj>> {
-        let mut all = vec![Vec::new(); self.classes.len()];
-        for (id, _, conjs) in &self.classes {
-            all[usize::from(id.0)].clone_from(conjs);
-        }
-        all
-    }
-
-    /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
-    /// drops those that nobody registered, too; and before them what classes of more precedence have of
-    /// these packets, which has to arrive.
-    fn standing(&self, document: &Document) -> Vec<Flow> {
-        let mut flows = Vec::new();
-        for (at, (id, weight, conjs)) in self.classes.iter().enumerate() {
-            if !document.classes[usize::from(id.0)].drop {
-                continue;
-            }
-            let name = document.class_name(*id);
-            for (other, other_weight, theirs) in &self.classes[..at] {
-                let both = conjs.iter().flat_map(|c| theirs.iter().map(|t| c.and(t)));
-                let both: Vec<Conj> = both.filter(|c| !c.is_empty()).collect();
-                let is_dropped = document.classes[usize::from(other.0)].drop;
-                if both.is_empty() || both.len() > MAX_PARTS || is_dropped {
-                    continue;
-                }
-                let kept = Flow::of(format!("{} of {name}", document.class_name(*other)), both);
-                flows.push(Flow { class: *other, weight: *other_weight, ..kept });
-            }
-            let whole = Flow::of(format!("all of {name}"), conjs.clone());
-            flows.push(Flow { class: *id, weight: *weight, ..whole });
-        }
-        flows
-    }
+    /// What belongs to a class before it cannot be kept out of a drop.
+    #[error(
+        "class `{class}` is to be dropped, but what `{by}` has of its packets takes more than {most} \
+         filters"
+    )]
+    Kept {
+        /// The class.
+        class: String,
+        /// The one that comes before it.
+        by: String,
+        /// The limit.
+        most: usize,
+    },
 }
 
 impl Class {
@@ -395,7 +356,6 @@ impl Document {
             let rest = ("default".to_string(), Share::Shared, inner(None));
             let priorities = self.classes.iter().map(|c| c.priority).collect();
             let isolate = Isolate::new(classes.chain([rest]).collect()).with_priorities(priorities);
-            let isolate = isolate.with_yielding(self.yielding());
             parts.push((1.0, Box::new(isolate)));
         }
         for Dedication { app, queue } in &self.dedicate {
@@ -412,15 +372,6 @@ impl Document {
         Box::new(Sum::new(parts))
     }
 
-    /// Of each class, and of flows without one, whether a class that is dropped comes before it.
-    fn yielding(&self) -> Vec<bool> {
-        let order = |i: usize| (std::cmp::Reverse(self.classes[i].priority), i);
-        let dropped: Vec<usize> =
-            (0..self.classes.len()).filter(|i| self.classes[*i].drop).collect();
-        let of = |i: usize| dropped.iter().any(|d| order(*d) < order(i));
-        (0..self.classes.len()).map(of).chain([!dropped.is_empty()]).collect()
-    }
-
     fn classifier<E: std::fmt::Display>(
         &self,
         parse: impl Fn(&str) -> Result<Predicate, E>,
@@ -428,6 +379,7 @@ impl Document {
         let mut order: Vec<usize> = (0..self.classes.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(self.classes[*i].priority));
         let mut classes: Vec<(ClassId, u32, Vec<Conj>)> = Vec::new();
+        let mut dropped = Vec::new();
         for i in order {
             let class = &self.classes[i];
             let name = || class.name.clone();
@@ -443,8 +395,18 @@ impl Document {
                 let by = self.class_name(*by).to_string();
                 return Err(DocumentError::Hidden { class: name(), by });
             }
+            if class.drop {
+                let kept =
+                    |(id, ..): &&(ClassId, u32, Vec<Conj>)| !self.classes[usize::from(id.0)].drop;
+                let many = classes.iter().filter(kept).find(|(.., by)| !can_be_kept(by, &conjs));
+                if let Some((by, ..)) = many {
+                    let by = self.class_name(*by).to_string();
+                    return Err(DocumentError::Kept { class: name(), by, most: MAX_PARTS });
+                }
+                dropped.push(classes.len());
+            }
             classes.push((ClassId(i as u16), class.weight, conjs));
         }
-        Ok(Classifier { classes, rest: ClassId(self.classes.len() as u16) })
+        Ok(Classifier { classes, dropped, rest: ClassId(self.classes.len() as u16) })
     }
 }

@@ -31,15 +31,11 @@ struct Part {
     astray: u64,
     /// How many of its flows lose packets to rules that drop.
     lost: u64,
-    /// Whether a class that is dropped comes before it, and may take packets of its flows.
-    yields: bool,
 }
 
-impl Part {
-    /// Whether packets are dropped that are the class's own.
-    fn loses(&self, placement: &Placement) -> bool {
-        placement.dropped() > 0 && !(self.yields && placement.arrives())
-    }
+/// Whether packets are dropped that are the flow's own class's.
+fn loses(subject: &Subject, placement: &Placement) -> bool {
+    placement.dropped() > 0 && !(subject.yields && placement.arrives())
 }
 
 /// Flows of each class stay on the queues of their class; what is wrong with that is rejected. The
@@ -73,7 +69,6 @@ impl Isolate {
                 priority: 0,
                 astray: 0,
                 lost: 0,
-                yields: false,
             }
         };
         Isolate {
@@ -91,16 +86,6 @@ impl Isolate {
     pub fn with_priorities(mut self, priorities: Vec<i32>) -> Isolate {
         for (part, priority) in self.parts.iter_mut().zip(priorities) {
             part.priority = priority;
-        }
-        self
-    }
-
-    /// Says of each class whether one that is dropped comes before it: then its flows may lose the packets
-    /// that they share with that, though not all of theirs.
-    #[must_use]
-    pub fn with_yielding(mut self, yields: Vec<bool>) -> Isolate {
-        for (part, yields) in self.parts.iter_mut().zip(yields) {
-            part.yields = yields;
         }
         self
     }
@@ -178,7 +163,7 @@ impl Policy for Isolate {
         if part.share == Share::Nowhere {
             return;
         }
-        if part.loses(placement) {
+        if loses(subject, placement) {
             count(&mut part.lost, change);
         }
         part.inner.apply(subject, placement, change);
@@ -240,7 +225,7 @@ impl Policy for Isolate {
             let (name, own) = (&part.name, &part.own);
             return Some(format!("queue {queue} is not one of class `{name}` (queues {own})"));
         }
-        if part.share != Share::Nowhere && part.loses(placement) {
+        if part.share != Share::Nowhere && loses(subject, placement) {
             return Some(format!("packets of class `{}` would be dropped", part.name));
         }
         part.inner.objection(subject, placement)
@@ -260,7 +245,8 @@ impl Policy for Isolate {
             }
             if part.astray > 0 && part.share == Share::Nowhere {
                 let (name, n) = (&part.name, part.astray);
-                all.push(format!("{n} flows of class `{name}` are not dropped"));
+                let (flows, are) = if n == 1 { ("flow", "is") } else { ("flows", "are") };
+                all.push(format!("{n} {flows} of class `{name}` {are} not dropped"));
             } else if part.astray > 0 {
                 let (name, n, own) = (&part.name, part.astray, &part.own);
                 let leave = if n == 1 { "flow leaves" } else { "flows leave" };
@@ -271,7 +257,10 @@ impl Policy for Isolate {
             }
             if part.lost > 0 {
                 let (name, n) = (&part.name, part.lost);
-                all.push(format!("{n} flows of class `{name}` lose packets to rules that drop"));
+                let (flows, lose) = if n == 1 { ("flow", "loses") } else { ("flows", "lose") };
+                all.push(format!(
+                    "{n} {flows} of class `{name}` {lose} packets to rules that drop"
+                ));
             }
             all.extend(part.inner.complaints());
         }

@@ -10,6 +10,7 @@
 //! show in the result.
 
 mod balance;
+mod classifier;
 mod cost;
 mod dedicated;
 mod document;
@@ -24,11 +25,11 @@ mod sum;
 mod tests;
 
 pub use balance::{Balance, Measure};
+pub use classifier::{Classifier, can_be_kept};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
 pub use document::{
-    Class, Classifier, Dedication, Document, DocumentError, Near, NearNodes, Objective, QueueMode,
-    Queues,
+    Class, Dedication, Document, DocumentError, Near, NearNodes, Objective, QueueMode, Queues,
 };
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};
@@ -57,18 +58,21 @@ pub struct Subject {
     pub weight: u32,
     /// Its rate, if known.
     pub rate: Option<u64>,
+    /// Whether it may lose some of its packets: see [`Flow::yields`].
+    pub yields: bool,
 }
 
 impl Subject {
     /// All traffic that nobody registered. A policy is told of each queue that it reaches.
     pub const OTHER: Subject =
-        Subject { class: None, app: None, core: None, weight: 0, rate: None };
+        Subject { class: None, app: None, core: None, weight: 0, rate: None, yields: false };
 
     /// A flow, as policies see it.
     pub fn of(flow: &Flow) -> Subject {
         let weight = flow.weight.min(Flow::MAX_WEIGHT);
         let class = Some(flow.class);
-        Subject { class, app: flow.app, core: flow.core, weight, rate: flow.rate }
+        let Flow { app, core, rate, yields, .. } = *flow;
+        Subject { class, app, core, weight, rate, yields }
     }
 
     /// Whether it is the traffic that nobody registered.

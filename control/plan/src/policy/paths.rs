@@ -201,7 +201,7 @@ mod tests {
 
     fn of_class(class: u16) -> Subject {
         let class = Some(ClassId(class));
-        Subject { class, app: None, core: None, weight: 1, rate: None }
+        Subject { class, app: None, core: None, weight: 1, rate: None, yields: false }
     }
 
     /// In nodes rather than in whole graphs, which has 10.

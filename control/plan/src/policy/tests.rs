@@ -11,7 +11,14 @@ fn range(count: u32) -> QueueSet {
 
 fn subject(class: u16, rate: u64) -> Subject {
     let class = Some(ClassId(class));
-    Subject { class, app: Some(AppId(3)), core: Some(2), weight: 1, rate: Some(rate) }
+    Subject {
+        class,
+        app: Some(AppId(3)),
+        core: Some(2),
+        weight: 1,
+        rate: Some(rate),
+        yields: false,
+    }
 }
 
 fn built_in() -> Vec<Box<dyn Policy>> {

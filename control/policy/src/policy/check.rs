@@ -1,7 +1,7 @@
 //! What is wrong with a policy, all of it at once.
 
-use weever_plan::flow::{Conj, Flow};
-use weever_plan::policy::{Class, Document, Queues};
+use weever_plan::flow::{Conj, Flow, MAX_PARTS};
+use weever_plan::policy::{Class, Document, DocumentError, Queues, can_be_kept};
 
 use crate::filter;
 use crate::{Place, Problem, Problems};
@@ -139,6 +139,11 @@ fn check_overlaps(
                 let help =
                     format!("give `{}` a higher priority, or narrow `{}`", second.name, first.name);
                 errors.add(Problem::new(place, message).help(help));
+            } else if second.drop && !first.drop && !can_be_kept(before, packets) {
+                let (class, by, most) = (second.name.clone(), first.name.clone(), MAX_PARTS);
+                let error = DocumentError::Kept { class, by, most };
+                let help = format!("give `{}` a higher priority, or simplify one", second.name);
+                errors.add(Problem::new(place, error.to_string()).help(help));
             } else if overlap(packets, before) && !packets_within(before, packets) {
                 overlapping(first, second, place, errors, doubts);
             }

@@ -98,6 +98,48 @@ fn contradictory_classes_are_found() {
 }
 
 #[test]
+fn a_flow_may_lose_what_a_dropped_class_before_its_own_has_of_it_and_nothing_else() {
+    let page = parse(
+        "[[class]]\nname = \"first\"\nmatch = \"udp src port 19\"\ndrop = true\npriority = 3\n\
+         [[class]]\nname = \"own\"\nmatch = \"udp and src net 10.0.0.0/8\"\npriority = 2\n\
+         [[class]]\nname = \"last\"\nmatch = \"udp dst port 99\"\ndrop = true\npriority = 1\n",
+    );
+    let page = page.unwrap_or_else(|e| panic!("{e}"));
+    let flows = "udp and src net 10.1.0.0/16\nudp src port 7 and src net 10.0.0.0/8\n\
+                 tcp dst port 99\nudp dst port 7\nudp src port 7\ntcp class=last\nudp class=last\n";
+    let flows = crate::flows::parse(flows.as_bytes());
+    assert!(flows.problems.is_empty(), "{}", flows.problems);
+    let assigned = crate::assign(flows.flows, &page).unwrap();
+    let yields: Vec<bool> = assigned.flows.iter().map(|flow| flow.yields).collect();
+    assert_eq!(yields, [true, false, false, true, true, false, true]);
+    let kept = assigned.standing.iter().find(|flow| flow.name == "own of last").unwrap();
+    assert!(kept.yields, "the first has a part of it, too");
+}
+
+#[test]
+fn what_cannot_be_kept_out_of_a_drop_is_refused() {
+    let any_of = |what: &str| {
+        let ports: Vec<String> = (1..=9).map(|n| format!("{what} port {}", 10 * n)).collect();
+        ports.join(" or ")
+    };
+    let page = |dropped: i32| {
+        format!(
+            "[[class]]\nname = \"keep\"\nmatch = \"udp and ({})\"\n\
+             [[class]]\nname = \"noise\"\nmatch = \"udp and ({})\"\ndrop = true\n\
+             priority = {dropped}\n",
+            any_of("src"),
+            any_of("dst")
+        )
+    };
+    let said = refused(&page(-1));
+    assert!(
+        said[0].contains("what `keep` has of its packets takes more than 64 filters"),
+        "{said:?}"
+    );
+    assert!(parse(&page(1)).is_ok(), "nothing has to be kept of a class that comes later");
+}
+
+#[test]
 fn what_is_no_policy_is_reported_with_its_line() {
     assert!(refused("objective = \"blance\"\n")[0].starts_with("line 1: "));
     assert!(refused("\n[[class]]\nnam = \"a\"\n")[0].contains("unknown field `nam`"));

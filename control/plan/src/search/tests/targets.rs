@@ -135,7 +135,7 @@ fn what_no_table_can_drop_is_told() {
     let mut search = search(nic, classes(&[Share::Nowhere, Share::Shared]));
     search.run(vec![of_class("noise", to_port(19), 0)]);
     let plan = search.plan();
-    assert_eq!(plan.complaints, ["1 flows of class `c0` are not dropped"]);
+    assert_eq!(plan.complaints, ["1 flow of class `c0` is not dropped"]);
     assert_eq!(plan.shortages[0].reason, Refusal::NoDrop);
     // A mask that is too coarse would drop what others send.
     let mut coarse = able(4, 0);
@@ -216,7 +216,7 @@ fn what_others_need_is_kept_out_of_a_drop() {
     all.push(of_class("noise", to_port(19), 0));
     search.run(all);
     let plan = search.plan();
-    assert_eq!(plan.complaints, ["1 flows of class `c0` are not dropped"]);
+    assert_eq!(plan.complaints, ["1 flow of class `c0` is not dropped"]);
     let reasons: Vec<&Refusal> = plan.shortages.iter().map(|s| &s.reason).collect();
     assert!(matches!(reasons[..], [Refusal::DropsFlow { .. }]), "{reasons:?}");
 }
@@ -228,13 +228,36 @@ fn flows_lose_what_they_share_with_a_class_that_comes_first() {
         ("noise".to_string(), Share::Nowhere, balance()),
         ("rest".to_string(), Share::Shared, balance()),
     ];
-    let policy = Isolate::new(classes).with_priorities(vec![1, 0]).with_yielding(vec![false, true]);
+    let policy = Isolate::new(classes).with_priorities(vec![1, 0]);
     let mut search = search(able(4, 0), Box::new(policy));
     let from = Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Src, 19);
-    let ids = search.run(vec![of_class("service", to_port(11211), 1), of_class("noise", from, 0)]);
+    let service = Flow { yields: true, ..of_class("service", to_port(11211), 1) };
+    let ids = search.run(vec![service, of_class("noise", from, 0)]);
     let plan = search.plan();
     assert!(plan.is_acceptable(), "{:?} {:?}", plan.complaints, plan.rules);
     let service = search.placement(ids[0]).unwrap();
     assert!(service.arrives() && service.dropped() > 0, "{service:?}");
     assert_eq!(search.placement(ids[1]), Some(&Placement::nowhere()));
+}
+
+#[test]
+fn a_flow_without_packets_of_the_class_before_loses_none_to_one_behind() {
+    let balance = || Box::new(Balance::new(Measure::Flows)) as Box<dyn Policy>;
+    let classes = ["first", "own", "last"].map(|name| {
+        let share = if name == "own" { Share::Shared } else { Share::Nowhere };
+        (name.to_string(), share, balance())
+    });
+    let policy = Isolate::new(classes.into()).with_priorities(vec![2, 1, 0]);
+    // Rules are asked in the order of their coming, and there is room for one.
+    let mut model = five_tuple_filters(1);
+    (model.actions.drop, model.order) = (true, TableOrder::Insertion);
+    let nic = with_rss(nic(4, vec![model]), 64);
+    let from =
+        |port: u16| Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Src, port.into());
+    let mut search = search(nic, Box::new(policy));
+    let last = of_class("last", from(99), 2);
+    let ids = search.run(vec![of_class("own", to_port(7), 1), last]);
+    let plan = search.plan();
+    assert!(!plan.is_acceptable(), "{:?}", plan.rules);
+    assert_eq!(search.placement(ids[0]).unwrap().dropped(), 0, "{:?}", plan.complaints);
 }

@@ -1,0 +1,79 @@
+//! Which class a flow is of, and what classes ask for by themselves.
+
+use super::Document;
+use crate::flow::{ClassId, Conj, Flow, MAX_PARTS};
+
+/// Gives flows their classes.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    /// By descending precedence.
+    pub(super) classes: Vec<(ClassId, u32, Vec<Conj>)>,
+    /// Which of them are dropped.
+    pub(super) dropped: Vec<usize>,
+    pub(super) rest: ClassId,
+}
+
+impl Classifier {
+    /// Sets the flow's class and weight. A flow is of the first class that has all of its packets;
+    /// otherwise of the class of all that have none, which is the one after the last.
+    pub fn classify(&self, flow: &mut Flow) {
+        let has = |conjs: &[Conj]| flow.parts.iter().all(|p| conjs.iter().any(|c| p.implies(c)));
+        let found = self.classes.iter().find(|(.., conjs)| has(conjs));
+        (flow.class, flow.weight) = found.map_or((self.rest, flow.weight), |(id, w, _)| (*id, *w));
+        flow.yields = self.yields(flow);
+    }
+
+    /// Whether a class that is dropped comes before that of a flow and has packets of it.
+    pub fn yields(&self, flow: &Flow) -> bool {
+        let own = self.classes.iter().position(|(id, ..)| *id == flow.class);
+        let before = self.dropped.iter().filter(|at| own.is_none_or(|own| **at < own));
+        let mut theirs = before.flat_map(|at| &self.classes[*at].2);
+        theirs.any(|theirs| flow.parts.iter().any(|part| !part.disjoint(theirs)))
+    }
+
+    /// The packets of each class, by its number.
+    pub(super) fn packets(&self) -> Vec<Vec<Conj>> {
+        let mut all = vec![Vec::new(); self.classes.len()];
+        for (id, _, conjs) in &self.classes {
+            all[usize::from(id.0)].clone_from(conjs);
+        }
+        all
+    }
+
+    /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
+    /// drops those that nobody registered, too; and before them what classes of more precedence have of
+    /// these packets, which has to arrive.
+    pub(super) fn standing(&self, document: &Document) -> Vec<Flow> {
+        let mut flows = Vec::new();
+        for (at, (id, weight, conjs)) in self.classes.iter().enumerate() {
+            if !document.classes[usize::from(id.0)].drop {
+                continue;
+            }
+            let name = document.class_name(*id);
+            for (other, other_weight, theirs) in &self.classes[..at] {
+                let both = shared(conjs, theirs);
+                if both.is_empty() || document.classes[usize::from(other.0)].drop {
+                    continue;
+                }
+                let kept = Flow::of(format!("{} of {name}", document.class_name(*other)), both);
+                let kept = Flow { class: *other, weight: *other_weight, ..kept };
+                flows.push(Flow { yields: self.yields(&kept), ..kept });
+            }
+            let whole = Flow::of(format!("all of {name}"), conjs.clone());
+            flows.push(Flow { class: *id, weight: *weight, ..whole });
+        }
+        flows
+    }
+}
+
+/// The packets that two classes have both.
+fn shared(one: &[Conj], other: &[Conj]) -> Vec<Conj> {
+    let both = one.iter().flat_map(|c| other.iter().map(|t| c.and(t)));
+    both.filter(|c| !c.is_empty()).collect()
+}
+
+/// What of a class that is dropped belongs to one before it has to be a flow, which has to be of few
+/// enough parts.
+pub fn can_be_kept(kept: &[Conj], dropped: &[Conj]) -> bool {
+    shared(dropped, kept).len() <= MAX_PARTS
+}
