@@ -38,8 +38,10 @@ struct Attached {
     device: u32,
     /// Whether addresses, routes and neighbours are the kernel's.
     borrowed: bool,
-    /// What the link was opened for, or what the configuration allows.
-    most: u16,
+    /// The MTU that its link was opened for: no frame is longer.
+    opened: u16,
+    /// The MTU that operators want, in the configuration or since.
+    wanted: u16,
     /// The MTU that was set last; another one is an operator's.
     mtu: u16,
     /// Whether it was taken down because the device was.
@@ -78,10 +80,11 @@ pub(super) fn look(config: &Config, links: &[LinkInfo]) -> io::Result<Option<(Mi
         }
         let device = if_nametoindex(interface.dev.as_str())?;
         let opened = links[usize::from(devices::number_of(config, &interface.dev))].mtu;
-        let most = interface.mtu.map_or(opened, |mtu| mtu.min(opened));
+        let wanted = interface.mtu.map_or(opened, |mtu| mtu.min(opened));
         let borrowed = interface.share == Share::Ports;
         let (id, down) = (IfaceId(number), false);
-        kernel.attached.push(Attached { id, device, borrowed, most, mtu: most, down });
+        let one = Attached { id, device, borrowed, opened, wanted, mtu: wanted, down };
+        kernel.attached.push(one);
     }
     if kernel.attached.is_empty() {
         return Ok(None);
@@ -162,20 +165,8 @@ impl Attached {
     /// Takes on the device's MTU and state, as far as no operator has said otherwise.
     fn follow(&mut self, link: &LinkState, network: &mut NetConfig) {
         let Some(iface) = network.interface(self.id) else { return };
-        let (name, up, mtu) = (iface.name.clone(), iface.up, iface.mtu);
-        let device = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-        let fits = device.min(self.most);
-        let wanted = if mtu == self.mtu { fits } else { mtu.min(fits) };
-        if wanted != mtu {
-            match network.set_mtu(self.id, wanted) {
-                Ok(()) => tracing::info!(interface = name, mtu = wanted, "the MTU has changed"),
-                Err(error) => tracing::warn!(interface = name, "MTU of the device: {error}"),
-            }
-        }
-        if device > self.most && self.mtu != self.most {
-            tracing::info!(interface = name, device, most = self.most, "the MTU stays below");
-        }
-        self.mtu = fits;
+        let (name, up) = (iface.name.clone(), iface.up);
+        self.follow_mtu(link, network, &name);
         if up && !link.running {
             tracing::warn!(interface = name, "the device is down");
         } else if !up && link.running && self.down {
@@ -188,5 +179,25 @@ impl Attached {
             let _ = network.set_up(self.id, comes);
         }
         self.down = !link.running && (self.down || goes);
+    }
+    /// An operator's MTU is kept in mind while the device has a smaller one.
+    fn follow_mtu(&mut self, link: &LinkState, network: &mut NetConfig, name: &str) {
+        let Some(mtu) = network.interface(self.id).map(|iface| iface.mtu) else { return };
+        if mtu != self.mtu {
+            self.wanted = mtu;
+        }
+        let device = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+        let fits = device.min(self.opened).min(self.wanted);
+        self.mtu = mtu;
+        if fits == mtu {
+            return;
+        }
+        match network.set_mtu(self.id, fits) {
+            Ok(()) => {
+                self.mtu = fits;
+                tracing::info!(interface = name, mtu = fits, device, "the MTU has changed");
+            }
+            Err(error) => tracing::warn!(interface = name, "MTU of the device: {error}"),
+        }
     }
 }

@@ -13,8 +13,8 @@ fn kernel(borrowed: bool) -> (Kernel, NetConfig) {
     let mut network = NetConfig::new();
     let iface = Interface::new(LAN, "eth0", 0, MacAddr(MAC));
     network.add_interface(Interface { borrowed, ..iface }).unwrap();
-    let attached =
-        Attached { id: LAN, device: DEVICE, borrowed, most: 1500, mtu: 1500, down: false };
+    let (id, device, down) = (LAN, DEVICE, false);
+    let attached = Attached { id, device, borrowed, opened: 1500, wanted: 1500, mtu: 1500, down };
     (Kernel { attached: vec![attached], ..Kernel::default() }, network)
 }
 
@@ -71,6 +71,34 @@ fn an_interface_follows_its_device_as_far_as_no_operator_says_otherwise() {
     network.set_up(LAN, true).unwrap();
     kernel.tell([link(1300, true)], &mut network);
     assert_eq!(seen(&network), (1300, true));
+}
+
+/// What the configuration says holds until an operator says more, and comes back with the device's.
+#[test]
+fn an_mtu_of_the_configuration_caps_the_devices_and_not_the_operators() {
+    let (mut kernel, mut network) = kernel(false);
+    network.set_mtu(LAN, 1400).unwrap();
+    (kernel.attached[0].wanted, kernel.attached[0].mtu) = (1400, 1400);
+    let seen = |network: &NetConfig| network.interface(LAN).unwrap().mtu;
+    for (device, mtu) in [(1500, 1400), (1300, 1300), (1500, 1400)] {
+        kernel.tell([link(device, true)], &mut network);
+        assert_eq!(seen(&network), mtu, "configured as 1400 on a device of {device}");
+    }
+    network.set_mtu(LAN, 1500).unwrap();
+    for (device, mtu) in [(1500, 1500), (1450, 1450), (9000, 1500)] {
+        kernel.tell([link(device, true)], &mut network);
+        assert_eq!(seen(&network), mtu, "set to 1500 on a device of {device}");
+    }
+}
+
+/// IPv4 wants 68 bytes (RFC 791 §3.2).
+#[test]
+fn an_mtu_that_cannot_be_is_not_taken_for_an_operators() {
+    let (mut kernel, mut network) = kernel(false);
+    for (device, mtu) in [(60, 1500), (1300, 1300), (60, 1300), (1500, 1500)] {
+        kernel.tell([link(device, true)], &mut network);
+        assert_eq!(network.interface(LAN).unwrap().mtu, mtu, "on a device of {device}");
+    }
 }
 
 #[test]
