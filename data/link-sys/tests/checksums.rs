@@ -33,7 +33,7 @@ fn sender(checksums: ChecksumOffload) -> Sender {
     let mut link = common::open_left(&net, &settings).unwrap();
     let wire = net.right.run(|| PacketSocket::open("right0", Protocol::EtherType(0x0800))).unwrap();
     let socket = net.right.run(|| UdpSocket::bind((Fixture::RIGHT, PORT))).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket.set_read_timeout(Some(common::PATIENCE)).unwrap();
     let offers = link.info().offload.tx_checksum;
     let queue = link.take_queues().remove(0);
     Sender { net, queue, cache: pool.cache(), offers, wire, socket }
@@ -64,8 +64,7 @@ impl Sender {
     /// Whether the datagram that arrived last had a whole checksum on the wire.
     fn whole_on_the_wire(&mut self) -> bool {
         let mut frame = vec![0; 2000];
-        let wait = Duration::from_secs(2);
-        let n = self.wire.receive(&mut frame, wait).unwrap().expect("a frame");
+        let n = self.wire.receive(&mut frame, common::PATIENCE).unwrap().expect("a frame");
         let udp = &frame[34..n];
         let mut pseudo = frame[26..34].to_vec();
         pseudo.extend([0, 17]);
@@ -105,6 +104,7 @@ fn without_it_nobody_does() {
     require_net_admin!();
     let mut sender = sender(ChecksumOffload::None);
     assert!(!sender.offers);
+    sender.socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     assert_eq!(sender.send(b"partial", 256), None, "the kernel drops a wrong checksum");
     assert!(!sender.whole_on_the_wire());
 }

@@ -7,7 +7,7 @@ use weever_link_sys::packet::{PacketSocket, Protocol, RingShape, TpacketRing};
 use weever_testbed::{Fixture, require_net_admin};
 
 const ETHERTYPE: u16 = 0x88b6;
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(10);
 
 fn frame(number: u8, len: usize) -> Vec<u8> {
     let mut frame = vec![number; len];

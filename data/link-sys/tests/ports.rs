@@ -6,7 +6,9 @@ use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{Ends, await_packet, config, open_left, partial_datagram, pool, receive};
+use common::{
+    Ends, PATIENCE, await_packet, config, open_left, partial_datagram, pool, receive, stays_away,
+};
 use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdpConfig, Port, Share};
 use weever_link_sys::mirror::{Event, Mirror};
@@ -19,7 +21,7 @@ const KERNELS: u16 = 7002;
 
 fn bound(namespace: &Namespace, address: std::net::Ipv4Addr, port: u16) -> UdpSocket {
     let socket = namespace.run(|| UdpSocket::bind((address, port))).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }
 
@@ -45,16 +47,20 @@ fn our_ports_are_ours_and_everything_else_stays_with_the_kernel() {
     client.send_to(b"kernel", (Fixture::LEFT, KERNELS)).unwrap();
     let mut buffer = [0; 2000];
     assert_eq!(kernel.recv(&mut buffer).unwrap(), 6);
-    let mut arrives = |port: u16| {
+    let mut comes = |port: u16, expected: bool| {
         client.send_to(b"weever", (Fixture::LEFT, port)).unwrap();
-        let found = await_packet(&mut *queue, &mut cache, |packet| is_udp_to(packet, port));
+        let wanted = |packet: &Buffer| is_udp_to(packet, port);
+        if !expected {
+            return !stays_away(&mut *queue, &mut cache, wanted);
+        }
+        let found = await_packet(&mut *queue, &mut cache, wanted);
         found.map(|packet| cache.free(packet)).is_some()
     };
-    assert!(arrives(OURS) && !arrives(LATER));
+    assert!(comes(OURS, true) && !comes(LATER, false));
     link.steering().add_port(Port::udp(LATER)).unwrap();
-    assert!(arrives(LATER));
+    assert!(comes(LATER, true));
     assert!(link.steering().remove_port(Port::udp(LATER)).unwrap());
-    assert!(!arrives(LATER));
+    assert!(!comes(LATER, false));
 
     // Fragments stay with the kernel, for our port as well.
     client.send_to(&[7; 1900], (Fixture::LEFT, OURS)).unwrap();
@@ -76,7 +82,7 @@ fn an_answer_goes_to_the_neighbour_that_the_kernel_knows() {
     mirror.poll(|_| {}).unwrap();
     mirror.resolve(net.veth.left.index, Fixture::RIGHT.into()).unwrap();
     let mut neighbour = None;
-    let end = std::time::Instant::now() + Duration::from_secs(5);
+    let end = std::time::Instant::now() + PATIENCE;
     while neighbour.is_none() && std::time::Instant::now() < end {
         let found = |event| match event {
             Event::Neighbour(n) if n.address == Fixture::RIGHT => neighbour = n.mac.or(neighbour),

@@ -3,9 +3,9 @@
 mod common;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{Opened, config, open_left, opened, pool};
+use common::{Opened, PATIENCE, config, open_left, opened, pool};
 use weever_link::{Link, LinkQueue};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_packet::{Buffer, Burst, PoolCache};
@@ -32,7 +32,7 @@ fn packets_from_another_pool_are_sent_too() {
     queue.tx(&mut cache, &mut [stranger].into()).unwrap();
     queue.flush(&mut cache).unwrap();
     let mut frame = [0; 100];
-    let length = witness.unwrap().receive(&mut frame, Duration::from_secs(2)).unwrap().unwrap();
+    let length = witness.unwrap().receive(&mut frame, PATIENCE).unwrap().unwrap();
     assert_eq!(frame[..length], sent);
     assert_eq!(other.available(), 64, "the frame went home");
     let error = queue.rx(&mut other.cache(), &mut Burst::new(), 64).unwrap_err();
@@ -50,16 +50,16 @@ fn a_device_set_down_holds_packets_back_and_goes_on_when_it_is_up() {
     queue.flush(&mut cache).unwrap();
     assert!(queue.unsent(), "held back");
     net.left.set_up("left0").unwrap();
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + PATIENCE;
     while queue.unsent() && Instant::now() < end {
         queue.flush(&mut cache).unwrap();
     }
     assert!(!queue.unsent());
 }
 
-/// Sends `n` frames as far as the queue takes them, for no longer than two seconds.
+/// Sends `n` frames as far as the queue takes them, for no longer than there is patience.
 fn send_many(queue: &mut dyn LinkQueue, cache: &mut PoolCache, n: usize) {
-    let end = Instant::now() + Duration::from_secs(2);
+    let end = Instant::now() + PATIENCE;
     let mut packets: VecDeque<_> = (0..n).map(|_| packet(cache)).collect();
     while (queue.unsent() || !packets.is_empty()) && Instant::now() < end {
         queue.tx(cache, &mut packets).unwrap();

@@ -3,9 +3,9 @@
 mod common;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{XdpPeer, all_to, config, open_left, pool, receive, send};
+use common::{PATIENCE, XdpPeer, all_to, config, open_left, pool, receive, send};
 use weever_ebpf::xdp::classify::{Field, Rule, Target, Test};
 use weever_link::conformance::{ETHERTYPE, Peer};
 use weever_link::{Link, LinkQueue};
@@ -54,7 +54,7 @@ fn of_vlan(vlan: u16, socket: u32) -> Rule {
 
 impl Opened {
     fn send(&mut self, vlan: u16) {
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + PATIENCE;
         while !self.peer.send(0, &frame(vlan)) {
             assert!(Instant::now() < end, "the peer cannot send");
         }
@@ -62,7 +62,7 @@ impl Opened {
 
     /// How many frames of the VLAN one of the sockets gets until it has `n`.
     fn gets(&mut self, socket: usize, vlan: u16, n: usize) -> usize {
-        let (end, mut got) = (Instant::now() + Duration::from_secs(2), 0);
+        let (end, mut got) = (Instant::now() + PATIENCE, 0);
         while got < n && Instant::now() < end {
             for packet in receive(&mut *self.queues[socket], &mut self.cache) {
                 got += usize::from(packet.data()[14..16] == vlan.to_be_bytes());

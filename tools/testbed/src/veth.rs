@@ -12,7 +12,7 @@ use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, Li
 use crate::{Error, LinkInfo, Mac, Namespace};
 
 /// How long a fresh link may take to find its carrier.
-const CARRIER_PATIENCE: Duration = Duration::from_secs(3);
+const CARRIER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A veth pair: what one end sends, the other receives.
 ///

@@ -145,13 +145,35 @@ pub(crate) fn receive(queue: &mut dyn LinkQueue, cache: &mut PoolCache) -> Vec<B
     (0..n).filter_map(|slot| burst.take(slot)).collect()
 }
 
+/// Waits for what has to come, on a machine that has much else to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Waits for a packet that `wanted` accepts, and frees all others.
 pub(crate) fn await_packet(
     queue: &mut dyn LinkQueue,
     cache: &mut PoolCache,
     wanted: impl Fn(&Buffer) -> bool,
 ) -> Option<Buffer> {
-    let end = Instant::now() + Duration::from_secs(2);
+    look_for(queue, cache, PATIENCE, wanted)
+}
+
+/// Whether no packet comes that `wanted` accepts, as far as a while tells; frees all others.
+pub(crate) fn stays_away(
+    queue: &mut dyn LinkQueue,
+    cache: &mut PoolCache,
+    wanted: impl Fn(&Buffer) -> bool,
+) -> bool {
+    let found = look_for(queue, cache, Duration::from_millis(500), wanted);
+    found.map(|packet| cache.free(packet)).is_none()
+}
+
+fn look_for(
+    queue: &mut dyn LinkQueue,
+    cache: &mut PoolCache,
+    patience: Duration,
+    wanted: impl Fn(&Buffer) -> bool,
+) -> Option<Buffer> {
+    let end = Instant::now() + patience;
     while Instant::now() < end {
         let mut found = None;
         for packet in receive(queue, cache) {

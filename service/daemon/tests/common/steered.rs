@@ -56,7 +56,7 @@ impl Bench {
 
     pub(crate) fn client(&self, port: u16) -> UdpSocket {
         let socket = self.net.right.run(|| UdpSocket::bind((Fixture::RIGHT, port))).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         socket.connect((STACK, ECHO)).unwrap();
         socket
     }
@@ -96,7 +96,7 @@ impl Bench {
         wanted: impl Fn(&FlowStatus) -> bool,
     ) -> FlowStatus {
         let port = client.local_addr().unwrap().port();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             echo(client, 50);
             let flows = self.flows();
