@@ -2,7 +2,8 @@
 //! it says.
 //!
 //! Both families ask the same: the packet goes out where it came in, its sender is a neighbour, and
-//! so is whom it goes to next.
+//! so is whom it goes to next. A router that gets its own packet back is told nothing: there is no
+//! shorter way for it than none.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -52,7 +53,7 @@ pub fn advice4(
 ) -> Option<Advice<Ipv4Addr>> {
     let own = turns_back(state, iface, hop)?;
     let (src, to) = (header.src(), hop.neighbour(header.dst()));
-    let shared = own.v4.iter().find(|cidr| cidr.contains(src) && cidr.contains(to))?;
+    let shared = own.v4.iter().find(|cidr| cidr.contains(src) && cidr.contains(to) && src != to)?;
     Some(Advice { from: shared.addr(), to })
 }
 
@@ -66,7 +67,7 @@ pub fn advice6(
 ) -> Option<Advice<Ipv6Addr>> {
     let own = turns_back(state, iface, hop)?;
     let to = hop.neighbour(dst);
-    let nameable = to == dst || is_link_local(to);
+    let nameable = (to == dst || is_link_local(to)) && to != src;
     let near = |hop: &Hop<Ipv6Addr>| {
         hop.kind == Kind::Unicast && hop.iface == iface && hop.gateway.is_unspecified()
     };

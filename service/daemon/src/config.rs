@@ -19,6 +19,7 @@ use serde::Deserialize;
 use weever_wire::MacAddr;
 
 pub use aids::{Aids, FaultWords};
+pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{

@@ -148,7 +148,7 @@ fn addresses_change_without_a_new_graph() {
         ("interface.memory1.addr+=10.0.0.8/24", "did you mean memory0"),
         ("interface.memory0.addr-=10.0.0.8/24", "10.0.0.8"),
         ("interface.memory0.colour=red", "no setting"),
-        ("interface.memory0.mtu=5", "mtu"),
+        ("interface.memory0.mtu=575", "an mtu of 576"),
         ("interface.memory0.mtu=9000", "memory0 was opened with an mtu of 1500"),
         ("interface.memory0.mtu=large", "a number of bytes"),
         ("services.echo=70000", "a udp port"),
@@ -171,12 +171,15 @@ fn addresses_change_without_a_new_graph() {
         "route.10.9.0.0/16=none",
         "interface.memory0.groups=239.0.0.1,239.0.0.2",
         "interface.memory0.groups-=239.0.0.1",
-        "interface.memory0.mtu=1400",
+        "interface.memory0.mtu=1000",
         "reverse-path=strict",
         "redirects=off",
     ] {
         set(&mut client, good).unwrap_or_else(|e| panic!("{good}: {e}"));
     }
+    let message = refusal(set(&mut client, "interface.memory0.addr+=2001:db8::7/64"));
+    assert!(message.contains("MTU of 1280"), "{message}");
+    set(&mut client, "interface.memory0.mtu=1400").unwrap();
 }
 
 #[test]
@@ -225,6 +228,7 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
         ("interface.memory0.addr+=ff02::1/64", "ff02::1"),
         ("interface.memory0.addr-=2001:db8::8/64", "2001:db8::8"),
         ("interface.memory0.groups+=2001:db8::8", "2001:db8::8"),
+        ("interface.memory0.mtu=1000", "an mtu of 1280"),
     ] {
         let message = refusal(set(&mut client, assignment)).to_lowercase();
         assert!(message.contains(word), "{assignment}: {message}");

@@ -23,6 +23,8 @@ const HOST: u64 = 0;
 pub(crate) struct Own<A> {
     pub(crate) iface: IfaceId,
     pub(crate) groups: Memberships<A>,
+    /// How often the interface had gone down when it was last seen up.
+    downs: Option<u32>,
 }
 
 /// Group memberships of one family, interface by interface. Blocks find it in their
@@ -77,7 +79,7 @@ impl<A: Family> GroupsOf<A> {
         now: Nanos,
     ) -> Result<(), GroupError> {
         let mut inner = self.lock();
-        inner.of(iface, 0).set(user.max(1), group, filter, now)?;
+        inner.of(iface, 0).groups.set(user.max(1), group, filter, now)?;
         inner.changed = true;
         Ok(())
     }
@@ -106,32 +108,37 @@ impl<A: Family> Inner<A> {
     }
 
     /// The memberships of an interface, which begin here if there are none.
-    fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Memberships<A> {
+    fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Own<A> {
         let at = match self.list.iter().position(|own| own.iface == iface) {
             Some(at) => at,
             None => {
                 let seed = seed ^ u64::from(iface.0) << 48;
                 let groups = Memberships::new(Config { seed, ..Config::default() });
-                self.list.push(Own { iface, groups });
+                self.list.push(Own { iface, groups, downs: None });
                 self.list.len() - 1
             }
         };
-        &mut self.list[at].groups
+        &mut self.list[at]
     }
 }
 
 impl<A: Listens> Inner<A> {
-    /// Joins and leaves as the network says, if it has changed.
+    /// Joins and leaves as the network says, if it has changed. What users want outlives an
+    /// interface's being down; then routers and switches have yet to hear of it.
     pub(crate) fn follow(&mut self, state: &NetState, secret: Secret, now: Nanos) {
         if state.generation() == self.seen {
             return;
         }
         (self.seen, self.changed) = (state.generation(), true);
-        let up: Vec<&Interface> = state.config().interfaces().iter().filter(|i| i.up).collect();
-        self.list.retain(|own| up.iter().any(|iface| iface.id == own.iface));
-        for iface in up {
+        let interfaces = state.config().interfaces();
+        self.list.retain(|own| interfaces.iter().any(|iface| iface.id == own.iface));
+        for iface in interfaces.iter().filter(|iface| iface.up) {
+            let own = self.of(iface.id, secret.0);
+            if own.downs.replace(iface.downs).is_some_and(|downs| downs != iface.downs) {
+                own.groups.restart(now);
+            }
             // More groups than are listened to at a time stay unreported.
-            let _ = self.of(iface.id, secret.0).set_all(HOST, &A::wanted(iface), now);
+            let _ = own.groups.set_all(HOST, &A::wanted(iface), now);
         }
     }
 

@@ -56,7 +56,7 @@ impl<A: Reports> Look for Timer<A> {
         inner.publish(&self.host);
         for own in &mut inner.list {
             let due = own.groups.poll_at().is_some_and(|at| at <= cx.now);
-            if let Some(iface) = state.interface(own.iface).filter(|_| due) {
+            if let Some(iface) = state.interface(own.iface).filter(|iface| due && iface.up) {
                 report(cx, iface, &mut own.groups);
             }
         }

@@ -490,6 +490,7 @@ fn a_sender_is_told_of_a_better_first_hop() {
     let mut config = config();
     let other = Ipv4Addr::new(10, 0, 0, 9);
     config.add_route(Route::via("10.9.0.0/16".parse().unwrap(), other)).unwrap();
+    config.add_route(Route::via("10.8.0.0/16".parse().unwrap(), PEER)).unwrap();
     let mut it = Router::new(config, true);
     let asked = arp(1, (FAR_MAC, other), (MacAddr::ZERO, HOST));
     it.host.receive(&[asked]);
@@ -513,12 +514,14 @@ fn a_sender_is_told_of_a_better_first_hop() {
         assert_eq!(ip.payload()[4..8], other.octets());
         assert_eq!(icmp.data(), datagram, "as it came");
     }
-    // Not to whom it is no use: the sender is elsewhere, or the way leads elsewhere, or it is spent.
+    // Not to whom it is no use: the sender is elsewhere, or the next hop itself, or the way leads
+    // elsewhere, or it is spent.
     let mut quiet = |datagram: &[u8], frames: usize| {
         it.host.receive(&[from_peer(datagram)]);
         assert_eq!(it.host.sent().len(), frames, "{datagram:x?}");
     };
     quiet(&patched(&patched(&to([10, 9, 0, 1]), 12, 172), 13, 16), 1);
+    quiet(&to([10, 8, 0, 1]), 1);
     quiet(&through(b"x"), 0);
     it.right();
     it.host.receive(&[from_peer(&patched(&to([10, 9, 0, 1]), 8, 1))]);

@@ -140,6 +140,32 @@ fn sources_are_heard_that_somebody_wants() {
     it.host.finish();
 }
 
+/// Whoever is at the other end now does not know of anything that was said before.
+#[test]
+fn what_was_joined_is_reported_again_after_the_link_was_down() {
+    let mut it = listener();
+    let (mine, only) = (Ipv4Addr::new(232, 1, 1, 1), Filter::new(Mode::Include, &[PEER]));
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    it.groups.set(LINK, 1, mine, only, it.host.now()).unwrap();
+    it.pass(5 * SECOND);
+    // As long as nobody could see it, and for a while.
+    for down in [0, 5 * SECOND] {
+        it.net.update(|net| net.set_up(LINK, false)).unwrap();
+        if down > 0 {
+            assert_eq!(it.pass(down), []);
+        }
+        it.net.update(|net| net.set_up(LINK, true)).unwrap();
+        let mut said = it.records(2 * SECOND);
+        said.sort_unstable();
+        let mine = (record_kind::CHANGE_TO_INCLUDE, mine);
+        let all = [mine, mine, (record_kind::CHANGE_TO_EXCLUDE, GROUP)];
+        assert_eq!((&said[..3], said.len()), (&all[..], 4), "each twice");
+        let listed = it.groups.listed(it.host.now());
+        assert_eq!(listed[0].groups.len(), 2, "the user's is not forgotten");
+    }
+    it.host.finish();
+}
+
 #[test]
 fn queriers_of_all_ages_are_answered() {
     let mut it = listener();

@@ -188,10 +188,13 @@ fn a_sender_is_told_of_a_better_first_hop() {
         let quoted = packet.len().min(message.len() - 48);
         assert_eq!(message[48..][..quoted], packet[..quoted]);
     }
-    // From elsewhere, to elsewhere, and about what is spent, there is none.
-    for (src, dst, hops) in
-        [("fd77::1", on_link, 64), ("fd00::2", ip("fd05::9"), 64), ("fd00::2", on_link, 1)]
-    {
+    // From elsewhere, to elsewhere, about what is spent, and to whom it goes back to, there is none.
+    for (src, dst, hops) in [
+        ("fd77::1", on_link, 64),
+        ("fd00::2", ip("fd05::9"), 64),
+        ("fd00::2", on_link, 1),
+        ("fd00::2", PEER6, 64),
+    ] {
         host.receive(&[from_peer6(&udp6((ip(src), 1), (dst, 2), hops, b"x"))]);
         assert!(!host.sent().iter().any(|frame| frame[54] == 137), "{src} {dst} {hops}");
     }

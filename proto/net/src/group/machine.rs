@@ -153,6 +153,19 @@ impl<A: Family> Memberships<A> {
         groups.iter().try_for_each(|&group| self.set(user, group, Filter::any(), now))
     }
 
+    /// Forgets whom it spoke with, and reports all that is listened to anew: the link was down, and
+    /// may be another.
+    pub fn restart(&mut self, now: u64) {
+        (self.robustness, self.interval) = (self.config.robustness.max(1), QUERY_INTERVAL);
+        (self.older_until, self.oldest_until, self.general_at) = (0, 0, u64::MAX);
+        self.leaves.clear();
+        let robustness = self.robustness;
+        self.members.iter_mut().for_each(|member| member.restart(robustness));
+        self.members.retain(|member| !member.is_over());
+        let left = self.members.iter().any(Member::changes_left);
+        self.change_at = if left { now } else { u64::MAX };
+    }
+
     /// Whether a datagram from `source` to `group` is wanted.
     pub fn accepts(&self, group: A, source: A) -> bool {
         self.filter(group).is_some_and(|filter| filter.accepts(source))

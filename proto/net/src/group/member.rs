@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use weever_wire::listener::record_kind as kind;
 
+use super::family::Family;
 use super::filter::{Filter, MAX_SOURCES, Mode};
 
 /// A source whose coming or going is still to be reported.
@@ -37,7 +38,7 @@ pub(super) struct Member<A> {
     pub(super) reported: bool,
 }
 
-impl<A: Copy + Ord> Member<A> {
+impl<A: Family> Member<A> {
     pub(super) fn new(group: A) -> Self {
         Self {
             group,
@@ -50,6 +51,14 @@ impl<A: Copy + Ord> Member<A> {
             answer_at: u64::MAX,
             reported: false,
         }
+    }
+
+    /// What it wants has yet to be said to anybody.
+    pub(super) fn restart(&mut self, robustness: u8) {
+        let is_said = self.group.is_reported() && !self.filter.is_none();
+        (self.mode_left, self.due) = (if is_said { robustness } else { 0 }, false);
+        self.changes.clear();
+        (self.asked, self.answer_at, self.reported) = (None, u64::MAX, false);
     }
 
     /// Whether there is nothing to remember.

@@ -193,6 +193,29 @@ fn older_queriers_are_lived_with() {
 }
 
 #[test]
+fn on_a_link_that_was_down_all_is_said_anew() {
+    let (mut host, mut now) = (host(), 0);
+    host.set(1, group(1), Filter::any(), now).unwrap();
+    host.set(1, group(2), Filter::new(Mode::Include, &[source(1)]), now).unwrap();
+    host.set(1, Ipv4Addr::new(224, 0, 0, 1), Filter::any(), now).unwrap();
+    while host.poll_at().is_some() {
+        next(&mut host, &mut now);
+    }
+    ask(&mut host, query(Version::Older, None), &[], now);
+    host.set(1, group(3), Filter::any(), now).unwrap();
+    host.set(1, group(3), Filter::none(), now).unwrap();
+    host.restart(now);
+    assert_eq!(host.version(now), Version::Newest, "the querier was the other link's");
+    let all = [
+        (kind::CHANGE_TO_EXCLUDE, group(1), Vec::new()),
+        (kind::CHANGE_TO_INCLUDE, group(2), std::vec![source(1)]),
+    ];
+    assert_eq!(records(&mut host, now), all);
+    assert_eq!(next(&mut host, &mut now), all, "and again");
+    assert!(host.poll_at().is_none() && host.accepts(group(2), source(1)));
+}
+
+#[test]
 fn an_older_querier_counts_for_as_long_as_the_last_query_says() {
     let mut host = host();
     let said = |interval| Query { interval, ..query(Version::Newest, None) };

@@ -15,7 +15,7 @@ use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
 use super::devices;
 use super::program::Program;
 use super::shared::Shared;
-use crate::config::{Prefix, nearest};
+use crate::config::{Prefix, nearest, shortest_mtu};
 
 /// What addresses and routes are of.
 const PREFIX: &str = "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
@@ -181,7 +181,7 @@ fn set_interface(
     match key {
         "addr" => set_addresses(network, id, assignment, probe),
         "groups" => set_groups(network, id, assignment),
-        "mtu" => Ok(network.set_mtu(id, mtu(assignment)?)?),
+        "mtu" => set_mtu(network, id, assignment),
         "up" => Ok(network.set_up(id, switch(assignment)?)?),
         "forwarding" => Ok(network.set_forwarding(id, switch(assignment)?)?),
         _ => Err(unknown(&assignment.path).into()),
@@ -202,6 +202,17 @@ fn interface(
         None => format!("there is {}", names.join(", ")),
     };
     Err(refused(assignment, &format!("there is no interface {name}; {near}")))
+}
+
+fn set_mtu(network: &mut NetConfig, id: IfaceId, assignment: &Assignment) -> Result<(), Refusal> {
+    let wanted = mtu(assignment)?;
+    let speaks_v6 = network.interface(id).is_some_and(|iface| iface.v6_settings.enabled);
+    let shortest = shortest_mtu(speaks_v6);
+    if wanted < shortest {
+        let why = format!("IP needs an MTU of {shortest} there: use that or more");
+        return Err(refused(assignment, &why).into());
+    }
+    Ok(network.set_mtu(id, wanted)?)
 }
 
 /// New addresses are asked for before they are used (RFC 5227 §2.1.1, RFC 4862 §5.4), IPv4 ones
@@ -232,10 +243,18 @@ fn set_addresses(
         match address {
             Prefix::V4(cidr) if probe => network.add_tentative(id, cidr)?,
             Prefix::V4(cidr) => network.add_address(id, cidr)?,
+            Prefix::V6(_) if !fits_v6(network, id) => {
+                let why = format!("IPv6 needs an MTU of {}: set `mtu` first", shortest_mtu(true));
+                return Err(refused(assignment, &why).into());
+            }
             Prefix::V6(cidr) => network.add_address6(id, cidr)?,
         }
     }
     Ok(())
+}
+
+fn fits_v6(network: &NetConfig, id: IfaceId) -> bool {
+    network.interface(id).is_none_or(|iface| iface.mtu >= shortest_mtu(true))
 }
 
 /// What operators have given an interface; what it made for itself and routers gave it is not theirs

@@ -11,10 +11,11 @@ use super::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
 const LONGEST_NAME: usize = 15;
-/// Every network takes a datagram of this many bytes (RFC 791 §3.2).
-const SHORTEST_MTU: u16 = 576;
-/// The same of IPv6 (RFC 8200 §5).
-const SHORTEST_MTU_V6: u16 = 1280;
+
+/// Every network takes a datagram of this many bytes: RFC 791 §3.2, of IPv6 RFC 8200 §5.
+pub(crate) const fn shortest_mtu(speaks_v6: bool) -> u16 {
+    if speaks_v6 { 1280 } else { 576 }
+}
 
 impl Config {
     /// The name of an interface that takes nothing but what is for its own addresses, if there is
@@ -192,7 +193,7 @@ fn groups(at: &str, interface: &Interface, problems: &mut Problems) {
 }
 
 fn mtu(at: &str, interface: &Interface, problems: &mut Problems) {
-    let shortest = if interface.has_v6() { SHORTEST_MTU_V6 } else { SHORTEST_MTU };
+    let shortest = shortest_mtu(interface.has_v6());
     if let Some(mtu) = interface.mtu.filter(|mtu| *mtu < shortest) {
         let remedy = format!("use {shortest} or more");
         problems.add(&format!("{at}mtu"), mtu, "IP needs more than that", &remedy);

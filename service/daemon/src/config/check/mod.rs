@@ -7,6 +7,7 @@ mod system;
 use weever_packet::PoolConfig;
 
 use super::{Config, ConfigError, Interface, InterfaceSettings, Prefix, Settings};
+pub(crate) use interface::shortest_mtu;
 pub(crate) use reach::Own;
 
 /// What is wrong so far: a configuration is looked at as a whole.
