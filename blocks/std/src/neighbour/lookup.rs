@@ -123,9 +123,12 @@ fn goes_by_itself(packet: &Buffer) -> bool {
 impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
-        let mut session = self.neighbours.session(cx.now);
+        let (neighbours, now) = (&self.neighbours, cx.now);
+        // Who goes elsewhere need not wait for the other workers.
+        let mut session = None;
+        let is_asked = |of| session.get_or_insert_with(|| neighbours.session(now)).is_asked(of);
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
-        self.waiting.hold(cx, burst, input, WAITING, looks, |of| session.is_asked(of))
+        self.waiting.hold(cx, burst, input, WAITING, looks, is_asked)
     }
 
     #[cold]

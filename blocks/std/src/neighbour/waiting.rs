@@ -10,7 +10,8 @@ use crate::host::At;
 /// overtakes.
 #[derive(Debug)]
 pub(super) struct Waiting<K> {
-    /// Neighbours, and when each was last known to be waited for.
+    /// Neighbours, ascending, and when each was last known to be waited for. Every packet asks
+    /// while somebody waits, and strangers decide who waits: a search has no worst case.
     list: Vec<(K, Nanos)>,
     tidied: Nanos,
 }
@@ -39,22 +40,24 @@ impl<K: At> Waiting<K> {
         self.add(neighbour, now);
     }
 
+    fn find(&self, neighbour: K) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&neighbour, |(waited, _)| *waited)
+    }
+
     fn add(&mut self, neighbour: K, now: Nanos) {
-        let known = self.list.iter_mut().find(|(waited, _)| *waited == neighbour);
-        if let Some((_, since)) = known {
-            *since = now;
-        } else if self.list.len() < MOST_WAITING {
-            self.list.push((neighbour, now));
+        match self.find(neighbour) {
+            Ok(at) => self.list[at].1 = now,
+            Err(at) if self.list.len() < MOST_WAITING => self.list.insert(at, (neighbour, now)),
+            Err(_) => {}
         }
     }
 
     fn contains(&self, neighbour: K) -> bool {
-        self.list.iter().any(|(waited, _)| *waited == neighbour)
+        self.find(neighbour).is_ok()
     }
 
     fn remove(&mut self, neighbour: K) -> bool {
-        let at = self.list.iter().position(|(waited, _)| *waited == neighbour);
-        at.map(|at| self.list.swap_remove(at)).is_some()
+        self.find(neighbour).map(|at| self.list.remove(at)).is_ok()
     }
 
     /// Forgets neighbours that nobody asks for any more and of whose packets none came back: there
@@ -115,6 +118,17 @@ mod tests {
 
     fn number(of: u32) -> At4 {
         At4::new(0, of.into())
+    }
+
+    #[test]
+    fn in_whatever_order_they_come_they_are_found() {
+        let mut waiting = Waiting::default();
+        for of in [5, 1, 9, 3, 1, 7] {
+            waiting.add(number(of), 0);
+        }
+        assert!(waiting.remove(number(3)) && !waiting.remove(number(3)));
+        let found: Vec<u32> = (0..12).filter(|of| waiting.contains(number(*of))).collect();
+        assert_eq!((found, waiting.list.len()), (vec![1, 5, 7, 9], 4));
     }
 
     #[test]

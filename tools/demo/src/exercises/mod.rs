@@ -17,7 +17,7 @@ pub(crate) use live::changes_under_load;
 
 /// How long an answer may take before it counts as lost. Generous: a loaded machine is no fault of
 /// the stack.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a fresh stack may take to make sure of its IPv6 addresses (RFC 4862 §5.4).
 const SETTLING: Duration = Duration::from_secs(8);

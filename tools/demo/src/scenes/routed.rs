@@ -108,7 +108,7 @@ impl Arrivals {
     fn arrive(&self, count: u64) -> bool {
         let begin = Instant::now();
         while self.count.load(Ordering::Acquire) < count {
-            if begin.elapsed() >= 4 * PATIENCE {
+            if begin.elapsed() >= 2 * PATIENCE {
                 return false;
             }
             std::thread::yield_now();

@@ -95,8 +95,9 @@ fn datagrams(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
             let mut buffer = vec![0; 10_000];
             for len in lengths {
                 let payload = pattern::bytes(len as u64, len);
-                // The first long one may be lost: it tells the sender how narrow the way is.
-                for _ in 0..3 {
+                // The first long one may be lost: it tells the sender how narrow the way is. Others
+                // may be late on a busy machine.
+                for _ in 0..10 {
                     talk.send_or_told(&payload)?;
                     if !echo_once(&service, &mut buffer)? {
                         continue;
