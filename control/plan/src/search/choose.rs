@@ -80,7 +80,7 @@ impl Search {
         let entries = &self.map.entries;
         let stale = self.map.seen_by(index).filter(|e| entries[*e].owner.is_none());
         let stale: Vec<u32> = stale.collect();
-        stale.into_iter().for_each(|e| self.drop_stale(e));
+        stale.into_iter().for_each(|e| drop(self.drop_stale(e)));
     }
 
     /// What the tables offer, and why others do not.

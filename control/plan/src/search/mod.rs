@@ -177,9 +177,11 @@ impl Search {
     }
 
     /// Removes a flow and returns it; nothing if there is no such flow. Its rules stay unless the
-    /// policy minds who gets through them now.
+    /// policy minds who gets through them now. Flows that came where they are by those that go are
+    /// placed anew if the policy minds where they arrive without them.
     pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let index = self.member(id)?;
+        let acceptable = self.cost().is_acceptable();
         self.lift(index);
         let before = self.cost();
         let rules = std::mem::take(&mut self.map.flows[index].rules);
@@ -193,14 +195,27 @@ impl Search {
         self.stale.extend(&rules);
         // What nobody asks to be dropped any more arrives again.
         let drops = rules.iter().any(|r| self.map.entries[*r].rule.target == Target::Drop);
-        if drops || self.cost() > before {
-            rules.into_iter().for_each(|r| self.drop_stale(r));
-        }
-        while self.stale.len() > self.options.stale {
-            let oldest = self.stale[0];
-            self.drop_stale(oldest);
+        let gone = if drops || self.cost() > before { rules } else { Vec::new() };
+        let surplus = (self.stale.len() - gone.len()).saturating_sub(self.options.stale);
+        let oldest: Vec<u32> = self.stale.iter().copied().take(surplus).collect();
+        let orphans: Vec<u32> =
+            gone.into_iter().chain(oldest).flat_map(|rule| self.drop_stale(rule)).collect();
+        if acceptable && !self.cost().is_acceptable() {
+            self.take_care_of(&orphans);
         }
         Some(member.flow)
+    }
+
+    /// Places flows anew that have lost a rule of somebody else's, and all if that is not enough.
+    fn take_care_of(&mut self, orphans: &[u32]) {
+        for flow in orphans {
+            self.lift(*flow);
+            self.withdraw(*flow);
+            self.choose(*flow, Thoroughness::Quick);
+        }
+        if !self.cost().is_acceptable() {
+            self.place_all();
+        }
     }
 
     /// Tells the rate of a flow, for policies that balance rates. Returns whether there is such a
@@ -300,11 +315,14 @@ impl Search {
         self.tell();
     }
 
-    fn drop_stale(&mut self, rule: u32) {
+    /// Returns the flows that are placed otherwise without it.
+    fn drop_stale(&mut self, rule: u32) -> Vec<u32> {
         self.stale.retain(|r| *r != rule);
         self.journal.clear();
         self.remove_rule(rule, true);
+        let concerned = self.journal.flows.iter().map(|(flow, _)| *flow).collect();
         self.tell();
+        concerned
     }
 
     fn insert_rule(&mut self, rule: crate::map::NewEntry, owner: u32) -> u32 {

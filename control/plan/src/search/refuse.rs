@@ -69,7 +69,7 @@ impl Search {
         let Some(of) = self.map.entries.get(entry) else { return };
         match of.owner {
             Some(flow) => drop(self.replace(self.id(flow))),
-            None => self.drop_stale(entry),
+            None => drop(self.drop_stale(entry)),
         }
     }
 

@@ -261,3 +261,21 @@ fn a_flow_without_packets_of_the_class_before_loses_none_to_one_behind() {
     assert!(!plan.is_acceptable(), "{:?}", plan.rules);
     assert_eq!(search.placement(ids[0]).unwrap().dropped(), 0, "{:?}", plan.complaints);
 }
+
+#[test]
+fn who_came_by_the_rule_of_a_flow_that_goes_gets_one_of_its_own() {
+    let mut nic = able(4, 0);
+    nic.tables[0].model.actions.drop = false;
+    let mut search = search(nic, classes(&[Share::Exclusive(1), Share::Shared]));
+    let service = search.add(of_class("service", to_port(7), 0));
+    let clients: Vec<FlowId> = (1..4)
+        .map(|n| search.add(of_class(&format!("client {n}"), udp(n, 5000, 9, 7), 0)))
+        .collect();
+    assert!(search.plan().is_acceptable());
+    assert_eq!(search.steered(), 1, "all come by the rule of the service");
+    search.remove(service).unwrap();
+    let plan = search.plan();
+    assert!(plan.is_acceptable(), "{:?}", plan.complaints);
+    assert!(clients.iter().all(|id| search.placement(*id).unwrap().queue() == Some(1)));
+    assert!(!plan.queues[1].other, "nobody else comes by a rule that was left");
+}
