@@ -94,14 +94,23 @@ impl NicSteering {
     }
 
     /// Likewise with a search's plan, in which the search plans around what the device refuses
-    /// ([`bring`](crate::actions::bring)).
+    /// ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied. Later, a plan
+    /// that comes as near to that as the device lets it is better than to end.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
     pub fn follow(&mut self, search: &mut Search) -> Result<Brought, NicError> {
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
-        let brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
+        let mut brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
+        if self.is_ours
+            && let Err(BringError::Unsatisfied { refused }) = brought
+        {
+            brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
+            if let Ok(brought) = &mut brought {
+                brought.refused.splice(..0, refused);
+            }
+        }
         self.done(brought)
     }
 

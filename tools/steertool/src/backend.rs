@@ -5,6 +5,9 @@ use weever_plan::watch::FiveTuple;
 
 use crate::SteerError;
 
+/// What the device refused while flows were followed was needed.
+pub(crate) const UNSATISFIED: &str = "note: without them the policy cannot be satisfied";
+
 /// A device that is steered.
 pub(crate) trait Backend {
     /// What would be done, a line each.

@@ -10,7 +10,7 @@ use weever_device::xdp::FlowCounter;
 use weever_plan::search::Search;
 use weever_plan::watch::FiveTuple;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, UNSATISFIED};
 use crate::{SteerArgs, SteerError};
 
 /// More commands are not shown one by one.
@@ -80,8 +80,13 @@ impl Backend for NicFilters {
 
     fn update(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         let Brought { actions, refused } = self.steering.follow(search)?;
-        let refused = refused.into_iter().map(|said| format!("note: planned without it: {said}"));
-        Ok(refused.chain(self.told(&actions)).collect())
+        let mut lines: Vec<String> =
+            refused.iter().map(|said| format!("note: planned without it: {said}")).collect();
+        if !refused.is_empty() && !search.cost().is_acceptable() {
+            lines.push(UNSATISFIED.into());
+        }
+        lines.extend(self.told(&actions));
+        Ok(lines)
     }
 
     fn watch(&mut self, flows: u32, every: u32) -> Result<(), SteerError> {

@@ -8,11 +8,14 @@ use weever_plan::search::Search;
 use weever_plan::watch::FiveTuple;
 
 use crate::args::Mode;
-use crate::backend::Backend;
+use crate::backend::{Backend, UNSATISFIED};
 use crate::{SteerArgs, SteerError};
 
 /// The least and the most room in a map of filters.
 const ROOM: (usize, usize) = (4096, 1 << 20);
+
+/// More refusals are not shown one by one.
+const SHOWN: usize = 10;
 
 /// The model `xdp` on a device.
 pub(crate) struct Program {
@@ -58,6 +61,7 @@ impl Program {
     fn attach(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         let mut steering = self.load(search)?;
         let outcome = steering.follow(search)?;
+        satisfied(&outcome, search)?;
         // Only when all filters are there, so that no flow goes astray first.
         match self.attach_mode() {
             None => steering.attach(self.ifindex)?,
@@ -105,6 +109,7 @@ impl Backend for Program {
     fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, SteerError> {
         // The kernel checks the program without its being attached.
         let outcome = self.load(search)?.follow(search)?;
+        satisfied(&outcome, search)?;
         let mut lines = told(&outcome, search);
         lines.push(format!("a program would be attached to {}; --apply does it", self.device));
         Ok(lines)
@@ -146,6 +151,17 @@ impl Backend for Program {
     }
 }
 
+/// That the policy is satisfied without what was refused, as it was with it.
+fn satisfied(outcome: &Outcome, search: &mut Search) -> Result<(), SteerError> {
+    if outcome.failed.is_empty() || search.cost().is_acceptable() {
+        return Ok(());
+    }
+    let said = outcome.failed.iter().take(SHOWN).map(|(_, error)| format!("  refused: {error}"));
+    let lines: Vec<String> =
+        said.chain(search.plan().complaints.into_iter().map(|c| format!("  {c}"))).collect();
+    Err(SteerError::Unsatisfied(lines.join("\n")))
+}
+
 fn told(outcome: &Outcome, search: &Search) -> Vec<String> {
     let Outcome { inserted, removed, retargeted, exchanged, failed } = outcome;
     let how = if *exchanged { "a new program" } else { "the maps of the program" };
@@ -159,7 +175,7 @@ fn told(outcome: &Outcome, search: &Search) -> Vec<String> {
         let count = failed.len();
         lines.push(format!("filters: {count} were refused and planned around: {first}"));
         if !search.cost().is_acceptable() {
-            lines.push("note: without them the policy cannot be satisfied".into());
+            lines.push(UNSATISFIED.into());
         }
     }
     lines

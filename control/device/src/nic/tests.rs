@@ -158,6 +158,45 @@ fn a_rule_that_was_lost_when_its_successor_was_refused_comes_back() {
     assert_eq!(scene.rules(), 0);
 }
 
+/// Flows each of which needs a rule, as they are of a class that has a queue for itself.
+fn needing_rules(ports: std::ops::Range<u16>) -> Vec<weever_plan::flow::Flow> {
+    use weever_plan::flow::{Conj, Flow, Kinds};
+    let udp = |port: u16| Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Dst, port.into());
+    ports.map(|port| Flow::of(format!("to {port}"), vec![udp(port)])).collect()
+}
+
+#[test]
+fn a_policy_that_a_device_once_let_be_satisfied_is_followed_as_far_as_it_goes() {
+    use weever_plan::policy::{Balance, Isolate, Measure, Policy, Share};
+    let nic = weever_plan::nic::Nic::linux_of(&weever_models::nic("ena").unwrap()).unwrap();
+    let search = || {
+        let balance: Box<dyn Policy> = Box::new(Balance::new(Measure::Flows));
+        let policy = Isolate::new(vec![("own".into(), Share::Exclusive(1), balance)]);
+        let nic = nic.with_queues(4).unwrap();
+        Search::new(nic, Box::new(policy), weever_plan::search::Options::default())
+    };
+    // Of what the model says, the device takes five.
+    let scene = Scene::new(Simulated::new("sim0", 4, 5));
+    let before = scene.seen();
+    let (mut steering, mut too_many) = (scene.steering(), search());
+    too_many.run(needing_rules(1..9));
+    let error = steering.follow(&mut too_many).unwrap_err();
+    assert!(error.to_string().contains("the policy cannot be satisfied without"), "{error}");
+    assert_eq!(scene.seen(), before, "at first it has to be satisfied");
+    let mut search = search();
+    search.run(needing_rules(1..4));
+    assert!(steering.follow(&mut search).unwrap().refused.is_empty());
+    for flow in needing_rules(4..9) {
+        search.add(flow);
+    }
+    let brought = steering.follow(&mut search).unwrap();
+    assert!(!brought.refused.is_empty());
+    assert_eq!(scene.rules(), 5, "{:?}", brought.refused);
+    assert!(!search.cost().is_acceptable());
+    drop(steering);
+    assert_eq!(scene.seen(), before);
+}
+
 #[test]
 fn a_table_that_goes_with_the_number_of_queues_is_set_again() {
     let scene = Scene::new(Simulated { forgets_table: true, ..Simulated::new("sim0", 2, 16) });
