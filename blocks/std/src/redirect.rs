@@ -2,10 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_blocks_api::{Buffer, Cx, Priority};
+use weever_blocks_api::{Buffer, Cx, Nanos, Priority};
 use weever_net::icmp::may_report;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::may_forward;
+use weever_net::random::keyed_hash;
 use weever_net::redirect::{advice4, advice6, emit4, emit6};
 use weever_net::route::Hop;
 use weever_net::state::NetState;
@@ -24,13 +25,48 @@ const MOST6: usize = 1240;
 /// RFC 4861 §4.5.
 const HOP_LIMIT: u8 = 255;
 
+/// How long a sender that goes on all the same is not told again. The whole host's limit is no
+/// help here: one that does not listen would use it up, packet by packet.
+const QUIET: Nanos = weever_net::SECOND;
+/// Pairs of ends that are remembered.
+const PAIRS: usize = 256;
+
+/// Who was told lately of the way to whom, on one worker.
+#[derive(Debug)]
+pub(crate) struct Told(Box<[(u64, Nanos)]>);
+
+impl Default for Told {
+    fn default() -> Self {
+        Told(vec![(0, 0); PAIRS].into())
+    }
+}
+
+impl Told {
+    /// Whether these ends are to be told of at `now`; notes that they are. A pair that takes
+    /// another's place has that one told early.
+    fn take(&mut self, ends: &[u64], now: Nanos) -> bool {
+        let pair = keyed_hash([0, 0], ends);
+        let known = &mut self.0[pair as usize % PAIRS];
+        let is_due = known.0 != pair || now >= known.1;
+        if is_due {
+            *known = (pair, now.saturating_add(QUIET));
+        }
+        is_due
+    }
+}
+
+fn words((src, dst): (Ipv6Addr, Ipv6Addr)) -> [u64; 4] {
+    let [src, dst] = [src.to_bits(), dst.to_bits()];
+    [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64]
+}
+
 /// Spawns the redirect about a datagram that is about to be forwarded, if one is due; whether it was.
 /// The datagram is still as it came.
 #[cold]
 pub(crate) fn redirect4(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits): (&NetState, &IcmpLimits),
+    (state, limits, told): (&NetState, &IcmpLimits, &mut Told),
     packet: &Buffer,
     hop: &Hop<Ipv4Addr>,
 ) -> bool {
@@ -40,8 +76,10 @@ pub(crate) fn redirect4(
         return false;
     };
     let Some(advice) = advice4(state, IfaceId(meta.iface), hop, header) else { return false };
+    let pair = u64::from(header.src().to_bits()) << 32 | u64::from(header.dst().to_bits());
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if may_report(datagram, to_many, state).is_err()
+    if !told.take(&[pair], cx.now)
+        || may_report(datagram, to_many, state).is_err()
         || !limits.grant_kind(state.settings().icmp, kind::REDIRECT, cx.now)
     {
         return false;
@@ -60,7 +98,7 @@ pub(crate) fn redirect4(
 pub(crate) fn redirect6(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits): (&NetState, &Icmp6Limits),
+    (state, limits, told): (&NetState, &Icmp6Limits, &mut Told),
     packet: &Buffer,
     hop: &Hop<Ipv6Addr>,
 ) -> bool {
@@ -70,7 +108,8 @@ pub(crate) fn redirect6(
     let ends = (header.src(), header.dst());
     let Some(advice) = advice6(state, IfaceId(meta.iface), hop, ends) else { return false };
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
+    if !told.take(&words(ends), cx.now)
+        || icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
         || !limits.grant_redirect(cx.now)
     {
         return false;

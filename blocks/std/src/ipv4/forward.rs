@@ -19,7 +19,7 @@ use super::rx::{header, whole_header};
 use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp::IcmpLimits;
-use crate::redirect::redirect4;
+use crate::redirect::{Told, redirect4};
 
 /// The spawn edge.
 const REDIRECT: usize = 0;
@@ -57,7 +57,7 @@ pub static FORWARD: BlockType = BlockType {
         ],
         |build| {
             let limits = build.env.get_or_default();
-            Ok(Box::new(Forward { state: network(build)?.reader(), limits }))
+            Ok(Box::new(Forward { state: network(build)?.reader(), limits, told: Told::default() }))
         },
     )
 };
@@ -65,6 +65,7 @@ pub static FORWARD: BlockType = BlockType {
 struct Forward {
     state: StateReader,
     limits: Arc<IcmpLimits>,
+    told: Told,
 }
 
 impl Block for Forward {
@@ -87,7 +88,8 @@ impl Block for Forward {
             if let Some(hop) = route
                 && hop.iface.0 == packet.meta().iface
             {
-                let told = redirect4(cx, REDIRECT, (state, &self.limits), packet, hop);
+                let with = (state, &*self.limits, &mut self.told);
+                let told = redirect4(cx, REDIRECT, with, packet, hop);
                 cx.count(0, told.into());
             }
             masks[forward(state, packet, dst, route)] |= 1 << task;

@@ -22,7 +22,7 @@ use super::{header, whole};
 use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
-use crate::redirect::redirect6;
+use crate::redirect::{Told, redirect6};
 
 const FORWARD_EDGE: usize = 0;
 const REPORT_EDGE: usize = 1;
@@ -56,12 +56,13 @@ pub static FORWARD: BlockType = BlockType {
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let limits = build.env.get_or_default::<Icmp6Limits>();
-    Ok(Box::new(Forward { state: network(build)?.reader(), limits }))
+    Ok(Box::new(Forward { state: network(build)?.reader(), limits, told: Told::default() }))
 }
 
 struct Forward {
     state: StateReader,
     limits: Arc<Icmp6Limits>,
+    told: Told,
 }
 
 /// What becomes of one packet.
@@ -78,7 +79,8 @@ impl Block for Forward {
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let told_better = |packet: &Buffer, hop: &Hop<Ipv6Addr>| {
-                let told_now = redirect6(cx, REDIRECT_EDGE, (state, &self.limits), packet, hop);
+                let with = (&**state, &*self.limits, &mut self.told);
+                let told_now = redirect6(cx, REDIRECT_EDGE, with, packet, hop);
                 cx.count(2, told_now.into());
             };
             match step(state, packet, told_better) {

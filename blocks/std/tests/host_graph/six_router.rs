@@ -173,6 +173,7 @@ fn a_sender_is_told_of_a_better_first_hop() {
     let on_link = ip("fd00::77");
     for len in [5, 1400] {
         let packet = udp6((PEER6, 1), (on_link, 2), 64, &vec![7; len]);
+        host.advance(SECOND);
         host.receive(&[from_peer6(&packet)]);
         let sent = host.sent();
         let told = sent.iter().find(|frame| frame[54] == 137).expect("a redirect");
@@ -188,8 +189,10 @@ fn a_sender_is_told_of_a_better_first_hop() {
         let quoted = packet.len().min(message.len() - 48);
         assert_eq!(message[48..][..quoted], packet[..quoted]);
     }
-    // From elsewhere, to elsewhere, about what is spent, and to whom it goes back to, there is none.
+    // From elsewhere, to elsewhere, about what is spent, to whom it goes back to, and to whom has just
+    // been told, there is none.
     for (src, dst, hops) in [
+        ("fd00::2", on_link, 64),
         ("fd77::1", on_link, 64),
         ("fd00::2", ip("fd05::9"), 64),
         ("fd00::2", on_link, 1),
