@@ -11,6 +11,9 @@ pub enum XdpError {
     /// The kernel's word, or a limit of the program.
     #[error(transparent)]
     Bpf(#[from] BpfError),
+    /// Exact rules look at too many different sets of bits.
+    #[error("{0}")]
+    Masks(BpfError),
     /// The program does not look at a field.
     #[error("the program does not look at {field}; leave it out of the model's tables")]
     Field {
@@ -48,7 +51,7 @@ impl XdpError {
     /// What it says about other rules that one could not be carried out.
     pub fn refusal(&self) -> Refused {
         match self {
-            XdpError::Field { .. } | XdpError::Context => Refused::Kind,
+            XdpError::Masks(_) | XdpError::Field { .. } | XdpError::Context => Refused::Kind,
             // The map has no room, or the program would be too long.
             XdpError::Bpf(
                 BpfError::Call { .. } | BpfError::Setting { .. } | BpfError::Assemble(_),

@@ -40,7 +40,12 @@ impl ExactRules {
         if self.by_tests.contains_key(&rule.tests) {
             return Err(XdpError::Duplicate);
         }
-        outcome.exchanged |= classifier.insert(&rule)?;
+        let has_a_map = classifier.has_a_map_for(&rule);
+        let inserted = classifier.insert(&rule).map_err(|error| match has_a_map {
+            true => error.into(),
+            false => XdpError::Masks(error),
+        });
+        outcome.exchanged |= inserted?;
         outcome.inserted += 1;
         self.by_tests.insert(rule.tests.clone(), id);
         self.all.insert(id, Exact { rule, before: 0 });

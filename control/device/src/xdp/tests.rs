@@ -221,3 +221,35 @@ fn what_does_not_fit_the_maps_is_planned_around() {
     assert_eq!((of_table(0), of_table(1)), (8, wanted - 8), "the others are asked in order");
     assert!(steering.follow(&mut search).unwrap().failed.is_empty(), "nothing is tried again");
 }
+
+/// A set of masks for each set of fields; the program has maps for sixteen.
+#[test]
+fn a_set_of_masks_too_many_does_not_keep_others_out() {
+    let balance: Box<dyn Policy> = Box::new(Balance::new(Measure::Flows));
+    let policy = Isolate::new(vec![("own".into(), Share::Exclusive(1), balance)]);
+    let mut search = Search::new(nic(), Box::new(policy), Options::default());
+    let Some(mut steering) = steering(&search, 64) else { return };
+    let of = |kind: FlowType, set: usize| {
+        let fields = match kind {
+            FlowType::Udp4 => [Field::Ip4Src, Field::Ip4Dst, Field::L4Src, Field::L4Dst],
+            _ => [Field::Ip6Src, Field::Ip6Dst, Field::L4Src, Field::L4Dst],
+        };
+        let named = fields.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+        let conj = Conj::of_kinds(Kinds::of(kind));
+        let conj = named.fold(conj, |conj, (_, field)| conj.with(*field, 1000 + set as u128));
+        Flow::of(format!("{} {set}", kind.name()), vec![conj])
+    };
+    let sets = |kind| (1..16).rev().map(move |set| of(kind, set));
+    search.run(sets(FlowType::Udp4).chain(sets(FlowType::Udp6)).collect());
+    let outcome = steering.follow(&mut search).unwrap();
+    assert!(!outcome.failed.is_empty(), "thirty sets");
+    assert!(search.cost().is_acceptable(), "{:?}", search.plan().complaints);
+    let exact = |search: &mut Search| search.plan().rules.iter().filter(|r| r.table == 0).count();
+    let before = exact(&mut search);
+    assert!(before >= 16, "{before}");
+    for n in 1..=20 {
+        search.add(flow(n));
+    }
+    assert!(steering.follow(&mut search).unwrap().failed.is_empty());
+    assert_eq!(exact(&mut search), before + 20, "their masks are in use");
+}

@@ -55,6 +55,14 @@ impl Classifier {
         exchanged
     }
 
+    /// Whether there is a map for filters that look at the same bits as this one, or can be one.
+    pub fn has_a_map_for(&self, rule: &Rule) -> bool {
+        let Some(wanted) = masked(rule).map(|masked| signature(&masked)) else { return false };
+        let tables = &self.parts.exact;
+        let usable = |table: &ExactTable| table.signature == wanted || table.entries == 0;
+        tables.len() < MOST_MASKS || tables.iter().any(usable)
+    }
+
     /// Removes a filter that was [inserted](Self::insert), and says whether it was there.
     ///
     /// # Errors
