@@ -148,8 +148,9 @@ mod tests {
         rig.kernel_host().unwrap();
         let crossing = Crossing::new("sizes").unwrap();
         for (name, _, task) in TASKS {
-            let rate = measure(&rig, &crossing, task, 1518, Duration::from_millis(50)).unwrap();
-            assert!(rate > 0.0, "{name}");
+            let rate = || measure(&rig, &crossing, task, 1518, Duration::from_millis(50)).unwrap();
+            // A busy machine may keep the worker from its core for a while.
+            assert!((0..100).any(|_| rate() > 0.0), "{name}");
         }
     }
 }

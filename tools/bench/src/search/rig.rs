@@ -38,11 +38,12 @@ pub(crate) fn connectx5(linux: bool) -> Result<Nic, BenchError> {
     nic.with_queues(64).map_err(BenchError::of("connectx5"))
 }
 
-/// How many connected flows the NIC's tables take.
+/// How many connected flows the NIC's tables take, and the device has locations for.
 pub(crate) fn reach(nic: &Nic) -> u32 {
     let says = |t: &&weever_plan::nic::Table| t.model.granularity(Field::L4Src).is_some();
     let pools = nic.tables.iter().enumerate().filter(|(i, t)| says(t) && t.pool == *i);
-    pools.map(|(i, _)| nic.capacity(i)).sum()
+    let room: u32 = pools.map(|(i, _)| nic.capacity(i)).sum();
+    nic.locations.map_or(room, |locations| room.min(locations))
 }
 
 /// Connected UDP flows from different clients to one server.
