@@ -285,6 +285,28 @@ fn a_policy_that_cannot_be_satisfied_changes_nothing() {
 }
 
 #[test]
+fn what_the_program_refuses_and_the_policy_needs_keeps_it_from_being_attached() {
+    require_net_admin!();
+    let (net, files) = (net(), Files::new());
+    // As many ordered filters as the model has room for, each too long for so many.
+    let flow = |n: u32| {
+        format!(
+            "ip6 and udp and src net 2001:db8:{n:x}:1:2:3:4::/100 and dst net 2001:db8:f:{n:x}:1:2:3::/100 \
+             and src portrange 1024-2047 and dst portrange 4096-8191\n"
+        )
+    };
+    let flows = files.write("flows", &(1..=1000).map(flow).collect::<String>());
+    let policy = files.write("policy", &POLICY.replace("udp dst port 7001", "ip6 and udp"));
+    let args = ["--dev", "right0", "--policy", &policy, "--flows", &flows];
+    let (status, text) = output(&net, &[&args[..], &["--queues", "2", "--apply"]].concat());
+    assert_eq!(status, Some(1), "{text}");
+    assert!(text.contains("the policy cannot be satisfied, and nothing was changed"), "{text}");
+    assert!(text.contains("a program of so many ordered filters would be too long"), "{text}");
+    assert!(text.contains("flows leave the queues of class `premium` (1)"), "{text}");
+    assert!(!text.contains("attached"), "{text}");
+}
+
+#[test]
 fn a_device_that_disappears_ends_it_with_an_error() {
     require_net_admin!();
     let net = net();

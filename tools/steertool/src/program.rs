@@ -1,5 +1,7 @@
 //! A program that sorts frames onto CPUs.
 
+use std::collections::BTreeMap;
+
 use weever_device::claim::Claim;
 use weever_device::ethtool::Driver;
 use weever_device::hands_over_partial_checksums;
@@ -14,7 +16,7 @@ use crate::{SteerArgs, SteerError};
 /// The least and the most room in a map of filters.
 const ROOM: (usize, usize) = (4096, 1 << 20);
 
-/// More refusals are not shown one by one.
+/// More reasons are not shown.
 const SHOWN: usize = 10;
 
 /// The model `xdp` on a device.
@@ -156,9 +158,13 @@ fn satisfied(outcome: &Outcome, search: &mut Search) -> Result<(), SteerError> {
     if outcome.failed.is_empty() || search.cost().is_acceptable() {
         return Ok(());
     }
-    let said = outcome.failed.iter().take(SHOWN).map(|(_, error)| format!("  refused: {error}"));
-    let lines: Vec<String> =
-        said.chain(search.plan().complaints.into_iter().map(|c| format!("  {c}"))).collect();
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, error) in &outcome.failed {
+        *reasons.entry(error.to_string()).or_default() += 1;
+    }
+    let said = reasons.into_iter().take(SHOWN).map(|(why, n)| format!("  {n} refused: {why}"));
+    let complaints = search.plan().complaints.into_iter().map(|complaint| format!("  {complaint}"));
+    let lines: Vec<String> = said.chain(complaints).collect();
     Err(SteerError::Unsatisfied(lines.join("\n")))
 }
 

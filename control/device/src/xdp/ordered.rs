@@ -6,6 +6,9 @@ use weever_plan::search::RuleId;
 
 use super::{Outcome, XdpError};
 
+/// Its jumps cannot reach so far.
+const TOO_LONG: &str = "a program of so many ordered filters would be too long";
+
 #[derive(Clone, Debug)]
 struct Ordered {
     id: RuleId,
@@ -83,7 +86,8 @@ impl OrderedRules {
         }
     }
 
-    /// Gives the rules to the program, and returns the hits of those before; the last ones go by the board as long as it is too long.
+    /// Gives the rules to the program, and returns the hits of those before; the last ones go by the board
+    /// as long as it is too long.
     fn hand_over(
         &mut self,
         classifier: &mut Classifier,
@@ -97,7 +101,7 @@ impl OrderedRules {
                     return Ok(hits);
                 }
                 Err(BpfError::Setting { what }) if !self.all.is_empty() => what,
-                Err(BpfError::Assemble(why)) if !self.all.is_empty() => why.to_string(),
+                Err(BpfError::Assemble(_)) if !self.all.is_empty() => TOO_LONG.to_string(),
                 Err(error) => return Err(error.into()),
             };
             self.give_up_last(&why, outcome);
