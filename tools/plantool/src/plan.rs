@@ -128,7 +128,8 @@ fn key(args: &PlanArgs, model: &Model) -> std::result::Result<Option<Vec<u8>>, P
     let digits: Vec<u8> = text.bytes().filter(|b| *b != b':').collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     let key: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    match key.filter(|k| k.len() == bytes as usize && digits.len().is_multiple_of(2)) {
+    let is_hex = digits.len().is_multiple_of(2) && digits.iter().all(u8::is_ascii_hexdigit);
+    match key.filter(|k| is_hex && k.len() == bytes as usize) {
         Some(key) => Ok(Some(key)),
         None => Err(PlanToolError::Key { text: text.clone(), bytes }),
     }

@@ -80,9 +80,10 @@ impl Planner {
         let plan = self.search.plan();
         let mut lines: Vec<String> = plan.complaints.iter().map(|c| format!("  {c}")).collect();
         for shortage in &plan.shortages {
-            let (flows, class) = (shortage.flows, self.page.document.class_name(shortage.class));
+            let (flows, class) =
+                (counted(shortage.flows), self.page.document.class_name(shortage.class));
             let (table, reason) = (&shortage.table, &shortage.reason);
-            lines.push(format!("  {flows} flows of class `{class}`: {table}: {reason}"));
+            lines.push(format!("  {flows} of class `{class}`: {table}: {reason}"));
         }
         if self.search.nic().tables.is_empty() {
             lines.push(format!("  {} has no filters that could steer flows", plan.nic));
@@ -172,14 +173,19 @@ impl Planner {
             lines.push(format!("  and {} more", plan.flows.len() - SHOWN));
         }
         for shortage in &plan.shortages {
-            let (flows, table, reason) = (shortage.flows, &shortage.table, &shortage.reason);
-            lines.push(format!("  {flows} flows have no filter: {table}: {reason}"));
+            let flows = counted(shortage.flows);
+            let (table, reason) = (&shortage.table, &shortage.reason);
+            lines.push(format!("  no filter for {flows}: {table}: {reason}"));
         }
         let other: Vec<String> =
             plan.queues.iter().filter(|q| q.other).map(|q| q.queue.to_string()).collect();
         lines.push(format!("  all other traffic: queues {}", other.join(" ")));
         lines
     }
+}
+
+fn counted(flows: usize) -> String {
+    format!("{flows} {}", if flows == 1 { "flow" } else { "flows" })
 }
 
 fn note(notes: &mut Vec<String>, what: &str, problems: &Problems) {
