@@ -62,6 +62,7 @@ impl std::fmt::Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.rejected {
             0 => write!(f, "{:.3}", self.value),
+            1 => write!(f, "rejected (1 violation, {:.3})", self.value),
             n => write!(f, "rejected ({n} violations, {:.3})", self.value),
         }
     }
