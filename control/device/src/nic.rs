@@ -8,8 +8,8 @@
 use weever_plan::search::Search;
 
 use crate::actions::{
-    Actions, ActionsError, Ahead, BringError, Brought, Desired, PersistError, Record, StateFile,
-    bring_noting, take, undo,
+    AboutTo, Actions, ActionsError, Ahead, BringError, Brought, Desired, PersistError, Record,
+    StateFile, bring_noting, take, undo,
 };
 use crate::ethtool::{Driver, EthtoolError};
 
@@ -55,6 +55,8 @@ pub struct NicSteering {
     file: StateFile,
     /// Whether it is to be undone.
     is_ours: bool,
+    /// Whether it was as a policy needs it before.
+    has_followed: bool,
 }
 
 impl NicSteering {
@@ -68,7 +70,7 @@ impl NicSteering {
         file: StateFile,
     ) -> Result<NicSteering, PersistError> {
         let record = file.load()?;
-        Ok(NicSteering { driver, record, file, is_ours: false })
+        Ok(NicSteering { driver, record, file, is_ours: false, has_followed: false })
     }
 
     /// What would have to be done, without doing it.
@@ -100,17 +102,32 @@ impl NicSteering {
     /// # Errors
     /// As [`bring`](Self::bring).
     pub fn follow(&mut self, search: &mut Search) -> Result<Brought, NicError> {
+        self.follow_telling(search, &mut |_, _| ())
+    }
+
+    /// Likewise, and tells each plan before it is tried: of those, the last is what the device has if
+    /// this succeeds.
+    ///
+    /// # Errors
+    /// As [`bring`](Self::bring).
+    pub fn follow_telling(
+        &mut self,
+        search: &mut Search,
+        about_to: &mut AboutTo<'_>,
+    ) -> Result<Brought, NicError> {
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
-        let mut brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
-        if self.is_ours
+        let (driver, record) = (&mut *self.driver, &mut self.record);
+        let mut brought = bring_noting(driver, record, search, ahead, about_to);
+        if self.has_followed
             && let Err(BringError::Unsatisfied { refused }) = brought
         {
-            brought = bring_noting(&mut *self.driver, &mut self.record, search, ahead);
+            brought = bring_noting(driver, record, search, ahead, about_to);
             if let Ok(brought) = &mut brought {
                 brought.refused.splice(..0, refused);
             }
         }
+        self.has_followed |= brought.is_ok();
         self.done(brought)
     }
 

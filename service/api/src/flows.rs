@@ -42,9 +42,10 @@ pub struct FlowStatus {
     /// What its filters match; none if it goes where unregistered traffic goes.
     pub filters: Vec<String>,
     /// Its packets: those that its filters have matched; an estimate for five-tuples without one.
-    pub packets: u64,
+    /// Nothing if nobody counts them: a NIC's own filters do not.
+    pub packets: Option<u64>,
     /// Packets per second, lately; flows that are no five-tuples have none.
-    pub rate: u64,
+    pub rate: Option<u64>,
 }
 
 /// Answer to `queues`: what each worker gets.
@@ -55,6 +56,9 @@ pub struct Queues {
     pub uptime_ns: u64,
     /// A row for each link and worker that receives from it.
     pub queues: Vec<QueueStatus>,
+    /// Why devices are not as the policy wants them, a line each; none if they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
 }
 
 /// A worker's share of a link.
@@ -114,6 +118,6 @@ pub struct FilterStatus {
     pub filter: String,
     /// The flow that it is for; none if that has gone and the filter is not in the way.
     pub flow: Option<String>,
-    /// Packets that it has matched.
-    pub hits: u64,
+    /// Packets that it has matched; nothing if the device does not say.
+    pub hits: Option<u64>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use weever_service_api::{FlowStatus, Flows};
 
-use crate::format::{grouped, span};
+use crate::format::{counted, grouped, span};
 use crate::table::{Align, Table};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
@@ -85,7 +85,7 @@ fn row(flow: &FlowStatus) -> [String; 7] {
         0 => "none".into(),
         _ => flow.filters.join("; "),
     };
-    [name, class, queues.join(" "), grouped(packets), grouped(rate), origin, filters]
+    [name, class, queues.join(" "), counted(packets), counted(rate), origin, filters]
 }
 
 #[cfg(test)]
@@ -106,8 +106,8 @@ mod tests {
             origin: "traffic".into(),
             queues: vec![1],
             filters: vec!["udp4, l4.dst = 7".into()],
-            packets: 12_345,
-            rate: 1000,
+            packets: Some(12_345),
+            rate: Some(1000),
             ..FlowStatus::default()
         };
         let spread = FlowStatus {
@@ -133,7 +133,7 @@ up 1.5 s, 5 flows
 
 flow                          class    worker  packets  rate/s  told by  filter
 udp 10.0.0.2:5 -> 10.0.0.1:7  gold          1   12,345   1,000  traffic  udp4, l4.dst = 7
-service:echo                  default     0 1        0       0  service  none
+service:echo                  default     0 1        -       -  service  none
 and 3 more
 ";
         assert_eq!(text(&flows), expected);

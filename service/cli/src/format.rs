@@ -13,6 +13,11 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
+/// Likewise, or a dash where nobody counts.
+pub(crate) fn counted(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".into(), grouped)
+}
+
 /// A time span, in its two largest units.
 pub(crate) fn span(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;

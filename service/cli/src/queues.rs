@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use weever_service_api::{QueueStatus, Queues};
 
-use crate::format::{grouped, per_second, span};
+use crate::format::{counted, grouped, per_second, span};
 use crate::table::{Align, Table};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
@@ -62,7 +62,12 @@ fn write(out: &mut dyn Write, now: &Queues, earlier: Option<&Queues>) -> io::Res
         table.row(row(now, earlier, queue));
     }
     table.write(out)?;
-    now.queues.iter().filter(|queue| !queue.filters.is_empty()).try_for_each(|q| filters(out, q))
+    let mut shown = now.queues.iter().filter(|queue| !queue.filters.is_empty());
+    shown.try_for_each(|queue| filters(out, queue))?;
+    if !now.problems.is_empty() {
+        writeln!(out)?;
+    }
+    now.problems.iter().try_for_each(|problem| writeln!(out, "problem: {problem}"))
 }
 
 fn same<'a>(of: &'a Queues, queue: &QueueStatus) -> Option<&'a QueueStatus> {
@@ -119,7 +124,7 @@ fn filters(out: &mut dyn Write, queue: &QueueStatus) -> io::Result<()> {
     let mut table = Table::new(&[("filter", left), ("hits", right), ("for", left)]);
     for filter in &queue.filters {
         let flow = filter.flow.clone().unwrap_or_else(|| "nobody any more".into());
-        table.row([filter.filter.clone(), grouped(filter.hits), flow]);
+        table.row([filter.filter.clone(), counted(filter.hits), flow]);
     }
     table.write(out)
 }
@@ -132,7 +137,7 @@ mod tests {
 
     fn queues(uptime_ns: u64, received: u64) -> Queues {
         let gold = ClassShare { name: "gold".into(), flows: 3 };
-        let filter = FilterStatus { filter: "udp4".into(), flow: None, hits: 70 };
+        let filter = FilterStatus { filter: "udp4".into(), flow: None, hits: Some(70) };
         let queue = |queue| QueueStatus {
             link: "eth0".into(),
             queue,
@@ -150,7 +155,7 @@ mod tests {
             filters_total: 9,
             ..queue(1)
         };
-        Queues { uptime_ns, queues: vec![queue(0), steered] }
+        Queues { uptime_ns, queues: vec![queue(0), steered], problems: Vec::new() }
     }
 
     fn text(now: &Queues, earlier: Option<&Queues>) -> String {
@@ -172,7 +177,12 @@ worker 1 on eth0
 filter  hits  for
 udp4      70  nobody any more
 ";
-        assert_eq!(text(&queues(1_000_000_000, 1000), None), expected);
+        let mut queues = queues(1_000_000_000, 1000);
+        assert_eq!(text(&queues, None), expected);
+        queues.queues[1].filters[0].hits = None;
+        queues.problems = vec!["eth0: cannot take a rule".into()];
+        let expected = expected.replace("  70  ", "   -  ");
+        assert_eq!(text(&queues, None), format!("{expected}\nproblem: eth0: cannot take a rule\n"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod aids;
 mod check;
 mod error;
 mod host;
+mod nic;
 mod prefix;
 mod settings;
 mod suggest;
@@ -21,6 +22,7 @@ use weever_wire::MacAddr;
 pub use aids::{Aids, FaultWords};
 pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
+pub use nic::NicChoice;
 pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{
     InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
@@ -100,6 +102,8 @@ pub struct Interface {
     pub pace: Pace,
     /// What weever takes from the device. Interfaces of one device have the same.
     pub share: Share,
+    /// What sorts its packets, where there is a policy. Interfaces of one device have the same.
+    pub nic: NicChoice,
 }
 
 /// A way to a network.

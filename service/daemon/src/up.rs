@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::config::{
-    Aids, Config, ConfigError, FaultWords, LinkKind, Mode, PoolSettings, Prefix, ServiceSettings,
-    Settings, Share,
+    Aids, Config, ConfigError, FaultWords, LinkKind, Mode, NicChoice, PoolSettings, Prefix,
+    ServiceSettings, Settings, Share,
 };
 use crate::stack::{Report, Stack, StartError};
 
@@ -50,6 +50,10 @@ pub struct UpArgs {
     /// whole device)
     #[arg(long, value_name = "WHAT")]
     share: Option<Share>,
+    /// What sorts packets for the policy: `xdp` (a program, on any device), `auto` (the device's own
+    /// filters if its driver is known) or the model of a NIC (see `weever plan`)
+    #[arg(long, value_name = "MODEL")]
+    nic: Option<NicChoice>,
     /// How workers wait for packets: `busy`, `adaptive` or `interrupt`
     #[arg(long, value_name = "MODE")]
     mode: Option<Mode>,
@@ -160,6 +164,7 @@ impl UpArgs {
             gateway: self.gateway.clone(),
             vlan: self.vlan,
             share: self.share,
+            nic: self.nic,
             mode: self.mode,
             cores: self.cores.clone(),
             control: self.control.clone(),

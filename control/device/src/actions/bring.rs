@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weever_plan::config::Rule;
+use weever_plan::config::{Configuration, Rule};
 use weever_plan::nic::Nic;
 use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 
@@ -12,6 +12,9 @@ use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
 
 /// Is told what the record may become, for somebody to write it down.
 pub(crate) type Ahead<'a> = dyn FnMut(&Record) -> Result<(), PersistError> + 'a;
+
+/// Is told what a NIC is about to be told.
+pub type AboutTo<'a> = dyn FnMut(&Nic, &Configuration) + 'a;
 
 /// How often a plan is made anew because the device refuses a rule.
 const MOST_REPLANS: usize = 16;
@@ -63,15 +66,17 @@ pub fn bring(
     record: &mut Record,
     search: &mut Search,
 ) -> Result<Brought, BringError> {
-    bring_noting(driver, record, search, &mut |_| Ok(()))
+    bring_noting(driver, record, search, &mut |_| Ok(()), &mut |_, _| ())
 }
 
-/// Likewise; before steps are taken, `ahead` is told what the record may become.
+/// Likewise; before each attempt `about_to` is told the plan, and before steps are taken `ahead` what
+/// the record may become.
 pub(crate) fn bring_noting(
     driver: &mut dyn Driver,
     record: &mut Record,
     search: &mut Search,
     ahead: &mut Ahead<'_>,
+    about_to: &mut AboutTo<'_>,
 ) -> Result<Brought, BringError> {
     let mut refused = Vec::new();
     let acceptable = search.cost().is_acceptable();
@@ -79,6 +84,7 @@ pub(crate) fn bring_noting(
         let plan = search.plan();
         let configuration = plan.configuration(search.nic().tables.len());
         let desired = Desired::of(search.nic(), &configuration)?;
+        about_to(search.nic(), &configuration);
         let (actions, tried) = attempt(driver, record, &desired, ahead);
         // Comparing with the device takes the place of the search's list of changes.
         search.take_changes();

@@ -22,8 +22,8 @@ mod tests;
 mod undo;
 
 pub use apply::ApplyError;
+pub use bring::{AboutTo, BringError, Brought, bring};
 pub(crate) use bring::{Ahead, bring_noting, take};
-pub use bring::{BringError, Brought, bring};
 pub use desired::Desired;
 pub use diff::Actions;
 pub use persist::{PersistError, StateFile};

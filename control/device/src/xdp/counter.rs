@@ -1,14 +1,17 @@
 //! Seeing which flows there are, without steering any.
 
+use std::sync::{Arc, Mutex};
+
 use weever_ebpf::xdp::classify::{Classifier, Fallback, Sink, Target};
 use weever_plan::watch::FiveTuple;
 
 use super::XdpError;
+use super::steering::lock;
 
-/// A program that counts flows and leaves every frame to the kernel.
+/// A program that counts flows, and leaves frames where they go without.
 #[derive(Debug)]
 pub struct FlowCounter {
-    classifier: Classifier,
+    classifier: Arc<Mutex<Classifier>>,
 }
 
 impl FlowCounter {
@@ -21,6 +24,19 @@ impl FlowCounter {
         let mut classifier = Classifier::load(Sink::Count, Fallback::To(Target::Pass), 1)?;
         classifier.sample(flows, every)?;
         classifier.attach(ifindex)?;
+        Ok(FlowCounter { classifier: Arc::new(Mutex::new(classifier)) })
+    }
+
+    /// Likewise in a program that somebody else has loaded and attached, as long as it is.
+    ///
+    /// # Errors
+    /// [`XdpError::Bpf`].
+    pub fn within(
+        classifier: Arc<Mutex<Classifier>>,
+        flows: u32,
+        every: u32,
+    ) -> Result<FlowCounter, XdpError> {
+        lock(&classifier).sample(flows, every)?;
         Ok(FlowCounter { classifier })
     }
 
@@ -29,7 +45,7 @@ impl FlowCounter {
     /// # Errors
     /// [`XdpError::Bpf`].
     pub fn take_traffic(&mut self, mut take: impl FnMut(FiveTuple, u64)) -> Result<(), XdpError> {
-        let taken = self.classifier.take_missed(|flow| {
+        let taken = lock(&self.classifier).take_missed(|flow| {
             let (src, dst) = (flow.src.into(), flow.dst.into());
             take(FiveTuple { protocol: flow.protocol, src, dst }, flow.frames);
         });

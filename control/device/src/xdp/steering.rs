@@ -244,7 +244,7 @@ fn target_of(targets: &[u32], to: config::Target) -> Result<Target, XdpError> {
 }
 
 /// A classifier is whole after each of its calls, so a panic elsewhere does not spoil it.
-fn lock(classifier: &Mutex<Classifier>) -> MutexGuard<'_, Classifier> {
+pub(super) fn lock(classifier: &Mutex<Classifier>) -> MutexGuard<'_, Classifier> {
     classifier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -109,6 +109,9 @@ pub struct AfXdpConfig {
     /// which of them gets a packet ([`Steering::classifier`](super::Steering::classifier)); at first it is the
     /// first one. 0 counts as 1.
     pub sockets_per_queue: u16,
+    /// Whether there is a [`classifier`](super::Steering::classifier) also with a single socket for
+    /// each queue, for counting flows: what no filter takes is for the queue on which it comes.
+    pub classifies: bool,
     /// Ring sizes.
     pub rings: RingSizes,
     /// Where the steering program runs.
@@ -131,6 +134,7 @@ impl AfXdpConfig {
             share: Share::None,
             queues: Queues::All,
             sockets_per_queue: 1,
+            classifies: false,
             rings: RingSizes::default(),
             attach: Attach::Auto,
             checksums: ChecksumOffload::default(),

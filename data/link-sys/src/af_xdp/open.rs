@@ -39,7 +39,13 @@ pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
 
 pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {
     let (queues, checksums) = (Queues::First(1), ChecksumOffload::None);
-    let config = AfXdpConfig { queues, checksums, sockets_per_queue: 1, ..config.clone() };
+    let config = AfXdpConfig {
+        queues,
+        checksums,
+        sockets_per_queue: 1,
+        classifies: false,
+        ..config.clone()
+    };
     config.rings.check()?;
     let device = Interface::find(&config.interface)?;
     check_mtu(&config, &device)?;
@@ -92,7 +98,7 @@ impl<'a> Opening<'a> {
         check_senders(device, queues)?;
         let sockets = config.sockets_per_queue.max(1);
         let (rings, lend) = sizes(config, queues, sockets)?;
-        let steering = Steering::load(&config.share, queues, sockets)
+        let steering = Steering::load(&config.share, queues, sockets, config.classifies)
             .map_err(|error| OpenError::bpf(&device.name, error))?;
         let (steering, deadline) = (Arc::new(steering), Instant::now() + config.patience);
         Ok(Opening { config, device, steering, queues, sockets, rings, lend, deadline })

@@ -25,18 +25,23 @@ pub struct Steering {
 enum Program {
     /// A socket for each device queue.
     Plain(Box<Steer>, OnceLock<XdpLink>),
-    /// Several. The gate is also the classifier's.
+    /// Several, or flows are counted. The gate is also the classifier's.
     Sorted(Arc<Gate>, Arc<Mutex<Classifier>>),
 }
 
 impl Steering {
-    pub(super) fn load(share: &Share, queues: u16, sockets: u16) -> Result<Steering, BpfError> {
+    pub(super) fn load(
+        share: &Share,
+        queues: u16,
+        sockets: u16,
+        classifies: bool,
+    ) -> Result<Steering, BpfError> {
         let (kind, addresses, ports) = match share {
             Share::None => (SteerShare::None, &[][..], &[][..]),
             Share::Address(addresses) => (SteerShare::Address, &addresses[..], &[][..]),
             Share::Ports(addresses, ports) => (SteerShare::Ports, &addresses[..], &ports[..]),
         };
-        let program = if sockets == 1 {
+        let program = if sockets == 1 && !classifies {
             Program::Plain(Box::new(Steer::load(kind, u32::from(queues))?), OnceLock::new())
         } else {
             sorted(kind, queues, sockets)?
@@ -87,7 +92,8 @@ impl Steering {
         }
     }
 
-    /// Which of a device queue's sockets gets what, if there are several: software queue *i* of a
+    /// Which of a device queue's sockets gets what, if there are several or it was
+    /// [asked for](super::AfXdpConfig::classifies): software queue *i* of a
     /// filter is the *i*-th socket, whatever device queue a packet comes on. At first everything is
     /// for the first one. Whoever closes a queue waits for the lock.
     pub fn classifier(&self) -> Option<&Arc<Mutex<Classifier>>> {

@@ -13,7 +13,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use weever_wire::MacAddr;
 
-use super::{ConfigError, LinkKind, Mode, Pace, Prefix, ReversePath, Share};
+use super::{ConfigError, LinkKind, Mode, NicChoice, Pace, Prefix, ReversePath, Share};
 
 /// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
@@ -35,6 +35,8 @@ macro_rules! with_an_interface {
             pub vlan: Option<u16>,
             /// What weever takes from the device.
             pub share: Option<Share>,
+            /// What sorts its packets, where there is a policy.
+            pub nic: Option<NicChoice>,
             /// Whether a DHCP server gives it an address.
             pub dhcp: Option<bool>,
             /// Whether it makes IPv6 addresses from router advertisements.
@@ -235,6 +237,7 @@ impl Settings {
             addr: either(over.addr, self.addr),
             vlan: over.vlan.or(self.vlan),
             share: over.share.or(self.share),
+            nic: over.nic.or(self.nic),
             dhcp: over.dhcp.or(self.dhcp),
             slaac: over.slaac.or(self.slaac),
             mtu: over.mtu.or(self.mtu),

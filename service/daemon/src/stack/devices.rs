@@ -13,7 +13,7 @@ use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
-use super::steward::{Intent, Steward};
+use super::steward::{Intent, PolicyError, Ready, Steward};
 use super::{StartError, held, ports};
 use crate::config::{Config, Interface, LinkKind, Pace, Share};
 
@@ -108,13 +108,19 @@ fn open_af_xdp(
         Share::None => af_xdp::Share::None,
     };
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
-    if intent.is_some() {
-        // One for each worker, on every queue.
-        settings.sockets_per_queue = config.cores.len().max(1) as u16;
-    }
     let claim = held::claim(&interface.dev)?;
+    let workers = config.cores.len().max(1) as u16;
+    let ready = intent.map(|intent| ready(&interface.dev, workers, intent)).transpose()?.flatten();
+    match ready {
+        // Its queues are the workers'; the program only counts.
+        Some(_) => settings.classifies = true,
+        // One for each worker, on every queue.
+        None if intent.is_some() => settings.sockets_per_queue = workers,
+        None => {}
+    }
+    let kept = ready.as_ref().map(|ready| ready.kept.clone());
     let link = AfXdp::open(&settings)?;
-    let steward = intent.map(|intent| Steward::new(&link.info().name, link.steering(), intent));
+    let steward = intent.map(|intent| steward(&link, ready, workers, intent));
     let steward = steward.transpose()?.flatten();
     let by_port = interface.share == Share::Ports;
     let grip = (interface.share != Share::None).then(|| Grip {
@@ -126,8 +132,32 @@ fn open_af_xdp(
         Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
         Share::Ports | Share::None => Box::new(link),
     };
-    let link = held::holding(link, claim);
+    let link = held::holding(link, kept, claim);
     Ok(Device { link, grip, steward })
+}
+
+/// The device with a queue for each worker, if it sorts packets itself and there are several.
+fn ready(dev: &str, workers: u16, intent: &Intent) -> Result<Option<Ready>, PolicyError> {
+    let sorter = intent.sorter(dev).filter(|sorter| sorter.is_hardware && workers > 1);
+    sorter.map(|sorter| Ready::of(dev, intent, sorter)).transpose()
+}
+
+fn steward(
+    link: &AfXdp,
+    ready: Option<Ready>,
+    workers: u16,
+    intent: &Intent,
+) -> Result<Option<Steward>, PolicyError> {
+    let LinkInfo { name, queues, .. } = link.info();
+    let (link, queues) = (link.steering(), *queues);
+    match (ready, intent.sorter(name)) {
+        (Some(_), _) if queues < workers => {
+            Err(PolicyError::Queues { link: name.clone(), queues, workers: workers.into() })
+        }
+        (Some(ready), _) => Steward::on_nic(name, ready, Some(link), intent).map(Some),
+        (None, Some(sorter)) => Steward::new(name, link, intent, sorter),
+        (None, None) => Ok(None),
+    }
 }
 
 /// A queue for each worker. The kernel's stack is at the other end, so nothing is shared.

@@ -4,9 +4,13 @@ use weever_device::claim::{Claim, ClaimError};
 use weever_device::ifindex;
 use weever_link::{Link, LinkInfo, LinkQueue};
 
-/// A link with the claim on its device, which is given up with it.
+use super::steward::Kept;
+
+/// A link with the claim on its device, which is given up with it. What a policy told the device is
+/// undone after the link is closed, for drivers keep queues that have sockets.
 struct Held {
     link: Box<dyn Link>,
+    _kept: Option<Kept>,
     _claim: Claim,
 }
 
@@ -26,10 +30,14 @@ pub(super) fn claim(dev: &str) -> Result<Option<Claim>, ClaimError> {
     ifindex(dev).map(|index| Claim::of(dev, index, "`weever up`")).transpose()
 }
 
-/// The link, which keeps the claim for as long as it is there.
-pub(super) fn holding(link: Box<dyn Link>, claim: Option<Claim>) -> Box<dyn Link> {
+/// The link, which keeps the claim and what was told to the device for as long as it is there.
+pub(super) fn holding(
+    link: Box<dyn Link>,
+    kept: Option<Kept>,
+    claim: Option<Claim>,
+) -> Box<dyn Link> {
     match claim {
-        Some(claim) => Box::new(Held { link, _claim: claim }),
+        Some(claim) => Box::new(Held { link, _kept: kept, _claim: claim }),
         None => link,
     }
 }

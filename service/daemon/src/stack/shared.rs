@@ -221,10 +221,12 @@ impl Source for Shared {
         let mut queues: Vec<QueueStatus> =
             workers.flat_map(|(number, meter)| self.queues_of(number, meter, &nodes)).collect();
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
+        let mut problems = Vec::new();
         for steward in self.stewards.lock().iter_mut() {
             steward.describe(&mut queues, filters);
+            problems.extend(steward.problem());
         }
-        Queues { uptime_ns: self.uptime_ns(), queues }
+        Queues { uptime_ns: self.uptime_ns(), queues, problems }
     }
 
     fn graph(&self, format: GraphFormat, worker: Option<u32>) -> Result<GraphText, ApiError> {

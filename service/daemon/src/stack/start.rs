@@ -68,7 +68,7 @@ pub(super) fn on_links(
     assemble(links.into_iter().map(Device::from).collect(), None, pool, config, socket)
 }
 
-fn assemble(
+pub(super) fn assemble(
     devices: Vec<Device>,
     mut kernel: Option<(Mirror, Kernel)>,
     pool: Pool,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::super::host::unfit_for_host;
 use super::super::{
-    Config, ConfigError, Interface, InterfaceSettings, LinkKind, Pace, Prefix, Share,
+    Config, ConfigError, Interface, InterfaceSettings, LinkKind, NicChoice, Pace, Prefix, Share,
 };
 use super::Problems;
 
@@ -42,6 +42,7 @@ impl Interface {
             pace: Pace::default(),
             groups: Vec::new(),
             share: Share::default(),
+            nic: NicChoice::default(),
         }
     }
 
@@ -92,6 +93,7 @@ fn interface(at: &str, settings: InterfaceSettings, problems: &mut Problems) -> 
     interface.dhcp = settings.dhcp.unwrap_or_default();
     interface.slaac = settings.slaac.unwrap_or_default();
     interface.share = settings.share.unwrap_or_default();
+    interface.nic = settings.nic.unwrap_or_default();
     interface.groups = settings.groups;
     interface.mtu = settings.mtu;
     addresses(at, &interface, problems);
@@ -220,6 +222,21 @@ pub(super) fn forwards(config: &Config, problems: &mut Problems) {
     }
 }
 
+/// A device's own filters are for policies.
+pub(super) fn sorts(config: &Config, problems: &mut Problems) {
+    for Interface { nic, link, .. } in &config.interfaces {
+        let mut refuse = |problem: &str, remedy: &str| problems.add("nic", nic, problem, remedy);
+        if *nic == NicChoice::Xdp {
+            continue;
+        }
+        if *link != LinkKind::AfXdp {
+            refuse("only network devices have filters", "leave it out, or use `link = \"af-xdp\"`");
+        } else if config.policy.is_none() {
+            refuse("there is no policy to carry out", "leave it out, or give `policy = \"FILE\"`");
+        }
+    }
+}
+
 /// What an interface may not have because of an `earlier` one.
 fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems) {
     let Interface { name, dev, .. } = interface;
@@ -243,5 +260,9 @@ fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems)
     if siblings().any(|other| other.share != interface.share || other.link != interface.link) {
         let problem = "interfaces of one device share it in different ways";
         problems.add("interface.share", dev, problem, "give them the same `share` and `link`");
+    }
+    if siblings().any(|other| other.nic != interface.nic) {
+        let problem = "interfaces of one device have it sorted in different ways";
+        problems.add("interface.nic", dev, problem, "give them the same `nic`");
     }
 }

@@ -91,6 +91,7 @@ impl TryFrom<Settings> for Config {
         config.state = settings.state;
         config.metrics = settings.metrics;
         (config.policy, config.flows) = (settings.policy, settings.flows);
+        interface::sorts(&config, &mut problems);
         config.probe = settings.probe.unwrap_or(true);
         problems.none_or().map(|()| config)
     }
@@ -105,6 +106,7 @@ fn first_interface(settings: &mut Settings) -> Option<InterfaceSettings> {
         addr: std::mem::take(&mut settings.addr),
         vlan: settings.vlan,
         share: settings.share,
+        nic: settings.nic,
         dhcp: settings.dhcp,
         slaac: settings.slaac,
         mtu: settings.mtu,

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use weever_device::nic::NicError as DeviceError;
 use weever_device::xdp::XdpError;
 use weever_models::NicModelError;
 use weever_plan::nic::NicError;
@@ -74,6 +75,40 @@ pub enum PolicyError {
         /// What it said.
         source: XdpError,
     },
+    /// The device has no filters of its own.
+    #[error(
+        "nic = \"{model}\": {link} takes no steering rules (`ethtool -N`): its driver, {driver}, has \
+         none; use nic = \"xdp\", with which a program sorts the packets on any device"
+    )]
+    NoRules {
+        /// The device.
+        link: String,
+        /// Its driver.
+        driver: String,
+        /// The model that was to describe it.
+        model: String,
+    },
+    /// The device's own filters are not as the policy needs them.
+    #[error("policy on {link}: {source}; with nic = \"xdp\" a program sorts the packets instead")]
+    Hardware {
+        /// The device.
+        link: String,
+        /// What it said.
+        source: Box<DeviceError>,
+    },
+    /// The device has too few queues, and cannot be told to have more.
+    #[error(
+        "policy on {link}: it has {queues} queues for {workers} workers, and its driver does not \
+         change that; use as many `--cores`, or nic = \"xdp\""
+    )]
+    Queues {
+        /// The device.
+        link: String,
+        /// How many queues it has.
+        queues: u16,
+        /// How many workers there are.
+        workers: u32,
+    },
 }
 
 impl PolicyError {
@@ -88,7 +123,10 @@ impl PolicyError {
             PolicyError::Unsatisfiable { .. }
             | PolicyError::Nic(_)
             | PolicyError::Model(_)
-            | PolicyError::Device { .. } => false,
+            | PolicyError::Device { .. }
+            | PolicyError::NoRules { .. }
+            | PolicyError::Hardware { .. }
+            | PolicyError::Queues { .. } => false,
         }
     }
 }

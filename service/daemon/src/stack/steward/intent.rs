@@ -5,6 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weever_blocks_api::StateKind;
+use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
+use weever_device::model_of;
+use weever_device::nic::NicError as DeviceError;
 use weever_graph::{Node, Predicate, Verified, verify};
 use weever_plan::embed::Host;
 use weever_plan::nic::Nic;
@@ -17,19 +20,33 @@ use weever_policy::{Problems, assign, assign_on};
 use super::super::program::Program;
 use super::work::{Origin, own_flows};
 use super::{PolicyError, tuple};
-use crate::config::{Config, Services};
+use crate::config::{Config, LinkKind, NicChoice, Services};
 
 /// In MiB: a million flows, with long lines.
 const LONGEST: u64 = 256;
 
-/// A policy, flows that are known beforehand, and the model of what steers them.
+/// How a device is asked what it is.
+pub(super) type Opener<'a> = dyn FnMut(&str) -> Result<Box<dyn Driver + Send>, EthtoolError> + 'a;
+
+/// What steers a device's flows.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Sorter {
+    dev: String,
+    /// With a queue for each worker.
+    pub(in super::super) nic: Nic,
+    /// Whether it is the device itself.
+    pub(in super::super) is_hardware: bool,
+}
+
+/// A policy, flows that are known beforehand, and the models of what steers them.
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     path: PathBuf,
     page: Page,
     specs: Vec<FlowSpec>,
     services: Services,
-    nic: Nic,
+    /// One for each device that takes filters.
+    sorters: Vec<Sorter>,
 }
 
 /// A search that has a plan, and what there is to know of its flows.
@@ -41,12 +58,20 @@ pub(super) struct Planned {
 
 impl Intent {
     /// Reads and checks what the configuration names; nothing if it names nothing. Touches nothing
-    /// but the files.
+    /// but the files, and asks devices what they are.
     ///
     /// # Errors
     /// [`PolicyError`]: everything that is wrong with the files, or what keeps the policy from being
     /// satisfied.
     pub(crate) fn of(config: &Config) -> Result<Option<Intent>, PolicyError> {
+        Intent::with(config, &mut |dev| Ok(Box::new(KernelDriver::open(dev)?)))
+    }
+
+    /// Likewise, with devices that somebody else knows.
+    pub(super) fn with(
+        config: &Config,
+        open: &mut Opener<'_>,
+    ) -> Result<Option<Intent>, PolicyError> {
         let Some(path) = &config.policy else {
             return if config.flows.is_some() { Err(PolicyError::Unused) } else { Ok(None) };
         };
@@ -55,23 +80,28 @@ impl Intent {
         let page = policy::parse(&text).map_err(broken)?;
         page.doubts.first.iter().for_each(|doubt| tracing::warn!("{}: {doubt}", path.display()));
         let specs = config.flows.as_deref().map(flows_of).transpose()?.unwrap_or_default();
-        let model = Nic::of(&weever_models::nic("xdp")?)?;
-        let workers = config.cores.len().max(1) as u32;
-        let nic = model.with_queues(workers)?;
-        let intent = Intent { path: path.clone(), page, specs, services: config.services, nic };
-        intent.plan().map(|_| Some(intent))
+        let sorters = sorters(config, open)?;
+        let intent = Intent { path: path.clone(), page, specs, services: config.services, sorters };
+        // Also where nothing takes filters, policies make sense.
+        let program = (!intent.sorters.iter().any(|sorter| !sorter.is_hardware))
+            .then(|| program(config))
+            .transpose()?;
+        let own = intent.sorters.iter().map(|sorter| &sorter.nic);
+        own.chain(&program).try_for_each(|nic| intent.plan(nic).map(drop))?;
+        Ok(Some(intent))
+    }
+
+    /// What steers a device's flows.
+    pub(in super::super) fn sorter(&self, dev: &str) -> Option<&Sorter> {
+        self.sorters.iter().find(|sorter| sorter.dev == dev)
     }
 
     pub(super) fn services(&self) -> Services {
         self.services
     }
 
-    pub(super) fn nic(&self) -> &Nic {
-        &self.nic
-    }
-
     /// A plan of what is known so far.
-    pub(super) fn plan(&self) -> Result<Planned, PolicyError> {
+    pub(super) fn plan(&self, nic: &Nic) -> Result<Planned, PolicyError> {
         let mut specs = self.specs.clone();
         let mut origins = vec![Origin::File; specs.len()];
         for (origin, spec) in own_flows(&self.services) {
@@ -94,7 +124,7 @@ impl Intent {
         }
         let mut page = self.page.clone();
         page.apps = assigned.apps;
-        let mut search = Search::new(self.nic.clone(), assigned.policy, Options::default());
+        let mut search = Search::new(nic.clone(), assigned.policy, Options::default());
         // What the policy wants dropped comes last: nobody else has to know of it.
         let mut flows = assigned.flows;
         flows.extend(assigned.standing);
@@ -125,8 +155,72 @@ impl Intent {
         let complaints = complaints.chain(plan.shortages.iter().map(shortage)).collect();
         PolicyError::Unsatisfiable {
             path: self.path.clone(),
-            workers: self.nic.queues.count(),
+            workers: search.nic().queues.count(),
             complaints,
+        }
+    }
+}
+
+/// What steers the flows of each device that takes filters.
+fn sorters(config: &Config, open: &mut Opener<'_>) -> Result<Vec<Sorter>, PolicyError> {
+    let mut sorters: Vec<Sorter> = Vec::new();
+    for interface in config.interfaces.iter().filter(|i| i.link == LinkKind::AfXdp) {
+        if sorters.iter().all(|sorter| sorter.dev != interface.dev) {
+            sorters.push(sorter(config, &interface.dev, interface.nic, open)?);
+        }
+    }
+    Ok(sorters)
+}
+
+fn sorter(
+    config: &Config,
+    dev: &str,
+    choice: NicChoice,
+    open: &mut Opener<'_>,
+) -> Result<Sorter, PolicyError> {
+    let device = |error: EthtoolError| PolicyError::Hardware {
+        link: dev.to_owned(),
+        source: Box::new(DeviceError::Device(error)),
+    };
+    let model = match choice {
+        NicChoice::Xdp => "xdp",
+        NicChoice::Auto => model_of(&mut *open(dev).map_err(device)?).map_err(device)?,
+        NicChoice::Model(model) => {
+            takes_rules(&mut *open(dev).map_err(device)?, model)?;
+            model
+        }
+    };
+    if choice != NicChoice::Xdp {
+        tracing::info!(device = dev, model, "what sorts its packets");
+    }
+    let is_hardware = model != "xdp";
+    let nic = match is_hardware {
+        true => Nic::linux_of(&weever_models::nic(model)?)?.with_queues(workers(config))?,
+        false => program(config)?,
+    };
+    Ok(Sorter { dev: dev.to_owned(), nic, is_hardware })
+}
+
+fn workers(config: &Config) -> u32 {
+    config.cores.len().max(1) as u32
+}
+
+/// The model of the program.
+fn program(config: &Config) -> Result<Nic, PolicyError> {
+    Ok(Nic::of(&weever_models::nic("xdp")?)?.with_queues(workers(config))?)
+}
+
+fn takes_rules(driver: &mut dyn Driver, model: &str) -> Result<(), PolicyError> {
+    let link = driver.device().to_owned();
+    match driver.table() {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_unsupported() => {
+            let driver = driver.identity().map_or_else(|_| "unknown".into(), |known| known.driver);
+            Err(PolicyError::NoRules { link, driver, model: model.into() })
+        }
+        Err(error) => {
+            let source = Box::new(DeviceError::Device(error));
+            Err(PolicyError::Hardware { link, source })
         }
     }
 }

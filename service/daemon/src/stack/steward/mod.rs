@@ -2,17 +2,24 @@
 //!
 //! ```text
 //! policy, flows ─ Intent ─► Search ── changes ──► XdpSteering ─► the device's program
-//! services ─────────────────► ▲                                      │ flows without a filter,
-//!                             └──── due ◄── Watch ◄─────────────────┘ hits
+//! services ─────────────────► ▲    │                                 │ flows without a filter,
+//!                             ├──── due ◄── Watch ◄─────────────────┘ hits
+//!                             │    └─ plan ──► NicSteering ─► the NIC's own filters
+//!                             └───── refused ◄──────┘
 //! ```
 //! An [`Intent`] is what the files say, checked before anything is touched. A [`Steward`] keeps one
-//! device to it: software queue *i* of the device is worker *i*, whose graph is made for what the filters
+//! device to it: queue *i* of the device, a software queue or with `nic` set one of its own, is worker *i*, whose graph is made for what the filters
 //! send there. All stewards share a thread.
 
 mod error;
 mod filters;
 mod intent;
+mod kept;
+mod means;
+mod nic;
 mod report;
+#[cfg(test)]
+mod tests;
 mod tuple;
 mod work;
 
@@ -27,6 +34,8 @@ use super::program::Program;
 
 pub use error::PolicyError;
 pub(super) use intent::Intent;
+pub(super) use kept::Kept;
+pub(super) use nic::Ready;
 pub(super) use work::Steward;
 
 /// How long a new flow waits to be looked at.

@@ -1,11 +1,11 @@
 //! What stewards do, as control messages.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weever_graph::Predicate;
 use weever_plan::config::Rule;
-use weever_plan::search::{Plan, PlannedFlow, PlannedQueue, PlannedRule, RuleId};
+use weever_plan::search::{FlowId, Plan, PlannedFlow, PlannedQueue, PlannedRule, RuleId};
 use weever_service_api::{ClassShare, FilterStatus, FlowStatus, Flows, QueueStatus};
 use weever_unicorn::predicate::Shown;
 
@@ -15,14 +15,32 @@ use super::work::Origin;
 /// A plan with what was counted.
 struct Present {
     plan: Plan,
-    hits: HashMap<RuleId, u64>,
+    /// Nothing if nobody counts them.
+    hits: Option<HashMap<RuleId, u64>>,
+    /// The flows whose packets are counted without filters.
+    seen: HashSet<FlowId>,
+}
+
+impl Present {
+    fn hits(&self, rule: RuleId) -> Option<u64> {
+        Some(self.hits.as_ref()?.get(&rule).copied().unwrap_or_default())
+    }
+
+    /// What was counted of a flow, if anybody could.
+    fn of(&self, flow: FlowId, count: u64) -> Option<u64> {
+        (self.hits.is_some() || self.seen.contains(&flow)).then_some(count)
+    }
 }
 
 impl Steward {
     /// Takes time in proportion to flows and filters.
     fn present(&mut self) -> Present {
-        let hits = self.steering.hits().unwrap_or_default().into_iter().collect();
-        Present { plan: self.search.plan(), hits }
+        let hits = self.means.hits().map(|hits| hits.into_iter().collect());
+        let seen = match self.means.samples() {
+            true => self.tuples.values().copied().collect(),
+            false => HashSet::new(),
+        };
+        Present { plan: self.search.plan(), hits, seen }
     }
 
     /// Adds its flows, at most `most` of them.
@@ -43,7 +61,9 @@ impl Steward {
     fn flow(&self, present: &Present, flow: &PlannedFlow) -> FlowStatus {
         let rules = || flow.rules.iter().filter_map(|at| present.plan.rules.get(*at));
         let member = self.members.get(&flow.id);
-        let steered = rules().filter_map(|planned| present.hits.get(&planned.id)).sum();
+        let steered = rules().filter_map(|planned| present.hits(planned.id)).sum();
+        let packets = member.map_or(0, |member| member.packets).max(steered);
+        let rate = member.map_or(0, |member| member.rate);
         FlowStatus {
             link: self.link.clone(),
             name: flow.name.clone(),
@@ -56,8 +76,8 @@ impl Steward {
             },
             queues: flow.placement.shares().map(|(queue, _)| queue).collect(),
             filters: rules().map(|planned| self.text(planned)).collect(),
-            packets: member.map_or(0, |member| member.packets).max(steered),
-            rate: member.map_or(0, |member| member.rate),
+            packets: present.of(flow.id, packets),
+            rate: present.of(flow.id, rate),
         }
     }
 
@@ -89,7 +109,7 @@ impl Steward {
                 .map(|rule| FilterStatus {
                     filter: self.text(rule),
                     flow: rule.flow.and_then(|id| names.get(&id)).map(ToString::to_string),
-                    hits: present.hits.get(&rule.id).copied().unwrap_or_default(),
+                    hits: present.hits(rule.id),
                 })
                 .collect();
             filters.sort_by_key(|filter| Reverse(filter.hits));
@@ -97,6 +117,11 @@ impl Steward {
             filters.truncate(most);
             row.filters = filters;
         }
+    }
+
+    /// Why the device is not as the policy wants it.
+    pub(in super::super) fn problem(&self) -> Option<String> {
+        self.means.problem().map(|said| format!("{}: {said}", self.link))
     }
 
     fn classes(&self, planned: &PlannedQueue) -> Vec<ClassShare> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use weever_device::xdp::{Outcome, XdpSteering};
+use weever_device::xdp::{FlowCounter, Outcome, XdpSteering};
 use weever_link_sys::af_xdp::Steering;
 use weever_plan::embed::{Arrival, either, needs};
 use weever_plan::flow::Flow;
@@ -16,7 +16,9 @@ use weever_policy::policy::Page;
 use super::super::paces::Paces;
 use super::super::tailor::Tailor;
 use super::filters::Filters;
-use super::intent::{Intent, Planned, classified};
+use super::intent::{Intent, Planned, Sorter, classified};
+use super::means::Means;
+use super::nic::{Hardware, Ready};
 use super::{PolicyError, tuple};
 use crate::config::Services;
 
@@ -63,23 +65,23 @@ pub(crate) struct Steward {
     pub(super) link: String,
     pub(super) page: Page,
     pub(super) search: Search,
-    pub(super) steering: XdpSteering,
+    pub(super) means: Means,
     pub(super) watch: Watch,
     pub(super) members: HashMap<FlowId, Member>,
     /// Flows that are not to be detected: they have a place.
-    tuples: HashMap<FiveTuple, FlowId>,
+    pub(super) tuples: HashMap<FiveTuple, FlowId>,
     /// The rules of five-tuples, whose hits show that they are alive.
     rules: HashMap<RuleId, FiveTuple>,
     filters: Filters,
     /// Who makes the workers' graphs, and what the link is called there.
-    tailor: Option<(u16, Arc<Tailor>)>,
+    pub(super) tailor: Option<(u16, Arc<Tailor>)>,
     /// Who tells workers how to wait, and what the link is called there.
     paces: Option<(u16, Arc<Paces>)>,
     /// Whether that has been done since the plan changed; once per second is enough.
-    is_paced: bool,
-    fitting: u64,
+    pub(super) is_paced: bool,
+    pub(super) fitting: u64,
     /// What graphs are made for.
-    arriving: Vec<Arrival>,
+    pub(super) arriving: Vec<Arrival>,
     /// When hits were read last.
     counted: u64,
     services: Services,
@@ -109,19 +111,47 @@ impl Steward {
         link: &str,
         steering: &Steering,
         intent: &Intent,
+        sorter: &Sorter,
     ) -> Result<Option<Steward>, PolicyError> {
         // A single worker gets everything: there is nothing to decide.
         let Some(classifier) = steering.classifier() else { return Ok(None) };
         let device = |source| PolicyError::Device { link: link.to_owned(), source };
-        let Planned { search, page, flows } = intent.plan()?;
-        let steering = XdpSteering::of(classifier.clone(), intent.nic(), search.rss());
+        let planned = intent.plan(&sorter.nic)?;
+        let steering = XdpSteering::of(classifier.clone(), &sorter.nic, planned.search.rss());
         let mut steering = steering.map_err(device)?;
         steering.sample_within_rules(SAMPLED, SAMPLE).map_err(device)?;
+        let means = Means::Program(Box::new(steering));
+        let mut steward = Steward::with(link, means, planned, intent.services());
+        steward.carry_out();
+        Ok(Some(steward))
+    }
+
+    /// Has a NIC that is ready do what was planned for it. What carries its packets counts flows, if
+    /// it can.
+    pub(crate) fn on_nic(
+        link: &str,
+        ready: Ready,
+        steering: Option<&Steering>,
+        intent: &Intent,
+    ) -> Result<Steward, PolicyError> {
+        let count = |to: &Arc<_>| FlowCounter::within(Arc::clone(to), SAMPLED, SAMPLE);
+        let counter = steering.and_then(Steering::classifier).map(count).transpose();
+        let device = |source| PolicyError::Device { link: link.to_owned(), source };
+        let Ready { kept, planned } = ready;
+        let means = Means::Nic(Box::new(Hardware::new(kept, counter.map_err(device)?)));
+        let mut steward = Steward::with(link, means, planned, intent.services());
+        let done = steward.instruct_nic().map_err(Box::new);
+        done.map_err(|source| PolicyError::Hardware { link: link.to_owned(), source })?;
+        Ok(steward)
+    }
+
+    fn with(link: &str, means: Means, planned: Planned, services: Services) -> Steward {
+        let Planned { search, page, flows } = planned;
         let mut steward = Steward {
             link: link.to_owned(),
             page,
             search,
-            steering,
+            means,
             watch: Watch::new(Settings::default()),
             members: HashMap::new(),
             tuples: HashMap::new(),
@@ -133,7 +163,7 @@ impl Steward {
             fitting: 0,
             arriving: Vec::new(),
             counted: 0,
-            services: intent.services(),
+            services,
             unplaced: 0,
             searches: 1,
             slowest: 0,
@@ -142,8 +172,7 @@ impl Steward {
             steward.tuples.extend(tuple.map(|tuple| (tuple, id)));
             steward.members.insert(id, Member::new(origin));
         }
-        steward.carry_out();
-        Ok(Some(steward))
+        steward
     }
 
     /// Looks at what has come and gone, and acts on it. Time as of `monotonic`.
@@ -156,7 +185,7 @@ impl Steward {
             searched |= !due.is_empty();
             self.place(due);
         }
-        if searched {
+        if searched || self.means.is_due(now) {
             self.carry_out();
             self.searches += 1;
             let took = weever_engine::monotonic().saturating_sub(began);
@@ -167,7 +196,7 @@ impl Steward {
     /// Counts the packets of flows. Says whether the device could be asked.
     fn look(&mut self, now: u64) -> bool {
         let Steward { watch, tuples, members, .. } = self;
-        let taken = self.steering.take_missed(|flow, packets| {
+        let taken = self.means.take_missed(|flow, packets| {
             let member = tuples.get(&flow).and_then(|id| members.get_mut(id));
             // Those of the file stay whether they are seen or not.
             if member.as_ref().is_none_or(|m| matches!(m.origin, Origin::Traffic(_))) {
@@ -189,7 +218,7 @@ impl Steward {
     /// Reads how often rules were hit.
     fn count(&mut self, now: u64) {
         let since = now.saturating_sub(std::mem::replace(&mut self.counted, now)).max(1);
-        let Ok(hits) = self.steering.take_hits() else { return };
+        let Ok(hits) = self.means.take_hits() else { return };
         for (rule, hits) in hits {
             let Some(tuple) = self.rules.get(&rule) else { continue };
             let member = self.tuples.get(tuple).and_then(|id| self.members.get_mut(id));
@@ -303,16 +332,17 @@ impl Steward {
     fn needs(&self) -> Vec<Arrival> {
         let Some((_, tailor)) = &self.tailor else { return Vec::new() };
         let nic = self.search.nic();
-        let configuration = self.filters.configuration(nic.tables.len(), self.search.rss().clone());
+        let configuration = match &self.means {
+            Means::Program(_) => {
+                self.filters.configuration(nic.tables.len(), self.search.rss().clone())
+            }
+            Means::Nic(hardware) => hardware.configuration(),
+        };
         needs(nic, &configuration, &tailor.fields())
     }
 
     fn order(&mut self, arriving: Vec<Arrival>) {
-        if let Some((link, tailor)) = &self.tailor {
-            let began = weever_engine::monotonic();
-            tailor.order(*link, arriving);
-            self.fitting += weever_engine::monotonic().saturating_sub(began);
-        }
+        order(self.tailor.as_ref(), &mut self.fitting, arriving);
     }
 
     /// How long workers' graphs took since this was asked last, in nanoseconds.
@@ -323,6 +353,10 @@ impl Steward {
     /// Tells the device what has changed, between two changes of what workers run: before it they learn
     /// what is new, after it they forget what is over. What the device refuses is planned around.
     fn carry_out(&mut self) {
+        if matches!(self.means, Means::Nic(_)) {
+            // What went wrong was said, and is tried again.
+            return drop(self.instruct_nic());
+        }
         for _ in 0..MOST_REPLANS {
             let changes = self.search.take_changes();
             if changes.is_empty() {
@@ -334,7 +368,8 @@ impl Steward {
             let arriving = self.needs();
             self.order(either(&self.arriving, &arriving));
             self.arriving = arriving;
-            match self.steering.apply(&changes) {
+            let Means::Program(steering) = &mut self.means else { return };
+            match steering.apply(&changes) {
                 Ok(outcome) => self.plan_around(outcome),
                 Err(error) => {
                     return tracing::error!(link = self.link, "filters are not set: {error}");
@@ -376,6 +411,19 @@ impl Steward {
                 DeviceChange::Retarget { .. } => {}
             }
         }
+    }
+}
+
+/// Has workers' graphs made, and adds how long that took to `fitting`.
+pub(super) fn order(
+    tailor: Option<&(u16, Arc<Tailor>)>,
+    fitting: &mut u64,
+    arriving: Vec<Arrival>,
+) {
+    if let Some((link, tailor)) = tailor {
+        let began = weever_engine::monotonic();
+        tailor.order(*link, arriving);
+        *fitting += weever_engine::monotonic().saturating_sub(began);
     }
 }
 

@@ -1,0 +1,283 @@
+//! A stack on a NIC that is not there.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use weever_device::actions::StateFile;
+use weever_device::ethtool::{Failing, SharedDevice, Simulated};
+use weever_link::memory::{MemoryConfig, MemoryLink, pair};
+use weever_packet::{Pool, PoolConfig};
+use weever_service_api::{Flows, Queues};
+
+use super::{Intent, PolicyError, Ready, Steward};
+use crate::config::{Config, Interface, NicChoice, Share};
+use crate::control::Source;
+use crate::stack::devices::Device;
+use crate::stack::{Stack, held, start};
+
+const NAME: &str = "sim0";
+/// Both services at the second queue, which gets nothing else.
+const POLICY: &str = "
+[[class]]
+name = \"served\"
+match = \"udp dst portrange 7-9\"
+queues = { only = [1] }
+";
+
+/// A device, and a folder for what is written down of it.
+struct Scene {
+    device: SharedDevice,
+    folder: PathBuf,
+}
+
+impl Scene {
+    fn new(device: Simulated) -> Scene {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("weever-steward-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Scene { device: SharedDevice::new(device), folder }
+    }
+
+    fn config(&self, policy: &str, flows: Option<&str>) -> Config {
+        let mut interface = Interface::new(NAME, vec!["10.77.0.10/24".parse().unwrap()]);
+        (interface.share, interface.nic) = (Share::None, NicChoice::Auto);
+        let mut config = Config::of(vec![interface]);
+        config.services.echo = Some(7);
+        config.probe = false;
+        let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+        config.cores = vec![0, last.min(1)];
+        let write = |name: &str, text: &str| {
+            let path = self.folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        config.policy = Some(write("policy.toml", policy));
+        config.flows = flows.map(|flows| write("flows.txt", flows));
+        config
+    }
+
+    fn file(&self) -> StateFile {
+        StateFile::of(&self.folder.join("state"), 7).unwrap()
+    }
+
+    fn intent(&self, config: &Config) -> Result<Intent, PolicyError> {
+        let device = self.device.clone();
+        let intent = Intent::with(config, &mut move |_| Ok(Box::new(device.clone())));
+        intent.map(|intent| intent.expect("there is a policy"))
+    }
+
+    /// As opening a device does it, on a link in memory.
+    fn start(&self, config: Config) -> Result<(Stack, MemoryLink), PolicyError> {
+        let intent = self.intent(&config)?;
+        let sorter = intent.sorter(NAME).unwrap();
+        assert!(sorter.is_hardware);
+        let ready = Ready::on(Box::new(self.device.clone()), self.file(), &intent, sorter)?;
+        let channels = self.device.lock().channels.receiving();
+        assert_eq!((channels, self.rules()), (2, 0), "queues before sockets, rules after them");
+        let memory = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
+        let (ours, theirs) =
+            pair(&MemoryConfig { names: [NAME, "far"].map(Into::into), ..memory }).unwrap();
+        let kept = ready.kept.clone();
+        let steward = Steward::on_nic(NAME, ready, None, &intent)?;
+        let link = held::holding(Box::new(ours), Some(kept), None);
+        let device = Device { link, grip: None, steward: Some(steward) };
+        let pool = Pool::new(PoolConfig { frames: 4096, ..PoolConfig::default() }).unwrap();
+        let stack = start::assemble(vec![device], None, pool, config, None).unwrap();
+        Ok((stack, theirs))
+    }
+
+    fn rules(&self) -> usize {
+        self.device.lock().rules.len()
+    }
+
+    /// What a user of the device sees of it.
+    fn seen(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let d = self.device.lock().clone();
+        (d.channels, d.ntuple, d.rules, d.spreading, d.fields)
+    }
+
+    /// From now on changes fail.
+    fn fail(&self, after: usize, count: usize, errno: i32) {
+        let mut device = self.device.lock();
+        let at = device.changes + after;
+        device.failing = Some(Failing { at, count, errno });
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// A device with four queues and a driver that has a model.
+fn nic() -> Simulated {
+    let driver = "mlx5_core".into();
+    Simulated { driver, chooses: true, ..Simulated::new(NAME, 4, 64) }
+}
+
+fn set(stack: &Stack, text: &str) {
+    stack.shared.assign(&text.parse().unwrap()).unwrap();
+}
+
+fn queues(stack: &Stack) -> Queues {
+    stack.shared.queues(100)
+}
+
+fn flows(stack: &Stack) -> Flows {
+    stack.shared.flows(100)
+}
+
+/// How much of the graph the second worker runs.
+fn nodes(stack: &Stack) -> usize {
+    stack.shared.publisher.sizes()[1]
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+const FOREVER: usize = usize::MAX / 2;
+
+#[test]
+fn a_plan_is_on_the_nic_while_the_stack_runs_and_follows_its_flows() {
+    let scene = Scene::new(nic());
+    let before = scene.seen();
+    let (stack, _far) = scene.start(scene.config(POLICY, None)).unwrap();
+    assert_eq!(scene.rules(), 2, "UDP over IPv4 and IPv6: {:?}", scene.device.lock().rules);
+    {
+        let device = scene.device.lock();
+        let to = |queue| device.rules.values().all(|rule| rule.to_options().contains(queue));
+        assert!(to("action 1") && device.ntuple, "{:?}", device.rules);
+        assert!(device.spreading[&0].table.iter().all(|queue| *queue == 0));
+    }
+    assert!(scene.file().path().exists(), "who finds the process killed can undo it");
+    set(&stack, "services.discard=9");
+    wait("a flow has come", || scene.rules() == 4);
+    set(&stack, "services.discard=none");
+    wait("a flow has gone", || scene.rules() == 2);
+    let told = queues(&stack);
+    assert!(told.problems.is_empty(), "{told:?}");
+    let row = &told.queues[1];
+    assert_eq!((row.filters.len(), row.other, row.classes[0].flows), (2, false, 1));
+    assert!(row.filters.iter().all(|filter| filter.hits.is_none()), "nobody counts: {row:?}");
+    let listed = flows(&stack).flows;
+    assert_eq!((listed[0].origin.as_str(), &listed[0].queues[..]), ("service", &[1][..]));
+    assert_eq!((listed[0].packets, listed[0].rate), (None, None));
+    assert_eq!(stack.stop().failure, None);
+    assert_eq!(scene.seen(), before);
+    assert!(!scene.file().path().exists());
+    // Also when nobody stops it in so many words.
+    drop(scene.start(scene.config(POLICY, None)).unwrap());
+    assert_eq!(scene.seen(), before);
+}
+
+#[test]
+fn a_change_that_fails_half_way_is_taken_back_reported_and_tried_again() {
+    let scene = Scene::new(nic());
+    let (stack, _far) = scene.start(scene.config(POLICY, None)).unwrap();
+    let before = scene.seen();
+    scene.fail(1, 1, libc::EPERM);
+    set(&stack, "services.discard=9");
+    wait("it is reported", || !queues(&stack).problems.is_empty());
+    let problem = &queues(&stack).problems[0];
+    assert!(problem.starts_with("sim0: ") && problem.contains("CAP_NET_ADMIN"), "{problem}");
+    assert_eq!(scene.seen(), before, "one of two rules was taken, and taken back");
+    wait("it is tried again", || scene.rules() == 4);
+    wait("all is well", || queues(&stack).problems.is_empty());
+}
+
+#[test]
+fn a_rule_that_the_driver_refuses_is_planned_around() {
+    let near = "objective = \"balance\"\n[locality]\ncores = [0, 1]\n";
+    let flows_of = "udp dst port 5001 core=1\nudp dst port 5002 core=1\n";
+    let scene = Scene::new(nic());
+    let (stack, _far) = scene.start(scene.config(near, Some(flows_of))).unwrap();
+    let all = scene.rules();
+    assert!(all > 2, "{:?}", scene.device.lock().rules);
+    drop(stack);
+    assert_eq!(scene.rules(), 0);
+    scene.device.lock().size = 2;
+    let (stack, _far) = scene.start(scene.config(near, Some(flows_of))).unwrap();
+    assert_eq!(scene.rules(), 2, "as many as there is room for");
+    assert!(queues(&stack).problems.is_empty(), "nothing is wrong with that");
+    let filters: usize = flows(&stack).flows.iter().map(|flow| flow.filters.len()).sum();
+    assert_eq!(filters, 2, "{:?}", flows(&stack));
+}
+
+#[test]
+fn workers_know_what_comes_before_the_nic_does_and_what_goes_until_it_has_gone() {
+    let scene = Scene::new(nic());
+    let mut config = scene.config(POLICY, None);
+    config.services.echo = None;
+    let (stack, _far) = scene.start(config).unwrap();
+    let little = nodes(&stack);
+    assert_eq!((scene.rules(), little < 12), (0, true), "{little} nodes for no flow");
+    scene.fail(0, FOREVER, libc::EPERM);
+    set(&stack, "services.echo=7");
+    wait("it is tried", || !queues(&stack).problems.is_empty());
+    let wide = nodes(&stack);
+    assert_eq!((scene.rules(), wide > little + 5), (0, true), "{little}, then {wide} nodes");
+    scene.device.lock().failing = None;
+    wait("the rules are there", || scene.rules() == 2 && queues(&stack).problems.is_empty());
+    assert!(nodes(&stack) > little + 5);
+    scene.fail(0, FOREVER, libc::EPERM);
+    set(&stack, "services.echo=none");
+    wait("it is tried", || !queues(&stack).problems.is_empty());
+    assert_eq!((scene.rules(), nodes(&stack) > little + 5), (2, true), "packets may still come");
+    scene.device.lock().failing = None;
+    wait("the rules are gone", || scene.rules() == 0 && queues(&stack).problems.is_empty());
+    assert_eq!(nodes(&stack), little);
+}
+
+#[test]
+fn a_nic_that_is_gone_is_reported_once_and_needs_no_undoing() {
+    let scene = Scene::new(nic());
+    let (stack, _far) = scene.start(scene.config(POLICY, None)).unwrap();
+    scene.device.lock().gone = true;
+    set(&stack, "services.discard=9");
+    wait("it is reported", || !queues(&stack).problems.is_empty());
+    let problem = &queues(&stack).problems[0];
+    assert!(problem.contains("there is no device `sim0` (any more)"), "{problem}");
+    assert_eq!(stack.stop().failure, None);
+    assert!(!scene.file().path().exists(), "what gets its number later is another device");
+}
+
+#[test]
+fn a_stack_does_not_start_on_a_nic_that_does_not_take_what_the_policy_needs() {
+    for (errno, what) in [(libc::EBUSY, "refuses rules"), (libc::EPERM, "CAP_NET_ADMIN")] {
+        let scene = Scene::new(nic());
+        let before = scene.seen();
+        // Table, number of queues, switch; then the first rule.
+        scene.fail(3, 1, errno);
+        let error = scene.start(scene.config(POLICY, None)).map(drop).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, PolicyError::Hardware { .. }), "{text}");
+        assert!(text.contains("sim0") && text.contains(what) && text.contains("xdp"), "{text}");
+        assert_eq!(scene.seen(), before);
+        assert!(!scene.file().path().exists());
+    }
+}
+
+#[test]
+fn what_takes_no_rules_is_named_with_the_remedy_or_sorted_by_the_program() {
+    let scene = Scene::new(Simulated { driver: "veth".into(), size: 0, ..nic() });
+    let mut config = scene.config(POLICY, None);
+    assert!(!scene.intent(&config).unwrap().sorter(NAME).unwrap().is_hardware);
+    config.interfaces[0].nic = NicChoice::Model("82599");
+    let error = scene.intent(&config).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, PolicyError::NoRules { .. }) && !error.is_about_files(), "{text}");
+    assert!(text.contains("sim0 takes no steering rules") && text.contains("veth"), "{text}");
+    assert!(text.contains("use nic = \"xdp\""), "{text}");
+    config.interfaces[0].nic = NicChoice::Xdp;
+    assert!(!scene.intent(&config).unwrap().sorter(NAME).unwrap().is_hardware);
+}
