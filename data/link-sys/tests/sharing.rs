@@ -74,6 +74,36 @@ impl Opened {
 }
 
 #[test]
+fn with_one_socket_for_each_queue_the_device_decides_and_filters_may_still_drop() {
+    require_net_admin!();
+    let (net, pool) = (Fixture::pair(2).unwrap(), pool(4096));
+    let config = AfXdpConfig { classifies: true, ..config("left0", &pool) };
+    let mut link = open_left(&net, &config).unwrap();
+    assert_eq!(link.info().queues, 2);
+    let (queues, steering) = (link.take_queues(), Arc::clone(link.steering()));
+    let (peer, cache) = (XdpPeer::new(&net), pool.cache());
+    let mut link = Opened { queues, steering, peer, pool, cache, _link: link, net };
+    for queue in [0usize, 1, 0] {
+        while !link.peer.send(queue as u16, &frame(3)) {}
+        assert_eq!(link.gets(queue, 3, 1), 1);
+        assert!(receive(&mut *link.queues[1 - queue], &mut link.cache).is_empty());
+    }
+    let rule = Rule { target: Target::Drop, ..of_vlan(4, 0) };
+    link.steering.classifier().unwrap().lock().unwrap().insert(&rule).unwrap();
+    for vlan in [4, 5] {
+        while !link.peer.send(1, &frame(vlan)) {}
+    }
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut got = Vec::new();
+    while got.is_empty() && Instant::now() < end {
+        got = receive(&mut *link.queues[1], &mut link.cache);
+    }
+    assert_eq!(got.len(), 1);
+    assert_eq!(got[0].data()[14..16], 5u16.to_be_bytes());
+    got.into_iter().for_each(|packet| link.cache.free(packet));
+}
+
+#[test]
 fn a_filter_moves_from_socket_to_socket_and_no_frame_is_lost() {
     require_net_admin!();
     let mut link = opened(2);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::steered::{Bench, ECHO, STACK, config, echo};
 use common::temporary_path;
-use weever_daemon::config::{Config, Share};
+use weever_daemon::config::{Config, NicChoice, Share};
 use weever_daemon::{PolicyError, Stack, StartError};
 use weever_testbed::{Fixture, require_net_admin};
 
@@ -115,6 +115,31 @@ fn a_policy_that_cannot_be_is_refused_before_anything_is_touched() {
     without.policy = None;
     let error = refused(without);
     assert!(matches!(error, PolicyError::Unused) && error.is_about_files());
+}
+
+#[test]
+fn a_device_without_rules_is_named_with_what_it_lacks_and_the_remedy() {
+    require_net_admin!();
+    let mut config = config(POLICY, None, Share::Address);
+    config.interfaces[0].nic = NicChoice::Model("82599");
+    let error = refused(config);
+    assert!(matches!(error, PolicyError::NoRules { .. }) && !error.is_about_files(), "{error}");
+    let expected = "nic = \"82599\": left0 takes no steering rules (`ethtool -N`): its driver, veth, \
+                    has none; use nic = \"xdp\"";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}
+
+#[test]
+fn what_has_no_model_is_sorted_by_the_program() {
+    require_net_admin!();
+    let mut config = config(POLICY, None, Share::Address);
+    config.interfaces[0].nic = NicChoice::Auto;
+    let bench = Bench::start(config);
+    let gold = bench.client(GOLD);
+    let golden = bench.await_flow(&gold, |flow| !flow.filters.is_empty());
+    assert_eq!(golden.class, "gold");
+    let row = &bench.queues().queues[golden.queues[0] as usize];
+    assert!(row.sockets.len() == 2 && row.filters[0].hits.is_some(), "{row:?}");
 }
 
 #[test]

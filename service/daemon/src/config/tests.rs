@@ -82,6 +82,8 @@ fn values_of_the_wrong_shape_are_named_with_their_line() {
         ("\nvlan = 70000", "weever.toml:2:", "70000"),
         ("[services]\necho = \"seven\"", "weever.toml:2:", "seven"),
         ("mode = \"bussy\"", "weever.toml:1:", "did you mean `busy`?"),
+        ("nic = \"8259\"", "weever.toml:1:", "no NIC model `8259`: did you mean 82599?"),
+        ("nic = \"ne2000\"", "weever.toml:1:", "use one of xdp, auto, "),
         ("share = \"some\"", "weever.toml:1:", "unknown variant `some`"),
         ("[[neighbour]]\naddr = \"10.0.0.2\"\nmac = \"02:00\"", "weever.toml:3:", "`02:00`"),
         ("dev = \"eth0", "weever.toml:1:", ""),
@@ -110,6 +112,8 @@ fn values_that_make_no_sense_are_refused_with_a_remedy() {
         ("gateway = \"192.0.2.10\"", "gateway = 192.0.2.10"),
         ("gateway = \"192.0.2.255\"", "gateway = 192.0.2.255"),
         ("vlan = 4095", "vlan = 4095"),
+        ("nic = \"82599\"", "nic = 82599"),
+        ("nic = \"auto\"\npolicy = \"p\"\nlink = \"tap\"", "nic = auto"),
         ("cores = [0, 1, 0]", "cores = [0, 1, 0]"),
         ("[pool]\nframes = 3", "pool.frames = 3"),
         ("[pool]\nframe-size = 3000", "pool.frame-size = 3000"),
@@ -178,6 +182,18 @@ fn interfaces_that_are_in_each_others_way_are_refused() {
             "{more}: {complaint}"
         );
     }
+}
+
+#[test]
+fn what_sorts_packets_is_the_program_unless_a_policy_finds_something_else() {
+    assert_eq!(parse(&format!("{GOOD}nic = \"XDP\"")).unwrap().interfaces[0].nic, NicChoice::Xdp);
+    for (word, nic) in [("auto", NicChoice::Auto), ("ConnectX5", NicChoice::Model("connectx5"))] {
+        let config = parse(&format!("{GOOD}policy = \"p\"\nnic = \"{word}\"")).unwrap();
+        assert_eq!(config.interfaces[0].nic, nic);
+    }
+    let two = "[[interface]]\ndev = \"eth0\"\nvlan = 5\naddr = \"10.1.0.1/16\"\nnic = \"auto\"";
+    let complaint = complaint_after_good(&format!("policy = \"p\"\n{two}"));
+    assert!(complaint.starts_with("interface.nic = eth0: interfaces of one device"), "{complaint}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::steward::Kept;
 struct Held {
     link: Box<dyn Link>,
     _kept: Option<Kept>,
-    _claim: Claim,
+    _claim: Option<Claim>,
 }
 
 impl Link for Held {
@@ -36,8 +36,8 @@ pub(super) fn holding(
     kept: Option<Kept>,
     claim: Option<Claim>,
 ) -> Box<dyn Link> {
-    match claim {
-        Some(claim) => Box::new(Held { link, _kept: kept, _claim: claim }),
-        None => link,
+    if kept.is_none() && claim.is_none() {
+        return link;
     }
+    Box::new(Held { link, _kept: kept, _claim: claim })
 }

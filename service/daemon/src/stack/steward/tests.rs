@@ -1,5 +1,6 @@
 //! A stack on a NIC that is not there.
 
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -7,9 +8,12 @@ use std::time::{Duration, Instant};
 use nix::libc;
 use weever_device::actions::StateFile;
 use weever_device::ethtool::{Failing, SharedDevice, Simulated};
+use weever_link::Link;
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Steering};
 use weever_packet::{Pool, PoolConfig};
 use weever_service_api::{Flows, Queues};
+use weever_testbed::{Fixture, require_net_admin};
 
 use super::{Intent, PolicyError, Ready, Steward};
 use crate::config::{Config, Interface, NicChoice, Share};
@@ -81,13 +85,9 @@ impl Scene {
         let memory = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
         let (ours, theirs) =
             pair(&MemoryConfig { names: [NAME, "far"].map(Into::into), ..memory }).unwrap();
-        let kept = ready.kept.clone();
-        let steward = Steward::on_nic(NAME, ready, None, &intent)?;
-        let link = held::holding(Box::new(ours), Some(kept), None);
-        let device = Device { link, grip: None, steward: Some(steward) };
         let pool = Pool::new(PoolConfig { frames: 4096, ..PoolConfig::default() }).unwrap();
-        let stack = start::assemble(vec![device], None, pool, config, None).unwrap();
-        Ok((stack, theirs))
+        let steward = (ready, None);
+        Ok((assembled(Box::new(ours), steward, pool, config, &intent)?, theirs))
     }
 
     fn rules(&self) -> usize {
@@ -106,6 +106,21 @@ impl Scene {
         let at = device.changes + after;
         device.failing = Some(Failing { at, count, errno });
     }
+}
+
+/// The rest of opening, and of starting.
+fn assembled(
+    link: Box<dyn Link>,
+    (ready, steering): (Ready, Option<&Steering>),
+    pool: Pool,
+    config: Config,
+    intent: &Intent,
+) -> Result<Stack, PolicyError> {
+    let kept = ready.kept.clone();
+    let steward = Steward::on_nic(&link.info().name, ready, steering, intent)?;
+    let link = held::holding(link, Some(kept), None);
+    let device = Device { link, grip: None, steward: Some(steward) };
+    Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
 }
 
 impl Drop for Scene {
@@ -280,4 +295,50 @@ fn what_takes_no_rules_is_named_with_the_remedy_or_sorted_by_the_program() {
     assert!(text.contains("use nic = \"xdp\""), "{text}");
     config.interfaces[0].nic = NicChoice::Xdp;
     assert!(!scene.intent(&config).unwrap().sorter(NAME).unwrap().is_hardware);
+}
+
+/// The veth behind the sockets ignores the rules, which are on a device that is not there.
+#[test]
+fn flows_are_seen_behind_the_nic_and_get_rules_there() {
+    require_net_admin!();
+    let policy = POLICY.replace("dst portrange 7-9", "src port 4000");
+    let net = Fixture::pair(2).unwrap();
+    net.assign_addresses().unwrap();
+    let scene = Scene::new(Simulated { device: "left0".into(), ..nic() });
+    let mut config = scene.config(&policy, None);
+    (config.interfaces[0].dev, config.interfaces[0].name) = ("left0".into(), "left0".into());
+    let intent = scene.intent(&config).unwrap();
+    let sorter = intent.sorter("left0").unwrap();
+    let ready = Ready::on(Box::new(scene.device.clone()), scene.file(), &intent, sorter).unwrap();
+    let pool = Pool::new(PoolConfig { frames: 8192, ..PoolConfig::default() }).unwrap();
+    let stack = net.left.run(|| {
+        let settings = AfXdpConfig::new("left0", pool.clone());
+        let link = AfXdp::open(&AfXdpConfig { classifies: true, ..settings }).unwrap();
+        assert_eq!(link.info().queues, 2, "one socket for each queue");
+        let steering = std::sync::Arc::clone(link.steering());
+        let steward = (ready, Some(&*steering));
+        assembled(Box::new(link), steward, pool, config, &intent).unwrap()
+    });
+    assert_eq!(scene.rules(), 0);
+    let client = net.right.run(|| UdpSocket::bind((Fixture::RIGHT, 4000))).unwrap();
+    client.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    client.connect("10.77.0.10:7").unwrap();
+    let mut back = 0;
+    wait("the flow gets a rule", || {
+        let sent = client.send(&[1; 20]).is_ok();
+        back += usize::from(sent && client.recv(&mut [0; 30]).is_ok());
+        scene.rules() == 1
+    });
+    assert!(back > 0, "the stack answers");
+    let seen = || {
+        client.send(&[1; 20]).unwrap();
+        drop(client.recv(&mut [0; 30]));
+        flows(&stack).flows.into_iter().find(|flow| flow.origin == "traffic")
+    };
+    wait("its packets are counted", || {
+        seen().is_some_and(|flow| flow.packets > Some(0) && flow.rate.is_some())
+    });
+    assert_eq!(seen().unwrap().queues, [1]);
+    assert_eq!(stack.stop().failure, None);
+    assert_eq!(scene.rules(), 0);
 }
