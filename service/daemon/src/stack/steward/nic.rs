@@ -80,6 +80,8 @@ pub(super) struct Hardware {
     /// What it was told last.
     configuration: Option<Configuration>,
     trouble: Option<Trouble>,
+    /// What the policy lacks because of what it refuses.
+    shortfall: Option<String>,
 }
 
 /// What went wrong when it was to change.
@@ -92,7 +94,7 @@ struct Trouble {
 
 impl Hardware {
     pub(super) fn new(kept: Kept, counter: Option<FlowCounter>) -> Hardware {
-        Hardware { kept, counter, configuration: None, trouble: None }
+        Hardware { kept, counter, configuration: None, trouble: None, shortfall: None }
     }
 
     pub(super) fn configuration(&self) -> Configuration {
@@ -116,7 +118,8 @@ impl Hardware {
     }
 
     pub(super) fn problem(&self) -> Option<&str> {
-        self.trouble.as_ref().map(|trouble| trouble.said.as_str())
+        let trouble = self.trouble.as_ref().map(|trouble| trouble.said.as_str());
+        trouble.or(self.shortfall.as_deref())
     }
 
     /// Says what went wrong, once for as long as it stays the same.
@@ -129,6 +132,19 @@ impl Hardware {
         let pause = before.map_or(SECOND, |before| (2 * before.pause).min(LONGEST_PAUSE));
         let again = (!error.is_gone()).then_some(now + pause);
         self.trouble = Some(Trouble { said, again, pause });
+    }
+
+    /// Says what the policy lacks, when that begins.
+    fn falls_short(&mut self, link: &str, search: &Search, brought: &Brought) {
+        if search.cost().is_acceptable() {
+            self.shortfall = None;
+        } else if self.shortfall.is_none() {
+            let refused = brought.refused.join("; ");
+            let said =
+                format!("the policy is not satisfied without what the device refuses: {refused}");
+            tracing::warn!(link, "{said}");
+            self.shortfall = Some(said);
+        }
     }
 
     fn is_gone(&self) -> bool {
@@ -155,13 +171,13 @@ impl Steward {
             order(tailor, fitting, either(&before, &after));
             last = Some((after, configuration.clone()));
         };
-        let was_acceptable = search.cost().is_acceptable();
         let followed = hardware.kept.lock().follow_telling(search, &mut about_to);
         match (&followed, last) {
             (Ok(brought), Some((after, configuration))) => {
                 hardware.trouble = None;
                 hardware.configuration = Some(configuration);
-                tell(&self.link, search, brought, was_acceptable);
+                tell(&self.link, brought);
+                hardware.falls_short(&self.link, search, brought);
                 order(tailor, &mut self.fitting, after.clone());
                 self.arriving = after;
             }
@@ -176,14 +192,11 @@ impl Steward {
     }
 }
 
-fn tell(link: &str, search: &Search, brought: &Brought, was_acceptable: bool) {
+fn tell(link: &str, brought: &Brought) {
     let steps = brought.actions.steps.len();
     tracing::debug!(link, steps, "the device's filters");
     brought.actions.notes.iter().for_each(|note| tracing::debug!(link, "{note}"));
     for said in &brought.refused {
         tracing::warn!(link, "a filter is not set: {said}");
-    }
-    if was_acceptable && !search.cost().is_acceptable() {
-        tracing::warn!(link, "the policy is not satisfied without them");
     }
 }

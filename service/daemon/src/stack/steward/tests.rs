@@ -229,6 +229,23 @@ fn a_rule_that_the_driver_refuses_is_planned_around() {
 }
 
 #[test]
+fn a_policy_that_a_driver_does_not_let_be_is_carried_out_as_far_as_it_goes_and_reported() {
+    let scene = Scene::new(nic());
+    let (stack, _far) = scene.start(scene.config(POLICY, None)).unwrap();
+    scene.fail(1, 1, libc::EBUSY);
+    set(&stack, "services.discard=9");
+    wait("it is reported", || !queues(&stack).problems.is_empty());
+    let problem = &queues(&stack).problems[0];
+    assert!(problem.starts_with("sim0: the policy is not satisfied without"), "{problem}");
+    assert!(problem.contains("dst-port 9"), "{problem}");
+    let filters: Vec<usize> = flows(&stack).flows.iter().map(|flow| flow.filters.len()).collect();
+    assert_eq!((scene.rules(), filters), (2, vec![2, 0]), "the other service keeps its own");
+    set(&stack, "services.discard=none");
+    wait("it is satisfied again", || queues(&stack).problems.is_empty());
+    assert_eq!(scene.rules(), 2);
+}
+
+#[test]
 fn workers_know_what_comes_before_the_nic_does_and_what_goes_until_it_has_gone() {
     let scene = Scene::new(nic());
     let mut config = scene.config(POLICY, None);
