@@ -136,9 +136,7 @@ impl Hardware {
 
     /// Says what the policy lacks, when that begins.
     fn falls_short(&mut self, link: &str, search: &Search, brought: &Brought) {
-        if search.cost().is_acceptable() {
-            self.shortfall = None;
-        } else if self.shortfall.is_none() {
+        if self.shortfall.is_none() && !search.cost().is_acceptable() {
             let refused = brought.refused.join("; ");
             let said =
                 format!("the policy is not satisfied without what the device refuses: {refused}");
@@ -157,6 +155,10 @@ impl Steward {
     /// learn what is new, after it they forget what is over. If it fails, they go on knowing both.
     pub(super) fn instruct_nic(&mut self) -> Result<(), NicError> {
         let Steward { means: Means::Nic(hardware), search, .. } = self else { return Ok(()) };
+        // Also flows without a filter of their own can be what was too much.
+        if search.cost().is_acceptable() {
+            hardware.shortfall = None;
+        }
         let is_new = !search.take_changes().is_empty() || hardware.configuration.is_none();
         if hardware.is_gone() || !(is_new || hardware.is_due(weever_engine::monotonic())) {
             return Ok(());
