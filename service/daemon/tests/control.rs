@@ -143,7 +143,7 @@ fn stopping_the_server_ends_its_connections_and_removes_the_file() {
     Client::connect(&path).unwrap().status().unwrap();
     let begin = Instant::now();
     drop(server);
-    assert!(begin.elapsed() < Duration::from_secs(5), "an idle client held it up");
+    assert!(begin.elapsed() < Duration::from_secs(30), "an idle client held it up");
     assert_eq!(idle.read(&mut [0]).unwrap(), 0);
     assert!(!path.exists());
 }
