@@ -8,6 +8,7 @@
 mod tests;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_blocks_api::{Registry, StateKind, WORKER};
@@ -25,6 +26,8 @@ const REMEMBERED: usize = 64;
 pub(super) struct Tailor {
     publisher: Arc<Publisher>,
     workshop: Arc<Workshop>,
+    /// The last order was not followed: when it comes again, it is tried again.
+    behind: AtomicBool,
 }
 
 struct Workshop {
@@ -52,7 +55,8 @@ impl Tailor {
     pub(super) fn new(publisher: Arc<Publisher>, links: usize) -> Tailor {
         let orders = Mutex::new(vec![None; links]);
         let (made, registry) = (Mutex::default(), registry());
-        Tailor { publisher, workshop: Arc::new(Workshop { orders, made, registry }) }
+        let workshop = Arc::new(Workshop { orders, made, registry });
+        Tailor { publisher, workshop, behind: AtomicBool::new(false) }
     }
 
     /// The fields of packets that the graph can tell apart.
@@ -66,14 +70,16 @@ impl Tailor {
         {
             let mut orders = lock(&self.workshop.orders);
             let order = &mut orders[usize::from(link)];
-            if order.as_ref() == Some(&arriving) {
+            if order.as_ref() == Some(&arriving) && !self.behind.load(Ordering::Relaxed) {
                 return;
             }
             *order = Some(arriving);
         }
         let workshop = Arc::clone(&self.workshop);
         let fit: Arc<Fit> = Arc::new(move |whole, worker| workshop.part(whole, worker));
-        match self.publisher.fit(Some(fit)) {
+        let fitted = self.publisher.fit(Some(fit));
+        self.behind.store(fitted.is_err(), Ordering::Relaxed);
+        match fitted {
             Ok(published) if published.steps == 0 => {}
             Ok(published) => {
                 let (epoch, sizes) = (published.epoch, self.publisher.sizes());
