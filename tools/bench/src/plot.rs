@@ -118,7 +118,7 @@ impl Plot {
             text(svg, LEFT - 8.0, at + 4.0, "end", &mark)?;
         }
         text(svg, (LEFT + right) / 2.0, HEIGHT - 12.0, "middle", self.x)?;
-        text(svg, 14.0, (TOP + bottom) / 2.0, "start", self.y)?;
+        upright(svg, 14.0, (TOP + bottom) / 2.0, self.y)?;
         self.lines.iter().try_for_each(|line| line.draw(svg, x, y))?;
         writeln!(svg, "</svg>")
     }
@@ -151,6 +151,12 @@ fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64)) -> std::fmt::Result 
         svg,
         "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"#ddd\"/>"
     )
+}
+
+/// Read from below, beside numbers of any width.
+fn upright(svg: &mut String, x: f64, y: f64, text: &str) -> std::fmt::Result {
+    let turn = format!("translate({x:.1} {y:.1}) rotate(-90)");
+    writeln!(svg, "<text transform=\"{turn}\" text-anchor=\"middle\">{text}</text>")
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) -> std::fmt::Result {

@@ -221,9 +221,9 @@ fn picture([balance, isolate, newcomers]: &[Vec<(f64, f64)>; 3]) -> Plot {
         y: "latency, µs",
         scales: (Scale::Linear, Scale::Log),
         lines: vec![
-            line("balance, best effort joins", "#b03020", balance),
-            line("isolate, best effort joins", "#2060a0", isolate),
-            line("isolate, these join", "#30804a", newcomers),
+            line("balance", "#b03020", balance),
+            line("isolate", "#2060a0", isolate),
+            line("newcomers", "#30804a", newcomers),
         ],
     }
 }
