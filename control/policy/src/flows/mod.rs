@@ -17,6 +17,7 @@ mod text;
 mod tuple;
 
 use weever_plan::flow::Conj;
+use weever_plan::watch::FiveTuple;
 
 use crate::{Place, Problem, Problems};
 
@@ -42,6 +43,23 @@ pub struct FlowSpec {
     pub core: Option<u16>,
     /// How much it counts beside other flows.
     pub weight: u32,
+}
+
+impl FlowSpec {
+    /// A flow that no file describes: it was seen, at so many packets per second. `None` if it has no
+    /// packets ([`FiveTuple::packets`]).
+    pub fn seen(tuple: FiveTuple, rate: u64) -> Option<FlowSpec> {
+        Some(FlowSpec {
+            place: Place::File,
+            name: tuple.to_string(),
+            parts: vec![tuple.packets()?],
+            rate: Some(rate),
+            class: None,
+            app: None,
+            core: None,
+            weight: 1,
+        })
+    }
 }
 
 /// What a file holds.

@@ -40,6 +40,15 @@ fn said(frame: &[u8]) -> Option<Said> {
     Some(Said { to, by, is_request, sender: header.spa(), target: header.tpa() })
 }
 
+/// A stack at weever's end that probes for its addresses or does not, and an ear at the kernel's, open
+/// before the stack says anything.
+fn heard(net: &Fixture, probe: bool) -> (PacketSocket, Stack) {
+    let ear = net.left.run(|| PacketSocket::open("left0", Protocol::EtherType(ARP))).unwrap();
+    let mut config = config(vec![interface()]);
+    config.probe = probe;
+    (ear, start(&net.right, config))
+}
+
 /// What is heard at the kernel's end until `enough`.
 fn hear(socket: &PacketSocket, what: &str, mut enough: impl FnMut(&[Said]) -> bool) -> Vec<Said> {
     let (mut heard, mut room) = (Vec::new(), [0; 2000]);
@@ -58,10 +67,7 @@ fn hear(socket: &PacketSocket, what: &str, mut enough: impl FnMut(&[Said]) -> bo
 fn an_address_that_nobody_has_is_probed_announced_and_used() {
     require_net_admin!();
     let net = wire();
-    let ear = net.left.run(|| PacketSocket::open("left0", Protocol::EtherType(ARP))).unwrap();
-    let mut config = config(vec![interface()]);
-    config.probe = true;
-    let stack = start(&net.right, config);
+    let (ear, stack) = heard(&net, true);
     set(&stack, &format!("interface.right0.addr+={FREE}/24"));
     assert!(stack.status().interfaces[0].tentative.contains(&format!("{FREE}/24")));
     let mac = net.veth.right.mac;
@@ -82,10 +88,7 @@ fn an_address_that_nobody_has_is_probed_announced_and_used() {
 fn an_address_that_the_kernel_has_is_left_to_it() {
     require_net_admin!();
     let net = wire();
-    let ear = net.left.run(|| PacketSocket::open("left0", Protocol::EtherType(ARP))).unwrap();
-    let mut config = config(vec![interface()]);
-    config.probe = true;
-    let stack = start(&net.right, config);
+    let (ear, stack) = heard(&net, true);
     let wanted = format!("{}/24", Fixture::LEFT);
     set(&stack, &format!("interface.right0.addr+={wanted}"));
     await_that("found to be the kernel's", || {
@@ -103,8 +106,7 @@ fn an_address_that_the_kernel_has_is_left_to_it() {
 fn a_probe_for_our_address_is_answered() {
     require_net_admin!();
     let net = wire();
-    let socket = net.left.run(|| PacketSocket::open("left0", Protocol::EtherType(ARP))).unwrap();
-    let stack = start(&net.right, config(vec![interface()]));
+    let (socket, stack) = heard(&net, false);
     let mac = net.veth.left.mac;
     let fixed = [0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1];
     let target = WEEVER.octets();
@@ -129,8 +131,7 @@ fn a_probe_for_our_address_is_answered() {
 fn an_address_is_defended_against_a_kernel_that_takes_it() {
     require_net_admin!();
     let net = wire();
-    let ear = net.left.run(|| PacketSocket::open("left0", Protocol::EtherType(ARP))).unwrap();
-    let stack = start(&net.right, config(vec![interface()]));
+    let (ear, stack) = heard(&net, false);
     let defence = Said {
         to: BROADCAST,
         by: net.veth.right.mac,

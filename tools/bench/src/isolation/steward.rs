@@ -13,7 +13,7 @@ use weever_plan::search::{Options, Search};
 use weever_plan::watch::{FiveTuple, Settings, Watch};
 use weever_policy::flows::FlowSpec;
 use weever_policy::policy::Page;
-use weever_policy::{Place, assign, policy};
+use weever_policy::{assign, policy};
 use weever_testbed::pin_to;
 
 use crate::BenchError;
@@ -88,7 +88,7 @@ impl Work {
         }
         self.watch.tick(now);
         let came = self.watch.due(now).came;
-        let specs = came.iter().copied().filter_map(spec);
+        let specs = came.iter().filter_map(|(flow, rate)| FlowSpec::seen(*flow, *rate));
         let Ok(assigned) = assign(specs.collect(), &self.page) else { return };
         for flow in assigned.flows {
             self.search.add(flow);
@@ -103,19 +103,6 @@ impl Work {
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         placed.extend(came.into_iter().map(|(flow, _)| (flow, now)));
     }
-}
-
-fn spec((tuple, rate): (FiveTuple, u64)) -> Option<FlowSpec> {
-    Some(FlowSpec {
-        place: Place::File,
-        name: tuple.to_string(),
-        parts: vec![tuple.packets()?],
-        rate: Some(rate),
-        class: None,
-        app: None,
-        core: None,
-        weight: 1,
-    })
 }
 
 impl Drop for Steward {

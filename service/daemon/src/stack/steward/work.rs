@@ -9,7 +9,6 @@ use weever_plan::embed::{Arrival, either, needs};
 use weever_plan::flow::Flow;
 use weever_plan::search::{DeviceChange, FlowId, RuleId, Search};
 use weever_plan::watch::{Due, FiveTuple, Settings, Watch};
-use weever_policy::Place;
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::Page;
 
@@ -266,7 +265,8 @@ impl Steward {
             }
         }
         let came = due.came.into_iter().filter(|(tuple, _)| !self.tuples.contains_key(tuple));
-        let (tuples, specs): (Vec<_>, Vec<_>) = came.filter_map(spec_of).unzip();
+        let seen = came.filter_map(|(tuple, rate)| Some((tuple, FlowSpec::seen(tuple, rate)?)));
+        let (tuples, specs): (Vec<_>, Vec<_>) = seen.unzip();
         let Ok(flows) = classified(specs, &mut self.page) else { return };
         for (tuple, flow) in tuples.into_iter().zip(flows) {
             match self.add(flow, Origin::Traffic(tuple)) {
@@ -425,18 +425,4 @@ pub(super) fn order(
         tailor.order(*link, arriving);
         *fitting += weever_engine::monotonic().saturating_sub(began);
     }
-}
-
-fn spec_of((tuple, rate): (FiveTuple, u64)) -> Option<(FiveTuple, FlowSpec)> {
-    let spec = FlowSpec {
-        place: Place::File,
-        name: tuple.to_string(),
-        parts: vec![tuple.packets()?],
-        rate: Some(rate),
-        class: None,
-        app: None,
-        core: None,
-        weight: 1,
-    };
-    Some((tuple, spec))
 }
