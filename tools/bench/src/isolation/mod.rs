@@ -59,8 +59,10 @@ struct Scene {
 struct Totals {
     balance_p50: Samples,
     balance_p99: Samples,
+    balance: Samples,
     isolate_p50: Samples,
     isolate_p99: Samples,
+    isolate: Samples,
     alone: Samples,
     alone_p50: Samples,
     alone_p99: Samples,
@@ -102,14 +104,18 @@ impl Totals {
         let flood = |from| flows(BEST_EFFORT, 8, 15_000, from);
         let overloaded = |from| [high(), flood(from)].concat();
         let [balanced, isolated, _] = &mut self.pictures;
-        for (text, p50, p99, picture) in [
-            (BALANCE, &mut self.balance_p50, &mut self.balance_p99, balanced),
-            (ISOLATE, &mut self.isolate_p50, &mut self.isolate_p99, isolated),
-        ] {
+        let latencies = [
+            (&mut self.balance_p50, &mut self.balance_p99),
+            (&mut self.isolate_p50, &mut self.isolate_p99),
+        ];
+        let policies =
+            [(BALANCE, &mut self.balance, balanced), (ISOLATE, &mut self.isolate, isolated)];
+        for ((text, answers, picture), (p50, p99)) in policies.into_iter().zip(latencies) {
             let outcomes = Scene::new(text, cores)?.play(&overloaded(join / 2), length)?;
             let took = Outcome::latencies(&outcomes[..4], join);
             p50.push(percentile(&took, 0.5));
             p99.push(percentile(&took, 0.99));
+            answers.push(took.len() as f64 / each.as_secs_f64());
             *picture = slices(&outcomes[..4]);
         }
         for (newcomer, answers) in [(false, &mut self.alone), (true, &mut self.with_newcomer)] {
@@ -242,8 +248,10 @@ fn report(totals: &Totals, (first, second): (usize, usize)) -> Report {
     );
     report.row("balance, high p50", "µs", &totals.balance_p50);
     report.row("balance, high p99", "µs", &totals.balance_p99);
+    report.row("balance, high", "answers/s", &totals.balance);
     report.row("isolate, high p50", "µs", &totals.isolate_p50);
     report.row("isolate, high p99", "µs", &totals.isolate_p99);
+    report.row("isolate, high", "answers/s", &totals.isolate);
     report.row("isolate, no overload, high p50", "µs", &totals.alone_p50);
     report.row("isolate, no overload, high p99", "µs", &totals.alone_p99);
     report.row("isolate, no overload", "answers/s", &totals.alone);
