@@ -71,7 +71,7 @@ fn set_of<A: Routes>(
         return Err(refused(assignment, "there is no such route").into());
     }
     let Some((way, name)) = way_of::<A>(assignment)? else { return Ok(()) };
-    let iface = name.map(|name| interface(network, name, assignment)).transpose()?;
+    let iface = name.map(|name| interface::named(network, name, assignment)).transpose()?;
     Ok(A::add(network, Route { iface, ..Route::new(to, way) })?)
 }
 
