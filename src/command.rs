@@ -9,10 +9,12 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use weever_capture::CaptureArgs;
-use weever_cli::{CliError, CountersArgs, FlowsArgs, QueuesArgs, SetArgs, StatusArgs, StopArgs};
-use weever_graphtool::GraphCommand;
-use weever_plantool::{PlanArgs, PolicyCommand};
-use weever_steertool::SteerArgs;
+use weever_commands_control::{
+    CliError, CountersArgs, FlowsArgs, QueuesArgs, SetArgs, StatusArgs, StopArgs,
+};
+use weever_commands_graph::GraphCommand;
+use weever_commands_plan::{PlanArgs, PolicyCommand};
+use weever_commands_steer::SteerArgs;
 
 use failure::Failure;
 
@@ -99,10 +101,10 @@ impl Cli {
             Command::Completions(args) => Ok(args.run(Cli::command(), &mut io::stdout().lock())?),
             Command::Demo(args) => Ok(weever_demo::run(&args)),
             Command::Bench(args) => Ok(weever_bench::run(&args)),
-            Command::Graph(command) => Ok(weever_graphtool::run(command)?),
-            Command::Plan(args) => Ok(weever_plantool::run_plan(&args)?),
-            Command::Steer(args) => Ok(weever_steertool::run(&args)?),
-            Command::Policy(command) => Ok(weever_plantool::run_policy(&command)?),
+            Command::Graph(command) => Ok(weever_commands_graph::run(command)?),
+            Command::Plan(args) => Ok(weever_commands_plan::run_plan(&args)?),
+            Command::Steer(args) => Ok(weever_commands_steer::run(&args)?),
+            Command::Policy(command) => Ok(weever_commands_plan::run_policy(&command)?),
         }
     }
 }

@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use weever_capture::CaptureError;
-use weever_cli::CliError;
+use weever_commands_control::CliError;
+use weever_commands_graph::GraphToolError;
 use weever_daemon::config::ConfigError;
 use weever_daemon::{StartError, UpError};
-use weever_graphtool::GraphToolError;
 
 use super::papers::PapersError;
-use weever_plantool::PlanToolError;
-use weever_steertool::SteerError;
+use weever_commands_plan::PlanToolError;
+use weever_commands_steer::SteerError;
 
 /// A command line or a configuration that is wrong; clap's own choice, too.
 const USAGE: u8 = 2;

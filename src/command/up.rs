@@ -25,7 +25,7 @@ fn describe(out: &mut dyn Write, report: &Report, with_counters: bool) -> io::Re
         "weever has stopped: {received} packets received, {sent} sent, {dropped} dropped"
     )?;
     if with_counters {
-        weever_cli::write_counters(out, &report.counters)?;
+        weever_commands_control::write_counters(out, &report.counters)?;
     }
     out.flush()
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, PortDoc, Ports,
 };
 use weever_graph::Effects;

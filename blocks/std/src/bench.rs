@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{BlockType, Build, Burst, Cx, Env, Mask, Nanos, Ports, Requests};
+use weever_block::{BlockType, Build, Burst, Cx, Env, Mask, Nanos, Ports, Requests};
 use weever_graph::{Attr, Node, NodeKind};
 use weever_packet::{Buffer, HugePages, Pool, PoolCache, PoolConfig};
 
@@ -82,14 +82,14 @@ impl Bench {
         self.run_block(block.as_mut(), block_type, burst, input)
     }
 
-    pub(crate) fn make(&self, block_type: &'static BlockType) -> Box<dyn weever_blocks_api::Block> {
+    pub(crate) fn make(&self, block_type: &'static BlockType) -> Box<dyn weever_block::Block> {
         let build = Build { node: &self.node, block_type, env: &self.env };
         (block_type.make)(&build).expect("the block can be made")
     }
 
     pub(crate) fn run_block(
         &mut self,
-        block: &mut dyn weever_blocks_api::Block,
+        block: &mut dyn weever_block::Block,
         block_type: &BlockType,
         mut burst: Burst,
         input: Mask,

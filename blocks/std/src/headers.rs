@@ -1,6 +1,6 @@
 //! Headers that are put in front of a packet, and whom an answer goes to.
 
-use weever_blocks_api::Buffer;
+use weever_block::Buffer;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::Ipv4Header;

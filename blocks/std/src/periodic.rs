@@ -1,8 +1,6 @@
 //! Blocks that look at something again and again: a task that starts itself anew.
 
-use weever_blocks_api::{
-    Block, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, Ports, Priority,
-};
+use weever_block::{Block, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, Ports, Priority};
 
 /// Something to be looked at from time to time.
 pub(crate) trait Look: Send {

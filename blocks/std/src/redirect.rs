@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_blocks_api::{Buffer, Cx, Nanos, Priority};
+use weever_block::{Buffer, Cx, Nanos, Priority};
 use weever_net::icmp::may_report;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::may_forward;

@@ -1,6 +1,6 @@
 //! Every block of this crate.
 
-use weever_blocks_api::{BlockType, Registry};
+use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,

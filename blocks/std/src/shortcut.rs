@@ -4,7 +4,7 @@
 //! Written with the same functions as the blocks whose place it takes. It looks at all of a packet
 //! before it records anything, so that the packets which it leaves to the blocks are as they came.
 
-use weever_blocks_api::{Buffer, Burst, Mask, Shortcut, ShortcutType, bits};
+use weever_block::{Buffer, Burst, Mask, Shortcut, ShortcutType, bits};
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::{self, Ipv4Header};
 use weever_net::state::NetState;

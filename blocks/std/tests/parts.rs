@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weever_blocks_api::{Env, StateKind};
+use weever_block::{Env, StateKind};
 use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{frames::*, host::host_state6};
 use weever_engine::{Fit, Limits, Member, MemberQueue, Team};

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, provide};
 use weever_blocks_std::testing::{
     HostBox, fields::field_of, frames::*, frames6::*, host::host_state6,

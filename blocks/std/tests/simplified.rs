@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{HostBox, fields::field_of, frames::*, host::host_state6};
 use weever_engine::{CounterKind, Limits, Reading};
@@ -50,7 +50,7 @@ pub(crate) fn simplified_for(arrival: &Arrival, strangers: Strangers) -> Simplif
 pub(crate) fn at_worker(arrival: &Arrival, strangers: Strangers) -> Simplified {
     let registry = weever_blocks_std::registry();
     let home = |node: &Node| match registry.type_of(node) {
-        Ok(t) if t.state == weever_blocks_api::StateKind::SingleHomed => Home::Elsewhere(0),
+        Ok(t) if t.state == weever_block::StateKind::SingleHomed => Home::Elsewhere(0),
         _ => Home::Any,
     };
     let vouched = Predicate::True;

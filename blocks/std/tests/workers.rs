@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{frames::*, host::host_state};
 use weever_engine::{Limits, Member, MemberQueue, Team};

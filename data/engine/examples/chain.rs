@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, StateKind, bits,
 };
 use weever_engine::{Engine, Limits, Schedule};

@@ -18,7 +18,7 @@ pub use tx::{ALLOCATE_HEADER, FILL_HEADER, INITIATE_RESPONSE, SEND_GRATUITOUS, S
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::Buffer;
+use weever_block::Buffer;
 use weever_net::arp::Transmit;
 use weever_packet::{Endpoints, Flags};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
@@ -67,9 +67,9 @@ pub static VALID_RESPONSE: BlockType =
     });
 
 fn valid_sender(
-    build: &weever_blocks_api::Build<'_>,
+    build: &weever_block::Build<'_>,
     may_probe: bool,
-) -> Result<Box<dyn Block>, weever_blocks_api::BuildError> {
+) -> Result<Box<dyn Block>, weever_block::BuildError> {
     judge(build, move |state, p| {
         let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
         let station = arp.sha().is_unicast() && arp.sha() != iface.mac;

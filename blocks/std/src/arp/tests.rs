@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{BlockType, Buffer, Burst, Claim, Mask, Priority};
+use weever_block::{BlockType, Buffer, Burst, Claim, Mask, Priority};
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::MacAddr;
@@ -173,7 +173,7 @@ fn an_impossible_period_is_refused() {
     let bench = bench();
     let mut node = weever_graph::Node::new("Timer", weever_graph::NodeKind::Function);
     node.attrs.push(weever_graph::Attr::parse("period=0"));
-    let build = weever_blocks_api::Build { node: &node, block_type: &TIMER, env: &bench.env };
+    let build = weever_block::Build { node: &node, block_type: &TIMER, env: &bench.env };
     let error = (TIMER.make)(&build).err().unwrap().to_string();
     assert!(error.contains("period=0") && error.contains("1 to 1000"), "{error}");
 }

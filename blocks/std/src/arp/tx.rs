@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::arp::{ArpRepr, PACKET_LEN, op};

@@ -9,7 +9,7 @@ mod tap;
 
 use std::sync::Arc;
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
     StateKind, bits,
 };

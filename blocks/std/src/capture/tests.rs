@@ -100,7 +100,7 @@ fn a_block_without_a_tap_is_refused() {
     let node = weever_graph::Node::new("C", weever_graph::NodeKind::Function);
     let build = Build { node: &node, block_type: &CAPTURE, env: &bench.env };
     assert!(make(&build).is_err(), "no parameter");
-    let build = Build { node: &node, block_type: &CAPTURE, env: &weever_blocks_api::Env::new() };
+    let build = Build { node: &node, block_type: &CAPTURE, env: &weever_block::Env::new() };
     let error = make(&build).err().expect("no taps").to_string();
     assert!(error.contains("captures"), "{error}");
 }

@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 
 use crate::check::{READS, reader};

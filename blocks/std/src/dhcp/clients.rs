@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::dhcp4::{Client, Config, Lease, Probing, State};
 use weever_net::iface::IfaceId;
 use weever_wire::MacAddr;
@@ -49,7 +49,7 @@ enum Wish {
 pub(super) type Watched = (u16, Ipv4Addr, MacAddr);
 
 /// The DHCP clients of a host, one per interface at most. Blocks find it in their
-/// [`Env`](weever_blocks_api::Env). What is asked for here happens when the graph's timer next comes
+/// [`Env`](weever_block::Env). What is asked for here happens when the graph's timer next comes
 /// by, within milliseconds.
 #[derive(Debug, Default)]
 pub struct Dhcp {

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 use weever_net::dhcp4::SERVER_PORT;
 use weever_net::iface::IfaceId;

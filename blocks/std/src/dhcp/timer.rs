@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Build, BuildError, Cx, PortDoc, Priority, StateKind,
-};
+use weever_block::{Block, BlockType, Buffer, Build, BuildError, Cx, PortDoc, Priority, StateKind};
 use weever_graph::Effects;
 use weever_net::arp;
 use weever_net::dhcp4::{CLIENT_PORT, Event, Output, SERVER_PORT, Transmit};

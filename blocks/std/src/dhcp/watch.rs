@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 use weever_wire::arp::{ArpView, op};
 

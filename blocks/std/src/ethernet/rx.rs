@@ -1,6 +1,6 @@
 //! Receive: what an Ethernet II header with at most one 802.1Q tag says.
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_packet::Flags;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use weever_blocks_api::{BlockType, Mask};
+use weever_block::{BlockType, Mask};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};

@@ -1,6 +1,6 @@
 //! Transmit: the link header.
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::iface::Interface;
 use weever_net::state::NetState;

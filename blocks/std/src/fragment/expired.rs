@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Buffer, Cx};
+use weever_block::{Buffer, Cx};
 use weever_net::icmp::{Cause, MAX_ERROR_LEN, may_report};
 use weever_net::icmp6;
 use weever_packet::{Endpoints, Flags};

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 use weever_net::pmtu::TooBig;
 use weever_net::state::NetState;

@@ -7,7 +7,7 @@ pub(crate) mod timer;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
@@ -28,7 +28,7 @@ pub(crate) struct Own<A> {
 }
 
 /// Group memberships of one family, interface by interface. Blocks find it in their
-/// [`Env`](weever_blocks_api::Env); the timer's block follows the host's network.
+/// [`Env`](weever_block::Env); the timer's block follows the host's network.
 #[derive(Debug)]
 pub struct GroupsOf<A>(Mutex<Inner<A>>);
 

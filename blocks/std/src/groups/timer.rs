@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Build, BuildError, Cx, Priority};
+use weever_block::{Block, Build, BuildError, Cx, Priority};
 use weever_net::group::{Memberships, Outgoing};
 use weever_net::iface::{IfaceId, Interface};
 use weever_packet::{Buffer, Endpoints, Flags};

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weever_blocks_api::Buffer;
+use weever_block::Buffer;
 use weever_net::fragment::{Config, Reassembler};
 use weever_packet::{Pool, PoolConfig};
 
@@ -73,7 +73,7 @@ impl Pieces {
 }
 
 /// What a host has of datagrams in pieces. Blocks find it in their
-/// [`Env`](weever_blocks_api::Env).
+/// [`Env`](weever_block::Env).
 #[derive(Debug)]
 pub struct Fragments {
     /// Of IPv4.

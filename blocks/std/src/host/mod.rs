@@ -19,7 +19,7 @@ pub use state::{Host, StateReader};
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Env, Nanos};
+use weever_block::{Env, Nanos};
 use weever_net::state::NetConfig;
 
 /// Provides what the protocol blocks of one host share: its network, and empty neighbour caches

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::pmtu::{Config, Disbelief, Entry, PathMtus, Recent, TooBig, View};
 use weever_net::random::Random;
 
@@ -13,7 +13,7 @@ use super::Secret;
 /// A reader's handle: loaded once per burst.
 pub(crate) type PathReader = arc_swap::Cache<Arc<ArcSwap<View>>, Arc<View>>;
 
-/// What a host knows of paths. Blocks find it in their [`Env`](weever_blocks_api::Env).
+/// What a host knows of paths. Blocks find it in their [`Env`](weever_block::Env).
 #[derive(Debug)]
 pub struct Paths {
     table: Mutex<PathMtus>,

@@ -11,7 +11,7 @@ type Ask = Box<dyn Fn(IfaceId, IpAddr) + Send + Sync>;
 /// Whoever is asked for the neighbours of [borrowed](weever_net::iface::Interface::borrowed)
 /// interfaces. The answer comes by [`Neighbours::adopt`](super::Neighbours::adopt) or its sister for
 /// IPv6; without one, the neighbour counts as absent after a while. Blocks find it in their
-/// [`Env`](weever_blocks_api::Env).
+/// [`Env`](weever_block::Env).
 #[derive(Default)]
 pub struct Resolver(OnceLock<Ask>);
 

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 /// The seed of everything that must not be foretold: identifications, transaction numbers, hashes.
-/// Blocks find it in their [`Env`](weever_blocks_api::Env). By default it comes from the system's
+/// Blocks find it in their [`Env`](weever_block::Env). By default it comes from the system's
 /// randomness; whoever provides another one before, such as a simulation, gets the same run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Secret(pub u64);

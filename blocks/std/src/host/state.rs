@@ -10,7 +10,7 @@ use weever_net::state::{NetConfig, NetState};
 pub type StateReader = arc_swap::Cache<Arc<ArcSwap<NetState>>, Arc<NetState>>;
 
 /// The network of one host, shared by its workers. Blocks find it in their
-/// [`Env`](weever_blocks_api::Env); what [`update`](Host::update) changes holds from their next
+/// [`Env`](weever_block::Env); what [`update`](Host::update) changes holds from their next
 /// burst on.
 #[derive(Debug)]
 pub struct Host {

@@ -1,6 +1,6 @@
 //! Receive: is it a sound message, and what does it say?
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_net::icmp::check_error;
 use weever_net::state::NetState;
 use weever_wire::checksum;

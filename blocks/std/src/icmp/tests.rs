@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use weever_blocks_api::{BlockType, Buffer, Claim, Priority};
+use weever_block::{BlockType, Buffer, Claim, Priority};
 use weever_net::icmp::Cause;
 use weever_net::state::{NetConfig, Rate};
 use weever_packet::Flags;
@@ -67,7 +67,7 @@ fn echo_replies_are_bounded_for_all_workers_together() {
     let mut answered = Vec::new();
     for (worker, later) in [(0, 0), (1, 0), (0, 100_000_000), (1, 0)] {
         bench.now += later;
-        let mut burst = weever_blocks_api::Burst::new();
+        let mut burst = weever_block::Burst::new();
         for task in 0..2 {
             let packet = received(&mut bench, &message(HOST, REQUEST));
             burst.put(task, packet);
@@ -125,7 +125,7 @@ fn errors_are_bounded_and_sometimes_forbidden() {
     let reply = message(HOST, REPLY);
     let to_all = ipv4(ipv4_repr(PEER, SUBNET_BROADCAST, protocol::UDP), &stray(1)[20..]);
     let datagrams = [stray(1), to_all, stray(2), stray(3)];
-    let mut burst = weever_blocks_api::Burst::new();
+    let mut burst = weever_block::Burst::new();
     for (task, datagram) in datagrams.iter().enumerate() {
         let packet = received(&mut bench, datagram);
         burst.put(task, packet);

@@ -1,6 +1,6 @@
 //! Transmit: echo replies, made of the request, and errors, which quote what they are about.
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::icmp::{Cause, MAX_ERROR_LEN};
 use weever_net::state::NetState;

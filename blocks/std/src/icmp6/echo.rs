@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, StateKind,
 };
 use weever_graph::Effects;

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_blocks_api::{
-    Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
-};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 use weever_net::icmp6::{Heard, HeardReject, hear};
 use weever_net::iface::IfaceId;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use weever_blocks_api::{Buffer, Nanos};
+use weever_block::{Buffer, Nanos};
 use weever_net::icmp6::{Cause, ErrorLimits, may_report};
 use weever_packet::Flags;
 use weever_wire::icmpv6::{Icmpv6Repr, kind};

@@ -1,6 +1,6 @@
 //! Receive: is it a sound message, and which?
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_wire::icmpv6::{self, Icmpv6Header, kind};
 use weever_wire::ipv6::Ipv6Header;
 

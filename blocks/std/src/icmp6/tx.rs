@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::icmp6::quote_len;
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Header, fill_checksum, make_echo_reply};

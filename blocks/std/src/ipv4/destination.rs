@@ -1,6 +1,6 @@
 //! Whose a datagram is: ours, or somebody's we know the way to.
 
-use weever_blocks_api::{BlockType, PortDoc};
+use weever_block::{BlockType, PortDoc};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::route::Kind;

@@ -3,9 +3,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;

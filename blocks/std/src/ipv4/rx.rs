@@ -2,9 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits};
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::{self, Ipv4Header, OptionReject, check_options, protocol};

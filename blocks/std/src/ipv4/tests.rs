@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use weever_blocks_api::{BlockType, Burst, Mask};
+use weever_block::{BlockType, Burst, Mask};
 use weever_net::addr::Cidr;
 use weever_net::icmp::Cause;
 use weever_net::route::Route;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use weever_blocks_api::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
+use weever_block::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
 use weever_graph::Effects;
 use weever_net::ethernet::multicast_mac;
 use weever_net::iface::IfaceId;

@@ -13,7 +13,7 @@ pub use rx::{
 };
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, FORWARDED, ROUTING};
 
-use weever_blocks_api::Buffer;
+use weever_block::Buffer;
 use weever_wire::ipv6::Ipv6Header;
 
 /// The fixed header, or `None` when the packet is shorter.

@@ -1,6 +1,6 @@
 //! Receive: one block per rule (RFC 8200 §3, §4, RFC 4291).
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use weever_blocks_api::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::addr::multicast_mac;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use weever_blocks_api::{BlockType, PortDoc, StateKind};
+use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
 use weever_net::ipv6::addr::multicast_mac;
 use weever_packet::Endpoints;

@@ -1,6 +1,6 @@
 //! The link address of the next hop, and waiting for it.
 
-use weever_blocks_api::{BlockType, PortDoc};
+use weever_block::{BlockType, PortDoc};
 
 use crate::host::V6;
 use crate::neighbour::lookup::{lookup, ports};

@@ -12,7 +12,7 @@ pub use tx::SEND;
 
 use std::net::Ipv6Addr;
 
-use weever_blocks_api::Buffer;
+use weever_block::Buffer;
 use weever_net::ndp::Transmit;
 use weever_packet::{Endpoints, Flags, NO_IFACE};
 

@@ -1,6 +1,6 @@
 //! What time does to neighbours, addresses and routers.
 
-use weever_blocks_api::{BlockType, PortDoc, StateKind};
+use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
 
 use crate::check::reader;

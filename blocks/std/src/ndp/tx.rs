@@ -1,6 +1,6 @@
 //! Transmit: where neighbour discovery's own messages start.
 
-use weever_blocks_api::{BlockType, Buffer};
+use weever_block::{BlockType, Buffer};
 use weever_packet::Flags;
 
 use crate::check::{Validate, boolean};

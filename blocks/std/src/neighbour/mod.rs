@@ -7,7 +7,7 @@ mod waiting;
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Build, BuildError, Cx, Priority};
+use weever_block::{Build, BuildError, Cx, Priority};
 use weever_packet::Buffer;
 
 use crate::host::{Family, Neighbourhood, Sent};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Build, BuildError, Cx, Nanos};
+use weever_block::{Block, Build, BuildError, Cx, Nanos};
 
 use super::{Protocol, neighbours, send};
 use crate::host::Neighbourhood;

@@ -1,6 +1,6 @@
 //! Packets that wait for their neighbour leave before those that come later.
 
-use weever_blocks_api::{Buffer, Burst, Cx, Mask, Nanos, bits};
+use weever_block::{Buffer, Burst, Cx, Mask, Nanos, bits};
 use weever_packet::Flags;
 
 use crate::host::At;

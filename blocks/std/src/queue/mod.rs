@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
 };
 use weever_graph::Effects;
@@ -86,7 +86,7 @@ fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use weever_blocks_api::Claim;
+    use weever_block::Claim;
 
     use crate::bench::Bench;
 

@@ -5,7 +5,7 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-use weever_blocks_api::{Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, TABLE, bits};
+use weever_block::{Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, TABLE, bits};
 use weever_graph::{Field, NodeKind, TableSpec};
 
 use crate::check::{MARKS, reader};

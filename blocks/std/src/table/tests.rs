@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
-use weever_blocks_api::Burst;
+use weever_block::Burst;
 use weever_graph::{Entry, Field, Key, NodeKind, TableSpec};
 use weever_packet::Buffer;
 use weever_wire::fields::summarize;
@@ -65,7 +65,7 @@ fn sockets_by_address_and_port() {
 fn a_table_that_names_a_field_too_often_is_refused() {
     let spec = TableSpec { fields: vec![Field::Ip6Dst; 6], ..TableSpec::default() };
     let node = weever_graph::Node::new("Wide", NodeKind::Table(spec));
-    let env = weever_blocks_api::Env::new();
+    let env = weever_block::Env::new();
     let error = crate::registry().build(&node, &env).err().unwrap().to_string();
     assert!(error.contains("Wide") && error.contains("more than once"), "{error}");
 }

@@ -1,8 +1,6 @@
 #![doc = include_str!("README.md")]
 
-use weever_blocks_api::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, Priority, bits,
-};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, Priority, bits};
 
 use crate::check::reader;
 

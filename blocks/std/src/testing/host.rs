@@ -1,6 +1,6 @@
 //! A host in a box: a graph on an engine, with frames in, frames out, and a clock that tests move.
 
-use weever_blocks_api::{Env, Nanos, Registry};
+use weever_block::{Env, Nanos, Registry};
 use weever_engine::{CounterKind, Engine, Entry, Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
 use weever_net::iface::Interface;

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_blocks_api::{Env, Nanos};
+use weever_block::{Env, Nanos};
 use weever_engine::{Attached, Counters, Engine, Limits, Schedule, Turn, Worker};
 use weever_graph::{Graph, verify};
 use weever_link::memory::{MemoryConfig, pair};

@@ -1,6 +1,6 @@
 //! The echo service (RFC 862).
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;

@@ -1,6 +1,6 @@
 //! Receive: header, length, checksum (RFC 768, RFC 1122 §4.1.3).
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
 use weever_net::udp::{Checksum, Partial, judge};
 use weever_packet::Flags;
 use weever_wire::checksum::Pseudo;

@@ -1,7 +1,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use weever_blocks_api::{Buffer, Claim, Mask, Priority};
+use weever_block::{Buffer, Claim, Mask, Priority};
 use weever_net::iface::Interface;
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
@@ -31,7 +31,7 @@ fn received(bench: &mut Bench, datagram: &[u8], flags: Flags) -> Buffer {
     packet
 }
 
-fn run(block: &'static weever_blocks_api::BlockType, datagram: &[u8], flags: Flags) -> Ran {
+fn run(block: &'static weever_block::BlockType, datagram: &[u8], flags: Flags) -> Ran {
     let mut bench = bench();
     let packet = received(&mut bench, datagram, flags);
     let burst = bench.single(packet);

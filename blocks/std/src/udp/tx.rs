@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
 use weever_net::ipv4;
 use weever_net::state::NetState;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, Neighbours6, provide};
 use weever_blocks_std::testing::HostBox;
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC};

@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::{Host, Secret, provide};
 use weever_blocks_std::igmp::Groups;
 use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};

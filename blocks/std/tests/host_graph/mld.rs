@@ -1,7 +1,7 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::{Host, Secret, provide};
 use weever_blocks_std::igmp::Groups6;
 use weever_blocks_std::testing::{HostBox, frames::PEER_MAC, frames6::*, host::host_state6};

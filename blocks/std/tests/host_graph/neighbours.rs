@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};

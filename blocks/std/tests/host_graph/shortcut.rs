@@ -1,7 +1,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use proptest::prelude::*;
-use weever_blocks_api::{Env, Registry};
+use weever_block::{Env, Registry};
 use weever_engine::{Limits, Reading, Schedule};
 use weever_graph::{Graph, verify};
 use weever_models::{HostConfig, Service, host};

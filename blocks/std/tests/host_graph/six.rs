@@ -1,6 +1,6 @@
 use std::net::Ipv6Addr;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::provide;
 use weever_blocks_std::testing::{HostBox, frames::*, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};

@@ -1,6 +1,6 @@
 //! One batch walks the graph (DESIGN §4.2).
 
-use weever_blocks_api::{Block, Claim, Cx, Ports, Shortcut};
+use weever_block::{Block, Claim, Cx, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::frame::{Claimed, Destination, Frame};

@@ -1,6 +1,6 @@
 //! What one batch needs while it walks the graph. Reused from batch to batch.
 
-use weever_blocks_api::{Priority, Requests};
+use weever_block::{Priority, Requests};
 use weever_packet::Mask;
 
 use crate::counters::Counter;

@@ -20,7 +20,7 @@ pub(crate) mod trace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Priority, Shortcut};
+use weever_block::{Block, Priority, Shortcut};
 use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
 use crate::counters::Cells;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rtrb::{Consumer, Producer};
-use weever_blocks_api::Priority;
+use weever_block::Priority;
 use weever_packet::Buffer;
 
 use super::lane::Task;

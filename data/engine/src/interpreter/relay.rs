@@ -6,7 +6,7 @@ use super::peers::{Parcel, Peers, Place};
 use super::runtime::Runtime;
 use crate::counters::{Counter, total};
 use crate::schedule::{DEFAULT, Entry, Program};
-use weever_blocks_api::Priority;
+use weever_block::Priority;
 
 /// Parcels taken from one worker in one turn.
 const MOST: usize = 256;

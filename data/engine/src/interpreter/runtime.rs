@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Priority, SpawnRequest};
+use weever_block::{Priority, SpawnRequest};
 use weever_packet::{Nanos, PoolCache};
 use weever_timer::Wheel;
 

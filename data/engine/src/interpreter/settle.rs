@@ -1,6 +1,6 @@
 //! The end of a batch: dispositions are applied, and what nobody took is freed.
 
-use weever_blocks_api::{Block, Cx, Priority};
+use weever_block::{Block, Cx, Priority};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::frame::{Claimed, Destination, Frame};

@@ -1,6 +1,6 @@
 //! Tasks that take a shortcut: they are written down as if they had passed every step of it.
 
-use weever_blocks_api::MAX_WAYS;
+use weever_block::MAX_WAYS;
 use weever_packet::Mask;
 
 use super::execute::Walk;

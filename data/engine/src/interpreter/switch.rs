@@ -1,6 +1,6 @@
 //! Between two bursts, a worker's graph becomes the next one.
 
-use weever_blocks_api::Priority;
+use weever_block::Priority;
 
 use super::Engine;
 use super::lane::Task;

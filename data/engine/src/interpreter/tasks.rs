@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weever_blocks_api::Priority;
+use weever_block::Priority;
 use weever_packet::{BURST, Burst, Mask, first_n};
 
 use super::lane::{Lane, Task};

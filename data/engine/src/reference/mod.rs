@@ -11,7 +11,7 @@
 mod queues;
 mod task;
 
-use weever_blocks_api::{Block, Env, Priority, Registry, TABLE};
+use weever_block::{Block, Env, Priority, Registry, TABLE};
 use weever_graph::{Attr, NodeId, NodeKind, Verified};
 use weever_packet::{Buffer, Nanos, PoolCache};
 

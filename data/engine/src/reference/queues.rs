@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weever_blocks_api::Priority;
+use weever_block::Priority;
 use weever_graph::NodeId;
 use weever_packet::{Buffer, Nanos};
 

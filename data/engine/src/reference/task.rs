@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weever_blocks_api::{Claim, Cx, Ports, Requests};
+use weever_block::{Claim, Cx, Ports, Requests};
 use weever_graph::{NodeId, NodeKind, Op};
 use weever_packet::{Buffer, Burst, Mask, Nanos};
 

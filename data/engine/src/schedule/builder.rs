@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use weever_blocks_api::ShortcutType;
+use weever_block::ShortcutType;
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
 use super::nodes::Prepared;

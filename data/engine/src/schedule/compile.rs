@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Env, Registry, Shortcut, ShortcutType};
+use weever_block::{Block, Env, Registry, Shortcut, ShortcutType};
 use weever_graph::{Attr, Graph, NodeId, NodeKind, Verified};
 
 use super::blueprint::Blueprint;

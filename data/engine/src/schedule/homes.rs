@@ -1,6 +1,6 @@
 //! Which nodes run on one worker only.
 
-use weever_blocks_api::{Registry, StateKind, WORKER};
+use weever_block::{Registry, StateKind, WORKER};
 use weever_graph::Node;
 
 /// The home of what needs one and names none.

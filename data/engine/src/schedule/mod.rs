@@ -14,7 +14,7 @@ mod shortcut;
 mod tests;
 mod update;
 
-use weever_blocks_api::{Block, BuildError, Shortcut};
+use weever_block::{Block, BuildError, Shortcut};
 
 use std::sync::Arc;
 

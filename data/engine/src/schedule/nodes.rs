@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{BlockType, Registry, TABLE};
+use weever_block::{BlockType, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::program::{NodePlan, SpawnEdge};

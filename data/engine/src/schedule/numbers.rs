@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use weever_blocks_api::Registry;
+use weever_block::Registry;
 use weever_graph::{Attr, Effects, Graph, NodeId};
 
 use super::Entry;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_blocks_api::ShortcutType;
+use weever_block::ShortcutType;
 use weever_graph::NodeId;
 
 use super::{Entry, Idp};

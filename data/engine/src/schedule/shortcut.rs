@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use weever_blocks_api::{MAX_WAYS, ShortcutType, WORKER, Way};
+use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
 use weever_graph::{Attr, NodeId, NodeKind, Op, PortId};
 
 use super::builder::{Builder, Places, append};

@@ -1,4 +1,4 @@
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_graph::{Attr, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify};
 
 use crate::testkit::registry;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use weever_blocks_api::{Block, Env, Registry, Shortcut, State};
+use weever_block::{Block, Env, Registry, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Env, Registry};
+use weever_block::{Env, Registry};
 use weever_graph::Graph;
 
 use super::connect::connect;

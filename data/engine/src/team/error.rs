@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weever_blocks_api::BuildError;
+use weever_block::BuildError;
 use weever_graph::{ChangeError, GraphError};
 
 use crate::CompileError;

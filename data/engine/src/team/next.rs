@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::Registry;
+use weever_block::Registry;
 use weever_graph::change::{Change, Waiting};
 use weever_graph::{ChangeSet, Graph, Verified};
 

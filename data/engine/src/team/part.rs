@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::{Registry, StateKind};
+use weever_block::{Registry, StateKind};
 use weever_graph::{Graph, NodeId, Verified};
 
 use super::TeamError;

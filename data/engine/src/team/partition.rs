@@ -1,7 +1,7 @@
 //! A graph for several workers (Dragonet thesis §3.3.2): dataflow edges that lead to a node at home on
 //! one worker are cut, and explicit queues put in their place.
 
-use weever_blocks_api::{Registry, WORKER};
+use weever_block::{Registry, WORKER};
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified, verify};
 
 use super::TeamError;

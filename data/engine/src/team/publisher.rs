@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weever_blocks_api::{Env, Registry};
+use weever_block::{Env, Registry};
 use weever_graph::change::diff;
 use weever_graph::{ChangeSet, Graph, Verified, apply, verify};
 

@@ -1,6 +1,6 @@
 //! The two ends of a cut edge.
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 
 /// How the end on the side of the sender is called, before the name of the node that it leads to.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use weever_blocks_api::{
+use weever_block::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
     Registry, State, StateKind, bits,
 };

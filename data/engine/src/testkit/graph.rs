@@ -1,6 +1,6 @@
 //! Graphs of random specifications.
 
-use weever_blocks_api::BlockType;
+use weever_block::BlockType;
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify};
 
 use super::registry;

@@ -1,6 +1,6 @@
 //! A row of blocks, and the shortcut past them.
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Mask, Ports, Shortcut, ShortcutType, bits};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, Ports, Shortcut, ShortcutType, bits};
 use weever_graph::Effects;
 use weever_packet::Buffer;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Verified, verify};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkError, LinkQueue, QueueStats};

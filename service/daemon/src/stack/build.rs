@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::capture::Taps;
 use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
 use weever_blocks_std::registry;

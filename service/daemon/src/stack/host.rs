@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{self, Host, Neighbours, Neighbours6};
 use weever_link::LinkInfo;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;

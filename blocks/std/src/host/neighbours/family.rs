@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::neighbour::Discovery;
 use weever_net::state::NetState;
 

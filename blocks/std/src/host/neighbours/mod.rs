@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::iface::IfaceId;
 use weever_net::neighbour::{Discovery, Neighbour, State, TableFull};
 use weever_wire::MacAddr;

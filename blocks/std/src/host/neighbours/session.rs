@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::neighbour::{Action, Discovery, Learned, Lookup};
 
 use super::at::At;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::addr::Locals;
 use weever_net::arp::{Cache, Config, Outcome, Transmit, Verdict};
 use weever_net::iface::{IfaceId, Interface};

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::addr::is_link_local;
 use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};

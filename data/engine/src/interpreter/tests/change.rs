@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_graph::change::{Change, ChangeSet, Waiting, diff};
 use weever_graph::{Graph, Verified, apply, verify};
 use weever_packet::{Burst, first_n};

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_graph::{NodeId, Verified};
 use weever_packet::{Burst, Pool, first_n};
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use weever_blocks_api::{Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, bits};
+use weever_block::{Block, BlockType, Burst, Cx, Env, Mask, PortDoc, Ports, Registry, bits};
 use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Op, Port, verify};
 use weever_packet::Pool;
 
@@ -21,7 +21,7 @@ static SCRIPT: BlockType = BlockType {
     spawns: &["a", "b"],
     notifies: &["n"],
     effects: Effects::NONE,
-    state: weever_blocks_api::StateKind::None,
+    state: weever_block::StateKind::None,
     params: &[],
     counters: &[],
     make: |build| {

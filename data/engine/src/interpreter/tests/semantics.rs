@@ -1,6 +1,6 @@
 //! DESIGN §4.2 and §4.3, rule by rule.
 
-use weever_blocks_api::{Priority, bits};
+use weever_block::{Priority, bits};
 use weever_graph::Op;
 use weever_packet::{Burst, Mask};
 
@@ -279,8 +279,7 @@ fn all_queues_of_a_priority_have_a_bound_together() {
 /// Starts itself again and again.
 fn perpetual(
     priority: Priority,
-) -> impl FnMut(&mut weever_blocks_api::Cx<'_>, &mut Burst, Mask, &mut weever_blocks_api::Ports<'_>) + Send
-{
+) -> impl FnMut(&mut weever_block::Cx<'_>, &mut Burst, Mask, &mut weever_block::Ports<'_>) + Send {
     move |cx, _, input, ports| {
         cx.spawn_new(0, None, 0, priority);
         ports.enable(0, input);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use weever_blocks_api::Env;
+use weever_block::Env;
 use weever_blocks_std::host::{Host, Neighbours, Neighbours6, Resolver};
 use weever_engine::monotonic;
 use weever_link_sys::mirror::Mirror;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use weever_blocks_api::StateKind;
+use weever_block::StateKind;
 use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
 use weever_device::model_of;
 use weever_device::nic::NicError as DeviceError;

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::arp::{Config, Lookup};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::{NetConfig, StateError};

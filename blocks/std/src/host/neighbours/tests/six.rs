@@ -1,7 +1,7 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use weever_blocks_api::Nanos;
+use weever_block::Nanos;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::{AddrState, Locals6};
 use weever_net::ndp::{Config, Lookup};

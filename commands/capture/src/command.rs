@@ -1,0 +1,221 @@
+//! The command line, and the loop behind it.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use weever_commands_control::{CliError, Target};
+use weever_service_api::{
+    CaptureEvent, CaptureRequest, CaptureStarted, CaptureStream, CapturedPacket, ClientError,
+    MAX_SNAPLEN,
+};
+
+use crate::file::PacketFile;
+use crate::{interrupt, line};
+
+/// How often a wish to end is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Shows packets of a running stack as they pass, or writes them to a capture file.
+///
+/// What the stack takes from a device, the kernel's tools do not see: this shows it. Packets are
+/// copied at places in the running graph, which is changed for the time of the capture and carries
+/// on meanwhile. Copies for which there is no room are left out and counted; packets themselves are
+/// neither lost nor held up.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CaptureArgs {
+    /// Which packets, in the syntax of pcap-filter, such as `udp port 53`; all without it
+    filter: Vec<String>,
+    /// Write packets to this file, in pcapng with the names of interfaces; `-` is standard output
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Where: `rx`, `tx`, or a port of the running graph as NODE.PORT; may be repeated. Without it,
+    /// `rx` and `tx`
+    #[arg(long, value_name = "PLACE", value_delimiter = ',')]
+    at: Vec<String>,
+    /// End after so many packets
+    #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Copy at most so many bytes of each packet
+    #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SNAPLEN)))]
+    snaplen: Option<u32>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Why a capture failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The stack could not be asked, or refused.
+    #[error(transparent)]
+    Cli(#[from] CliError),
+    /// The file could not be made or written.
+    #[error("cannot write {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// Nothing could be printed, or signals not be taken over.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+impl From<ClientError> for CaptureError {
+    fn from(error: ClientError) -> CaptureError {
+        CaptureError::Cli(error.into())
+    }
+}
+
+/// How many packets there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tally {
+    captured: u64,
+    missed: u64,
+}
+
+impl CaptureArgs {
+    /// Captures until it is interrupted, so many packets have come, or the stack ends. Says on
+    /// standard error where it looks, and at the end how many packets there were. To be called on
+    /// the main thread before others are started, since signals are taken over for all of them.
+    ///
+    /// # Errors
+    /// See [`CaptureError`].
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CaptureError> {
+        let client = self.target.connect()?;
+        let ended = interrupt::watch();
+        let ended =
+            ended.map_err(|source| CaptureError::Io { what: "take over signals", source })?;
+        let mut stream = client.capture(self.request())?;
+        announce(stream.started());
+        let mut sink = Sink::new(self.write.as_ref(), out, stream.started())?;
+        let mut tally = Tally::default();
+        let pumped = pump(&mut stream, &mut sink, &ended, &mut tally);
+        // What came before the stack went away is kept.
+        sink.finish(tally.missed)?;
+        say(&format!("{} packets captured, {} missed", tally.captured, tally.missed));
+        pumped
+    }
+
+    fn request(&self) -> CaptureRequest {
+        CaptureRequest {
+            filter: self.filter.join(" "),
+            at: self.at.clone(),
+            count: self.count,
+            snaplen: self.snaplen,
+        }
+    }
+}
+
+fn announce(started: &CaptureStarted) {
+    let places: Vec<&str> = started.places.iter().map(|place| place.port.as_str()).collect();
+    say(&format!("capturing at {}; Ctrl-C ends it", places.join(", ")));
+}
+
+/// On standard error, since packets may go to standard output. A reader that has gone away does not
+/// end the capture.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn pump(
+    stream: &mut CaptureStream,
+    sink: &mut Sink<'_>,
+    ended: &AtomicBool,
+    tally: &mut Tally,
+) -> Result<(), CaptureError> {
+    while !ended.load(Ordering::Relaxed) {
+        match stream.next(LOOK)? {
+            Some(CaptureEvent::Packet(packet)) => {
+                tally.captured += 1;
+                if !sink.put(&packet)? {
+                    break;
+                }
+            }
+            Some(CaptureEvent::Missed(missed)) => tally.missed = missed,
+            Some(CaptureEvent::Ended(end)) => {
+                tally.missed = end.missed;
+                if end.reason == "removed" {
+                    say("the places are not in the running graph any more");
+                }
+                break;
+            }
+            Some(_) => {}
+            None => sink.flush()?,
+        }
+    }
+    Ok(())
+}
+
+/// Where packets go.
+enum Sink<'a> {
+    File(Box<PacketFile>, PathBuf),
+    Lines(&'a mut dyn Write, CaptureStarted),
+}
+
+impl<'a> Sink<'a> {
+    fn new(
+        file: Option<&PathBuf>,
+        out: &'a mut dyn Write,
+        started: &CaptureStarted,
+    ) -> Result<Sink<'a>, CaptureError> {
+        let Some(path) = file else { return Ok(Sink::Lines(out, started.clone())) };
+        let made = PacketFile::create(path, started);
+        let made = made.map_err(|source| CaptureError::File { path: path.clone(), source })?;
+        Ok(Sink::File(Box::new(made), path.clone()))
+    }
+
+    /// False if nobody reads any more.
+    fn put(&mut self, packet: &CapturedPacket) -> Result<bool, CaptureError> {
+        match self {
+            Sink::File(file, path) => file.write(packet).map(|()| true).or_else(|source| {
+                gone(&source).then_some(false).ok_or_else(|| failed(path, source))
+            }),
+            Sink::Lines(out, started) => match writeln!(out, "{}", line(packet, started)) {
+                Ok(()) => Ok(true),
+                Err(source) if gone(&source) => Ok(false),
+                Err(source) => Err(CaptureError::Io { what: "print a packet", source }),
+            },
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), CaptureError> {
+        match self {
+            Sink::File(file, path) => file.flush().map_err(|source| failed(path, source)),
+            Sink::Lines(out, _) => {
+                drop(out.flush());
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(self, missed: u64) -> Result<(), CaptureError> {
+        match self {
+            Sink::File(file, path) => match file.finish(missed) {
+                Err(source) if !gone(&source) => Err(failed(&path, source)),
+                _ => Ok(()),
+            },
+            Sink::Lines(out, _) => {
+                drop(out.flush());
+                Ok(())
+            }
+        }
+    }
+}
+
+fn gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+fn failed(path: &std::path::Path, source: io::Error) -> CaptureError {
+    CaptureError::File { path: path.to_owned(), source }
+}

@@ -1,0 +1,352 @@
+//! The subcommands.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use weever_commands_control::Target;
+use weever_graph::svg::{Extras, svg_with};
+use weever_graph::{Finding, Graph, Severity, dot, verify};
+use weever_service_api::GraphFormat;
+use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
+
+use crate::{GraphToolError, Streams, blocks, file, setting};
+
+/// Work with protocol graphs in Unicorn files.
+#[derive(Clone, Debug, Subcommand)]
+pub enum GraphCommand {
+    /// Reports every mistake and doubt in FILE; exit with 1 if there is an error.
+    Check(Check),
+    /// Prints FILE in the canonical layout.
+    Fmt(Fmt),
+    /// Draws FILE, or the running graph with its counters, as an SVG picture.
+    Svg(Picture),
+    /// Draws FILE, or the running graph with its counters, in the DOT language of Graphviz.
+    Dot(Picture),
+    /// Shows the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
+    Show(Shown),
+    /// Makes the running graph that of FILE: what differs changes, between two packets
+    Apply(Apply),
+    /// The running graph in the DOT language; the same as `dot --running`.
+    #[command(hide = true)]
+    Live(Target),
+}
+
+/// The file to work on.
+#[derive(Args, Clone, Debug)]
+pub struct Input {
+    /// A Unicorn file, or `-` for standard input.
+    pub file: PathBuf,
+    /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
+    /// entries; may be repeated.
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// The graph to draw or to show.
+#[derive(Args, Clone, Debug)]
+pub struct Wanted {
+    /// A Unicorn file, or `-` for standard input.
+    #[arg(required_unless_present_any = RUNNING, conflicts_with_all = RUNNING)]
+    pub file: Option<PathBuf>,
+    /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
+    /// entries; may be repeated.
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse, conflicts_with_all = RUNNING)]
+    pub settings: Vec<(String, String)>,
+    /// The graph that a stack runs, with its counters, instead of a file.
+    #[arg(long)]
+    pub running: bool,
+    /// Only the part of the running graph that this worker runs, with what it has counted. Workers have
+    /// the numbers of queues in policies and plans; `weever queues` lists them.
+    #[arg(long, visible_alias = "queue", value_name = "NUMBER")]
+    pub worker: Option<u32>,
+    /// Which stack.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Options that ask for the running graph.
+const RUNNING: [&str; 4] = ["running", "worker", "dev", "socket"];
+
+/// The graph to run from now on, and where.
+#[derive(Args, Clone, Debug)]
+pub struct Apply {
+    /// A Unicorn file, or `-` for standard input. Its config nodes get the values that the running
+    /// stack has for them.
+    pub file: PathBuf,
+    /// Which stack.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// The graph to show, and in which form.
+#[derive(Args, Clone, Debug)]
+pub struct Shown {
+    /// The graph.
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// In Unicorn, to be changed and applied, instead of a list of nodes.
+    #[arg(long)]
+    pub unicorn: bool,
+}
+
+/// The graph to draw, and where the picture goes.
+#[derive(Args, Clone, Debug)]
+pub struct Picture {
+    /// The graph.
+    #[command(flatten)]
+    pub wanted: Wanted,
+    /// Write the picture to this file instead of standard output.
+    #[arg(short, long, value_name = "OUT")]
+    pub output: Option<PathBuf>,
+}
+
+/// The file to check, and how strictly.
+#[derive(Args, Clone, Debug)]
+pub struct Check {
+    /// The file.
+    #[command(flatten)]
+    pub input: Input,
+    /// Check also what must hold before the graph can run: every config node has a value, operands
+    /// come from `true` and `false`, effects are ordered, blocking nodes are cut vertices. Effects
+    /// that are not written are those of weever's blocks, if they implement every node.
+    #[arg(long)]
+    pub executable: bool,
+}
+
+/// The file to format, and what to do with the result.
+#[derive(Args, Clone, Debug)]
+pub struct Fmt {
+    /// A Unicorn file, or `-` for standard input.
+    pub file: PathBuf,
+    /// Print nothing; exit with 1 if the file is not in the canonical layout.
+    #[arg(long, conflicts_with = "write")]
+    pub check: bool,
+    /// Write the result back to the file.
+    #[arg(long)]
+    pub write: bool,
+}
+
+/// Executes a command on the process's own streams. Results go to standard output, diagnostics to
+/// standard error, in colours if that is a terminal. The exit code is 0, or 1 if the text has
+/// errors or `fmt --check` found another layout.
+///
+/// # Errors
+/// If a file cannot be read or written; [`GraphToolError::exit_code`] is the status to exit with.
+pub fn run(command: GraphCommand) -> Result<ExitCode, GraphToolError> {
+    run_with(
+        command,
+        &mut Streams {
+            input: &mut std::io::stdin().lock(),
+            output: &mut std::io::stdout().lock(),
+            errors: &mut std::io::stderr().lock(),
+            colours: std::io::stderr().is_terminal(),
+        },
+    )
+}
+
+/// The same with given streams.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    match command {
+        GraphCommand::Check(Check { input, executable }) => {
+            let depth = if executable { Depth::Executable } else { Depth::Check };
+            let name = file::shown(&input.file);
+            let graph = load_graph(&input, depth, streams)?;
+            put_out(graph.map(|graph| summary(&name, &graph)), streams)
+        }
+        GraphCommand::Fmt(fmt) => format(&fmt, streams),
+        GraphCommand::Svg(picture) => draw(&picture, GraphFormat::Svg, streams),
+        GraphCommand::Dot(picture) => draw(&picture, GraphFormat::Dot, streams),
+        GraphCommand::Show(shown) => {
+            let format = if shown.unicorn { GraphFormat::Unicorn } else { GraphFormat::Text };
+            put_out(text_of(&shown.wanted, format, streams)?, streams)
+        }
+        GraphCommand::Apply(apply) => apply_file(&apply, streams),
+        GraphCommand::Live(target) => put_out(
+            Some(weever_commands_control::running_graph(&target, GraphFormat::Dot, None)?),
+            streams,
+        ),
+    }
+}
+
+fn draw(
+    picture: &Picture,
+    format: GraphFormat,
+    s: &mut Streams,
+) -> Result<ExitCode, GraphToolError> {
+    let text = text_of(&picture.wanted, format, s)?;
+    match (&picture.output, &text) {
+        (Some(path), Some(text)) if !file::is_stdin(path) => {
+            file::write(path, text)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => put_out(text, s),
+    }
+}
+
+/// Mistakes in the text are found here, before the stack hears of it.
+fn apply_file(apply: &Apply, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    let source = file::read(&apply.file, streams)?;
+    let name = file::shown(&apply.file);
+    if let Err(errors) = load(&source, &name) {
+        complain(&errors.diagnostics, &source, &apply.file, streams);
+        return Ok(ExitCode::FAILURE);
+    }
+    let changed = weever_commands_control::apply_graph(&apply.target, &name, &source)?;
+    let what = match changed.steps {
+        0 => ": it runs already".into(),
+        _ => weever_commands_control::described(&changed),
+    };
+    put_out(Some(format!("{name}{what}\n")), streams)
+}
+
+fn put_out(text: Option<String>, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    let Some(text) = text else { return Ok(ExitCode::FAILURE) };
+    put(streams.output, &text);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The graph in this format; none if the file has errors, which have been reported.
+fn text_of(
+    wanted: &Wanted,
+    format: GraphFormat,
+    streams: &mut Streams,
+) -> Result<Option<String>, GraphToolError> {
+    let Some(file) = &wanted.file else {
+        return Ok(Some(weever_commands_control::running_graph(
+            &wanted.target,
+            format,
+            wanted.worker,
+        )?));
+    };
+    if format == GraphFormat::Unicorn {
+        return Ok(Some(file::read(file, streams)?));
+    }
+    let input = Input { file: file.clone(), settings: wanted.settings.clone() };
+    let draw = match format {
+        GraphFormat::Svg => svg_of_file,
+        GraphFormat::Dot => dot::dot,
+        _ => show,
+    };
+    load_graph(&input, Depth::Use, streams).map(|graph| graph.as_ref().map(draw))
+}
+
+fn svg_of_file(graph: &Graph) -> String {
+    let condition = |id| weever_unicorn::condition(graph, id);
+    svg_with(graph, &Extras { condition: Some(&condition), ..Extras::default() })
+}
+
+/// How much there is to say about the graph.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// No notes: the graph itself is wanted.
+    Use,
+    /// Everything that loading finds.
+    Check,
+    /// Also what verification finds.
+    Executable,
+}
+
+/// The graph of a file; none if it has errors, which have been reported.
+fn load_graph(
+    input: &Input,
+    depth: Depth,
+    streams: &mut Streams,
+) -> Result<Option<Graph>, GraphToolError> {
+    let path = input.file.as_path();
+    let source = file::read(path, streams)?;
+    let (mut graph, mut diagnostics) = match load(&source, &file::shown(path)) {
+        Ok(loaded) => (loaded.graph, loaded.diagnostics),
+        Err(errors) => {
+            complain(&errors.diagnostics, &source, path, streams);
+            return Ok(None);
+        }
+    };
+    if depth == Depth::Use {
+        diagnostics.retain(|d| d.severity > Severity::Note);
+    }
+    let set = set(&mut graph, input, streams);
+    if set && depth == Depth::Executable {
+        let mut more = findings(&graph);
+        more.retain(|d| !diagnostics.contains(d));
+        diagnostics.extend(more);
+        diagnostics.sort_by_key(|d| d.span.start);
+    }
+    complain(&diagnostics, &source, path, streams);
+    Ok((set && !has_errors(&diagnostics)).then_some(graph))
+}
+
+/// Everything verification says; errors alone if there are any.
+fn findings(graph: &Graph) -> Vec<Diagnostic> {
+    let mut annotated = graph.clone();
+    let unknown = blocks::annotate(&mut annotated);
+    match verify(annotated) {
+        Ok(verified) => {
+            let findings = verified.warnings().chain(verified.notes());
+            findings.map(Diagnostic::from).chain(unknown).collect()
+        }
+        Err(errors) => errors.iter().map(|error| with_remedy(graph, error)).collect(),
+    }
+}
+
+fn with_remedy(graph: &Graph, finding: &Finding) -> Diagnostic {
+    let diagnostic = Diagnostic::from(finding);
+    match setting::remedy(graph, finding) {
+        Some(remedy) => diagnostic.help(remedy),
+        None => diagnostic,
+    }
+}
+
+fn set(graph: &mut Graph, input: &Input, streams: &mut Streams) -> bool {
+    for (node, value) in &input.settings {
+        if let Err(error) = setting::apply(graph, node, value) {
+            put(streams.errors, &format!("error: --set {node}={value}: {error}\n"));
+            return false;
+        }
+    }
+    true
+}
+
+fn summary(name: &str, graph: &Graph) -> String {
+    let (nodes, edges) = (graph.len(), graph.dataflow().count());
+    format!("{name}: graph `{}`, {nodes} nodes, {edges} edges: no errors\n", graph.name)
+}
+
+fn format(fmt: &Fmt, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
+    if fmt.write && file::is_stdin(&fmt.file) {
+        return Err(GraphToolError::WriteToStdin);
+    }
+    let source = file::read(&fmt.file, streams)?;
+    let (ast, diagnostics) = parse(&source);
+    if has_errors(&diagnostics) {
+        complain(&diagnostics, &source, &fmt.file, streams);
+        return Ok(ExitCode::FAILURE);
+    }
+    let text = print(&ast);
+    if fmt.check && text != source {
+        let name = file::shown(&fmt.file);
+        let advice = "`weever graph fmt --write` changes it";
+        put(streams.errors, &format!("{name} is not in the canonical layout; {advice}\n"));
+        return Ok(ExitCode::FAILURE);
+    }
+    if fmt.write && text != source {
+        file::write(&fmt.file, &text)?;
+    } else if !fmt.write && !fmt.check {
+        put(streams.output, &text);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn complain(diagnostics: &[Diagnostic], source: &str, path: &Path, streams: &mut Streams) {
+    let draw = if streams.colours { render_styled } else { render };
+    put(streams.errors, &draw(diagnostics, source, &file::shown(path)));
+}
+
+/// A reader that has gone away (`| head`) is no error.
+fn put(stream: &mut dyn Write, text: &str) {
+    let _ = stream.write_all(text.as_bytes());
+}

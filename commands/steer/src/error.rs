@@ -1,0 +1,82 @@
+//! What keeps flows from being steered.
+
+use std::process::ExitCode;
+
+use weever_commands_plan::PlanToolError;
+use weever_device::actions::{ActionsError, PersistError};
+use weever_device::claim::ClaimError;
+use weever_device::ethtool::EthtoolError;
+use weever_device::nic::NicError;
+use weever_device::xdp::XdpError;
+
+/// Why it ended, other than by a signal.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SteerError {
+    /// A file is wrong.
+    #[error(transparent)]
+    File(#[from] PlanToolError),
+    /// The policy does not become one for the planner.
+    #[error(transparent)]
+    Document(#[from] weever_plan::policy::DocumentError),
+    /// The policy cannot be satisfied.
+    #[error("the policy cannot be satisfied, and nothing was changed:\n{0}")]
+    Unsatisfied(String),
+    /// There is no such device.
+    #[error("there is no device `{0}` in this network namespace; `ip link` lists them")]
+    NoDevice(String),
+    /// The device went away.
+    #[error("{device} disappeared while steering{filters}")]
+    Vanished {
+        /// The device.
+        device: String,
+        /// What went with it.
+        filters: String,
+    },
+    /// The list of CPUs cannot be read.
+    #[error("`{0}` is no list of CPUs; write for example `0,2-5`")]
+    Cpus(String),
+    /// The device has another name now.
+    #[error("{device} is called {name} now; what was done to it was undone: steer it by that name")]
+    Renamed {
+        /// What it was called.
+        device: String,
+        /// What it is called.
+        name: String,
+    },
+    /// What was asked for cannot be had together.
+    #[error("{0}")]
+    Usage(String),
+    /// The device's answer.
+    #[error(transparent)]
+    Device(#[from] EthtoolError),
+    /// The plan does not fit the device.
+    #[error(transparent)]
+    Actions(#[from] ActionsError),
+    /// A step failed, on the way there or back.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// Somebody else steers the device.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The record cannot be kept.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// The program cannot be had.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// The system refused something else.
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+}
+
+impl SteerError {
+    /// The exit status for it.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            SteerError::File(_) | SteerError::Cpus(_) | SteerError::Usage(_) => ExitCode::from(2),
+            SteerError::Document(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! A configuration becomes a running team of workers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! TCP as state machines without input, output or clock.
+#![forbid(unsafe_code)]
