@@ -9,7 +9,7 @@ use weever_graph::Effects;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
-use crate::host::{Host, StateReader};
+use crate::host::{Network, StateReader};
 
 /// Looks at a packet, and cannot run without one.
 pub(crate) const READS: Effects = Effects::READS.union(Effects::NEEDS_BUFFER);
@@ -233,8 +233,8 @@ impl<const N: usize, F: Fn(&NetState, &mut Buffer) -> usize + Send> Block for So
 }
 
 /// The host's network.
-pub(crate) fn network(build: &Build<'_>) -> Result<Arc<Host>, BuildError> {
-    build.env::<Host>("the host's network")
+pub(crate) fn network(build: &Build<'_>) -> Result<Arc<Network>, BuildError> {
+    build.env::<Network>("the host's network")
 }
 
 /// The interface of a packet, as far as it is known and still there.

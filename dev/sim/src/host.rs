@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use weever_block::Env;
-use weever_blocks_std::host::{Host, provide};
+use weever_blocks_std::host::{Network, provide};
 use weever_blocks_std::registry;
 use weever_engine::{CounterKind, Limits, Member, MemberQueue, Publisher, Reading, Team, Worker};
 use weever_link::fault::{FaultConfig, FaultControl, FaultyLink};
@@ -59,7 +59,7 @@ pub(crate) struct SimHost {
     pub(crate) name: String,
     pub(crate) worker: Worker,
     pub(crate) publisher: Arc<Publisher>,
-    pub(crate) network: Arc<Host>,
+    pub(crate) network: Arc<Network>,
     pub(crate) plugs: Vec<(usize, FaultControl)>,
     inbox: Arc<Inbox>,
     pool: Pool,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use weever_blocks_std::host::Host;
+use weever_blocks_std::host::Network;
 use weever_engine::{Publisher, Reading};
 use weever_packet::Nanos;
 
@@ -96,7 +96,7 @@ impl Sim {
     }
 
     /// A host's network, to look at and to change.
-    pub fn network(&self, host: HostId) -> &Host {
+    pub fn network(&self, host: HostId) -> &Network {
         &self.hosts[host.0].network
     }
 

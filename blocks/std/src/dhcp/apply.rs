@@ -7,7 +7,7 @@ use weever_net::iface::IfaceId;
 use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 
-use crate::host::Host;
+use crate::host::Network;
 
 /// Routes of operators without a metric of their own come first.
 const METRIC: u32 = 100;
@@ -25,7 +25,7 @@ pub(super) struct Applied {
 
 /// Uses what the lease gives, in place of what it gave before.
 pub(super) fn bind(
-    host: &Host,
+    host: &Network,
     iface: IfaceId,
     lease: &Lease,
     before: Option<Applied>,
@@ -57,7 +57,7 @@ fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, gave: bool) -> bo
 }
 
 /// Takes away what the lease gave.
-pub(super) fn unbind(host: &Host, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
+pub(super) fn unbind(host: &Network, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
         if applied.is_some_and(|applied| applied.gave) {
@@ -85,7 +85,7 @@ fn routes(net: &mut NetConfig, iface: IfaceId, lease: &Lease) {
     }
 }
 
-fn change<T>(host: &Host, change: impl FnOnce(&mut NetConfig) -> T) -> T {
+fn change<T>(host: &Network, change: impl FnOnce(&mut NetConfig) -> T) -> T {
     match host.update(|net| Ok::<T, Infallible>(change(net))) {
         Ok(done) => done,
         Err(never) => match never {},

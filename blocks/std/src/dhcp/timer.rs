@@ -17,7 +17,7 @@ use super::Dhcp;
 use super::apply::{bind, unbind};
 use super::clients::Own;
 use crate::check::{network, reader};
-use crate::host::{Host, Secret};
+use crate::host::{Network, Secret};
 use crate::periodic::{Look, period, periodic};
 
 const BROADCAST: usize = 0;
@@ -59,7 +59,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 }
 
 struct Timer {
-    host: Arc<Host>,
+    host: Arc<Network>,
     dhcp: Arc<Dhcp>,
     secret: Secret,
 }

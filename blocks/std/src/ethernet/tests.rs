@@ -8,7 +8,7 @@ use weever_wire::MacAddr;
 
 use super::*;
 use crate::bench::Bench;
-use crate::host::Host;
+use crate::host::Network;
 use crate::testing::frames::*;
 
 const IP4: u16 = 0x0800;
@@ -19,7 +19,7 @@ fn bench(vlan: Option<u16>) -> Bench {
     let iface = Interface { vlan, ..Interface::new(IfaceId(0), "link0", 0, HOST_MAC) };
     let mut config = NetConfig::new();
     config.add_interface(iface).unwrap();
-    Bench::new().providing(Arc::new(Host::new(config)))
+    Bench::new().providing(Arc::new(Network::new(config)))
 }
 
 /// The tasks that leave by `true`, after their headers were recorded.

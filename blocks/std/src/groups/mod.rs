@@ -12,7 +12,7 @@ use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
-use crate::host::{Host, Secret};
+use crate::host::{Network, Secret};
 use listens::Listens;
 
 /// The user of every group that the host's network names.
@@ -143,7 +143,7 @@ impl<A: Listens> Inner<A> {
     }
 
     /// Has the host's network know what users want to hear, if that has changed.
-    pub(crate) fn publish(&mut self, host: &Host) {
+    pub(crate) fn publish(&mut self, host: &Network) {
         if !std::mem::take(&mut self.changed) {
             return;
         }

@@ -10,7 +10,7 @@ use weever_packet::{Buffer, Endpoints, Flags};
 use super::GroupsOf;
 use super::listens::Listens;
 use crate::check::network;
-use crate::host::{Host, Secret};
+use crate::host::{Network, Secret};
 use crate::periodic::{Look, periodic};
 
 /// The spawn edge of reports, which are whole but for their link header.
@@ -43,7 +43,7 @@ pub(crate) fn make<A: Reports>(build: &Build<'_>) -> Result<Box<dyn Block>, Buil
 }
 
 struct Timer<A> {
-    host: Arc<Host>,
+    host: Arc<Network>,
     groups: Arc<GroupsOf<A>>,
     secret: Secret,
 }

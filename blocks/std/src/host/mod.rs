@@ -15,7 +15,7 @@ pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;
 pub use secret::Secret;
-pub use state::{Host, StateReader};
+pub use state::{Network, StateReader};
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use weever_net::state::NetConfig;
 
 /// Provides what the protocol blocks of one host share: its network, and empty neighbour caches
 /// with the default limits, whose first polls announce its addresses.
-pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Host> {
-    let host = Arc::new(Host::new(config));
+pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Network> {
+    let host = Arc::new(Network::new(config));
     let resolver = env.get_or_default::<Resolver>();
     let family = V4::new(weever_net::arp::Config::default());
     let four = Neighbours::new(Arc::clone(&host), Arc::clone(&resolver), family, now);

@@ -10,21 +10,21 @@ use weever_net::state::{NetConfig, NetState};
 pub type StateReader = arc_swap::Cache<Arc<ArcSwap<NetState>>, Arc<NetState>>;
 
 /// The network of one host, shared by its workers. Blocks find it in their
-/// [`Env`](weever_block::Env); what [`update`](Host::update) changes holds from their next
+/// [`Env`](weever_block::Env); what [`update`](Network::update) changes holds from their next
 /// burst on.
 #[derive(Debug)]
-pub struct Host {
+pub struct Network {
     published: Arc<ArcSwap<NetState>>,
     /// A copy of the published state's, for a glance that touches nothing else.
     generation: AtomicU64,
     writer: Mutex<()>,
 }
 
-impl Host {
+impl Network {
     /// A host with this network.
-    pub fn new(config: NetConfig) -> Host {
+    pub fn new(config: NetConfig) -> Network {
         let published = Arc::new(ArcSwap::from_pointee(NetState::new(config, 1)));
-        Host { published, generation: AtomicU64::new(1), writer: Mutex::new(()) }
+        Network { published, generation: AtomicU64::new(1), writer: Mutex::new(()) }
     }
 
     /// The network as it is now.
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_change_is_seen_by_readers_and_a_refused_one_is_not() {
-        let host = Host::new(NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]));
+        let host = Network::new(NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]));
         let mut reader = host.reader();
         assert!(reader.load().is_ours(HOST));
         let link = IfaceId(0);

@@ -10,12 +10,12 @@ use weever_wire::ipv4::protocol;
 
 use super::*;
 use crate::bench::{Bench, Ran};
-use crate::host::Host;
+use crate::host::Network;
 use crate::testing::frames::*;
 
 fn bench() -> Bench {
     let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
-    Bench::new().providing(Arc::new(Host::new(config)))
+    Bench::new().providing(Arc::new(Network::new(config)))
 }
 
 fn received(bench: &mut Bench, datagram: &[u8]) -> Buffer {
@@ -120,7 +120,7 @@ fn errors_are_bounded_and_sometimes_forbidden() {
     let rate = Rate { per_second: 1, burst: 2 };
     let mut config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
     config.settings.icmp.each = rate;
-    let bench = Bench::new().providing(Arc::new(Host::new(config)));
+    let bench = Bench::new().providing(Arc::new(Network::new(config)));
     let mut bench = bench.with_param("cause", "port");
     let reply = message(HOST, REPLY);
     let to_all = ipv4(ipv4_repr(PEER, SUBNET_BROADCAST, protocol::UDP), &stray(1)[20..]);

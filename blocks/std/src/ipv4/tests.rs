@@ -11,7 +11,7 @@ use weever_wire::ipv4::{Ipv4View, protocol};
 
 use super::*;
 use crate::bench::Bench;
-use crate::host::Host;
+use crate::host::Network;
 use crate::testing::frames::*;
 
 fn host() -> NetConfig {
@@ -19,7 +19,7 @@ fn host() -> NetConfig {
 }
 
 fn bench() -> Bench {
-    Bench::new().providing(Arc::new(Host::new(host())))
+    Bench::new().providing(Arc::new(Network::new(host())))
 }
 
 /// Datagrams at the front of their buffers, up to the header's validation.
@@ -185,7 +185,7 @@ fn groups_and_broadcasts_need_no_neighbour() {
 fn a_gateway_is_the_next_hop() {
     let mut host = host();
     host.add_route(Route::via(Cidr::ALL, PEER)).unwrap();
-    let mut bench = Bench::new().providing(Arc::new(Host::new(host)));
+    let mut bench = Bench::new().providing(Arc::new(Network::new(host)));
     let burst = addressed(&mut bench, HOST, Ipv4Addr::new(8, 8, 8, 8), b"");
     let ran = bench.run(&ROUTING, burst, 1);
     assert_eq!(Endpoints::v4(&ran.packet(0).meta().endpoints.next_hop), PEER.to_bits());

@@ -7,7 +7,7 @@ use weever_graph::Effects;
 use weever_net::state::NetState;
 
 use crate::check::{READS, interface, reader};
-use crate::host::{Host, StateReader};
+use crate::host::{Network, StateReader};
 
 /// Where packets enter.
 pub static RX_QUEUE: BlockType = reader(
@@ -31,7 +31,7 @@ pub static TX_QUEUE: BlockType = BlockType {
 fn make_tx(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let link: String = build.param("link")?;
     if link == "interface" {
-        let state = build.env.get::<Host>().map(|host| host.reader());
+        let state = build.env.get::<Network>().map(|host| host.reader());
         return Ok(Box::new(ByInterface { state }));
     }
     let link =

@@ -11,7 +11,7 @@ use weever_wire::udp::UdpView;
 
 use super::*;
 use crate::bench::{Bench, Ran};
-use crate::host::Host;
+use crate::host::Network;
 use crate::testing::frames::*;
 
 const CLIENT: SocketAddrV4 = SocketAddrV4::new(PEER, 5000);
@@ -19,7 +19,7 @@ const SERVER: SocketAddrV4 = SocketAddrV4::new(HOST, 7);
 
 fn bench() -> Bench {
     let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
-    Bench::new().providing(Arc::new(Host::new(config)))
+    Bench::new().providing(Arc::new(Network::new(config)))
 }
 
 /// A datagram as it looks behind the validators of IPv4.
@@ -148,7 +148,7 @@ fn filled(len: usize, mtu: u16, completes: bool) -> Ran {
     let only = Interface { mtu, tx_checksum: completes, ..config.interfaces()[0].clone() };
     let mut host = NetConfig::new();
     host.add_interface(only).unwrap();
-    let mut bench = Bench::new().providing(Arc::new(Host::new(host)));
+    let mut bench = Bench::new().providing(Arc::new(Network::new(host)));
     let mut packet = bench.packet(&vec![7; 8 + len]);
     let (local, remote) = (Endpoints::mapped(HOST.to_bits()), Endpoints::mapped(PEER.to_bits()));
     let meta = packet.meta_mut();

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{Host, Secret, provide};
+use weever_blocks_std::host::{Network, Secret, provide};
 use weever_blocks_std::testing::{HostBox, frames::*};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, host};
@@ -26,7 +26,7 @@ const OFFERED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 77);
 struct Configured {
     host: HostBox,
     dhcp: Arc<Dhcp>,
-    net: Arc<Host>,
+    net: Arc<Network>,
     /// Message types that the server has heard.
     heard: Vec<MessageType>,
     /// ARP packets that the host sent: operation, sender, target.

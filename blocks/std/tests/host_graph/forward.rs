@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use weever_block::Env;
-use weever_blocks_std::host::{Host, provide};
+use weever_blocks_std::host::{Network, provide};
 use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};
 use weever_models::{HostConfig, Service, host};
@@ -37,7 +37,7 @@ fn config() -> NetConfig {
 
 struct Router {
     host: HostBox,
-    state: Arc<Host>,
+    state: Arc<Network>,
 }
 
 impl Router {

@@ -2,7 +2,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use weever_block::Env;
-use weever_blocks_std::host::{Host, Secret, provide};
+use weever_blocks_std::host::{Network, Secret, provide};
 use weever_blocks_std::igmp::Groups;
 use weever_blocks_std::testing::{HostBox, frames::*, host::host_state};
 use weever_engine::{CounterKind, Limits};
@@ -22,7 +22,7 @@ const ALL: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 
 struct Listener {
     host: HostBox,
-    net: Arc<Host>,
+    net: Arc<Network>,
     groups: Arc<Groups>,
 }
 

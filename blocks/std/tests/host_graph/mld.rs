@@ -2,7 +2,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_block::Env;
-use weever_blocks_std::host::{Host, Secret, provide};
+use weever_blocks_std::host::{Network, Secret, provide};
 use weever_blocks_std::igmp::Groups6;
 use weever_blocks_std::testing::{HostBox, frames::PEER_MAC, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
@@ -24,7 +24,7 @@ fn ip(text: &str) -> Ipv6Addr {
 
 struct Listener {
     host: HostBox,
-    net: Arc<Host>,
+    net: Arc<Network>,
     groups: Arc<Groups6>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weever_block::Env;
 use weever_blocks_std::capture::Taps;
-use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
 use weever_blocks_std::registry;
 use weever_engine::{Team, Worker, monotonic};
 use weever_link::Link;
@@ -77,7 +77,7 @@ impl Parts {
         let shared = Arc::new(Shared {
             stewards: Arc::new(Stewards::new(stewards)),
             links: infos,
-            network: env.get::<Host>().expect(has_host),
+            network: env.get::<Network>().expect(has_host),
             neighbours: env.get::<Neighbours>().expect(has_host),
             neighbours6: env.get::<Neighbours6>().expect(has_host),
             publisher,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::{self, Host, Neighbours, Neighbours6};
+use weever_blocks_std::host::{self, Neighbours, Neighbours6, Network};
 use weever_link::LinkInfo;
 use weever_net::addr::{Cidr, Locals};
 use weever_net::dhcp4::Probing;
@@ -56,7 +56,7 @@ fn stable_identifiers(network: &mut NetConfig, secret: Option<[u64; 2]>) {
 }
 
 fn fix_neighbour(
-    host: &Host,
+    host: &Network,
     neighbours: &Neighbours,
     v4: Ipv4Addr,
     mac: MacAddr,
@@ -70,7 +70,7 @@ fn fix_neighbour(
 
 /// A link-local neighbour is taken to be at the first interface that speaks IPv6.
 fn fix_neighbour6(
-    host: &Host,
+    host: &Network,
     neighbours: &Neighbours6,
     v6: Ipv6Addr,
     mac: MacAddr,

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::Host;
+use weever_blocks_std::host::Network;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
@@ -29,7 +29,7 @@ pub(super) struct Keeper {
 impl Keeper {
     /// Watches `network` and its DHCP `clients` for the sake of these links' devices: the link's number and its grip.
     pub(super) fn start(
-        network: Arc<Host>,
+        network: Arc<Network>,
         clients: Arc<Dhcp>,
         grips: Vec<(u16, Grip)>,
     ) -> io::Result<Keeper> {
@@ -76,7 +76,7 @@ fn keep(watched: &Watched, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Con
 
 /// What the thread looks at.
 struct Watched {
-    network: Arc<Host>,
+    network: Arc<Network>,
     clients: Arc<Dhcp>,
 }
 

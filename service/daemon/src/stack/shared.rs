@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weever_blocks_std::host::{Host, Neighbours, Neighbours6};
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
 use weever_engine::{Publisher, Reading, sum};
 use weever_link::LinkInfo;
 use weever_net::addr::Cidr;
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) links: Vec<LinkInfo>,
     /// Addresses and routes as they are.
-    pub(super) network: Arc<Host>,
+    pub(super) network: Arc<Network>,
     pub(super) neighbours: Arc<Neighbours>,
     pub(super) neighbours6: Arc<Neighbours6>,
     /// The graph as it is.

@@ -6,7 +6,7 @@ use weever_block::Nanos;
 use weever_net::neighbour::Discovery;
 use weever_net::state::NetState;
 
-use super::super::Host;
+use super::super::Network;
 use super::at::At;
 use super::links::Links;
 
@@ -40,5 +40,5 @@ pub trait Family: Sized + Debug + Send + 'static {
 
     /// Has the host's network know what was found out about its own addresses and routes. The change
     /// comes back as one to follow, which changes nothing more.
-    fn report(&mut self, links: &mut Links<Self::Machine>, host: &Host);
+    fn report(&mut self, links: &mut Links<Self::Machine>, host: &Network);
 }

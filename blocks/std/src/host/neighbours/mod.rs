@@ -5,7 +5,7 @@
 //!  ───────────────────► Session ► Links ──────────────► Snapshot ◄───────── workers
 //!                          │   one machine per interface
 //!                          ├──► News: who was resolved or given up, for those that wait
-//!                          └──► Host: what was found out about our own addresses
+//!                          └──► Network: what was found out about our own addresses
 //! ```
 //!
 //! All of it serves both families; what each does its own way is its [`Family`].
@@ -30,7 +30,7 @@ use weever_net::iface::IfaceId;
 use weever_net::neighbour::{Discovery, Neighbour, State, TableFull};
 use weever_wire::MacAddr;
 
-use super::{Host, Resolver};
+use super::{Network, Resolver};
 pub(crate) use at::{At, At4, At6};
 use family::Ip;
 pub(crate) use family::{Family, Sent};
@@ -51,7 +51,7 @@ pub type Neighbours6 = Neighbourhood<V6>;
 /// host's network is followed by whoever uses them next, the workers' timers at the latest.
 #[derive(Debug)]
 pub struct Neighbourhood<F: Family> {
-    host: Arc<Host>,
+    host: Arc<Network>,
     resolver: Arc<Resolver>,
     slow: Mutex<Slow<F>>,
     published: Arc<ArcSwap<Snapshot<F::At>>>,
@@ -75,7 +75,7 @@ struct Slow<F: Family> {
 impl<F: Family> Neighbourhood<F> {
     /// A machine for each interface, whose first polls announce the host's addresses; `resolver`
     /// finds out the neighbours of borrowed interfaces.
-    pub(crate) fn new(host: Arc<Host>, resolver: Arc<Resolver>, family: F, now: Nanos) -> Self {
+    pub(crate) fn new(host: Arc<Network>, resolver: Arc<Resolver>, family: F, now: Nanos) -> Self {
         let (links, news) = (Links::new(), News::new());
         let slow = Mutex::new(Slow { family, links, generation: 0, followed: 0, news });
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -167,7 +167,7 @@ impl<F: Family> Neighbourhood<F> {
 
 impl<F: Family> Slow<F> {
     #[cold]
-    fn follow(&mut self, host: &Host, now: Nanos) {
+    fn follow(&mut self, host: &Network, now: Nanos) {
         let state = host.state();
         let news = &mut self.news;
         let in_vain = |iface, ip| news.tell(F::At::new(iface, ip).key());

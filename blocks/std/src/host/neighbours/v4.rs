@@ -10,7 +10,7 @@ use weever_net::neighbour::Discovery;
 use weever_net::state::NetState;
 use weever_wire::arp::ArpRepr;
 
-use super::super::Host;
+use super::super::Network;
 use super::at::At4;
 use super::family::Family;
 use super::links::{Link, Links};
@@ -78,7 +78,7 @@ impl Family for V4 {
         self.found.push((IfaceId(iface), Found::Free(ip)));
     }
 
-    fn report(&mut self, _: &mut Links<Cache>, host: &Host) {
+    fn report(&mut self, _: &mut Links<Cache>, host: &Network) {
         for (iface, found) in self.found.drain(..) {
             // An operator may have removed it meanwhile.
             let _ = host.update(|net| match found {

@@ -12,7 +12,7 @@ use weever_net::random::keyed_hash;
 use weever_net::state::{Advertised, NetState};
 use weever_wire::ndp::NdpRepr;
 
-use super::super::Host;
+use super::super::Network;
 use super::at::At6;
 use super::family::Family;
 use super::links::{Link, Links};
@@ -93,7 +93,7 @@ impl Family for V6 {
     /// Never called: what neighbour discovery finds out about addresses is read from its locals.
     fn note_free(&mut self, _: u16, _: Ipv6Addr) {}
 
-    fn report(&mut self, links: &mut Links<Node>, host: &Host) {
+    fn report(&mut self, links: &mut Links<Node>, host: &Network) {
         for link in links.iter_mut() {
             let generation = link.machine.config_generation();
             if link.told != generation {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use weever_block::Env;
-use weever_blocks_std::host::{Host, Neighbours, Neighbours6, Resolver};
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Resolver};
 use weever_engine::monotonic;
 use weever_link_sys::mirror::Mirror;
 use weever_net::iface::IfaceId;
@@ -31,7 +31,7 @@ pub(in super::super) struct Follower {
 struct Listener {
     mirror: Mirror,
     kernel: Kernel,
-    host: Arc<Host>,
+    host: Arc<Network>,
     neighbours: Arc<Neighbours>,
     neighbours6: Arc<Neighbours6>,
     questions: Arc<Questions>,

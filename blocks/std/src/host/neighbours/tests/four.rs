@@ -9,7 +9,7 @@ use weever_wire::arp::ArpRepr;
 
 use super::super::news::NEWS;
 use super::super::{At, At4, Neighbours, V4};
-use crate::host::{Host, Resolver};
+use crate::host::{Network, Resolver};
 use crate::testing::frames::{HOST, HOST_MAC, PEER, PEER_MAC};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -20,7 +20,7 @@ fn neighbours() -> Neighbours {
 }
 
 fn make(config: NetConfig, resolver: Arc<Resolver>) -> Neighbours {
-    Neighbours::new(Arc::new(Host::new(config)), resolver, V4::new(Config::default()), 0)
+    Neighbours::new(Arc::new(Network::new(config)), resolver, V4::new(Config::default()), 0)
 }
 
 fn at(ip: Ipv4Addr) -> At4 {

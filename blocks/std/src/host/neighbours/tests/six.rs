@@ -9,7 +9,7 @@ use weever_net::state::{NetConfig, StateError};
 
 use super::super::news::NEWS;
 use super::super::{At, At6, Neighbours6, V6};
-use crate::host::Host;
+use crate::host::Network;
 use crate::testing::frames::{HOST_MAC, PEER_MAC};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -24,7 +24,7 @@ fn neighbours() -> Neighbours6 {
     let iface = Interface::new(LINK, "link0", 0, HOST_MAC).with_v6(Locals6::default());
     config.add_interface(iface).unwrap();
     let family = V6::new(Config::default(), 1);
-    Neighbours6::new(Arc::new(Host::new(config)), Arc::default(), family, 0)
+    Neighbours6::new(Arc::new(Network::new(config)), Arc::default(), family, 0)
 }
 
 fn at(text: &str) -> At6 {
