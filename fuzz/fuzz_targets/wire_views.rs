@@ -11,7 +11,7 @@ use weever_wire::ipv4::{Ipv4Repr, Ipv4View};
 use weever_wire::ipv6::{Chain, Ipv6Repr, Ipv6View, is_extension, next_header};
 use weever_wire::mld::{MldQuery, MldReport};
 use weever_wire::ndp::NdpRepr;
-use weever_wire::tcp::TcpView;
+use weever_wire::tcp::{MAX_WINDOW_SCALE, TcpOptions, TcpView};
 use weever_wire::udp::{UdpRepr, UdpView};
 use weever_wire::vlan::{VlanRepr, VlanView};
 
@@ -140,4 +140,8 @@ fn tcp(bytes: &[u8]) {
     let parts = view.header().header_len() + view.payload().len();
     assert_eq!(parts, bytes.len());
     assert!(view.options().len() <= view.header().header_len());
+    if let Ok(options) = TcpOptions::parse(view.options()) {
+        assert!(options.window_scale.is_none_or(|shift| shift <= MAX_WINDOW_SCALE));
+        assert_eq!(options.sack_blocks().count() * 8, options.sack.len());
+    }
 }

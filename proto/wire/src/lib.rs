@@ -18,7 +18,7 @@
 //! [`core::net::Ipv4Addr`] and [`core::net::Ipv6Addr`].
 //!
 //! # Not supported
-//! IPsec headers, jumbograms, TCP options, 802.2 LLC and SNAP, more than two VLAN tags, and ARP
+//! IPsec headers, jumbograms, 802.2 LLC and SNAP, more than two VLAN tags, and ARP
 //! for anything but IPv4 over Ethernet.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,7 +1,19 @@
-//! The fixed TCP header (RFC 9293 §3.1), as far as extraction of its fields needs it.
+//! TCP headers (RFC 9293 §3.1), their [options](TcpOptions), and [sequence numbers](Seq).
 
 use crate::bytes::{be16, be32, first, header, put, room};
+use crate::checksum::Pseudo;
 use crate::{Layer, WireError};
+
+mod options;
+mod seq;
+#[cfg(test)]
+mod tests;
+
+pub use options::{
+    COOKIE_LEN, MAX_OPTIONS_LEN, MAX_SACK_BLOCKS, MAX_WINDOW_SCALE, TIMESTAMPS_LEN, TcpOptions,
+    TcpOptionsRepr, Timestamps, kind,
+};
+pub use seq::Seq;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
@@ -145,6 +157,19 @@ impl<'a> TcpView<'a> {
     }
 }
 
+/// Computes the checksum of a whole segment and writes it. Nothing happens to what is shorter than a
+/// header. `pseudo` is that of the segment's length.
+#[inline]
+pub fn fill_checksum(segment: &mut [u8], pseudo: Pseudo) {
+    if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {
+        put(header, CHECKSUM, [0, 0]);
+        let checksum = pseudo.checksum(segment);
+        if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {
+            put(header, CHECKSUM, checksum.to_be_bytes());
+        }
+    }
+}
+
 /// The values of a header without options; the checksum is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "the fields are named and documented in RFC 9293 §3.1")]
@@ -196,46 +221,21 @@ impl TcpRepr {
         put(header, URGENT, self.urgent.to_be_bytes());
         Ok(())
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use etherparse::TcpHeaderSlice;
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn round_trip(ports: (u16, u16), seq: u32, ack: u32, flags: u8, rest: (u16, u16, u16)) {
-            let ((src_port, dst_port), (window, checksum, urgent)) = (ports, rest);
-            let repr =
-                TcpRepr { src_port, dst_port, seq, ack, flags, window, checksum, urgent };
-            let mut buf = [0xee; HEADER_LEN + 5];
-            repr.emit(&mut buf).unwrap();
-            let view = TcpView::new(&buf).unwrap();
-            prop_assert_eq!(TcpRepr::parse(view.header()), repr);
-            prop_assert_eq!((view.options().len(), view.payload().len()), (0, 5));
-        }
-
-        #[test]
-        fn agrees_with_etherparse(bytes in vec(any::<u8>(), 0..80)) {
-            match (TcpView::new(&bytes), TcpHeaderSlice::from_slice(&bytes)) {
-                (Ok(view), Ok(theirs)) => {
-                    let ours = view.header();
-                    prop_assert_eq!(ours.src_port(), theirs.source_port());
-                    prop_assert_eq!(ours.dst_port(), theirs.destination_port());
-                    prop_assert_eq!(ours.seq(), theirs.sequence_number());
-                    prop_assert_eq!(ours.ack(), theirs.acknowledgment_number());
-                    prop_assert_eq!(ours.flags() & flag::SYN != 0, theirs.syn());
-                    prop_assert_eq!(ours.flags() & flag::CWR != 0, theirs.cwr());
-                    prop_assert_eq!(ours.window(), theirs.window_size());
-                    prop_assert_eq!(ours.checksum(), theirs.checksum());
-                    prop_assert_eq!(ours.urgent(), theirs.urgent_pointer());
-                    prop_assert_eq!(view.options(), theirs.options());
-                }
-                (ours, theirs) => prop_assert!(ours.is_err() && theirs.is_err()),
-            }
-        }
+    /// Writes the header and `options` to the front of `buf`: where the payload begins.
+    ///
+    /// # Errors
+    /// [`WireError::NoRoom`].
+    #[inline]
+    pub fn emit_with_options(
+        &self,
+        options: &TcpOptionsRepr,
+        buf: &mut [u8],
+    ) -> Result<usize, WireError> {
+        self.emit(buf)?;
+        let (header, rest) = room::<HEADER_LEN>(buf, Layer::Tcp)?;
+        let len = HEADER_LEN + options.emit(rest)?;
+        put(header, DATA_OFFSET, [(len as u8 / 4) << 4]);
+        Ok(len)
     }
 }
