@@ -3,11 +3,12 @@
 use weever_plan::embed::Host;
 use weever_plan::flow::{AppId, ClassId, Flow};
 use weever_plan::policy::{Classifier, Document, DocumentError, Policy};
+use weever_suggest::did_you_mean;
 
 use crate::filter;
 use crate::flows::FlowSpec;
 use crate::policy::{Page, app_number};
-use crate::{Problem, Problems, suggest};
+use crate::{Problem, Problems};
 
 /// Flows with their classes, and the policy for them.
 pub struct Assigned {
@@ -64,7 +65,7 @@ pub fn assign_on(
                 None => {
                     let problem = Problem::new(spec.place, format!("there is no class `{name}`"));
                     let names = page.document.classes.iter().map(|c| c.name.as_str());
-                    out.problems.add(problem.help(suggest::did_you_mean(name, names)));
+                    out.problems.add(problem.help(did_you_mean(name, names)));
                 }
             }
         }

@@ -2,9 +2,8 @@
 
 use weever_graph::Predicate;
 use weever_plan::flow::{Conj, MAX_PARTS, conjunctions};
+use weever_suggest::did_you_mean;
 use weever_unicorn::predicate;
-
-use crate::suggest;
 
 /// Words that stand alone in a filter.
 const WORDS: [&str; 12] =
@@ -28,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
         None => Ok(predicate),
         Some(label) => Err(FilterError {
             message: format!("`{label}` is nothing that a packet has"),
-            help: suggest::did_you_mean(label, WORDS),
+            help: did_you_mean(label, WORDS),
         }),
     }
 }

@@ -14,7 +14,6 @@ pub mod policy;
 mod assign;
 mod filter;
 mod problem;
-mod suggest;
 
 pub use assign::{Assigned, assign, assign_on};
 pub use problem::{Place, Problem, Problems};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind};
+use weever_suggest::nearest;
 
 use crate::{Block, Build, BuildError, Env, Shortcut, ShortcutType, StateKind};
 
@@ -126,12 +127,7 @@ impl Registry {
     }
 
     fn hint(&self, name: &str) -> String {
-        let lower = name.to_lowercase();
-        let similar = |t: &&&str| {
-            let t = t.to_lowercase();
-            t.contains(&lower) || lower.contains(&t)
-        };
-        match self.types.keys().find(similar) {
+        match nearest(name, self.types.keys().copied()) {
             Some(near) => format!("; did you mean `implementation {near}`?"),
             None => String::new(),
         }

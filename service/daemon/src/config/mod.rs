@@ -7,7 +7,6 @@ mod host;
 mod nic;
 mod prefix;
 mod settings;
-mod suggest;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +26,6 @@ pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{
     InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
 };
-pub(crate) use suggest::nearest;
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
 /// is started. `examples/weever.toml` explains every setting.

@@ -9,11 +9,11 @@ use std::sync::{MutexGuard, PoisonError};
 use weever_engine::Published;
 use weever_net::state::{NetConfig, ReversePath, Settings, StateError};
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
+use weever_suggest::nearest;
 
 use super::devices;
 use super::program::Program;
 use super::shared::Shared;
-use crate::config::nearest;
 
 /// What addresses and routes are of.
 const PREFIX: &str = "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
@@ -237,16 +237,21 @@ fn unknown(path: &str) -> ApiError {
 /// The setting whose path is nearly this one.
 fn meant(path: &str) -> Option<String> {
     let mut words: Vec<&str> = path.split('.').collect();
-    words[0] = nearest(words[0], &ROOTS)?;
+    words[0] = known_or_near(words[0], &ROOTS)?;
     let ends: &[&str] = match words[0] {
         "services" => &SERVICES,
         "interface" => &OF_INTERFACE,
         _ => &[],
     };
     if let (Some(last), false) = (words.last_mut(), ends.is_empty()) {
-        *last = nearest(last, ends)?;
+        *last = known_or_near(last, ends)?;
     }
     Some(words.join(".")).filter(|near| near != path)
+}
+
+fn known_or_near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let same = known.iter().copied().find(|name| *name == word);
+    same.or_else(|| nearest(word, known.iter().copied()))
 }
 
 #[cfg(test)]
