@@ -53,7 +53,8 @@ pub(crate) struct CircleException {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TestOnlyException {
     pub(crate) path: PathBuf,
-    pub(crate) name: String,
+    /// Without it, every item of that file or folder: for a room that is being built.
+    pub(crate) name: Option<String>,
     pub(crate) reason: String,
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::exceptions::Exceptions;
+use crate::exceptions::{Exceptions, TestOnlyException};
 use crate::report::Report;
 use crate::rules::Rules;
 use crate::source::Source;
@@ -35,8 +35,11 @@ pub(crate) fn check(
             if used.contains(name.as_str()) || !tested.contains(name.as_str()) {
                 continue;
             }
-            let mut listed = exceptions.test_only.iter();
-            match listed.position(|listed| listed.path == source.path && listed.name == *name) {
+            let covers = |listed: &TestOnlyException| match &listed.name {
+                Some(item) => listed.path == source.path && item == name,
+                None => source.path.starts_with(&listed.path),
+            };
+            match exceptions.test_only.iter().position(covers) {
                 Some(index) => excused[index] = true,
                 None => {
                     let place = format!("{}:{line}", source.path.display());
@@ -48,7 +51,8 @@ pub(crate) fn check(
         }
     }
     for (exception, needed) in exceptions.test_only.iter().zip(excused) {
-        let place = format!("{}, `{}`", exception.path.display(), exception.name);
+        let name = exception.name.as_deref().unwrap_or("*");
+        let place = format!("{}, `{name}`", exception.path.display());
         if !needed {
             let message = "its exception is not needed: remove it from exceptions.toml";
             report.fail(CHECK, place, message);
@@ -112,6 +116,8 @@ mod tests {
             format!("[[test_only]]\npath='a/src/lib.rs'\nname='{name}'\nreason='{reason}'")
         };
         assert_eq!(failures(&files, &exception("probe", "embedders want it")), [""; 0]);
+        let folder = "[[test_only]]\npath='a/src'\nreason='is being built'";
+        assert_eq!(failures(&files, folder), [""; 0]);
         assert!(failures(&files, &exception("probe", " "))[0].contains("no reason"));
         let found = failures(&files, &exception("used", "once")).concat();
         assert!(found.contains("not needed") && found.contains("`probe`"), "{found}");
