@@ -31,10 +31,10 @@ pub mod udp;
 mod allocate;
 #[cfg(test)]
 mod bench;
-mod check;
 pub mod frame_fields;
 mod groups;
 mod headers;
+mod kinds;
 mod neighbour;
 mod periodic;
 mod redirect;

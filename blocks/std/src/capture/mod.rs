@@ -15,7 +15,7 @@ use weever_block::{
 };
 use weever_graph::Effects;
 
-use crate::check::{READS, reader};
+use crate::kinds::{READS, block_type};
 use ring::Writer;
 
 pub use tap::{Captured, Tap, TapConfig, Taps};
@@ -33,7 +33,7 @@ pub static CAPTURE: BlockType = BlockType {
         },
     ],
     counters: &["captured", "missed"],
-    ..reader(
+    ..block_type(
         "Capture",
         "Passes packets on, and copies those that match a filter for somebody who looks.",
         &[PortDoc { name: "out", doc: "every packet" }],

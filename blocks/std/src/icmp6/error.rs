@@ -12,15 +12,15 @@ use weever_net::state::NetState;
 use weever_wire::icmpv6::kind;
 
 use super::rx::message;
-use crate::check::{READS, network, reader};
 use crate::host::{Paths, StateReader};
+use crate::kinds::{READS, block_type, network};
 
 /// Reads errors.
 pub static ERROR: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["toobig", "unreachable", "timeexceeded", "problem", "learned"],
-    ..reader(
+    ..block_type(
         "RxL3ICMP6Error",
         "Is it an error about a packet that we sent? Counts the kinds of those that are, and learns \
          a path's MTU from a \"packet too big\" that can be believed (RFC 8201).",

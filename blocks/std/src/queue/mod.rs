@@ -6,11 +6,11 @@ use weever_block::{
 use weever_graph::Effects;
 use weever_net::state::NetState;
 
-use crate::check::{READS, interface, reader};
 use crate::host::{Network, StateReader};
+use crate::kinds::{READS, block_type, interface};
 
 /// Where packets enter.
-pub static RX_QUEUE: BlockType = reader(
+pub static RX_QUEUE: BlockType = block_type(
     "RxQueue",
     "Where received packets enter the graph.",
     &[PortDoc { name: "out", doc: "every packet" }],
@@ -25,7 +25,7 @@ pub static TX_QUEUE: BlockType = BlockType {
         default: "interface",
         doc: "`interface`: that of the packet's interface, or where it came from; else a number, as the worker counts links",
     }],
-    ..reader("TxQueue", "Hands packets to their links.", &[], make_tx)
+    ..block_type("TxQueue", "Hands packets to their links.", &[], make_tx)
 };
 
 fn make_tx(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
