@@ -132,7 +132,8 @@ impl Reference<'_> {
         outcome
     }
 
-    /// Starts new tasks; returns whom to notify once the buffer is settled.
+    /// Starts new tasks; returns the notifications to make once the buffer's disposition is
+    /// applied.
     fn spawn_and_count(
         &mut self,
         id: NodeId,
@@ -189,7 +190,7 @@ impl Reference<'_> {
         }
     }
 
-    /// The first reason on the way, for a packet; there is none to drop in a task without one.
+    /// The first drop reason on the task's path; a task without a packet has nothing to drop.
     fn unclaimed(&self, enabled: &[(NodeId, Option<String>)], burst: &Burst) -> Outcome {
         let reason = |(id, port): &(NodeId, Option<String>)| {
             let port = port.as_deref()?;

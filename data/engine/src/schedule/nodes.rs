@@ -1,28 +1,29 @@
-//! Nodes: their blocks, and their edges in the order in which the block numbers them.
+//! Prepares nodes: numbers ports and edges as the block does, and assigns counters.
 
 use std::sync::Arc;
 
 use weever_block::{BlockType, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
+use super::CompileError;
+use super::ids::{Entry, Homes};
 use super::program::{NodePlan, SpawnEdge};
-use super::{CompileError, Entry, Homes};
 use crate::counters::{Counter, CounterKind, Layout};
 
 /// A node prepared for being placed in entries.
-pub(super) struct Prepared {
+pub(super) struct PreparedNode {
     pub(super) plan: NodePlan,
     pub(super) block_type: Option<&'static BlockType>,
     /// For each port of the graph's node, the number that the block gives it.
     pub(super) ports: Vec<u32>,
-    /// Packets in; the ports' counters follow.
+    /// Counts incoming tasks; the ports' counters follow.
     pub(super) counter: Counter,
-    /// Per port as the block numbers them, what counts the packets dropped there.
+    /// Per port, in the block's numbering: the counter of packets that end there.
     pub(super) drops: Vec<Option<Counter>>,
     pub(super) needs_buffer: bool,
 }
 
-pub(super) struct Preparation<'a> {
+pub(super) struct NodePreparer<'a> {
     pub(super) graph: &'a Graph,
     pub(super) registry: &'a Registry,
     pub(super) homes: Homes,
@@ -31,8 +32,8 @@ pub(super) struct Preparation<'a> {
     pub(super) layout: &'a mut Layout,
 }
 
-impl Preparation<'_> {
-    pub(super) fn node(&mut self, id: NodeId) -> Result<Prepared, CompileError> {
+impl NodePreparer<'_> {
+    pub(super) fn node(&mut self, id: NodeId) -> Result<PreparedNode, CompileError> {
         let node = self.graph.node(id);
         match node.kind {
             NodeKind::Config(_) => Err(CompileError::NotConfigured { node: node.name.clone() }),
@@ -44,7 +45,7 @@ impl Preparation<'_> {
         }
     }
 
-    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> Prepared {
+    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> PreparedNode {
         let node = self.graph.node(id);
         let name: Arc<str> = node.name.as_str().into();
         let ports = port_numbers(node, block_type);
@@ -56,7 +57,7 @@ impl Preparation<'_> {
         let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        Prepared { plan, block_type, ports, counter, drops, needs_buffer }
+        PreparedNode { plan, block_type, ports, counter, drops, needs_buffer }
     }
 
     fn plan(

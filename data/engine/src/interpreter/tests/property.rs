@@ -5,7 +5,7 @@ use weever_block::Env;
 use weever_graph::{NodeId, Verified};
 use weever_packet::{Burst, Pool, first_n};
 
-use crate::interpreter::frame::Destination;
+use crate::interpreter::batch::Destination;
 use crate::interpreter::trace::{BatchTrace, Trace};
 use crate::reference::{Outcome, Record, Reference};
 use crate::testkit::{KINDS, NodeSpec, QUICK_KINDS, STATELESS, graph, packet, pool, registry};

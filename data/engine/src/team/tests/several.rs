@@ -13,7 +13,7 @@ fn chain(stages: &[(u8, bool)]) -> Graph {
     graph
 }
 
-/// Numbers that are one flow's are of the same thousand million.
+/// EntryNumbers that are one flow's are of the same thousand million.
 const FLOW: u64 = 1_000_000_000;
 
 fn in_order(numbers: &[u64]) -> bool {

@@ -1,30 +1,95 @@
-//! From the engine's outboxes, one per link, to the queues of each link.
+//! The queues that a worker serves, and the distribution of the engine's outboxes (one per link) to
+//! them.
 
 use std::collections::VecDeque;
 
+use weever_link::{LinkError, LinkQueue};
 use weever_packet::{Buffer, Nanos, PoolCache};
 
-use super::{Attached, Turn, attempt};
-use crate::Engine;
+use crate::{Engine, Entry};
 
-/// A link that has taken nothing for so many nanoseconds does not hold back what is received on
-/// others. Until then its outbox holds a burst that came too fast; after that, packets for it that
-/// find its outbox full are dropped and counted where they are sent.
-const PATIENCE: Nanos = 10_000_000;
+/// A queue that a worker serves, and where its packets enter the graph.
+pub struct Attached {
+    /// The link's number, by which blocks send: below [`Limits::links`](crate::Limits::links).
+    pub link: u16,
+    /// The entry at which received packets start.
+    pub entry: Entry,
+    /// The queue.
+    pub queue: Box<dyn LinkQueue>,
+}
 
-/// Packets that wait for one queue of a link that has several.
+/// A queue that failed. The worker has dropped it and serves the others.
+#[derive(Debug)]
+pub struct Lost {
+    /// The link's number.
+    pub link: u16,
+    /// What happened.
+    pub error: LinkError,
+}
+
+/// The work done in one turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Packets received.
+    pub received: usize,
+    /// Queued tasks run.
+    pub ran: usize,
+    /// Packets handed to devices.
+    pub sent: usize,
+    /// Tasks, wake-ups and packets that other workers have handed over.
+    pub taken_over: usize,
+    /// Queues that failed.
+    pub lost: Vec<Lost>,
+}
+
+impl Turn {
+    /// Whether nothing happened.
+    pub fn is_idle(&self) -> bool {
+        self.ran == 0 && !self.moved()
+    }
+
+    /// Whether a packet was received, sent or handed over.
+    pub(crate) fn moved(&self) -> bool {
+        self.received + self.sent + self.taken_over > 0
+    }
+}
+
+/// Calls `action` on a queue, and drops the queue if that fails.
+pub(super) fn attempt<T>(
+    queues: &mut [Option<Attached>],
+    index: usize,
+    turn: &mut Turn,
+    action: impl FnOnce(&mut Attached) -> Result<T, LinkError>,
+) -> Option<T> {
+    let attached = queues[index].as_mut()?;
+    match action(attached) {
+        Ok(done) => Some(done),
+        Err(error) => {
+            turn.lost.push(Lost { link: attached.link, error });
+            queues[index] = None;
+            None
+        }
+    }
+}
+
+/// A link that has accepted nothing for this many nanoseconds no longer limits reception on other
+/// links. Before that, its outbox absorbs bursts; afterwards, packets that find the outbox full are
+/// dropped and counted at the node that sends them.
+const STALL_TIMEOUT: Nanos = 10_000_000;
+
+/// The most packets waiting for one queue of a link with several.
 const QUEUE_BACKLOG: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Egress {
-    /// By link: the positions of its queues among the worker's.
+    /// By link: the indices of its queues.
     queues_of: Box<[Vec<usize>]>,
-    /// By queue: used where its link has several.
+    /// By queue: packets waiting for it, used if its link has several.
     backlogs: Box<[VecDeque<Buffer>]>,
     undeliverable: u64,
-    /// By link: since when packets wait for it and it takes none.
+    /// By link: since when packets have been waiting without progress.
     stalled: Box<[Option<Nanos>]>,
-    /// Whether any link is stuck, and which.
+    /// By link: whether it has been stalled for [`STALL_TIMEOUT`].
     stuck: Box<[bool]>,
     any_stuck: bool,
 }
@@ -42,7 +107,7 @@ impl Egress {
         }
     }
 
-    /// Hands over what the devices take. What they do not take stays and is offered again.
+    /// Offers queued packets to the devices. Those not accepted stay queued.
     pub(super) fn send(
         &mut self,
         engine: &mut Engine,
@@ -54,7 +119,7 @@ impl Egress {
         for link in 0..self.queues_of.len() {
             let before = turn.sent;
             self.forget_lost(link, queues, engine.pool());
-            if self.queues_of[link].is_empty() && self.carry(link, engine, turn) {
+            if self.queues_of[link].is_empty() && self.send_by_peer(link, engine, turn) {
                 self.watch(link, engine, turn.sent > before, now);
                 continue;
             }
@@ -73,13 +138,13 @@ impl Egress {
         }
     }
 
-    /// Has another worker send, if one serves the link.
-    fn carry(&mut self, link: usize, engine: &mut Engine, turn: &mut Turn) -> bool {
+    /// Hands the packets to a worker that serves the link. Returns false if there is none.
+    fn send_by_peer(&mut self, link: usize, engine: &mut Engine, turn: &mut Turn) -> bool {
         let waiting = engine.outbox(link as u16).len();
         if waiting == 0 {
             return true;
         }
-        let carried = engine.carry(link as u16);
+        let carried = engine.send_by_peer(link as u16);
         turn.sent += waiting - engine.outbox(link as u16).len();
         carried
     }
@@ -88,12 +153,13 @@ impl Egress {
         let waits = !progress && !engine.outbox(link as u16).is_empty();
         let since = waits.then(|| self.stalled[link].unwrap_or(now));
         self.stalled[link] = since;
-        self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= PATIENCE);
+        self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= STALL_TIMEOUT);
         self.any_stuck |= self.stuck[link];
     }
 
-    /// How many packets may be received on `link`: as many as every outbox takes, so that packets
-    /// wait in the device and are not dropped here. Other links count only as long as they move.
+    /// How many packets may be received on `link`: no more than every outbox takes, so that packets
+    /// wait in the device instead of being dropped here. Other links count only while they make
+    /// progress.
     #[inline]
     pub(super) fn room_behind(&self, link: u16, engine: &Engine) -> usize {
         if !self.any_stuck {
@@ -112,8 +178,7 @@ impl Egress {
     ) {
         let Egress { queues_of, backlogs, .. } = self;
         let mine = &queues_of[link];
-        // Stops at the first packet whose queue is full: what stays in the outbox holds back the
-        // receivers.
+        // Stops at the first packet whose queue is full: what stays in the outbox limits reception.
         while let Some(first) = outbox.front() {
             let index = mine[first.meta().queue as usize % mine.len()];
             if backlogs[index].len() >= QUEUE_BACKLOG {
@@ -130,7 +195,7 @@ impl Egress {
         }
     }
 
-    /// Takes queues that have failed out, with what waits for them.
+    /// Removes failed queues, and drops what waits for them.
     fn forget_lost(&mut self, link: usize, queues: &[Option<Attached>], pool: &mut PoolCache) {
         let Egress { queues_of, backlogs, undeliverable, .. } = self;
         queues_of[link].retain(|index| {
@@ -143,7 +208,8 @@ impl Egress {
         });
     }
 
-    /// There is nobody to send by. Kept packets would stop every other link's receiving.
+    /// Drops packets of a link that no queue serves; if they stayed, they would block reception on
+    /// every other link.
     fn discard(&mut self, pool: &mut PoolCache, outbox: &mut VecDeque<Buffer>) {
         self.undeliverable += outbox.len() as u64;
         outbox.drain(..).for_each(|buffer| pool.free(buffer));
@@ -155,7 +221,7 @@ impl Egress {
             || self.backlogs.iter().any(|backlog| !backlog.is_empty())
     }
 
-    /// How many packets were freed since the last call because their link has no queue here.
+    /// Returns and resets the number of packets dropped because their link has no queue.
     pub(super) fn take_undeliverable(&mut self) -> u64 {
         std::mem::take(&mut self.undeliverable)
     }

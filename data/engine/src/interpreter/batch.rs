@@ -1,56 +1,115 @@
-//! The end of a batch: dispositions are applied, and what nobody took is freed.
+//! The state of a batch while it walks the graph, and its end: each buffer goes where a node
+//! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Cx, Priority};
+use weever_block::{Block, Cx, Priority, Requests};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
-use super::frame::{Claimed, Destination, Frame};
 use super::runtime::Runtime;
-use super::tasks::Batch;
-use crate::counters::total;
-use crate::schedule::{Entry, Program};
+use super::task_queues::Batch;
+use crate::counters::{Counter, total};
+use crate::schedule::{Entry, Program, TaskMasks};
 
-pub(super) struct Settlement<'a> {
+/// The destination of claimed buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Spawn {
+        entry: Entry,
+        priority: Priority,
+    },
+    /// A spawn edge to a node that is at home on another worker.
+    Elsewhere {
+        entry: Entry,
+        priority: Priority,
+    },
+    Transmit {
+        link: u16,
+    },
+    Collect {
+        node: u32,
+    },
+    Block {
+        node: u32,
+        key: u64,
+    },
+}
+
+/// The disposition of some tasks, recorded until the batch's last node has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) to: Destination,
+    pub(crate) tasks: Mask,
+    /// Counts the tasks that went there, refused ones included.
+    pub(crate) taken: Option<Counter>,
+    /// Counts the tasks that found no room.
+    pub(crate) full: Counter,
+}
+
+#[derive(Debug)]
+pub(crate) struct BatchState {
+    pub(crate) masks: TaskMasks,
+    pub(crate) requests: Requests,
+    /// At most one per task, since later dispositions of a task are ignored.
+    pub(crate) claims: Vec<Claimed>,
+    /// Notified entries, each with the key; `None` is every key.
+    pub(crate) notifies: Vec<(Entry, Option<u64>)>,
+    /// The tasks that have a disposition.
+    pub(crate) disposed: Mask,
+}
+
+impl BatchState {
+    pub(crate) fn new(program: &Program) -> BatchState {
+        BatchState {
+            masks: TaskMasks::new(program),
+            requests: Requests::new(),
+            claims: Vec::with_capacity(64),
+            notifies: Vec::with_capacity(64),
+            disposed: 0,
+        }
+    }
+}
+
+pub(super) struct Dispositions<'a> {
     pub(super) program: &'a Program,
     pub(super) blocks: &'a mut [Option<Box<dyn Block>>],
-    pub(super) frame: &'a mut Frame,
+    pub(super) state: &'a mut BatchState,
     pub(super) runtime: &'a mut Runtime,
     pub(super) burst: &'a mut Burst,
     pub(super) batch: Batch,
     pub(super) now: Nanos,
 }
 
-impl Settlement<'_> {
+impl Dispositions<'_> {
     pub(super) fn run(mut self) {
-        for i in 0..self.frame.claims.len() {
-            let Claimed { to, tasks, .. } = self.frame.claims[i];
+        for i in 0..self.state.claims.len() {
+            let Claimed { to, tasks, .. } = self.state.claims[i];
             if tasks != 0 {
-                self.settle(i, to);
+                self.apply(i, to);
             }
         }
-        self.frame.claims.clear();
-        let left = self.batch.occupied & !self.frame.settled;
+        self.state.claims.clear();
+        let left = self.batch.occupied & !self.state.disposed;
         if left != 0 {
             self.free(left);
         }
         self.wake();
     }
 
-    /// Applies claim `i` together with the later ones that go to the same place, so that packets
-    /// arrive there in their own order and not in that of the nodes that claimed them.
-    fn settle(&mut self, i: usize, to: Destination) {
+    /// Applies claim `i` together with later claims for the same destination, so that packets
+    /// arrive there in their own order and not in the order of the nodes that claimed them.
+    fn apply(&mut self, i: usize, to: Destination) {
         let same = |c: &&Claimed| c.to == to;
-        let tasks = self.frame.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
+        let tasks = self.state.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
         let refused = match to {
             Destination::Spawn { entry, priority } => {
-                let lane = self.runtime.tasks.lane(priority);
-                lane.push_all(entry, self.burst, tasks, self.batch.occupied)
+                let queue = self.runtime.tasks.queue(priority);
+                queue.push_all(entry, self.burst, tasks, self.batch.occupied)
             }
             Destination::Elsewhere { entry, priority } => self.hand_over(entry, priority, tasks),
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
         };
-        for claim in self.frame.claims[i..].iter_mut().filter(|c| c.to == to) {
+        for claim in self.state.claims[i..].iter_mut().filter(|c| c.to == to) {
             let counters = &self.runtime.counters;
             if let Some(taken) = claim.taken {
                 counters.add(taken, u64::from(claim.tasks.count_ones()));
@@ -96,9 +155,9 @@ impl Settlement<'_> {
         refused
     }
 
-    /// Nothing is refused: what the block leaves in the burst was its to leave.
+    /// Refuses nothing: what the block leaves in the burst is freed.
     fn collect(&mut self, node: u32, tasks: Mask) -> Mask {
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.frame.requests);
+        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests);
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);
         }
@@ -107,10 +166,10 @@ impl Settlement<'_> {
         0
     }
 
-    /// After its tasks have ended, a block may still start and wake others and count.
+    /// After its tasks have ended, a block may still spawn, notify and count.
     fn drain(&mut self, node: u32) {
         let plan = &self.program.nodes[node as usize];
-        let requests = &mut self.frame.requests;
+        let requests = &mut self.state.requests;
         for (_, tasks) in requests.claims.drain(..) {
             self.runtime.counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
         }
@@ -123,13 +182,13 @@ impl Settlement<'_> {
             );
         }
         let targets = requests.notifies.drain(..);
-        self.frame.notifies.extend(targets.map(|(e, key)| (plan.notifies[e as usize], key)));
+        self.state.notifies.extend(targets.map(|(e, key)| (plan.notifies[e as usize], key)));
         for (counter, n) in requests.counts.drain(..) {
             self.runtime.counters.add(plan.own.plus(counter as usize), n);
         }
     }
 
-    /// The runtime counts what it refuses itself.
+    /// Refuses nothing: the runtime counts tasks that it does not accept.
     fn block(&mut self, node: u32, key: u64, tasks: Mask) -> Mask {
         for i in bits(tasks) {
             let task = self.burst.take(i);
@@ -146,10 +205,10 @@ impl Settlement<'_> {
         }
     }
 
-    /// Last, so that no task of the batch can block just after its wake-up has passed: the two
-    /// have no order within a batch. One that is woken for nothing looks again and blocks again.
+    /// Notifies last: the order of blocking and notifying within a batch is undefined, so no task
+    /// of the batch may block just after its notification. A task woken without cause blocks again.
     fn wake(&mut self) {
-        for (entry, key) in self.frame.notifies.drain(..) {
+        for (entry, key) in self.state.notifies.drain(..) {
             self.runtime.notify(self.program, self.runtime.epoch, entry, key);
         }
     }

@@ -1,21 +1,22 @@
 //! One batch walks the graph (DESIGN §4.2).
 
-use weever_block::{Block, Claim, Cx, Ports, Shortcut};
+use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
-use super::frame::{Claimed, Destination, Frame};
+use super::batch::{BatchState, Claimed, Destination, Dispositions};
 use super::runtime::Runtime;
-use super::settle::Settlement;
-use super::tasks::Batch;
+use super::task_queues::Batch;
 use crate::counters::{Cells, total};
-use crate::schedule::{Board, DropSlot, Operand, Program, Step, StepKind, TASKS_SLOT, Wake, span};
+use crate::schedule::{
+    DropSlot, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+};
 
-/// Everything that running a batch touches.
+/// A batch on its way through the graph.
 pub(crate) struct Walk<'a> {
     pub(crate) program: &'a Program,
     pub(crate) blocks: &'a mut [Option<Box<dyn Block>>],
     pub(crate) shortcuts: &'a mut [Box<dyn Shortcut>],
-    pub(crate) frame: &'a mut Frame,
+    pub(crate) state: &'a mut BatchState,
     pub(crate) runtime: &'a mut Runtime,
     pub(crate) burst: &'a mut Burst,
     pub(crate) batch: Batch,
@@ -25,14 +26,14 @@ pub(crate) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and the
-    /// board are empty afterwards.
+    /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
+    /// the masks are empty afterwards.
     pub(crate) fn run(mut self) {
         let program = self.program;
         let entry = &program.entries[self.batch.entry.index()];
         let steps = &program.steps[span(&entry.steps)];
-        self.frame.board.slots[TASKS_SLOT as usize] = self.batch.tasks;
-        self.frame.settled = 0;
+        self.state.masks.slots[TASKS_SLOT as usize] = self.batch.tasks;
+        self.state.disposed = 0;
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
             trace.begin(&self.batch, self.burst, program);
@@ -41,35 +42,35 @@ impl Walk<'_> {
         #[cfg(test)]
         self.record(steps);
         self.count(steps);
-        let Walk { program, blocks, frame, runtime, burst, batch, now, .. } = self;
-        Settlement { program, blocks, frame, runtime, burst, batch, now }.run();
+        let Walk { program, blocks, state, runtime, burst, batch, now, .. } = self;
+        Dispositions { program, blocks, state, runtime, burst, batch, now }.run();
     }
 
     #[cfg(test)]
     fn record(&mut self, steps: &[Step]) {
         let Some(trace) = self.trace.take() else { return };
         for (i, step) in steps.iter().enumerate() {
-            let board = &self.frame.board;
-            if board.passed[i / 64] >> (i % 64) & 1 == 1 {
-                let slots = &board.slots[step.slots()];
-                // Tasks that a node could not run for, having no packet, have reached it all the same.
+            let masks = &self.state.masks;
+            if masks.passed[i / 64] >> (i % 64) & 1 == 1 {
+                let slots = &masks.slots[step.slots()];
+                // Tasks without the packet that a node needs have reached it too.
                 trace.step(step.node, self.input(step) | slots[0], &slots[1..]);
             }
         }
-        trace.end(&self.frame.claims);
+        trace.end(&self.state.claims);
     }
 
-    /// Step after step in their order, but only those that a task has reached: a step wakes the targets
-    /// of the ports by which tasks leave, all of which come later.
+    /// Runs the steps in order, but only those that a task has reached: each step marks as due the
+    /// targets of the ports by which tasks left, all of which come later.
     #[inline]
     fn walk(&mut self, steps: &[Step]) {
-        let Some(first) = self.frame.board.due.first_mut().filter(|_| !steps.is_empty()) else {
+        let Some(first) = self.state.masks.due.first_mut().filter(|_| !steps.is_empty()) else {
             return;
         };
         *first = 1;
         for (word, steps) in steps.chunks(64).enumerate() {
             loop {
-                let Board { due, passed, .. } = &mut self.frame.board;
+                let TaskMasks { due, passed, .. } = &mut self.state.masks;
                 let next = due[word] & due[word].wrapping_neg();
                 if next == 0 {
                     break;
@@ -79,27 +80,27 @@ impl Walk<'_> {
                 let step = &steps[next.trailing_zeros() as usize % 64];
                 if self.step(step) {
                     let wakes = &self.program.wakes[span(&step.wakes)];
-                    wake(wakes, &mut self.frame.board);
+                    wake(wakes, &mut self.state.masks);
                 }
             }
         }
     }
 
-    /// What the steps wrote down is still there: one pass over them counts it all, says why those are
-    /// dropped whom nobody has taken, and clears it. Most nodes see the same tasks, so most masks are
-    /// like the one before.
+    /// One pass over the masks that the steps left: updates the counters, attributes unclaimed
+    /// packets to the reasons of the ports they left by, and clears the masks. Most nodes see the
+    /// same tasks, so most masks equal the previous one.
     fn count(&mut self, steps: &[Step]) {
         let counters = &*self.runtime.counters;
-        let Board { slots, passed, .. } = &mut self.frame.board;
-        let mut unexplained = self.batch.occupied & !self.frame.settled;
+        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
+        let mut uncounted = self.batch.occupied & !self.state.disposed;
         let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
         counters.add(total::TASKS, last.1);
         counters.add(total::BATCHES, 1);
         for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
             for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
-                if unexplained != 0 && !step.drops.is_empty() {
+                if uncounted != 0 && !step.drops.is_empty() {
                     let drops = &self.program.drops[span(&step.drops)];
-                    unexplained = explain(drops, slots, unexplained, counters);
+                    uncounted = count_reasons(drops, slots, uncounted, counters);
                 }
                 for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
                     if *mask != 0 {
@@ -112,8 +113,8 @@ impl Walk<'_> {
                 }
             }
         }
-        if unexplained != 0 {
-            counters.add(total::UNCLAIMED, u64::from(unexplained.count_ones()));
+        if uncounted != 0 {
+            counters.add(total::UNCLAIMED, u64::from(uncounted.count_ones()));
         }
     }
 
@@ -121,12 +122,12 @@ impl Walk<'_> {
     #[inline]
     fn input(&self, step: &Step) -> Mask {
         let more = &self.program.inputs[span(&step.more_inputs)];
-        let slots = &self.frame.board.slots;
+        let slots = &self.state.masks.slots;
         let first = slots[step.input as usize];
         more.iter().fold(first, |mask, slot| mask | slots[*slot as usize])
     }
 
-    /// Returns whether there were tasks that had not passed it yet.
+    /// Runs a step; returns whether it had tasks that had not passed it before.
     #[inline]
     fn step(&mut self, step: &Step) -> bool {
         let input = self.input(step);
@@ -148,13 +149,13 @@ impl Walk<'_> {
         swap: bool,
         evaluate: impl FnOnce(&Truth) -> (Mask, Mask),
     ) -> bool {
-        let slots = &mut self.frame.board.slots;
+        let slots = &mut self.state.masks.slots;
         let operands = &self.program.operands[span(&step.operands)];
         let truth = Truth::of(operands, slots);
         let input = input | truth.some_yes | truth.some_no;
-        let is_new = slots[step.place as usize] != input;
-        slots[step.place as usize] = input;
-        // A task that starts at an operator has no operands to decide by.
+        let is_new = slots[step.first_slot as usize] != input;
+        slots[step.first_slot as usize] = input;
+        // A task that starts at an operator has no operands that could decide it.
         if !operands.is_empty() {
             let (yes, no) = evaluate(&truth);
             let outputs = if swap { [yes, no] } else { [no, yes] };
@@ -171,11 +172,11 @@ impl Walk<'_> {
                 return false;
             }
         }
-        let Frame { board: Board { slots, .. }, requests, .. } = &mut *self.frame;
+        let BatchState { masks: TaskMasks { slots, .. }, requests, .. } = &mut *self.state;
         let Some((place, outputs)) = slots[step.slots()].split_first_mut() else {
             return false;
         };
-        // Those that a shortcut has brought past this node.
+        // Tasks that a shortcut has taken past this node.
         let passed = *place;
         input &= !passed;
         if input == 0 {
@@ -185,7 +186,8 @@ impl Walk<'_> {
         let Some(block) = &mut self.blocks[step.node as usize] else { return false };
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, requests);
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
-        // What a faulty block enabled for tasks that are not its own, or twice, must not spread.
+        // If a faulty block enables ports for tasks that are not in its input, or two ports for one
+        // task, the error must not spread.
         let mut enabled = 0;
         for tasks in outputs {
             debug_assert!(
@@ -216,19 +218,19 @@ impl Walk<'_> {
         input & self.batch.occupied
     }
 
-    /// Carries out what a block has asked for. Returns the tasks that it claimed.
+    /// Carries out a block's requests. Returns the tasks that it claimed.
     fn drain(&mut self, step: &Step, input: Mask) -> Mask {
         let plan = &self.program.nodes[step.node as usize];
-        let Frame { requests, claims, notifies, settled, .. } = &mut *self.frame;
+        let BatchState { requests, claims, notifies, disposed, .. } = &mut *self.state;
         let mut claimed = 0;
         for (claim, tasks) in &requests.claims {
             claimed |= tasks;
             let tasks = tasks & input;
-            if tasks & *settled != 0 {
-                conflict(&self.runtime.counters, tasks & *settled);
+            if tasks & *disposed != 0 {
+                count_conflict(&self.runtime.counters, tasks & *disposed);
             }
-            let tasks = tasks & !*settled;
-            *settled |= tasks;
+            let tasks = tasks & !*disposed;
+            *disposed |= tasks;
             if tasks != 0 {
                 claims.push(record(self.program, self.runtime, step.node, *claim, tasks));
             }
@@ -256,8 +258,47 @@ impl Walk<'_> {
     }
 }
 
+impl Walk<'_> {
+    /// Tries shortcut number `shortcut` of the program on the tasks of `input` that have a packet.
+    #[inline]
+    pub(super) fn shortcut(&mut self, shortcut: u32, input: Mask) {
+        let program = self.program;
+        let plan = &program.shortcuts[shortcut as usize];
+        let mut left = input & self.batch.occupied;
+        let Some(matcher) = self.shortcuts.get_mut(plan.number as usize).filter(|_| left != 0)
+        else {
+            return;
+        };
+        let plans = &program.ways[span(&plan.ways)];
+        let mut ways = [0; MAX_WAYS];
+        matcher.run(self.burst, left, &mut ways[..plans.len()]);
+        for (plan, tasks) in plans.iter().zip(ways) {
+            let tasks = tasks & left;
+            if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {
+                left &= !tasks;
+                pass(program, plan, tasks, &mut self.state.masks);
+            }
+        }
+    }
+}
+
+/// Marks the nodes on the way as passed, so that they do not run for these tasks; only the nodes at
+/// its end are due.
+#[inline]
+fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
+    for slot in &program.way_slots[span(&way.slots)] {
+        masks.slots[*slot as usize] |= tasks;
+    }
+    for set in &program.way_steps[span(&way.passed)] {
+        masks.passed[set.word as usize] |= set.steps;
+    }
+    for set in &program.way_steps[span(&way.ends)] {
+        masks.due[set.word as usize] |= set.steps;
+    }
+}
+
 #[cold]
-fn conflict(counters: &Cells, tasks: Mask) {
+fn count_conflict(counters: &Cells, tasks: Mask) {
     counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
 }
 
@@ -288,31 +329,31 @@ fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: 
     }
 }
 
-/// Has the steps looked at that the ports lead to by which tasks have left.
+/// Marks as due the targets of the ports by which tasks have left.
 #[inline]
-fn wake(wakes: &[Wake], board: &mut Board) {
+fn wake(wakes: &[Wake], masks: &mut TaskMasks) {
     for wake in wakes {
-        if board.slots[wake.slot as usize] != 0 {
-            board.due[wake.word as usize] |= wake.steps;
+        if masks.slots[wake.slot as usize] != 0 {
+            masks.due[wake.word as usize] |= wake.steps;
         }
     }
 }
 
-/// The first stated reason, in the order of the schedule, is the reason. Returns those who have not
-/// heard one.
+/// Attributes each unclaimed packet to the first port with a reason that it left by, in the order
+/// of the schedule. Returns the packets without a reason.
 #[cold]
-fn explain(drops: &[DropSlot], slots: &[Mask], unexplained: Mask, counters: &Cells) -> Mask {
-    drops.iter().fold(unexplained, |unexplained, drop| {
-        let tasks = slots[drop.slot as usize] & unexplained;
+fn count_reasons(drops: &[DropSlot], slots: &[Mask], uncounted: Mask, counters: &Cells) -> Mask {
+    drops.iter().fold(uncounted, |uncounted, drop| {
+        let tasks = slots[drop.slot as usize] & uncounted;
         if tasks != 0 {
             counters.add(drop.reason, u64::from(tasks.count_ones()));
         }
-        unexplained & !tasks
+        uncounted & !tasks
     })
 }
 
-/// Which tasks the operands of an operator say yes and no to. An operand that is undecided says
-/// neither.
+/// The operands of an operator as masks of tasks. An undecided operand is in neither of its two
+/// masks.
 struct Truth {
     every_yes: Mask,
     every_no: Mask,
@@ -341,7 +382,7 @@ impl Truth {
         (self.every_yes, self.some_no)
     }
 
-    /// The dual: true when one operand is true, false when every one is false.
+    /// True when one operand is true, false when every one is false.
     #[inline]
     fn or(&self) -> (Mask, Mask) {
         (self.some_yes, self.every_no)

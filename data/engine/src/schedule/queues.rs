@@ -1,16 +1,16 @@
-//! The two ends of a cut edge.
+//! The blocks at the two ends of an edge between workers.
 
 use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind};
 use weever_graph::Effects;
 
-/// How the end on the side of the sender is called, before the name of the node that it leads to.
+/// The name prefix of the sending end; the target node's name follows.
 pub(crate) const TO_QUEUE: &str = "ToQueue_";
-/// How the end on the side of the receiver is called.
+/// The name prefix of the receiving end.
 pub(crate) const FROM_QUEUE: &str = "FromQueue_";
 
-/// Ends the task here and has its packet go on in a task of its own at the other end. That is all of
-/// what is left of the task: it must be a cut vertex like a node that blocks.
-pub(super) static TO: BlockType = BlockType {
+/// Ends the task; its packet continues in a new task at the other end. Nothing else of the task may
+/// remain, so the node must be a cut vertex, like one that blocks.
+pub(crate) static TO: BlockType = BlockType {
     name: "ToQueue",
     summary: "Hands packets over to the worker where the next node is at home.",
     ports: &[],
@@ -23,8 +23,8 @@ pub(super) static TO: BlockType = BlockType {
     make: |_| Ok(Box::new(To)),
 };
 
-/// Where they arrive.
-pub(super) static FROM: BlockType = BlockType {
+/// The receiving end.
+pub(crate) static FROM: BlockType = BlockType {
     name: "FromQueue",
     summary: "Where packets arrive that other workers have handed over.",
     ports: &[PortDoc { name: "out", doc: "every packet" }],
