@@ -10,6 +10,7 @@
 //! - [`ipv6`]: the same for IPv6, and choosing a source address;
 //! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;
 //! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
+//! - [`demux`]: which socket a packet is for, and who may bind what;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
 //! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
@@ -35,6 +36,7 @@ extern crate std;
 
 pub mod addr;
 pub mod arp;
+pub mod demux;
 pub mod dhcp4;
 pub mod ethernet;
 pub mod fib;
