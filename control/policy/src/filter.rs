@@ -34,10 +34,14 @@ pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
 
 /// The packets of a filter, of which there have to be some.
 pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
-    let error = |message: String| FilterError { message, help: None };
-    let parts = conjunctions(predicate, MAX_PARTS).map_err(|e| error(e.to_string()))?;
+    let error = |message: String, help: &str| FilterError { message, help: Some(help.into()) };
+    let parts = conjunctions(predicate, MAX_PARTS)
+        .map_err(|e| error(e.to_string(), "split the filter into simpler ones"))?;
     match parts.is_empty() {
-        true => Err(error("no packet matches: the conditions contradict each other".into())),
+        true => Err(error(
+            "no packet matches: the conditions contradict each other".into(),
+            "join alternatives by `or` instead of `and`",
+        )),
         false => Ok(parts),
     }
 }

@@ -29,7 +29,7 @@ pub use classifier::{Classifier, can_be_kept};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
 pub use document::{
-    Class, Dedication, Document, DocumentError, Near, NearNodes, Objective, QueueMode, Queues,
+    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues,
 };
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};
