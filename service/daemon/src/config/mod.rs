@@ -5,7 +5,6 @@ mod check;
 mod error;
 mod host;
 mod nic;
-mod prefix;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,10 +21,10 @@ pub use aids::{Aids, FaultWords};
 pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
 pub use nic::NicChoice;
-pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{
     InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
 };
+pub use weever_host::{ParsePrefixError, Prefix, Route};
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
 /// is started. `examples/weever.toml` explains every setting.
@@ -102,17 +101,6 @@ pub struct Interface {
     pub share: Share,
     /// What sorts its packets, where there is a policy. Interfaces of one device have the same.
     pub nic: NicChoice,
-}
-
-/// A way to a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The network.
-    pub to: Prefix,
-    /// The router; `None`: its hosts are neighbours on the interface.
-    pub via: Option<IpAddr>,
-    /// The interface's name; `None`: the one whose network the router is in.
-    pub interface: Option<String>,
 }
 
 /// UDP ports of the built-in services; none by default.

@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use weever_wire::MacAddr;
 
 use crate::config::{Config, Interface, LinkKind, Prefix};
-pub(crate) use cores::allowed as allowed_cores;
 use interfaces::{Device, devices};
+pub(crate) use weever_host::allowed_cores;
 
 /// Why a stack cannot be started on a device.
 #[derive(Debug, thiserror::Error)]

@@ -29,7 +29,7 @@ impl Shared {
     }
 
     fn change_program(&self, edit: impl FnOnce(&mut Program)) -> Result<Changed, ApiError> {
-        let (published, ()) = self.program().change(&self.publisher, edit)?;
+        let (published, ()) = self.program().change(&self.host.publisher, edit)?;
         Ok(changed(published))
     }
 
@@ -99,7 +99,7 @@ impl Shared {
             _ => {}
         }
         let edit = |program: &mut Program| program.set_services(services);
-        let done = program.change(&self.publisher, edit);
+        let done = program.change(&self.host.publisher, edit);
         // Also if a worker is late: it will have the change.
         *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = program.services();
         let (published, ()) = done?;
@@ -114,7 +114,7 @@ impl Shared {
         // An interface that is not there is told of by who looks for it.
         let mut named = self.config.interfaces.iter().filter(|interface| interface.name == name);
         let Some(interface) = named.next() else { return Ok(()) };
-        let link = &self.links[usize::from(devices::number_of(&self.config, &interface.dev))];
+        let link = &self.host.links[usize::from(devices::number_of(&self.config, &interface.dev))];
         let too_long =
             format!("{} was opened with an MTU of {}: use that or less", link.name, link.mtu);
         if wanted > link.mtu { Err(refused(assignment, &too_long)) } else { Ok(()) }
@@ -136,12 +136,12 @@ impl Shared {
         assignment: &Assignment,
         change: impl FnOnce(&mut NetConfig) -> Result<(), Refusal>,
     ) -> Result<Changed, ApiError> {
-        self.network.update(change).map_err(|why| match why {
+        self.host.network.update(change).map_err(|why| match why {
             Refusal::State(error) => refused(assignment, &error.to_string()),
             Refusal::Api(error) => *error,
         })?;
         tracing::info!(setting = %assignment, "network changed");
-        Ok(Changed { epoch: self.publisher.epoch(), ..Changed::default() })
+        Ok(Changed { epoch: self.host.publisher.epoch(), ..Changed::default() })
     }
 }
 

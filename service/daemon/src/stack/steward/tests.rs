@@ -149,7 +149,7 @@ fn flows(stack: &Stack) -> Flows {
 
 /// How much of the graph the second worker runs.
 fn nodes(stack: &Stack) -> usize {
-    stack.shared.publisher.sizes()[1]
+    stack.shared.host.publisher.sizes()[1]
 }
 
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -1,34 +1,33 @@
-//! Telling a stack to stop, and waiting until it is told.
+//! Telling a host to stop, and waiting until it is told.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Tells a stack to stop, from any thread. Clones tell the same stack.
+/// Tells a host to stop, from any thread. Clones tell the same host.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper {
     shared: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Stopper {
-    /// Has [`Stack::wait`](super::Stack::wait) return. Does not block; telling it twice is telling
-    /// it once.
+    /// Has [`RunningHost::wait`](crate::RunningHost::wait) return. Does not block; a second call
+    /// changes nothing.
     pub fn stop(&self) {
         let (told, waiting) = &*self.shared;
         *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
         waiting.notify_all();
     }
 
-    /// Blocks until somebody has told the stack to stop.
-    pub(super) fn wait(&self) {
+    /// Blocks until [`stop`](Self::stop) was called.
+    pub fn wait(&self) {
         let (told, waiting) = &*self.shared;
         let told = told.lock().unwrap_or_else(PoisonError::into_inner);
         drop(waiting.wait_while(told, |told| !*told).unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-/// Tells the stack to stop when it is dropped: a worker that ends, however it does, takes the
-/// stack with it.
+/// Tells the host to stop when it is dropped.
 #[derive(Debug)]
-pub(super) struct StopOnDrop(pub(super) Stopper);
+pub(crate) struct StopOnDrop(pub(crate) Stopper);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_ends_when_somebody_tells_it_before_or_after() {
+    fn waiting_ends_whether_it_is_told_before_or_after() {
         let stopper = Stopper::default();
         let waiting = stopper.clone();
         let thread = std::thread::spawn(move || waiting.wait());
