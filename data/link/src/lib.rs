@@ -165,6 +165,16 @@ pub trait LinkQueue: Send {
         None
     }
 
+    /// Called before the worker sleeps on [`fd`](Self::fd): a queue whose other end needs to know
+    /// says so to it. False when there is something to receive after all; then the worker does not
+    /// sleep. [`end_sleep`](Self::end_sleep) follows in either case.
+    fn prepare_to_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// Called when the worker is awake again.
+    fn end_sleep(&mut self) {}
+
     /// What to wait on for received packets, if the link can be waited on.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 

@@ -70,9 +70,21 @@ impl Worker {
             // receive side may be readable all along, so polling it would be a busy loop.
             self.bell.sleep_ignoring_queues(timeout.min(POLL_INTERVAL));
         } else {
-            self.bell.sleep(&self.queues, timeout);
+            self.sleep_on_queues(timeout);
         }
         self.bell.doorbell().end_sleep();
+    }
+
+    /// Sleeps until a queue has something, unless one has it by now.
+    fn sleep_on_queues(&mut self, timeout: Nanos) {
+        let mut may_sleep = true;
+        for attached in self.queues.iter_mut().flatten() {
+            may_sleep &= attached.queue.prepare_to_sleep();
+        }
+        if may_sleep {
+            self.bell.sleep(&self.queues, timeout);
+        }
+        self.queues.iter_mut().flatten().for_each(|attached| attached.queue.end_sleep());
     }
 
     fn publish(&mut self, now: Nanos, published: &mut Published) {
