@@ -15,6 +15,7 @@
 mod buffer;
 mod burst;
 mod cache;
+mod frames;
 mod meta;
 mod pool;
 mod region;
