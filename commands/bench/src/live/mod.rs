@@ -13,19 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use weever_block::Env;
-use weever_blocks_std::host::{self, Neighbours};
-use weever_engine::{Limits, Member, MemberQueue, Mode, Published, Publisher, Team, Worker};
+use weever_engine::{Mode, Published, Publisher, Team, Worker};
 use weever_graph::change::{Change, EdgeName, Outlet};
 use weever_graph::{ChangeSet, Graph, Node, NodeKind, Port, apply};
+use weever_link::LinkInfo;
+use weever_link::replay::ReplayConfig;
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service};
-use weever_net::iface::IfaceId;
-use weever_net::state::NetConfig;
 use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{allowed_cores, pin_to};
 use weever_wire::MacAddr;
 
+use crate::assemble::{self, Leg};
 use crate::frame::udp_frame;
 use crate::plan::Plan;
 use crate::thread_use::ThreadUse;
@@ -188,24 +187,15 @@ fn spin_for(time: Duration) {
 fn team(graph: Graph, seen: &Arc<Seen>) -> Result<Team, BenchError> {
     let config = PoolConfig { frames: 4096, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    let env = Env::new();
-    let cidr = format!("{HOST}/24").parse().map_err(BenchError::of("weever"))?;
-    host::provide(&env, NetConfig::single(HOST_MAC, &[cidr]), 0);
-    if let Some(neighbours) = env.get::<Neighbours>() {
-        let entered = neighbours.insert_static(IfaceId(0), PEER, PEER_MAC, 0);
-        entered.map_err(BenchError::of("weever"))?;
-    }
     let frame = udp_frame((PEER_MAC, PEER, HOST_MAC, HOST), PORT, 60);
     let frame = frame.map_err(BenchError::of("frame"))?;
     let queue = Box::new(NumberedQueue::new(frame, Arc::clone(seen)));
-    let member = Member {
-        name: "worker-0".into(),
-        pool: pool.cache(),
-        limits: Limits::within(pool.frames()),
-        queues: vec![MemberQueue { link: 0, source: HOST_SOURCE.into(), queue }],
-    };
-    let registry = weever_blocks_std::registry();
-    Team::build(graph, registry, Arc::new(env), vec![member]).map_err(BenchError::of("weever"))
+    let link = LinkInfo { mac: HOST_MAC.0, ..ReplayConfig::new(Vec::new()).info };
+    let (address, neighbour) = (HOST, (PEER, PEER_MAC.0));
+    let leg = Leg { link, queues: vec![queue], address, neighbour };
+    let mut host = assemble::host(graph, HOST_SOURCE, vec![leg], pool)?;
+    let publisher = Arc::clone(&host.handle().publisher);
+    Ok(Team { workers: host.take_workers(), publisher })
 }
 
 /// The graph with counters in front of the echo service.
