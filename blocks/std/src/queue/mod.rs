@@ -78,8 +78,9 @@ impl Block for ByInterface {
     }
 }
 
+/// The link that a packet goes to, once it has been routed; else the one that it came from.
 #[inline]
-fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
+pub(crate) fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
     let iface = state.and_then(|state| interface(state, packet));
     iface.map_or(packet.meta().link, |iface| iface.link)
 }
