@@ -17,7 +17,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 use weever_wire::MacAddr;
 
-pub use aids::{Aids, FaultWords};
+pub use aids::{Aids, FaultWords, Station};
 pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
 pub use nic::NicChoice;

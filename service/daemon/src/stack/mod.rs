@@ -14,6 +14,7 @@ mod paces;
 mod picture;
 mod ports;
 mod program;
+mod replay;
 mod report;
 mod secret;
 mod shared;
