@@ -12,10 +12,12 @@ use arc_swap::ArcSwap;
 pub enum CounterKind {
     /// A counter of the whole engine; the label names it.
     Total,
-    /// Tasks that reached a node.
+    /// Packets that reached a node.
     Packets,
-    /// Tasks that left by a port; the label is the port's name.
+    /// Packets that left by a port; the label is the port's name.
     Port,
+    /// Tasks without a packet, such as timers, that reached a node.
+    Timer,
     /// Tasks requested along a spawn edge, including those that were dropped because the queue was
     /// full; the label is the edge's.
     Spawned,
@@ -24,7 +26,8 @@ pub enum CounterKind {
     /// Tasks dropped at a spawn edge because the ring to the worker that runs the target was full;
     /// the label is the edge's.
     RingFull,
-    /// Packets dropped at a port; the label is the reason.
+    /// Packets that ended at a port and that no node took; the label is the reason that the graph
+    /// states, or says that the port leads nowhere.
     Drop,
     /// Tasks without a buffer that reached a node which needs one.
     NoBuffer,
@@ -43,6 +46,7 @@ impl CounterKind {
             CounterKind::Total => "total",
             CounterKind::Packets => "packets",
             CounterKind::Port => "port",
+            CounterKind::Timer => "timer",
             CounterKind::Spawned => "spawned",
             CounterKind::SpawnFull => "spawn_full",
             CounterKind::RingFull => "ring_full",
@@ -54,6 +58,13 @@ impl CounterKind {
         }
     }
 }
+
+/// The reason of drops at a port without targets for which the graph states none.
+pub(crate) fn leads_nowhere(port: &str) -> String {
+    format!("port `{port}` {LEADS_NOWHERE}")
+}
+
+const LEADS_NOWHERE: &str = "leads nowhere";
 
 /// A counter's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +102,13 @@ struct Label {
     node: Arc<str>,
     kind: CounterKind,
     label: Arc<str>,
+}
+
+impl Label {
+    /// Whether it counts packets at a port that leads nowhere.
+    fn is_of_open_port(&self) -> bool {
+        self.kind == CounterKind::Drop && self.label.ends_with(LEADS_NOWHERE)
+    }
 }
 
 /// The counters that other workers of a team have.
@@ -135,8 +153,13 @@ impl Layout {
     pub(crate) fn continuing(&mut self, old: &Layout, others: &Others<'_>) -> Box<[Counter]> {
         let whole = others.layout.iter().flat_map(|layout| &layout.labels);
         let whole: HashSet<&Label> = whole.collect();
+        // A port may lead nowhere on one worker, or until the next change, and somewhere else.
+        let nodes = self.labels.iter().chain(whole.iter().copied());
+        let nodes: HashSet<Arc<str>> = nodes.map(|label| label.node.clone()).collect();
+        let may_return = |label: &Label| label.is_of_open_port() && nodes.contains(&label.node);
         let is_elsewhere = |label: &Label| {
-            &*label.node != REMOVED && (whole.contains(label) || (others.is_private)(&label.node))
+            let is_private = (others.is_private)(&label.node);
+            &*label.node != REMOVED && (whole.contains(label) || is_private || may_return(label))
         };
         let mut places = self.places();
         let mut seen: HashMap<&Label, usize> = HashMap::new();
@@ -291,7 +314,8 @@ impl Counters {
     }
 
     /// The value of the total called `label`: `tasks`, `batches`, `conflicts` (second
-    /// dispositions, ignored), `unclaimed` (packets freed because nothing took them),
+    /// dispositions, ignored), `unclaimed` (packets freed without a reason: nothing took them, and the way that they went
+    /// has no end, such as an operator that stayed undecided),
     /// `blocked_now`, `delayed_now`, `relay_full` (packets of other workers dropped because the
     /// outbox of the link that is served here was full). 0 for any other.
     pub fn total(&self, label: &str) -> u64 {

@@ -8,7 +8,7 @@ use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::counters::{Cells, total};
 use crate::schedule::{
-    DropSlot, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+    Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
@@ -86,22 +86,23 @@ impl Walk<'_> {
         }
     }
 
-    /// One pass over the masks that the steps left: updates the counters, attributes unclaimed
-    /// packets to the reasons of the ports they left by, and clears the masks. Most nodes see the
-    /// same tasks, so most masks equal the previous one.
+    /// One pass over the masks that the steps left updates the counters and clears the masks. Most
+    /// nodes see the same tasks, so most masks equal the previous one.
     fn count(&mut self, steps: &[Step]) {
+        let unclaimed = self.batch.occupied & !self.state.disposed;
+        if unclaimed != 0 {
+            self.count_drops(steps, unclaimed);
+        }
+        if self.batch.occupied != self.batch.tasks {
+            self.count_timers(steps);
+        }
         let counters = &*self.runtime.counters;
         let TaskMasks { slots, passed, .. } = &mut self.state.masks;
-        let mut uncounted = self.batch.occupied & !self.state.disposed;
         let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
         counters.add(total::TASKS, last.1);
         counters.add(total::BATCHES, 1);
         for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
             for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
-                if uncounted != 0 && !step.drops.is_empty() {
-                    let drops = &self.program.drops[span(&step.drops)];
-                    uncounted = count_reasons(drops, slots, uncounted, counters);
-                }
                 for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
                     if *mask != 0 {
                         if *mask != last.0 {
@@ -113,8 +114,49 @@ impl Walk<'_> {
                 }
             }
         }
-        if uncounted != 0 {
-            counters.add(total::UNCLAIMED, u64::from(uncounted.count_ones()));
+    }
+
+    /// Counts each unclaimed packet once: at the first port with a stated reason by which it left, in
+    /// the order of the schedule, else at the first port that leads nowhere.
+    #[inline(never)]
+    fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
+        let TaskMasks { slots, passed, .. } = &self.state.masks;
+        let counters = &*self.runtime.counters;
+        for stated in [true, false] {
+            for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+                for step in bits(*word).map(|i| &steps[i]) {
+                    let drops = &self.program.drops[span(&step.drops)];
+                    for drop in drops.iter().filter(|drop| drop.stated == stated) {
+                        let tasks = slots[drop.slot as usize] & unclaimed;
+                        if tasks != 0 {
+                            counters.add(drop.reason, u64::from(tasks.count_ones()));
+                            unclaimed &= !tasks;
+                        }
+                    }
+                }
+            }
+            if unclaimed == 0 {
+                return;
+            }
+        }
+        counters.add(total::UNCLAIMED, u64::from(unclaimed.count_ones()));
+    }
+
+    /// Counts tasks without a packet apart, and takes them out of the masks that packets are counted by.
+    #[inline(never)]
+    fn count_timers(&mut self, steps: &[Step]) {
+        let counters = &*self.runtime.counters;
+        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
+        for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+            for step in bits(*word).map(|i| &steps[i]) {
+                let slots = &mut slots[step.slots()];
+                let timers = slots[0] & !self.batch.occupied;
+                if timers != 0 {
+                    let counter = step.counter.plus(slots.len());
+                    counters.add(counter, u64::from(timers.count_ones()));
+                }
+                slots.iter_mut().for_each(|mask| *mask &= self.batch.occupied);
+            }
         }
     }
 
@@ -337,19 +379,6 @@ fn wake(wakes: &[Wake], masks: &mut TaskMasks) {
             masks.due[wake.word as usize] |= wake.steps;
         }
     }
-}
-
-/// Attributes each unclaimed packet to the first port with a reason that it left by, in the order
-/// of the schedule. Returns the packets without a reason.
-#[cold]
-fn count_reasons(drops: &[DropSlot], slots: &[Mask], uncounted: Mask, counters: &Cells) -> Mask {
-    drops.iter().fold(uncounted, |uncounted, drop| {
-        let tasks = slots[drop.slot as usize] & uncounted;
-        if tasks != 0 {
-            counters.add(drop.reason, u64::from(tasks.count_ones()));
-        }
-        uncounted & !tasks
-    })
 }
 
 /// The operands of an operator as masks of tasks. An undecided operand is in neither of its two

@@ -29,7 +29,7 @@ pub enum Outcome {
     Collected(NodeId),
     /// The task waits at this node for this key.
     Blocked(NodeId, u64),
-    /// It was dropped, for the reason stated at a port of this node.
+    /// It was dropped at a port of this node, for this reason.
     Dropped(NodeId, String),
     /// Nothing took it, or the task had no buffer.
     Unclaimed,

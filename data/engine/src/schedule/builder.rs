@@ -57,7 +57,9 @@ impl<'a> ProgramBuilder<'a> {
 
     fn drops(&mut self, id: NodeId, first_slot: u32) -> Range<u32> {
         let drops = (first_slot + 1..).zip(&self.nodes[id.index()].drops);
-        let drops = drops.filter_map(|(slot, drop)| drop.map(|reason| DropSlot { slot, reason }));
+        let drops = drops.filter_map(|(slot, drop)| {
+            drop.map(|(reason, stated)| DropSlot { slot, reason, stated })
+        });
         append(&mut self.program.drops, &drops.collect::<Vec<_>>())
     }
 

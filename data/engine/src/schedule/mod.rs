@@ -19,8 +19,8 @@ pub(crate) use compile::CompileOptions;
 pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
 pub use ids::{Entry, Idp, Idps};
 pub(crate) use program::{
-    CompiledGraph, DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks,
-    Wake, WayPlan, span,
+    CompiledGraph, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
+    WayPlan, span,
 };
 pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub use update::Update;

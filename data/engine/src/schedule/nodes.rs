@@ -8,7 +8,7 @@ use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 use super::CompileError;
 use super::ids::{Entry, Homes};
 use super::program::{NodePlan, SpawnEdge};
-use crate::counters::{Counter, CounterKind, Layout};
+use crate::counters::{Counter, CounterKind, Layout, leads_nowhere};
 
 /// A node prepared for being placed in entries.
 pub(super) struct PreparedNode {
@@ -18,8 +18,9 @@ pub(super) struct PreparedNode {
     pub(super) ports: Vec<u32>,
     /// Counts incoming tasks; the ports' counters follow.
     pub(super) counter: Counter,
-    /// Per port, in the block's numbering: the counter of packets that end there.
-    pub(super) drops: Vec<Option<Counter>>,
+    /// Per port, in the block's numbering: the counter of packets that end there, and whether the graph
+    /// states the reason.
+    pub(super) drops: Vec<Option<(Counter, bool)>>,
     pub(super) needs_buffer: bool,
 }
 
@@ -53,6 +54,7 @@ impl NodePreparer<'_> {
         for place in graph_ports(&ports) {
             self.layout.add(&name, CounterKind::Port, &node.ports[place].name);
         }
+        self.layout.add(&name, CounterKind::Timer, "timers");
         let drops = self.drops(node, &name, &ports);
         let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
@@ -110,10 +112,23 @@ impl NodePreparer<'_> {
         labels.filter_map(target).filter_map(entry).collect()
     }
 
-    fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Vec<Option<Counter>> {
-        let reason = |place: usize| node.drop_reason(&node.ports[place].name);
-        let mut add = |reason| self.layout.add(name, CounterKind::Drop, reason);
-        graph_ports(ports).map(|place| reason(place).map(&mut add)).collect()
+    /// A port without a stated reason that leads nowhere gets a reason that says so.
+    fn drops(
+        &mut self,
+        node: &Node,
+        name: &Arc<str>,
+        ports: &[u32],
+    ) -> Vec<Option<(Counter, bool)>> {
+        let mut add = |reason: &str| self.layout.add(name, CounterKind::Drop, reason);
+        let drop = |place: usize| {
+            let port = &node.ports[place];
+            match node.drop_reason(&port.name) {
+                Some(reason) => Some((add(reason), true)),
+                None if port.targets.is_empty() => Some((add(&leads_nowhere(&port.name)), false)),
+                None => None,
+            }
+        };
+        graph_ports(ports).map(drop).collect()
     }
 }
 

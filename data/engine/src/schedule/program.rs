@@ -33,7 +33,7 @@ pub(crate) enum StepKind {
 
 /// One node in the order of one entry. Ranges index the program's arrays. From `first_slot` on are
 /// the slots of its input and ports, in the order of the block type; from `counter` on the
-/// counters, in the same order.
+/// counters, in the same order, followed by that of tasks without a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
@@ -135,6 +135,8 @@ impl EntryPlan {
 pub(crate) struct DropSlot {
     pub(crate) slot: u32,
     pub(crate) reason: Counter,
+    /// Whether the graph states the reason; else the port merely leads nowhere.
+    pub(crate) stated: bool,
 }
 
 /// Where a spawn edge leads.

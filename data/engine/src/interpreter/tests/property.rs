@@ -101,6 +101,10 @@ fn compare_counters(
                 add(name(*id), CounterKind::NoBuffer, "", 1);
                 continue;
             }
+            if record.packet.is_none() {
+                add(name(*id), CounterKind::Timer, "timers", 1);
+                continue;
+            }
             add(name(*id), CounterKind::Packets, "", 1);
             if let Some(port) = port {
                 add(name(*id), CounterKind::Port, port, 1);
