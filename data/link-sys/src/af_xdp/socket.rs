@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use weever_packet::Pool;
 use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
+use super::error::REGISTER_POOL;
 use super::frames::METADATA;
 use super::rings::{FrameRings, Mapping, RingPlace, TxRings};
 use super::{ChecksumOffload, RingSizes};
@@ -70,7 +71,7 @@ impl Socket {
             let with = with_metadata(pool, offload);
             metadata = with.is_some_and(|with| set_xdp_umem_reg(&fd, with).is_ok());
             if !metadata {
-                set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
+                set_xdp_umem_reg(&fd, registration(pool)).map_err(step(REGISTER_POOL))?;
             }
         }
         let frames = match origin {
