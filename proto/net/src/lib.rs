@@ -1,7 +1,6 @@
 //! Ethernet, ARP, IP of both versions, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
 //! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
 //!
-//! - [`ethernet`]: which frames are for us, and building headers;
 //! - [`addr`]: prefixes and the set of our own addresses;
 //! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
 //! - [`neighbour`]: a cache of neighbours, and the shape of the protocol around it, of either family;
@@ -38,7 +37,6 @@ pub mod addr;
 pub mod arp;
 pub mod demux;
 pub mod dhcp4;
-pub mod ethernet;
 pub mod fib;
 pub mod fragment;
 pub mod group;

@@ -2,12 +2,12 @@
 
 use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
-use weever_net::icmp::{Cause, MAX_ERROR_LEN};
+use weever_net::icmp::{Cause, quote_len};
 use weever_net::state::NetState;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, make_echo_reply};
-use weever_wire::ipv4::{self, Ipv4Header, protocol};
+use weever_wire::ipv4::{Ipv4Header, protocol};
 
 use crate::headers::{answer, push};
 use crate::kinds::{MARKS, READS, block_type, network_rewriter, rewriter};
@@ -60,16 +60,13 @@ pub static INITIATE_ERROR: BlockType = BlockType {
     )
 };
 
-/// RFC 1812 §4.3.2.3: as much as fits the longest error.
-const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
-
 /// Of what is not ours, the address of the interface that the error leaves by is the one to speak
 /// from: RFC 1812 §4.3.2.4.
 fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let l3 = packet.meta().l3;
     let bytes = packet.at(l3);
     let Some(ip) = Ipv4Header::first(bytes) else { return false };
-    let (len, ours) = (ip.total_len().min(bytes.len()).min(MAX_QUOTE), state.is_ours(ip.dst()));
+    let (len, ours) = (quote_len(bytes), state.is_ours(ip.dst()));
     if !answer(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
         return false;
     }

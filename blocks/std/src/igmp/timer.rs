@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
-use weever_net::ethernet::multicast_mac;
+use weever_net::ipv4::multicast_mac;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::ethernet::ethertype;

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weever_block::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
 use weever_graph::Effects;
-use weever_net::ethernet::multicast_mac;
 use weever_net::iface::IfaceId;
+use weever_net::ipv4::multicast_mac;
 use weever_net::ipv4::{HEADER_LEN, template};
 use weever_net::pmtu::MIN_V4;
 use weever_net::route::{Hop, Kind};

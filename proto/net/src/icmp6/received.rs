@@ -10,7 +10,7 @@ use crate::ipv6::MIN_MTU;
 
 /// An error about a packet of ours, as far as it quotes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Heard {
+pub struct ReceivedError {
     /// ICMPv6 type.
     pub kind: u8,
     /// ICMPv6 code.
@@ -32,7 +32,7 @@ pub struct Heard {
 /// Why an error is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum HeardReject {
+pub enum ErrorReject {
     /// Another message than an error that is known.
     #[error("no ICMPv6 error that is known")]
     NotAnError,
@@ -52,43 +52,46 @@ pub enum HeardReject {
 ///
 /// # Errors
 /// Why it says nothing about us.
-pub fn hear(message: &[u8], is_ours: impl Fn(Ipv6Addr) -> bool) -> Result<Heard, HeardReject> {
-    let view = Icmpv6View::new(message).map_err(|_| HeardReject::NotAnError)?;
+pub fn check_error(
+    message: &[u8],
+    is_ours: impl Fn(Ipv6Addr) -> bool,
+) -> Result<ReceivedError, ErrorReject> {
+    let view = Icmpv6View::new(message).map_err(|_| ErrorReject::NotAnError)?;
     let (value, quote) = match Icmpv6Repr::parse(view) {
         Ok(Icmpv6Repr::PacketTooBig { mtu, quote }) => (mtu, quote),
         Ok(Icmpv6Repr::ParameterProblem { pointer, quote, .. }) => (pointer, quote),
         Ok(Icmpv6Repr::Unreachable { quote, .. } | Icmpv6Repr::TimeExceeded { quote, .. }) => {
             (0, quote)
         }
-        _ => return Err(HeardReject::NotAnError),
+        _ => return Err(ErrorReject::NotAnError),
     };
     let (kind, code) = (view.header().kind(), view.header().code());
-    let header = Ipv6Header::first(quote).ok_or(HeardReject::Quote)?;
+    let header = Ipv6Header::first(quote).ok_or(ErrorReject::Quote)?;
     let (local, remote) = (header.src(), header.dst());
     if !is_ours(local) {
-        return Err(HeardReject::NotOurs);
+        return Err(ErrorReject::NotOurs);
     }
     if kind == weever_wire::icmpv6::kind::PACKET_TOO_BIG && value < MIN_MTU.into() {
-        return Err(HeardReject::TinyMtu);
+        return Err(ErrorReject::TinyMtu);
     }
-    let (protocol, at) = Chain::skim(quote).ok_or(HeardReject::Quote)?;
+    let (protocol, at) = Chain::skim(quote).ok_or(ErrorReject::Quote)?;
     let ports = ports(protocol, quote.get(at..).unwrap_or_default())?;
     let length = (HEADER_LEN + header.payload_len()) as u32;
-    Ok(Heard { kind, code, value, length, local, remote, protocol, ports })
+    Ok(ReceivedError { kind, code, value, length, local, remote, protocol, ports })
 }
 
-fn ports(protocol: u8, transport: &[u8]) -> Result<Option<(u16, u16)>, HeardReject> {
+fn ports(protocol: u8, transport: &[u8]) -> Result<Option<(u16, u16)>, ErrorReject> {
     if !matches!(protocol, protocol::UDP | protocol::TCP) {
         return Ok(None);
     }
-    let [a, b, c, d] = *transport.first_chunk().ok_or(HeardReject::Quote)?;
+    let [a, b, c, d] = *transport.first_chunk().ok_or(ErrorReject::Quote)?;
     Ok(Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipv6::emit_datagram;
+    use crate::ipv6::template;
     use std::vec::Vec;
     use weever_wire::icmpv6::kind;
 
@@ -106,20 +109,21 @@ mod tests {
 
     fn sent(from: Ipv6Addr) -> Vec<u8> {
         let mut packet = [0; 60].to_vec();
-        emit_datagram(&mut packet, (from, 5000), (peer(), 7)).unwrap();
+        template(from, peer(), protocol::UDP, 20).emit(&mut packet).unwrap();
+        packet[40..44].copy_from_slice(&[0x13, 0x88, 0, 7]);
         packet
     }
 
-    fn heard(repr: Icmpv6Repr<'_>) -> Result<Heard, HeardReject> {
+    fn checked(repr: Icmpv6Repr<'_>) -> Result<ReceivedError, ErrorReject> {
         let mut message = std::vec![0; repr.buffer_len()];
         repr.emit(&mut message, &[0; 32]).unwrap();
-        hear(&message, ours)
+        check_error(&message, ours)
     }
 
     #[test]
     fn an_error_about_our_packet_names_its_ends() {
         let quote = &sent(us())[..];
-        let wanted = Heard {
+        let wanted = ReceivedError {
             kind: kind::PACKET_TOO_BIG,
             code: 0,
             value: 1400,
@@ -129,20 +133,20 @@ mod tests {
             protocol: 17,
             ports: Some((5000, 7)),
         };
-        assert_eq!(heard(Icmpv6Repr::PacketTooBig { mtu: 1400, quote }), Ok(wanted));
-        let port = heard(Icmpv6Repr::Unreachable { code: 4, quote }).unwrap();
+        assert_eq!(checked(Icmpv6Repr::PacketTooBig { mtu: 1400, quote }), Ok(wanted));
+        let port = checked(Icmpv6Repr::Unreachable { code: 4, quote }).unwrap();
         assert_eq!((port.kind, port.code, port.value), (kind::UNREACHABLE, 4, 0));
     }
 
     #[test]
     fn what_we_did_not_send_is_not_believed() {
         let (quote, foreign) = (&sent(us())[..], &sent(peer())[..]);
-        let big = |mtu, quote| heard(Icmpv6Repr::PacketTooBig { mtu, quote }).err();
-        assert_eq!(big(1400, foreign), Some(HeardReject::NotOurs));
-        assert_eq!(big(1279, quote), Some(HeardReject::TinyMtu));
-        assert_eq!(big(1400, &quote[..39]), Some(HeardReject::Quote));
-        assert_eq!(big(1400, &quote[..43]), Some(HeardReject::Quote));
-        let echo = heard(Icmpv6Repr::EchoReply { ident: 1, seq: 1, data: quote });
-        assert_eq!(echo, Err(HeardReject::NotAnError));
+        let big = |mtu, quote| checked(Icmpv6Repr::PacketTooBig { mtu, quote }).err();
+        assert_eq!(big(1400, foreign), Some(ErrorReject::NotOurs));
+        assert_eq!(big(1279, quote), Some(ErrorReject::TinyMtu));
+        assert_eq!(big(1400, &quote[..39]), Some(ErrorReject::Quote));
+        assert_eq!(big(1400, &quote[..43]), Some(ErrorReject::Quote));
+        let echo = checked(Icmpv6Repr::EchoReply { ident: 1, seq: 1, data: quote });
+        assert_eq!(echo, Err(ErrorReject::NotAnError));
     }
 }
