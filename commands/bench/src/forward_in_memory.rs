@@ -72,8 +72,9 @@ impl Memory {
         Ok(elapsed.as_nanos() as f64 / received as f64)
     }
 
+    /// Has a batch go through; returns how many packets it had.
     #[inline]
-    fn turn(&mut self, batch: usize, now: u64) -> Result<usize, LinkError> {
+    pub(crate) fn turn(&mut self, batch: usize, now: u64) -> Result<usize, LinkError> {
         let Memory { worker, entry, near, far, burst } = self;
         let engine = worker.engine();
         let n = near.rx(engine.pool(), burst, batch)?;
@@ -101,7 +102,8 @@ fn failed_to_forward(packets: u64) -> BenchError {
     BenchError::of("weever")(format!("{packets} packets did not come out at the other side"))
 }
 
-fn queue(frames: Vec<Vec<u8>>) -> Result<Box<dyn LinkQueue>, BenchError> {
+/// A queue in memory that receives these frames for ever, and frees what is sent.
+pub(crate) fn queue(frames: Vec<Vec<u8>>) -> Result<Box<dyn LinkQueue>, BenchError> {
     let queue = ReplayLink::new(ReplayConfig::new(frames)).take_queues().pop();
     queue.ok_or_else(|| BenchError::of("memory link")("it has no queue"))
 }

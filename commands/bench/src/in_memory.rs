@@ -29,7 +29,7 @@ const CHAINS: [usize; 5] = [1, 5, 10, 25, 50];
 const BATCHES: [usize; 2] = [BURST, 1];
 
 /// Something that consumes the replayed packets, a batch per call.
-struct Contender {
+pub(crate) struct Contender {
     name: String,
     batch: usize,
     queue: Box<dyn LinkQueue>,
@@ -103,10 +103,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     for batch in BATCHES {
         all.push(Contender::link(batch)?);
         for (what, service) in [("host graph", Service::Discard), ("UDP echo", Service::Echo)] {
-            let graph = host(&HostConfig::serving(service, PORT));
-            let graph = graph.map_err(BenchError::of("host graph"))?;
-            let name = format!("{what}, batch {batch}");
-            all.push(Contender::graph(name, graph, HOST_SOURCE, batch)?);
+            all.push(Contender::serving(format!("{what}, batch {batch}"), service, batch)?);
         }
         let name = format!("simplified graph, batch {batch}");
         all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
@@ -136,6 +133,17 @@ impl Contender {
         let (mut link, pool) = replay()?;
         let work = Work::Link(pool.cache());
         Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
+    }
+
+    /// The host's graph with a service at the port that the replayed packets go to.
+    pub(crate) fn serving(
+        name: String,
+        service: Service,
+        batch: usize,
+    ) -> Result<Contender, BenchError> {
+        let graph = host(&HostConfig::serving(service, PORT));
+        let graph = graph.map_err(BenchError::of("host graph"))?;
+        Contender::graph(name, graph, HOST_SOURCE, batch)
     }
 
     fn graph(
@@ -181,8 +189,13 @@ impl Contender {
         Ok(started.elapsed().as_nanos() as f64 / packets as f64)
     }
 
+    /// Has a batch go through; returns how many packets it had.
     #[inline]
-    fn turn(&mut self, burst: &mut Burst, now: u64) -> Result<usize, weever_link::LinkError> {
+    pub(crate) fn turn(
+        &mut self,
+        burst: &mut Burst,
+        now: u64,
+    ) -> Result<usize, weever_link::LinkError> {
         match &mut self.work {
             Work::Link(pool) => {
                 let n = self.queue.rx(pool, burst, self.batch)?;

@@ -17,6 +17,7 @@ mod forward;
 mod forward_in_memory;
 mod frame;
 mod in_memory;
+mod instructions;
 mod isolation;
 mod live;
 mod modes;

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use weever_engine::{Mode, Published, Publisher, Team, Worker};
 use weever_graph::change::{Change, EdgeName, Outlet};
 use weever_graph::{ChangeSet, Graph, Node, NodeKind, Port, apply};
-use weever_link::LinkInfo;
 use weever_link::replay::ReplayConfig;
+use weever_link::{LinkInfo, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service};
 use weever_packet::{Pool, PoolConfig};
@@ -90,11 +90,12 @@ struct Stage {
 
 impl Stage {
     fn start(core: usize) -> Result<(Arc<Seen>, Stage), BenchError> {
-        let plain = weever_models::host(&HostConfig::serving(Service::Echo, PORT));
-        let plain = plain.map_err(BenchError::of("host graph"))?;
-        let longer = with_blocks(&plain).map_err(BenchError::of("host graph"))?;
+        let [plain, longer] = graphs()?;
         let seen = Arc::new(Seen::default());
-        let Team { mut workers, publisher } = team(plain.clone(), &seen)?;
+        let frame = udp_frame((PEER_MAC, PEER, HOST_MAC, HOST), PORT, 60);
+        let frame = frame.map_err(BenchError::of("frame"))?;
+        let queue = Box::new(NumberedQueue::new(frame, Arc::clone(&seen)));
+        let Team { mut workers, publisher } = team(plain.clone(), queue)?;
         let mut worker: Worker = workers.remove(0);
         let (waker, stop) = (worker.waker(), Arc::new(AtomicBool::new(false)));
         let (stopped, number) = (Arc::clone(&stop), Arc::new(AtomicI32::new(0)));
@@ -184,12 +185,18 @@ fn spin_for(time: Duration) {
     }
 }
 
-fn team(graph: Graph, seen: &Arc<Seen>) -> Result<Team, BenchError> {
+/// The graph without and with the blocks that come and go.
+pub(crate) fn graphs() -> Result<[Graph; 2], BenchError> {
+    let plain = weever_models::host(&HostConfig::serving(Service::Echo, PORT));
+    let plain = plain.map_err(BenchError::of("host graph"))?;
+    let longer = with_blocks(&plain).map_err(BenchError::of("host graph"))?;
+    Ok([plain, longer])
+}
+
+/// A team of one worker with one queue.
+pub(crate) fn team(graph: Graph, queue: Box<dyn LinkQueue>) -> Result<Team, BenchError> {
     let config = PoolConfig { frames: 4096, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    let frame = udp_frame((PEER_MAC, PEER, HOST_MAC, HOST), PORT, 60);
-    let frame = frame.map_err(BenchError::of("frame"))?;
-    let queue = Box::new(NumberedQueue::new(frame, Arc::clone(seen)));
     let link = LinkInfo { mac: HOST_MAC.0, ..ReplayConfig::new(Vec::new()).info };
     let (address, neighbour) = (HOST, (PEER, PEER_MAC.0));
     let leg = Leg { link, queues: vec![queue], address, neighbour };
