@@ -54,7 +54,7 @@ pub struct BlockType {
     pub make: fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>,
 }
 
-/// How the state of a block type lives (DESIGN §4.4). Every worker has a block of its own for each
+/// How the state of a block type lives (design/0000 §4.4). Every worker has a block of its own for each
 /// node, and this says which tasks that block sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StateKind {

@@ -104,7 +104,7 @@ pub enum Priority {
     Low,
 }
 
-/// Where a task's buffer goes when its last node has run: its disposition (DESIGN §4.2).
+/// Where a task's buffer goes when its last node has run: its disposition (design/0000 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// A new task along the spawn edge gets it.

@@ -2,12 +2,12 @@
 //!
 //! [`Schedule::compile`] makes a block of each node and, for every node at which a task may start,
 //! a flat array of steps in topological order. An [`Engine`] runs batches of tasks over these
-//! arrays as bit masks (DESIGN §4.2) and keeps the task queues between batches (DESIGN §4.3).
+//! arrays as bit masks (design/0000 §4.2) and keeps the task queues between batches (design/0000 §4.3).
 //! [`reference`](mod@reference) defines the same semantics, slowly and one packet at a time,
 //! following the Dragonet thesis; the tests compare the two.
 //!
 //! The engine runs any verified graph. It depends on neither the language, nor plans, nor policies
-//! (DESIGN §3, rule 3). Only [`Worker::run`] reads a clock; everything below it takes the time as
+//! (design/0000 §3, rule 3). Only [`Worker::run`] reads a clock; everything below it takes the time as
 //! an argument. A [`Worker`] connects an engine with the queues of its links. A [`Team`] is all
 //! workers of a stack; its [`Publisher`] changes the graph that they run.
 #![forbid(unsafe_code)]

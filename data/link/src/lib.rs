@@ -1,10 +1,10 @@
-//! A link is a device's set of queues (DESIGN §1).
+//! A link is a device's set of queues (design/0000 §1).
 //!
 //! A [`Link`] is opened, described by its [`LinkInfo`], and taken apart into [`LinkQueue`]s, one
 //! per device queue, each of which belongs to one worker. A worker's loop is then: `rx` into a
 //! burst, run the graph, `tx` what it produced, `flush` once.
 //!
-//! Links know neither graphs nor protocols (DESIGN §3, rule 5).
+//! Links know neither graphs nor protocols (design/0000 §3, rule 5).
 //!
 //! Beside the traits there are the links that need no device: [`memory`] joins two stacks,
 //! [`replay`] feeds a benchmark, [`pcap::playback`] receives what a capture file holds. Two wrap any
@@ -63,7 +63,7 @@ pub struct LinkInfo {
     pub mtu: u16,
     /// How many queues it has.
     pub queues: u16,
-    /// Whether received transport checksums may be partial (veth, virtio, TAP; DESIGN §4.5).
+    /// Whether received transport checksums may be partial (veth, virtio, TAP; design/0000 §4.5).
     pub partial_checksums: bool,
     /// What it does for packets that are sent.
     pub offload: Offload,

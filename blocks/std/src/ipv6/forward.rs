@@ -151,7 +151,7 @@ fn step(
 }
 
 /// A checksum that the sender's kernel left to a device that never saw the frame is `completed`
-/// before the packet goes where nobody would accept it (DESIGN §4.5), unless the link that it leaves
+/// before the packet goes where nobody would accept it (design/0000 §4.5), unless the link that it leaves
 /// by does that. Says whether it is still partial. Links are not trusted to find their way through
 /// extension headers.
 fn settle_checksum(packet: &mut Buffer, completed: bool) -> bool {

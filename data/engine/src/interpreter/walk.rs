@@ -1,4 +1,4 @@
-//! One batch walks the graph (DESIGN §4.2).
+//! One batch walks the graph (design/0000 §4.2).
 
 use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};

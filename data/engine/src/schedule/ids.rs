@@ -26,7 +26,7 @@ pub(crate) struct NodeRef {
     pub(crate) epoch: u64,
 }
 
-/// A dispatch point: identifies a block for the lifetime of the stack, across replacement (DESIGN
+/// A dispatch point: identifies a block for the lifetime of the stack, across replacement (design/0000
 /// §1). Messages between workers carry it, so that they never reach another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Idp(pub u32);

@@ -1,4 +1,4 @@
-//! A worker: receive, run the graph, send (DESIGN §2).
+//! A worker: receive, run the graph, send (design/0000 §2).
 
 mod queues;
 mod run;

@@ -145,7 +145,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What weever takes from a device (DESIGN §4.5).
+    /// What weever takes from a device (design/0000 §4.5).
     Share {
         /// ARP, ND and IP packets for the stack's addresses; the kernel has the rest.
         #[default]
@@ -159,7 +159,7 @@ words! {
 }
 
 words! {
-    /// How a worker waits for packets (DESIGN §5).
+    /// How a worker waits for packets (design/0000 §5).
     Mode {
         /// It never sleeps: for a core of its own.
         Busy = "busy",

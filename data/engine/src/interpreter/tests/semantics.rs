@@ -1,4 +1,4 @@
-//! DESIGN §4.2 and §4.3, rule by rule.
+//! The rules of design/0000 §4.2 and §4.3, one by one.
 
 use weever_block::{Priority, bits};
 use weever_graph::Op;
