@@ -24,6 +24,7 @@ pub mod mld;
 pub mod ndp;
 pub mod queue;
 pub mod shortcut;
+pub mod socket;
 pub mod table;
 pub mod tee;
 pub mod udp;

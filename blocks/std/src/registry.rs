@@ -4,7 +4,7 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, mld, ndp, queue, shortcut, table, tee, udp,
+    ipv6, mld, ndp, queue, shortcut, socket, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [
@@ -140,9 +140,11 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static FAMILIES: [&[&BlockType]; 13] = [
+static SOCKET: [&BlockType; 3] = [&socket::DEMUX, &socket::DELIVER, &socket::SEND];
+
+static FAMILIES: [&[&BlockType]; 14] = [
     &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
-    &UDP,
+    &UDP, &SOCKET,
 ];
 
 /// Every block type of this crate, by name, and its shortcuts.
@@ -184,6 +186,7 @@ mod tests {
         include_str!("icmp6/README.md"),
         include_str!("ndp/README.md"),
         include_str!("udp/README.md"),
+        include_str!("socket/README.md"),
     );
 
     /// What the manual's row must name of a type.

@@ -7,6 +7,8 @@ use weever_packet::{Buffer, Mask, Nanos, PoolCache};
 pub struct Cx<'a> {
     /// The worker's time in nanoseconds, read once per turn of its loop; monotonic.
     pub now: Nanos,
+    /// The number of the worker that runs the block; 0 where there is one only.
+    pub worker: u16,
     pool: &'a mut PoolCache,
     requests: &'a mut Requests,
 }
@@ -14,7 +16,14 @@ pub struct Cx<'a> {
 impl<'a> Cx<'a> {
     /// A context over the worker's cache. For engines and tests.
     pub fn new(now: Nanos, pool: &'a mut PoolCache, requests: &'a mut Requests) -> Cx<'a> {
-        Cx { now, pool, requests }
+        Cx { now, worker: 0, pool, requests }
+    }
+
+    /// The same for a worker of this number.
+    #[must_use]
+    pub fn on_worker(mut self, worker: u16) -> Cx<'a> {
+        self.worker = worker;
+        self
     }
 
     /// An empty buffer, or `None` when the pool is exhausted.

@@ -157,7 +157,8 @@ impl Dispositions<'_> {
 
     /// Refuses nothing: what the block leaves in the burst is freed.
     fn collect(&mut self, node: u32, tasks: Mask) -> Mask {
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests);
+        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
+            .on_worker(self.runtime.worker);
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);
         }

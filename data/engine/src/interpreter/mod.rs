@@ -222,6 +222,7 @@ impl Engine {
 impl Engine {
     /// Connects this engine with those of the other workers.
     pub(crate) fn connect(&mut self, peers: Peers) {
+        self.runtime.worker = peers.me();
         self.runtime.peers = Some(Box::new(peers));
     }
 

@@ -204,6 +204,11 @@ impl Peers {
         true
     }
 
+    /// This worker's number.
+    pub(super) fn me(&self) -> u16 {
+        self.me
+    }
+
     /// The number of workers, this one included.
     pub(crate) fn len(&self) -> usize {
         self.receivers.len()

@@ -33,6 +33,8 @@ pub(crate) struct Runtime {
     pub(crate) counters: Arc<Cells>,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Box<Peers>>,
+    /// The number of the worker.
+    pub(crate) worker: u16,
     /// The number of the graph that runs.
     pub(crate) epoch: u64,
     /// Declared after the queues, so that their buffers are returned while the pool still exists.
@@ -53,6 +55,7 @@ impl Runtime {
             outboxes: Outboxes::new(&limits),
             counters,
             peers: None,
+            worker: 0,
             epoch: 0,
             pool,
             limits,

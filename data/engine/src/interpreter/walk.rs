@@ -226,7 +226,8 @@ impl Walk<'_> {
         }
         *place |= input;
         let Some(block) = &mut self.blocks[step.node as usize] else { return false };
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, requests);
+        let mut cx =
+            Cx::new(self.now, &mut self.runtime.pool, requests).on_worker(self.runtime.worker);
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
         // If a faulty block enables ports for tasks that are not in its input, or two ports for one
         // task, the error must not spread.
