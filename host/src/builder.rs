@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use weever_app_server::{AppLink, AppServer};
 use weever_block::{Env, Registry};
 use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Secret, provide};
 use weever_blocks_std::registry;
+use weever_blocks_std::socket::Applications;
 use weever_engine::{Limits, Member, MemberQueue, Mode, Team, monotonic};
 use weever_graph::Graph;
 use weever_link::{Link, LinkInfo, LinkQueue};
@@ -15,6 +17,7 @@ use weever_models::{HostConfig, Service, Socket};
 use weever_net::dhcp4::{CLIENT_PORT, Probing};
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::V6Settings;
+use weever_net::random::keyed_hash;
 use weever_net::state::NetConfig;
 use weever_packet::{Nanos, Pool};
 use weever_wire::MacAddr;
@@ -33,6 +36,8 @@ pub struct HostBuilder {
     links: Vec<Box<dyn Link>>,
     /// By link.
     queues: Vec<Vec<Box<dyn LinkQueue>>>,
+    /// The number of the applications' link.
+    applications: Option<u16>,
     neighbours: Vec<(IpAddr, MacAddr)>,
     dhcp: Vec<IfaceId>,
     identifiers: Option<[u64; 2]>,
@@ -55,6 +60,7 @@ impl HostBuilder {
             infos: Vec::new(),
             links: Vec::new(),
             queues: Vec::new(),
+            applications: None,
             neighbours: Vec::new(),
             dhcp: Vec::new(),
             identifiers: None,
@@ -78,6 +84,28 @@ impl HostBuilder {
         self.infos.push(link);
         self.queues.push(queues);
         (self.infos.len() - 1) as u16
+    }
+
+    /// Adds the link of applications, for the workers as they were set before: what the returned
+    /// server opens sends and receives by this host. `large` is where datagrams longer than a frame
+    /// come from, `max_sockets` the most that can be open.
+    ///
+    /// # Errors
+    /// [`HostError::Applications`].
+    pub fn applications(
+        &mut self,
+        large: Option<Pool>,
+        max_sockets: usize,
+    ) -> Result<AppServer, HostError> {
+        let secret = self.env.get_or_default::<Secret>().0;
+        let secret = [1, 2, 3, 4].map(|use_of| keyed_hash([secret, 0x736f_636b], &[use_of]));
+        let (mut link, server) =
+            AppLink::new(self.workers.len() as u16, large, secret, max_sockets)?;
+        let tables = link.tables().to_vec();
+        let number = self.queues_of(link.info().clone(), link.take_queues());
+        self.env.provide(Arc::new(Applications { link: number, tables }));
+        self.applications = Some(number);
+        Ok(server)
     }
 
     /// Adds an interface. Returns its number: 0 for the first.
@@ -184,7 +212,9 @@ impl HostBuilder {
         let clients = self.env.get_or_default::<Dhcp>();
         self.dhcp.into_iter().for_each(|iface| clients.start(iface, Probing::RFC5227));
         let env = Arc::new(self.env);
-        let (members, served) = assign(self.queues, self.workers.len(), &self.pool, &source);
+        let (members, served) = assign(self.queues, self.workers.len(), &self.pool, |link| {
+            if self.applications == Some(link) { APPLICATIONS } else { &source }
+        });
         let Team { mut workers, publisher } =
             Team::build(graph, self.registry, Arc::clone(&env), members)?;
         let mut handles = Vec::new();
@@ -244,6 +274,9 @@ fn shipped(sockets: &HostConfig) -> Result<(Graph, String), HostError> {
     Ok((graph, HOST_SOURCE.into()))
 }
 
+/// The node at which applications' datagrams start.
+const APPLICATIONS: &str = "TxL4UDPApplications";
+
 fn worker_name(number: usize) -> String {
     format!("worker-{number}")
 }
@@ -252,12 +285,12 @@ fn worker_name(number: usize) -> String {
 type Served = Vec<(u16, u16)>;
 
 /// Gives queue *i* of every link to worker *i* modulo their number, and every worker its share of
-/// the frames.
-fn assign(
+/// the frames. What is received from a link starts at the node `source` of it.
+fn assign<'s>(
     links: Vec<Vec<Box<dyn LinkQueue>>>,
     workers: usize,
     pool: &Pool,
-    source: &str,
+    source: impl Fn(u16) -> &'s str,
 ) -> (Vec<Member>, Vec<Served>) {
     let within = Limits::within(pool.frames() / workers);
     let limits = Limits { links: links.len().max(1) as u16, ..within };
@@ -273,7 +306,7 @@ fn assign(
         for (number, queue) in (0u16..).zip(queues) {
             let worker = usize::from(number) % workers;
             served[worker].push((link, number));
-            members[worker].queues.push(MemberQueue { link, source: source.into(), queue });
+            members[worker].queues.push(MemberQueue { link, source: source(link).into(), queue });
         }
     }
     (members, served)

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use weever_app_server::ServerError;
 use weever_engine::TeamError;
 use weever_models::ModelError;
 use weever_net::state::StateError;
@@ -59,6 +60,9 @@ pub enum HostError {
     /// The graph cannot run.
     #[error("the host graph cannot run: {0}")]
     Graph(#[from] TeamError),
+    /// The applications' link cannot be made.
+    #[error("application queues: {0}")]
+    Applications(#[from] ServerError),
     /// A worker's thread could not be started.
     #[error("{worker}: its thread cannot be started: {source}")]
     Thread {
