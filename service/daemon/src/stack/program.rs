@@ -43,6 +43,13 @@ pub(super) enum ProgramError {
     Team(#[from] TeamError),
 }
 
+impl ProgramError {
+    /// Whether the change was made all the same, and a worker has yet to take it.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, ProgramError::Team(TeamError::NotAdopted { .. }))
+    }
+}
+
 impl Program {
     /// The graph that ships, with these services.
     pub(super) fn new(services: Services) -> Program {

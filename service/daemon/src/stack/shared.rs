@@ -269,8 +269,8 @@ impl Source for Shared {
         self.apply_text(name, text)
     }
 
-    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
-        self.assign(assignment)
+    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        self.assign(assignments)
     }
 
     fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
@@ -293,15 +293,50 @@ mod tests {
     use super::*;
     use crate::stack::Stack;
 
-    #[test]
-    fn who_asks_for_the_status_does_not_wait_for_a_change() {
+    fn stack() -> (Stack, weever_link::memory::MemoryLink) {
         let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
         config.probe = false;
         config.services.echo = Some(7);
         let pool = Pool::new(PoolConfig { frames: 2048, ..PoolConfig::default() }).unwrap();
         let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
-        let (ours, _theirs) = pair(&link).unwrap();
-        let stack = Stack::start_on(vec![Box::new(ours)], pool, config).unwrap();
+        let (ours, theirs) = pair(&link).unwrap();
+        (Stack::start_on(vec![Box::new(ours)], pool, config).unwrap(), theirs)
+    }
+
+    #[test]
+    fn settings_change_together_or_not_at_all() {
+        let (stack, _theirs) = stack();
+        let set = |texts: &[&str]| {
+            let all: Vec<Assignment> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            stack.shared.set(&all)
+        };
+        let before = (stack.status(), stack.shared.host.publisher.epoch());
+        for (refused, culprit) in [
+            ("forwarding=maybe", "forwarding"),
+            ("services.discard=8", "services.discard"),
+            ("node.Nobody.period=1", "Nobody"),
+            ("nonsense=1", "nonsense"),
+        ] {
+            let all = ["services.echo=8", "interface.memory0.addr+=10.0.0.9/24", refused];
+            let error = set(&all).unwrap_err();
+            assert!(error.message.contains(culprit), "{error:?}");
+            let after = (stack.status(), stack.shared.host.publisher.epoch());
+            assert_eq!(after.0.services, before.0.services, "{refused}");
+            assert_eq!(after.0.interfaces, before.0.interfaces, "{refused}");
+            assert_eq!(after.1, before.1, "{refused}");
+        }
+        let too_small = ["interface.memory0.mtu=1200", "interface.memory0.addr+=2001:db8::1/64"];
+        assert!(set(&too_small).unwrap_err().message.contains("mtu"));
+        assert_eq!(stack.status().interfaces[0].mtu, 1500);
+        let changed = set(&["services.echo=8", "interface.memory0.mtu=1300"]).unwrap();
+        let status = stack.status();
+        assert!(changed.steps > 0 && changed.epoch == before.1 + 1);
+        assert_eq!((status.services[0].port, status.interfaces[0].mtu), (8, 1300));
+    }
+
+    #[test]
+    fn the_status_does_not_wait_for_a_change() {
+        let (stack, _theirs) = stack();
         // As a change that waits for a late worker.
         let change = stack.shared.program();
         let (told, tells) = mpsc::channel();
@@ -312,7 +347,7 @@ mod tests {
             drop(change);
             assert_eq!(status.expect("it waited").services[0].port, 7);
         });
-        let moved = stack.shared.assign(&"services.echo=8".parse().unwrap());
+        let moved = stack.shared.assign(&["services.echo=8".parse().unwrap()]);
         assert!(moved.is_ok(), "{moved:?}");
         assert_eq!(stack.status().services[0].port, 8);
     }

@@ -136,7 +136,7 @@ fn nic() -> Simulated {
 }
 
 fn set(stack: &Stack, text: &str) {
-    stack.shared.assign(&text.parse().unwrap()).unwrap();
+    stack.shared.assign(&[text.parse().unwrap()]).unwrap();
 }
 
 fn queues(stack: &Stack) -> Queues {
