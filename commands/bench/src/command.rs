@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use crate::clock::effective_ghz;
 use crate::plan::Plan;
 use crate::{
-    BenchError, echo, forward, in_memory, instructions, isolation, live, modes, receive, search,
-    sizes, steer_xdp,
+    BenchError, Samples, echo, forward, in_memory, instructions, isolation, live, modes, receive,
+    search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -97,7 +98,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         rounds: args.rounds.map_or(rounds, usize::from),
         each: Duration::from_millis(args.each.unwrap_or(each)),
     };
-    let report = match &args.part {
+    let before = effective_ghz();
+    let mut report = match &args.part {
         Part::Instructions { scenario } => return instructions::run(scenario.as_deref()),
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
@@ -110,5 +112,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }?;
+    let clock = Samples(vec![before, effective_ghz()]);
+    report.row("effective clock, before and after", "GHz", &clock);
     Ok(if args.json { report.to_json() + "\n" } else { report.to_string() })
 }

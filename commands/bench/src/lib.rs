@@ -8,6 +8,7 @@
 
 mod assemble;
 mod client;
+mod clock;
 mod command;
 mod contender;
 mod crossing;
