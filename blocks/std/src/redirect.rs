@@ -1,4 +1,4 @@
-//! Redirects: while a packet is forwarded, its sender learns of a better first hop.
+//! Telling neighbours of better first hops, while their packets are forwarded.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,41 +16,40 @@ use weever_wire::icmpv4::kind;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
+use crate::check::between;
 use crate::icmp::IcmpLimits;
 use crate::icmp6::Icmp6Limits;
-use crate::kinds::between;
 
 /// Bytes of the longest IPv6 packet that every link takes, without its header.
 const MOST6: usize = 1240;
 /// RFC 4861 §4.5.
 const HOP_LIMIT: u8 = 255;
 
-/// Time between two redirects about the same source and destination. The host's own limit would not
-/// do: a sender that ignores redirects would use it up alone.
-const INTERVAL: Nanos = weever_net::SECOND;
-/// Pairs of source and destination that are remembered.
+/// How long a sender that goes on all the same is not told again. The whole host's limit is no
+/// help here: one that does not listen would use it up, packet by packet.
+const QUIET: Nanos = weever_net::SECOND;
+/// Pairs of ends that are remembered.
 const PAIRS: usize = 256;
 
-/// The pairs of source and destination for which one worker sent a redirect lately: a table of
-/// hashes, each with the time at which the next redirect is due.
+/// Who was told lately of the way to whom, on one worker.
 #[derive(Debug)]
-pub(crate) struct RecentRedirects(Box<[(u64, Nanos)]>);
+pub(crate) struct Told(Box<[(u64, Nanos)]>);
 
-impl Default for RecentRedirects {
+impl Default for Told {
     fn default() -> Self {
-        RecentRedirects(vec![(0, 0); PAIRS].into())
+        Told(vec![(0, 0); PAIRS].into())
     }
 }
 
-impl RecentRedirects {
-    /// Whether a redirect for this pair is due at `now`; if so, the next one is due an interval
-    /// later. A pair that replaces another in the table makes that one due early.
-    fn take(&mut self, pair: &[u64], now: Nanos) -> bool {
-        let hash = keyed_hash([0, 0], pair);
-        let slot = &mut self.0[hash as usize % PAIRS];
-        let is_due = slot.0 != hash || now >= slot.1;
+impl Told {
+    /// Whether these ends are to be told of at `now`; notes that they are. A pair that takes
+    /// another's place has that one told early.
+    fn take(&mut self, ends: &[u64], now: Nanos) -> bool {
+        let pair = keyed_hash([0, 0], ends);
+        let known = &mut self.0[pair as usize % PAIRS];
+        let is_due = known.0 != pair || now >= known.1;
         if is_due {
-            *slot = (hash, now.saturating_add(INTERVAL));
+            *known = (pair, now.saturating_add(QUIET));
         }
         is_due
     }
@@ -67,7 +66,7 @@ fn words((src, dst): (Ipv6Addr, Ipv6Addr)) -> [u64; 4] {
 pub(crate) fn redirect4(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits, recent): (&NetState, &IcmpLimits, &mut RecentRedirects),
+    (state, limits, told): (&NetState, &IcmpLimits, &mut Told),
     packet: &Buffer,
     hop: &Hop<Ipv4Addr>,
 ) -> bool {
@@ -79,7 +78,7 @@ pub(crate) fn redirect4(
     let Some(advice) = advice4(state, IfaceId(meta.iface), hop, header) else { return false };
     let pair = u64::from(header.src().to_bits()) << 32 | u64::from(header.dst().to_bits());
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if !recent.take(&[pair], cx.now)
+    if !told.take(&[pair], cx.now)
         || may_report(datagram, to_many, state).is_err()
         || !limits.grant_kind(state.settings().icmp, kind::REDIRECT, cx.now)
     {
@@ -99,7 +98,7 @@ pub(crate) fn redirect4(
 pub(crate) fn redirect6(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits, recent): (&NetState, &Icmp6Limits, &mut RecentRedirects),
+    (state, limits, told): (&NetState, &Icmp6Limits, &mut Told),
     packet: &Buffer,
     hop: &Hop<Ipv6Addr>,
 ) -> bool {
@@ -109,7 +108,7 @@ pub(crate) fn redirect6(
     let ends = (header.src(), header.dst());
     let Some(advice) = advice6(state, IfaceId(meta.iface), hop, ends) else { return false };
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if !recent.take(&words(ends), cx.now)
+    if !told.take(&words(ends), cx.now)
         || icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
         || !limits.grant_redirect(cx.now)
     {

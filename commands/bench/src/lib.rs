@@ -8,7 +8,6 @@
 
 mod assemble;
 mod client;
-mod clock;
 mod command;
 mod contender;
 mod crossing;
@@ -18,7 +17,6 @@ mod forward;
 mod forward_in_memory;
 mod frame;
 mod in_memory;
-mod instructions;
 mod isolation;
 mod live;
 mod modes;

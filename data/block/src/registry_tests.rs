@@ -1,7 +1,4 @@
-use weever_graph::Effects;
-
 use super::*;
-use crate::{ParamDoc, PortDoc};
 use weever_graph::Port;
 use weever_packet::{Burst, Mask};
 

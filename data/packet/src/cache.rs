@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::frames::{BUNDLE, Bundle, Owner, prefetch};
+use crate::buffer::prefetch;
+use crate::pool::{BUNDLE, Bundle, Owner};
 use crate::{Buffer, Pool};
 
 /// Two bundles of slack on either side of the working set, so that a burst in and a burst out in
@@ -15,14 +16,11 @@ pub struct PoolCache {
     stock: Vec<u32>,
 }
 
-impl Pool {
-    /// A cache for one worker.
-    pub fn cache(&self) -> PoolCache {
-        PoolCache { owner: self.owner.clone(), stock: Vec::with_capacity(CAPACITY) }
-    }
-}
-
 impl PoolCache {
+    pub(crate) fn new(owner: Arc<Owner>) -> PoolCache {
+        PoolCache { owner, stock: Vec::with_capacity(CAPACITY) }
+    }
+
     /// The pool it draws from.
     pub fn pool(&self) -> Pool {
         Pool { owner: self.owner.clone() }

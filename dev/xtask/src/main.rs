@@ -11,7 +11,6 @@ mod docs;
 mod error;
 mod exceptions;
 mod files;
-mod layers;
 mod metadata;
 mod names;
 mod private;
@@ -19,7 +18,6 @@ mod report;
 mod rules;
 mod sizes;
 mod source;
-mod test_only;
 mod unsafety;
 
 use std::env;
@@ -70,7 +68,6 @@ fn check() -> Result<Report, Error> {
     let sources = source::parse_all(&tree)?;
     let mut report = Report::default();
     names::check(&workspace, &mut report);
-    names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);
     sizes::check(&sources, &exceptions, &mut report);
     unsafety::check(&workspace, &sources, &rules, &mut report);
@@ -78,7 +75,5 @@ fn check() -> Result<Report, Error> {
     docs::check_links(&tree, &mut report);
     docs::check_dependency_reasons(&workspace, &tree, &mut report);
     private::check(&tree, &mut report);
-    layers::check(&workspace, &sources, &exceptions, &mut report);
-    test_only::check(&sources, &rules, &exceptions, &mut report);
     Ok(report)
 }

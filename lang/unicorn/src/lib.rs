@@ -16,6 +16,7 @@ mod parser;
 mod print;
 mod render;
 mod show;
+mod suggest;
 mod token;
 
 pub use ast::Ast;

@@ -1,2 +1,65 @@
 //! TCP as state machines without input, output or clock.
+//!
+//! An [`Endpoint`] holds the connections and listeners of one owner (a worker, a test, a simulated
+//! host). A [`Connection`] is one transmission control block. Neither sends or receives anything
+//! itself, asks a clock, or holds an octet of payload.
+//!
+//! # How to drive it
+//! 1. Give it what happened: [`Endpoint::handle`] for each segment that arrived,
+//!    [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come, and what the application
+//!    wants: [`connect`](Endpoint::connect), [`listen`](Endpoint::listen),
+//!    [`queue`](Endpoint::queue), [`consume`](Endpoint::consume), [`shutdown`](Endpoint::shutdown),
+//!    [`close`](Endpoint::close), [`abort`](Endpoint::abort).
+//! 2. Then take what follows from it, each until `None`: [`Endpoint::poll_transmit`] for segments to
+//!    send, [`Endpoint::poll_event`] for what applications have to know.
+//! 3. Sleep until the next segment, the next call of an application, or
+//!    [`Endpoint::next_deadline`], which never moves to an earlier time without one of these.
+//!
+//! `now` is a number of nanoseconds since an instant that the caller chose; it must not go back.
+//!
+//! # How payload moves
+//! The engine counts octets and names them by their *stream offset*: 0 is the first octet that the
+//! application sent or the peer sent. The octets lie in regions of the application's (a [`Region`] does
+//! for tests and simple users).
+//! - **Sent data** stays in the application's region from `queue` until [`Events::ACKED`] says that it
+//!   was acknowledged. A [`Transmit`] names the range that has to be copied behind its header; a
+//!   retransmission names it again. No frame is kept.
+//! - **Received payload** is handed on as a range of the segment that brought it, with its stream
+//!   offset ([`Payload`]). What is in order may be read in place, within the batch; what is not read
+//!   at once, and all that is out of order, is to be copied to its offset in the region. Offsets below
+//!   [`readable`](Connection::readable) can be read; [`Endpoint::consume`] makes room again.
+//!
+//! # What costs what
+//! Finding a connection takes one keyed hash. A connection takes less than 512 bytes, and a record
+//! of 24 bytes for each segment in flight and 12 for each run of octets received out of order. All
+//! deadlines of an endpoint are in one wheel, one timer a connection.
+//!
+//! RFC sentences stand beside the code that fulfils them; where weever deviates on purpose stands in
+//! `docs/rfc-exceptions.md`, what is there and what is not in `docs/tcp.md`.
 #![forbid(unsafe_code)]
+
+mod config;
+pub mod congestion;
+mod connection;
+mod endpoint;
+mod input;
+mod output;
+mod receive;
+mod recovery;
+mod region;
+mod segment;
+
+pub use config::{Config, EcnMode, KeepAlive};
+pub use connection::{Connection, Events, Failure, Settings, State};
+pub use endpoint::{
+    ConnectError, Counters, Endpoint, Handled, Id, ListenError, ListenerConfig, ListenerId,
+};
+pub use input::{Payload, Reject};
+pub use region::Region;
+pub use segment::{Ecn, Segment, Transmit, Tuple};
+
+/// Nanoseconds since an instant that the caller chose.
+pub type Nanos = weever_timer::Nanos;
+
+/// A deadline that never comes.
+pub(crate) const NEVER: Nanos = Nanos::MAX;

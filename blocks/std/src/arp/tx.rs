@@ -9,10 +9,8 @@ use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
 use weever_wire::ethernet::ethertype;
 use weever_wire::{MacAddr, WireError};
 
+use crate::check::{Change, MARKS, Mark, Validate, boolean, interface, reader, record};
 use crate::headers::push;
-use crate::kinds::{
-    MARKS, block_type, interface, network_validator, rewriter, validator, validator_type,
-};
 
 fn has_endpoints(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::ENDPOINTS)
@@ -21,7 +19,7 @@ fn has_endpoints(packet: &Buffer) -> bool {
 /// Empties a received packet, for the answer to it.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..validator_type(
+    ..boolean(
         "TxL3ARPInitiateResponse",
         "Empties a received ARP packet for the answer that its metadata describes.",
         |_| {
@@ -29,44 +27,43 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
                 let start = p.meta().l3;
                 has_endpoints(p) && p.set_bounds(start, start)
             };
-            validator(empty)
+            Ok(Box::new(Mark(empty)))
         },
     )
 };
 
 /// Where requests start.
-pub static SEND_REQUEST: BlockType = validator_type(
-    "TxL3ARPSendRequest",
-    "Where requests for a neighbour's link address start.",
-    |_| validator(|p| has_endpoints(p)),
-);
+pub static SEND_REQUEST: BlockType =
+    boolean("TxL3ARPSendRequest", "Where requests for a neighbour's link address start.", |_| {
+        Ok(Box::new(Validate(has_endpoints)))
+    });
 
 /// Where announcements start.
-pub static SEND_GRATUITOUS: BlockType = validator_type(
+pub static SEND_GRATUITOUS: BlockType = boolean(
     "TxL3ARPSendGratuitous",
     "Where announcements of our own addresses start (RFC 5227 §2.3).",
-    |_| validator(|p| has_endpoints(p)),
+    |_| Ok(Box::new(Validate(has_endpoints))),
 );
 
 /// Makes room for the packet.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..reader(
         "TxL3ARPAllocateHeader",
         "Makes room for an ARP packet.",
         &[
             PortDoc { name: "out", doc: "there is room" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |_| rewriter(|p| push(p, PACKET_LEN as u16)),
+        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, PACKET_LEN as u16)))),
     )
 };
 
 /// Writes the packet.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
-    ..validator_type("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
-        network_validator(build, |state, p| {
+    ..boolean("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
+        record(build, |state, p| {
             let own = interface(state, p).map(|iface| iface.mac);
             own.is_some_and(|own| fill(p, own).is_ok())
         })

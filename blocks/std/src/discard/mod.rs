@@ -3,13 +3,13 @@
 use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
 
-use crate::kinds::block_type;
+use crate::check::reader;
 
 /// The block type.
 pub static DISCARD: BlockType = BlockType {
     effects: Effects::NONE,
     counters: &["packets"],
-    ..block_type(
+    ..reader(
         "Discard",
         "Ends a packet's journey on purpose: the discard service of RFC 863, or any sink.",
         &[PortDoc { name: "out", doc: "every packet; usually connected to nothing" }],

@@ -6,9 +6,7 @@ use weever_net::state::NetState;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{IcmpHeader, kind};
 
-use crate::kinds::{
-    between, block_type, classifier, network_classifier, validator, validator_type,
-};
+use crate::check::{Classify, Validate, between, boolean, reader, sort};
 
 #[inline(always)]
 fn message(packet: &Buffer) -> &[u8] {
@@ -16,20 +14,19 @@ fn message(packet: &Buffer) -> &[u8] {
 }
 
 /// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = validator_type(
-    "RxL3ICMPValidHeaderLength",
-    "Are the first eight bytes of the message there?",
-    |_| validator(|p| IcmpHeader::first(message(p)).is_some()),
-);
+pub static VALID_HEADER_LENGTH: BlockType =
+    boolean("RxL3ICMPValidHeaderLength", "Are the first eight bytes of the message there?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| IcmpHeader::first(message(p)).is_some())))
+    });
 
 /// Is the checksum right?
 pub static VALID_CHECKSUM: BlockType =
-    validator_type("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
-        validator(|p| checksum::is_valid(checksum::sum(message(p))))
+    boolean("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
+        Ok(Box::new(Validate(|p: &Buffer| checksum::is_valid(checksum::sum(message(p))))))
     });
 
 /// What kind of message is it?
-pub static CLASSIFY: BlockType = block_type(
+pub static CLASSIFY: BlockType = reader(
     "RxL3ICMPClassify",
     "What kind of message is it?",
     &[
@@ -39,7 +36,7 @@ pub static CLASSIFY: BlockType = block_type(
         PortDoc { name: "reply", doc: "an echo reply" },
         PortDoc { name: "drop", doc: "any other" },
     ],
-    |_| classifier::<5>(|p| kind_of(p)),
+    |_| Ok(Box::new(Classify::<5, _>(kind_of))),
 );
 
 fn kind_of(packet: &Buffer) -> usize {
@@ -54,7 +51,7 @@ fn kind_of(packet: &Buffer) -> usize {
 }
 
 /// Is an error about something that we sent, and what does it say?
-pub static ERROR: BlockType = block_type(
+pub static ERROR: BlockType = reader(
     "RxL3ICMPError",
     "Is an error about a datagram that we could have sent, and what does it say?",
     &[
@@ -64,7 +61,7 @@ pub static ERROR: BlockType = block_type(
         PortDoc { name: "problem", doc: "something in it is wrong" },
         PortDoc { name: "stray", doc: "we cannot have sent what it quotes" },
     ],
-    |build| network_classifier::<5>(build, |state, p| error(state, p)),
+    |build| sort::<5, _>(build, error),
 );
 
 fn error(state: &NetState, packet: &Buffer) -> usize {

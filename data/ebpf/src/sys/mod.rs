@@ -4,6 +4,7 @@
 //! events, except [`XdpProgram::run_live`], which runs for as long as it has frames to send.
 
 mod call;
+mod cpus;
 mod error;
 mod link;
 mod map;
@@ -11,9 +12,10 @@ mod program;
 mod rejection;
 mod run;
 
-pub use error::{AttachMode, BpfError};
-pub use link::XdpLink;
-pub use map::{Map, MapKind, possible_cpus};
+pub use cpus::possible_cpus;
+pub use error::BpfError;
+pub use link::{AttachMode, XdpLink};
+pub use map::{Map, MapKind};
 pub use program::XdpProgram;
 pub use rejection::Rejection;
 pub use run::{LiveFrames, LiveOutcome, RunOutcome, XdpAction};

@@ -1,32 +1,48 @@
-//! The executable form of a graph: blocks and flat arrays of steps.
+//! A graph as it is executed: blocks, and flat arrays of steps.
 
+mod blueprint;
+mod board;
 mod builder;
 mod compile;
-mod ids;
+mod homes;
+mod idps;
 mod nodes;
+mod numbers;
 mod program;
-mod queues;
 mod shortcut;
 #[cfg(test)]
 mod tests;
 mod update;
 
-use std::sync::Arc;
-
 use weever_block::{Block, BuildError, Shortcut};
 
-pub(crate) use compile::CompileOptions;
-pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
-pub use ids::{Entry, Idp, Idps};
-pub(crate) use program::{
-    CompiledGraph, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
-    WayPlan, span,
-};
-pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};
-pub use update::Update;
-pub(crate) use update::{Removed, Transition};
+use std::sync::Arc;
 
-/// Why a verified graph cannot be compiled.
+pub(crate) use blueprint::Blueprint;
+pub(crate) use board::Board;
+pub(crate) use compile::Recipe;
+pub(crate) use homes::{DEFAULT, Homes};
+pub use idps::{Idp, Idps};
+pub(crate) use numbers::Numbers;
+pub(crate) use program::{
+    DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, WayPlan, span,
+};
+pub(crate) use update::Removed;
+pub(crate) use update::Transition;
+pub use update::Update;
+
+/// A place where tasks may start, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Entry(pub(crate) u32);
+
+impl Entry {
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Why a verified graph has no schedule.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -43,13 +59,13 @@ pub enum CompileError {
 
 /// A graph ready to run: one block per F- and T-node, and the steps of each entry.
 ///
-/// Entries are the nodes at which tasks may start: those with the attribute `source` or `init`, the
-/// targets of spawn and notify edges, nodes that may block, and nodes without incoming edges.
+/// Entries are the nodes where tasks may start: those with the attribute `source` or `init`, the
+/// targets of spawn and notify edges, nodes that may block, and nodes that nothing leads to.
 pub struct Schedule {
-    pub(crate) plan: Arc<CompiledGraph>,
+    pub(crate) plan: Arc<Blueprint>,
     /// By node; `None` for an O-node, which the engine runs itself.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
-    /// Indexed by their numbers in the program.
+    /// By their numbers in the program.
     pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
 }
 

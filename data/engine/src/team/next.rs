@@ -1,4 +1,4 @@
-//! Compiles a change into a transition for each worker.
+//! From what a team runs to what it shall run: a transition for each worker.
 
 use std::sync::Arc;
 
@@ -6,24 +6,22 @@ use weever_block::Registry;
 use weever_graph::change::{Change, Waiting};
 use weever_graph::{ChangeSet, Graph, Verified};
 
-use super::TeamError;
-use super::running::Running;
+use super::publisher::Running;
+use super::{FROM_QUEUE, TeamError};
 use crate::counters::Others;
-use crate::schedule::{
-    CompileOptions, CompiledGraph, EntryNumbers, FROM_QUEUE, Homes, Idps, Transition,
-};
+use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe, Transition};
 
-/// The next graph, before compilation.
+/// What will run, once it is compiled.
 pub(super) struct Next {
     pub(super) logical: Verified,
-    /// The graph as workers execute it.
+    /// As workers execute it.
     pub(super) whole: Verified,
-    /// By handle.
+    /// By seat.
     pub(super) parts: Vec<Option<Verified>>,
     pub(super) steps: usize,
 }
 
-/// Compiles the transitions of all workers, off the packet path.
+/// Makes everybody's transition, off the packet path.
 pub(super) struct Compiler<'a> {
     pub(super) registry: &'a Registry,
     pub(super) homes: Homes,
@@ -31,7 +29,7 @@ pub(super) struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// One transition per worker; workers that run the same graph before and after share one.
+    /// By seat. Those that ran the same and will run the same share the work.
     pub(super) fn compile(
         &self,
         idps: &mut Idps,
@@ -41,20 +39,20 @@ impl Compiler<'_> {
         let plans = &self.running.plans;
         let numbers = self.numbers(changes, next);
         let mut made: Vec<Arc<Transition>> = Vec::new();
-        for (handle, part) in next.parts.iter().enumerate() {
+        for (seat, part) in next.parts.iter().enumerate() {
             let is_twin = |other: &usize| {
-                Arc::ptr_eq(&plans[handle], &plans[*other])
+                Arc::ptr_eq(&plans[seat], &plans[*other])
                     && part.as_deref() == next.parts[*other].as_deref()
             };
-            let transition = match (0..handle).find(is_twin) {
+            let transition = match (0..seat).find(is_twin) {
                 Some(twin) => made[twin].clone(),
                 None => {
                     let homes = self.homes;
                     let whole = part.as_ref().map(|_| &*next.whole);
-                    let options = CompileOptions { numbers: &numbers, homes, whole, follows: true };
+                    let recipe = Recipe { numbers: &numbers, homes, whole, follows: true };
                     let graph = part.as_ref().unwrap_or(&next.whole).clone();
-                    let plan = CompiledGraph::compile(graph, self.registry, idps, options)?;
-                    Arc::new(self.transition(handle, plan, changes, next, made.first()))
+                    let plan = Blueprint::compile(graph, self.registry, idps, recipe)?;
+                    Arc::new(self.transition(seat, plan, changes, next, made.first()))
                 }
             };
             made.push(transition);
@@ -62,18 +60,18 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    fn numbers(&self, changes: &ChangeSet, next: &Next) -> EntryNumbers {
+    fn numbers(&self, changes: &ChangeSet, next: &Next) -> Numbers {
         let old = &self.running.plans[0];
         let graphs = std::iter::once(&next.whole).chain(next.parts.iter().flatten());
         let graphs: Vec<&Graph> = graphs.map(|graph| &**graph).collect();
         let starts = successors(changes, old, &next.whole);
-        EntryNumbers::next(&old.numbers, &graphs, self.registry, &starts)
+        Numbers::next(&old.numbers, &graphs, self.registry, &starts)
     }
 
     fn transition(
         &self,
-        handle: usize,
-        plan: CompiledGraph,
+        seat: usize,
+        plan: Blueprint,
         changes: &ChangeSet,
         next: &Next,
         whole: Option<&Arc<Transition>>,
@@ -85,13 +83,12 @@ impl Compiler<'_> {
         let layout = whole.map(|whole| &whole.plan.layout);
         let others = Others { layout, is_private: &is_private };
         let epoch = self.running.epoch + 1;
-        Transition::new(epoch, &self.running.plans[handle], plan, changes, &others)
+        Transition::new(epoch, &self.running.plans[seat], plan, changes, &others)
     }
 }
 
-/// The nodes that take over tasks of removed nodes, and those whose input queue is no longer
-/// needed.
-fn successors<'a>(changes: &'a ChangeSet, old: &'a CompiledGraph, new: &Graph) -> Vec<&'a str> {
+/// The nodes that tasks of removed ones go to, and those whose queue is no longer needed.
+fn successors<'a>(changes: &'a ChangeSet, old: &'a Blueprint, new: &Graph) -> Vec<&'a str> {
     let to = changes.changes.iter().map(|change| match change {
         Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
         _ => None,

@@ -3,12 +3,13 @@
 use weever_engine::{Published, Publisher, TeamError};
 use weever_graph::change::Change;
 use weever_graph::{ChangeSet, Graph, Predicate, apply};
-use weever_host::with_dhcp_socket;
-use weever_models::{HOST, HostConfig, ModelError, Service, with_sockets};
+use weever_models::{HOST, HostConfig, Service, with_sockets};
+use weever_net::dhcp4::CLIENT_PORT;
 use weever_plan::simplify::{Given, HandOver};
 use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
+use super::StartError;
 use super::capture::Splices;
 use crate::config::Services;
 
@@ -33,8 +34,8 @@ pub(super) struct Program {
 /// Why a program is no graph.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
-    #[error("the host graph cannot be configured: {0}")]
-    Model(#[from] ModelError),
+    #[error(transparent)]
+    Start(#[from] StartError),
     #[error("{0}")]
     Text(#[from] weever_unicorn::Errors),
     #[error(transparent)]
@@ -43,10 +44,9 @@ pub(super) enum ProgramError {
     Team(#[from] TeamError),
 }
 
-impl ProgramError {
-    /// Whether the change was made all the same, and a worker has yet to take it.
-    pub(super) fn is_late(&self) -> bool {
-        matches!(self, ProgramError::Team(TeamError::NotAdopted { .. }))
+impl From<weever_models::ModelError> for ProgramError {
+    fn from(error: weever_models::ModelError) -> ProgramError {
+        ProgramError::Start(error.into())
     }
 }
 
@@ -169,7 +169,9 @@ fn sockets(services: &Services) -> HostConfig {
             Some(port) => config.and(service, port),
             None => config,
         });
-    with_dhcp_socket(own)
+    // Whoever serves the DHCP client's port cannot be one.
+    let taken = own.sockets.iter().any(|socket| socket.port == CLIENT_PORT);
+    if taken { own } else { own.with_dhcp() }
 }
 
 impl From<ProgramError> for ApiError {

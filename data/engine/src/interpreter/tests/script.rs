@@ -58,29 +58,29 @@ pub(super) struct To {
 }
 
 #[derive(Default)]
-pub(super) struct GraphBuilder {
+pub(super) struct Builder {
     graph: Graph,
     scripts: HashMap<String, Script>,
 }
 
-impl GraphBuilder {
+impl Builder {
     pub(super) fn node(
         &mut self,
         name: &str,
         to: To,
         script: impl FnMut(&mut Cx<'_>, &mut Burst, Mask, &mut Ports<'_>) + Send + 'static,
-    ) -> &mut GraphBuilder {
+    ) -> &mut Builder {
         self.scripts.insert(name.into(), Box::new(script));
         let mut node = Node::new(name, NodeKind::Function);
         node.implementation = Some(if to.needy { "Needy" } else { "Script" }.into());
         self.add(node, to)
     }
 
-    pub(super) fn operator(&mut self, name: &str, op: Op, to: To) -> &mut GraphBuilder {
+    pub(super) fn operator(&mut self, name: &str, op: Op, to: To) -> &mut Builder {
         self.add(Node::new(name, NodeKind::Operator(op)), to)
     }
 
-    fn add(&mut self, mut node: Node, to: To) -> &mut GraphBuilder {
+    fn add(&mut self, mut node: Node, to: To) -> &mut Builder {
         let me = self.graph.len() as u32;
         for (name, targets) in [("false", to.no), ("true", to.yes)] {
             let targets = targets.into_iter().map(NodeId).collect();

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use weever_suggest::nearest;
 use weever_wire::MacAddr;
 
 use super::super::host::unfit_for_host;
-use super::super::{ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share};
+use super::super::{
+    ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share, nearest,
+};
 use super::Problems;
 
 /// What is known of the stack's own networks before it starts.
@@ -62,9 +63,10 @@ impl Own {
         if self.names.iter().any(|known| known == name) {
             return Ok(());
         }
-        let remedy = match nearest(name, self.names.iter().map(String::as_str)) {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let remedy = match nearest(name, &names) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("use one of {}", self.names.join(", ")),
+            None => format!("use one of {}", names.join(", ")),
         };
         let problem = "there is no such interface";
         Err(ConfigError::invalid("route.interface", name, problem, remedy))

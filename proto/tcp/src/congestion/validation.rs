@@ -1,0 +1,67 @@
+//! Validation of a window that the application does not use (RFC 7661).
+
+use weever_net::SECOND;
+use weever_wire::tcp::Seq;
+
+use super::{MAX_WINDOW, Window};
+use crate::Nanos;
+
+/// RFC 7661 §4.1: the non-validated period.
+const PERIOD: Nanos = 300 * SECOND;
+
+/// pipeACK: how much was really acknowledged in a round trip, of the last two that were measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Validation {
+    round_end: Option<Seq>,
+    octets: u32,
+    /// The rounds before; 0 stands for "undefined" (§4.2).
+    rounds: [u32; 2],
+    /// When the window was last known to be used.
+    valid_at: Nanos,
+}
+
+impl Validation {
+    /// Counts octets that were acknowledged.
+    pub(crate) fn acked(&mut self, octets: u32, una: Seq, nxt: Seq) {
+        self.octets = self.octets.saturating_add(octets);
+        if self.round_end.is_none_or(|end| una.ge(end)) {
+            if self.round_end.is_some() {
+                self.rounds = [self.octets, self.rounds[0]];
+            }
+            self.octets = 0;
+            self.round_end = Some(nxt);
+        }
+    }
+
+    fn pipe_ack(&self) -> u32 {
+        self.rounds[0].max(self.rounds[1]).max(self.octets)
+    }
+
+    /// §4.3: "Validated phase: pipeACK >=(1/2)*cwnd"; also while pipeACK is undefined.
+    pub(crate) fn is_valid(&self, window: &Window) -> bool {
+        self.rounds[0] == 0 || self.pipe_ack() >= window.cwnd / 2
+    }
+
+    /// What counts as the window when it has to be reduced. §4.4.1: "cwnd = Max(pipeACK,
+    /// LossFlightSize)" in the non-validated phase.
+    pub(crate) fn used(&self, window: &Window, flight: u32) -> u32 {
+        if self.is_valid(window) {
+            return window.cwnd;
+        }
+        window.cwnd.min(self.pipe_ack().max(flight)).max(window.mss)
+    }
+
+    /// Before something is sent: §4.4.3, at the end of the non-validated period "ssthresh =
+    /// max(ssthresh, 3*cwnd/4)" and "cwnd = max(1/2*cwnd, IW)".
+    pub(crate) fn before_sending(&mut self, window: &mut Window, initial: u32, now: Nanos) {
+        if self.valid_at == 0 || self.is_valid(window) {
+            self.valid_at = now.max(1);
+        } else if now.saturating_sub(self.valid_at) >= PERIOD {
+            if window.ssthresh < MAX_WINDOW {
+                window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
+            }
+            window.cwnd = (window.cwnd / 2).max(initial).min(window.cwnd.max(initial));
+            self.valid_at = now;
+        }
+    }
+}

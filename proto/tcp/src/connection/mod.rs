@@ -1,0 +1,421 @@
+//! One connection: the transmission control block (RFC 9293 §3.3.1).
+
+mod check;
+mod timers;
+mod user;
+
+use std::sync::Arc;
+
+use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq, TIMESTAMPS_LEN, TcpOptions};
+
+use crate::congestion::{Controller, Window, initial_window};
+use crate::output::AckNeed;
+use crate::receive::Receiver;
+use crate::recovery::{Recovery, Rtt, Sent};
+use crate::{Config, KeepAlive, Nanos, Tuple};
+pub(crate) use timers::{Resend, Timers};
+
+/// The states of RFC 9293 §3.3.2. LISTEN is a listener of the endpoint's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the states are named and documented in RFC 9293 §3.3.2")]
+pub enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+impl State {
+    /// Whether both ends know each other's sequence numbers.
+    pub fn is_synchronized(self) -> bool {
+        !matches!(self, State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    /// Whether data or FIN may be sent or sent again.
+    pub(crate) fn can_send(self) -> bool {
+        use State::{CloseWait, Closing, Established, FinWait1, LastAck};
+        matches!(self, Established | CloseWait | FinWait1 | Closing | LastAck)
+    }
+
+    /// Whether data of the peer's may arrive.
+    pub(crate) fn can_receive(self) -> bool {
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
+    /// Whether the application may still hold the connection for reading or writing.
+    pub(crate) fn is_read_by_application(self) -> bool {
+        matches!(self, State::Established | State::CloseWait | State::FinWait2)
+    }
+}
+
+/// Why a connection ended before both sides had closed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The peer refused it: "connection refused".
+    Refused,
+    /// The peer reset it: "connection reset".
+    Reset,
+    /// No answer for as long as the settings allow: "connection aborted due to user timeout".
+    TimedOut,
+    /// The application aborted it.
+    Aborted,
+    /// The network says that the peer cannot be reached.
+    Unreachable,
+}
+
+/// What an application has to know, as bits; several may have come together.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Events(u8);
+
+impl Events {
+    /// The connection that was asked for is established.
+    pub const CONNECTED: Events = Events(1);
+    /// There is more to read, see [`Connection::readable`].
+    pub const READABLE: Events = Events(2);
+    /// Data was acknowledged, see [`Connection::acknowledged`]: its place is free.
+    pub const ACKED: Events = Events(4);
+    /// The peer will send no more; all it sent is readable.
+    pub const FINISHED: Events = Events(8);
+    /// The connection is over, see [`Connection::failure`].
+    pub const CLOSED: Events = Events(16);
+    /// The peer announced urgent data, see [`Connection::urgent`].
+    pub const URGENT: Events = Events(32);
+
+    /// Whether any of `events` is among these.
+    pub const fn has(self, events: Events) -> bool {
+        self.0 & events.0 != 0
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) const fn add(&mut self, events: Events) {
+        self.0 |= events.0;
+    }
+
+    pub(crate) const fn take(&mut self) -> Events {
+        let all = *self;
+        self.0 = 0;
+        all
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES: [&str; 6] = ["CONNECTED", "READABLE", "ACKED", "FINISHED", "CLOSED", "URGENT"];
+        let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 != 0);
+        f.debug_set().entries(names.map(|(_, name)| name)).finish()
+    }
+}
+
+/// What an application sets for one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Send small segments at once: the Nagle algorithm is off (RFC 9293 §3.7.4, MUST-17).
+    pub no_delay: bool,
+    /// Probes of the idle connection.
+    pub keep_alive: Option<KeepAlive>,
+    /// Nanoseconds without an acknowledgement before the connection is given up.
+    pub user_timeout: Nanos,
+}
+
+/// A segment that is due although neither window nor congestion control ask for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    None,
+    /// Of the last segment (RFC 8985 §7).
+    Tail,
+    /// The first segment, after a timeout.
+    Head,
+    /// Of a closed window.
+    Window,
+    /// Of a silent peer.
+    KeepAlive,
+}
+
+/// The send sequence space (RFC 9293 §3.3.1) and the stream that it carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) iss: Seq,
+    pub(crate) una: Seq,
+    pub(crate) nxt: Seq,
+    /// SND.WND in octets.
+    pub(crate) wnd: u32,
+    pub(crate) wl1: Seq,
+    pub(crate) wl2: Seq,
+    /// MAX.SND.WND (RFC 5961 §5.2).
+    pub(crate) max_wnd: u32,
+    /// Sequence number of the stream offset `acked`.
+    pub(crate) base: Seq,
+    /// Octets of the stream that were acknowledged.
+    pub(crate) acked: u64,
+    /// Octets of the stream that the application has given.
+    pub(crate) queued: u64,
+    /// Snd.Wind.Shift (RFC 7323 §2.2).
+    pub(crate) scale: u8,
+    /// FIN follows the octets that are queued.
+    pub(crate) fin: bool,
+    /// CWR has to be set on the next new data (RFC 3168 §6.1.2).
+    pub(crate) cwr: bool,
+    /// MSS that the peer announced, or that is assumed.
+    pub(crate) peer_mss: u16,
+}
+
+impl Sender {
+    /// Where the stream ends, and FIN stands if there is one.
+    pub(crate) fn end(&self) -> Seq {
+        self.base + (self.queued - self.acked) as u32
+    }
+
+    /// The stream offset of a sequence number that is not acknowledged yet.
+    pub(crate) fn offset(&self, seq: Seq) -> u64 {
+        self.acked + u64::from(seq.max(self.base) - self.base)
+    }
+
+    /// Octets of the stream that were never sent.
+    pub(crate) fn unsent(&self) -> u32 {
+        let end = self.end();
+        if self.nxt.lt(end) { end - self.nxt.max(self.base) } else { 0 }
+    }
+
+    pub(crate) fn is_fin_sent(&self) -> bool {
+        self.fin && self.nxt.gt(self.end())
+    }
+
+    pub(crate) fn is_fin_acked(&self) -> bool {
+        self.fin && self.una.gt(self.end())
+    }
+}
+
+/// One connection. Who drives an [`Endpoint`](crate::Endpoint) reads it through these getters; what
+/// changes it goes through the endpoint, which keeps its timers and lists.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) tuple: Tuple,
+    pub(crate) state: State,
+    /// It came from a listener.
+    pub(crate) passive: bool,
+    /// The application has let go of it.
+    pub(crate) released: bool,
+    /// SYN had to be sent again.
+    pub(crate) syn_lost: bool,
+    /// RST is due.
+    pub(crate) reset_due: bool,
+    pub(crate) probe: Probe,
+    pub(crate) ack_need: AckNeed,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) events: Events,
+    pub(crate) keep_alive_probes: u8,
+    pub(crate) config: Arc<Config>,
+    pub(crate) settings: Settings,
+    pub(crate) snd: Sender,
+    pub(crate) rcv: Receiver,
+    pub(crate) sent: Sent,
+    pub(crate) rtt: Rtt,
+    pub(crate) recovery: Recovery,
+    pub(crate) window: Window,
+    pub(crate) control: Controller,
+    pub(crate) timers: Timers,
+}
+
+/// What a connection begins with.
+pub(crate) struct Birth {
+    pub(crate) tuple: Tuple,
+    pub(crate) iss: Seq,
+    /// Offset of our timestamps.
+    pub(crate) stamp_offset: u32,
+    pub(crate) passive: bool,
+}
+
+/// RFC 9293 §3.7.1: "If an MSS Option is not received at connection setup, TCP implementations
+/// MUST assume a default send MSS of 536 (576 - 40) for IPv4 or 1220 (1280 - 60) for IPv6" (MUST-15).
+pub(crate) fn default_mss(tuple: &Tuple) -> u16 {
+    if tuple.local.is_ipv4() { 536 } else { 1220 }
+}
+
+impl Connection {
+    /// A connection that will send SYN: an active OPEN (RFC 9293 §3.10.1), or, once
+    /// [`accept_syn`](Self::accept_syn) was called, SYN and ACK.
+    pub(crate) fn new(birth: &Birth, config: &Arc<Config>, now: Nanos) -> Self {
+        let iss = birth.iss;
+        let settings = Settings {
+            no_delay: false,
+            keep_alive: config.keep_alive,
+            user_timeout: config.user_timeout,
+        };
+        let mut connection = Self {
+            tuple: birth.tuple,
+            state: State::SynSent,
+            passive: birth.passive,
+            released: false,
+            syn_lost: false,
+            reset_due: false,
+            probe: Probe::None,
+            ack_need: AckNeed::None,
+            failure: None,
+            events: Events::default(),
+            keep_alive_probes: 0,
+            config: Arc::clone(config),
+            settings,
+            snd: Sender {
+                iss,
+                una: iss,
+                nxt: iss,
+                wnd: 0,
+                wl1: Seq(0),
+                wl2: Seq(0),
+                max_wnd: 0,
+                base: iss + 1,
+                acked: 0,
+                queued: 0,
+                scale: 0,
+                fin: false,
+                cwr: false,
+                peer_mss: default_mss(&birth.tuple),
+            },
+            rcv: Receiver::new(config, &birth.tuple, birth.stamp_offset),
+            sent: Sent::default(),
+            rtt: Rtt::new(config),
+            recovery: Recovery::new(iss),
+            window: Window { cwnd: 0, ssthresh: u32::MAX, mss: 0 },
+            control: Controller::new(config.congestion),
+            timers: Timers::new(now),
+        };
+        connection.set_segment_size(connection.snd.peer_mss);
+        connection
+    }
+
+    /// Takes over what a SYN or SYN-ACK says: RCV.NXT, IRS, and the options.
+    pub(crate) fn take_syn(&mut self, seq: Seq, options: &TcpOptions<'_>, now: Nanos) {
+        self.rcv.irs = seq;
+        self.rcv.nxt = seq + 1;
+        self.rcv.edge = self.rcv.nxt + self.rcv.capacity.min(0xffff);
+        self.rcv.last_ack = self.rcv.nxt;
+        if let Some(mss) = options.mss {
+            // RFC 9293 leaves tiny values open; below this nearly all that is sent is headers.
+            self.snd.peer_mss = mss.max(MIN_MSS);
+        }
+        self.rcv.sack &= options.sack_permitted;
+        match options.window_scale.filter(|_| self.rcv.scaling) {
+            Some(shift) => self.snd.scale = shift.min(MAX_WINDOW_SCALE),
+            // RFC 7323 §2.2: both sides must send the option to enable scaling in either direction.
+            None => {
+                (self.snd.scale, self.rcv.scale) = (0, 0);
+                self.rcv.scaling = false;
+            }
+        }
+        match options.timestamps.filter(|_| self.rcv.timestamps) {
+            Some(stamps) => self.rcv.note_stamp(stamps.value, now),
+            None => self.rcv.timestamps = false,
+        }
+        self.set_segment_size(self.snd.peer_mss);
+    }
+
+    /// Bytes of options in every segment (RFC 9293 §3.7.1: Eff.snd.MSS leaves room for them).
+    pub(crate) fn options_len(&self) -> usize {
+        if self.rcv.timestamps { TIMESTAMPS_LEN } else { 0 }
+    }
+
+    /// Sets the effective segment size from a limit on segments without options.
+    pub(crate) fn set_segment_size(&mut self, limit: u16) {
+        let headers = self.tuple.ip_header_len() + 20;
+        let fits = self.config.mtu.saturating_sub(headers);
+        let whole = limit.min(self.snd.peer_mss).min(fits).max(MIN_MSS);
+        self.window.mss = u32::from(whole) - self.options_len() as u32;
+    }
+
+    /// ESTABLISHED is entered: the window that slow start begins with (RFC 6928).
+    pub(crate) fn establish(&mut self, now: Nanos) {
+        self.state = State::Established;
+        let mss = self.window.mss;
+        // RFC 6928 §2: "If the SYN or SYN/ACK is lost, the initial window used by a sender after a
+        // correctly transmitted SYN MUST be one segment".
+        let segments = if self.syn_lost { 1 } else { self.config.initial_window };
+        self.window.cwnd = initial_window(mss, segments);
+        if self.syn_lost {
+            self.rtt.after_lost_syn(&self.config);
+        }
+        self.recovery.point = self.snd.una;
+        self.timers.progress = now;
+        self.timers.heard = now;
+        self.arm_keep_alive(now);
+    }
+
+    /// The ends.
+    pub fn tuple(&self) -> &Tuple {
+        &self.tuple
+    }
+
+    /// The state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it ended, if it did not end in order.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// The stream offsets that can be read from the receive region.
+    pub fn readable(&self) -> std::ops::Range<u64> {
+        self.rcv.consumed..self.rcv.received
+    }
+
+    /// Whether the peer sends no more, and all it sent was read.
+    pub fn is_finished(&self) -> bool {
+        self.rcv.fin_taken && self.rcv.consumed == self.rcv.received
+    }
+
+    /// Octets of the sent stream that were acknowledged: what is below is free for reuse.
+    pub fn acknowledged(&self) -> u64 {
+        self.snd.acked
+    }
+
+    /// Octets that the application has given to be sent.
+    pub fn queued(&self) -> u64 {
+        self.snd.queued
+    }
+
+    /// The stream offset behind the urgent data that the peer announced last.
+    pub fn urgent(&self) -> Option<u64> {
+        self.rcv.urgent
+    }
+
+    /// What the application set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The congestion window and the segment size.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The smoothed round trip time in nanoseconds; 0 before the first measurement.
+    pub fn round_trip(&self) -> Nanos {
+        self.rtt.smoothed
+    }
+
+    /// Octets that are sent and not acknowledged, and how many of them were lost or reported.
+    pub fn in_flight(&self) -> u32 {
+        self.snd.nxt - self.snd.una
+    }
+
+    /// The peer's window in octets.
+    pub fn peer_window(&self) -> u32 {
+        self.snd.wnd
+    }
+}
+
+/// Segments are never made smaller than this: IPv4's least datagram (RFC 791) without headers, less
+/// than which only an attacker announces.
+pub(crate) const MIN_MSS: u16 = 88;

@@ -1,0 +1,136 @@
+//! Calls of the user (RFC 9293 §3.10.2 to §3.10.5): SEND, RECEIVE, CLOSE, ABORT.
+
+use super::{Events, Failure, Settings, State};
+use crate::output::AckNeed;
+use crate::{Connection, NEVER, Nanos};
+
+/// The most that may be queued and unacknowledged: sequence numbers that are compared must be closer
+/// than 2^31.
+const MAX_QUEUED: u64 = 1 << 30;
+
+impl Connection {
+    /// SEND (§3.10.2): how many of `octets` more octets, which lie in the send region behind what was
+    /// queued before, were taken. 0 once the sending side is closed.
+    pub(crate) fn queue(&mut self, octets: u64, now: Nanos) -> u64 {
+        let open = matches!(
+            self.state,
+            State::SynSent | State::SynReceived | State::Established | State::CloseWait
+        );
+        if !open || self.snd.fin {
+            return 0;
+        }
+        let room = MAX_QUEUED - (self.snd.queued - self.snd.acked);
+        let taken = octets.min(room);
+        if self.snd.unsent() == 0 && self.sent.is_empty() {
+            (self.timers.base, self.timers.progress) = (now, now);
+        }
+        self.snd.queued += taken;
+        taken
+    }
+
+    /// RECEIVE (§3.10.3): the application has done with the next `octets` of what is readable.
+    pub(crate) fn consume(&mut self, octets: u64) {
+        let octets = octets.min(self.rcv.received - self.rcv.consumed);
+        self.rcv.consumed += octets;
+        if self.state.can_receive() && self.rcv.window_update_is_worth_it() {
+            self.ack_need = AckNeed::Now;
+        }
+    }
+
+    /// CLOSE of the sending side (§3.10.4): FIN follows what is queued.
+    pub(crate) fn shutdown(&mut self, now: Nanos) {
+        let next = match self.state {
+            // "Delete the TCB and return 'error: closing' responses to any queued SENDs".
+            State::SynSent => return self.end(None),
+            // "Queue this until all preceding SENDs have been segmentized, then form a FIN segment and
+            // send it. In any case, enter FIN-WAIT-1 state." From SYN-RECEIVED this happens once the
+            // connection is established.
+            State::SynReceived => State::SynReceived,
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            _ => return,
+        };
+        if self.sent.is_empty() && self.snd.unsent() == 0 {
+            (self.timers.base, self.timers.progress) = (now, now);
+        }
+        self.snd.fin = true;
+        self.state = next;
+    }
+
+    /// CLOSE of both sides, as `close()` does: the application reads no more.
+    pub(crate) fn release(&mut self, now: Nanos) {
+        self.released = true;
+        let unread = self.rcv.received > self.rcv.consumed;
+        // §3.6.1, SHLD-3: "If such a host issues a CLOSE call while received data is still pending in
+        // TCP, or if new data is received after CLOSE is called, its TCP SHOULD send a RST to show
+        // that data was lost."
+        if unread && self.state.is_synchronized() && self.state != State::TimeWait {
+            return self.abort();
+        }
+        self.shutdown(now);
+        if self.state == State::FinWait2 {
+            self.timers.end = now.saturating_add(self.config.fin_wait);
+        }
+    }
+
+    /// ABORT (§3.10.5): "Send a reset segment".
+    pub(crate) fn abort(&mut self) {
+        self.reset_due = match self.state {
+            State::SynReceived
+            | State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => true,
+            State::SynSent | State::TimeWait | State::Closed => false,
+        };
+        self.end(Some(Failure::Aborted));
+    }
+
+    pub(crate) fn set(&mut self, settings: Settings, now: Nanos) {
+        self.settings = settings;
+        if self.state.is_synchronized() {
+            self.arm_keep_alive(now);
+        }
+    }
+
+    /// The region for received data has become larger.
+    pub(crate) fn enlarge(&mut self, capacity: u32) {
+        self.rcv.enlarge(capacity, &self.config);
+        if self.state.can_receive() && self.rcv.window_update_is_worth_it() {
+            self.ack_need = AckNeed::Now;
+        }
+    }
+
+    /// The connection failed. RFC 9293 §3.8.3 (c): "close the connection".
+    pub(crate) fn fail(&mut self, failure: Failure, _now: Nanos) {
+        self.end(Some(failure));
+    }
+
+    /// CLOSED is reached in order.
+    pub(crate) fn finish(&mut self) {
+        self.end(None);
+    }
+
+    pub(crate) fn end(&mut self, failure: Option<Failure>) {
+        if self.state == State::Closed {
+            return;
+        }
+        self.state = State::Closed;
+        self.failure = failure;
+        self.events.add(Events::CLOSED);
+        self.ack_need = AckNeed::None;
+        self.probe = super::Probe::None;
+        let timers = &mut self.timers;
+        (timers.resend, timers.ack, timers.keep_alive) = (NEVER, NEVER, NEVER);
+        (timers.end, timers.pace, timers.reorder) = (NEVER, NEVER, NEVER);
+    }
+
+    /// TIME-WAIT is entered, or entered anew: "start the time-wait timer, turn off the other timers".
+    pub(crate) fn enter_time_wait(&mut self, now: Nanos) {
+        self.state = State::TimeWait;
+        self.timers.end = now.saturating_add(self.config.time_wait);
+        (self.timers.resend, self.timers.keep_alive) = (NEVER, NEVER);
+    }
+}

@@ -1,0 +1,203 @@
+//! A segment arrives: which connection or listener it is for, and what is answered if none.
+
+use weever_wire::tcp::{Seq, TcpOptionsRepr, TcpRepr, flag};
+
+use super::open::is_host;
+use super::{Endpoint, Handled, Id, MAX_REPLIES};
+use crate::segment::Transmit;
+use crate::{Ecn, Nanos, Reject, Segment, State, Tuple};
+
+impl Endpoint {
+    /// Takes a segment that arrived between the ends of `tuple`, with a right checksum.
+    ///
+    /// # Errors
+    /// Why it went no further; it is counted, and answered where it has to be.
+    #[inline]
+    pub fn handle(
+        &mut self,
+        tuple: &Tuple,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Handled, Reject> {
+        let handled = match self.find(tuple) {
+            Some(index) => self.pass_or_reuse(index, tuple, segment, now),
+            None => self.first_contact(tuple, segment, now),
+        };
+        if let Err(reject) = handled {
+            *self.counters.rejected.entry(reject).or_default() += 1;
+        }
+        handled
+    }
+
+    /// No connection has these ends.
+    fn first_contact(
+        &mut self,
+        tuple: &Tuple,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Handled, Reject> {
+        // RFC 9293 §3.9.2.3, MUST-57: "A TCP implementation MUST silently discard an incoming SYN
+        // segment that is addressed to a broadcast or multicast address."
+        let wrong = !is_host(tuple.local) || !is_host(tuple.remote);
+        if wrong || tuple.remote_port == 0 || tuple.local_port == 0 {
+            return Err(Reject::NoConnection);
+        }
+        if let Some(listener) = self.listener_for(tuple) {
+            return self.listen_state(listener, tuple, segment, now);
+        }
+        // §3.10.7.1, CLOSED: "An incoming segment containing a RST is discarded. An incoming segment
+        // not containing a RST causes a RST to be sent in response."
+        if !segment.has(flag::RST) {
+            self.reply_reset(tuple, segment);
+        }
+        Err(Reject::NoConnection)
+    }
+
+    fn pass_or_reuse(
+        &mut self,
+        index: u32,
+        tuple: &Tuple,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Handled, Reject> {
+        if self.may_reuse(index, segment, now)
+            && let Some(listener) = self.listener_for(tuple)
+        {
+            self.retire(index);
+            return self.listen_state(listener, tuple, segment, now);
+        }
+        self.pass(index, segment, now)
+    }
+
+    /// RFC 9293 §3.6.1, MAY-2: "When a connection is closed actively, it MUST linger in the TIME-WAIT
+    /// state for a time 2xMSL. However, it MAY accept a new SYN from the remote TCP endpoint to reopen
+    /// the connection directly from TIME-WAIT state, if it: (1) assigns its initial sequence number for
+    /// the new connection to be larger than the largest sequence number it used on the previous
+    /// connection incarnation, and (2) returns to TIME-WAIT state if the SYN turns out to be an old
+    /// duplicate." With timestamps, RFC 6191 §2 tells new from old.
+    fn may_reuse(&self, index: u32, segment: &Segment<'_>, now: Nanos) -> bool {
+        if segment.flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) != flag::SYN {
+            return false;
+        }
+        let Some(connection) = &self.slots[index as usize].connection else { return false };
+        if connection.state == State::Closed {
+            return true;
+        }
+        if connection.state != State::TimeWait {
+            return false;
+        }
+        let larger = self.secrets.isn(&connection.tuple, now).gt(connection.snd.nxt);
+        let newer = match segment.options.timestamps.filter(|_| connection.rcv.timestamps) {
+            Some(stamps) => Seq(stamps.value).gt(Seq(connection.rcv.stamp)),
+            None => false,
+        };
+        larger && (newer || segment.seq.gt(connection.rcv.nxt))
+    }
+
+    /// A connection that is over makes way for a new one between its ends.
+    fn retire(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        connection.finish();
+        if connection.released {
+            return self.remove(index);
+        }
+        // The application still holds it: it stays, but can no longer be found by its ends.
+        let hash = self.secrets.demux(&connection.tuple);
+        self.table.remove(hash, index);
+        if !std::mem::replace(&mut slot.in_ready, true) {
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Hands a segment to its connection.
+    pub(super) fn pass(
+        &mut self,
+        index: u32,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Handled, Reject> {
+        let slot = &mut self.slots[index as usize];
+        let id = Id { index, generation: slot.generation };
+        let Some(connection) = slot.connection.as_deref_mut() else {
+            return Err(Reject::NoConnection);
+        };
+        let before = connection.state;
+        if before == State::SynReceived
+            && let Some(listener) = slot.listener
+            && segment.has(flag::ACK)
+            && self.listeners[listener as usize].as_ref().is_some_and(super::Listener::is_full)
+        {
+            // The peer's next segment, or its answer to our SYN-ACK, asks again.
+            return Err(Reject::AcceptQueueFull);
+        }
+        let full = self.memory > self.config.memory_limit;
+        if full && segment.seq.gt(connection.rcv.nxt) && !segment.payload.is_empty() {
+            // Out of order data is what can be done without; the peer sends it again.
+            return Err(Reject::NoMemory);
+        }
+        let result = connection.handle(segment, now);
+        let after = connection.state;
+        let tuple = connection.tuple;
+        let unsynchronized = matches!(before, State::SynSent | State::SynReceived);
+        if result == Err(Reject::AckOfUnsent) && unsynchronized && !segment.has(flag::RST) {
+            self.reply_reset(&tuple, segment);
+        }
+        if result == Err(Reject::NoConnection) && before == State::Closed && !segment.has(flag::RST)
+        {
+            self.reply_reset(&tuple, segment);
+        }
+        if before == State::SynReceived && after != before {
+            if after == State::Closed {
+                self.drop_half_open(index);
+            } else if let Some(listener) = self.slots[index as usize].listener {
+                self.leaves_backlog(listener, id, true);
+            }
+        }
+        self.settle(index, now);
+        result.map(|payload| Handled { id: Some(id), payload })
+    }
+
+    /// A half-open connection of a listener's is over: nobody will ever ask for it.
+    pub(super) fn drop_half_open(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let id = Id { index, generation: slot.generation };
+        if let Some(listener) = slot.listener.take() {
+            if let Some(connection) = slot.connection.as_deref_mut() {
+                connection.released = true;
+            }
+            self.leaves_backlog(listener, id, false);
+        }
+    }
+
+    /// §3.10.7.1: "If the ACK bit is off, sequence number zero is used, <SEQ=0><ACK=SEG.SEQ+SEG.LEN>
+    /// <CTL=RST,ACK>. If the ACK bit is on, <SEQ=SEG.ACK><CTL=RST>".
+    pub(super) fn reply_reset(&mut self, tuple: &Tuple, segment: &Segment<'_>) {
+        let (seq, ack, flags) = if segment.has(flag::ACK) {
+            (segment.ack, Seq(0), flag::RST)
+        } else {
+            (Seq(0), segment.seq + segment.len(), flag::RST | flag::ACK)
+        };
+        let header = TcpRepr {
+            src_port: tuple.local_port,
+            dst_port: tuple.remote_port,
+            seq: seq.0,
+            ack: ack.0,
+            flags,
+            window: 0,
+            checksum: 0,
+            urgent: 0,
+        };
+        let options = TcpOptionsRepr::default();
+        let (tuple, ecn) = (*tuple, Ecn::NotEct);
+        self.reply(Transmit { connection: None, tuple, ecn, header, options, payload: 0..0 });
+    }
+
+    pub(super) fn reply(&mut self, transmit: Transmit) {
+        if self.replies.len() >= MAX_REPLIES {
+            self.counters.replies_dropped += 1;
+        } else {
+            self.replies.push_back(transmit);
+        }
+    }
+}

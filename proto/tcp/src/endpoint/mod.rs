@@ -1,0 +1,410 @@
+//! All connections and listeners of one owner.
+
+mod arrive;
+mod icmp;
+mod listener;
+mod open;
+mod secrets;
+mod table;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use weever_net::{MILLIS, SECOND};
+use weever_timer::{Key, Wheel};
+
+use crate::output::AckNeed;
+use crate::segment::Transmit;
+use crate::{Config, Connection, Events, NEVER, Nanos, Payload, Reject, Settings, State, Tuple};
+use listener::Listener;
+pub use listener::{ListenError, ListenerConfig, ListenerId};
+pub use open::ConnectError;
+use secrets::Secrets;
+use table::Table;
+
+/// Names a connection. An id outlives its connection harmlessly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    index: u32,
+    generation: u32,
+}
+
+/// A segment that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// Its connection; `None` if it was answered without one.
+    pub id: Option<Id>,
+    /// What of its payload was accepted.
+    pub payload: Option<Payload>,
+}
+
+/// What an endpoint counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections that were asked for.
+    pub connects: u64,
+    /// Connections that listeners established.
+    pub accepted: u64,
+    /// SYN cookies sent, and taken back.
+    pub cookies_sent: u64,
+    /// Connections that a SYN cookie made.
+    pub cookies_taken: u64,
+    /// Segments that went no further, by reason.
+    pub rejected: BTreeMap<Reject, u64>,
+    /// Challenge ACKs that the limit suppressed.
+    pub challenges_suppressed: u64,
+    /// Answers without a connection that found no room.
+    pub replies_dropped: u64,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+    /// The timer in the wheel, and when it fires: never later than the connection's next deadline.
+    timer: Option<(Nanos, Key)>,
+    in_sends: bool,
+    in_ready: bool,
+    /// The application knows of it.
+    accepted: bool,
+    /// The listener in whose backlog or queue it is.
+    listener: Option<u32>,
+    /// Octets that it counts for.
+    memory: u32,
+}
+
+/// Connections and listeners. See the [crate's documentation](crate) for how to drive it.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Arc<Config>,
+    secrets: Secrets,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    table: Table,
+    listeners: Vec<Option<Listener>>,
+    /// Listeners by port; the application chooses the ports, so the hasher need not be keyed by us.
+    ports: HashMap<u16, Vec<u32>>,
+    wheel: Wheel<u32>,
+    /// Connections that may have something to send.
+    sends: VecDeque<u32>,
+    /// Segments that the first of them has sent in a row.
+    in_a_row: u32,
+    /// Connections with events.
+    ready: VecDeque<u32>,
+    /// Answers without a connection.
+    replies: VecDeque<Transmit>,
+    counters: Counters,
+    memory: u64,
+    next_port: u32,
+    /// The second in which challenges are counted, and how many there were.
+    challenges: (u64, u32),
+}
+
+/// Answers without a connection that wait to be sent.
+const MAX_REPLIES: usize = 1024;
+/// Segments of one connection before it is another's turn.
+const IN_A_ROW: u32 = 16;
+/// Deadlines are rounded up to this.
+const TICK: Nanos = MILLIS / 4;
+
+impl Endpoint {
+    /// An endpoint without connections. `root` is a secret: whoever knows it can forge segments.
+    pub fn new(config: Config, root: [u64; 2], now: Nanos) -> Self {
+        Self {
+            config: Arc::new(config),
+            secrets: Secrets::new(root),
+            slots: Vec::new(),
+            free: Vec::new(),
+            table: Table::new(),
+            listeners: Vec::new(),
+            ports: HashMap::new(),
+            wheel: Wheel::new(TICK, 0, now),
+            sends: VecDeque::new(),
+            in_a_row: 0,
+            ready: VecDeque::new(),
+            replies: VecDeque::new(),
+            counters: Counters::default(),
+            memory: 0,
+            next_port: 0,
+            challenges: (0, 0),
+        }
+    }
+
+    /// How many connections there are, in any state.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Octets that count against the memory limit.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// A connection, as long as it exists.
+    pub fn get(&self, id: Id) -> Option<&Connection> {
+        self.slots
+            .get(id.index as usize)
+            .filter(|slot| slot.generation == id.generation)?
+            .connection
+            .as_deref()
+    }
+
+    /// The ids of all connections.
+    pub fn ids(&self) -> impl Iterator<Item = Id> {
+        let there = self.slots.iter().enumerate().filter(|(_, slot)| slot.connection.is_some());
+        there.map(|(index, slot)| Id { index: index as u32, generation: slot.generation })
+    }
+
+    /// SEND: octets behind those that were queued before lie in the send region. How many were taken:
+    /// all, unless the connection is closed for sending or 1 GiB is outstanding.
+    pub fn queue(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
+        self.with(id, now, |connection| connection.queue(octets, now)).unwrap_or(0)
+    }
+
+    /// RECEIVE: the application has done with the next octets of what is readable.
+    pub fn consume(&mut self, id: Id, octets: u64, now: Nanos) {
+        self.with(id, now, |connection| connection.consume(octets));
+    }
+
+    /// Closes the sending side: FIN follows what is queued.
+    pub fn shutdown(&mut self, id: Id, now: Nanos) {
+        self.with(id, now, |connection| connection.shutdown(now));
+    }
+
+    /// Closes both sides and lets go of the connection: it ends by itself, and its id means nothing
+    /// any more to the application. Unread data makes it a reset.
+    pub fn close(&mut self, id: Id, now: Nanos) {
+        self.with(id, now, |connection| connection.release(now));
+    }
+
+    /// Resets the connection. It stays until [`close`](Self::close), as any other that is over.
+    pub fn abort(&mut self, id: Id, now: Nanos) {
+        self.with(id, now, Connection::abort);
+    }
+
+    /// Changes an application's settings.
+    pub fn set(&mut self, id: Id, settings: Settings, now: Nanos) {
+        self.with(id, now, |connection| connection.set(settings, now));
+    }
+
+    /// The receive region holds more octets now; it never holds less.
+    pub fn enlarge_receive(&mut self, id: Id, capacity: u32, now: Nanos) {
+        self.with(id, now, |connection| connection.enlarge(capacity));
+    }
+
+    fn with<T>(&mut self, id: Id, now: Nanos, act: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        let slot = self.slots.get_mut(id.index as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let done = act(slot.connection.as_deref_mut()?);
+        self.settle(id.index, now);
+        Some(done)
+    }
+
+    fn find(&self, tuple: &Tuple) -> Option<u32> {
+        let is_it = |index: u32| {
+            self.slots[index as usize].connection.as_ref().is_some_and(|it| it.tuple == *tuple)
+        };
+        self.table.find(self.secrets.demux(tuple), is_it)
+    }
+
+    /// Whether one more connection may be made.
+    fn has_room(&self) -> Result<(), Reject> {
+        if self.len() >= self.config.max_connections {
+            return Err(Reject::TooManyConnections);
+        }
+        if self.memory.saturating_add(size_of::<Connection>() as u64) > self.config.memory_limit {
+            return Err(Reject::NoMemory);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, connection: Connection) -> Id {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let hash = self.secrets.demux(&connection.tuple);
+        let (secrets, slots) = (&self.secrets, &self.slots);
+        self.table.insert(hash, index, |index| {
+            let connection = slots[index as usize].connection.as_ref();
+            connection.map_or(0, |connection| secrets.demux(&connection.tuple))
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.connection = Some(Box::new(connection));
+        slot.accepted = true;
+        Id { index, generation: slot.generation }
+    }
+
+    fn remove(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.take() else { return };
+        let id = Id { index, generation: slot.generation };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.memory -= u64::from(std::mem::take(&mut slot.memory));
+        if let Some((_, key)) = slot.timer.take() {
+            self.wheel.cancel(key);
+        }
+        let waiting = slot.listener.take().is_some();
+        self.free.push(index);
+        self.table.remove(self.secrets.demux(&connection.tuple), index);
+        if waiting {
+            self.leaves_accept_queue(id);
+        }
+    }
+
+    /// After anything has happened to a connection: lists, timers, memory, and its end.
+    fn settle(&mut self, index: u32, now: Nanos) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        if connection.may_transmit() {
+            if !std::mem::replace(&mut slot.in_sends, true) {
+                self.sends.push_back(index);
+            }
+        } else if connection.state == State::Closed && connection.released {
+            return self.remove(index);
+        }
+        if !connection.events.is_empty()
+            && slot.accepted
+            && !std::mem::replace(&mut slot.in_ready, true)
+        {
+            self.ready.push_back(index);
+        }
+        let memory = connection.memory();
+        self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
+        slot.memory = memory;
+        self.set_timer(index, now);
+    }
+
+    /// Has the wheel fire not later than the connection's next deadline. A timer that fires too early
+    /// is set anew then, which costs less than moving it with each acknowledgement.
+    fn set_timer(&mut self, index: u32, now: Nanos) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref() else { return };
+        let deadline = connection.next_deadline();
+        if deadline == NEVER || slot.timer.is_some_and(|(at, _)| at <= deadline) {
+            return;
+        }
+        if let Some((_, key)) = slot.timer.take() {
+            self.wheel.cancel(key);
+        }
+        // Nothing is due twice at one time.
+        let deadline = deadline.max(now + 1);
+        slot.timer = Some((deadline, self.wheel.insert(deadline, index)));
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has to be called; it may be early.
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.wheel.next_deadline()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        while let Some(index) = self.wheel.poll(now) {
+            let slot = &mut self.slots[index as usize];
+            slot.timer = None;
+            if let Some(connection) = slot.connection.as_deref_mut() {
+                let half_open = connection.state == State::SynReceived;
+                if connection.next_deadline() <= now {
+                    connection.timeout(now);
+                }
+                if half_open && connection.state == State::Closed {
+                    self.drop_half_open(index);
+                }
+                self.settle(index, now);
+            }
+        }
+    }
+
+    /// The next segment to send, taking turns between connections. Call it until it returns `None`.
+    pub fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
+        if let Some(reply) = self.replies.pop_front() {
+            return Some(reply);
+        }
+        while let Some(index) = self.sends.front().copied() {
+            self.limit_challenges(index, now);
+            let slot = &mut self.slots[index as usize];
+            let generation = slot.generation;
+            let next = slot.connection.as_deref_mut().and_then(|it| it.poll_transmit(now));
+            if let Some(mut transmit) = next {
+                transmit.connection = Some(Id { index, generation });
+                self.in_a_row += 1;
+                if self.in_a_row >= IN_A_ROW {
+                    self.in_a_row = 0;
+                    self.sends.rotate_left(1);
+                }
+                return Some(transmit);
+            }
+            self.in_a_row = 0;
+            self.sends.pop_front();
+            slot.in_sends = false;
+            self.after_transmit(index, now);
+        }
+        None
+    }
+
+    /// A connection has nothing more to send for now. What it still would send waits for the window or
+    /// for time, so it is not put back into the list.
+    fn after_transmit(&mut self, index: u32, now: Nanos) {
+        let slot = &mut self.slots[index as usize];
+        let Some(connection) = slot.connection.as_deref() else { return };
+        if connection.state == State::Closed && connection.released && !connection.reset_due {
+            return self.remove(index);
+        }
+        self.set_timer(index, now);
+    }
+
+    /// RFC 5961 §7: challenge ACKs are limited over all connections.
+    fn limit_challenges(&mut self, index: u32, now: Nanos) {
+        let Some(connection) = self.slots[index as usize].connection.as_deref_mut() else { return };
+        if connection.ack_need != AckNeed::Challenge {
+            return;
+        }
+        let second = now / SECOND;
+        if self.challenges.0 != second {
+            self.challenges = (second, 0);
+        }
+        if self.challenges.1 >= self.config.challenge_acks {
+            connection.ack_need = AckNeed::None;
+            self.counters.challenges_suppressed += 1;
+        } else {
+            self.challenges.1 += 1;
+        }
+    }
+
+    /// The next connection with news for its application. Call it until it returns `None`.
+    pub fn poll_event(&mut self) -> Option<(Id, Events)> {
+        while let Some(index) = self.ready.pop_front() {
+            let slot = &mut self.slots[index as usize];
+            slot.in_ready = false;
+            let generation = slot.generation;
+            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            let events = connection.events.take();
+            if !events.is_empty() && !connection.released {
+                return Some((Id { index, generation }, events));
+            }
+        }
+        None
+    }
+}
+
+impl Connection {
+    /// Octets that it counts for: itself, its records, and what its region holds unread.
+    fn memory(&self) -> u32 {
+        let unread = (self.rcv.received - self.rcv.consumed) as u32;
+        let ahead = if self.rcv.ahead.is_empty() { 0 } else { self.rcv.window() };
+        let records = 24 * self.sent.len() + 12 * self.rcv.ahead.len();
+        (size_of::<Self>() + records) as u32 + unread + ahead
+    }
+}

@@ -1,0 +1,33 @@
+//! Eighth: FIN (RFC 9293 §3.10.7.4).
+
+use super::Arrival;
+use crate::connection::Events;
+use crate::output::AckNeed;
+use crate::{Connection, Nanos, State};
+
+impl Connection {
+    /// "If the FIN bit is set, signal the user 'connection closing' and return any pending RECEIVEs with
+    /// same message, advance RCV.NXT over the FIN, and send an acknowledgment for the FIN." One that
+    /// comes before the text does waits for it.
+    pub(super) fn take_fin(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
+        if arrival.fin && self.rcv.fin.is_none() && self.state.can_receive() {
+            self.rcv.fin = Some(arrival.seq + arrival.range.len() as u32);
+            self.ack_need.raise(AckNeed::Now);
+        }
+        if self.rcv.fin != Some(self.rcv.nxt) || self.rcv.fin_taken {
+            return;
+        }
+        self.rcv.fin_taken = true;
+        self.rcv.nxt += 1;
+        self.ack_need.raise(AckNeed::Now);
+        self.events.add(Events::FINISHED);
+        match self.state {
+            State::SynReceived | State::Established => self.state = State::CloseWait,
+            // "If our FIN has been ACKed (perhaps in this segment), then enter TIME-WAIT ...;
+            // otherwise, enter the CLOSING state." The fifth step has made it FIN-WAIT-2 if it was.
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(now),
+            _ => {}
+        }
+    }
+}

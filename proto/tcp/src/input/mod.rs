@@ -1,0 +1,138 @@
+//! SEGMENT ARRIVES (RFC 9293 §3.10.7), a file for each step.
+//!
+//! The steps stand below each other in [`Connection::handle`]. Each returns the reason why the
+//! segment goes no further, or nothing. What has to be sent in answer is noted in the connection,
+//! and leaves with the next [`poll_transmit`](crate::Endpoint::poll_transmit).
+
+mod ack;
+mod fin;
+mod reset;
+mod sequence;
+mod syn;
+mod syn_sent;
+mod text;
+
+use core::ops::Range;
+
+use weever_net::MILLIS;
+use weever_wire::tcp::Seq;
+
+use crate::output::AckNeed;
+use crate::{Connection, Nanos, Segment, State};
+
+/// Payload that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Stream offset of its first octet.
+    pub offset: u64,
+    /// Where it lies in the segment's payload.
+    pub range: Range<usize>,
+    /// Whether it can be read at once, as the next of the stream. Otherwise it has to be copied to
+    /// its offset in the receive region, and becomes readable when what is before it has come.
+    pub in_order: bool,
+}
+
+/// Why a segment went no further than some step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Reject {
+    /// No connection and no listener: answered with RST.
+    NoConnection,
+    /// The options cannot be read.
+    BadOptions,
+    /// Flags that make no sense together, or none at all.
+    BadFlags,
+    /// Its timestamp is older than one that came before it (RFC 7323 §5).
+    OldTimestamp,
+    /// No timestamp although they were agreed upon (RFC 7323 §3.2).
+    NoTimestamp,
+    /// Outside the receive window.
+    OutsideWindow,
+    /// RST that is not exactly the next one: challenged (RFC 5961 §3).
+    InexactReset,
+    /// RST that ended the connection.
+    Reset,
+    /// SYN in a synchronised state: challenged (RFC 5961 §4).
+    UnexpectedSyn,
+    /// ACK is missing.
+    NoAck,
+    /// It acknowledges what was never sent.
+    AckOfUnsent,
+    /// It acknowledges what was acknowledged long ago (RFC 5961 §5).
+    OldAck,
+    /// Data after the application let go of the connection: answered with RST.
+    Unwanted,
+    /// Data after the peer's FIN.
+    AfterFin,
+    /// Too many pieces out of order.
+    TooManyPieces,
+    /// The memory limit of the endpoint is reached.
+    NoMemory,
+    /// The listener's backlog of half-open connections is full, and cookies are off.
+    BacklogFull,
+    /// The listener's queue of accepted connections is full.
+    AcceptQueueFull,
+    /// The acknowledgement of a SYN cookie that was not ours, or is too old.
+    BadCookie,
+    /// There are as many connections as there may be.
+    TooManyConnections,
+}
+
+/// A segment as far as it lies in the window.
+pub(crate) struct Arrival<'a, 's> {
+    pub(crate) segment: &'s Segment<'a>,
+    /// Sequence number of the first octet that is left of the payload.
+    pub(crate) seq: Seq,
+    /// What is left of the payload.
+    pub(crate) range: Range<usize>,
+    /// Whether FIN is left.
+    pub(crate) fin: bool,
+}
+
+/// Answers to unacceptable segments: one in this time for each connection, so that two ends that
+/// disagree do not answer each other for ever (RFC 5961 §7).
+const CHALLENGE_INTERVAL: Nanos = 500 * MILLIS;
+
+impl Connection {
+    /// Takes a segment of this connection. The payload that was accepted, if any.
+    pub(crate) fn handle(
+        &mut self,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Option<Payload>, Reject> {
+        match self.state {
+            State::Closed => return Err(Reject::NoConnection),
+            State::SynSent => return self.syn_sent(segment, now),
+            _ => {}
+        }
+        // First: the sequence number; timestamps belong to this step (RFC 7323 §5.2).
+        self.check_timestamp(segment, now)?;
+        let arrival = self.check_sequence(segment, now)?;
+        self.timers.heard = now;
+        self.keep_alive_probes = 0;
+        // Second: RST.
+        self.check_reset(segment, now)?;
+        // Third: security and compartments, which weever does not have (docs/rfc-exceptions.md).
+        // Fourth: SYN.
+        self.check_syn(segment, now)?;
+        // Fifth: ACK.
+        self.check_ack(segment, now)?;
+        self.note_timestamp(segment, now);
+        // Sixth: URG.
+        self.check_urgent(&arrival);
+        // Seventh: text.
+        let payload = self.take_text(&arrival, now)?;
+        // Eighth: FIN.
+        self.take_fin(&arrival, now);
+        Ok(payload)
+    }
+
+    /// An acknowledgement in answer to a segment that could not be taken, if none was sent lately.
+    pub(crate) fn challenge(&mut self, now: Nanos) {
+        let waited = now.saturating_sub(self.timers.challenged);
+        if self.timers.challenged == 0 || waited >= CHALLENGE_INTERVAL {
+            self.timers.challenged = now.max(1);
+            self.ack_need = AckNeed::Challenge;
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! First: the sequence number (RFC 9293 §3.10.7.4), and timestamps (RFC 7323 §5).
+
+use weever_wire::tcp::{Seq, flag};
+
+use super::{Arrival, Reject};
+use crate::output::AckNeed;
+use crate::{Connection, Nanos, Segment, State};
+
+impl Connection {
+    /// PAWS.
+    pub(super) fn check_timestamp(
+        &mut self,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<(), Reject> {
+        // RFC 7323 §5.2: "RST segments are not subject to the PAWS check".
+        if !self.rcv.timestamps || segment.has(flag::RST) {
+            return Ok(());
+        }
+        let Some(stamps) = segment.options.timestamps else {
+            // §3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop
+            // the segment."
+            return Err(Reject::NoTimestamp);
+        };
+        if self.rcv.is_old_stamp(stamps.value, now) {
+            // §5.3 R1: "Send an acknowledgment in reply as specified in Section 3.10.7.4 of [RFC9293]
+            // ... and drop the segment."
+            self.answer_unacceptable(segment, now);
+            return Err(Reject::OldTimestamp);
+        }
+        Ok(())
+    }
+
+    /// §4.3 (2): "If SEG.TSval >= TS.Recent and SEG.SEQ <= Last.ACK.sent, then SEG.TSval is copied to
+    /// TS.Recent; otherwise, it is ignored."
+    pub(super) fn note_timestamp(&mut self, segment: &Segment<'_>, now: Nanos) {
+        if !self.rcv.timestamps || segment.seq.gt(self.rcv.last_ack) {
+            return;
+        }
+        if let Some(stamps) = segment.options.timestamps
+            && !self.rcv.is_old_stamp(stamps.value, now)
+        {
+            self.rcv.note_stamp(stamps.value, now);
+        }
+    }
+
+    /// Whether the segment lies in the window, and what of it does.
+    pub(super) fn check_sequence<'a, 's>(
+        &mut self,
+        segment: &'s Segment<'a>,
+        now: Nanos,
+    ) -> Result<Arrival<'a, 's>, Reject> {
+        let (seq, len) = (segment.seq, segment.len());
+        let (nxt, window) = (self.rcv.nxt, self.rcv.window());
+        // "There are four cases for the acceptability test for an incoming segment".
+        let inside = |seq: Seq| seq.ge(nxt) && seq.lt(nxt + window);
+        let acceptable = match (len, window) {
+            (0, 0) => seq == nxt,
+            (0, _) => inside(seq),
+            (_, 0) => false,
+            _ => inside(seq) || inside(seq + (len - 1)) || (seq.lt(nxt) && (seq + len).gt(nxt)),
+        };
+        if acceptable {
+            return Ok(self.trim(segment));
+        }
+        // "If the RCV.WND is zero, no segments will be acceptable, but special allowance should be
+        // made to accept valid ACKs, URGs, and RSTs" (MUST-66).
+        if window == 0 && seq == nxt && self.state.is_synchronized() {
+            self.ack_need.raise(AckNeed::Now);
+            return Ok(Arrival { segment, seq: nxt, range: 0..0, fin: false });
+        }
+        // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless
+        // the RST bit is set, if so drop the segment and return)".
+        if !segment.has(flag::RST) {
+            self.answer_unacceptable(segment, now);
+        }
+        Err(Reject::OutsideWindow)
+    }
+
+    /// The acknowledgement for a segment outside the window. One with payload may be a
+    /// retransmission whose acknowledgement was lost: that is answered each time, with a D-SACK.
+    fn answer_unacceptable(&mut self, segment: &Segment<'_>, now: Nanos) {
+        if self.state == State::SynReceived && segment.has(flag::SYN) && segment.seq == self.rcv.irs
+        {
+            // The peer sends its SYN again, since ours or its acknowledgement was lost.
+            if now.saturating_sub(self.timers.challenged) >= super::CHALLENGE_INTERVAL {
+                self.timers.challenged = now.max(1);
+                self.sent.mark_lost(|record| record.is_syn());
+            }
+            return;
+        }
+        let end = segment.seq + segment.len();
+        if self.state == State::TimeWait && segment.has(flag::FIN) && end == self.rcv.nxt {
+            // §3.10.7.4, eighth, TIME-WAIT: "Restart the 2 MSL time-wait timeout."
+            self.enter_time_wait(now);
+        }
+        let repeated = !segment.is_empty() && end.le(self.rcv.nxt);
+        if repeated && self.state.is_synchronized() {
+            self.ack_need.raise(AckNeed::Now);
+            if self.rcv.sack && !segment.payload.is_empty() {
+                // RFC 2883 §4.1: "The D-SACK block is only used to report a duplicate contiguous
+                // sequence of data received by the receiver in the most recent packet."
+                let len = segment.payload.len() as u32;
+                self.rcv.duplicate = Some((segment.seq, segment.seq + len));
+            }
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    /// "If a segment's contents straddle the boundary between old and new, only the new parts are
+    /// processed": what lies before RCV.NXT or beyond the window is cut off.
+    fn trim<'a, 's>(&mut self, segment: &'s Segment<'a>) -> Arrival<'a, 's> {
+        let (nxt, edge) = (self.rcv.nxt, self.rcv.nxt + self.rcv.window());
+        let start = segment.seq + u32::from(segment.has(flag::SYN));
+        let end = start + segment.payload.len() as u32;
+        let skip = if start.lt(nxt) { (nxt - start).min(end - start) } else { 0 };
+        let over = if end.gt(edge) { (end - edge).min(end - start - skip) } else { 0 };
+        if skip > 0 && self.rcv.sack {
+            self.rcv.duplicate = Some((start, start + skip));
+            self.ack_need.raise(AckNeed::Now);
+        }
+        let range = skip as usize..segment.payload.len() - over as usize;
+        // FIN stands behind the payload and needs room of its own.
+        let fin = segment.has(flag::FIN) && end.lt(edge) && end.ge(nxt);
+        Arrival { segment, seq: start + skip, range, fin }
+    }
+}

@@ -1,0 +1,130 @@
+//! Sixth and seventh: URG and the text (RFC 9293 §3.10.7.4).
+
+use weever_wire::tcp::flag;
+
+use super::{Arrival, Payload, Reject};
+use crate::connection::Events;
+use crate::output::AckNeed;
+use crate::receive::Inserted;
+use crate::{Connection, Ecn, Nanos};
+
+impl Connection {
+    /// "If the URG bit is set, RCV.UP <- max(RCV.UP,SEG.UP), and signal the user that the remote side
+    /// has urgent data if the urgent pointer (RCV.UP) is in advance of the data consumed."
+    pub(super) fn check_urgent(&mut self, arrival: &Arrival<'_, '_>) {
+        let segment = arrival.segment;
+        if !segment.has(flag::URG) || !self.state.can_receive() {
+            return;
+        }
+        // §3.8.5: the pointer names "the sequence number of the octet following the urgent data"; 0
+        // as seen from RCV.NXT would be in the past.
+        let ahead = (segment.seq + u32::from(segment.urgent)).distance(self.rcv.nxt);
+        let Ok(ahead) = u64::try_from(ahead) else { return };
+        let offset = self.rcv.received + ahead;
+        if self.rcv.urgent.is_none_or(|urgent| offset > urgent) && offset > self.rcv.consumed {
+            self.rcv.urgent = Some(offset);
+            self.events.add(Events::URGENT);
+        }
+    }
+
+    /// "Once in the ESTABLISHED state, it is possible to deliver segment data to user RECEIVE buffers."
+    pub(super) fn take_text(
+        &mut self,
+        arrival: &Arrival<'_, '_>,
+        now: Nanos,
+    ) -> Result<Option<Payload>, Reject> {
+        self.take_mark(arrival);
+        if arrival.range.is_empty() {
+            return Ok(None);
+        }
+        if !self.state.can_receive() {
+            // "This should not occur since a FIN has been received from the remote side. Ignore the
+            // segment text."
+            return Err(Reject::AfterFin);
+        }
+        if self.released {
+            // §3.6.1, SHLD-3: data after CLOSE is answered with RST.
+            self.abort();
+            return Err(Reject::Unwanted);
+        }
+        let len = arrival.range.len() as u32;
+        let (start, end) = (arrival.seq, arrival.seq + len);
+        if self.rcv.fin.is_some_and(|fin| end.gt(fin)) {
+            return Err(Reject::AfterFin);
+        }
+        let offset = self.rcv.received + u64::from(start - self.rcv.nxt);
+        if start != self.rcv.nxt {
+            // RFC 5681 §4.2: "Out-of-order data segments SHOULD be acknowledged immediately, in order
+            // to accelerate loss recovery."
+            self.ack_need.raise(AckNeed::Now);
+            return match self.rcv.ahead.insert(start, end) {
+                Inserted::Full => Err(Reject::TooManyPieces),
+                Inserted::Duplicate => {
+                    self.rcv.duplicate = Some((start, end));
+                    Ok(None)
+                }
+                Inserted::New => {
+                    Ok(Some(Payload { offset, range: arrival.range.clone(), in_order: false }))
+                }
+            };
+        }
+        self.advance(arrival, now);
+        Ok(Some(Payload { offset, range: arrival.range.clone(), in_order: true }))
+    }
+
+    /// RCV.NXT moves over what came in order, and over what was waiting behind it.
+    fn advance(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
+        let len = arrival.range.len() as u32;
+        let rcv = &mut self.rcv;
+        let mut nxt = rcv.nxt + len;
+        let filled = !rcv.ahead.is_empty();
+        if filled {
+            nxt = rcv.ahead.advance(nxt);
+        }
+        rcv.received += u64::from(nxt - rcv.nxt);
+        rcv.nxt = nxt;
+        rcv.unacked = rcv.unacked.saturating_add(len);
+        self.events.add(Events::READABLE);
+        // RFC 9293 §3.8.6.3: "an ACK should not be excessively delayed ... in a stream of full-sized
+        // segments, there SHOULD be an ACK for at least every second segment" (SHLD-19); RFC 5681
+        // §4.2: "when the incoming segment fills in all or part of a gap", at once.
+        let mss = u32::from(rcv.mss).min(self.window.mss.max(1));
+        let due = filled || rcv.unacked >= 2 * mss || rcv.quick > 0;
+        rcv.quick = rcv.quick.saturating_sub(1);
+        if due {
+            self.ack_need.raise(AckNeed::Now);
+        } else {
+            self.ack_need.raise(AckNeed::Delayed);
+            self.timers.ack = self.timers.ack.min(now.saturating_add(self.config.delayed_ack));
+        }
+    }
+
+    /// Marks of congestion on what arrives.
+    fn take_mark(&mut self, arrival: &Arrival<'_, '_>) {
+        if !self.rcv.ecn {
+            return;
+        }
+        let marked = arrival.segment.ecn == Ecn::Ce;
+        if self.rcv.exact_marks {
+            // RFC 8257 §3.2: "If the CE codepoint is set and DCTCP.CE is false, set DCTCP.CE to true
+            // and send an immediate ACK"; what came before is acknowledged under its own mark.
+            if marked != self.rcv.echo && !arrival.range.is_empty() {
+                if self.ack_need == AckNeed::Delayed {
+                    self.rcv.early_ack = Some(self.rcv.nxt);
+                }
+                self.rcv.echo = marked;
+                self.ack_need.raise(AckNeed::Now);
+            }
+            return;
+        }
+        // RFC 3168 §6.1.3: "the TCP receiver ... sets the ECN-Echo flag in the TCP header of the
+        // subsequent ACK packet" until "a CWR packet" comes.
+        if arrival.segment.has(flag::CWR) {
+            self.rcv.echo = false;
+        }
+        if marked {
+            self.rcv.echo = true;
+            self.ack_need.raise(AckNeed::Now);
+        }
+    }
+}

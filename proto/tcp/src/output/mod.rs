@@ -1,0 +1,253 @@
+//! What a connection sends next.
+//!
+//! [`Connection::poll_transmit`] asks in this order: a reset, the handshake, probes, what was lost, new
+//! data, an acknowledgement. Each segment carries the acknowledgement that is due.
+
+mod decide;
+mod segment;
+
+use weever_wire::tcp::flag;
+
+use crate::connection::Probe;
+use crate::recovery::{Frto, Phase, Record};
+use crate::segment::Transmit;
+use crate::{Connection, NEVER, Nanos, State};
+
+/// How urgently an acknowledgement has to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum AckNeed {
+    None,
+    /// With the next segment, or when the timer runs out.
+    Delayed,
+    /// In answer to something unacceptable: within the endpoint's limit.
+    Challenge,
+    Now,
+}
+
+impl AckNeed {
+    pub(crate) fn raise(&mut self, need: AckNeed) {
+        *self = (*self).max(need);
+    }
+}
+
+impl Connection {
+    /// Whether [`poll_transmit`](Self::poll_transmit) may have something.
+    pub(crate) fn may_transmit(&self) -> bool {
+        let open = self.state != State::Closed;
+        let unsent_syn = open && self.snd.nxt == self.snd.iss;
+        self.reset_due
+            || unsent_syn
+            || self.probe != Probe::None
+            || self.ack_need >= AckNeed::Challenge
+            || self.sent.lost > 0
+            || self.rcv.early_ack.is_some()
+            || (self.state.can_send() && self.has_unsent())
+    }
+
+    /// The next segment to send; called until it returns `None`.
+    pub(crate) fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
+        if std::mem::take(&mut self.reset_due) {
+            // §3.5.2 group 3: "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=RST,ACK>"; inside the peer's window, so
+            // that it is believed.
+            return Some(self.segment(self.acceptable_seq(), flag::RST | flag::ACK, 0..0, now));
+        }
+        let next = match self.state {
+            State::Closed => return None,
+            State::SynSent | State::SynReceived => self.handshake(now),
+            _ => self.next_segment(now),
+        };
+        self.arm_resend(now);
+        next
+    }
+
+    fn next_segment(&mut self, now: Nanos) -> Option<Transmit> {
+        if let Some(early) = self.early_ack(now) {
+            return Some(early);
+        }
+        if let Some(probe) = self.send_probe(now) {
+            return Some(probe);
+        }
+        if self.timers.pace == NEVER && self.state.can_send() {
+            // RFC 5682 §3.1 step 2 b): new data comes before what may not be lost.
+            let new_first = self.recovery.frto == Frto::NewData;
+            let data = if new_first { self.send_new(now) } else { self.send_lost(now) };
+            let data =
+                data.or_else(|| if new_first { self.send_lost(now) } else { self.send_new(now) });
+            if data.is_some() {
+                return data;
+            }
+        }
+        if self.ack_need >= AckNeed::Challenge {
+            return Some(self.segment(self.acceptable_seq(), flag::ACK, 0..0, now));
+        }
+        None
+    }
+
+    /// SYN, or SYN and ACK, the first time or again.
+    fn handshake(&mut self, now: Nanos) -> Option<Transmit> {
+        let first = self.snd.nxt == self.snd.iss;
+        let again =
+            std::mem::replace(&mut self.probe, Probe::None) == Probe::Head || self.sent.lost > 0;
+        if first {
+            (self.timers.base, self.timers.progress) = (now, now);
+            self.snd.nxt = self.snd.iss + 1;
+            self.sent.push(Record::new(self.snd.iss, self.snd.nxt, now, true, false));
+        } else if again {
+            self.sent.sent_again(self.snd.iss, now);
+        } else if self.state == State::SynReceived && self.ack_need >= AckNeed::Challenge {
+            return Some(self.segment(self.snd.nxt, flag::ACK, 0..0, now));
+        } else {
+            return None;
+        }
+        Some(self.syn(now))
+    }
+
+    /// What is sent regardless of the congestion window.
+    fn send_probe(&mut self, now: Nanos) -> Option<Transmit> {
+        match std::mem::replace(&mut self.probe, Probe::None) {
+            Probe::None => None,
+            Probe::KeepAlive => {
+                // RFC 9293 §3.8.4: "the SEG.SEQ = SND.NXT-1", without data (SHLD-27 is about those
+                // with an octet of garbage).
+                Some(self.segment(self.snd.nxt - 1, flag::ACK, 0..0, now))
+            }
+            Probe::Head => {
+                let room = self.payload_room();
+                let record = self.sent.head(room)?;
+                Some(self.resend(&record, now))
+            }
+            Probe::Window => {
+                // RFC 9293 §3.8.6.1: "The sending TCP peer must regularly transmit at least one octet
+                // of new data (if available)"; what fits, if the window is merely small.
+                if !self.has_unsent() {
+                    return None;
+                }
+                let len = self.snd.unsent().min(self.window_room().max(1)).min(self.payload_room());
+                Some(self.new_segment(len, len == 0, now))
+            }
+            Probe::Tail => self.send_tail_probe(now),
+        }
+    }
+
+    /// RFC 8985 §7.3, TLP_send_probe().
+    fn send_tail_probe(&mut self, now: Nanos) -> Option<Transmit> {
+        let unsent = self.snd.unsent().min(self.payload_room());
+        let transmit = if unsent > 0 && self.window_room() >= unsent {
+            self.recovery.probe_is_retransmission = false;
+            self.new_segment(unsent, false, now)
+        } else {
+            let room = self.payload_room();
+            let record = self.sent.tail(room)?;
+            self.recovery.probe_is_retransmission = true;
+            self.resend(&record, now)
+        };
+        self.recovery.probe_end = Some(self.snd.nxt);
+        Some(transmit)
+    }
+
+    /// The first of what was found lost.
+    fn send_lost(&mut self, now: Nanos) -> Option<Transmit> {
+        let room = self.payload_room();
+        let record = self.sent.next_lost(room)?;
+        // RFC 6675 §5 (C): "If cwnd - pipe >= 1 SMSS, the sender SHOULD transmit".
+        if self.pipe() + record.len() > self.window.cwnd {
+            self.recovery.limited = true;
+            return None;
+        }
+        Some(self.resend(&record, now))
+    }
+
+    fn send_new(&mut self, now: Nanos) -> Option<Transmit> {
+        let Some((len, fin)) = self.sendable() else {
+            self.recovery.limited = false;
+            return None;
+        };
+        let initial =
+            crate::congestion::initial_window(self.window.mss, self.config.initial_window);
+        self.recovery.validation.before_sending(&mut self.window, initial, now);
+        if self.sent.is_empty()
+            && now.saturating_sub(self.timers.heard) > self.rtt.timeout(&self.config)
+        {
+            self.control.get().idle();
+        }
+        let pipe = self.pipe();
+        if pipe > 0 && pipe + len > self.window.cwnd {
+            self.recovery.limited = true;
+            return None;
+        }
+        Some(self.new_segment(len, fin, now))
+    }
+
+    /// A segment with the next `len` octets of the stream, and FIN behind them.
+    fn new_segment(&mut self, len: u32, fin: bool, now: Nanos) -> Transmit {
+        let seq = self.snd.nxt;
+        let from = self.snd.offset(seq);
+        if self.sent.is_empty() {
+            (self.timers.base, self.timers.progress) = (now, now);
+        }
+        self.snd.nxt = seq + len + u32::from(fin);
+        if self.snd.nxt != seq {
+            self.sent.push(Record::new(seq, self.snd.nxt, now, false, fin));
+        }
+        let mut flags = flag::ACK;
+        if fin {
+            flags |= flag::FIN;
+        }
+        // RFC 9293 §3.9.1.2: "a sending TCP ... SHOULD set the PSH bit in the last segment" of what
+        // is queued, since SEND has no flag of its own here (MUST-60 and following).
+        if self.snd.unsent() == 0 {
+            flags |= flag::PSH;
+        }
+        if self.rcv.ecn && len > 0 && std::mem::take(&mut self.snd.cwr) {
+            flags |= flag::CWR;
+        }
+        let mut transmit = self.segment(seq, flags, from..from + u64::from(len), now);
+        // RFC 3168 §6.1.4, §6.1.5: pure acknowledgements and retransmissions are not ECT.
+        if self.rcv.ecn && len > 0 {
+            transmit.ecn = crate::Ecn::Ect0;
+        }
+        self.account_sent(len, now);
+        transmit
+    }
+
+    /// A segment that was sent before.
+    fn resend(&mut self, record: &Record, now: Nanos) -> Transmit {
+        let (from, fin) = (self.snd.offset(record.start), record.is_fin());
+        let len = record.len() - u32::from(fin);
+        self.sent.sent_again(record.start, now);
+        let mut flags = flag::ACK;
+        if fin {
+            flags |= flag::FIN;
+        }
+        if record.end == self.snd.nxt {
+            flags |= flag::PSH;
+        }
+        let transmit = self.segment(record.start, flags, from..from + u64::from(len), now);
+        self.account_sent(len, now);
+        transmit
+    }
+
+    fn account_sent(&mut self, len: u32, now: Nanos) {
+        if self.recovery.phase == Phase::Recovery {
+            self.recovery.prr.sent(len);
+        }
+        self.pace(len, now);
+    }
+
+    /// Spaces segments out: at twice the rate of the window in slow start, else at 1.2 times.
+    fn pace(&mut self, len: u32, now: Nanos) {
+        let (rtt, cwnd) = (self.rtt.smoothed, u64::from(self.window.cwnd.max(1)));
+        if !self.config.pacing || rtt == 0 || len == 0 {
+            return;
+        }
+        let tenths = if self.window.in_slow_start() { 20 } else { 12 };
+        let gap = (u128::from(rtt) * u128::from(len) * 10 / u128::from(cwnd * tenths)) as u64;
+        self.timers.pace_next = self.timers.pace_next.max(now) + gap;
+        if self.timers.pace_next > now + PACE_QUANTUM {
+            self.timers.pace = self.timers.pace_next - PACE_QUANTUM;
+        }
+    }
+}
+
+/// Timers are not finer than this: what belongs into one goes out together.
+const PACE_QUANTUM: Nanos = weever_net::MILLIS;

@@ -1,0 +1,139 @@
+//! Headers and options of what is sent.
+
+use core::ops::Range;
+
+use weever_wire::tcp::{
+    MAX_OPTIONS_LEN, MAX_SACK_BLOCKS, Seq, TcpOptionsRepr, TcpRepr, Timestamps, flag,
+};
+
+use super::AckNeed;
+use crate::recovery::stamp;
+use crate::segment::Transmit;
+use crate::{Connection, Ecn, EcnMode, NEVER, Nanos, State};
+
+impl Connection {
+    /// A segment with the acknowledgement and window as they are, which thereby are sent.
+    pub(super) fn segment(
+        &mut self,
+        seq: Seq,
+        flags: u8,
+        payload: Range<u64>,
+        now: Nanos,
+    ) -> Transmit {
+        let mut options = TcpOptionsRepr::default();
+        if self.rcv.timestamps {
+            options.timestamps = Some(self.timestamps(now));
+        }
+        if flags & flag::RST == 0 {
+            self.put_selective(&mut options);
+        }
+        self.ack_need = AckNeed::None;
+        self.timers.ack = NEVER;
+        self.rcv.unacked = 0;
+        self.rcv.last_ack = self.rcv.nxt;
+        let echo = if self.rcv.ecn && self.rcv.echo { flag::ECE } else { 0 };
+        let header = TcpRepr {
+            src_port: self.tuple.local_port,
+            dst_port: self.tuple.remote_port,
+            seq: seq.0,
+            ack: self.rcv.nxt.0,
+            flags: flags | echo,
+            window: self.rcv.advertise(self.rcv.scale),
+            checksum: 0,
+            urgent: 0,
+        };
+        Transmit { connection: None, tuple: self.tuple, ecn: Ecn::NotEct, header, options, payload }
+    }
+
+    /// RFC 7323 §3.2: "TSval ... contains the current value of the timestamp clock"; TSecr echoes
+    /// TS.Recent.
+    fn timestamps(&self, now: Nanos) -> Timestamps {
+        Timestamps { value: stamp(now, self.rcv.stamp_offset), echo: self.rcv.stamp }
+    }
+
+    /// Blocks that fit beside the other options.
+    fn selective_count(&self) -> usize {
+        if !self.rcv.sack || (self.rcv.duplicate.is_none() && self.rcv.ahead.is_empty()) {
+            return 0;
+        }
+        let most = (MAX_OPTIONS_LEN - self.options_len() - 4) / 8;
+        let there = self.rcv.ahead.len() + usize::from(self.rcv.duplicate.is_some());
+        there.min(most).min(MAX_SACK_BLOCKS)
+    }
+
+    /// Bytes that blocks will take.
+    pub(super) fn selective_len(&self) -> u32 {
+        match self.selective_count() {
+            0 => 0,
+            count => 4 + 8 * count as u32,
+        }
+    }
+
+    /// D-SACK first (RFC 2883 §4), then the blocks (RFC 2018 §4).
+    fn put_selective(&mut self, options: &mut TcpOptionsRepr) {
+        let count = self.selective_count();
+        if count == 0 {
+            self.rcv.duplicate = None;
+            return;
+        }
+        let mut blocks = [(Seq(0), Seq(0)); MAX_SACK_BLOCKS];
+        let mut first = 0;
+        if let Some(duplicate) = self.rcv.duplicate.take() {
+            blocks[0] = duplicate;
+            first = 1;
+            // RFC 2883 §4.2: a duplicate of what lies ahead is followed by the block that holds it.
+            if let Some(block) = self.rcv.ahead.block_with(duplicate.0).filter(|_| count > 1) {
+                blocks[1] = block;
+                first = 2;
+            }
+        }
+        let got = first + self.rcv.ahead.blocks(&mut blocks[first..count.max(first)]);
+        options.sack = blocks;
+        options.sack_count = got.min(count) as u8;
+    }
+
+    /// SYN, with ACK in SYN-RECEIVED.
+    pub(super) fn syn(&mut self, now: Nanos) -> Transmit {
+        let answer = self.state == State::SynReceived;
+        let duplicate = self.rcv.duplicate.take();
+        let mut transmit = self.segment(self.snd.iss, flag::SYN, 0..0, now);
+        self.rcv.duplicate = duplicate;
+        let header = &mut transmit.header;
+        // RFC 7323 §2.2: the window of a SYN is not scaled.
+        header.window = self.rcv.capacity.min(0xffff) as u16;
+        header.flags = flag::SYN;
+        if answer {
+            header.flags |= flag::ACK;
+            header.flags |= if self.rcv.ecn { flag::ECE } else { 0 };
+        } else {
+            header.ack = 0;
+            // RFC 3168 §6.1.1: an ECN-setup SYN has both flags; one that was lost may have been lost
+            // because of them (§6.1.1.1).
+            let ask = matches!(self.config.ecn, EcnMode::Request | EcnMode::Dctcp);
+            header.flags |= if ask && !self.syn_lost { flag::ECE | flag::CWR } else { 0 };
+        }
+        let mtu = self.config.mtu;
+        transmit.options = TcpOptionsRepr {
+            // RFC 9293 §3.7.1, SHLD-5: "TCP implementations SHOULD send an MSS Option in every SYN
+            // segment when its receive MSS differs from the default".
+            mss: Some(mtu.saturating_sub(self.tuple.ip_header_len() + 20)),
+            window_scale: self.rcv.scaling.then_some(self.rcv.scale),
+            sack_permitted: self.rcv.sack,
+            timestamps: self.rcv.timestamps.then(|| self.timestamps(now)),
+            ..TcpOptionsRepr::default()
+        };
+        transmit
+    }
+
+    /// RFC 8257 §3.2: what came before marks of congestion began or ended is acknowledged without, or
+    /// with, ECE.
+    pub(super) fn early_ack(&mut self, now: Nanos) -> Option<Transmit> {
+        let early = self.rcv.early_ack.take()?;
+        let need = self.ack_need;
+        let mut transmit = self.segment(self.acceptable_seq(), flag::ACK, 0..0, now);
+        self.ack_need = need.max(AckNeed::Now);
+        transmit.header.ack = early.0;
+        transmit.header.flags ^= flag::ECE;
+        Some(transmit)
+    }
+}

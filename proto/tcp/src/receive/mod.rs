@@ -1,0 +1,160 @@
+//! The receiving side: what has arrived, and the window that is offered.
+
+mod reassembly;
+
+use weever_net::SECOND;
+use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq};
+
+use crate::{Config, EcnMode, Nanos, Tuple};
+pub(crate) use reassembly::{Inserted, Reassembly};
+
+/// Segments that are acknowledged at once when a connection is young, or was idle: slow start at the
+/// other end waits for each of them.
+const QUICK_ACKS: u8 = 16;
+/// RFC 7323 §5.5: a timestamp is outdated after 24 days.
+const STAMP_AGE: Nanos = 24 * 24 * 3600 * SECOND;
+
+/// The receive sequence space (RFC 9293 §3.3.1) and the stream that it carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) irs: Seq,
+    pub(crate) nxt: Seq,
+    /// RCV.NXT + RCV.WND as it was told to the peer: it never goes back.
+    pub(crate) edge: Seq,
+    /// Last.ACK.sent (RFC 7323 §4.3).
+    pub(crate) last_ack: Seq,
+    /// Octets of the stream that arrived in order.
+    pub(crate) received: u64,
+    /// Octets of it that the application has done with.
+    pub(crate) consumed: u64,
+    /// Octets that the region holds.
+    pub(crate) capacity: u32,
+    /// Rcv.Wind.Shift (RFC 7323 §2.2).
+    pub(crate) scale: u8,
+    /// Whether window scaling was agreed; a shift of 0 is one, too.
+    pub(crate) scaling: bool,
+    /// Segments that may still be acknowledged at once.
+    pub(crate) quick: u8,
+    /// Whether selective acknowledgements, timestamps and marks of congestion were agreed.
+    pub(crate) sack: bool,
+    pub(crate) timestamps: bool,
+    pub(crate) ecn: bool,
+    /// Marks are echoed one by one (RFC 8257 §3.2).
+    pub(crate) exact_marks: bool,
+    /// ECN-Echo is to be set (RFC 3168 §6.1.3).
+    pub(crate) echo: bool,
+    /// The peer's FIN was taken in order.
+    pub(crate) fin_taken: bool,
+    /// Size of the peer's segments, for delayed acknowledgements.
+    pub(crate) mss: u16,
+    /// Octets that arrived in order since the last acknowledgement was sent.
+    pub(crate) unacked: u32,
+    /// Sequence number of the peer's FIN, once it is known.
+    pub(crate) fin: Option<Seq>,
+    /// What arrived twice, to be reported once (RFC 2883).
+    pub(crate) duplicate: Option<(Seq, Seq)>,
+    /// RCV.NXT before marks of congestion began or ended: to be acknowledged first (RFC 8257 §3.2).
+    pub(crate) early_ack: Option<Seq>,
+    pub(crate) urgent: Option<u64>,
+    pub(crate) stamp_offset: u32,
+    /// TS.Recent (RFC 7323 §4.3), and when it came.
+    pub(crate) stamp: u32,
+    stamp_at: Nanos,
+    pub(crate) ahead: Reassembly,
+}
+
+impl Receiver {
+    pub(crate) fn new(config: &Config, tuple: &Tuple, stamp_offset: u32) -> Self {
+        let scale = if config.window_scaling { scale_for(config) } else { 0 };
+        Self {
+            irs: Seq(0),
+            nxt: Seq(0),
+            edge: Seq(0),
+            last_ack: Seq(0),
+            received: 0,
+            consumed: 0,
+            capacity: config.receive_capacity.min(MAX_CAPACITY),
+            scale,
+            scaling: config.window_scaling,
+            quick: QUICK_ACKS,
+            sack: config.sack,
+            timestamps: config.timestamps,
+            ecn: false,
+            exact_marks: config.ecn == EcnMode::Dctcp,
+            echo: false,
+            fin_taken: false,
+            mss: config.mtu.saturating_sub(tuple.ip_header_len() + 20),
+            unacked: 0,
+            fin: None,
+            duplicate: None,
+            early_ack: None,
+            urgent: None,
+            stamp_offset,
+            stamp: 0,
+            stamp_at: 0,
+            ahead: Reassembly::default(),
+        }
+    }
+
+    /// RCV.WND as the peer knows it.
+    pub(crate) fn window(&self) -> u32 {
+        if self.edge.gt(self.nxt) { self.edge - self.nxt } else { 0 }
+    }
+
+    /// The edge that could be offered now.
+    fn possible_edge(&self) -> Seq {
+        let unread = u32::try_from(self.received - self.consumed).unwrap_or(u32::MAX);
+        self.nxt + self.capacity.saturating_sub(unread)
+    }
+
+    /// RFC 9293 §3.8.6.2.2: "keep RCV.NXT+RCV.WND fixed until: RCV.BUFF - RCV.USER - RCV.WND >= min (
+    /// Fr * RCV.BUFF, Eff.snd.MSS )", with Fr = 1/2.
+    pub(crate) fn window_update_is_worth_it(&self) -> bool {
+        let possible = self.possible_edge();
+        let least = (self.capacity / 2).min(u32::from(self.mss)).max(1);
+        // A peer that still has room hears of more with the next acknowledgement.
+        let small = self.window() < 2 * u32::from(self.mss);
+        let step = if small { least } else { self.capacity / 2 };
+        possible.gt(self.edge) && possible - self.edge >= step
+    }
+
+    /// The value of the window field, whose right edge from now on counts as offered.
+    pub(crate) fn advertise(&mut self, shift: u8) -> u16 {
+        let possible = self.possible_edge();
+        let least = (self.capacity / 2).min(u32::from(self.mss)).max(1);
+        let grown = possible.gt(self.edge) && possible - self.edge >= least;
+        // RFC 9293 §3.8.6: "A TCP receiver SHOULD NOT shrink the window, i.e., move the right window
+        // edge to the left".
+        let edge = if grown { possible } else { self.edge };
+        let window = if edge.gt(self.nxt) { edge - self.nxt } else { 0 };
+        let field = (window >> shift).min(0xffff);
+        // What the shift cuts off was not offered, unless it was before.
+        self.edge = self.edge.max(self.nxt + (field << shift));
+        field as u16
+    }
+
+    pub(crate) fn enlarge(&mut self, capacity: u32, config: &Config) {
+        let most = config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY);
+        self.capacity = self.capacity.max(capacity.min(most));
+    }
+
+    /// Takes a timestamp over as TS.Recent.
+    pub(crate) fn note_stamp(&mut self, stamp: u32, now: Nanos) {
+        (self.stamp, self.stamp_at) = (stamp, now);
+    }
+
+    /// RFC 7323 §5.3 R1 and §5.5: whether a timestamp is from before TS.Recent, and that is not
+    /// outdated.
+    pub(crate) fn is_old_stamp(&self, stamp: u32, now: Nanos) -> bool {
+        Seq(stamp).lt(Seq(self.stamp)) && now.saturating_sub(self.stamp_at) < STAMP_AGE
+    }
+}
+
+/// RFC 7323 §2.3: the window is at most 2^30.
+const MAX_CAPACITY: u32 = 1 << 30;
+
+/// The shift with which the largest region can be offered.
+fn scale_for(config: &Config) -> u8 {
+    let most = config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY);
+    (0..MAX_WINDOW_SCALE).find(|shift| most >> shift <= 0xffff).unwrap_or(MAX_WINDOW_SCALE)
+}

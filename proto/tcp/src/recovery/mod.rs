@@ -1,0 +1,384 @@
+//! What an acknowledgement says about segments in flight, and what follows for the congestion window.
+//!
+//! An acknowledgement goes through [`Connection::account`]: the scoreboard takes over what it
+//! reports, RACK (or, without SACK, three duplicates) finds losses, and the phase decides the
+//! window: [`Phase::Open`] lets congestion control grow it, [`Phase::Recovery`] follows
+//! proportional rate reduction, [`Phase::Loss`] is slow start after a timeout, with F-RTO.
+
+mod rack;
+mod rtt;
+mod sent;
+mod timeout;
+
+use weever_net::MILLIS;
+use weever_wire::tcp::{Seq, flag};
+
+use crate::congestion::{Acked, Congestion, Prr, Validation};
+use crate::{Connection, NEVER, Nanos, Segment};
+pub(crate) use rack::Rack;
+pub(crate) use rtt::Rtt;
+pub(crate) use sent::{Record, Sent};
+
+/// RFC 5681 §3.2, RFC 8985 §6.2: DupThresh.
+const DUP_THRESH: u32 = 3;
+
+/// What the sender is doing about losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Losses are being repaired, up to [`Recovery::point`].
+    Recovery,
+    /// The retransmission timer ran out.
+    Loss,
+}
+
+/// Steps of F-RTO (RFC 5682 §3.1): was the timeout spurious?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frto {
+    /// It was not, or nobody asks.
+    Off,
+    /// Step 2: the first acknowledgement after the timeout decides how to go on.
+    First,
+    /// Step 3: new data was sent; the next acknowledgement tells.
+    NewData,
+}
+
+/// The sender's view of losses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) phase: Phase,
+    pub(crate) frto: Frto,
+    /// Where a phase ends: SND.NXT when it began (recover of RFC 6582).
+    pub(crate) point: Seq,
+    /// Reactions to marks of congestion wait until this is acknowledged.
+    pub(crate) reduced_until: Option<Seq>,
+    /// Acknowledgements in a row that repeat another.
+    duplicates: u8,
+    /// What duplicates stand for, without SACK.
+    duplicate_octets: u32,
+    pub(crate) prr: Prr,
+    /// cwnd and ssthresh before a timeout.
+    undo: Option<(u32, u32)>,
+    pub(crate) rack: Rack,
+    /// TLP.end_seq: a probe of the tail is out.
+    pub(crate) probe_end: Option<Seq>,
+    /// TLP.is_retrans.
+    pub(crate) probe_is_retransmission: bool,
+    pub(crate) validation: Validation,
+    /// The window was the reason why not more was sent.
+    pub(crate) limited: bool,
+}
+
+impl Recovery {
+    pub(crate) fn new(iss: Seq) -> Self {
+        Self {
+            phase: Phase::Open,
+            frto: Frto::Off,
+            point: iss,
+            reduced_until: None,
+            duplicates: 0,
+            duplicate_octets: 0,
+            prr: Prr::default(),
+            undo: None,
+            rack: Rack::new(iss),
+            probe_end: None,
+            probe_is_retransmission: false,
+            validation: Validation::default(),
+            limited: false,
+        }
+    }
+}
+
+/// What one acknowledgement delivered.
+#[derive(Default)]
+struct Delivery {
+    /// Octets that were not known to be received before.
+    octets: u32,
+    /// When the newest segment that was sent only once was sent.
+    newest_original: Option<Nanos>,
+    /// A segment from before the timeout arrived that was never sent again.
+    original: bool,
+    advanced: bool,
+    /// It repeats the one before it (RFC 5681 §2).
+    duplicate: bool,
+    dsack: bool,
+    lost: bool,
+}
+
+impl Connection {
+    /// Octets believed to be in the network: pipe of RFC 6675 §2.
+    pub(crate) fn pipe(&self) -> u32 {
+        let known = self.sent.sacked + self.sent.lost + self.recovery.duplicate_octets;
+        (self.snd.nxt - self.snd.una).saturating_sub(known)
+    }
+
+    /// Takes over what an acceptable acknowledgement reports about what is in flight.
+    pub(crate) fn account(&mut self, segment: &Segment<'_>, now: Nanos) {
+        let mut delivery =
+            Delivery { advanced: segment.ack.gt(self.snd.una), ..Delivery::default() };
+        delivery.duplicate = !delivery.advanced
+            && !self.sent.is_empty()
+            && segment.is_empty()
+            && segment.ack == self.snd.una
+            && u32::from(segment.window) << self.snd.scale == self.snd.wnd;
+        if self.sent.is_empty() {
+            return;
+        }
+        let sacked_before = self.sent.sacked;
+        self.take_delivered(segment, &mut delivery, now);
+        self.take_duplicates(&mut delivery, sacked_before);
+        self.settle_tail_probe(segment, &delivery);
+        delivery.lost |= self.detect_losses(now);
+        self.recovery.validation.acked(delivery.octets, self.snd.una, self.snd.nxt);
+        self.proceed(segment, &delivery, now);
+    }
+
+    /// Scoreboard, round trip times and RACK.
+    fn take_delivered(&mut self, segment: &Segment<'_>, delivery: &mut Delivery, now: Nanos) {
+        let echo = self.echo_of(segment);
+        let (point, min_rtt, offset) = (self.recovery.point, self.rtt.min, self.rcv.stamp_offset);
+        let rack = &mut self.recovery.rack;
+        let mut arrived = |record: &Record| {
+            if record.is_sacked() {
+                return;
+            }
+            delivery.octets += record.len();
+            if !record.is_retransmitted() {
+                let newest = delivery.newest_original.get_or_insert(record.sent_at);
+                *newest = (*newest).max(record.sent_at);
+                delivery.original |= record.end.le(point);
+            }
+            let sent_stamp = stamp(record.sent_at, offset);
+            let older = echo.is_some_and(|echo| Seq(echo).lt(Seq(sent_stamp)));
+            rack.delivered(record, older, min_rtt, now);
+        };
+        if self.rcv.sack && !segment.options.sack.is_empty() {
+            let (una, nxt) = (self.snd.una, self.snd.nxt);
+            let mut blocks = segment.options.sack_blocks();
+            let mut blocks_seen = segment.options.sack_blocks();
+            // RFC 2883 §4: the first block is a D-SACK if it lies below the acknowledgement, or
+            // within the second one.
+            if let Some((start, end)) = blocks_seen.next() {
+                let inside = blocks_seen.next().is_some_and(|(a, b)| start.ge(a) && end.le(b));
+                let plausible = start.lt(end) && end.le(nxt);
+                if plausible && (end.le(segment.ack) || inside) {
+                    delivery.dsack = true;
+                    blocks.next();
+                }
+            }
+            for (start, end) in blocks {
+                if start.lt(end) && start.ge(una) && end.le(nxt) {
+                    self.sent.sack(start, end, &mut arrived);
+                }
+            }
+        }
+        if delivery.advanced {
+            self.sent.acknowledge(segment.ack, &mut arrived);
+            self.snd.una = segment.ack;
+        }
+        self.measure(delivery, echo, now);
+    }
+
+    /// RFC 6298 §3: "RTT samples MUST NOT be made using segments that were retransmitted (and thus for
+    /// which it is ambiguous whether the reply was for the first instance of the packet or a later
+    /// instance)", unless the timestamp option tells them apart.
+    fn measure(&mut self, delivery: &Delivery, echo: Option<u32>, now: Nanos) {
+        let sample = match (delivery.newest_original, echo) {
+            (Some(sent_at), _) => Some(now.saturating_sub(sent_at)),
+            (None, Some(echo)) if delivery.advanced => {
+                let age = stamp(now, self.rcv.stamp_offset).wrapping_sub(echo);
+                (age < 1 << 20).then(|| Nanos::from(age) * MILLIS)
+            }
+            _ => None,
+        };
+        if let Some(rtt) = sample {
+            self.rtt.sample(rtt, now, &self.config);
+        }
+    }
+
+    fn echo_of(&self, segment: &Segment<'_>) -> Option<u32> {
+        let stamps = segment.options.timestamps.filter(|_| self.rcv.timestamps)?;
+        Some(stamps.echo)
+    }
+
+    /// Duplicates: counted always, and without SACK what losses are found by (RFC 5681 §3.2).
+    fn take_duplicates(&mut self, delivery: &mut Delivery, sacked_before: u32) {
+        let mss = self.window.mss;
+        if delivery.advanced {
+            self.recovery.duplicates = 0;
+            let besides = delivery.octets.saturating_sub(mss);
+            let left = self.recovery.duplicate_octets.saturating_sub(besides);
+            self.recovery.duplicate_octets = left;
+        }
+        if self.rcv.sack {
+            delivery.duplicate |= self.sent.sacked > sacked_before && !delivery.advanced;
+            return;
+        }
+        if delivery.duplicate {
+            self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
+            let flight = self.snd.nxt - self.snd.una;
+            let most = flight.saturating_sub(self.sent.front().map_or(0, Record::len));
+            let counted = self.recovery.duplicate_octets.saturating_add(mss).min(most);
+            delivery.octets += counted.saturating_sub(self.recovery.duplicate_octets);
+            self.recovery.duplicate_octets = counted;
+            // RFC 6582 §3.2 step 1: only "if the Cumulative Acknowledgment field covers more than
+            // recover", lest retransmissions of one window begin a second reduction.
+            let enough = u32::from(self.recovery.duplicates) == DUP_THRESH;
+            if enough && self.recovery.phase == Phase::Open && self.snd.una.gt(self.recovery.point)
+            {
+                delivery.lost = self.lose_head();
+            }
+        } else if delivery.advanced && self.recovery.phase == Phase::Recovery {
+            // RFC 6582 §3.2 step 3, partial acknowledgements: "retransmit the first unacknowledged
+            // segment".
+            if self.snd.una.lt(self.recovery.point) {
+                self.lose_head();
+            }
+        }
+    }
+
+    fn lose_head(&mut self) -> bool {
+        let una = self.snd.una;
+        self.sent.mark_lost(|record| record.start == una)
+    }
+
+    /// RFC 8985 §6.2 step 5: RACK_detect_loss(); whether there were any.
+    pub(crate) fn detect_losses(&mut self, now: Nanos) -> bool {
+        self.timers.reorder = NEVER;
+        let Some(front) = self.sent.front().filter(|_| self.rcv.sack) else { return false };
+        let rack = &self.recovery.rack;
+        // In order, the first one was sent first: if that is too new, so are the others.
+        let in_order = self.sent.sacked == 0 && !front.is_retransmitted();
+        if in_order && self.recovery.phase == Phase::Open && !rack.is_newer_than(front) {
+            return false;
+        }
+        let urgent =
+            self.recovery.phase != Phase::Open || self.sent.sacked >= DUP_THRESH * self.window.mss;
+        let window = rack.reordering_window(urgent, self.rtt.min, self.rtt.smoothed);
+        let mut wait = 0;
+        let lost = self.sent.mark_lost(|record| {
+            let deadline = rack.deadline(record.sent_at, window);
+            if !rack.is_newer_than(record) {
+                return false;
+            }
+            if deadline > now {
+                wait = wait.max(deadline);
+            }
+            deadline <= now
+        });
+        if wait > 0 {
+            self.timers.reorder = wait;
+        }
+        lost
+    }
+
+    /// The window after an acknowledgement, by phase.
+    fn proceed(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Nanos) {
+        if delivery.dsack {
+            self.recovery.rack.saw_dsack(self.snd.una, self.snd.nxt);
+        }
+        let done = self.snd.una.ge(self.recovery.point);
+        match self.recovery.phase {
+            Phase::Open if delivery.lost => self.enter_recovery(now),
+            Phase::Open => {}
+            Phase::Recovery if done => {
+                // RFC 9937 §6: on exit, "cwnd = ssthresh".
+                self.window.cwnd = self.window.ssthresh.max(self.window.mss);
+                self.end_phase();
+            }
+            Phase::Recovery => {
+                let (pipe, safe) = (self.pipe(), delivery.advanced && !delivery.lost);
+                self.recovery.prr.acked(&mut self.window, delivery.octets, pipe, safe);
+            }
+            Phase::Loss => self.proceed_after_timeout(delivery, done),
+        }
+        if delivery.octets > 0 {
+            self.grow(segment, delivery, now);
+        }
+        self.react_to_mark(segment, now);
+    }
+
+    fn end_phase(&mut self) {
+        self.recovery.phase = Phase::Open;
+        self.recovery.frto = Frto::Off;
+        self.recovery.undo = None;
+        self.recovery.duplicates = 0;
+        self.recovery.duplicate_octets = 0;
+        self.recovery.rack.recovered();
+    }
+
+    fn grow(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Nanos) {
+        let window_used = self.recovery.limited && self.recovery.validation.is_valid(&self.window);
+        let marked = segment.has(flag::ECE) && self.rcv.ecn;
+        let waits_for_cwr = marked || self.recovery.reduced_until.is_some();
+        let acked = Acked {
+            now,
+            octets: delivery.octets,
+            rtt: delivery.newest_original.map(|sent_at| now.saturating_sub(sent_at)),
+            smoothed_rtt: self.rtt.smoothed,
+            min_rtt: self.rtt.min,
+            una: self.snd.una,
+            nxt: self.snd.nxt,
+            marked,
+            may_grow: window_used && self.recovery.phase != Phase::Recovery && !waits_for_cwr,
+        };
+        self.control.get().acked(&mut self.window, &acked);
+    }
+
+    /// RFC 3168 §6.1.2: "TCP should react to an ECN-Echo at most once per window of data"; the sender
+    /// then sets CWR on the first new data.
+    fn react_to_mark(&mut self, segment: &Segment<'_>, now: Nanos) {
+        if self.recovery.reduced_until.is_some_and(|until| self.snd.una.ge(until)) {
+            self.recovery.reduced_until = None;
+        }
+        let again = self.recovery.reduced_until.is_some() || self.recovery.phase != Phase::Open;
+        if !self.rcv.ecn || !segment.has(flag::ECE) || again {
+            return;
+        }
+        self.reduce(Congestion::Mark, now);
+        self.window.cwnd = self.window.ssthresh;
+        self.recovery.reduced_until = Some(self.snd.nxt);
+        self.snd.cwr = true;
+    }
+
+    /// Has congestion control set the threshold anew.
+    fn reduce(&mut self, cause: Congestion, now: Nanos) {
+        let flight = self.snd.nxt - self.snd.una;
+        let used = self.recovery.validation.used(&self.window, flight);
+        let window = crate::congestion::Window { cwnd: used, ..self.window };
+        self.window.ssthresh = self.control.get().reduce(&window, cause, now).max(2 * window.mss);
+    }
+
+    /// Fast recovery begins (RFC 5681 §3.2, RFC 6675 §5 step 4).
+    pub(crate) fn enter_recovery(&mut self, now: Nanos) {
+        let flight = (self.snd.nxt - self.snd.una).saturating_sub(self.sent.sacked);
+        self.reduce(Congestion::Loss, now);
+        self.recovery.phase = Phase::Recovery;
+        self.recovery.point = self.snd.nxt;
+        self.recovery.probe_end = None;
+        self.recovery.prr = Prr::begin(flight);
+        self.recovery.reduced_until = Some(self.snd.nxt);
+        self.snd.cwr = self.rcv.ecn;
+        let pipe = self.pipe();
+        self.recovery.prr.acked(&mut self.window, 0, pipe, false);
+    }
+
+    /// RFC 8985 §7.4: what an acknowledgement says about a probe of the tail.
+    fn settle_tail_probe(&mut self, segment: &Segment<'_>, delivery: &Delivery) {
+        let Some(end) = self.recovery.probe_end.filter(|end| segment.ack.ge(*end)) else { return };
+        self.recovery.probe_end = None;
+        // A probe that was a retransmission and is not reported as a duplicate repaired a loss: "the
+        // sender MUST invoke a congestion control response equivalent to a fast recovery".
+        if self.recovery.probe_is_retransmission && !delivery.dsack && end.le(self.snd.una) {
+            self.reduce(Congestion::Loss, 0);
+            self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
+        }
+    }
+}
+
+/// A time on the clock of timestamps, which ticks in milliseconds (RFC 7323 §5.4: between 1 ms and 1
+/// s), with an offset of the connection's (§7.1).
+pub(crate) fn stamp(now: Nanos, offset: u32) -> u32 {
+    ((now / MILLIS) as u32).wrapping_add(offset)
+}

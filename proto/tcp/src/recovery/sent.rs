@@ -1,0 +1,290 @@
+//! What was sent and is not yet acknowledged: the retransmission queue and the SACK scoreboard.
+
+use std::collections::VecDeque;
+
+use weever_wire::tcp::Seq;
+
+use crate::Nanos;
+
+/// A run of sequence numbers that one segment carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) start: Seq,
+    /// Behind the last one; SYN and FIN count.
+    pub(crate) end: Seq,
+    /// When it was sent last.
+    pub(crate) sent_at: Nanos,
+    flags: u8,
+}
+
+const SACKED: u8 = 1;
+const LOST: u8 = 2;
+/// Sent more than once, so that an acknowledgement is ambiguous (Karn).
+const AGAIN: u8 = 4;
+const SYN: u8 = 8;
+const FIN: u8 = 16;
+
+impl Record {
+    pub(crate) fn new(start: Seq, end: Seq, sent_at: Nanos, syn: bool, fin: bool) -> Self {
+        let flags = if syn { SYN } else { 0 } | if fin { FIN } else { 0 };
+        Self { start, end, sent_at, flags }
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    pub(crate) fn is_sacked(&self) -> bool {
+        self.flags & SACKED != 0
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.flags & LOST != 0
+    }
+
+    pub(crate) fn is_retransmitted(&self) -> bool {
+        self.flags & AGAIN != 0
+    }
+
+    pub(crate) fn is_syn(&self) -> bool {
+        self.flags & SYN != 0
+    }
+
+    pub(crate) fn is_fin(&self) -> bool {
+        self.flags & FIN != 0
+    }
+}
+
+/// The records, in the order of their sequence numbers, without gaps between them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sent {
+    records: VecDeque<Record>,
+    /// Octets that are marked as received selectively.
+    pub(crate) sacked: u32,
+    /// Octets that are marked as lost and not yet sent again.
+    pub(crate) lost: u32,
+}
+
+/// Beyond this many records an empty queue gives its memory back.
+const KEPT: usize = 8;
+
+impl Sent {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn front(&self) -> Option<&Record> {
+        self.records.front()
+    }
+
+    pub(crate) fn back(&self) -> Option<&Record> {
+        self.records.back()
+    }
+
+    pub(crate) fn push(&mut self, record: Record) {
+        self.records.push_back(record);
+    }
+
+    /// Removes what `una` acknowledges and shows each record, or the part of it, to `acked`.
+    pub(crate) fn acknowledge(&mut self, una: Seq, mut acked: impl FnMut(&Record)) {
+        while let Some(front) = self.records.front_mut() {
+            if front.end.le(una) {
+                let record = *front;
+                self.records.pop_front();
+                self.uncount(&record);
+                acked(&record);
+                continue;
+            }
+            if front.start.lt(una) {
+                let part = Record { end: una, flags: front.flags & !FIN, ..*front };
+                front.start = una;
+                front.flags &= !SYN;
+                self.uncount(&part);
+                acked(&part);
+            }
+            break;
+        }
+        if self.records.is_empty() && self.records.capacity() > KEPT {
+            self.records.shrink_to(KEPT);
+        }
+    }
+
+    fn uncount(&mut self, record: &Record) {
+        if record.is_sacked() {
+            self.sacked -= record.len();
+        }
+        if record.is_lost() {
+            self.lost -= record.len();
+        }
+    }
+
+    /// Marks what lies from `start` to `end` as received and shows each record that was not
+    /// marked before to `sacked`. Blocks that cut a record in two split it.
+    pub(crate) fn sack(&mut self, start: Seq, end: Seq, mut sacked: impl FnMut(&Record)) {
+        let mut at = self.records.partition_point(|record| record.end.le(start));
+        while let Some(record) = self.records.get(at).copied() {
+            if record.start.ge(end) {
+                break;
+            }
+            if record.start.lt(start) && !record.is_sacked() {
+                self.split(at, start);
+                at += 1;
+                continue;
+            }
+            if record.end.gt(end) && !record.is_sacked() {
+                self.split(at, end);
+                continue;
+            }
+            at += 1;
+            if !record.is_sacked() {
+                if record.is_lost() {
+                    self.lost -= record.len();
+                }
+                self.sacked += record.len();
+                self.records[at - 1].flags = record.flags & !LOST | SACKED;
+                sacked(&record);
+            }
+        }
+    }
+
+    /// Cuts the record with index `at` in two at the number `cut` inside it.
+    fn split(&mut self, at: usize, cut: Seq) {
+        let record = self.records[at];
+        self.records[at].end = cut;
+        self.records[at].flags &= !FIN;
+        let rest = Record { start: cut, flags: record.flags & !SYN, ..record };
+        self.records.insert(at + 1, rest);
+    }
+
+    /// Marks those as lost of which `lost` says so; what was received or is lost already is not
+    /// asked about. Whether there were any.
+    pub(crate) fn mark_lost(&mut self, mut lost: impl FnMut(&Record) -> bool) -> bool {
+        let before = self.lost;
+        for record in &mut self.records {
+            if record.flags & (SACKED | LOST) == 0 && lost(record) {
+                record.flags |= LOST;
+                self.lost += record.len();
+            }
+        }
+        self.lost != before
+    }
+
+    /// Takes all marks of loss back: what was thought lost is on its way.
+    pub(crate) fn unmark_lost(&mut self) {
+        self.records.iter_mut().for_each(|record| record.flags &= !LOST);
+        self.lost = 0;
+    }
+
+    /// Forgets what was received selectively. RFC 2018 §8: "after a retransmit timeout the data
+    /// sender SHOULD turn off all of the SACKed bits".
+    pub(crate) fn forget_sacked(&mut self) {
+        self.records.iter_mut().for_each(|record| record.flags &= !SACKED);
+        self.sacked = 0;
+    }
+
+    /// The first lost record of not more than `most` octets, cut there if it is longer.
+    pub(crate) fn next_lost(&mut self, most: u32) -> Option<Record> {
+        if self.lost == 0 {
+            return None;
+        }
+        let at = self.records.iter().position(Record::is_lost)?;
+        self.cut(at, most)
+    }
+
+    /// The last record, of not more than `most` octets, for a probe of the tail.
+    pub(crate) fn tail(&mut self, most: u32) -> Option<Record> {
+        let last = self.records.back()?;
+        let over = last.len().saturating_sub(u32::from(last.is_fin()));
+        if over > most {
+            let cut = last.start + (over - most);
+            self.split(self.records.len() - 1, cut);
+        }
+        self.records.back().copied()
+    }
+
+    /// The first record, of not more than `most` octets.
+    pub(crate) fn head(&mut self, most: u32) -> Option<Record> {
+        if self.records.is_empty() { None } else { self.cut(0, most) }
+    }
+
+    fn cut(&mut self, at: usize, most: u32) -> Option<Record> {
+        let record = *self.records.get(at)?;
+        let control = u32::from(record.is_fin()) + u32::from(record.is_syn());
+        if record.len() - control > most {
+            self.split(at, record.start + most + u32::from(record.is_syn()));
+        }
+        self.records.get(at).copied()
+    }
+
+    /// Notes that the record that starts at `start` was sent again.
+    pub(crate) fn sent_again(&mut self, start: Seq, now: Nanos) {
+        let at = self.records.partition_point(|record| record.start.lt(start));
+        let Some(record) = self.records.get_mut(at) else { return };
+        if record.is_lost() {
+            self.lost -= record.len();
+        }
+        record.flags = record.flags & !LOST | AGAIN;
+        record.sent_at = now;
+    }
+
+    /// What has to hold at any time.
+    pub(crate) fn check(&self, una: Seq, nxt: Seq) {
+        let mut at = una;
+        let (mut sacked, mut lost) = (0, 0);
+        for record in &self.records {
+            assert!(record.start == at && record.end.gt(at), "records without gaps");
+            assert!(!(record.is_sacked() && record.is_lost()));
+            sacked += if record.is_sacked() { record.len() } else { 0 };
+            lost += if record.is_lost() { record.len() } else { 0 };
+            at = record.end;
+        }
+        assert_eq!(at, nxt, "records reach up to SND.NXT");
+        assert_eq!((sacked, lost), (self.sacked, self.lost));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn counts_agree_with_marks_whatever_is_reported(
+            start: u32,
+            steps in vec((0u8..6, 0u32..2000, 1u32..800), 1..60),
+        ) {
+            let (mut una, mut nxt) = (Seq(start), Seq(start));
+            let mut sent = Sent::default();
+            for (what, at, len) in steps {
+                let at = una + at.min(nxt - una);
+                match what {
+                    0 | 1 => {
+                        sent.push(Record::new(nxt, nxt + len, 0, false, false));
+                        nxt += len;
+                    }
+                    2 => sent.sack(at, (at + len).min(nxt), |record| assert!(!record.is_sacked())),
+                    3 => {
+                        sent.acknowledge(at, |_| {});
+                        una = at;
+                    }
+                    4 => {
+                        sent.mark_lost(|record| record.start.lt(at));
+                    }
+                    _ => {
+                        if let Some(record) = sent.next_lost(len) {
+                            prop_assert!(record.is_lost() && record.len() <= len);
+                            sent.sent_again(record.start, 1);
+                        }
+                    }
+                }
+                sent.check(una, nxt);
+            }
+        }
+    }
+}
