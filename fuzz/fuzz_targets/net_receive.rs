@@ -1,120 +1,130 @@
-//! Any IPv4 datagram, its header checksum repaired if the first byte says so: what is taken is
-//! consistent, and whatever we send because of it is taken by the host it goes to.
+//! Any IPv4 datagram from a neighbour through the whole graph of a host: what is sent back is sound,
+//! goes to the sender, and is an answer to what came.
+//!
+//! The first byte says whether the datagram is made more likely to be taken: its checksums put right
+//! ([`shaped`]), its addresses replaced by the neighbour's and the host's, and whether the link allows
+//! partial checksums. A host sees many inputs, as in `frame_graph`.
 #![no_main]
 
-use std::net::Ipv4Addr;
-use std::sync::OnceLock;
+use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
-use weever_net::addr::{Cidr, Destination, Locals};
-use weever_net::iface::IfaceId;
-use weever_net::route::Kind;
-use weever_net::state::{NetConfig, NetState};
-use weever_net::udp::{self, Partial};
-use weever_net::{icmp, ipv4};
-use weever_wire::MacAddr;
-use weever_wire::checksum;
-use weever_wire::icmpv4::IcmpView;
+use weever_blocks_std::testing::HostBox;
+use weever_blocks_std::testing::frames::*;
+use weever_models::{HostConfig, Service, host};
+use weever_packet::Flags;
+use weever_wire::ethernet::{EthernetHeader, ethertype};
+use weever_wire::icmpv4::{IcmpView, kind};
 use weever_wire::ipv4::{Ipv4View, protocol};
+use weever_wire::udp::UdpView;
 
-const CHECKSUM: std::ops::Range<usize> = 10..12;
+mod shaped;
+
+/// The link allows partial checksums. Bits 1 and 4 are for [`shaped`].
+const MAY_BE_PARTIAL: u8 = 2;
+/// The neighbour's address is put in as the source.
+const FROM_PEER: u8 = 8;
+/// So that neither limits of errors nor the neighbour's entry run out.
+const INTERVAL: u64 = 100_000_000;
+/// After so many inputs the host ends, and all of its buffers are looked for.
+const LIFETIME: u32 = 500;
+const ETHERNET: usize = 14;
+const ECHO_PORT: u16 = 7;
+/// What one link carries: a longer datagram could come back in pieces.
+const MAX_LEN: usize = 1500;
+
+thread_local! {
+    static GRAPH: RefCell<Option<(HostBox, u32)>> = const { RefCell::new(None) };
+}
 
 fuzz_target!(|data: &[u8]| {
-    let Some((flags, datagram)) = data.split_first() else { return };
-    let mut datagram = datagram.to_vec();
-    if flags & 1 != 0 {
-        repair(&mut datagram);
+    let Some((&flags, datagram)) = data.split_first() else { return };
+    if datagram.len() > MAX_LEN {
+        return;
     }
-    let locals = host(Ipv4Addr::new(10, 77, 0, 1));
-    report(&datagram, &locals);
-    pass_on(&datagram);
-    let Ok((view, destination)) = ipv4::receive(&datagram, &locals) else { return };
-    assert_ne!(destination, Destination::Other);
-    assert!(view.checksum_ok() && view.payload().len() < datagram.len());
-    match view.header().protocol() {
-        protocol::ICMP => echo(&datagram, view, destination),
-        protocol::UDP => answer_udp(view, flags & 2 != 0),
-        _ => {}
+    let mut frame = from_peer(datagram);
+    if flags & FROM_PEER != 0
+        && let Some(source) = frame.get_mut(ETHERNET + 12..ETHERNET + 16)
+    {
+        source.copy_from_slice(&PEER.octets());
     }
+    let frame = shaped::shaped(flags, &frame);
+    GRAPH.with_borrow_mut(|slot| {
+        let (mut graph, age) = slot.take().unwrap_or_else(|| (serving(), 0));
+        // The neighbour is known: an answer need not wait for its address.
+        graph.receive(&[arp_request(HOST)]);
+        graph.advance(INTERVAL);
+        graph.sent();
+        let partial = flags & MAY_BE_PARTIAL != 0;
+        graph.set_flags(if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE });
+        graph.receive(&[&frame]);
+        graph.set_flags(Flags::NONE);
+        graph.sent().iter().for_each(|answer| check_answer(&frame[ETHERNET..], answer));
+        graph.check_fates();
+        if age == LIFETIME {
+            graph.finish();
+        } else {
+            *slot = Some((graph, age + 1));
+        }
+    });
 });
 
-/// A router forwards only what it may, and an error that is believed quotes one of its addresses.
-fn pass_on(datagram: &[u8]) {
-    static STATE: OnceLock<NetState> = OnceLock::new();
-    let us = Ipv4Addr::new(10, 77, 0, 1);
-    let state = STATE.get_or_init(|| {
-        let cidr = Cidr::new(us, 24).expect("24 is a prefix length");
-        NetState::new(NetConfig::single(MacAddr([2, 0, 0, 0, 0, 1]), &[cidr]), 1)
-    });
-    let Ok(view) = Ipv4View::new(datagram) else { return };
-    let header = view.header();
-    let decided = ipv4::forward(state, IfaceId(0), state.route4(header.dst()), header);
-    if let ipv4::Forward::Pass(hop) | ipv4::Forward::Fragment { hop, .. } = decided {
-        assert!(hop.kind == Kind::Unicast && header.ttl() > 1);
-    }
-    ipv4::options_may_pass(&view.header_bytes()[ipv4::HEADER_LEN..]);
-    let mut segment = view.payload().to_vec();
-    ipv4::complete_partial(header, &mut segment);
-    if let Ok(error) = icmp::check_error(view.payload(), state) {
-        assert!(error.local == us && error.transport().len() >= 8);
-    }
+fn serving() -> HostBox {
+    let config = HostConfig::serving(Service::Echo, ECHO_PORT).and(Service::Discard, 9);
+    HostBox::new(host(&config).expect("the graph that ships"))
 }
 
-fn host(address: Ipv4Addr) -> Locals {
-    Locals::new(&[Cidr::new(address, 24).expect("24 is a prefix length")])
-}
-
-fn repair(datagram: &mut [u8]) {
-    let Ok(header_len) = Ipv4View::new(datagram).map(|view| view.header_bytes().len()) else {
-        return;
-    };
-    datagram[CHECKSUM].fill(0);
-    let sum = checksum::finish(checksum::sum(&datagram[..header_len]));
-    datagram[CHECKSUM].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// An error that may be reported reaches the sender, and quotes what it sent.
-fn report(datagram: &[u8], locals: &Locals) {
-    let us = Ipv4Addr::new(10, 77, 0, 1);
-    let mut out = vec![0; icmp::error_len(datagram)];
-    let written = icmp::emit_error(icmp::Cause::PortUnreachable, datagram, us, &mut out);
-    if icmp::may_report(datagram, false, locals).is_err() {
+/// `frame` is what the host sent because of `datagram`.
+fn check_answer(datagram: &[u8], frame: &[u8]) {
+    shaped::check_sent(frame);
+    let ethernet = EthernetHeader::first(frame).expect("a whole header");
+    if ethernet.ethertype() == ethertype::ARP || ethernet.dst().is_multicast() {
+        // A request for the address that the datagram claims to be from, or a report to a querier.
         return;
     }
-    assert_eq!(written, Ok(out.len()));
-    let view = Ipv4View::new(&out).expect("our own datagram");
-    assert!(view.checksum_ok());
-    let message = IcmpView::new(view.payload()).expect("our own message");
-    assert!(message.checksum_ok() && datagram.starts_with(message.data()));
-    assert!(icmp::may_report(&out, false, &host(view.header().dst())).is_err(), "no error loops");
+    assert_eq!(ethernet.dst(), PEER_MAC);
+    let sent = Ipv4View::new(&frame[ETHERNET..]).expect("a whole datagram");
+    let came = Ipv4View::new(datagram).expect("only a whole datagram is answered");
+    assert!(came.checksum_ok() && sent.payload().len() < frame.len());
+    assert_eq!(sent.header().dst(), came.header().src());
+    if came.header().is_fragment() {
+        // What it completed was in other inputs.
+        return;
+    }
+    match sent.header().protocol() {
+        protocol::UDP => check_udp(came, sent),
+        protocol::ICMP => check_icmp(datagram, came, sent),
+        other => panic!("nothing answers with protocol {other}"),
+    }
 }
 
-fn echo(datagram: &[u8], view: Ipv4View<'_>, destination: Destination) {
-    let Ok(request) = icmp::check_echo(view.payload(), destination) else { return };
-    let mut reply = datagram.to_vec();
-    assert!(icmp::reply_in_place(&mut reply, 64));
-    let answer = Ipv4View::new(&reply).expect("as long as the request");
-    assert!(answer.checksum_ok());
-    assert_eq!(answer.header().src(), view.header().dst());
-    assert_eq!(answer.header().dst(), view.header().src());
-    let message = IcmpView::new(answer.payload()).expect("as long as the request");
+/// The echo service's answer.
+fn check_udp(came: Ipv4View<'_>, sent: Ipv4View<'_>) {
+    assert_eq!((came.header().protocol(), came.header().dst()), (protocol::UDP, HOST));
+    let asked = UdpView::new(came.payload()).expect("only a whole UDP datagram is answered");
+    let answer = UdpView::new(sent.payload()).expect("our own datagram");
+    assert_eq!(answer.payload(), asked.payload());
+    let (asked, answer) = (asked.header(), answer.header());
+    assert_eq!((asked.dst_port(), answer.src_port()), (ECHO_PORT, ECHO_PORT));
+    assert_eq!(asked.src_port(), answer.dst_port());
+}
+
+/// An echo reply, or an error, which quotes what came and is not about another error.
+fn check_icmp(datagram: &[u8], came: Ipv4View<'_>, sent: Ipv4View<'_>) {
+    let message = IcmpView::new(sent.payload()).expect("our own message");
     assert!(message.checksum_ok());
-    assert_eq!(message.data(), request.data());
-}
-
-fn answer_udp(view: Ipv4View<'_>, software: bool) {
-    let (src, dst) = (view.header().src(), view.header().dst());
-    let partial = if software { Partial::Accepted } else { Partial::Refused };
-    let Ok((datagram, _)) = udp::receive(view.payload(), src, dst, partial) else { return };
-    let flow = udp::flow(datagram.header(), src, dst);
-    let mut out = vec![0; udp::HEADERS_LEN];
-    out.extend_from_slice(datagram.payload());
-    udp::emit_headers(&mut out, flow).expect("no longer than what came");
-    let sent = Ipv4View::new(&out).expect("our own datagram");
-    let (from, to) = (sent.header().src(), sent.header().dst());
-    assert!(sent.checksum_ok() && (from, to) == (dst, src));
-    if flow.remote.port != 0 {
-        let (there, _) = udp::receive(sent.payload(), from, to, Partial::Refused).expect("ours");
-        assert_eq!(there.payload(), datagram.payload());
+    let asked = match came.header().protocol() {
+        protocol::ICMP => IcmpView::new(came.payload()).ok(),
+        _ => None,
+    };
+    if message.header().kind() == kind::ECHO_REPLY {
+        let asked = asked.filter(|asked| asked.checksum_ok()).expect("an echo request");
+        assert_eq!(asked.header().kind(), kind::ECHO_REQUEST);
+        assert_eq!(message.data(), asked.data());
+    } else {
+        assert!(kind::is_error(message.header().kind()));
+        assert!(datagram.starts_with(message.data()), "the quotation is unchanged");
+        let about = asked.map(|asked| asked.header().kind());
+        assert!(about.is_none_or(|kind| !kind::is_error(kind)), "no error about an error");
     }
 }

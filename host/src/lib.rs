@@ -1,2 +1,52 @@
-//! A configuration becomes a running team of workers.
+//! A host: links, interfaces, routes and sockets become workers that run the host's graph.
+//!
+//! The daemon, simulations and benchmarks all assemble their hosts here, so that what is simulated and
+//! measured is what ships. Applications that bring the stack into their own process do the same;
+//! `examples/embed.rs` is one of them.
+//!
+//! Data takes one path:
+//!
+//! ```text
+//!  daemon: Config   simulation: Topology   benchmark: its rig   your program
+//!        └─────────────────┴───────┬──────────────┴────────────────┘
+//!                                  ▼
+//!  HostBuilder   link(), interface(), route(), neighbour(), serve(): each checks what it is given
+//!        │ build(now)
+//!        ├─ NetConfig ──► Env: network, neighbour caches, path MTUs, fragments, DHCP clients
+//!        ├─ sockets ────► Graph: the one that ships, or your own
+//!        └─ links ──────► queue i of every link goes to worker i modulo their number
+//!                                  ▼
+//!  Host          workers with their first tasks, and no threads
+//!        │ start()                                │ step(now), next_deadline()
+//!        ▼                                        ▼
+//!  RunningHost   a thread for each worker         you call it, by a clock of your own
+//!
+//!  HostHandle    what both can be asked and told while they run: network, graph, counters
+//! ```
+//!
+//! With `step`, a host needs neither threads nor a clock, and a seed for what must not be predicted
+//! ([`HostBuilder::secret`]) makes every run the same.
 #![forbid(unsafe_code)]
+
+mod affinity;
+mod builder;
+mod error;
+mod handle;
+mod host;
+mod interface;
+mod prefix;
+mod route;
+mod running;
+mod stopper;
+
+pub use affinity::allowed_cores;
+pub use builder::{HostBuilder, with_dhcp_socket};
+pub use error::HostError;
+pub use handle::{HostHandle, WorkerHandle};
+pub use host::Host;
+pub use interface::InterfaceConfig;
+pub use prefix::{ParsePrefixError, Prefix};
+pub use route::Route;
+pub use running::{RunningHost, StoppedHost};
+pub use stopper::Stopper;
+pub use weever_models::Service;

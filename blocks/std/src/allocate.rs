@@ -11,9 +11,9 @@ use weever_graph::Effects;
 use weever_net::pmtu::{Recent, View};
 use weever_net::state::NetState;
 
-use crate::check::{MARKS, network, reader, tasks_marked, tasks_where};
 use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
+use crate::kinds::{MARKS, block_type, network, tasks_marked, tasks_where};
 
 /// A version of IP, as far as the length of packets on their way out goes.
 pub(crate) trait Version: Send + 'static {
@@ -36,7 +36,7 @@ pub(crate) const fn allocate_header<V: Version>(
 ) -> BlockType {
     BlockType {
         effects: MARKS.union(Effects::MOVES_HEAD),
-        ..reader(
+        ..block_type(
             name,
             summary,
             &[

@@ -27,9 +27,18 @@ pub(crate) fn lives(packet: &Buffer) -> Option<u8> {
     }
 }
 
+/// Type of service or traffic class of a received packet of either family.
+#[inline(always)]
+pub(crate) fn traffic_class(packet: &Buffer) -> Option<u8> {
+    match is_v6(packet) {
+        true => packet.array_at(packet.meta().l3).map(|h| Ipv6Header::of(h).traffic_class()),
+        false => packet.array_at(packet.meta().l3).map(|h| Ipv4Header::of(h).tos()),
+    }
+}
+
 /// Destination and source of a received packet of either family, in the form of [`Endpoints`].
 #[inline(always)]
-fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {
+pub(crate) fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {
     let l3 = packet.meta().l3;
     if is_v6(packet) {
         let ip = packet.array_at(l3).map(Ipv6Header::of)?;

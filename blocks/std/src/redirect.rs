@@ -1,4 +1,4 @@
-//! Telling neighbours of better first hops, while their packets are forwarded.
+//! Redirects: while a packet is forwarded, its sender learns of a better first hop.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,40 +16,41 @@ use weever_wire::icmpv4::kind;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
-use crate::check::between;
 use crate::icmp::IcmpLimits;
 use crate::icmp6::Icmp6Limits;
+use crate::kinds::between;
 
 /// Bytes of the longest IPv6 packet that every link takes, without its header.
 const MOST6: usize = 1240;
 /// RFC 4861 §4.5.
 const HOP_LIMIT: u8 = 255;
 
-/// How long a sender that goes on all the same is not told again. The whole host's limit is no
-/// help here: one that does not listen would use it up, packet by packet.
-const QUIET: Nanos = weever_net::SECOND;
-/// Pairs of ends that are remembered.
+/// Time between two redirects about the same source and destination. The host's own limit would not
+/// do: a sender that ignores redirects would use it up alone.
+const INTERVAL: Nanos = weever_net::SECOND;
+/// Pairs of source and destination that are remembered.
 const PAIRS: usize = 256;
 
-/// Who was told lately of the way to whom, on one worker.
+/// The pairs of source and destination for which one worker sent a redirect lately: a table of
+/// hashes, each with the time at which the next redirect is due.
 #[derive(Debug)]
-pub(crate) struct Told(Box<[(u64, Nanos)]>);
+pub(crate) struct RecentRedirects(Box<[(u64, Nanos)]>);
 
-impl Default for Told {
+impl Default for RecentRedirects {
     fn default() -> Self {
-        Told(vec![(0, 0); PAIRS].into())
+        RecentRedirects(vec![(0, 0); PAIRS].into())
     }
 }
 
-impl Told {
-    /// Whether these ends are to be told of at `now`; notes that they are. A pair that takes
-    /// another's place has that one told early.
-    fn take(&mut self, ends: &[u64], now: Nanos) -> bool {
-        let pair = keyed_hash([0, 0], ends);
-        let known = &mut self.0[pair as usize % PAIRS];
-        let is_due = known.0 != pair || now >= known.1;
+impl RecentRedirects {
+    /// Whether a redirect for this pair is due at `now`; if so, the next one is due an interval
+    /// later. A pair that replaces another in the table makes that one due early.
+    fn take(&mut self, pair: &[u64], now: Nanos) -> bool {
+        let hash = keyed_hash([0, 0], pair);
+        let slot = &mut self.0[hash as usize % PAIRS];
+        let is_due = slot.0 != hash || now >= slot.1;
         if is_due {
-            *known = (pair, now.saturating_add(QUIET));
+            *slot = (hash, now.saturating_add(INTERVAL));
         }
         is_due
     }
@@ -66,7 +67,7 @@ fn words((src, dst): (Ipv6Addr, Ipv6Addr)) -> [u64; 4] {
 pub(crate) fn redirect4(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits, told): (&NetState, &IcmpLimits, &mut Told),
+    (state, limits, recent): (&NetState, &IcmpLimits, &mut RecentRedirects),
     packet: &Buffer,
     hop: &Hop<Ipv4Addr>,
 ) -> bool {
@@ -78,7 +79,7 @@ pub(crate) fn redirect4(
     let Some(advice) = advice4(state, IfaceId(meta.iface), hop, header) else { return false };
     let pair = u64::from(header.src().to_bits()) << 32 | u64::from(header.dst().to_bits());
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if !told.take(&[pair], cx.now)
+    if !recent.take(&[pair], cx.now)
         || may_report(datagram, to_many, state).is_err()
         || !limits.grant_kind(state.settings().icmp, kind::REDIRECT, cx.now)
     {
@@ -98,7 +99,7 @@ pub(crate) fn redirect4(
 pub(crate) fn redirect6(
     cx: &mut Cx<'_>,
     edge: usize,
-    (state, limits, told): (&NetState, &Icmp6Limits, &mut Told),
+    (state, limits, recent): (&NetState, &Icmp6Limits, &mut RecentRedirects),
     packet: &Buffer,
     hop: &Hop<Ipv6Addr>,
 ) -> bool {
@@ -108,7 +109,7 @@ pub(crate) fn redirect6(
     let ends = (header.src(), header.dst());
     let Some(advice) = advice6(state, IfaceId(meta.iface), hop, ends) else { return false };
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
-    if !told.take(&words(ends), cx.now)
+    if !recent.take(&words(ends), cx.now)
         || icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
         || !limits.grant_redirect(cx.now)
     {

@@ -4,7 +4,7 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, mld, ndp, queue, shortcut, table, tee, udp,
+    ipv6, mld, ndp, queue, shortcut, socket, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [
@@ -140,9 +140,11 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static FAMILIES: [&[&BlockType]; 13] = [
+static SOCKET: [&BlockType; 3] = [&socket::DEMUX, &socket::DELIVER, &socket::SEND];
+
+static FAMILIES: [&[&BlockType]; 14] = [
     &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
-    &UDP,
+    &UDP, &SOCKET,
 ];
 
 /// Every block type of this crate, by name, and its shortcuts.
@@ -153,7 +155,16 @@ pub fn registry() -> Registry {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use weever_block::Buffer;
+    use weever_net::state::NetConfig;
+
     use super::*;
+    use crate::bench::Bench;
+    use crate::host::Network;
+    use crate::kinds::READS;
+    use crate::testing::frames::*;
 
     const MANUAL: &str = concat!(
         include_str!("capture/README.md"),
@@ -175,6 +186,7 @@ mod tests {
         include_str!("icmp6/README.md"),
         include_str!("ndp/README.md"),
         include_str!("udp/README.md"),
+        include_str!("socket/README.md"),
     );
 
     /// What the manual's row must name of a type.
@@ -198,6 +210,24 @@ mod tests {
             for name in names(block) {
                 assert!(row.contains(&name), "{}: {name} is not in its row", block.name);
             }
+        }
+    }
+
+    /// A function gets the packet to change, so the compiler does not hold a type to its effects.
+    #[test]
+    fn blocks_that_only_read_leave_packets_as_they_are() {
+        let types = registry();
+        let readers: Vec<_> = types.iter().filter(|block| block.effects == READS).collect();
+        assert!(readers.len() > 20, "validators and classifiers are among them");
+        let frames = [&udp(5000, 7, b"payload"), &echo_request(1, 2, b"data"), &arp_reply()];
+        for block in readers {
+            let host = Network::new(NetConfig::new());
+            let mut bench = Bench::new().providing(Arc::new(host));
+            let burst = bench.burst(&frames.map(Vec::as_slice));
+            let state = |packet: &Buffer| (packet.data().to_vec(), format!("{:?}", packet.meta()));
+            let before = [0, 1, 2].map(|task| burst.get(task).map(state));
+            let after = bench.run(block, burst, 0b111).burst;
+            assert_eq!([0, 1, 2].map(|task| after.get(task).map(state)), before, "{}", block.name);
         }
     }
 

@@ -13,8 +13,8 @@ use weever_wire::checksum;
 use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
 use weever_wire::ipv4::protocol;
 
-use crate::check::network;
 use crate::host::StateReader;
+use crate::kinds::network;
 use crate::{ipv4 as blocks4, udp};
 
 /// A datagram for one of our UDP sockets, one that is forwarded, any other that is for us; and any

@@ -7,18 +7,21 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use atomic_refcell::AtomicRefCell;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, provide};
+use weever_blocks_std::socket::Applications;
 use weever_blocks_std::testing::{
     HostBox, fields::field_of, frames::*, frames6::*, host::host_state6,
 };
 use weever_engine::{CounterKind, Limits};
 use weever_graph::{Graph, Node, NodeKind, Predicate};
 use weever_models::{HostConfig, Service, host};
+use weever_net::demux::{Binding, Sharing, SocketRef, SocketTable};
 use weever_wire::fields::summarize;
 use weever_wire::icmpv4::IcmpRepr;
 
@@ -27,7 +30,7 @@ mod predicates {
     pub(crate) mod generate;
 }
 
-use predicates::atoms::{Facts, value_of};
+use predicates::atoms::{Facts, OPEN, value_of};
 use predicates::generate::frames;
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
@@ -97,6 +100,16 @@ struct Checked {
     graph: Graph,
 }
 
+/// One socket, on port [`OPEN`](predicates::atoms::OPEN). What it gets leaves by the only link.
+fn applications() -> Applications {
+    let mut table = SocketTable::new([1, 2, 3, 4], 1);
+    let binding = Binding { local_port: Some(OPEN), ..Binding::default() };
+    table
+        .insert(&binding, SocketRef { id: 1, worker: 0 }, Sharing::Exclusive)
+        .expect("there is room for one");
+    Applications { link: 0, tables: vec![Arc::new(AtomicRefCell::new(table))] }
+}
+
 thread_local! {
     static CHECKED: RefCell<Checked> = RefCell::new(Checked::new());
 }
@@ -105,6 +118,7 @@ impl Checked {
     fn new() -> Checked {
         let env = Env::new();
         provide(&env, host_state6(), 0);
+        env.provide(Arc::new(applications()));
         let host = HostBox::in_env(graph(), &env, Limits::default());
         let neighbours = env.get::<Neighbours>().expect("the host provides it");
         Checked { host, neighbours, graph: graph() }
@@ -185,6 +199,7 @@ fn every_stated_port_is_taken() {
     take(&arp_request(HOST));
     // What chance brings seldom.
     take(&udp(7, 7, b"a loop"));
+    take(&udp(5000, OPEN, b"for an application"));
     take(&icmp(HOST, IcmpRepr::EchoRequest { ident: 1, seq: 2, data: b"data" }));
     take(&from_peer6(&ipv6(PEER6, HOST6, 58, 64, &[128, 0, 0])));
     take(&from_peer6(&ipv6(PEER6, HOST6, 44, 64, &[17, 0, 0, 1, 0, 0, 0, 1])));

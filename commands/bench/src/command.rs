@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use crate::clock::effective_ghz;
 use crate::plan::Plan;
 use crate::{
-    BenchError, Report, echo, forward, in_memory, isolation, live, modes, receive, search, sizes,
-    steer_xdp,
+    BenchError, Samples, echo, forward, in_memory, instructions, isolation, live, modes, receive,
+    search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -61,6 +62,12 @@ enum Part {
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
+    /// Work for callgrind to count, which `cargo xtask instructions` does: without a name, their list
+    #[command(hide = true)]
+    Instructions {
+        #[arg(value_name = "SCENARIO")]
+        scenario: Option<String>,
+    },
     /// Receive, echo and forward with frames of RFC 2544's sizes, beside the kernel (needs root)
     Sizes {
         /// Draw the rates into this file, as SVG
@@ -73,8 +80,7 @@ enum Part {
 /// defaults.
 pub fn run(args: &BenchArgs) -> ExitCode {
     match measure(args) {
-        Ok(report) => {
-            let text = if args.json { report.to_json() + "\n" } else { report.to_string() };
+        Ok(text) => {
             // A reader that has seen enough (`weever bench … | head`) is no failure.
             drop(std::io::stdout().write_all(text.as_bytes()));
         }
@@ -86,12 +92,15 @@ pub fn run(args: &BenchArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
+/// What the benchmark prints.
+fn measure(args: &BenchArgs) -> Result<String, BenchError> {
     let plan = |rounds: usize, each: u64| Plan {
         rounds: args.rounds.map_or(rounds, usize::from),
         each: Duration::from_millis(args.each.unwrap_or(each)),
     };
-    match &args.part {
+    let before = effective_ghz();
+    let mut report = match &args.part {
+        Part::Instructions { scenario } => return instructions::run(scenario.as_deref()),
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
         Part::UdpEcho => echo::run(plan(5, 300)),
@@ -102,5 +111,8 @@ fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
-    }
+    }?;
+    let clock = Samples(vec![before, effective_ghz()]);
+    report.row("effective clock, before and after", "GHz", &clock);
+    Ok(if args.json { report.to_json() + "\n" } else { report.to_string() })
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use weever_ebpf::sys::XdpLink;
 use weever_ebpf::xdp::{self, GeneratorSettings, Order, Span};
-use weever_engine::{Attached, Mode, Worker};
+use weever_engine::Mode;
 use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_link_sys::netdev::Interface;
@@ -14,7 +14,7 @@ use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{Namespace, Veth, allowed_cores, privileged};
 
 use crate::BenchError;
-use crate::assemble::{Leg, forwarding_engine};
+use crate::assemble::{self, Leg};
 use crate::contender::{Contender, Gate};
 use crate::rig::GENERATOR_MAC;
 use crate::traffic::{Traffic, payload_len};
@@ -128,22 +128,17 @@ fn weever(gate: &Gate) -> Result<(), BenchError> {
     let mut near = open("near0").map_err(BenchError::of(failed))?;
     let mut far = open("far0").map_err(BenchError::of(failed))?;
     let graph = host(&HostConfig::default()).map_err(BenchError::of(failed))?;
-    let legs = [
-        Leg { address: NEAR, mac: near.info().mac, neighbour: (SOURCE, GENERATOR_MAC) },
-        Leg { address: FAR, mac: far.info().mac, neighbour: (SINK, SINK_MAC) },
-    ];
-    let mut engine = forwarding_engine(graph, &legs, pool.cache())?;
-    engine.start();
-    let no_source = || BenchError::of(failed)("the graph has no source");
-    let entry = engine.entry(HOST_SOURCE).ok_or_else(no_source)?;
-    let of_link =
-        |link, queues: Vec<_>| queues.into_iter().map(move |queue| Attached { link, entry, queue });
-    let queues = of_link(0, near.take_queues()).chain(of_link(1, far.take_queues())).collect();
-    let mut worker = Worker::new(engine, queues).map_err(BenchError::of(failed))?;
+    let legs =
+        [leg(&mut near, NEAR, (SOURCE, GENERATOR_MAC)), leg(&mut far, FAR, (SINK, SINK_MAC))];
+    let (mut worker, _) = assemble::worker(graph, HOST_SOURCE, legs.into(), pool)?;
     gate.open();
     let mut lost = None;
     worker.run(&gate.stop, Mode::Busy, |event| lost = Some(event.error));
     lost.map_or(Ok(()), |error| Err(BenchError::of(failed)(error)))
+}
+
+fn leg(device: &mut AfXdp, address: Ipv4Addr, neighbour: (Ipv4Addr, [u8; 6])) -> Leg {
+    Leg { link: device.info().clone(), queues: device.take_queues(), address, neighbour }
 }
 
 /// The kernel forwards by itself, in softirqs: there is nothing to do but wait.

@@ -1,17 +1,18 @@
 //! What the graph costs for forwarding, without a device: a link that replays, and one that frees.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use weever_engine::{Engine, Entry};
+use weever_engine::{Entry, Worker};
 use weever_link::replay::{ReplayConfig, ReplayLink};
-use weever_link::{Link, LinkError, LinkQueue};
+use weever_link::{Link, LinkError, LinkInfo, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, host};
 use weever_packet::{BURST, Burst, Pool, PoolConfig, first_n};
 use weever_wire::MacAddr;
 
 use crate::BenchError;
-use crate::assemble::{Leg, forwarding_engine};
+use crate::assemble::{self, Leg};
 use crate::crossing::{FAR, NEAR, SINK, SINK_MAC, SOURCE};
 use crate::frame::udp_frame;
 use crate::rig::GENERATOR_MAC;
@@ -21,7 +22,7 @@ const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// A router between two links in memory.
 pub(crate) struct Memory {
-    engine: Engine,
+    worker: Box<Worker>,
     entry: Entry,
     near: Box<dyn LinkQueue>,
     far: Box<dyn LinkQueue>,
@@ -36,14 +37,12 @@ impl Memory {
         let frame = udp_frame(ends, 9, 60).map_err(BenchError::of("frame"))?;
         let graph = host(&HostConfig::default()).map_err(BenchError::of("host graph"))?;
         let legs = [
-            Leg { address: NEAR, mac: NEAR_MAC, neighbour: (SOURCE, GENERATOR_MAC) },
-            Leg { address: FAR, mac: FAR_MAC, neighbour: (SINK, SINK_MAC) },
+            leg("near", NEAR_MAC, NEAR, (SOURCE, GENERATOR_MAC)),
+            leg("far", FAR_MAC, FAR, (SINK, SINK_MAC)),
         ];
-        let engine = forwarding_engine(graph, &legs, pool.cache())?;
-        let missing = || BenchError::of("weever")("the graph has no source");
-        let entry = engine.entry(HOST_SOURCE).ok_or_else(missing)?;
+        let (worker, entry) = assemble::worker(graph, HOST_SOURCE, legs.into(), pool)?;
         let (near, far) = (queue(vec![frame])?, queue(Vec::new())?);
-        Ok(Memory { engine, entry, near, far, burst: Burst::new() })
+        Ok(Memory { worker, entry, near, far, burst: Burst::new() })
     }
 
     /// Nanoseconds per packet over about `during`, in bursts of `batch`. Every packet has to come
@@ -73,9 +72,11 @@ impl Memory {
         Ok(elapsed.as_nanos() as f64 / received as f64)
     }
 
+    /// Has a batch go through; returns how many packets it had.
     #[inline]
-    fn turn(&mut self, batch: usize, now: u64) -> Result<usize, LinkError> {
-        let Memory { engine, entry, near, far, burst } = self;
+    pub(crate) fn turn(&mut self, batch: usize, now: u64) -> Result<usize, LinkError> {
+        let Memory { worker, entry, near, far, burst } = self;
+        let engine = worker.engine();
         let n = near.rx(engine.pool(), burst, batch)?;
         engine.inject(*entry, burst, first_n(n), now);
         engine.run(now, BURST);
@@ -87,11 +88,22 @@ impl Memory {
     }
 }
 
+fn leg(name: &str, mac: [u8; 6], address: Ipv4Addr, neighbour: (Ipv4Addr, [u8; 6])) -> Leg {
+    let info = ReplayConfig::new(Vec::new()).info;
+    Leg {
+        link: LinkInfo { name: name.into(), mac, ..info },
+        queues: Vec::new(),
+        address,
+        neighbour,
+    }
+}
+
 fn failed_to_forward(packets: u64) -> BenchError {
     BenchError::of("weever")(format!("{packets} packets did not come out at the other side"))
 }
 
-fn queue(frames: Vec<Vec<u8>>) -> Result<Box<dyn LinkQueue>, BenchError> {
+/// A queue in memory that receives these frames for ever, and frees what is sent.
+pub(crate) fn queue(frames: Vec<Vec<u8>>) -> Result<Box<dyn LinkQueue>, BenchError> {
     let queue = ReplayLink::new(ReplayConfig::new(frames)).take_queues().pop();
     queue.ok_or_else(|| BenchError::of("memory link")("it has no queue"))
 }

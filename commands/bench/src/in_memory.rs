@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use weever_engine::{Engine, Entry};
+use weever_engine::{Entry, Worker};
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Graph, Predicate, verify};
 use weever_link::replay::{ReplayConfig, ReplayLink};
@@ -15,7 +15,7 @@ use weever_plan::flow::{Conj, Kinds};
 use weever_plan::simplify::{Given, HandOver, Strangers, simplify};
 use weever_wire::MacAddr;
 
-use crate::assemble::{Identity, engine};
+use crate::assemble::{self, Leg};
 use crate::frame::udp_frame;
 use crate::plan::Plan;
 use crate::{BenchError, Report, Samples};
@@ -29,7 +29,7 @@ const CHAINS: [usize; 5] = [1, 5, 10, 25, 50];
 const BATCHES: [usize; 2] = [BURST, 1];
 
 /// Something that consumes the replayed packets, a batch per call.
-struct Contender {
+pub(crate) struct Contender {
     name: String,
     batch: usize,
     queue: Box<dyn LinkQueue>,
@@ -40,8 +40,8 @@ struct Contender {
 enum Work {
     /// Only the link: receive and free. What it costs is in every other figure too.
     Link(PoolCache),
-    /// An engine, and where packets enter it.
-    Engine(Box<Engine>, Entry),
+    /// A host's worker, whose engine is fed by hand, and where packets enter it.
+    Engine(Box<Worker>, Entry),
 }
 
 /// Measures every contender; with `only`, those with that in their names: for a profiler.
@@ -103,10 +103,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     for batch in BATCHES {
         all.push(Contender::link(batch)?);
         for (what, service) in [("host graph", Service::Discard), ("UDP echo", Service::Echo)] {
-            let graph = host(&HostConfig::serving(service, PORT));
-            let graph = graph.map_err(BenchError::of("host graph"))?;
-            let name = format!("{what}, batch {batch}");
-            all.push(Contender::graph(name, graph, HOST_SOURCE, batch)?);
+            all.push(Contender::serving(format!("{what}, batch {batch}"), service, batch)?);
         }
         let name = format!("simplified graph, batch {batch}");
         all.push(Contender::graph(name, simplified()?, HOST_SOURCE, batch)?);
@@ -138,6 +135,17 @@ impl Contender {
         Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
     }
 
+    /// The host's graph with a service at the port that the replayed packets go to.
+    pub(crate) fn serving(
+        name: String,
+        service: Service,
+        batch: usize,
+    ) -> Result<Contender, BenchError> {
+        let graph = host(&HostConfig::serving(service, PORT));
+        let graph = graph.map_err(BenchError::of("host graph"))?;
+        Contender::graph(name, graph, HOST_SOURCE, batch)
+    }
+
     fn graph(
         name: String,
         graph: Graph,
@@ -145,11 +153,14 @@ impl Contender {
         batch: usize,
     ) -> Result<Contender, BenchError> {
         let (mut link, pool) = replay()?;
-        let identity = Identity { address: HOST, neighbour: PEER, neighbour_mac: PEER_MAC };
-        let engine = engine(graph, link.info(), &identity, pool.cache())?;
-        let missing = || BenchError::of("weever")(format!("the graph has no {source}"));
-        let entry = engine.entry(source).ok_or_else(missing)?;
-        Contender::new(name, batch, &mut link, Work::Engine(Box::new(engine), entry))
+        let leg = Leg {
+            link: link.info().clone(),
+            queues: Vec::new(),
+            address: HOST,
+            neighbour: (PEER, PEER_MAC),
+        };
+        let (worker, entry) = assemble::worker(graph, source, vec![leg], pool)?;
+        Contender::new(name, batch, &mut link, Work::Engine(worker, entry))
     }
 
     fn new(
@@ -178,15 +189,21 @@ impl Contender {
         Ok(started.elapsed().as_nanos() as f64 / packets as f64)
     }
 
+    /// Has a batch go through; returns how many packets it had.
     #[inline]
-    fn turn(&mut self, burst: &mut Burst, now: u64) -> Result<usize, weever_link::LinkError> {
+    pub(crate) fn turn(
+        &mut self,
+        burst: &mut Burst,
+        now: u64,
+    ) -> Result<usize, weever_link::LinkError> {
         match &mut self.work {
             Work::Link(pool) => {
                 let n = self.queue.rx(pool, burst, self.batch)?;
                 (0..n).filter_map(|i| burst.take(i)).for_each(|buffer| pool.free(buffer));
                 Ok(n)
             }
-            Work::Engine(engine, entry) => {
+            Work::Engine(worker, entry) => {
+                let engine = worker.engine();
                 let n = self.queue.rx(engine.pool(), burst, self.batch)?;
                 engine.inject(*entry, burst, first_n(n), now);
                 engine.run(now, BURST);
@@ -228,8 +245,8 @@ mod tests {
         for graph in [whole, simplified] {
             let mut contender = Contender::graph("host".into(), graph, HOST_SOURCE, 64).unwrap();
             contender.turn(&mut Burst::new(), 0).unwrap();
-            let Work::Engine(engine, _) = &contender.work else { unreachable!("made above") };
-            let readings = engine.counters().describe();
+            let Work::Engine(worker, _) = &mut contender.work else { unreachable!("made above") };
+            let readings = worker.engine().counters().describe();
             let served = readings.iter().filter(|r| r.node.contains("Discard"));
             assert!(served.map(|r| r.value).any(|value| value == 64), "{readings:?}");
         }

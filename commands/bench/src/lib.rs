@@ -8,6 +8,7 @@
 
 mod assemble;
 mod client;
+mod clock;
 mod command;
 mod contender;
 mod crossing;
@@ -17,6 +18,7 @@ mod forward;
 mod forward_in_memory;
 mod frame;
 mod in_memory;
+mod instructions;
 mod isolation;
 mod live;
 mod modes;

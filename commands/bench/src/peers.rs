@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use weever_ebpf::sys::XdpLink;
 use weever_ebpf::xdp;
-use weever_engine::{Attached, CounterKind, Mode, Worker};
+use weever_engine::{CounterKind, Mode};
 use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Bare};
 use weever_link_sys::mmsg::ReceiveBatch;
@@ -16,7 +16,7 @@ use weever_packet::{Pool, PoolConfig};
 use weever_testbed::Fixture;
 
 use crate::BenchError;
-use crate::assemble::{Identity, engine};
+use crate::assemble::{self, Leg};
 use crate::contender::Gate;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
 
@@ -44,17 +44,15 @@ pub(crate) fn weever_in(
     let config = device(failed)?;
     let mut link = AfXdp::open(&config).map_err(BenchError::of(failed))?;
     let graph = host_with_counters(&HostConfig::serving(service, PORT), counters);
-    let identity =
-        Identity { address: HOST, neighbour: Fixture::LEFT, neighbour_mac: GENERATOR_MAC };
     let graph = graph.map_err(BenchError::of(failed))?;
-    let mut engine = engine(graph, link.info(), &identity, config.pool.cache())?;
-    engine.start();
-    let no_source = || BenchError::of(failed)("the graph has no source");
-    let entry = engine.entry(HOST_SOURCE).ok_or_else(no_source)?;
-    let counters = engine.counters();
-    let attach = |queue| Attached { link: 0, entry, queue };
-    let queues = link.take_queues().into_iter().map(attach).collect();
-    let mut worker = Worker::new(engine, queues).map_err(BenchError::of(failed))?;
+    let leg = Leg {
+        link: link.info().clone(),
+        queues: link.take_queues(),
+        address: HOST,
+        neighbour: (Fixture::LEFT, GENERATOR_MAC),
+    };
+    let (mut worker, _) = assemble::worker(graph, HOST_SOURCE, vec![leg], config.pool)?;
+    let counters = worker.engine().counters();
     let port = service.port();
     gate.open_with(move || counters.get("RxL4UDPSockets", CounterKind::Port, port).unwrap_or(0));
     let mut lost = None;

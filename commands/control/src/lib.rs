@@ -1,7 +1,7 @@
 //! The control commands of weever.
 //!
 //! They know a running stack only by its control socket and the messages of `service/api`
-//! (DESIGN §3, rule 6): what they do, a script can.
+//! (design/0000 §3, rule 6): what they do, a script can.
 #![forbid(unsafe_code)]
 
 mod counters;

@@ -18,16 +18,17 @@ pub(crate) struct KernelPeer {
 
 impl KernelPeer {
     /// Opens the sockets in `namespace`, whose interface is `interface` with this index; `port` is
-    /// where weever's echo service listens.
+    /// where weever's echo service listens. Without `ipv6` there are sockets for IPv4 only.
     pub(crate) fn open(
         namespace: &Namespace,
         interface: (&str, u32),
         ends: Ends,
         port: u16,
+        ipv6: bool,
     ) -> Result<KernelPeer, PeerError> {
         namespace.run(|| {
             let mut talks = Vec::new();
-            for over in Over::ALL {
+            for over in Over::ALL.into_iter().filter(|over| ipv6 || *over == Over::V4) {
                 talks.push((over, Talk::open(ends.stack(over), interface.1, port)?));
             }
             let raw = PacketSocket::open(interface.0, Seen::All);

@@ -39,7 +39,7 @@ impl Over {
         match self {
             Over::V4 => "IPv4",
             Over::V6 => "IPv6",
-            Over::LinkLocal => "IPv6, link-local",
+            Over::LinkLocal => "IPv6 link-local",
         }
     }
 

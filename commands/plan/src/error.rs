@@ -114,14 +114,6 @@ pub enum PlanToolError {
         /// The mistakes.
         problems: Problems,
     },
-    /// The policy does not become one for the planner.
-    #[error("{file}: {source}")]
-    Document {
-        /// The path as given.
-        file: String,
-        /// Why not.
-        source: weever_plan::policy::DocumentError,
-    },
     /// The hash's key is wrong.
     #[error("`{text}` is no key: write {bytes} bytes in hexadecimal, with or without colons")]
     Key {

@@ -7,7 +7,7 @@ use std::path::Path;
 use weever_graph::Graph;
 use weever_plan::nic::Nic;
 use weever_policy::flows::{self, FlowList};
-use weever_policy::policy::{self, Page};
+use weever_policy::policy::{self, CheckedPolicy};
 
 use crate::{PlanArgs, PlanToolError};
 
@@ -102,7 +102,7 @@ pub fn load_flows(path: &Path, keep_going: bool) -> Result<FlowList, PlanToolErr
 ///
 /// # Errors
 /// [`PlanToolError`] with everything that is wrong with it.
-pub fn load_policy(path: Option<&Path>) -> Result<Page, PlanToolError> {
+pub fn load_policy(path: Option<&Path>) -> Result<CheckedPolicy, PlanToolError> {
     let (file, text) = match path {
         Some(path) => (shown(path), text(path)?),
         None => (String::new(), String::new()),

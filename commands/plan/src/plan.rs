@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use weever_plan::embed::{Host, stated};
+use weever_plan::policy::Policy;
 use weever_plan::search::{Explanation, FlowId, Options, Plan, Search};
+use weever_policy::Problems;
 use weever_policy::flows::FlowSpec;
-use weever_policy::policy::Page;
-use weever_policy::{Assigned, Problems, assign, assign_on};
+use weever_policy::policy::CheckedPolicy;
 
 use crate::load::{self, Model};
 use crate::render::{self, Result as Planned};
@@ -48,22 +49,21 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
     }
     let mut notes = Vec::new();
     let model = load::model(args)?;
-    let page = load::load_policy(args.policy.as_deref())?;
+    let mut page = load::load_policy(args.policy.as_deref())?;
     let list = load::flows(args)?;
     note(&mut notes, "left out", &list.problems);
-    note(&mut notes, "doubtful", &page.doubts);
-    let file = args.policy.as_deref().map(load::shown).unwrap_or_default();
-    let assigned = assigned(list.flows, &page, &model, file)?;
-    note(&mut notes, "flow of its packets' class instead", &assigned.problems);
+    note(&mut notes, "warning", &page.warnings);
+    let cost = cost_function(&list.flows, &page, &model)?;
+    let (mut flows, problems) = page.classify(list.flows);
+    note(&mut notes, "class of the packets used instead", &problems);
     let options = Options {
         seed: args.seed,
         rss_key: key(args, &model)?,
         silicon: model.silicon.clone(),
         ..Options::default()
     };
-    let mut flows = assigned.flows;
-    flows.extend(assigned.standing);
-    let mut search = Search::new(model.nic.clone(), assigned.policy, options);
+    flows.extend(page.standing_flows());
+    let mut search = Search::new(model.nic.clone(), cost, options);
     let ids = search.run(flows.clone());
     let plan = search.plan();
     let explanations = match args.explain {
@@ -79,21 +79,19 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
     Ok(Made { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
 }
 
-/// Flows and policy. What the graph behind the queues costs is found only if the policy asks.
-fn assigned(
-    flows: Vec<FlowSpec>,
-    page: &Page,
+/// The policy's cost function. The host's graph is made only if the policy asks for its costs.
+fn cost_function(
+    flows: &[FlowSpec],
+    page: &CheckedPolicy,
     model: &Model,
-    file: String,
-) -> std::result::Result<Assigned, PlanToolError> {
-    let document = |source| PlanToolError::Document { file, source };
+) -> std::result::Result<Box<dyn Policy>, PlanToolError> {
     if page.document.paths.is_none() {
-        return assign(flows, page).map_err(document);
+        return Ok(page.cost_function(None));
     }
     let lpg = render::host(flows.iter().flat_map(|flow| &flow.parts))?;
     let (vouched, single_homed) = (stated(&model.prg), render::single_homed());
     let host = Host { lpg: &lpg, vouched: &vouched, single_homed: &single_homed };
-    assign_on(flows, page, Some(&host)).map_err(document)
+    Ok(page.cost_function(Some(&host)))
 }
 
 fn show(args: &PlanArgs, planned: &Planned<'_>) -> std::result::Result<String, PlanToolError> {
@@ -148,7 +146,7 @@ fn write(output: Option<&Path>, text: &str) -> std::result::Result<(), PlanToolE
 }
 
 /// The name of a class, for people.
-pub(crate) fn class_name(page: &Page, class: weever_plan::flow::ClassId) -> &str {
+pub(crate) fn class_name(page: &CheckedPolicy, class: weever_plan::flow::ClassId) -> &str {
     page.document.class_name(class)
 }
 

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use weever_plan::policy::Queues;
-use weever_policy::policy::Page;
+use weever_plan::policy::{Class, Dedication, Queues};
+use weever_policy::policy::CheckedPolicy;
 
 use crate::{PlanToolError, PolicyCommand, load};
 
@@ -29,74 +29,66 @@ pub fn run(command: &PolicyCommand) -> Result<ExitCode, PlanToolError> {
     }
 }
 
-/// Checks a policy's text, and that so many queues are enough for it.
+/// Checks a policy's text, and that `queues` queues are enough for it.
 ///
 /// # Errors
-/// What is wrong with it, a line for each mistake.
+/// All mistakes, a line each.
 pub fn check(text: &str, queues: Option<u32>) -> Result<String, String> {
-    let page = weever_policy::policy::parse(text).map_err(|problems| problems.to_string())?;
-    if let Some(queues) = queues {
-        enough(&page, queues)?;
+    let policy = weever_policy::policy::parse(text).map_err(|problems| problems.to_string())?;
+    let shortages = queues.map(|queues| shortages(&policy, queues)).unwrap_or_default();
+    if !shortages.is_empty() {
+        return Err(shortages.join("\n"));
     }
-    let classes = crate::render::count(page.document.classes.len(), "class");
+    let classes = crate::render::count(policy.document.classes.len(), "class");
     let mut said = format!("no errors, {classes}");
-    if !page.doubts.is_empty() {
-        said.push_str(&format!("\n{}", page.doubts));
+    if !policy.warnings.is_empty() {
+        said.push_str(&format!("\n{}", policy.warnings));
     }
     Ok(said)
 }
 
-/// Whether so many queues are enough for what classes and applications have for themselves.
-fn enough(page: &Page, queues: u32) -> Result<(), String> {
-    let wanted = |q: &Queues| match q {
-        Queues::Shared => 0,
-        Queues::Exclusive(count) => u64::from(*count),
-        Queues::Only(named) => named.len() as u64,
-    };
-    let document = &page.document;
-    missing(page, queues)?;
-    let exclusive: u64 = document.classes.iter().map(|c| wanted(&c.queues)).sum();
-    let all = exclusive + document.dedicate.len() as u64;
-    // One has to be left for what nobody registered.
-    if all < u64::from(queues) {
-        return Ok(());
-    }
-    let names: Vec<String> = document
-        .classes
+/// What classes and applications want for themselves and `queues` queues do not provide.
+fn shortages(policy: &CheckedPolicy, queues: u32) -> Vec<String> {
+    let owners = owners(policy);
+    let mut said: Vec<String> = owners
         .iter()
-        .filter(|c| wanted(&c.queues) > 0)
-        .map(|c| format!("class `{}` {}", c.name, wanted(&c.queues)))
-        .chain(
-            document
-                .dedicate
-                .iter()
-                .map(|d| format!("application `{}` 1", page.apps[d.app as usize])),
-        )
+        .filter_map(|(owner, _, named)| Some((owner, named.iter().find(|at| **at >= queues)?)))
+        .map(|(owner, queue)| {
+            format!("{owner} wants queue {queue}, but there are {queues} queues, numbered from 0")
+        })
         .collect();
-    Err(format!(
-        "queues run out: {} are wanted exclusively ({}), and one has to be left for other traffic, \
-         but there are {queues}",
-        all,
-        names.join(", ")
-    ))
+    let all: u64 = owners.iter().map(|(_, count, _)| count).sum();
+    // One has to be left for traffic that nobody registered.
+    if all >= u64::from(queues) {
+        let wanted: Vec<String> =
+            owners.iter().map(|(owner, count, _)| format!("{owner} {count}")).collect();
+        said.push(format!(
+            "queues run out: {all} are wanted exclusively ({}), and one has to be left for other \
+             traffic, but there are {queues}; lower `exclusive`, or use {} queues",
+            wanted.join(", "),
+            all + 1
+        ));
+    }
+    said
 }
 
-/// Queues that are named and that are not there.
-fn missing(page: &Page, queues: u32) -> Result<(), String> {
-    let said = |who: String, queue: u32| {
-        Err(format!("{who} wants queue {queue}, but there are {queues} queues, numbered from 0"))
-    };
-    for class in &page.document.classes {
-        if let Queues::Only(named) = &class.queues
-            && let Some(queue) = named.iter().find(|queue| **queue >= queues)
-        {
-            return said(format!("class `{}`", class.name), *queue);
+/// Classes and applications with queues of their own: how many, and which if they are named.
+fn owners(policy: &CheckedPolicy) -> Vec<(String, u64, Vec<u32>)> {
+    let class = |class: &Class| {
+        let name = format!("class `{}`", class.name);
+        match &class.queues {
+            Queues::Shared => None,
+            Queues::Exclusive(count) => Some((name, u64::from(*count), Vec::new())),
+            Queues::Only(named) => Some((name, named.len() as u64, named.clone())),
         }
-    }
-    match page.document.dedicate.iter().find(|d| d.queue >= queues) {
-        Some(d) => said(format!("application `{}`", page.apps[d.app as usize]), d.queue),
-        None => Ok(()),
-    }
+    };
+    let app = |dedication: &Dedication| {
+        let name = format!("application `{}`", policy.apps[dedication.app as usize]);
+        (name, 1, vec![dedication.queue])
+    };
+    let document = &policy.document;
+    let classes = document.classes.iter().filter_map(class);
+    classes.chain(document.dedicate.iter().map(app)).collect()
 }
 
 #[cfg(test)]
@@ -120,6 +112,7 @@ mod tests {
         assert!(said.contains("class `b` wants queue 5, but there are 5 queues"), "{said}");
         let said = check(TWO, Some(3)).unwrap_err();
         assert!(said.contains("application `x` wants queue 3"), "{said}");
-        assert!(check("[[class]]\n", None).unwrap_err().contains("missing field"));
+        assert!(said.contains("queues run out"), "both are reported: {said}");
+        assert!(check("[[class]]\n", None).unwrap_err().contains("has no `name`"));
     }
 }

@@ -5,7 +5,7 @@ use weever_plan::embed::arrivals;
 use weever_plan::flow::Conj;
 use weever_plan::nic::Nic;
 use weever_plan::search::{Options, Search};
-use weever_policy::{assign, flows, policy};
+use weever_policy::{flows, policy};
 
 /// `own` has queue 1 for itself and application `kv` queue 2; all else shares the others.
 const POLICY: &str = "
@@ -63,7 +63,7 @@ fn some(dice: &mut Dice) -> String {
 
 #[test]
 fn what_nobody_registered_stays_out_of_queues_that_somebody_has_for_itself() {
-    let page = policy::parse(POLICY).unwrap_or_else(|e| panic!("{e}"));
+    let mut page = policy::parse(POLICY).unwrap_or_else(|e| panic!("{e}"));
     let mut satisfied = [0; 7];
     let names = ["xdp", "connectx5", "e810", "x710", "82599", "ena", "sfc9020"];
     for (name, satisfied) in names.iter().zip(&mut satisfied) {
@@ -72,18 +72,18 @@ fn what_nobody_registered_stays_out_of_queues_that_somebody_has_for_itself() {
         for seed in 0..12 {
             let list = flows::parse(some(&mut Dice(seed)).as_bytes());
             assert!(list.problems.is_empty(), "{}", list.problems);
-            let assigned = assign(list.flows, &page).unwrap();
-            let kv = assigned.apps.iter().position(|app| app == "kv").map(|at| at as u32);
+            let (flows, _) = page.classify(list.flows);
+            let kv = page.apps.iter().position(|app| app == "kv").map(|at| at as u32);
             let mut allowed: [Vec<Conj>; 2] = Default::default();
-            for flow in &assigned.flows {
+            for flow in &flows {
                 let is_kv = flow.app.is_some_and(|app| Some(app.0) == kv);
                 let to = if is_kv { 1 } else { 0 };
                 if is_kv || page.document.class_name(flow.class) == "own" {
                     allowed[to].extend(flow.parts.iter().cloned());
                 }
             }
-            let mut search = Search::new(nic.clone(), assigned.policy, Options::default());
-            search.run(assigned.flows);
+            let mut search = Search::new(nic.clone(), page.cost_function(None), Options::default());
+            search.run(flows);
             let plan = search.plan();
             if !plan.is_acceptable() {
                 continue;

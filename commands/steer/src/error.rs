@@ -16,9 +16,6 @@ pub enum SteerError {
     /// A file is wrong.
     #[error(transparent)]
     File(#[from] PlanToolError),
-    /// The policy does not become one for the planner.
-    #[error(transparent)]
-    Document(#[from] weever_plan::policy::DocumentError),
     /// The policy cannot be satisfied.
     #[error("the policy cannot be satisfied, and nothing was changed:\n{0}")]
     Unsatisfied(String),
@@ -75,7 +72,6 @@ impl SteerError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             SteerError::File(_) | SteerError::Cpus(_) | SteerError::Usage(_) => ExitCode::from(2),
-            SteerError::Document(_) => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }

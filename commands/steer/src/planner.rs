@@ -6,12 +6,11 @@ use std::fmt::Write;
 use weever_commands_plan::{Model, load_flows, load_policy};
 use weever_plan::flow::{Conj, Flow};
 use weever_plan::map::Placement;
-use weever_plan::policy::Classifier;
 use weever_plan::search::{FlowId, Options, Search};
 use weever_plan::watch::{Due, FiveTuple, Settings, Watch};
+use weever_policy::Problems;
 use weever_policy::flows::FlowList;
-use weever_policy::policy::Page;
-use weever_policy::{Problems, assign};
+use weever_policy::policy::CheckedPolicy;
 
 use crate::{SteerArgs, SteerError};
 
@@ -22,8 +21,7 @@ const SECOND: u64 = 1_000_000_000;
 /// What is planned.
 pub(crate) struct Planner {
     pub(crate) search: Search,
-    page: Page,
-    classifier: Classifier,
+    page: CheckedPolicy,
     /// The flows of the file.
     registered: Vec<(FlowId, Flow)>,
     /// Flows that traffic showed.
@@ -39,24 +37,23 @@ impl Planner {
     /// # Errors
     /// A file is wrong, or the policy cannot be satisfied.
     pub(crate) fn new(args: &SteerArgs, model: Model) -> Result<Planner, SteerError> {
-        let page = load_policy(args.policy.as_deref())?;
+        let mut page = load_policy(args.policy.as_deref())?;
         let list = match &args.flows {
             Some(path) => load_flows(path, args.keep_going)?,
             None => FlowList::default(),
         };
         let mut notes = Vec::new();
         note(&mut notes, "left out", &list.problems);
-        note(&mut notes, "doubtful", &page.doubts);
+        note(&mut notes, "warning", &page.warnings);
         if page.document.paths.is_some() {
             notes.push("left out: `[paths]` is about weever's own graph, not the kernel's".into());
         }
-        let assigned = assign(list.flows, &page)?;
-        note(&mut notes, "flow of its packets' class instead", &assigned.problems);
+        let (mut flows, problems) = page.classify(list.flows);
+        note(&mut notes, "class of the packets used instead", &problems);
         let Model { nic, silicon, .. } = model;
         let options = Options { seed: args.seed, silicon, ..Options::default() };
-        let mut search = Search::new(nic, assigned.policy, options);
-        let mut flows = assigned.flows;
-        flows.extend(assigned.standing);
+        let mut search = Search::new(nic, page.cost_function(None), options);
+        flows.extend(page.standing_flows());
         let ids = search.run(flows.clone());
         let registered = ids.into_iter().zip(flows).collect();
         let settings = Settings {
@@ -66,8 +63,7 @@ impl Planner {
             ..Settings::default()
         };
         let (watch, seen) = (Watch::new(settings), HashMap::new());
-        let classifier = assigned.classifier;
-        let mut planner = Planner { search, page, classifier, registered, seen, watch, notes };
+        let mut planner = Planner { search, page, registered, seen, watch, notes };
         planner.accept().map_err(SteerError::Unsatisfied)?;
         Ok(planner)
     }
@@ -126,7 +122,7 @@ impl Planner {
             else {
                 continue;
             };
-            self.classifier.classify(&mut flow);
+            self.page.classifier.classify(&mut flow);
             flow.rate = Some(rate);
             self.seen.insert(tuple, self.search.add(flow));
             came += 1;

@@ -2,9 +2,8 @@
 
 use weever_graph::Predicate;
 use weever_plan::flow::{Conj, MAX_PARTS, conjunctions};
+use weever_suggest::did_you_mean;
 use weever_unicorn::predicate;
-
-use crate::suggest;
 
 /// Words that stand alone in a filter.
 const WORDS: [&str; 12] =
@@ -28,17 +27,21 @@ pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
         None => Ok(predicate),
         Some(label) => Err(FilterError {
             message: format!("`{label}` is nothing that a packet has"),
-            help: suggest::did_you_mean(label, WORDS),
+            help: did_you_mean(label, WORDS),
         }),
     }
 }
 
 /// The packets of a filter, of which there have to be some.
 pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
-    let error = |message: String| FilterError { message, help: None };
-    let parts = conjunctions(predicate, MAX_PARTS).map_err(|e| error(e.to_string()))?;
+    let error = |message: String, help: &str| FilterError { message, help: Some(help.into()) };
+    let parts = conjunctions(predicate, MAX_PARTS)
+        .map_err(|e| error(e.to_string(), "split the filter into simpler ones"))?;
     match parts.is_empty() {
-        true => Err(error("no packet matches: the conditions contradict each other".into())),
+        true => Err(error(
+            "no packet matches: the conditions contradict each other".into(),
+            "join alternatives by `or` instead of `and`",
+        )),
         false => Ok(parts),
     }
 }

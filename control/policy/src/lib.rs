@@ -1,20 +1,19 @@
 //! Policies and flows as text.
 //!
-//! The planner knows neither TOML nor pcap-filter, and the daemon and the tools must read the same
-//! files the same way; so what people write is read here. [`flows::parse`] takes a list of flows,
-//! [`policy::parse`] a page of TOML, and [`assign`] brings the two together.
+//! The planner knows neither TOML nor pcap-filter, and the daemon and the commands must read the same
+//! files the same way; so the files are read, and checked, here and nowhere else. [`flows::parse`] reads
+//! a list of flows. [`policy::parse`] reads a policy into a [`policy::CheckedPolicy`]: a document whose
+//! classes have predicates, with the classifier made from them. From then on no text is parsed again:
+//! [`policy::CheckedPolicy::classify`] turns a flow of a file, a service or traffic into a planner's flow.
 //!
-//! Nothing here does input or output, and nothing panics on what it is given: every mistake of a
-//! file is reported at once, with its line, up to a bound.
+//! Nothing here does input or output, and nothing panics on bad input: all mistakes of a file are
+//! reported at once, each with its line and a remedy, up to a bound.
 #![forbid(unsafe_code)]
 
 pub mod flows;
 pub mod policy;
 
-mod assign;
 mod filter;
 mod problem;
-mod suggest;
 
-pub use assign::{Assigned, assign, assign_on};
 pub use problem::{Place, Problem, Problems};

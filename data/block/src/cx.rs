@@ -2,13 +2,13 @@
 
 use weever_packet::{Buffer, Mask, Nanos, PoolCache};
 
-use crate::{Claim, Priority, Requests, SpawnRequest};
-
 /// The context of one call of a block. Edges and counters are numbered as the block's
 /// [`BlockType`](crate::BlockType) lists them.
 pub struct Cx<'a> {
     /// The worker's time in nanoseconds, read once per turn of its loop; monotonic.
     pub now: Nanos,
+    /// The number of the worker that runs the block; 0 where there is one only.
+    pub worker: u16,
     pool: &'a mut PoolCache,
     requests: &'a mut Requests,
 }
@@ -16,7 +16,14 @@ pub struct Cx<'a> {
 impl<'a> Cx<'a> {
     /// A context over the worker's cache. For engines and tests.
     pub fn new(now: Nanos, pool: &'a mut PoolCache, requests: &'a mut Requests) -> Cx<'a> {
-        Cx { now, pool, requests }
+        Cx { now, worker: 0, pool, requests }
+    }
+
+    /// The same for a worker of this number.
+    #[must_use]
+    pub fn on_worker(mut self, worker: u16) -> Cx<'a> {
+        self.worker = worker;
+        self
     }
 
     /// An empty buffer, or `None` when the pool is exhausted.
@@ -93,5 +100,86 @@ impl<'a> Cx<'a> {
         if n != 0 {
             self.requests.counts.push((counter as u32, n));
         }
+    }
+}
+
+/// The queue that a new task joins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// First in, first out, before every LOW task.
+    #[default]
+    High,
+    /// When nothing HIGH is left: polling and housekeeping.
+    Low,
+}
+
+/// Where a task's buffer goes when its last node has run: its disposition (design/0000 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// A new task along the spawn edge gets it.
+    Spawn {
+        /// The edge, numbered as in [`BlockType::spawns`](crate::BlockType::spawns).
+        edge: u32,
+        /// The new task's priority.
+        priority: Priority,
+    },
+    /// The link sends it, on the queue in its metadata.
+    Transmit {
+        /// The link, numbered by the worker.
+        link: u16,
+    },
+    /// The block that claimed it, by [`Block::collect`](crate::Block::collect).
+    Collect,
+    /// The task waits at this node for a notify with `key`, and then starts here again.
+    Block {
+        /// What it waits for.
+        key: u64,
+    },
+}
+
+/// A new task that does not take over the current task's buffer.
+#[derive(Debug)]
+pub struct SpawnRequest {
+    /// The spawn edge, numbered as in [`BlockType::spawns`](crate::BlockType::spawns).
+    pub edge: u32,
+    /// The new task's buffer, if it has one.
+    pub buffer: Option<Buffer>,
+    /// Start so many nanoseconds later; 0: now.
+    pub delay: Nanos,
+    /// The new task's priority.
+    pub priority: Priority,
+}
+
+/// Everything a block asked for during one call. The engine empties it after each node.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// Dispositions, with the tasks that they are for.
+    pub claims: Vec<(Claim, Mask)>,
+    /// New tasks.
+    pub spawns: Vec<SpawnRequest>,
+    /// Wake-ups: notify edge and key; without a key, of all that wait there.
+    pub notifies: Vec<(u32, Option<u64>)>,
+    /// Increments of the block's own counters.
+    pub counts: Vec<(u32, u64)>,
+}
+
+impl Requests {
+    /// Room enough that a burst of 64 never allocates.
+    pub fn new() -> Requests {
+        Requests {
+            claims: Vec::with_capacity(64),
+            spawns: Vec::with_capacity(128),
+            notifies: Vec::with_capacity(64),
+            counts: Vec::with_capacity(64),
+        }
+    }
+
+    /// Whether nothing was asked for.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+            && self.spawns.is_empty()
+            && self.notifies.is_empty()
+            && self.counts.is_empty()
     }
 }

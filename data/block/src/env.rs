@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// never per packet, and keep the `Arc`.
 ///
 /// What lies in it is read by many and written by one: a type must offer reads that do not lock
-/// (DESIGN §4.4).
+/// (design/0000 §4.4).
 #[derive(Default)]
 pub struct Env {
     entries: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,

@@ -10,20 +10,17 @@
 #![forbid(unsafe_code)]
 
 mod block;
-mod build;
+mod block_type;
 mod cx;
 mod env;
 mod registry;
-mod requests;
-mod shortcut;
-mod state;
 
 pub use block::{Block, Ports, State};
-pub use build::{Build, BuildError};
-pub use cx::Cx;
+pub use block_type::{
+    BlockType, Build, BuildError, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType, StateKind,
+    Way,
+};
+pub use cx::{Claim, Cx, Priority, Requests, SpawnRequest};
 pub use env::Env;
-pub use registry::{BlockType, ParamDoc, PortDoc, Registry, TABLE, WORKER};
-pub use requests::{Claim, Priority, Requests, SpawnRequest};
-pub use shortcut::{MAX_WAYS, Shortcut, ShortcutType, Way};
-pub use state::StateKind;
+pub use registry::{Registry, TABLE, WORKER};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

@@ -2,56 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind};
+use weever_graph::{Attr, Graph, Node, NodeId, NodeKind};
+use weever_suggest::nearest;
 
-use crate::{Block, Build, BuildError, Env, Shortcut, ShortcutType, StateKind};
-
-/// A port of a block type.
-#[derive(Clone, Copy, Debug)]
-pub struct PortDoc {
-    /// Its name in Unicorn.
-    pub name: &'static str,
-    /// Which packets leave by it.
-    pub doc: &'static str,
-}
-
-/// A parameter of a block type, set by `attr "name=value"`.
-#[derive(Clone, Copy, Debug)]
-pub struct ParamDoc {
-    /// Its name.
-    pub name: &'static str,
-    /// The value when the node does not set it.
-    pub default: &'static str,
-    /// What it does, with its unit.
-    pub doc: &'static str,
-}
-
-/// A kind of block: its documentation, its shape and how to make one.
-///
-/// Ports `false` and `true` come first, in this order, where a type has them.
-#[derive(Clone, Copy, Debug)]
-pub struct BlockType {
-    /// The name that `implementation` in Unicorn refers to.
-    pub name: &'static str,
-    /// One sentence: what it does.
-    pub summary: &'static str,
-    /// Its ports, in the order in which the block numbers them.
-    pub ports: &'static [PortDoc],
-    /// Its spawn edges' labels, in the order in which the block numbers them.
-    pub spawns: &'static [&'static str],
-    /// Its notify edges' labels, likewise.
-    pub notifies: &'static [&'static str],
-    /// What it does to the buffer.
-    pub effects: Effects,
-    /// Where its state lives when several workers run the graph.
-    pub state: StateKind,
-    /// Its parameters.
-    pub params: &'static [ParamDoc],
-    /// Its own counters' names, in the order in which the block numbers them.
-    pub counters: &'static [&'static str],
-    /// Makes a block for a node.
-    pub make: fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>,
-}
+use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
@@ -126,12 +80,7 @@ impl Registry {
     }
 
     fn hint(&self, name: &str) -> String {
-        let lower = name.to_lowercase();
-        let similar = |t: &&&str| {
-            let t = t.to_lowercase();
-            t.contains(&lower) || lower.contains(&t)
-        };
-        match self.types.keys().find(similar) {
+        match nearest(name, self.types.keys().copied()) {
             Some(near) => format!("; did you mean `implementation {near}`?"),
             None => String::new(),
         }

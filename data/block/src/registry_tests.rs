@@ -1,4 +1,7 @@
+use weever_graph::Effects;
+
 use super::*;
+use crate::{ParamDoc, PortDoc};
 use weever_graph::Port;
 use weever_packet::{Burst, Mask};
 

@@ -10,24 +10,28 @@ use arc_swap::ArcSwap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CounterKind {
-    /// Of the whole engine; the label says what.
+    /// A counter of the whole engine; the label names it.
     Total,
-    /// Tasks that a node has run for.
+    /// Packets that reached a node.
     Packets,
-    /// Tasks that left by a port; the label is the port's name.
+    /// Packets that left by a port; the label is the port's name.
     Port,
-    /// Tasks asked for along a spawn edge, those that found no room included; the label is the edge's.
+    /// Tasks without a packet, such as timers, that reached a node.
+    Timer,
+    /// Tasks requested along a spawn edge, including those that were dropped because the queue was
+    /// full; the label is the edge's.
     Spawned,
     /// Tasks dropped at a spawn edge because their queue was full; the label is the edge's.
     SpawnFull,
-    /// Tasks dropped at a spawn edge because the ring to the worker where they belong was full; the
-    /// label is the edge's.
+    /// Tasks dropped at a spawn edge because the ring to the worker that runs the target was full;
+    /// the label is the edge's.
     RingFull,
-    /// Packets dropped for a stated reason; the label is the reason.
+    /// Packets that ended at a port and that no node took; the label is the reason that the graph
+    /// states, or says that the port leads nowhere.
     Drop,
     /// Tasks without a buffer that reached a node which needs one.
     NoBuffer,
-    /// Packets dropped at a node because the link's outbox was full, or no such link is there.
+    /// Packets dropped at a node because the link's outbox was full, or the link does not exist.
     OutboxFull,
     /// Tasks dropped at a node because too many were blocked.
     BlockFull,
@@ -42,6 +46,7 @@ impl CounterKind {
             CounterKind::Total => "total",
             CounterKind::Packets => "packets",
             CounterKind::Port => "port",
+            CounterKind::Timer => "timer",
             CounterKind::Spawned => "spawned",
             CounterKind::SpawnFull => "spawn_full",
             CounterKind::RingFull => "ring_full",
@@ -54,7 +59,14 @@ impl CounterKind {
     }
 }
 
-/// A counter's place.
+/// The reason of drops at a port without targets for which the graph states none.
+pub(crate) fn leads_nowhere(port: &str) -> String {
+    format!("port `{port}` {LEADS_NOWHERE}")
+}
+
+const LEADS_NOWHERE: &str = "leads nowhere";
+
+/// A counter's index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counter(u32);
 
@@ -69,7 +81,7 @@ impl Counter {
     }
 }
 
-/// The counters that every engine has, at the front.
+/// The engine-wide counters, which come first.
 pub(crate) mod total {
     use super::Counter;
 
@@ -84,7 +96,7 @@ pub(crate) mod total {
         ["tasks", "batches", "conflicts", "unclaimed", "blocked_now", "delayed_now", "relay_full"];
 }
 
-/// What a counter is called.
+/// A counter's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Label {
     node: Arc<str>,
@@ -92,28 +104,35 @@ struct Label {
     label: Arc<str>,
 }
 
-/// What other workers of a team may count.
+impl Label {
+    /// Whether it counts packets at a port that leads nowhere.
+    fn is_of_open_port(&self) -> bool {
+        self.kind == CounterKind::Drop && self.label.ends_with(LEADS_NOWHERE)
+    }
+}
+
+/// The counters that other workers of a team have.
 pub(crate) struct Others<'a> {
-    /// The counters of the whole graph, for a part of it.
+    /// The counters of the whole graph, when compiling a part of it.
     pub(crate) layout: Option<&'a Layout>,
-    /// Whether a node is in no whole graph but in parts, where it comes and goes.
+    /// Whether a node exists only in workers' parts of the graph, where it comes and goes.
     pub(crate) is_private: &'a dyn Fn(&str) -> bool,
 }
 
 impl Others<'_> {
-    /// There are none.
+    /// No other worker.
     #[cfg(test)]
     pub(crate) const NONE: Others<'static> = Others { layout: None, is_private: &|_| false };
 }
 
-/// Which counters there are; made by compilation.
+/// The counters of a graph, assigned during compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     labels: Vec<Label>,
 }
 
 impl Layout {
-    /// The totals.
+    /// Only the engine-wide counters.
     pub(crate) fn new() -> Layout {
         let mut layout = Layout { labels: Vec::new() };
         for name in total::NAMES {
@@ -128,14 +147,19 @@ impl Layout {
         place
     }
 
-    /// Where each counter of `old` goes on here. Those that `others` may go on counting keep what was
-    /// counted here. Those of nodes that are gone become part of [`REMOVED`]'s, kind by kind and label by
-    /// label, so that no sum ever goes down.
+    /// The index here of each counter of `old`. Counters that `others` may still use keep their
+    /// values. Those of removed nodes are added to the counters of [`REMOVED`] with the same kind
+    /// and label, so that no sum ever decreases.
     pub(crate) fn continuing(&mut self, old: &Layout, others: &Others<'_>) -> Box<[Counter]> {
         let whole = others.layout.iter().flat_map(|layout| &layout.labels);
         let whole: HashSet<&Label> = whole.collect();
+        // A port may lead nowhere on one worker, or until the next change, and somewhere else.
+        let nodes = self.labels.iter().chain(whole.iter().copied());
+        let nodes: HashSet<Arc<str>> = nodes.map(|label| label.node.clone()).collect();
+        let may_return = |label: &Label| label.is_of_open_port() && nodes.contains(&label.node);
         let is_elsewhere = |label: &Label| {
-            &*label.node != REMOVED && (whole.contains(label) || (others.is_private)(&label.node))
+            let is_private = (others.is_private)(&label.node);
+            &*label.node != REMOVED && (whole.contains(label) || is_private || may_return(label))
         };
         let mut places = self.places();
         let mut seen: HashMap<&Label, usize> = HashMap::new();
@@ -154,7 +178,7 @@ impl Layout {
         map.into()
     }
 
-    /// A node may count for the same reason at several ports.
+    /// The counters by label; a node may use the same reason at several ports.
     fn places(&self) -> HashMap<Label, Vec<Counter>> {
         let mut places: HashMap<Label, Vec<Counter>> = HashMap::new();
         for (i, label) in self.labels.iter().enumerate() {
@@ -169,7 +193,7 @@ impl Layout {
         places: &mut HashMap<Label, Vec<Counter>>,
         retired_labels: &mut usize,
     ) -> Counter {
-        // A text comes from a graph, and graphs may come and go for years.
+        // Labels come from graphs, which may change for years; so their number is bounded.
         let text =
             if *retired_labels >= MAX_RETIRED { "others".into() } else { label.label.clone() };
         let retired = Label { node: REMOVED.into(), kind: label.kind, label: text };
@@ -182,7 +206,7 @@ impl Layout {
         place
     }
 
-    /// What counts the tasks that waited at removed nodes.
+    /// The counter of tasks dropped because their node was removed.
     pub(crate) fn removed(&mut self) -> Counter {
         let label =
             Label { node: REMOVED.into(), kind: CounterKind::Drop, label: NODE_WAS_REMOVED.into() };
@@ -192,13 +216,13 @@ impl Layout {
     }
 }
 
-/// The name under which the counters of nodes that were removed go on, summed up.
+/// The node name under which the counters of removed nodes are kept, summed up.
 pub const REMOVED: &str = "(removed)";
 
-/// The reason for which tasks are dropped that wait at a node when it goes.
+/// The drop reason of tasks that waited at a node when it was removed.
 pub const NODE_WAS_REMOVED: &str = "node was removed";
 
-/// How many different counters of removed nodes are told apart.
+/// The most distinct labels kept for removed nodes.
 const MAX_RETIRED: usize = 1024;
 
 /// A counter's name and value.
@@ -214,7 +238,7 @@ pub struct Reading {
     pub value: u64,
 }
 
-/// The counters of one graph. The next graph has cells of its own, which go on from these.
+/// The counter cells of one graph. The cells of its successor start from their values.
 #[derive(Debug)]
 pub(crate) struct Cells {
     cells: Box<[AtomicU64]>,
@@ -227,15 +251,15 @@ impl Cells {
         Cells { cells, labels: layout.labels.clone() }
     }
 
-    /// Goes on from what `old` has counted; `map` says where.
+    /// Adds the values of `old`; `map` gives the index of each.
     pub(crate) fn go_on_from(&self, old: &Cells, map: &[Counter]) {
         for (cell, place) in old.cells.iter().zip(map) {
             self.add(*place, cell.load(Relaxed));
         }
     }
 
-    /// One writer, so a load and a store suffice; a locked instruction would cost twenty times as
-    /// much.
+    /// There is one writer, so a load and a store suffice; a locked instruction would cost twenty
+    /// times as much.
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
         let cell = &self.cells[counter.0 as usize];
@@ -252,10 +276,9 @@ impl Cells {
     }
 }
 
-/// Every counter of an engine. Only the engine writes; readers may be anywhere and see each
-/// counter at some recent value, not all of them at one instant. They stay valid when the graph
-/// changes: nodes that stay go on counting, and what was counted at nodes that are gone is summed up
-/// under the name [`REMOVED`].
+/// All counters of an engine. Only the engine writes; readers on any thread see each counter at
+/// some recent value, not a snapshot of all. They survive graph changes: nodes that stay keep
+/// counting, and the counts of removed nodes are summed up under the name [`REMOVED`].
 #[derive(Debug)]
 pub struct Counters {
     cells: ArcSwap<Cells>,
@@ -266,7 +289,7 @@ impl Counters {
         Counters { cells: ArcSwap::new(cells) }
     }
 
-    /// From now on, `cells` is what readers see.
+    /// Makes `cells` what readers see.
     pub(crate) fn publish(&self, cells: Arc<Cells>) {
         self.cells.store(cells);
     }
@@ -291,7 +314,8 @@ impl Counters {
     }
 
     /// The value of the total called `label`: `tasks`, `batches`, `conflicts` (second
-    /// dispositions, ignored), `unclaimed` (packets freed because nothing took them),
+    /// dispositions, ignored), `unclaimed` (packets freed without a reason: nothing took them, and the way that they went
+    /// has no end, such as an operator that stayed undecided),
     /// `blocked_now`, `delayed_now`, `relay_full` (packets of other workers dropped because the
     /// outbox of the link that is served here was full). 0 for any other.
     pub fn total(&self, label: &str) -> u64 {
@@ -304,8 +328,8 @@ fn reading((label, cell): (&Label, &AtomicU64)) -> Reading {
     Reading { node, kind, label, value: cell.load(Relaxed) }
 }
 
-/// What several engines of one stack have counted, added up counter by counter: in the order of the
-/// first, then what only others have. They need not run the same graph yet.
+/// Adds up the counters of several engines of one stack, in the order of the first, followed by
+/// those that only others have. The engines may run different graphs.
 pub fn sum(engines: &[Vec<Reading>]) -> Vec<Reading> {
     let mut total: Vec<Reading> = Vec::new();
     let mut places: HashMap<(Arc<str>, CounterKind, Arc<str>, usize), usize> = HashMap::new();

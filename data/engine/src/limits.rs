@@ -1,7 +1,7 @@
-//! How much an engine holds before it drops.
+//! Bounds of an engine's queues.
 
-/// Bounds of an engine's queues. What finds its queue full is dropped and counted where it
-/// happened; nothing waits and nothing grows beyond.
+/// Bounds of an engine's queues. What finds its queue full is dropped, and counted at the place
+/// where that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// HIGH tasks that wait for one entry.
@@ -18,25 +18,24 @@ pub struct Limits {
     pub blocked: usize,
     /// Tasks blocked for one key at one node.
     pub blocked_per_key: usize,
-    /// How many links there are to send by.
+    /// The number of links.
     pub links: u16,
     /// Packets that wait for one link to send them.
     pub outbox: usize,
     /// Tasks that walk the graph together: 1 to 64.
     pub batch: usize,
-    /// LOW tasks that one [`run`](crate::Engine::run) serves at most, so that tasks which start
-    /// themselves again let it end. HIGH tasks have the budget of the call.
+    /// The most LOW tasks that one [`run`](crate::Engine::run) serves, so that tasks which restart
+    /// themselves do not keep it busy forever. HIGH tasks are bounded by the call's budget.
     pub low_share: usize,
     /// The resolution of delays in nanoseconds.
     pub tick: u64,
 }
 
 impl Limits {
-    /// The defaults, made smaller where tasks could hold too much of a pool: those that are blocked,
-    /// delayed or queued hold at most half of `frames`, and what waits for one link at most an
-    /// eighth. The rest is for what is received and sent, so that the answer that blocked tasks
-    /// wait for finds a frame, however many wait. `frames` is this engine's share of the pool, 64
-    /// or more.
+    /// The defaults, reduced for a small pool: blocked, delayed and queued tasks hold at most half
+    /// of `frames`, and the packets waiting for one link at most an eighth. The rest serves
+    /// reception and transmission, so that the packet which unblocks waiting tasks always finds a
+    /// frame. `frames` is this engine's share of the pool, at least 64.
     pub fn within(frames: usize) -> Limits {
         let (most, budget) = (Limits::default(), frames / 2);
         let blocked = most.blocked.min(budget / 4);

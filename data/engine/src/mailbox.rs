@@ -1,22 +1,30 @@
-//! How the next graph reaches a worker.
+//! The queue by which graph updates reach a worker.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(loom)]
+use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Letters that a worker has not taken: it is stuck, or no thread has run it for long.
-const MOST: usize = 256;
+/// The most items that may wait. A worker that leaves more is stuck, or no thread has run it for
+/// long.
+const MAX_QUEUED: usize = 256;
 
-/// A place where one thread leaves letters, numbered in rising order, for one worker, and gets them
-/// back when the worker has done what they say.
+/// A queue of items, numbered in rising order, from one thread to one worker, which returns each
+/// item when it has carried it out.
 ///
-/// A letter is first *placed* and then *published*: so several workers can have theirs before any of
-/// them acts. While nothing is published, looking costs the worker one load.
+/// An item is first *placed* and then *published*, so that several workers can have theirs before
+/// any of them acts. While nothing is published, a check costs the worker one load.
 #[derive(Debug)]
 pub struct Mailbox<T> {
-    /// The number of the latest letter that the worker is to see.
+    /// The number of the latest published item.
     published: AtomicU64,
     inside: Mutex<Inside<T>>,
     changed: Condvar,
@@ -24,19 +32,19 @@ pub struct Mailbox<T> {
 
 #[derive(Debug)]
 struct Inside<T> {
-    letters: VecDeque<(u64, T)>,
+    queued: VecDeque<(u64, T)>,
     done: Vec<T>,
     adopted: u64,
-    /// Whether a thread runs the worker. Who does not run takes the letters before it runs again.
+    /// Whether a thread runs the worker. A worker that starts running takes pending items first.
     runs: bool,
-    /// Whether the worker is gone for good.
+    /// Whether the worker has been dropped.
     closed: bool,
 }
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Mailbox<T> {
         let inside = Inside {
-            letters: VecDeque::new(),
+            queued: VecDeque::new(),
             done: Vec::new(),
             adopted: 0,
             runs: false,
@@ -55,82 +63,82 @@ impl<T> Mailbox<T> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is room for one more letter.
+    /// Whether the queue takes one more item.
     pub fn has_room(&self) -> bool {
-        self.lock().letters.len() < MOST
+        self.lock().queued.len() < MAX_QUEUED
     }
 
-    /// Leaves a letter that the worker does not see before it is published, or asked for by number.
-    pub fn place(&self, number: u64, letter: T) {
+    /// Adds an item that the worker does not see until it is published, or taken by its number.
+    pub fn place(&self, number: u64, item: T) {
         let mut inside = self.lock();
         if !inside.closed {
-            inside.letters.push_back((number, letter));
+            inside.queued.push_back((number, item));
         }
     }
 
-    /// Lets the worker see the letters up to `number`.
+    /// Publishes the items up to `number`.
     pub fn publish(&self, number: u64) {
         self.published.store(number, Ordering::Release);
     }
 
-    /// For the worker, which has done what letter `done` says: the number of the latest one that it
-    /// is to see, if it has not.
+    /// Called by the worker, whose last completed item is `done`: the number of the latest
+    /// published item, if it is newer.
     #[inline]
-    pub fn news(&self, done: u64) -> Option<u64> {
+    pub fn pending(&self, done: u64) -> Option<u64> {
         let published = self.published.load(Ordering::Acquire);
         (published > done).then_some(published)
     }
 
-    /// For the worker: the next letter, if its number is `number` or lower.
+    /// Called by the worker: takes the next item if its number is at most `number`.
     pub fn take(&self, number: u64) -> Option<(u64, T)> {
         let mut inside = self.lock();
-        let is_due = inside.letters.front().is_some_and(|(n, _)| *n <= number);
-        if is_due { inside.letters.pop_front() } else { None }
+        let is_due = inside.queued.front().is_some_and(|(n, _)| *n <= number);
+        if is_due { inside.queued.pop_front() } else { None }
     }
 
-    /// For the worker: it has done what letter `number` says, and gives it back.
-    pub fn done(&self, number: u64, letter: T) {
+    /// Called by the worker: item `number` is done; returns it to the other side.
+    pub fn done(&self, number: u64, item: T) {
         let mut inside = self.lock();
         inside.adopted = number;
-        inside.done.push(letter);
+        inside.done.push(item);
         drop(inside);
         self.changed.notify_all();
     }
 
-    /// For the worker: whether a thread runs it from now on.
+    /// Called by the worker: says whether a thread runs it from now on.
     pub fn set_runs(&self, runs: bool) {
         self.lock().runs = runs;
         self.changed.notify_all();
     }
 
-    /// For the worker: it takes no letters any more.
+    /// Called by the worker when it is dropped: pending and later items are discarded.
     pub fn close(&self) {
         let mut inside = self.lock();
         inside.closed = true;
         inside.runs = false;
-        inside.letters.clear();
+        inside.queued.clear();
         drop(inside);
         self.changed.notify_all();
     }
 
-    /// The letters that came back.
+    /// Takes the items that the worker has returned.
     pub fn returned(&self) -> Vec<T> {
         std::mem::take(&mut self.lock().done)
     }
 
-    /// The number of the letter that the worker did last.
+    /// The number of the item that the worker completed last.
     pub fn adopted(&self) -> u64 {
         self.lock().adopted
     }
 
-    /// Whether the worker has done letter `number`, or does not run.
+    /// Whether the worker has completed item `number`, or no thread runs it.
     pub fn is_settled(&self, number: u64) -> bool {
         let inside = self.lock();
         inside.adopted >= number || !inside.runs
     }
 
-    /// Waits until the worker has done letter `number` or does not run; blocks up to `until`. Whether
-    /// it came to that.
+    /// Blocks until the worker has completed item `number` or no thread runs it, at most until
+    /// `until`. Returns false on timeout.
     pub fn wait(&self, number: u64, until: Instant) -> bool {
         let mut inside = self.lock();
         while inside.adopted < number && inside.runs {

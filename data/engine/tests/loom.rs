@@ -15,7 +15,7 @@ fn letters_are_taken_in_order_once_they_are_published() {
         let worker = thread::spawn(move || {
             let mut done = 0;
             for _ in 0..2 {
-                if let Some(number) = other.news(done) {
+                if let Some(number) = other.pending(done) {
                     while let Some((n, letter)) = other.take(number) {
                         assert_eq!((n, letter), (done + 1, 10 * n), "in order");
                         done = n;
@@ -33,7 +33,7 @@ fn letters_are_taken_in_order_once_they_are_published() {
         let done = worker.join().unwrap();
         assert_eq!(mailbox.adopted(), done);
         assert_eq!(mailbox.returned().len() as u64, done);
-        assert!(mailbox.is_settled(2), "who does not run has settled");
+        assert!(mailbox.is_settled(2), "who does not run has disposed");
     });
 }
 
@@ -45,7 +45,7 @@ fn a_letter_is_in_every_mailbox_before_anyone_acts_on_it() {
         let told = Arc::new(loom::sync::atomic::AtomicU64::new(0));
         let (first, tell) = (boxes.clone(), told.clone());
         let a = thread::spawn(move || {
-            if let Some(number) = first[0].news(0) {
+            if let Some(number) = first[0].pending(0) {
                 assert!(first[0].take(number).is_some());
                 tell.store(number, loom::sync::atomic::Ordering::Release);
             }

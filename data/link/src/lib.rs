@@ -1,10 +1,10 @@
-//! A link is a device's set of queues (DESIGN §1).
+//! A link is a device's set of queues (design/0000 §1).
 //!
 //! A [`Link`] is opened, described by its [`LinkInfo`], and taken apart into [`LinkQueue`]s, one
 //! per device queue, each of which belongs to one worker. A worker's loop is then: `rx` into a
 //! burst, run the graph, `tx` what it produced, `flush` once.
 //!
-//! Links know neither graphs nor protocols (DESIGN §3, rule 5).
+//! Links know neither graphs nor protocols (design/0000 §3, rule 5).
 //!
 //! Beside the traits there are the links that need no device: [`memory`] joins two stacks,
 //! [`replay`] feeds a benchmark, [`pcap::playback`] receives what a capture file holds. Two wrap any
@@ -63,7 +63,7 @@ pub struct LinkInfo {
     pub mtu: u16,
     /// How many queues it has.
     pub queues: u16,
-    /// Whether received transport checksums may be partial (veth, virtio, TAP; DESIGN §4.5).
+    /// Whether received transport checksums may be partial (veth, virtio, TAP; design/0000 §4.5).
     pub partial_checksums: bool,
     /// What it does for packets that are sent.
     pub offload: Offload,
@@ -164,6 +164,16 @@ pub trait LinkQueue: Send {
     fn next_deadline(&self) -> Option<Nanos> {
         None
     }
+
+    /// Called before the worker sleeps on [`fd`](Self::fd): a queue whose other end needs to know
+    /// says so to it. False when there is something to receive after all; then the worker does not
+    /// sleep. [`end_sleep`](Self::end_sleep) follows in either case.
+    fn prepare_to_sleep(&mut self) -> bool {
+        true
+    }
+
+    /// Called when the worker is awake again.
+    fn end_sleep(&mut self) {}
 
     /// What to wait on for received packets, if the link can be waited on.
     fn fd(&self) -> Option<BorrowedFd<'_>>;

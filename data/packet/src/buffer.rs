@@ -3,25 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::Meta;
-use crate::pool::Shared;
-
-/// A frame's bookkeeping, apart from its bytes: an application that shares the frame cannot
-/// rewrite it. Two cache lines, the first of which is all that a received packet needs.
-#[repr(C, align(128))]
-pub(crate) struct Slot {
-    start: NonNull<u8>,
-    home: NonNull<Shared>,
-    index: u32,
-    head: u16,
-    len: u16,
-    meta: Meta,
-}
-
-impl Slot {
-    pub(crate) fn new(start: NonNull<u8>, home: NonNull<Shared>, index: u32) -> Slot {
-        Slot { start, home, index, head: 0, len: 0, meta: Meta::default() }
-    }
-}
+use crate::frames::{Shared, Slot, prefetch};
 
 /// A packet: the unique owner of a frame and its metadata.
 ///
@@ -252,19 +234,6 @@ impl Buffer {
     pub fn prefetch(&self) {
         prefetch(self.data().as_ptr());
     }
-}
-
-/// Hints that an address will be read or written soon; it need not lead anywhere.
-#[inline]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint; it never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 impl Drop for Buffer {

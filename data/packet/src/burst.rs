@@ -1,4 +1,4 @@
-//! Up to sixty-four packets at a time, and sets of them as bits (DESIGN §4.2).
+//! Up to sixty-four packets at a time, and sets of them as bits (design/0000 §4.2).
 
 use crate::Buffer;
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::buffer::prefetch;
-use crate::pool::{BUNDLE, Bundle, Owner};
+use crate::frames::{BUNDLE, Bundle, Owner, prefetch};
 use crate::{Buffer, Pool};
 
 /// Two bundles of slack on either side of the working set, so that a burst in and a burst out in
@@ -16,11 +15,14 @@ pub struct PoolCache {
     stock: Vec<u32>,
 }
 
-impl PoolCache {
-    pub(crate) fn new(owner: Arc<Owner>) -> PoolCache {
-        PoolCache { owner, stock: Vec::with_capacity(CAPACITY) }
+impl Pool {
+    /// A cache for one worker.
+    pub fn cache(&self) -> PoolCache {
+        PoolCache { owner: self.owner.clone(), stock: Vec::with_capacity(CAPACITY) }
     }
+}
 
+impl PoolCache {
     /// The pool it draws from.
     pub fn pool(&self) -> Pool {
         Pool { owner: self.owner.clone() }

@@ -6,7 +6,7 @@
 //! locks nor allocates. A `Buffer` is the unique owner of its frame: dropping one anywhere returns
 //! the frame to its pool, only more slowly than [`PoolCache::free`].
 //!
-//! This crate knows neither graphs nor protocols (DESIGN §3, rule 5).
+//! This crate knows neither graphs nor protocols (design/0000 §3, rule 5).
 #![allow(
     unsafe_code,
     reason = "frames are raw memory shared with the kernel; ownership is enforced by `Buffer`"
@@ -15,6 +15,7 @@
 mod buffer;
 mod burst;
 mod cache;
+mod frames;
 mod meta;
 mod pool;
 mod region;

@@ -15,7 +15,7 @@ impl Flags {
     /// Nothing known.
     pub const NONE: Flags = Flags(0);
     /// The link may hand over transport checksums that the sender's kernel left to the device: a
-    /// checksum equal to the pseudo-header's sum is then partial, not wrong (DESIGN §4.5).
+    /// checksum equal to the pseudo-header's sum is then partial, not wrong (design/0000 §4.5).
     pub const MAY_BE_PARTIAL: Flags = Flags(1);
     /// The transport checksum is partial and has to be completed before forwarding.
     pub const PARTIAL_CHECKSUM: Flags = Flags(1 << 1);

@@ -6,12 +6,8 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::buffer::Slot;
-use crate::{Buffer, HugePages, PoolCache, PoolError, Region};
-
-/// How many frames move between a cache and the depot at once.
-pub(crate) const BUNDLE: usize = 64;
-pub(crate) type Bundle = [u32; BUNDLE];
+use crate::frames::{BUNDLE, Owner, Shared, Slot};
+use crate::{Buffer, HugePages, PoolError, Region};
 
 /// Bytes of a large frame, which holds any packet that was put together of fragments: as far as
 /// 16-bit offsets reach. No link takes such a frame; see [`PoolConfig::large`].
@@ -71,78 +67,6 @@ impl PoolConfig {
     }
 }
 
-/// What buffers point at. It outlives every pool handle and cache; see [`Owner`].
-pub(crate) struct Shared {
-    pub(crate) region: Region,
-    pub(crate) slots: Box<[UnsafeCell<Slot>]>,
-    pub(crate) frame_size: u32,
-    pub(crate) headroom: u16,
-    /// Whole bundles: one compare-and-swap moves 64 frames.
-    pub(crate) bundles: ArrayQueue<Bundle>,
-    /// Frames that came home one by one, through `Drop`.
-    pub(crate) singles: ArrayQueue<u32>,
-}
-
-impl Shared {
-    /// A frame from the depot, if need be out of a bundle whose others become singles.
-    fn take_one(&self) -> Option<u32> {
-        if let Some(index) = self.singles.pop() {
-            return Some(index);
-        }
-        let bundle = self.bundles.pop()?;
-        for index in &bundle[1..] {
-            let pushed = self.singles.push(*index);
-            debug_assert!(pushed.is_ok(), "the depot has room for every frame");
-        }
-        Some(bundle[0])
-    }
-}
-
-// SAFETY: slots are reached only through the unique `Buffer` that owns their index; the rest is
-// immutable or a concurrent queue.
-unsafe impl Sync for Shared {}
-// SAFETY: as above; nothing is tied to a thread.
-unsafe impl Send for Shared {}
-
-/// Frees the shared part when the last handle or cache is gone and every frame is home. A buffer
-/// that is still out would dangle, so then the memory is left mapped: safe, and finite.
-pub(crate) struct Owner(NonNull<Shared>);
-
-// SAFETY: `Shared` is Send and Sync; the owner is a counted pointer to it.
-unsafe impl Send for Owner {}
-// SAFETY: as above.
-unsafe impl Sync for Owner {}
-
-impl Owner {
-    pub(crate) fn shared(&self) -> &Shared {
-        // SAFETY: freed only in `drop`, which no borrow of `self` survives.
-        unsafe { self.0.as_ref() }
-    }
-
-    pub(crate) fn as_ptr(&self) -> NonNull<Shared> {
-        self.0
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        let shared = self.shared();
-        // Popping, not counting: a queue's length includes a push that has not finished, whose
-        // thread still touches the queue.
-        let mut home = 0;
-        while shared.bundles.pop().is_some() {
-            home += BUNDLE;
-        }
-        while shared.singles.pop().is_some() {
-            home += 1;
-        }
-        if home == shared.slots.len() {
-            // SAFETY: made by `Box::leak` in `Pool::new`; no handle, cache or buffer is left.
-            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-        }
-    }
-}
-
 /// A set of frames of one size. Clones are handles to the same pool.
 #[derive(Clone)]
 pub struct Pool {
@@ -174,17 +98,13 @@ impl Pool {
         let slots = (0..frames).map(slot).collect();
         // SAFETY: made above and not handed out yet; the slots only carry its address.
         unsafe { (*home.as_ptr()).slots = slots };
-        let owner = Owner(home);
+        // SAFETY: leaked above, with its slots, and not shared yet.
+        let owner = unsafe { Owner::new(home) };
         for first in (0..frames as u32).step_by(BUNDLE) {
             let bundle = std::array::from_fn(|i| first + i as u32);
             owner.shared().bundles.push(bundle).expect("the depot holds every bundle");
         }
         Ok(Pool { owner: Arc::new(owner) })
-    }
-
-    /// A cache for one worker.
-    pub fn cache(&self) -> PoolCache {
-        PoolCache::new(self.owner.clone())
     }
 
     /// An empty buffer, taken from the depot without a cache: for pools of few frames that several

@@ -1,23 +1,15 @@
 //! One simulated host: the graph of a real one, its network, and a worker without a thread.
 
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::sync::Arc;
 
-use weever_block::Env;
-use weever_blocks_std::host::{Network, provide};
-use weever_blocks_std::registry;
-use weever_engine::{CounterKind, Limits, Member, MemberQueue, Publisher, Reading, Team, Worker};
+use weever_engine::{CounterKind, Reading};
+use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix, Route, Service, with_dhcp_socket};
 use weever_link::fault::{FaultConfig, FaultControl, FaultyLink};
 use weever_link::memory::MemoryLink;
-use weever_link::{Link, LinkInfo};
 use weever_models::counters::HOST_SOURCE;
-use weever_models::{HostConfig, Service, Socket, host};
-use weever_net::iface::{IfaceId, Interface};
-use weever_net::route::Route;
-use weever_net::state::NetConfig;
+use weever_models::{HostConfig, Socket, host};
 use weever_packet::{Burst, Endpoints, Flags, HugePages, Nanos, Pool, PoolConfig};
-use weever_wire::MacAddr;
 use weever_wire::ipv4::protocol;
 
 use crate::SimError;
@@ -57,38 +49,37 @@ impl HostSpec {
 /// A host that runs.
 pub(crate) struct SimHost {
     pub(crate) name: String,
-    pub(crate) worker: Worker,
-    pub(crate) publisher: Arc<Publisher>,
-    pub(crate) network: Arc<Network>,
+    pub(crate) stack: Host,
     pub(crate) plugs: Vec<(usize, FaultControl)>,
     inbox: Arc<Inbox>,
-    pool: Pool,
     burst: Burst,
 }
 
 impl SimHost {
-    pub(crate) fn start(spec: HostSpec) -> Result<SimHost, SimError> {
+    /// A host as it is shipped; `seed` stands for the system's randomness.
+    pub(crate) fn start(spec: HostSpec, seed: u64) -> Result<SimHost, SimError> {
         let name = spec.name.clone();
         let failed = |problem: String| SimError::Host { host: name.clone(), problem };
         let config =
             PoolConfig { frames: FRAMES, huge_pages: HugePages::Never, ..PoolConfig::default() };
         let pool = Pool::new(config).map_err(|e| failed(e.to_string()))?;
-        let infos: Vec<LinkInfo> = spec.ports.iter().map(|port| port.link.info().clone()).collect();
-        let env = Arc::new(Env::new());
-        let network = provide(&env, network(&spec, &infos).map_err(failed)?, 0);
-        let inbox = Arc::new(Inbox::default());
-        env.provide(Arc::clone(&inbox));
-        let mut graph = host(&sockets_of(&spec)).map_err(|e| failed(e.to_string()))?;
+        let mut builder = HostBuilder::new(pool);
+        let mut graph =
+            host(&with_dhcp_socket(sockets_of(&spec))).map_err(|e| failed(e.to_string()))?;
         sockets::fit(&mut graph).ok_or_else(|| failed("its graph has no UDP".into()))?;
-        let (plugs, queues) = plug_in(spec.ports);
-        let limits = Limits { links: infos.len() as u16, ..Limits::within(FRAMES as usize) };
-        let member = Member { name: spec.name, pool: pool.cache(), limits, queues };
-        let registry = registry().with(&[&SEND_TYPE, &KEEP]);
-        let team = Team::build(graph, registry, env, vec![member]);
-        let Team { mut workers, publisher } = team.map_err(|e| failed(e.to_string()))?;
-        let worker = workers.remove(0);
-        let burst = Burst::new();
-        Ok(SimHost { name, worker, publisher, network, plugs, inbox, pool, burst })
+        builder.graph(graph, HOST_SOURCE);
+        builder.registry(weever_blocks_std::registry().with(&[&SEND_TYPE, &KEEP]));
+        let inbox = Arc::new(Inbox::default());
+        builder.env().provide(Arc::clone(&inbox));
+        builder.secret(seed);
+        builder.network().settings.forwarding = spec.forwarding;
+        let plugs = attach(&mut builder, spec.ports).map_err(failed)?;
+        for (to, via) in &spec.routes {
+            let route = Route::via(parse(to).map_err(failed)?, *via);
+            builder.route(&route).map_err(|e| failed(e.to_string()))?;
+        }
+        let stack = builder.build(0).map_err(|e| failed(e.to_string()))?;
+        Ok(SimHost { name, stack, plugs, inbox, burst: Burst::new() })
     }
 
     /// Sends a datagram as an application would.
@@ -118,7 +109,7 @@ impl SimHost {
 
     /// Our address to speak from, if there is a way.
     fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
-        let state = self.network.state();
+        let state = self.stack.handle().network.state();
         match to {
             IpAddr::V4(v4) => state.route4(v4).map(|hop| hop.source.into()),
             IpAddr::V6(v6) => {
@@ -129,7 +120,7 @@ impl SimHost {
     }
 
     fn inject(&mut self, ends: Endpoints, payload: &[u8], now: Nanos) -> Result<(), SimError> {
-        let engine = self.worker.engine();
+        let engine = self.stack.worker(0).engine();
         let full = || SimError::NoBuffer { host: self.name.clone(), len: payload.len() };
         let mut buffer = engine.pool().alloc().ok_or_else(full)?;
         if !buffer.append(payload) {
@@ -148,11 +139,11 @@ impl SimHost {
         std::mem::take(&mut *self.inbox.lock())
     }
 
-    pub(crate) fn readings(&mut self) -> Vec<Reading> {
-        self.worker.engine().counters().describe()
+    pub(crate) fn readings(&self) -> Vec<Reading> {
+        self.stack.handle().readings().concat()
     }
 
-    pub(crate) fn drops(&mut self) -> Vec<(String, String, u64)> {
+    pub(crate) fn drops(&self) -> Vec<(String, String, u64)> {
         let drops = self.readings().into_iter();
         let drops = drops.filter(|r| r.kind == CounterKind::Drop && r.value > 0);
         drops.map(|r| (r.node.to_string(), r.label.to_string(), r.value)).collect()
@@ -160,7 +151,7 @@ impl SimHost {
 
     /// The pool, once nothing of the host is left that could hold a frame.
     pub(crate) fn into_pool(self) -> Pool {
-        self.pool
+        self.stack.handle().pool.clone()
     }
 }
 
@@ -170,46 +161,26 @@ fn sockets_of(spec: &HostSpec) -> HostConfig {
     HostConfig { sockets: spec.sockets.iter().map(socket).collect() }
 }
 
-fn network(spec: &HostSpec, infos: &[LinkInfo]) -> Result<NetConfig, String> {
-    let mut network = NetConfig::new();
-    for (number, (port, info)) in spec.ports.iter().zip(infos).enumerate() {
-        let (id, name) = (IfaceId(number as u16), format!("eth{number}"));
-        let iface = Interface::new(id, name, number as u16, MacAddr(info.mac));
-        network.add_interface(iface.with_mtu(info.mtu)).map_err(|e| e.to_string())?;
-        port.addr.split(',').try_for_each(|addr| add_address(&mut network, id, addr))?;
-    }
-    for (to, via) in &spec.routes {
-        match via {
-            IpAddr::V4(via) => network.add_route(Route::via(parse(to)?, *via)),
-            IpAddr::V6(via) => network.add_route6(Route::via(parse(to)?, *via)),
-        }
-        .map_err(|e| e.to_string())?;
-    }
-    network.settings.forwarding = spec.forwarding;
-    Ok(network)
-}
-
-fn add_address(network: &mut NetConfig, id: IfaceId, addr: &str) -> Result<(), String> {
-    let added = match addr.contains(':') {
-        true => network.add_address6(id, parse(addr)?),
-        false => network.add_address(id, parse(addr)?),
-    };
-    added.map_err(|e| e.to_string())
-}
-
-fn parse<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|e| format!("`{text}` is {e}"))
-}
-
-/// The ports' queues, each with faults, and what controls these.
-fn plug_in(ports: Vec<Port>) -> (Vec<(usize, FaultControl)>, Vec<MemberQueue>) {
-    let (mut plugs, mut queues) = (Vec::new(), Vec::new());
-    for (number, port) in (0u16..).zip(ports) {
-        let mut link = FaultyLink::new(Box::new(port.link), port.config);
+/// Gives the host an interface on each port, with faults in between; what controls these.
+fn attach(
+    builder: &mut HostBuilder,
+    ports: Vec<Port>,
+) -> Result<Vec<(usize, FaultControl)>, String> {
+    let mut plugs = Vec::new();
+    for (number, port) in ports.into_iter().enumerate() {
+        let link = FaultyLink::new(Box::new(port.link), port.config);
         plugs.push((port.cable, link.control()));
-        let of_link = link.take_queues().into_iter();
-        let source = || HOST_SOURCE.to_owned();
-        queues.extend(of_link.map(|queue| MemberQueue { link: number, source: source(), queue }));
+        let link = builder.link(Box::new(link));
+        let addresses = port.addr.split(',').map(parse).collect::<Result<_, _>>()?;
+        let name = format!("eth{number}");
+        // Routers' advertisements are listened to as soon as there is an IPv6 address.
+        let slaac = port.addr.contains(':');
+        let config = InterfaceConfig { addresses, slaac, ..InterfaceConfig::new(name, link) };
+        builder.interface(config).map_err(|e| e.to_string())?;
     }
-    (plugs, queues)
+    Ok(plugs)
+}
+
+fn parse(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|e| format!("`{text}` is {e}"))
 }

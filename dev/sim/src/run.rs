@@ -22,8 +22,11 @@ pub struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(specs: Vec<HostSpec>) -> Result<Sim, SimError> {
-        let hosts = specs.into_iter().map(SimHost::start).collect::<Result<_, _>>()?;
+    pub(crate) fn new(specs: Vec<HostSpec>, seed: u64) -> Result<Sim, SimError> {
+        // Stations with equal seeds would wait for equal times.
+        let seeds = (0..).map(|number: u64| seed.wrapping_add(number));
+        let start = |(spec, seed)| SimHost::start(spec, seed);
+        let hosts = specs.into_iter().zip(seeds).map(start).collect::<Result<_, _>>()?;
         Ok(Sim { hosts, now: 0 })
     }
 
@@ -55,7 +58,7 @@ impl Sim {
     }
 
     fn next_deadline(&self) -> Option<Nanos> {
-        self.hosts.iter().filter_map(|host| host.worker.next_deadline()).min()
+        self.hosts.iter().filter_map(|host| host.stack.next_deadline()).min()
     }
 
     /// A cable that hands over what has travelled does so in its sender's turn, which is none for
@@ -65,8 +68,7 @@ impl Sim {
         for _ in 0..RESTLESS {
             let mut idle = true;
             for host in &mut self.hosts {
-                let turn = host.worker.turn(self.now);
-                idle &= turn.is_idle() && host.worker.engine().idle();
+                idle &= !host.stack.step(self.now);
             }
             quiet = if idle { quiet + 1 } else { 0 };
             if quiet == 2 {
@@ -97,12 +99,12 @@ impl Sim {
 
     /// A host's network, to look at and to change.
     pub fn network(&self, host: HostId) -> &Network {
-        &self.hosts[host.0].network
+        &self.hosts[host.0].stack.handle().network
     }
 
     /// What changes a host's graph.
     pub fn publisher(&self, host: HostId) -> &Arc<Publisher> {
-        &self.hosts[host.0].publisher
+        &self.hosts[host.0].stack.handle().publisher
     }
 
     /// Pulls a cable out, or plugs it in again: what is on its way is lost.
@@ -118,12 +120,12 @@ impl Sim {
     }
 
     /// Every counter of a host.
-    pub fn readings(&mut self, host: HostId) -> Vec<Reading> {
+    pub fn readings(&self, host: HostId) -> Vec<Reading> {
         self.hosts[host.0].readings()
     }
 
     /// What a host has dropped: node, reason, how often.
-    pub fn drops(&mut self, host: HostId) -> Vec<(String, String, u64)> {
+    pub fn drops(&self, host: HostId) -> Vec<(String, String, u64)> {
         self.hosts[host.0].drops()
     }
 

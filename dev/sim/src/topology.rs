@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
+use weever_host::Service;
 use weever_link::fault::{FaultConfig, Faults};
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
-use weever_models::Service;
 use weever_wire::MacAddr;
 
 use crate::host::{HostSpec, Port};
@@ -100,7 +100,7 @@ impl Topology {
                 hosts[host.0].ports.push(Port { addr: addr.clone(), link, config, cable: number });
             }
         }
-        Sim::new(hosts)
+        Sim::new(hosts, seed)
     }
 }
 

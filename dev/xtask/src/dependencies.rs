@@ -1,4 +1,4 @@
-//! Who may know whom.
+//! Which crate may use which.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,38 @@ pub(crate) fn check(workspace: &Workspace, rules: &Rules, report: &mut Report) {
         }
         if !ruled {
             report.fail(CHECK, name, "is in no rule: say in dev/xtask/rules.toml what it may use");
+        }
+    }
+    check_names(workspace, rules, report);
+}
+
+/// A rule about a crate of ours that is not there holds nobody to anything.
+fn check_names(workspace: &Workspace, rules: &Rules, report: &mut Report) {
+    let ruled = rules
+        .rules
+        .iter()
+        .flat_map(|rule| rule.crates.iter().chain(&rule.never).chain(rule.only.iter().flatten()));
+    for name in ruled.chain(rules.groups.values().flatten()) {
+        let missing = match name.strip_prefix('@') {
+            Some(group) => !rules.groups.contains_key(group),
+            None => name.starts_with("weever") && !workspace.members.contains_key(name),
+        };
+        if missing {
+            report.fail(
+                CHECK,
+                name,
+                "is named in dev/xtask/rules.toml but does not exist: remove it",
+            );
+        }
+    }
+    let rooms = [&rules.unsafe_rooms, &rules.clockless_rooms, &rules.test_rooms];
+    for room in rooms.into_iter().flatten() {
+        if !workspace.root.join(room).exists() {
+            report.fail(
+                CHECK,
+                room,
+                "is a room in dev/xtask/rules.toml but not a folder: remove it",
+            );
         }
     }
 }
@@ -118,5 +150,20 @@ mod tests {
     fn a_crate_without_a_rule_fails() {
         let found = failures(RULES, &[("newcomer", &[])]);
         assert!(found[0].contains("newcomer: is in no rule"), "{found:?}");
+    }
+
+    #[test]
+    fn a_rule_about_a_crate_that_is_not_there_fails() {
+        let rules = "test_rooms = ['no/such/room']
+            [groups]
+            web = ['weever-web']
+            [[rule]]
+            crates = ['weever-old', 'a']
+            never = ['@webb', 'ext']
+            because = 'once'";
+        let found = failures(rules, &[("a", &[])]);
+        let named: Vec<_> = found.iter().filter_map(|f| f.split(':').next()).collect();
+        let expected = ["weever-old", "@webb", "weever-web", "no/such/room"];
+        assert_eq!(named, expected.map(|name| format!("dependencies {name}")));
     }
 }

@@ -11,6 +11,7 @@ mod docs;
 mod error;
 mod exceptions;
 mod files;
+mod layers;
 mod metadata;
 mod names;
 mod private;
@@ -18,6 +19,7 @@ mod report;
 mod rules;
 mod sizes;
 mod source;
+mod test_only;
 mod unsafety;
 
 use std::env;
@@ -68,6 +70,7 @@ fn check() -> Result<Report, Error> {
     let sources = source::parse_all(&tree)?;
     let mut report = Report::default();
     names::check(&workspace, &mut report);
+    names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);
     sizes::check(&sources, &exceptions, &mut report);
     unsafety::check(&workspace, &sources, &rules, &mut report);
@@ -75,5 +78,7 @@ fn check() -> Result<Report, Error> {
     docs::check_links(&tree, &mut report);
     docs::check_dependency_reasons(&workspace, &tree, &mut report);
     private::check(&tree, &mut report);
+    layers::check(&workspace, &sources, &exceptions, &mut report);
+    test_only::check(&sources, &rules, &exceptions, &mut report);
     Ok(report)
 }

@@ -1,7 +1,9 @@
-//! A crate is named after its folder, so that either leads to the other.
+//! A crate is named after its folder, and a module is one file or one folder, so that either leads
+//! to the other.
 
 use std::path::Path;
 
+use crate::files::Tree;
 use crate::metadata::Workspace;
 use crate::report::Report;
 
@@ -12,6 +14,22 @@ pub(crate) fn check(workspace: &Workspace, report: &mut Report) {
             let place = member.folder.display().to_string();
             let message = format!("`{name}` is not named after its folder: `weever-<folder>`");
             report.fail("names", place, message);
+        }
+    }
+}
+
+/// A module with files of its own is the folder `x` with `x/mod.rs`; `x.rs` beside it would make
+/// two places of one module.
+///
+/// Files in `tests` are left alone: there `x.rs` is a crate, and `x/` holds its modules.
+pub(crate) fn check_modules(tree: &Tree, report: &mut Report) {
+    for (path, _) in tree.with_extension("rs") {
+        let folder = path.with_extension("");
+        let is_test = path.parent().is_some_and(|parent| parent.ends_with("tests"));
+        if !is_test && tree.contains(&folder) {
+            let message =
+                format!("stands beside its folder: move it to {}", folder.join("mod.rs").display());
+            report.fail("names", path.display().to_string(), message);
         }
     }
 }
@@ -40,5 +58,15 @@ mod tests {
         ] {
             assert_eq!(is_named_after(name, Path::new(folder)), agrees, "{name} in {folder}");
         }
+    }
+
+    #[test]
+    fn a_module_has_one_place() {
+        let files =
+            ["a/src/x.rs", "a/src/x/y.rs", "a/src/z/mod.rs", "a/tests/t.rs", "a/tests/t/u.rs"];
+        let mut report = Report::default();
+        check_modules(&Tree::of(&files.map(|path| (path, ""))), &mut report);
+        let expected = "names a/src/x.rs: stands beside its folder: move it to a/src/x/mod.rs";
+        assert_eq!(report.failures(), [expected]);
     }
 }

@@ -25,13 +25,16 @@ pub(crate) struct Rules {
     /// Where the time is an argument.
     #[serde(default)]
     pub(crate) clockless_rooms: Vec<String>,
+    /// Rooms that exist for tests: what is public in them is for tests to use.
+    #[serde(default)]
+    pub(crate) test_rooms: Vec<String>,
 }
 
 /// What some crates may depend on, directly or through others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
-    /// To whom it applies.
+    /// The crates that it applies to.
     pub(crate) crates: Vec<String>,
     /// If present: the only crates *of ours* that they may use.
     pub(crate) only: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! What a node's implementation does to the buffer of a task (DESIGN §4.2).
+//! What a node's implementation does to the buffer of a task (design/0000 §4.2).
 //!
 //! Branches of one task share one buffer, so the verifier rejects two nodes whose effects conflict
 //! and which no path of edges orders.

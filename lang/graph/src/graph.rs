@@ -2,7 +2,7 @@
 
 use crate::{Node, NodeId, PortId};
 
-/// Nodes joined by edges. Built once, then read; a change makes a new graph (DESIGN §4.4).
+/// Nodes joined by edges. Built once, then read; a change makes a new graph (design/0000 §4.4).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The graph's name.

@@ -1,4 +1,4 @@
-//! One representation for three graphs (DESIGN §4.1): what has to be done (LPG), what a NIC does
+//! One representation for three graphs (design/0000 §4.1): what has to be done (LPG), what a NIC does
 //! (PRG), and what runs.
 //!
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn

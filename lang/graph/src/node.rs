@@ -25,7 +25,7 @@ pub enum Op {
     Nor,
 }
 
-/// What a node is (DESIGN §1).
+/// What a node is (design/0000 §1).
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeKind {
     /// F-node: enables exactly one of its ports per packet, or consumes the packet.

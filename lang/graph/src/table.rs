@@ -1,4 +1,4 @@
-//! T-nodes: a match over packet fields, stored by entries rather than by nodes (DESIGN §4.1).
+//! T-nodes: a match over packet fields, stored by entries rather than by nodes (design/0000 §4.1).
 
 use crate::Field;
 

@@ -16,7 +16,6 @@ mod parser;
 mod print;
 mod render;
 mod show;
-mod suggest;
 mod token;
 
 pub use ast::Ast;

@@ -11,8 +11,8 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use weever_wire::MacAddr;
 
 use crate::addr::Locals;
-use crate::ethernet;
 use crate::group::Filter;
+use crate::ipv4;
 use crate::ipv6::addr::{ALL_NODES, multicast_mac, solicited_node};
 use crate::ipv6::{Locals6, V6Settings};
 
@@ -201,7 +201,7 @@ impl Interface {
         }
         let filtered = self.filters.iter().map(|(group, _)| group);
         let mut groups = self.groups.iter().chain(filtered).chain([&ALL_HOSTS]);
-        groups.any(|joined| ethernet::multicast_mac(*joined) == group)
+        groups.any(|joined| ipv4::multicast_mac(*joined) == group)
     }
 }
 

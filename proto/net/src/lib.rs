@@ -1,7 +1,6 @@
 //! Ethernet, ARP, IP of both versions, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
 //! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
 //!
-//! - [`ethernet`]: which frames are for us, and building headers;
 //! - [`addr`]: prefixes and the set of our own addresses;
 //! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
 //! - [`neighbour`]: a cache of neighbours, and the shape of the protocol around it, of either family;
@@ -10,6 +9,7 @@
 //! - [`ipv6`]: the same for IPv6, and choosing a source address;
 //! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;
 //! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
+//! - [`demux`]: which socket a packet is for, and who may bind what;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
 //! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
@@ -35,8 +35,8 @@ extern crate std;
 
 pub mod addr;
 pub mod arp;
+pub mod demux;
 pub mod dhcp4;
-pub mod ethernet;
 pub mod fib;
 pub mod fragment;
 pub mod group;

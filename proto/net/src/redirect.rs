@@ -11,7 +11,7 @@ use weever_wire::icmpv4::{self, kind};
 use weever_wire::ipv4::Ipv4Header;
 use weever_wire::{checksum, icmpv6};
 
-use crate::icmp::quote;
+use crate::icmp::quote_len;
 use crate::iface::{IfaceId, Interface};
 use crate::ipv6::addr::is_link_local;
 use crate::route::{Hop, Kind};
@@ -78,7 +78,7 @@ pub fn advice6(
 /// Writes the ICMP message about `datagram`, as it was received, to the front of `out`; its length.
 /// `None` if there is no room.
 pub fn emit4(advice: Advice<Ipv4Addr>, datagram: &[u8], out: &mut [u8]) -> Option<usize> {
-    let quote = quote(datagram);
+    let quote = &datagram[..quote_len(datagram)];
     let message = out.get_mut(..icmpv4::HEADER_LEN + quote.len())?;
     let (header, rest) = message.split_at_mut(icmpv4::HEADER_LEN);
     header[..4].copy_from_slice(&[kind::REDIRECT, FOR_HOST, 0, 0]);

@@ -1,12 +1,12 @@
-//! Two hosts on a virtual clock: resolution, retries, failure, ageing, echoes and errors.
+//! Two stations on a virtual clock that resolve each other by ARP: retries, failure, ageing, loss.
 
 mod sim;
 
 use proptest::prelude::*;
-use sim::{A, A_IP, B, B_IP, Fault, Link, Pair, Received};
+use sim::{A, B, B_IP, Fault, Link, Pair};
 use weever_net::SECOND;
 use weever_net::arp::{Discovery, State};
-use weever_net::ethernet::ethertype;
+use weever_wire::ethernet::ethertype;
 
 /// A pair whose announcements are over.
 fn pair(seed: u64, fault: Fault) -> Pair {
@@ -17,11 +17,7 @@ fn pair(seed: u64, fault: Fault) -> Pair {
 }
 
 fn payloads(pair: &Pair, at: usize) -> Vec<Vec<u8>> {
-    let udp = pair.hosts[at].received.iter().filter_map(|(_, received)| match received {
-        Received::Udp(_, payload) => Some(payload.clone()),
-        _ => None,
-    });
-    udp.collect()
+    pair.hosts[at].data.iter().map(|(_, payload)| payload.clone()).collect()
 }
 
 #[test]
@@ -40,14 +36,14 @@ fn one_question_serves_both_directions_and_nothing_that_waited_is_lost() {
     let mut pair = pair(1, Fault::default());
     let start = pair.now;
     for byte in 0..10 {
-        pair.send_udp(A, Pair::flow(7), &[byte]);
+        pair.send(&[byte]);
     }
     pair.run_until(start + 3 * Link::DELAY);
     let wanted: Vec<Vec<u8>> = (0..10).map(|byte| vec![byte]).collect();
     assert_eq!(payloads(&pair, B), wanted, "in order, after three crossings of the link");
-    pair.ping(B, A_IP, b"back");
+    pair.ask(B, b"back");
     pair.run_until(start + SECOND);
-    assert_eq!(pair.hosts[B].received.last().unwrap().1, Received::EchoReply(b"back".to_vec()));
+    assert_eq!(pair.hosts[B].answers.last().unwrap().1, b"back");
     assert_eq!(
         (pair.count(A, ethertype::ARP, start), pair.count(B, ethertype::ARP, start)),
         (1, 1)
@@ -58,7 +54,7 @@ fn one_question_serves_both_directions_and_nothing_that_waited_is_lost() {
 fn more_than_may_wait_is_dropped_and_counted() {
     let mut pair = pair(1, Fault::default());
     for byte in 0..20 {
-        pair.send_udp(A, Pair::flow(7), &[byte]);
+        pair.send(&[byte]);
     }
     pair.run_until(pair.now + SECOND);
     assert_eq!((payloads(&pair, B).len(), pair.hosts[A].dropped), (16, 4));
@@ -69,13 +65,13 @@ fn an_absent_host_fails_after_three_questions_and_is_asked_again_later() {
     let mut pair = pair(1, Fault::default());
     pair.link.up = false;
     let start = pair.now;
-    pair.send_udp(A, Pair::flow(7), b"lost");
+    pair.send(b"lost");
     pair.run_until(start + 60 * SECOND);
     assert_eq!(pair.count(A, ethertype::ARP, start), 3);
     assert_eq!(pair.hosts[A].unresolved, [(start + 3 * SECOND, B_IP)]);
     assert_eq!((pair.hosts[A].dropped, pair.hosts[A].arp.neighbours().iter().count()), (1, 0));
     pair.link.up = true;
-    pair.send_udp(A, Pair::flow(7), b"found");
+    pair.send(b"found");
     pair.run_until(pair.now + SECOND);
     assert_eq!(payloads(&pair, B), [b"found"]);
 }
@@ -83,11 +79,11 @@ fn an_absent_host_fails_after_three_questions_and_is_asked_again_later() {
 #[test]
 fn steady_traffic_never_waits_for_an_ageing_neighbour() {
     let mut pair = pair(1, Fault::default());
-    pair.send_udp(A, Pair::flow(7), &[]);
+    pair.send(&[]);
     pair.run_until(pair.now + SECOND);
     let start = pair.now;
     for _ in 0..600 {
-        pair.send_udp(A, Pair::flow(7), &[]);
+        pair.send(&[]);
         let (sent, before) = (pair.now, payloads(&pair, B).len());
         pair.run_until(sent + Link::DELAY);
         assert_eq!(payloads(&pair, B).len(), before + 1, "at {sent}");
@@ -108,7 +104,7 @@ fn steady_traffic_never_waits_for_an_ageing_neighbour() {
 #[test]
 fn an_idle_neighbour_is_forgotten_without_a_packet() {
     let mut pair = pair(1, Fault::default());
-    pair.send_udp(A, Pair::flow(7), &[]);
+    pair.send(&[]);
     pair.run_until(pair.now + SECOND);
     let start = pair.now;
     pair.run_until(start + 100 * SECOND);
@@ -122,7 +118,7 @@ fn an_idle_neighbour_is_forgotten_without_a_packet() {
 /// B's card is replaced under steady traffic: after how many lost datagrams it is heard again.
 fn lost_to_a_new_card(announced: bool) -> usize {
     let mut pair = pair(1, Fault::default());
-    pair.send_udp(A, Pair::flow(7), &[]);
+    pair.send(&[]);
     pair.run_until(pair.now + SECOND);
     let now = pair.now;
     pair.hosts[B].replace_card(9, now);
@@ -135,7 +131,7 @@ fn lost_to_a_new_card(announced: bool) -> usize {
     }
     let before = payloads(&pair, B).len();
     for _ in 0..60 {
-        pair.send_udp(A, Pair::flow(7), &[]);
+        pair.send(&[]);
         pair.run_until(pair.now + SECOND);
     }
     60 - (payloads(&pair, B).len() - before)
@@ -150,28 +146,15 @@ fn a_new_card_is_found_at_once_if_announced_and_by_probing_if_not() {
 }
 
 #[test]
-fn a_closed_port_is_reported_at_a_limited_rate() {
-    let mut pair = pair(1, Fault::default());
-    pair.send_udp(A, Pair::flow(7), &[]);
-    pair.run_until(pair.now + SECOND);
-    for _ in 0..100 {
-        pair.send_udp(A, Pair::flow(9), b"anybody there?");
-    }
-    pair.run_until(pair.now + SECOND);
-    let reports = pair.hosts[A].received.iter().filter(|(_, r)| *r == Received::Error(3, 3));
-    assert_eq!((reports.count(), pair.hosts[B].dropped), (5, 95));
-}
-
-#[test]
 fn the_same_seed_gives_the_same_run() {
     let fault = Fault { loss: 200, duplicate: 100, jitter: 20 };
     let run = |seed| {
         let mut pair = pair(seed, fault);
         for byte in 0..50 {
-            pair.ping(A, B_IP, &[byte]);
+            pair.ask(A, &[byte]);
             pair.run_until(pair.now + SECOND / 10);
         }
-        (pair.trace, pair.hosts.map(|host| host.received))
+        (pair.trace, pair.hosts.map(|host| host.answers))
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
@@ -186,20 +169,18 @@ proptest! {
     ) {
         let mut pair = pair(seed, Fault { loss, duplicate, jitter });
         let start = pair.now;
-        pair.ping(A, B_IP, b"are you there?");
+        pair.ask(A, b"are you there?");
         // Three tries each: A for B, B for A.
         pair.run_until(start + 8 * SECOND);
-        let got = pair.hosts[A].received.iter().map(|(_, received)| received.clone());
-        for received in got {
-            prop_assert_eq!(received, Received::EchoReply(b"are you there?".to_vec()));
-        }
+        let answers = &pair.hosts[A].answers;
+        prop_assert!(answers.iter().all(|(_, payload)| payload == b"are you there?"));
         let resolved = |host: usize| pair.hosts[host].arp.neighbours().iter().any(|n| n.mac.is_some());
         let gave_up = !pair.hosts[A].unresolved.is_empty();
         prop_assert!(resolved(A) || gave_up);
         let (asked, answered) = (pair.count(A, ethertype::ARP, start), pair.count(B, ethertype::ARP, start));
         prop_assert!(asked <= 3 + 2 * answered, "three questions, and an answer to each copy of B's");
         if loss == 0 {
-            prop_assert!(!pair.hosts[A].received.is_empty());
+            prop_assert!(!pair.hosts[A].answers.is_empty());
         }
     }
 
@@ -210,8 +191,8 @@ proptest! {
         len in 0usize..61,
     ) {
         let mut pair = pair(seed, Fault::default());
-        pair.ping(A, B_IP, b"template");
-        pair.send_udp(A, Pair::flow(9), b"template");
+        pair.ask(A, b"template");
+        pair.send(b"template");
         pair.run_until(pair.now + SECOND);
         let frames: Vec<Vec<u8>> = pair.trace.iter().map(|(_, _, f)| f.clone()).collect();
         for mut frame in frames {
@@ -224,9 +205,9 @@ proptest! {
         }
         // Long enough for B to forget what it was told of invented stations.
         pair.run_until(pair.now + 500 * SECOND);
-        pair.ping(A, B_IP, b"alive");
+        pair.ask(A, b"alive");
         pair.run_until(pair.now + SECOND);
-        let last = pair.hosts[A].received.last().map(|(_, received)| received.clone());
-        prop_assert_eq!(last, Some(Received::EchoReply(b"alive".to_vec())));
+        let last = pair.hosts[A].answers.last().map(|(_, payload)| payload.clone());
+        prop_assert_eq!(last, Some(b"alive".to_vec()));
     }
 }

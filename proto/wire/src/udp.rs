@@ -2,7 +2,7 @@
 
 use core::net::Ipv4Addr;
 
-use crate::bytes::{array, be16, first, header, put, room};
+use crate::bytes::{be16, first, header, put, room};
 use crate::checksum::{self, Pseudo};
 use crate::ipv4::protocol;
 use crate::{Layer, WireError};
@@ -44,14 +44,6 @@ impl UdpHeader<'_> {
     pub fn checksum(self) -> u16 {
         be16(self.0, CHECKSUM)
     }
-}
-
-/// Exchanges the ports, which leaves the checksum right.
-#[inline]
-pub fn swap_ports(header: &mut [u8; HEADER_LEN]) {
-    let (src, dst): ([u8; 2], [u8; 2]) = (array(header, SRC), array(header, DST));
-    put(header, SRC, dst);
-    put(header, DST, src);
 }
 
 /// Writes the checksum field as it is given.
@@ -322,15 +314,6 @@ mod tests {
             prop_assert_eq!(UdpHeader::first(&buf).unwrap().checksum(), theirs);
         }
 
-        #[test]
-        fn swapping_ports_keeps_the_checksum(ports: (u16, u16), ips: (u32, u32)) {
-            let mut buf = emitted(ports.0, ports.1, ips, b"odd");
-            swap_ports(buf.first_chunk_mut().unwrap());
-            let view = UdpView::new(&buf).unwrap();
-            let pseudo = view.pseudo_sum(Ipv4Addr::from_bits(ips.1), Ipv4Addr::from_bits(ips.0));
-            prop_assert!(view.checksum_ok(pseudo));
-            prop_assert_eq!((view.header().dst_port(), view.header().src_port()), ports);
-        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The stack as a service: the one crate that joins everything (DESIGN §3).
+//! The stack as a service: the one crate that joins everything (design/0000 §3).
 //!
 //! [`config::Config`] says what a stack is to be. [`Stack::start`] opens a device over AF_XDP,
 //! makes a graph of the configuration, and has a worker execute it on a core of its own;

@@ -73,7 +73,7 @@ fn a_file_is_replayed_answered_and_the_answers_are_recorded() {
         let mut config = replaying(&files.0);
         config.interfaces[0].pace = pace;
         let faults = faults.map(|text| text.parse().unwrap());
-        config.aids = Aids { record: Some(files.1.clone()), faults };
+        config.aids = Aids { record: Some(files.1.clone()), faults, station: None };
         let stack = Stack::start(config).unwrap();
         let end = Instant::now() + Duration::from_secs(10);
         let received =

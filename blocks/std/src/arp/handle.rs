@@ -10,8 +10,8 @@ use weever_net::arp::{Outcome, Verdict};
 use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
-use crate::check::{MARKS, reader};
 use crate::host::{At, At4, Neighbours, V4};
+use crate::kinds::{MARKS, block_type};
 use crate::neighbour::neighbours;
 
 const PORTS: &[PortDoc] = &[
@@ -28,7 +28,7 @@ const fn handler(name: &'static str, summary: &'static str) -> BlockType {
         effects: EFFECTS,
         state: StateKind::Replicated,
         counters: &["answered", "learned", "conflicts"],
-        ..reader(name, summary, PORTS, make)
+        ..block_type(name, summary, PORTS, make)
     }
 }
 

@@ -7,8 +7,11 @@ use weever_graph::Effects;
 use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
 
-use crate::check::{Classify, READS, Validate, boolean, interface, judge, reader, tasks_where};
 use crate::host::{Neighbours, V4};
+use crate::kinds::{
+    READS, block_type, classifier, interface, network_validator, tasks_where, validator,
+    validator_type,
+};
 use crate::neighbour::neighbours;
 
 /// The packet, or `None` when it is cut short.
@@ -18,13 +21,14 @@ pub(super) fn header(packet: &Buffer) -> Option<ArpHeader<'_>> {
 }
 
 /// Is it ARP of IPv4 over Ethernet?
-pub static VALID_HEADER_LENGTH: BlockType =
-    boolean("RxL3ARPValidHeaderLength", "Is it whole, and about IPv4 over Ethernet?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ArpHeader::is_ethernet_ipv4))))
-    });
+pub static VALID_HEADER_LENGTH: BlockType = validator_type(
+    "RxL3ARPValidHeaderLength",
+    "Is it whole, and about IPv4 over Ethernet?",
+    |_| validator(|p| header(p).is_some_and(ArpHeader::is_ethernet_ipv4)),
+);
 
 /// Which operation is it?
-pub static CLASSIFY: BlockType = reader(
+pub static CLASSIFY: BlockType = block_type(
     "RxL3ARPClassify",
     "Which operation is it?",
     &[
@@ -32,7 +36,7 @@ pub static CLASSIFY: BlockType = reader(
         PortDoc { name: "response", doc: "a reply" },
         PortDoc { name: "drop", doc: "any other" },
     ],
-    |_| Ok(Box::new(Classify::<3, _>(operation))),
+    |_| classifier::<3>(|p| operation(p)),
 );
 
 fn operation(packet: &Buffer) -> usize {
@@ -45,8 +49,8 @@ fn operation(packet: &Buffer) -> usize {
 
 /// Is its target one of our addresses?
 pub static LOCAL_IP_DEST: BlockType =
-    boolean("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
-        judge(build, |state, p| {
+    validator_type("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
+        network_validator(build, |state, p| {
             let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
             // Whoever asks for what we ask for ourselves is a rival: RFC 5227 §2.1.1.
             iface.v4.is_ours(arp.tpa()) || iface.tentative.is_ours(arp.tpa())
@@ -54,7 +58,7 @@ pub static LOCAL_IP_DEST: BlockType =
     });
 
 /// Can the sender of a request be another station?
-pub static VALID_REQUEST: BlockType = boolean(
+pub static VALID_REQUEST: BlockType = validator_type(
     "RxL3ARPValidRequest",
     "Can its sender be another station? A probe has no address yet (RFC 5227 §2.1.1).",
     |build| valid_sender(build, true),
@@ -62,7 +66,7 @@ pub static VALID_REQUEST: BlockType = boolean(
 
 /// Can the sender of a reply be another station?
 pub static VALID_RESPONSE: BlockType =
-    boolean("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
+    validator_type("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
         valid_sender(build, false)
     });
 
@@ -70,7 +74,7 @@ fn valid_sender(
     build: &weever_block::Build<'_>,
     may_probe: bool,
 ) -> Result<Box<dyn Block>, weever_block::BuildError> {
-    judge(build, move |state, p| {
+    network_validator(build, move |state, p| {
         let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
         let station = arp.sha().is_unicast() && arp.sha() != iface.mac;
         station && valid_address(arp, &iface.v4, may_probe)
@@ -87,7 +91,7 @@ fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
 pub static IS_PENDING: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..boolean(
+    ..validator_type(
         "RxL3ARPIsPending",
         "Is the sender a neighbour that we know or ask for, or does it claim our address?",
         |build| {

@@ -3,8 +3,8 @@
 use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
 
-use crate::check::reader;
 use crate::host::V4;
+use crate::kinds::block_type;
 use crate::neighbour::timer;
 use crate::periodic::period;
 
@@ -16,7 +16,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("10", "milliseconds between two looks at the neighbour cache")],
     counters: &["requests", "announcements"],
-    ..reader(
+    ..block_type(
         "TxL3ARPTimer",
         "Repeats ARP requests, asks neighbours in use, announces our addresses, and wakes packets \
          whose neighbour was resolved or given up.",

@@ -9,8 +9,10 @@ use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
 use weever_wire::ethernet::ethertype;
 use weever_wire::{MacAddr, WireError};
 
-use crate::check::{Change, MARKS, Mark, Validate, boolean, interface, reader, record};
 use crate::headers::push;
+use crate::kinds::{
+    MARKS, block_type, interface, network_validator, rewriter, validator, validator_type,
+};
 
 fn has_endpoints(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::ENDPOINTS)
@@ -19,7 +21,7 @@ fn has_endpoints(packet: &Buffer) -> bool {
 /// Empties a received packet, for the answer to it.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..boolean(
+    ..validator_type(
         "TxL3ARPInitiateResponse",
         "Empties a received ARP packet for the answer that its metadata describes.",
         |_| {
@@ -27,43 +29,44 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
                 let start = p.meta().l3;
                 has_endpoints(p) && p.set_bounds(start, start)
             };
-            Ok(Box::new(Mark(empty)))
+            validator(empty)
         },
     )
 };
 
 /// Where requests start.
-pub static SEND_REQUEST: BlockType =
-    boolean("TxL3ARPSendRequest", "Where requests for a neighbour's link address start.", |_| {
-        Ok(Box::new(Validate(has_endpoints)))
-    });
+pub static SEND_REQUEST: BlockType = validator_type(
+    "TxL3ARPSendRequest",
+    "Where requests for a neighbour's link address start.",
+    |_| validator(|p| has_endpoints(p)),
+);
 
 /// Where announcements start.
-pub static SEND_GRATUITOUS: BlockType = boolean(
+pub static SEND_GRATUITOUS: BlockType = validator_type(
     "TxL3ARPSendGratuitous",
     "Where announcements of our own addresses start (RFC 5227 §2.3).",
-    |_| Ok(Box::new(Validate(has_endpoints))),
+    |_| validator(|p| has_endpoints(p)),
 );
 
 /// Makes room for the packet.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ARPAllocateHeader",
         "Makes room for an ARP packet.",
         &[
             PortDoc { name: "out", doc: "there is room" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, PACKET_LEN as u16)))),
+        |_| rewriter(|p| push(p, PACKET_LEN as u16)),
     )
 };
 
 /// Writes the packet.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
-    ..boolean("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
-        record(build, |state, p| {
+    ..validator_type("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
+        network_validator(build, |state, p| {
             let own = interface(state, p).map(|iface| iface.mac);
             own.is_some_and(|own| fill(p, own).is_ok())
         })

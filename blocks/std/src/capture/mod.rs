@@ -15,7 +15,9 @@ use weever_block::{
 };
 use weever_graph::Effects;
 
-use crate::check::{READS, reader};
+use crate::host::{Network, StateReader};
+use crate::kinds::{READS, block_type};
+use crate::queue::link;
 use ring::Writer;
 
 pub use tap::{Captured, Tap, TapConfig, Taps};
@@ -33,7 +35,7 @@ pub static CAPTURE: BlockType = BlockType {
         },
     ],
     counters: &["captured", "missed"],
-    ..reader(
+    ..block_type(
         "Capture",
         "Passes packets on, and copies those that match a filter for somebody who looks.",
         &[PortDoc { name: "out", doc: "every packet" }],
@@ -49,21 +51,26 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         build.bad_param("tap", &value, "there is no such tap; blocks of this type are for captures")
     })?;
     let writer = tap.open(build.param("place")?);
-    Ok(Box::new(Capture { tap, writer }))
+    let state = build.env.get::<Network>().map(|host| host.reader());
+    Ok(Box::new(Capture { tap, writer, state }))
 }
 
 struct Capture {
     tap: Arc<Tap>,
     writer: Writer,
+    /// Of a host: a packet that is forwarded leaves by another link than it came from.
+    state: Option<StateReader>,
 }
 
 impl Block for Capture {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (mut captured, mut missed) = (0, 0);
+        let time = self.tap.time(cx.now);
+        let state = self.state.as_mut().map(|state| state.load().as_ref());
         for packet in bits(input).filter_map(|task| burst.get(task)) {
             let frame = whole(packet);
             if self.tap.wants(frame) {
-                let kept = self.writer.write(cx.now, packet.meta().link, frame, self.tap.snaplen());
+                let kept = self.writer.write(time, link(state, packet), frame, self.tap.snaplen());
                 captured += u64::from(kept);
                 missed += u64::from(!kept);
             }

@@ -12,7 +12,7 @@ use super::ring::{Reader, Writer, ring};
 use crate::frame_fields::field_of;
 
 /// What is captured.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TapConfig {
     /// What holds of packets that are copied. Labels have no value here, so tests of labels fail.
     pub filter: Predicate,
@@ -20,12 +20,15 @@ pub struct TapConfig {
     pub snaplen: usize,
     /// Bytes that each block's ring has.
     pub room: usize,
+    /// The clock that copies are timed by, in the worker's time. Without one it is the time at which
+    /// the worker's turn began, the same for a request and its answer.
+    pub clock: Option<fn() -> Nanos>,
 }
 
 impl Default for TapConfig {
     /// Every packet, whole, a megabyte of them.
     fn default() -> TapConfig {
-        TapConfig { filter: Predicate::True, snaplen: 1 << 18, room: 1 << 20 }
+        TapConfig { filter: Predicate::True, snaplen: 1 << 18, room: 1 << 20, clock: None }
     }
 }
 
@@ -36,7 +39,8 @@ pub struct Captured {
     pub time: Nanos,
     /// The place parameter of the block that copied it.
     pub place: u16,
-    /// The number of the link that it came from or goes to.
+    /// The number of the link that it goes to, if it has been routed; else of the one that it came
+    /// from.
     pub link: u16,
     /// How long the packet was.
     pub original: u32,
@@ -107,6 +111,11 @@ impl Tap {
                 filter.eval(&|field| field_of(&parsed, field), &|_| None)
             }
         }
+    }
+
+    /// The time of copies that are made now; `turn` is when the worker's turn began.
+    pub(super) fn time(&self, turn: Nanos) -> Nanos {
+        self.config.clock.map_or(turn, |clock| clock())
     }
 
     pub(super) fn snaplen(&self) -> usize {

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
 use weever_graph::{Field, Predicate};
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::state::NetConfig;
 
 use super::*;
 use crate::bench::Bench;
-use crate::testing::frames::udp;
+use crate::testing::frames::{HOST_MAC, udp};
 
 fn bench(tap: &Arc<Tap>, place: &str) -> Bench {
     let taps = Taps::default();
@@ -92,6 +94,35 @@ fn several_blocks_of_a_tap_are_read_in_the_order_of_time() {
     }
     let times: Vec<u64> = tap.collect(10).iter().map(|c| c.time).collect();
     assert_eq!(times, [5, 6, 7]);
+}
+
+#[test]
+fn a_forwarded_packet_is_of_the_link_that_it_leaves_by() {
+    let tap = tap(TapConfig::default());
+    let mut config = NetConfig::new();
+    for link in 0..2 {
+        let iface = Interface::new(IfaceId(link), format!("link{link}"), link, HOST_MAC);
+        config.add_interface(iface).unwrap();
+    }
+    let mut bench = bench(&tap, "0").providing(Arc::new(Network::new(config)));
+    let mut frames = bench.burst(&[b"received", b"routed"]);
+    for (task, iface) in [(0, IfaceId::NONE), (1, IfaceId(1))] {
+        let meta = frames.get_mut(task).expect("a packet").meta_mut();
+        (meta.link, meta.iface) = (0, iface.0);
+    }
+    bench.run(&CAPTURE, frames, 0b11);
+    let links: Vec<u16> = tap.collect(10).iter().map(|copy| copy.link).collect();
+    assert_eq!(links, [0, 1]);
+}
+
+#[test]
+fn copies_have_the_time_of_the_clock_if_there_is_one() {
+    let tap = tap(TapConfig { clock: Some(|| 77), ..TapConfig::default() });
+    let mut bench = bench(&tap, "0");
+    bench.now = 5;
+    let frames = bench.burst(&[b"packet"]);
+    bench.run(&CAPTURE, frames, 1);
+    assert_eq!(tap.collect(10)[0].time, 77);
 }
 
 #[test]

@@ -3,14 +3,14 @@
 use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
 
-use crate::check::{READS, reader};
+use crate::kinds::{READS, block_type};
 
 /// The block type.
 pub static COUNTER: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["packets", "bytes"],
-    ..reader(
+    ..block_type(
         "Counter",
         "Counts packets and bytes and passes them on.",
         &[PortDoc { name: "out", doc: "every packet" }],

@@ -9,13 +9,13 @@ use weever_net::iface::IfaceId;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use super::Dhcp;
-use crate::check::{READS, between, reader, tasks_where};
+use crate::kinds::{READS, between, block_type, tasks_where};
 
 /// Hands a server's answer to the client of the interface that it came by.
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..reader(
+    ..block_type(
         "DhcpReceive",
         "Hands a DHCP server's answer to the client of the interface that it came by.",
         &[

@@ -9,14 +9,14 @@ use weever_wire::arp::{ArpView, op};
 
 use super::Dhcp;
 use super::clients::Watched;
-use crate::check::{READS, reader};
+use crate::kinds::{READS, block_type};
 
 /// Looks for the owners of addresses that are being probed.
 pub static WATCH: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["conflicts"],
-    ..reader(
+    ..block_type(
         "DhcpWatch",
         "Tells a DHCP client that the address it probes is another station's, or probed by one \
          (RFC 5227 §2.1.1).",

@@ -8,8 +8,9 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
 
-use crate::check::{
-    Classify, MARKS, Mark, Validate, boolean, interface, judge, reader, sort, sort_marking,
+use crate::kinds::{
+    MARKS, block_type, classifier, interface, network_classifier, network_validator, validator,
+    validator_type,
 };
 
 const UNTAGGED: u16 = HEADER_LEN as u16;
@@ -18,10 +19,10 @@ const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
 /// Is there a whole Ethernet header? Records where it and the next header are.
 pub static CLASSIFIED: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL2EtherClassified",
         "Is there an Ethernet header? Records l2, l3, the EtherType and the VLAN tag.",
-        |_| Ok(Box::new(Mark(classified))),
+        |_| validator(classified),
     )
 };
 
@@ -47,10 +48,10 @@ fn classified(packet: &mut Buffer) -> bool {
 }
 
 /// Is the tag there that the header announces?
-pub static VALID_LENGTH: BlockType = boolean(
+pub static VALID_LENGTH: BlockType = validator_type(
     "RxL2EtherValidLength",
     "Is the 802.1Q tag whole, if the header announces one?",
-    |_| Ok(Box::new(Validate(|p: &Buffer| tagged(p) || !is_tag(p.meta().ethertype)))),
+    |_| validator(|p| tagged(p) || !is_tag(p.meta().ethertype)),
 );
 
 #[inline]
@@ -72,12 +73,12 @@ fn dst(packet: &Buffer) -> Option<MacAddr> {
 
 /// Is the destination a single station?
 pub static VALID_UNICAST: BlockType =
-    boolean("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| dst(p).is_some_and(|dst| !dst.is_multicast()))))
+    validator_type("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
+        validator(|p| dst(p).is_some_and(|dst| !dst.is_multicast()))
     });
 
 /// Is the destination a group other than all stations?
-pub static VALID_MULTICAST: BlockType = reader(
+pub static VALID_MULTICAST: BlockType = block_type(
     "RxL2EtherValidMulticast",
     "Is the destination a group of stations, but not all of them, and are we in it?",
     &[
@@ -86,7 +87,7 @@ pub static VALID_MULTICAST: BlockType = reader(
         PortDoc { name: "unjoined", doc: "any other group" },
     ],
     |build| {
-        sort::<3, _>(build, |state, p| match dst(p) {
+        network_classifier::<3>(build, |state, p| match dst(p) {
             Some(dst) if !dst.is_multicast() || dst.is_broadcast() => 0,
             Some(dst) if interface(state, p).is_some_and(|iface| iface.hears(dst)) => 1,
             _ => 2,
@@ -96,14 +97,14 @@ pub static VALID_MULTICAST: BlockType = reader(
 
 /// Is the destination every station?
 pub static VALID_BROADCAST: BlockType =
-    boolean("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| dst(p).is_some_and(MacAddr::is_broadcast))))
+    validator_type("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
+        validator(|p| dst(p).is_some_and(MacAddr::is_broadcast))
     });
 
 /// Is a frame for a single station for us?
 pub static VALID_LOCAL_MAC: BlockType =
-    boolean("RxL2EtherValidLocalMAC", "Is it for us: our address, or a group?", |build| {
-        judge(build, |state, p| {
+    validator_type("RxL2EtherValidLocalMAC", "Is it for us: our address, or a group?", |build| {
+        network_validator(build, |state, p| {
             let ours = |own: MacAddr, dst: MacAddr| dst == own || dst.is_multicast();
             dst(p).is_some_and(|dst| interface(state, p).is_some_and(|i| ours(i.mac, dst)))
         })
@@ -111,21 +112,20 @@ pub static VALID_LOCAL_MAC: BlockType =
 
 /// Is the source a single station?
 pub static VALID_SRC: BlockType =
-    boolean("RxL2EtherValidSrc", "Is the source a single station, as it must be?", |_| {
-        let src = |p: &Buffer| header(p).map(EthernetHeader::src);
-        Ok(Box::new(Validate(move |p: &Buffer| src(p).is_some_and(|s| !s.is_multicast()))))
+    validator_type("RxL2EtherValidSrc", "Is the source a single station, as it must be?", |_| {
+        validator(|p| header(p).is_some_and(|h| !h.src().is_multicast()))
     });
 
 /// Is the type field a type?
 pub static VALID_TYPE: BlockType =
-    boolean("RxL2EtherValidType", "Is the type field a type, not an 802.3 length?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| p.meta().ethertype >= ethertype::MIN)))
+    validator_type("RxL2EtherValidType", "Is the type field a type, not an 802.3 length?", |_| {
+        validator(|p| p.meta().ethertype >= ethertype::MIN)
     });
 
 /// Is the frame in our VLAN?
 pub static VALID_VLAN: BlockType = BlockType {
     effects: MARKS,
-    ..reader(
+    ..block_type(
         "RxL2EtherValidVlan",
         "Does an interface of ours receive this VLAN of the link? What is untagged, or tagged \
          with a priority only, is a VLAN of its own. Records the interface.",
@@ -134,7 +134,7 @@ pub static VALID_VLAN: BlockType = BlockType {
             PortDoc { name: "true", doc: "one does" },
             PortDoc { name: "nested", doc: "a service tag (802.1ad), or a tag within a tag" },
         ],
-        |build| sort_marking::<3, _>(build, member),
+        |build| network_classifier::<3>(build, member),
     )
 };
 
@@ -152,7 +152,7 @@ fn member(state: &NetState, packet: &mut Buffer) -> usize {
 }
 
 /// Which network protocol is it?
-pub static CLASSIFY_L3: BlockType = reader(
+pub static CLASSIFY_L3: BlockType = block_type(
     "RxL2EtherClassifyL3",
     "Which network protocol is it, by the EtherType behind the tag?",
     &[
@@ -161,7 +161,7 @@ pub static CLASSIFY_L3: BlockType = reader(
         PortDoc { name: "arp", doc: "ARP" },
         PortDoc { name: "drop", doc: "any other" },
     ],
-    |_| Ok(Box::new(Classify::<4, _>(network_protocol))),
+    |_| classifier::<4>(|p| network_protocol(p)),
 );
 
 fn network_protocol(packet: &Buffer) -> usize {

@@ -9,7 +9,9 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanRepr};
 
-use crate::check::{MARKS, READS, Validate, amend, boolean, interface, reader};
+use crate::kinds::{
+    MARKS, READS, block_type, interface, network_rewriter, validator, validator_type,
+};
 
 const OUT_OR_DROP: &[PortDoc] = &[
     PortDoc { name: "out", doc: "done" },
@@ -17,20 +19,20 @@ const OUT_OR_DROP: &[PortDoc] = &[
 ];
 
 /// Where packets start that know their link address.
-pub static SEND: BlockType = boolean(
+pub static SEND: BlockType = validator_type(
     "TxL2EtherSend",
     "Where packets start that already have the link address of whom they are for.",
-    |_| Ok(Box::new(Validate(|p: &Buffer| p.meta().flags.has(Flags::ENDPOINTS)))),
+    |_| validator(|p| p.meta().flags.has(Flags::ENDPOINTS)),
 );
 
 /// Makes room for the link header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL2EtherAllocateHeader",
         "Makes room for the Ethernet header, and for a tag if the interface is a VLAN.",
         OUT_OR_DROP,
-        |build| amend(build, allocate),
+        |build| network_rewriter(build, allocate),
     )
 };
 
@@ -44,13 +46,13 @@ fn allocate(state: &NetState, packet: &mut Buffer) -> bool {
 /// Writes the link header.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL2EtherFillHeader",
         "Writes the Ethernet header, from the EtherType and the next hop's address in the \
          metadata.",
         OUT_OR_DROP,
         |build| {
-            amend(build, |state, p| {
+            network_rewriter(build, |state, p| {
                 let from = interface(state, p).map(|iface| (iface.mac, iface.vlan));
                 from.is_some_and(|(own, vlan)| fill(p, own, vlan).is_ok())
             })

@@ -3,14 +3,14 @@
 use weever_block::{Block, BlockType, Burst, Cx, Mask, Ports};
 use weever_graph::Effects;
 
-use crate::check::{READS, reader};
+use crate::kinds::{READS, block_type};
 
 /// The block type.
 pub static FOREIGN: BlockType = BlockType {
     spawns: &["whole"],
     effects: READS.union(Effects::CONSUMES),
     counters: &["packets"],
-    ..reader(
+    ..block_type(
         "Foreign",
         "Hands packets that a simplified graph was not made for over to the whole one.",
         &[],

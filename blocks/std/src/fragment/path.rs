@@ -10,14 +10,14 @@ use weever_net::state::NetState;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
 use weever_wire::ipv4::Ipv4Header;
 
-use crate::check::{READS, between, network, reader, tasks_where};
 use crate::host::{Paths, StateReader};
+use crate::kinds::{READS, between, block_type, network, tasks_where};
 
 /// Learns path MTUs of IPv4.
 pub static PATH_MTU_V4: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..reader(
+    ..block_type(
         "RxL3ICMPPathMtu",
         "Learns a path's MTU from an ICMP \"fragmentation needed\", if it can be believed \
          (RFC 1191).",

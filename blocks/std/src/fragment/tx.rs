@@ -16,8 +16,8 @@ use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::{self, Ipv6Header};
 use weever_wire::udp;
 
-use crate::check::{READS, interface, network, reader};
 use crate::host::{PathReader, Paths, Secret, StateReader};
+use crate::kinds::{READS, block_type, interface, network};
 
 const OUT: usize = 0;
 const FORBIDDEN: usize = 1;
@@ -40,7 +40,7 @@ pub static FRAGMENT_OUT_V4: BlockType = BlockType {
               has one",
     }],
     counters: &["fragments"],
-    ..reader(
+    ..block_type(
         "TxL3IPv4Fragment",
         "Copies a datagram that is too long into fragments that the path and a frame can take \
          (RFC 791 §3.2, RFC 6864).",

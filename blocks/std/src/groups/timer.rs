@@ -9,8 +9,8 @@ use weever_packet::{Buffer, Endpoints, Flags};
 
 use super::GroupsOf;
 use super::listens::Listens;
-use crate::check::network;
 use crate::host::{Network, Secret};
+use crate::kinds::network;
 use crate::periodic::{Look, periodic};
 
 /// The spawn edge of reports, which are whole but for their link header.

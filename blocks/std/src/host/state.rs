@@ -1,4 +1,4 @@
-//! The host's network: one writer at a time, readers that do not lock (DESIGN §4.4).
+//! The host's network: one writer at a time, readers that do not lock (design/0000 §4.4).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

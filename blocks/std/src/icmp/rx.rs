@@ -6,7 +6,9 @@ use weever_net::state::NetState;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{IcmpHeader, kind};
 
-use crate::check::{Classify, Validate, between, boolean, reader, sort};
+use crate::kinds::{
+    between, block_type, classifier, network_classifier, validator, validator_type,
+};
 
 #[inline(always)]
 fn message(packet: &Buffer) -> &[u8] {
@@ -14,19 +16,20 @@ fn message(packet: &Buffer) -> &[u8] {
 }
 
 /// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType =
-    boolean("RxL3ICMPValidHeaderLength", "Are the first eight bytes of the message there?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| IcmpHeader::first(message(p)).is_some())))
-    });
+pub static VALID_HEADER_LENGTH: BlockType = validator_type(
+    "RxL3ICMPValidHeaderLength",
+    "Are the first eight bytes of the message there?",
+    |_| validator(|p| IcmpHeader::first(message(p)).is_some()),
+);
 
 /// Is the checksum right?
 pub static VALID_CHECKSUM: BlockType =
-    boolean("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| checksum::is_valid(checksum::sum(message(p))))))
+    validator_type("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
+        validator(|p| checksum::is_valid(checksum::sum(message(p))))
     });
 
 /// What kind of message is it?
-pub static CLASSIFY: BlockType = reader(
+pub static CLASSIFY: BlockType = block_type(
     "RxL3ICMPClassify",
     "What kind of message is it?",
     &[
@@ -36,7 +39,7 @@ pub static CLASSIFY: BlockType = reader(
         PortDoc { name: "reply", doc: "an echo reply" },
         PortDoc { name: "drop", doc: "any other" },
     ],
-    |_| Ok(Box::new(Classify::<5, _>(kind_of))),
+    |_| classifier::<5>(|p| kind_of(p)),
 );
 
 fn kind_of(packet: &Buffer) -> usize {
@@ -51,7 +54,7 @@ fn kind_of(packet: &Buffer) -> usize {
 }
 
 /// Is an error about something that we sent, and what does it say?
-pub static ERROR: BlockType = reader(
+pub static ERROR: BlockType = block_type(
     "RxL3ICMPError",
     "Is an error about a datagram that we could have sent, and what does it say?",
     &[
@@ -61,7 +64,7 @@ pub static ERROR: BlockType = reader(
         PortDoc { name: "problem", doc: "something in it is wrong" },
         PortDoc { name: "stray", doc: "we cannot have sent what it quotes" },
     ],
-    |build| sort::<5, _>(build, error),
+    |build| network_classifier::<5>(build, |state, p| error(state, p)),
 );
 
 fn error(state: &NetState, packet: &Buffer) -> usize {

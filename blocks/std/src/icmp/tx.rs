@@ -2,27 +2,27 @@
 
 use weever_block::{BlockType, Buffer, PortDoc};
 use weever_graph::Effects;
-use weever_net::icmp::{Cause, MAX_ERROR_LEN};
+use weever_net::icmp::{Cause, quote_len};
 use weever_net::state::NetState;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, make_echo_reply};
-use weever_wire::ipv4::{self, Ipv4Header, protocol};
+use weever_wire::ipv4::{Ipv4Header, protocol};
 
-use crate::check::{Change, MARKS, READS, amend, reader};
 use crate::headers::{answer, push};
+use crate::kinds::{MARKS, READS, block_type, network_rewriter, rewriter};
 
 /// Turns a received echo request into a message to its sender.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMPInitiateResponse",
         "Cuts a received datagram down to its ICMP message and addresses it to its sender.",
         &[
             PortDoc { name: "out", doc: "the message, with endpoints" },
             PortDoc { name: "drop", doc: "not a received ICMP message" },
         ],
-        |_| Ok(Box::new(Change(respond))),
+        |_| rewriter(respond),
     )
 };
 
@@ -35,36 +35,30 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes an echo reply of the request.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL3ICMPFillHeader",
         "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
         &[
             PortDoc { name: "out", doc: "the reply" },
             PortDoc { name: "drop", doc: "shorter than a header" },
         ],
-        |_| {
-            let fill = |p: &mut Buffer| p.data_mut().first_chunk_mut().map(make_echo_reply);
-            Ok(Box::new(Change(move |p: &mut Buffer| fill(p).is_some())))
-        },
+        |_| rewriter(|p| p.data_mut().first_chunk_mut().map(make_echo_reply).is_some()),
     )
 };
 
 /// Turns a received datagram into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMPInitiateError",
         "Cuts a received datagram down to what an error quotes, and addresses it to its sender.",
         &[
             PortDoc { name: "out", doc: "the quotation, with endpoints" },
             PortDoc { name: "drop", doc: "not a received IPv4 datagram" },
         ],
-        |build| amend(build, quote),
+        |build| network_rewriter(build, quote),
     )
 };
-
-/// RFC 1812 §4.3.2.3: as much as fits the longest error.
-const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 
 /// Of what is not ours, the address of the interface that the error leaves by is the one to speak
 /// from: RFC 1812 §4.3.2.4.
@@ -72,7 +66,7 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let l3 = packet.meta().l3;
     let bytes = packet.at(l3);
     let Some(ip) = Ipv4Header::first(bytes) else { return false };
-    let (len, ours) = (ip.total_len().min(bytes.len()).min(MAX_QUOTE), state.is_ours(ip.dst()));
+    let (len, ours) = (quote_len(bytes), state.is_ours(ip.dst()));
     if !answer(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
         return false;
     }
@@ -85,21 +79,21 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
 /// Makes room for an ICMP header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMPAllocateHeader",
         "Makes room for the ICMP header.",
         &[
             PortDoc { name: "out", doc: "there is room" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, HEADER_LEN as u16)))),
+        |_| rewriter(|p| push(p, HEADER_LEN as u16)),
     )
 };
 
 /// Writes the header of an error.
 pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL3ICMPFillError",
         "Writes the header of an error, as recorded as the packet's entry, in front of its \
          quotation.",
@@ -107,7 +101,7 @@ pub static FILL_ERROR: BlockType = BlockType {
             PortDoc { name: "out", doc: "the message" },
             PortDoc { name: "drop", doc: "no room was made, or nothing to report" },
         ],
-        |_| Ok(Box::new(Change(fill_error))),
+        |_| rewriter(fill_error),
     )
 };
 

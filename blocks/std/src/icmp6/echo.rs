@@ -9,9 +9,9 @@ use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_wire::ipv6::Ipv6Header;
 
-use crate::check::{READS, network, reader, tasks_where};
 use crate::host::StateReader;
 use crate::icmp::EchoLimit;
+use crate::kinds::{READS, block_type, network, tasks_where};
 
 /// Has the echo answered.
 pub static NEEDS_RESPONSE: BlockType = BlockType {
@@ -27,7 +27,7 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
         ParamDoc { name: "burst", default: "1000", doc: "echo replies that it sends at once" },
     ],
     counters: &["answered"],
-    ..reader(
+    ..block_type(
         "RxL3ICMP6NeedsResponse",
         "Has an echo request answered, if it was sent to us alone and not too many were.",
         &[

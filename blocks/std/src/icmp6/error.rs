@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use weever_block::{Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits};
 use weever_graph::Effects;
-use weever_net::icmp6::{Heard, HeardReject, hear};
+use weever_net::icmp6::{ErrorReject, ReceivedError, check_error};
 use weever_net::iface::IfaceId;
 use weever_net::pmtu::TooBig;
 use weever_net::state::NetState;
 use weever_wire::icmpv6::kind;
 
 use super::rx::message;
-use crate::check::{READS, network, reader};
 use crate::host::{Paths, StateReader};
+use crate::kinds::{READS, block_type, network};
 
 /// Reads errors.
 pub static ERROR: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["toobig", "unreachable", "timeexceeded", "problem", "learned"],
-    ..reader(
+    ..block_type(
         "RxL3ICMP6Error",
         "Is it an error about a packet that we sent? Counts the kinds of those that are, and learns \
          a path's MTU from a \"packet too big\" that can be believed (RFC 8201).",
@@ -49,16 +49,16 @@ impl Block for Error {
         for task in bits(input) {
             let Some(packet) = burst.get(task) else { continue };
             let iface = IfaceId(packet.meta().iface);
-            let port = match hear(message(packet), |ip| state.is_ours6(iface, ip)) {
-                Ok(heard) => {
-                    count(cx, heard.kind);
-                    let learned = learn(state, &self.paths, iface, &heard, cx.now);
+            let port = match check_error(message(packet), |ip| state.is_ours6(iface, ip)) {
+                Ok(error) => {
+                    count(cx, error.kind);
+                    let learned = learn(state, &self.paths, iface, &error, cx.now);
                     cx.count(4, learned.is_some().into());
                     0
                 }
-                Err(HeardReject::NotOurs) => 1,
-                Err(HeardReject::Quote) => 2,
-                Err(HeardReject::TinyMtu) => 3,
+                Err(ErrorReject::NotOurs) => 1,
+                Err(ErrorReject::Quote) => 2,
+                Err(ErrorReject::TinyMtu) => 3,
                 Err(_) => 4,
             };
             ports.enable(port, 1 << task);
@@ -80,15 +80,15 @@ fn learn(
     state: &NetState,
     paths: &Paths,
     iface: IfaceId,
-    heard: &Heard,
+    error: &ReceivedError,
     now: Nanos,
 ) -> Option<u32> {
-    if heard.kind != kind::PACKET_TOO_BIG {
+    if error.kind != kind::PACKET_TOO_BIG {
         return None;
     }
-    let hop = state.hop6(iface, heard.remote)?;
+    let hop = state.hop6(iface, error.remote)?;
     let link = state.mtu6(hop.iface).into();
-    let dst = IpAddr::V6(heard.remote);
-    let said = TooBig { dst, length: heard.length, dont_fragment: true, mtu: heard.value };
+    let dst = IpAddr::V6(error.remote);
+    let said = TooBig { dst, length: error.length, dont_fragment: true, mtu: error.value };
     paths.learn(said, link, now).ok()
 }

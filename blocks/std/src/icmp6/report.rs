@@ -7,7 +7,7 @@ use weever_net::icmp6::{Cause, ErrorLimits, may_report};
 use weever_packet::Flags;
 use weever_wire::icmpv6::{Icmpv6Repr, kind};
 
-use crate::check::between;
+use crate::kinds::between;
 
 /// How many ICMPv6 errors the host may still report; shared by all workers, so that the limit is one
 /// of the host. Locked for each packet that is to be reported.

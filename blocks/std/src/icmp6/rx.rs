@@ -4,7 +4,7 @@ use weever_block::{BlockType, Buffer, PortDoc};
 use weever_wire::icmpv6::{self, Icmpv6Header, kind};
 use weever_wire::ipv6::Ipv6Header;
 
-use crate::check::{Classify, Validate, between, boolean, reader};
+use crate::kinds::{between, block_type, classifier, validator, validator_type};
 
 /// The message, as far as it is there.
 #[inline(always)]
@@ -13,17 +13,18 @@ pub(super) fn message(packet: &Buffer) -> &[u8] {
 }
 
 /// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = boolean(
+pub static VALID_HEADER_LENGTH: BlockType = validator_type(
     "RxL3ICMP6ValidHeaderLength",
     "Are the first eight bytes of the message there?",
-    |_| Ok(Box::new(Validate(|p: &Buffer| Icmpv6Header::first(message(p)).is_some()))),
+    |_| validator(|p| Icmpv6Header::first(message(p)).is_some()),
 );
 
 /// Is the checksum right?
-pub static VALID_CHECKSUM: BlockType =
-    boolean("RxL3ICMP6ValidChecksum", "Is the message's checksum right (RFC 4443 §2.3)?", |_| {
-        Ok(Box::new(Validate(checksum_ok)))
-    });
+pub static VALID_CHECKSUM: BlockType = validator_type(
+    "RxL3ICMP6ValidChecksum",
+    "Is the message's checksum right (RFC 4443 §2.3)?",
+    |_| validator(|p| checksum_ok(p)),
+);
 
 #[inline]
 fn checksum_ok(packet: &Buffer) -> bool {
@@ -32,7 +33,7 @@ fn checksum_ok(packet: &Buffer) -> bool {
 }
 
 /// Which message is it?
-pub static CLASSIFY: BlockType = reader(
+pub static CLASSIFY: BlockType = block_type(
     "RxL3ICMP6Classify",
     "Which message is it?",
     &[
@@ -42,7 +43,7 @@ pub static CLASSIFY: BlockType = reader(
         PortDoc { name: "error", doc: "an error" },
         PortDoc { name: "drop", doc: "any other, echo replies among them" },
     ],
-    |_| Ok(Box::new(Classify::<5, _>(message_kind))),
+    |_| classifier::<5>(|p| message_kind(p)),
 );
 
 #[inline]

@@ -10,8 +10,8 @@ use weever_wire::ipv6::next_header;
 
 use super::report::unpack;
 use super::rx::message;
-use crate::check::{Change, MARKS, READS, amend, between, reader};
 use crate::headers::{answer, push};
+use crate::kinds::{MARKS, READS, between, block_type, network_rewriter, rewriter};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 
@@ -23,11 +23,11 @@ const OUT_OR_DROP: &[PortDoc] = &[
 /// Turns a received echo request into a message to its sender.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMP6InitiateResponse",
         "Cuts a received packet down to its ICMPv6 message and addresses it to its sender.",
         OUT_OR_DROP,
-        |_| Ok(Box::new(Change(respond))),
+        |_| rewriter(respond),
     )
 };
 
@@ -40,26 +40,23 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes an echo reply of the request.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL3ICMP6FillHeader",
         "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
         OUT_OR_DROP,
-        |_| {
-            let fill = |p: &mut Buffer| p.data_mut().first_chunk_mut().map(make_echo_reply);
-            Ok(Box::new(Change(move |p: &mut Buffer| fill(p).is_some())))
-        },
+        |_| rewriter(|p| p.data_mut().first_chunk_mut().map(make_echo_reply).is_some()),
     )
 };
 
 /// Turns a received packet into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMP6InitiateError",
         "Cuts a received packet down to what an error quotes, and addresses it to its sender, from \
          our address that it was for or the best that we have.",
         OUT_OR_DROP,
-        |build| amend(build, quote),
+        |build| network_rewriter(build, quote),
     )
 };
 
@@ -83,22 +80,22 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
 /// Makes room for an error's header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL3ICMP6AllocateHeader",
         "Makes room for the header of an error.",
         OUT_OR_DROP,
-        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, HEADER_LEN as u16)))),
+        |_| rewriter(|p| push(p, HEADER_LEN as u16)),
     )
 };
 
 /// Writes an error in front of what it quotes.
 pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL3ICMP6FillError",
         "Writes the header of the error that the metadata name, with its checksum.",
         OUT_OR_DROP,
-        |_| Ok(Box::new(Change(fill))),
+        |_| rewriter(fill),
     )
 };
 

@@ -10,7 +10,7 @@ use weever_graph::Effects;
 use weever_wire::igmp::{IgmpQuery, V2_LEN, checksum_ok, kind};
 
 use super::Groups;
-use crate::check::{READS, between, reader};
+use crate::kinds::{READS, between, block_type};
 
 const OUT: usize = 0;
 const MALFORMED: usize = 1;
@@ -20,7 +20,7 @@ const DROP: usize = 2;
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..reader(
+    ..block_type(
         "IgmpReceive",
         "Takes queries, and other hosts' reports of older versions (RFC 3376 §7).",
         &[

@@ -4,14 +4,14 @@ use std::net::Ipv4Addr;
 
 use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
-use weever_net::ethernet::multicast_mac;
+use weever_net::ipv4::multicast_mac;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::protocol;
 
-use crate::check::reader;
 use crate::groups::timer::{Reports, make};
+use crate::kinds::block_type;
 use crate::periodic::period;
 
 /// RFC 3376 §4: "Internetwork Control" precedence.
@@ -24,7 +24,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("50", "milliseconds between two looks at what is due")],
     counters: &["reports"],
-    ..reader(
+    ..block_type(
         "IgmpTimer",
         "Reports which groups the host's interfaces listen to: changes at once, and what queriers \
          ask after a random delay (RFC 3376 §5).",

@@ -9,7 +9,7 @@ use weever_packet::Flags;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 
 use super::rx::header;
-use crate::check::{reader, sort};
+use crate::kinds::{block_type, network_classifier};
 
 /// The port of what is for us.
 pub(crate) const LOCAL: usize = 0;
@@ -21,7 +21,7 @@ const MARTIAN: usize = 4;
 const OTHER: usize = 5;
 
 /// Whose is it?
-pub static DESTINATION: BlockType = reader(
+pub static DESTINATION: BlockType = block_type(
     "RxL3IPv4Destination",
     "Is the destination one of our addresses, a broadcast address of the link or a group that was \
      joined, or does it go on?",
@@ -34,7 +34,7 @@ pub static DESTINATION: BlockType = reader(
         PortDoc { name: "other", doc: "somebody else's, and we do not forward" },
     ],
     |build| {
-        sort::<6, _>(build, |state, packet| {
+        network_classifier::<6>(build, |state, packet| {
             let Some(header) = header(packet) else { return OTHER };
             destination(state, IfaceId(packet.meta().iface), packet.meta().flags, header)
         })

@@ -14,10 +14,10 @@ use weever_packet::{Endpoints, Flags};
 use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, set_ttl};
 
 use super::rx::{header, whole_header};
-use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp::IcmpLimits;
-use crate::redirect::{Told, redirect4};
+use crate::kinds::{MARKS, block_type, network};
+use crate::redirect::{RecentRedirects, redirect4};
 
 /// The spawn edge.
 const REDIRECT: usize = 0;
@@ -37,7 +37,7 @@ pub static FORWARD: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES).union(Effects::MOVES_HEAD).union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["redirects"],
-    ..reader(
+    ..block_type(
         "RxL3IPv4Forward",
         "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
          completes a partial transport checksum unless the link that it leaves by does, and records \
@@ -55,7 +55,11 @@ pub static FORWARD: BlockType = BlockType {
         ],
         |build| {
             let limits = build.env.get_or_default();
-            Ok(Box::new(Forward { state: network(build)?.reader(), limits, told: Told::default() }))
+            Ok(Box::new(Forward {
+                state: network(build)?.reader(),
+                limits,
+                recent: RecentRedirects::default(),
+            }))
         },
     )
 };
@@ -63,7 +67,7 @@ pub static FORWARD: BlockType = BlockType {
 struct Forward {
     state: StateReader,
     limits: Arc<IcmpLimits>,
-    told: Told,
+    recent: RecentRedirects,
 }
 
 impl Block for Forward {
@@ -86,7 +90,7 @@ impl Block for Forward {
             if let Some(hop) = route
                 && hop.iface.0 == packet.meta().iface
             {
-                let with = (state, &*self.limits, &mut self.told);
+                let with = (state, &*self.limits, &mut self.recent);
                 let told = redirect4(cx, REDIRECT, with, packet, hop);
                 cx.count(0, told.into());
             }

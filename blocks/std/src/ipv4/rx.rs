@@ -10,7 +10,10 @@ use weever_net::state::NetState;
 
 use weever_wire::checksum;
 
-use crate::check::{Classify, MARKS, Mark, Validate, between, boolean, reader, sort, tasks_where};
+use crate::kinds::{
+    MARKS, between, block_type, classifier, network_classifier, tasks_where, validator,
+    validator_type,
+};
 
 /// The fixed header, or `None` when the packet is shorter.
 #[inline(always)]
@@ -27,10 +30,10 @@ pub(super) fn whole_header(packet: &Buffer) -> &[u8] {
 /// Is the header there? Records l4.
 pub static VALID_HEADER_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL3IPv4ValidHeaderLength",
         "Is the header whole, and its length field possible? Records l4.",
-        |_| Ok(Box::new(Mark(valid_header_length))),
+        |_| validator(valid_header_length),
     )
 };
 
@@ -47,23 +50,23 @@ fn valid_header_length(packet: &mut Buffer) -> bool {
 
 /// Is it a whole datagram?
 pub static VALID_REASSEMBLY: BlockType =
-    boolean("RxL3IPv4ValidReassembly", "Is it a whole datagram, and no fragment?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::is_whole))))
+    validator_type("RxL3IPv4ValidReassembly", "Is it a whole datagram, and no fragment?", |_| {
+        validator(|p| header(p).is_some_and(ipv4::is_whole))
     });
 
 /// Is it version 4?
 pub static VALID_VERSION: BlockType =
-    boolean("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv4::version_ok))))
+    validator_type("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
+        validator(|p| header(p).is_some_and(ipv4::version_ok))
     });
 
 /// Is the total length possible? Records where the packet ends.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL3IPv4ValidLength",
         "Does the total length cover the header, and no more than there is? Records the end.",
-        |_| Ok(Box::new(Mark(valid_length))),
+        |_| validator(valid_length),
     )
 };
 
@@ -84,20 +87,20 @@ pub static VALID_TTL: BlockType = BlockType {
         default: "0",
         doc: "smallest time to live that is taken; 255 for the security of RFC 5082",
     }],
-    ..boolean(
+    ..validator_type(
         "RxL3IPv4ValidTTL",
         "Is the time to live at least the minimum? A host takes any (RFC 1122 §3.2.1.7).",
         |build| {
             let min: u8 = build.param("min")?;
-            Ok(Box::new(Validate(move |p: &Buffer| header(p).is_some_and(|h| h.ttl() >= min))))
+            validator(move |p| header(p).is_some_and(|h| h.ttl() >= min))
         },
     )
 };
 
 /// Is the header's checksum right?
 pub static VALID_CHECKSUM: BlockType =
-    boolean("RxL3IPv4ValidChecksum", "Is the header's checksum right?", |_| {
-        Ok(Box::new(Validate(checksum_ok)))
+    validator_type("RxL3IPv4ValidChecksum", "Is the header's checksum right?", |_| {
+        validator(|p| checksum_ok(p))
     });
 
 #[inline]
@@ -115,7 +118,7 @@ fn checksum_ok(packet: &Buffer) -> bool {
 /// Are the options harmless?
 pub static VALID_OPTIONS: BlockType = BlockType {
     effects: MARKS,
-    ..reader(
+    ..block_type(
         "RxL3IPv4ValidOptions",
         "Are the options well formed, without a source route (RFC 7126 §4.3)? Records where one \
          is malformed, to be reported.",
@@ -156,7 +159,7 @@ fn options(packet: &mut Buffer) -> usize {
 }
 
 /// Can the source be a host elsewhere?
-pub static VALID_SOURCE: BlockType = reader(
+pub static VALID_SOURCE: BlockType = block_type(
     "RxL3IPv4ValidSource",
     "Can the source be another host's address (RFC 1122 §3.2.1.3), and does it lead back to where \
      the datagram came from, if that is asked for (RFC 3704)?",
@@ -166,7 +169,7 @@ pub static VALID_SOURCE: BlockType = reader(
         PortDoc { name: "path", doc: "there is no way back to it, or another one" },
     ],
     |build| {
-        sort::<3, _>(build, |state, packet| {
+        network_classifier::<3>(build, |state, packet| {
             let Some(src) = header(packet).map(Ipv4Header::src) else { return 0 };
             source(state, IfaceId(packet.meta().iface), src)
         })
@@ -185,7 +188,7 @@ pub(crate) fn source(state: &NetState, iface: IfaceId, src: Ipv4Addr) -> usize {
 }
 
 /// Which transport protocol is it?
-pub static CLASSIFY: BlockType = reader(
+pub static CLASSIFY: BlockType = block_type(
     "RxL3IPv4Classify",
     "Which transport protocol is it?",
     &[
@@ -194,7 +197,7 @@ pub static CLASSIFY: BlockType = reader(
         PortDoc { name: "igmp", doc: "IGMP" },
         PortDoc { name: "other", doc: "any other" },
     ],
-    |_| Ok(Box::new(Classify::<4, _>(transport))),
+    |_| classifier::<4>(|p| transport(p)),
 );
 
 fn transport(packet: &Buffer) -> usize {

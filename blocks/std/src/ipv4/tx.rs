@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use weever_block::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
 use weever_graph::Effects;
-use weever_net::ethernet::multicast_mac;
 use weever_net::iface::IfaceId;
+use weever_net::ipv4::multicast_mac;
 use weever_net::ipv4::{HEADER_LEN, template};
 use weever_net::pmtu::MIN_V4;
 use weever_net::route::{Hop, Kind};
@@ -16,16 +16,18 @@ use weever_wire::ipv4::FLAG_DF;
 use weever_wire::{MacAddr, WireError};
 
 use crate::allocate::{Version, allocate_header};
-use crate::check::{MARKS, amend, boolean, interface, reader, record};
+use crate::kinds::{
+    MARKS, block_type, interface, network_rewriter, network_validator, validator_type,
+};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "TxL3IPv4Routing",
         "Is there a route? Records the interface and the next hop, for groups and broadcasts its \
          link address too, and our address where none was chosen.",
-        |build| record(build, route),
+        |build| network_validator(build, route),
     )
 };
 
@@ -108,7 +110,7 @@ pub static FILL_HEADER: BlockType = BlockType {
         default: "yes",
         doc: "whether nobody may cut the datagram; `no`: it is to be cut by us",
     }],
-    ..reader(
+    ..block_type(
         "TxL3IPv4FillHeader",
         "Writes the IPv4 header from the metadata: whole, not to be fragmented unless `df` is no.",
         &[
@@ -122,8 +124,12 @@ pub static FILL_HEADER: BlockType = BlockType {
 fn fill_header(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let df: String = build.param("df")?;
     match df.as_str() {
-        "yes" => amend(build, |state, p| fill(p, FLAG_DF, state.settings().default_ttl).is_ok()),
-        "no" => amend(build, |state, p| fill(p, 0, state.settings().default_ttl).is_ok()),
+        "yes" => network_rewriter(build, |state, p| {
+            fill(p, FLAG_DF, state.settings().default_ttl).is_ok()
+        }),
+        "no" => {
+            network_rewriter(build, |state, p| fill(p, 0, state.settings().default_ttl).is_ok())
+        }
         other => Err(build.bad_param("df", other, "use yes or no")),
     }
 }

@@ -19,10 +19,10 @@ use weever_wire::ipv6::{Chain, HEADER_LEN, next_header, set_hop_limit};
 use weever_wire::udp::never_zero;
 
 use super::{header, whole};
-use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
-use crate::redirect::{Told, redirect6};
+use crate::kinds::{MARKS, block_type, network};
+use crate::redirect::{RecentRedirects, redirect6};
 
 const FORWARD_EDGE: usize = 0;
 const REPORT_EDGE: usize = 1;
@@ -39,7 +39,7 @@ pub static FORWARD: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES).union(Effects::CONSUMES).union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["forwarded", "reported", "redirects"],
-    ..reader(
+    ..block_type(
         "RxL3IPv6Forward",
         "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
          be passed on to its sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",
@@ -56,13 +56,17 @@ pub static FORWARD: BlockType = BlockType {
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let limits = build.env.get_or_default::<Icmp6Limits>();
-    Ok(Box::new(Forward { state: network(build)?.reader(), limits, told: Told::default() }))
+    Ok(Box::new(Forward {
+        state: network(build)?.reader(),
+        limits,
+        recent: RecentRedirects::default(),
+    }))
 }
 
 struct Forward {
     state: StateReader,
     limits: Arc<Icmp6Limits>,
-    told: Told,
+    recent: RecentRedirects,
 }
 
 /// What becomes of one packet.
@@ -79,7 +83,7 @@ impl Block for Forward {
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let told_better = |packet: &Buffer, hop: &Hop<Ipv6Addr>| {
-                let with = (&**state, &*self.limits, &mut self.told);
+                let with = (&**state, &*self.limits, &mut self.recent);
                 let told_now = redirect6(cx, REDIRECT_EDGE, with, packet, hop);
                 cx.count(2, told_now.into());
             };
@@ -147,7 +151,7 @@ fn step(
 }
 
 /// A checksum that the sender's kernel left to a device that never saw the frame is `completed`
-/// before the packet goes where nobody would accept it (DESIGN §4.5), unless the link that it leaves
+/// before the packet goes where nobody would accept it (design/0000 §4.5), unless the link that it leaves
 /// by does that. Says whether it is still partial. Links are not trusted to find their way through
 /// extension headers.
 fn settle_checksum(packet: &mut Buffer, completed: bool) -> bool {

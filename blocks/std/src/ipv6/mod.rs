@@ -25,5 +25,5 @@ fn header(packet: &Buffer) -> Option<Ipv6Header<'_>> {
 /// The packet from its IPv6 header to its end.
 #[inline(always)]
 fn whole(packet: &Buffer) -> &[u8] {
-    crate::check::between(packet, packet.meta().l3, packet.meta().end)
+    crate::kinds::between(packet, packet.meta().l3, packet.meta().end)
 }

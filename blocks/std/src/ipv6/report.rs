@@ -15,9 +15,9 @@ use weever_net::ipv6::Chain;
 use weever_net::state::NetState;
 
 use super::{header, whole};
-use crate::check::{MARKS, network, reader};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
+use crate::kinds::{MARKS, block_type, network};
 
 /// Has the sender of a packet told what is wrong with its headers.
 pub static REPORT: BlockType = BlockType {
@@ -33,7 +33,7 @@ pub static REPORT: BlockType = BlockType {
               answer",
     }],
     counters: &["reported"],
-    ..reader(
+    ..block_type(
         "ReportIPv6",
         "Has the sender of a packet told what is wrong with its headers, if that is allowed and \
          not too frequent (RFC 4443 §2.4).",

@@ -1,6 +1,6 @@
 //! Receive: one block per rule (RFC 8200 §3, §4, RFC 4291).
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, bits};
+use weever_block::{BlockType, Buffer, PortDoc};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};
@@ -11,28 +11,30 @@ use weever_wire::ipv4::protocol;
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
 use super::{header, whole};
-use crate::check::{Classify, MARKS, Mark, READS, Validate, boolean, judge, network, reader};
-use crate::host::StateReader;
+use crate::kinds::{
+    MARKS, READS, block_type, classifier, network_classifier, network_validator, validator,
+    validator_type,
+};
 
 /// Is the header there?
 pub static VALID_HEADER_LENGTH: BlockType =
-    boolean("RxL3IPv6ValidHeaderLength", "Is the fixed header whole?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some())))
+    validator_type("RxL3IPv6ValidHeaderLength", "Is the fixed header whole?", |_| {
+        validator(|p| header(p).is_some())
     });
 
 /// Is it version 6?
 pub static VALID_VERSION: BlockType =
-    boolean("RxL3IPv6ValidVersion", "Is the version field 6?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some_and(ipv6::version_ok))))
+    validator_type("RxL3IPv6ValidVersion", "Is the version field 6?", |_| {
+        validator(|p| header(p).is_some_and(ipv6::version_ok))
     });
 
 /// Is the payload length possible? Records where the packet ends.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL3IPv6ValidLength",
         "Is the payload that the header announces there? Records the end.",
-        |_| Ok(Box::new(Mark(valid_length))),
+        |_| validator(valid_length),
     )
 };
 
@@ -47,10 +49,10 @@ fn valid_length(packet: &mut Buffer) -> bool {
 }
 
 /// Can the source be another node?
-pub static VALID_SOURCE: BlockType = boolean(
+pub static VALID_SOURCE: BlockType = validator_type(
     "RxL3IPv6ValidSource",
     "Can the source be another node's address, or one that is still looking for its own?",
-    |build| judge(build, |state, p| header(p).is_some_and(|h| source_ok(state, p, h))),
+    |build| network_validator(build, |state, p| header(p).is_some_and(|h| source_ok(state, p, h))),
 );
 
 #[inline]
@@ -62,7 +64,7 @@ fn source_ok(state: &NetState, packet: &Buffer, header: Ipv6Header<'_>) -> bool 
 }
 
 /// Whom is it for?
-pub static DESTINATION: BlockType = reader(
+pub static DESTINATION: BlockType = block_type(
     "RxL3IPv6Destination",
     "Is it for us, or for somebody whom we forward to? A packet for one of our addresses does not \
      come in a frame for a group of stations.",
@@ -74,25 +76,11 @@ pub static DESTINATION: BlockType = reader(
         PortDoc { name: "forward", doc: "for others, and we are a router" },
         PortDoc { name: "drop", doc: "for others" },
     ],
-    |build| Ok(Box::new(Where { state: network(build)?.reader() })),
+    |build| network_classifier::<3>(build, |state, p| destination(state, p)),
 );
 
-struct Where {
-    state: StateReader,
-}
-
-impl Block for Where {
-    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let state = self.state.load();
-        for task in bits(input) {
-            let port = burst.get(task).map_or(2, |packet| way(state, packet));
-            ports.enable(port, 1 << task);
-        }
-    }
-}
-
 #[inline]
-fn way(state: &NetState, packet: &Buffer) -> usize {
+fn destination(state: &NetState, packet: &Buffer) -> usize {
     let Some(header) = header(packet) else { return 2 };
     let meta = packet.meta();
     let (iface, to_many) = (IfaceId(meta.iface), meta.flags.has(Flags::LINK_BROADCAST));
@@ -127,11 +115,11 @@ fn is_mld(packet: &Buffer) -> bool {
 /// Can the extension headers be followed? Records l4.
 pub static VALID_EXTENSIONS: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL3IPv6ValidExtensions",
         "Can the chain of extension headers be followed to its end (RFC 8200 §4)? Records l4, where \
          what they precede begins.",
-        |_| Ok(Box::new(Mark(valid_extensions))),
+        |_| validator(valid_extensions),
     )
 };
 
@@ -146,7 +134,7 @@ fn valid_extensions(packet: &mut Buffer) -> bool {
 /// What do the headers precede?
 pub static CLASSIFY: BlockType = BlockType {
     effects: READS,
-    ..reader(
+    ..block_type(
         "RxL3IPv6Classify",
         "Which protocol do the extension headers lead to?",
         &[
@@ -156,7 +144,7 @@ pub static CLASSIFY: BlockType = BlockType {
             PortDoc { name: "none", doc: "no next header (RFC 8200 §4.7)" },
             PortDoc { name: "unknown", doc: "any other" },
         ],
-        |_| Ok(Box::new(Classify::<5, _>(protocol_of))),
+        |_| classifier::<5>(|p| protocol_of(p)),
     )
 };
 
@@ -172,9 +160,9 @@ fn protocol_of(packet: &Buffer) -> usize {
 }
 
 /// Which IP is it?
-pub static FAMILY: BlockType = reader(
+pub static FAMILY: BlockType = block_type(
     "IpFamily",
     "Which version of IP is a received packet?",
     &[PortDoc { name: "ipv4", doc: "IPv4, or none" }, PortDoc { name: "ipv6", doc: "IPv6" }],
-    |_| Ok(Box::new(Classify::<2, _>(|p: &Buffer| usize::from(crate::headers::is_v6(p))))),
+    |_| classifier::<2>(|p| usize::from(crate::headers::is_v6(p))),
 );

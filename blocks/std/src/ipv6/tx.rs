@@ -15,16 +15,18 @@ use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
 use crate::allocate::{Version, allocate_header};
-use crate::check::{MARKS, Mark, amend, boolean, reader, record};
+use crate::kinds::{
+    MARKS, block_type, network_rewriter, network_validator, validator, validator_type,
+};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "TxL3IPv6Routing",
         "Is there a route? Records the interface and the next hop, for groups its link address too, \
          and our address where none was chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
-        |build| record(build, route),
+        |build| network_validator(build, route),
     )
 };
 
@@ -79,14 +81,14 @@ impl Version for V6 {
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
-    ..reader(
+    ..block_type(
         "TxL3IPv6FillHeader",
         "Writes the IPv6 header from the metadata.",
         &[
             PortDoc { name: "out", doc: "written" },
             PortDoc { name: "drop", doc: "no room was made" },
         ],
-        |build| amend(build, |state, packet| fill(state, packet).is_ok()),
+        |build| network_rewriter(build, |state, packet| fill(state, packet).is_ok()),
     )
 };
 
@@ -111,10 +113,10 @@ fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
 /// Where packets that are passed on start.
 pub static FORWARDED: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..boolean(
+    ..validator_type(
         "TxL3IPv6Forwarded",
         "Where packets that are passed on start: what they came in is cut off.",
-        |_| Ok(Box::new(Mark(forwarded))),
+        |_| validator(forwarded),
     )
 };
 

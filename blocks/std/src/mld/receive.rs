@@ -12,8 +12,8 @@ use weever_wire::icmpv6::kind;
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::mld::{MldQuery, V1_LEN};
 
-use crate::check::{READS, between, reader};
 use crate::igmp::Groups6;
+use crate::kinds::{READS, between, block_type};
 
 const OUT: usize = 0;
 const REMOTE: usize = 1;
@@ -24,7 +24,7 @@ const DROP: usize = 3;
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..reader(
+    ..block_type(
         "MldReceive",
         "Takes queries, and other hosts' reports of the older version (RFC 3810 §6.2, §8.2).",
         &[

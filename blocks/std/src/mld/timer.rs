@@ -9,8 +9,8 @@ use weever_packet::Endpoints;
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv6::{HEADER_LEN, next_header};
 
-use crate::check::reader;
 use crate::groups::timer::{Reports, make};
+use crate::kinds::block_type;
 use crate::periodic::period;
 
 /// The next header, length 8, the router alert option (RFC 2711) of value 0, "MLD", and padding.
@@ -23,7 +23,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("50", "milliseconds between two looks at what is due")],
     counters: &["reports"],
-    ..reader(
+    ..block_type(
         "MldTimer",
         "Reports which IPv6 groups the host's interfaces listen to: changes at once, and what \
          queriers ask after a random delay (RFC 3810 §6).",

@@ -9,8 +9,8 @@ use weever_graph::Effects;
 use weever_net::ndp::{Outcome, Received, Reject};
 use weever_wire::ipv6::Ipv6Header;
 
-use crate::check::{READS, between, reader};
 use crate::host::{At, At6, Neighbours6, V6};
+use crate::kinds::{READS, between, block_type};
 use crate::neighbour::{neighbours, send};
 
 const RESPONSE: usize = 0;
@@ -23,7 +23,7 @@ pub static HANDLE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["adverts", "learned", "redirects"],
-    ..reader(
+    ..block_type(
         "RxL3NDPHandle",
         "Learns from neighbour discovery messages: where neighbours are, routers, prefixes, and \
          who else wants our addresses. Answers those that ask for us.",

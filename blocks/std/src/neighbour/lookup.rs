@@ -13,8 +13,8 @@ use weever_wire::MacAddr;
 
 use super::waiting::Waiting;
 use super::{Protocol, neighbours, send};
-use crate::check::{MARKS, reader};
 use crate::host::{At, Neighbourhood, Reader, Session};
+use crate::kinds::{MARKS, block_type};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -44,7 +44,7 @@ pub(crate) const fn lookup<F: Protocol>(
         effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
         state: StateKind::Replicated,
         counters: &["requests"],
-        ..reader(
+        ..block_type(
             name,
             "Records the next hop's link address. Packets to a neighbour that is not known wait \
              here, by interface and address, while it is asked for, and leave before those that \

@@ -6,11 +6,11 @@ use weever_block::{
 use weever_graph::Effects;
 use weever_net::state::NetState;
 
-use crate::check::{READS, interface, reader};
 use crate::host::{Network, StateReader};
+use crate::kinds::{READS, block_type, interface};
 
 /// Where packets enter.
-pub static RX_QUEUE: BlockType = reader(
+pub static RX_QUEUE: BlockType = block_type(
     "RxQueue",
     "Where received packets enter the graph.",
     &[PortDoc { name: "out", doc: "every packet" }],
@@ -25,7 +25,7 @@ pub static TX_QUEUE: BlockType = BlockType {
         default: "interface",
         doc: "`interface`: that of the packet's interface, or where it came from; else a number, as the worker counts links",
     }],
-    ..reader("TxQueue", "Hands packets to their links.", &[], make_tx)
+    ..block_type("TxQueue", "Hands packets to their links.", &[], make_tx)
 };
 
 fn make_tx(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
@@ -78,8 +78,9 @@ impl Block for ByInterface {
     }
 }
 
+/// The link that a packet goes to, once it has been routed; else the one that it came from.
 #[inline]
-fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
+pub(crate) fn link(state: Option<&NetState>, packet: &Buffer) -> u16 {
     let iface = state.and_then(|state| interface(state, packet));
     iface.map_or(packet.meta().link, |iface| iface.link)
 }

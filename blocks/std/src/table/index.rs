@@ -1,4 +1,4 @@
-//! Entries by mask: one hash table for each mask in use (DESIGN §4.1).
+//! Entries by mask: one hash table for each mask in use (design/0000 §4.1).
 
 use weever_graph::{Entry, TableSpec};
 

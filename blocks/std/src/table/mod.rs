@@ -8,7 +8,7 @@ mod tests;
 use weever_block::{Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, TABLE, bits};
 use weever_graph::{Field, NodeKind, TableSpec};
 
-use crate::check::{MARKS, reader};
+use crate::kinds::{MARKS, block_type};
 use fields::Extract;
 use index::{Index, Verdict};
 
@@ -16,7 +16,7 @@ use index::{Index, Verdict};
 pub static TABLE_TYPE: BlockType = BlockType {
     effects: MARKS,
     counters: &["hits", "misses"],
-    ..reader(
+    ..block_type(
         TABLE,
         "Matches packets against a table's entries; a hit writes the entry's id to the metadata \
          and leaves by the entry's port.",

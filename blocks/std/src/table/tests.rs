@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
-use weever_block::Burst;
+use weever_block::{Burst, PortDoc};
 use weever_graph::{Entry, Field, Key, NodeKind, TableSpec};
 use weever_packet::Buffer;
 use weever_wire::fields::summarize;
@@ -31,7 +31,8 @@ fn run(spec: &TableSpec, frames: &[&[u8]]) -> (Vec<Mask>, Vec<u32>) {
         burst.put(task, packet);
     }
     let mut block = bench.make(&TABLE_TYPE);
-    const SHAPE: BlockType = BlockType { ports: &[crate::check::BOOLEAN[0]; 3], ..TABLE_TYPE };
+    const PORT: PortDoc = PortDoc { name: "a", doc: "what one of the entries matches" };
+    const SHAPE: BlockType = BlockType { ports: &[PORT; 3], ..TABLE_TYPE };
     let ran = bench.run_block(block.as_mut(), &SHAPE, burst, (1 << frames.len()) - 1);
     let entries = (0..frames.len()).map(|task| ran.packet(task).meta().entry).collect();
     (ran.ports, entries)

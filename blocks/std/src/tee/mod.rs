@@ -2,13 +2,13 @@
 
 use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, Priority, bits};
 
-use crate::check::reader;
+use crate::kinds::block_type;
 
 /// The block type.
 pub static TEE: BlockType = BlockType {
     spawns: &["copy"],
     counters: &["copies", "lost"],
-    ..reader(
+    ..block_type(
         "Tee",
         "Copies packets; the copies start tasks of their own.",
         &[PortDoc { name: "out", doc: "every packet" }],
@@ -35,7 +35,7 @@ impl Block for Tee {
 
 /// The same bytes at the same place in their frame, so that recorded offsets hold, from the link
 /// header on even if that was stripped.
-fn copy(cx: &mut Cx<'_>, packet: &Buffer) -> Option<Buffer> {
+pub(crate) fn copy(cx: &mut Cx<'_>, packet: &Buffer) -> Option<Buffer> {
     let start = packet.meta().l2.min(packet.head());
     let bytes = packet.at(start);
     let mut copy = cx.alloc()?;

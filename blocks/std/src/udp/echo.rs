@@ -8,16 +8,16 @@ use weever_wire::ipv4::Ipv4Header;
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::UdpHeader;
 
-use crate::check::{READS, network, reader, tasks_where};
 use crate::headers::{is_v6, lives};
 use crate::host::StateReader;
+use crate::kinds::{READS, block_type, network, tasks_where};
 
 /// Answers datagrams with what they carry.
 pub static UDP_ECHO: BlockType = BlockType {
     spawns: &["reply"],
     effects: READS.union(Effects::CONSUMES),
     counters: &["packets"],
-    ..reader(
+    ..block_type(
         "UdpEcho",
         "Sends datagrams back to where they came from (RFC 862).",
         &[PortDoc {

@@ -8,8 +8,8 @@ use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
-use crate::check::{MARKS, Mark, Validate, between, boolean, tasks_marked};
 use crate::headers::is_v6;
+use crate::kinds::{MARKS, between, tasks_marked, validator, validator_type};
 
 #[inline(always)]
 fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
@@ -20,17 +20,17 @@ fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
 
 /// Is the header whole?
 pub static VALID_HEADER_LENGTH: BlockType =
-    boolean("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
-        Ok(Box::new(Validate(|p: &Buffer| header(p).is_some())))
+    validator_type("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
+        validator(|p| header(p).is_some())
     });
 
 /// Is the length possible? Records the end.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..boolean(
+    ..validator_type(
         "RxL4UDPValidLength",
         "Does the length cover the header, and no more than the datagram? Records the end.",
-        |_| Ok(Box::new(Mark(valid_length))),
+        |_| validator(valid_length),
     )
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn valid_length(packet: &mut Buffer) -> bool {
 pub static VALID_CHECKSUM: BlockType = BlockType {
     effects: MARKS,
     counters: &["absent", "partial"],
-    ..boolean(
+    ..validator_type(
         "RxL4UDPValidChecksum",
         "Is the checksum right, absent (zero), or partial where the link allows that?",
         |_| Ok(Box::new(ValidChecksum)),

@@ -11,21 +11,21 @@ use weever_wire::WireError;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::check::{Change, MARKS, network, reader, tasks_marked, tasks_where};
 use crate::headers::{answer, lives, push};
 use crate::host::StateReader;
+use crate::kinds::{MARKS, block_type, network, rewriter, tasks_marked, tasks_where};
 
 /// Turns a received datagram into its answer.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL4UDPInitiateResponse",
         "Cuts a received datagram down to its payload and addresses it to its sender.",
         &[
             PortDoc { name: "out", doc: "the payload, with endpoints" },
             PortDoc { name: "drop", doc: "not a received UDP datagram" },
         ],
-        |_| Ok(Box::new(Change(respond))),
+        |_| rewriter(respond),
     )
 };
 
@@ -52,14 +52,14 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes room for the header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..reader(
+    ..block_type(
         "TxL4UDPAllocateHeader",
         "Makes room for the UDP header.",
         &[
             PortDoc { name: "out", doc: "there is room" },
             PortDoc { name: "drop", doc: "no headroom" },
         ],
-        |_| Ok(Box::new(Change(|p: &mut Buffer| push(p, HEADER_LEN as u16)))),
+        |_| rewriter(|p| push(p, HEADER_LEN as u16)),
     )
 };
 
@@ -67,7 +67,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
     counters: &["left_to_link"],
-    ..reader(
+    ..block_type(
         "TxL4UDPFillHeader",
         "Writes the UDP header from the metadata, with its checksum over the payload, or a partial \
          one where the link will complete it.",

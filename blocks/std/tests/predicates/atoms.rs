@@ -9,6 +9,9 @@ const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// The address of the host's subnet, which is no host's.
 const SUBNET: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 
+/// The port that an application has bound.
+pub(crate) const OPEN: u16 = 1053;
+
 /// A frame, and the host's state that predicates depend on.
 pub(crate) struct Facts<'a> {
     pub(crate) frame: &'a [u8],
@@ -77,6 +80,7 @@ const ATOMS: &[Atom] = &[
         Some((8..=f.payload()?.len()).contains(&length))
     }),
     ("udp.checksum", "right", |f| f.udp_checksum()),
+    ("udp.socket", "open", |f| Some(f.word(f.l4()? + 2)? == OPEN)),
     ("udp.answer", "loops", |f| {
         let (from, to) = (f.word(f.l4()?)?, f.word(f.l4()? + 2)?);
         let (life, ours) = match f.is_six() {

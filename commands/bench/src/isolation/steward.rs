@@ -12,8 +12,7 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{Options, Search};
 use weever_plan::watch::{FiveTuple, Settings, Watch};
 use weever_policy::flows::FlowSpec;
-use weever_policy::policy::Page;
-use weever_policy::{assign, policy};
+use weever_policy::policy::{self, CheckedPolicy};
 use weever_testbed::pin_to;
 
 use crate::BenchError;
@@ -31,7 +30,7 @@ pub(super) struct Steward {
 pub(super) type Placed = Arc<Mutex<Vec<(FiveTuple, u64)>>>;
 
 struct Work {
-    page: Page,
+    page: CheckedPolicy,
     search: Search,
     steering: XdpSteering,
     watch: Watch,
@@ -50,8 +49,7 @@ impl Steward {
         let graph = weever_models::nic("xdp").map_err(|e| failed(e.to_string()))?;
         let nic = Nic::of(&graph).and_then(|nic| nic.with_queues(workers));
         let nic = nic.map_err(|e| failed(e.to_string()))?;
-        let assigned = assign(Vec::new(), &page).map_err(|e| failed(e.to_string()))?;
-        let search = Search::new(nic.clone(), assigned.policy, Options::default());
+        let search = Search::new(nic.clone(), page.cost_function(None), Options::default());
         let Some(classifier) = steering.classifier() else {
             return Err(failed("one socket only".into()));
         };
@@ -89,8 +87,8 @@ impl Work {
         self.watch.tick(now);
         let came = self.watch.due(now).came;
         let specs = came.iter().filter_map(|(flow, rate)| FlowSpec::seen(*flow, *rate));
-        let Ok(assigned) = assign(specs.collect(), &self.page) else { return };
-        for flow in assigned.flows {
+        let (flows, _) = self.page.classify(specs);
+        for flow in flows {
             self.search.add(flow);
         }
         let changes = self.search.take_changes();

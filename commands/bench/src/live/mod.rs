@@ -13,19 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-use weever_block::Env;
-use weever_blocks_std::host::{self, Neighbours};
-use weever_engine::{Limits, Member, MemberQueue, Mode, Published, Publisher, Team, Worker};
+use weever_engine::{Mode, Published, Publisher, Team, Worker};
 use weever_graph::change::{Change, EdgeName, Outlet};
 use weever_graph::{ChangeSet, Graph, Node, NodeKind, Port, apply};
+use weever_link::replay::ReplayConfig;
+use weever_link::{LinkInfo, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service};
-use weever_net::iface::IfaceId;
-use weever_net::state::NetConfig;
 use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{allowed_cores, pin_to};
 use weever_wire::MacAddr;
 
+use crate::assemble::{self, Leg};
 use crate::frame::udp_frame;
 use crate::plan::Plan;
 use crate::thread_use::ThreadUse;
@@ -91,11 +90,12 @@ struct Stage {
 
 impl Stage {
     fn start(core: usize) -> Result<(Arc<Seen>, Stage), BenchError> {
-        let plain = weever_models::host(&HostConfig::serving(Service::Echo, PORT));
-        let plain = plain.map_err(BenchError::of("host graph"))?;
-        let longer = with_blocks(&plain).map_err(BenchError::of("host graph"))?;
+        let [plain, longer] = graphs()?;
         let seen = Arc::new(Seen::default());
-        let Team { mut workers, publisher } = team(plain.clone(), &seen)?;
+        let frame = udp_frame((PEER_MAC, PEER, HOST_MAC, HOST), PORT, 60);
+        let frame = frame.map_err(BenchError::of("frame"))?;
+        let queue = Box::new(NumberedQueue::new(frame, Arc::clone(&seen)));
+        let Team { mut workers, publisher } = team(plain.clone(), queue)?;
         let mut worker: Worker = workers.remove(0);
         let (waker, stop) = (worker.waker(), Arc::new(AtomicBool::new(false)));
         let (stopped, number) = (Arc::clone(&stop), Arc::new(AtomicI32::new(0)));
@@ -185,27 +185,24 @@ fn spin_for(time: Duration) {
     }
 }
 
-fn team(graph: Graph, seen: &Arc<Seen>) -> Result<Team, BenchError> {
+/// The graph without and with the blocks that come and go.
+pub(crate) fn graphs() -> Result<[Graph; 2], BenchError> {
+    let plain = weever_models::host(&HostConfig::serving(Service::Echo, PORT));
+    let plain = plain.map_err(BenchError::of("host graph"))?;
+    let longer = with_blocks(&plain).map_err(BenchError::of("host graph"))?;
+    Ok([plain, longer])
+}
+
+/// A team of one worker with one queue.
+pub(crate) fn team(graph: Graph, queue: Box<dyn LinkQueue>) -> Result<Team, BenchError> {
     let config = PoolConfig { frames: 4096, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(BenchError::of("pool"))?;
-    let env = Env::new();
-    let cidr = format!("{HOST}/24").parse().map_err(BenchError::of("weever"))?;
-    host::provide(&env, NetConfig::single(HOST_MAC, &[cidr]), 0);
-    if let Some(neighbours) = env.get::<Neighbours>() {
-        let entered = neighbours.insert_static(IfaceId(0), PEER, PEER_MAC, 0);
-        entered.map_err(BenchError::of("weever"))?;
-    }
-    let frame = udp_frame((PEER_MAC, PEER, HOST_MAC, HOST), PORT, 60);
-    let frame = frame.map_err(BenchError::of("frame"))?;
-    let queue = Box::new(NumberedQueue::new(frame, Arc::clone(seen)));
-    let member = Member {
-        name: "worker-0".into(),
-        pool: pool.cache(),
-        limits: Limits::within(pool.frames()),
-        queues: vec![MemberQueue { link: 0, source: HOST_SOURCE.into(), queue }],
-    };
-    let registry = weever_blocks_std::registry();
-    Team::build(graph, registry, Arc::new(env), vec![member]).map_err(BenchError::of("weever"))
+    let link = LinkInfo { mac: HOST_MAC.0, ..ReplayConfig::new(Vec::new()).info };
+    let (address, neighbour) = (HOST, (PEER, PEER_MAC.0));
+    let leg = Leg { link, queues: vec![queue], address, neighbour };
+    let mut host = assemble::host(graph, HOST_SOURCE, vec![leg], pool)?;
+    let publisher = Arc::clone(&host.handle().publisher);
+    Ok(Team { workers: host.take_workers(), publisher })
 }
 
 /// The graph with counters in front of the echo service.

@@ -15,6 +15,7 @@ use crate::plan::Plan;
 use crate::{BenchError, Report, Samples};
 use growth::Growth;
 use rig::{Case, Times};
+pub(crate) use rig::{flows, xdp};
 
 /// The paper's numbers of flows.
 const PAPER_FLOWS: [u32; 4] = [10, 100, 250, 500];

@@ -5,55 +5,48 @@ use std::time::{Duration, Instant};
 use weever_service_api::{ClientError, Counters};
 
 use super::PATIENCE;
-use crate::error::DemoError;
 use crate::frames;
-use crate::layers::drops_at;
-use crate::outcome::Outcome;
+use crate::layers::{drops, drops_at};
 use crate::peer::{Over, Peer};
+use crate::stage::Control;
+use crate::steps::{Finding, Steps};
 
 /// How many of each bad frame are sent.
 const OF_EACH: u64 = 3;
-/// How many bad frames are sent in all.
-pub(crate) const BAD_FRAMES: u64 = OF_EACH * frames::KINDS as u64;
 
 /// Frames that must be counted and dropped, each at its own node, and nothing else with them.
-pub(crate) fn bad_frames(
-    peer: &mut dyn Peer,
-    port: u16,
-    counters: &mut dyn FnMut() -> Result<Counters, ClientError>,
-    outcome: &mut Outcome,
-) -> Result<(), DemoError> {
-    // That answers can be seen at all: a frame with nothing wrong gets one.
-    peer.send_frame(&frames::good_frame(&peer.ends(), port))?;
-    let answered = peer.receive(Over::V4, &mut [0; 2048], PATIENCE)?;
-    outcome.compare(
-        "answers to a hand-made frame that is right",
-        1,
-        usize::from(answered.is_some()),
-    );
+pub(crate) fn bad_frames(peer: &mut dyn Peer, port: u16, control: &mut Control, steps: &mut Steps) {
+    steps.run("a hand-made frame that is right is answered", |deadline| {
+        peer.send_frame(&frames::good_frame(&peer.ends(), port))?;
+        let answer = peer.receive(Over::V4, &mut [0; 2048], deadline.at_most(PATIENCE))?;
+        Ok(Finding::compare("1 answer", if answer.is_some() { "1 answer" } else { "no answer" }))
+    });
+    let before = control.ask(|client| client.counters());
     for bad in frames::bad_frames(&peer.ends(), port) {
-        let before = counters()?;
-        for _ in 0..OF_EACH {
-            peer.send_frame(&bad.frame)?;
-        }
-        let dropped =
-            wait_for(counters, |now| drops_at(now, bad.node) - drops_at(&before, bad.node))?;
-        let name = format!("{}, dropped at {}", bad.what, bad.node);
-        outcome.compare(&name, OF_EACH, dropped);
+        steps.run(&format!("{}, dropped at {}", bad.what, bad.node), |_| {
+            let before = control.ask(|client| client.counters())?;
+            for _ in 0..OF_EACH {
+                peer.send_frame(&bad.frame)?;
+            }
+            let count = |now: &Counters| drops_at(now, bad.node) - drops_at(&before, bad.node);
+            let dropped = wait_for(control, count)?;
+            Ok(Finding::compare(format!("{OF_EACH} dropped"), format!("{dropped} dropped")))
+        });
     }
-    let answered = peer.receive(Over::V4, &mut [0; 2048], Duration::from_millis(50))?;
-    outcome.compare("answers to bad frames", 0, usize::from(answered.is_some()));
-    Ok(())
+    steps.run("nothing else is dropped, and no bad frame answered", |_| {
+        let sent = OF_EACH * frames::KINDS as u64;
+        let answer = peer.receive(Over::V4, &mut [0; 2048], Duration::from_millis(50))?;
+        let dropped = drops(&control.ask(|client| client.counters())?) - drops(&before?);
+        let found = format!("{dropped} dropped, {} answered", usize::from(answer.is_some()));
+        Ok(Finding::compare(format!("{sent} dropped, 0 answered"), found))
+    });
 }
 
 /// Asks for the counters until `count` has reached what was sent, or patience ends.
-fn wait_for(
-    counters: &mut dyn FnMut() -> Result<Counters, ClientError>,
-    count: impl Fn(&Counters) -> u64,
-) -> Result<u64, ClientError> {
+fn wait_for(control: &mut Control, count: impl Fn(&Counters) -> u64) -> Result<u64, ClientError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let seen = count(&counters()?);
+        let seen = count(&control.ask(|client| client.counters())?);
         if seen >= OF_EACH || Instant::now() >= deadline {
             return Ok(seen);
         }

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weever_service_api::{Client, ClientError, GraphFormat};
+use weever_service_api::{ClientError, GraphFormat};
 
 use super::{PATIENCE, WINDOW};
-use crate::error::DemoError;
-use crate::outcome::Outcome;
 use crate::pattern;
 use crate::peer::{Over, Peer, PeerError};
+use crate::stage::Control;
+use crate::steps::{Deadline, Finding, Steps};
 
 /// How often the graph is changed.
 const CHANGES: usize = 100;
@@ -19,41 +19,43 @@ const MOST: u64 = 5_000_000;
 
 /// Applies graphs that differ by some blocks in front of the echo service, in turns, while numbered
 /// datagrams are echoed: every one has to come back, in its place.
-pub(crate) fn changes_under_load(
-    peer: &mut dyn Peer,
-    client: &mut Client,
-    outcome: &mut Outcome,
-) -> Result<(), DemoError> {
-    let plain = client.graph(GraphFormat::Unicorn)?.text;
-    let longer = with_blocks(&plain, BLOCKS);
-    let over = AtomicBool::new(false);
-    let (applied, flow) = std::thread::scope(|scope| {
-        let changes = scope.spawn(|| {
-            let applied = change(client, [&longer, &plain]);
-            over.store(true, Ordering::Release);
-            applied
+pub(crate) fn changes_under_load(peer: &mut dyn Peer, control: &mut Control, steps: &mut Steps) {
+    steps.run("the graph changes while datagrams are echoed", |deadline| {
+        let plain = control.ask(|client| client.graph(GraphFormat::Unicorn))?.text;
+        let longer = with_blocks(&plain, BLOCKS);
+        let over = AtomicBool::new(false);
+        let (applied, flow) = std::thread::scope(|scope| {
+            let changes = scope.spawn(|| {
+                let applied = change(control, [&longer, &plain], deadline);
+                over.store(true, Ordering::Release);
+                applied
+            });
+            let flow = flow(peer, &over);
+            (changes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), flow)
         });
-        let flow = flow(peer, &over);
-        (changes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), flow)
+        let (changed, flow) = (applied?, flow?);
+        let expected = format!("{CHANGES} changes of {BLOCKS} blocks or more, 0 lost, 0 reordered");
+        let found = format!(
+            "{} changes of {} blocks or more, {} lost, {} reordered",
+            changed.len(),
+            changed.iter().min().unwrap_or(&0).min(&BLOCKS),
+            flow.sent - flow.received,
+            flow.reordered
+        );
+        let ok = expected == found && flow.sent > 0;
+        Ok(Finding::judged(ok, expected, format!("{found}, {} datagrams meanwhile", flow.sent)))
     });
-    let (steps, flow) = (applied?, flow?);
-    let expected = format!("{CHANGES} changes of {BLOCKS} blocks or more, 0 lost, 0 reordered");
-    let found = format!(
-        "{} changes of {} blocks or more, {} lost, {} reordered",
-        steps.len(),
-        steps.iter().min().unwrap_or(&0).min(&BLOCKS),
-        flow.sent - flow.received,
-        flow.reordered
-    );
-    let ok = expected == found && flow.sent > 0;
-    let found = format!("{found}, {} datagrams meanwhile", flow.sent);
-    outcome.record("graphs applied while datagrams are echoed", expected, found, ok);
-    Ok(())
 }
 
 /// How many steps each change took.
-fn change(client: &mut Client, graphs: [&str; 2]) -> Result<Vec<usize>, ClientError> {
-    (0..CHANGES).map(|n| client.apply("demo.unicorn", graphs[n % 2]).map(|c| c.steps)).collect()
+fn change(
+    control: &mut Control,
+    graphs: [&str; 2],
+    deadline: Deadline,
+) -> Result<Vec<usize>, ClientError> {
+    let mut apply = |n: usize| control.ask(|client| client.apply("demo.unicorn", graphs[n % 2]));
+    let changes = (0..CHANGES).take_while(|_| !deadline.is_over());
+    changes.map(|n| apply(n).map(|changed| changed.steps)).collect()
 }
 
 /// The graph with counters between the socket table and the echo service.

@@ -5,14 +5,15 @@ mod live;
 
 use std::time::{Duration, Instant};
 
-use weever_service_api::{ClientError, Counters};
+use weever_service_api::Counters;
 
 use crate::error::DemoError;
-use crate::outcome::Outcome;
 use crate::pattern::{self, HEADER};
 use crate::peer::{Over, Peer, PeerError};
+use crate::stage::Control;
+use crate::steps::{BOUND, Deadline, Finding, Steps};
 
-pub(crate) use bad_frames::{BAD_FRAMES, bad_frames};
+pub(crate) use bad_frames::bad_frames;
 pub(crate) use live::changes_under_load;
 
 /// How long an answer may take before it counts as lost. Generous: a loaded machine is no fault of
@@ -25,46 +26,64 @@ const SETTLING: Duration = Duration::from_secs(8);
 /// Datagrams in flight at once: few enough that no queue between the hosts overflows.
 pub(crate) const WINDOW: u64 = 32;
 
-/// Waits until the stack answers at all of its addresses, or patience ends. What does not answer is
-/// found out by the exercises.
-pub(crate) fn settle(peer: &mut dyn Peer) -> Result<(), PeerError> {
-    let deadline = Instant::now() + SETTLING;
-    for over in Over::ALL {
-        while peer.ping(over, b"there?", Duration::from_millis(100))?.is_none()
-            && Instant::now() < deadline
-        {}
+/// After so many answers in a row that did not come, others are not waited for.
+const LOST_IN_A_ROW: usize = 3;
+
+/// Everything over one kind of address. An address that does not answer is not tried further.
+pub(crate) fn over(over: Over, peer: &mut dyn Peer, control: &mut Control, steps: &mut Steps) {
+    let name = over.name();
+    let answers = steps.attempt(BOUND, &format!("{name}: weever answers"), |deadline| {
+        let answers = settle(peer, over, deadline)?;
+        let found = if answers { "it does" } else { "no answer" };
+        Ok(((), Finding::judged(answers, "an answer".into(), found.into())))
+    });
+    if answers.is_none() {
+        steps.skip(&format!("{name}: everything else"), "weever does not answer at that address");
+        return;
     }
-    Ok(())
+    let room = over.room();
+    steps.run(&format!("{name}: ICMP echo, 0 to {room} bytes"), |deadline| {
+        let sizes = [0, 1, 56, 57, 512, room];
+        let answered = pings(peer, over, &sizes, deadline)?;
+        Ok(Finding::compare(format!("{} answered", sizes.len()), format!("{answered} answered")))
+    });
+    steps.run(&format!("{name}: UDP echo of every length, 1 to {room} bytes"), |deadline| {
+        let intact = echoes(peer, over, 1..=room, deadline)?;
+        Ok(Finding::compare(format!("{room} echoed"), format!("{intact} echoed")))
+    });
+    let long_name = format!("{name}: UDP echo, 1,473 to 9,000 bytes in fragments");
+    if peer.sends_long(over) {
+        steps.run(&long_name, |deadline| long(peer, over, control, deadline));
+    } else {
+        steps.skip(&long_name, format!("{} sends no fragments of IPv6", peer.name()));
+    }
 }
 
-/// ICMP echo with payloads of several sizes, up to a full frame.
-pub(crate) fn ping(
+/// Waits until the stack answers: not before it is sure that nobody else has the address.
+fn settle(peer: &mut dyn Peer, over: Over, deadline: Deadline) -> Result<bool, PeerError> {
+    let settled = Deadline::after(deadline.at_most(SETTLING));
+    while !settled.is_over() {
+        if peer.ping(over, b"there?", Duration::from_millis(100))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// How many ICMP echo requests with payloads of these sizes are answered.
+fn pings(
     peer: &mut dyn Peer,
     over: Over,
-    outcome: &mut Outcome,
-) -> Result<(), PeerError> {
-    let sizes = [0, 1, 56, 57, 512, over.room()];
+    sizes: &[usize],
+    deadline: Deadline,
+) -> Result<usize, PeerError> {
     let mut answered = 0;
     for size in sizes {
-        let payload = pattern::bytes(size as u64, size);
-        let back = peer.ping(over, &payload, PATIENCE)?;
+        let payload = pattern::bytes(*size as u64, *size);
+        let back = peer.ping(over, &payload, deadline.at_most(PATIENCE))?;
         answered += usize::from(back.as_deref() == Some(&payload[..]));
     }
-    let name = format!("{}: ICMP echo, 0 to {} bytes", over.name(), over.room());
-    outcome.compare(&name, sizes.len(), answered);
-    Ok(())
-}
-
-/// UDP echo of every length that fits a frame, one at a time.
-pub(crate) fn every_length(
-    peer: &mut dyn Peer,
-    over: Over,
-    outcome: &mut Outcome,
-) -> Result<(), PeerError> {
-    let intact = echoes(peer, over, 1..=over.room())?;
-    let name = format!("{}: UDP echo of every length from 1 to {} bytes", over.name(), over.room());
-    outcome.compare(&name, over.room(), intact);
-    Ok(())
+    Ok(answered)
 }
 
 /// Lengths of datagrams that take two to seven frames.
@@ -72,23 +91,20 @@ const LONG: [usize; 8] = [1473, 1481, 2960, 2961, 4000, 5921, 8192, 9000];
 /// How often each is sent.
 const TIMES: usize = 25;
 
-/// UDP echo of datagrams that are cut up on their way there, and again on their way back. weever's
-/// own count says so: it has put together and cut up each.
-pub(crate) fn long(
+/// UDP echo of datagrams that are fragmented on their way there, and again on their way back. The
+/// stack's own counters have to agree.
+fn long(
     peer: &mut dyn Peer,
     over: Over,
-    counters: &mut dyn FnMut() -> Result<Counters, ClientError>,
-    outcome: &mut Outcome,
-) -> Result<(), DemoError> {
-    let before = own(&counters()?, "reassembled");
-    let intact = echoes(peer, over, (0..TIMES).flat_map(|_| LONG))?;
-    let whole = own(&counters()?, "reassembled") - before;
+    control: &mut Control,
+    deadline: Deadline,
+) -> Result<Finding, DemoError> {
+    let before = own(&control.ask(|client| client.counters())?, "reassembled");
+    let intact = echoes(peer, over, (0..TIMES).flat_map(|_| LONG), deadline)?;
+    let whole = own(&control.ask(|client| client.counters())?, "reassembled") - before;
     let all = TIMES * LONG.len();
-    let expected = format!("{all} echoed, {all} put together on arrival");
-    let found = format!("{intact} echoed, {whole} put together on arrival");
-    let name = format!("{}: UDP echo of 1,473 to 9,000 bytes in frames of 1,500", over.name());
-    outcome.compare(&name, expected, found);
-    Ok(())
+    let expected = format!("{all} echoed, {all} reassembled");
+    Ok(Finding::compare(expected, format!("{intact} echoed, {whole} reassembled")))
 }
 
 /// What the stack's blocks have counted under a name.
@@ -102,35 +118,54 @@ fn echoes(
     peer: &mut dyn Peer,
     over: Over,
     lengths: impl Iterator<Item = usize>,
+    deadline: Deadline,
 ) -> Result<usize, PeerError> {
     let mut back = vec![0u8; 10_000];
-    let mut intact = 0;
+    let (mut intact, mut lost) = (0, 0);
     for len in lengths {
         let payload = pattern::bytes(len as u64, len);
         peer.send(over, &payload)?;
-        let got = peer.receive(over, &mut back, PATIENCE)?;
+        let got = peer.receive(over, &mut back, deadline.at_most(PATIENCE))?;
         intact += usize::from(got.is_some_and(|n| back[..n] == payload));
+        lost = if got.is_none() { lost + 1 } else { 0 };
+        if lost == LOST_IN_A_ROW || deadline.is_over() {
+            break;
+        }
     }
     Ok(intact)
 }
 
 /// `count` datagrams of many sizes, a window of them in flight, each verified byte by byte.
-pub(crate) fn stream(
+pub(crate) fn stream(peer: &mut dyn Peer, over: Over, count: u64, steps: &mut Steps) {
+    let name = over.name();
+    let name = format!("{name}: {count} datagrams of {HEADER} to 1,452 bytes, {WINDOW} in flight");
+    // A machine that is busy still manages some thousands a second.
+    let bound = BOUND + Duration::from_millis(count);
+    steps.run_within(bound, &name, |deadline| {
+        let started = Instant::now();
+        let (intact, wrong) = verify_stream(peer, over, count, deadline)?;
+        let rate = intact as f64 / started.elapsed().as_secs_f64();
+        let found = format!("{intact} intact, {wrong} wrong, {rate:.0} per second");
+        Ok(Finding::judged(intact == count && wrong == 0, format!("{count} intact"), found))
+    });
+}
+
+/// How many came back intact, and how many otherwise.
+fn verify_stream(
     peer: &mut dyn Peer,
     over: Over,
     count: u64,
-    outcome: &mut Outcome,
-) -> Result<(), PeerError> {
-    let started = Instant::now();
+    deadline: Deadline,
+) -> Result<(u64, u64), PeerError> {
     let mut seen = vec![false; count as usize];
     let (mut sent, mut intact, mut wrong) = (0, 0, 0);
     let mut back = [0u8; 2048];
-    while intact + wrong < count {
+    while intact + wrong < count && !deadline.is_over() {
         while sent < count && sent - (intact + wrong) < WINDOW {
             peer.send(over, &pattern::datagram(sent))?;
             sent += 1;
         }
-        let Some(len) = peer.receive(over, &mut back, PATIENCE)? else { break };
+        let Some(len) = peer.receive(over, &mut back, deadline.at_most(PATIENCE))? else { break };
         match pattern::verify(&back[..len]).filter(|n| *n < count && !seen[*n as usize]) {
             Some(number) => {
                 seen[number as usize] = true;
@@ -139,12 +174,5 @@ pub(crate) fn stream(
             None => wrong += 1,
         }
     }
-    let rate = intact as f64 / started.elapsed().as_secs_f64();
-    let found = format!("{intact} intact, {wrong} wrong, {:.0} per second", rate);
-    let name = format!(
-        "{}: {count} datagrams of {HEADER} to 1,452 bytes, {WINDOW} in flight",
-        over.name()
-    );
-    outcome.record(&name, format!("{count} intact"), found, intact == count && wrong == 0);
-    Ok(())
+    Ok((intact, wrong))
 }

@@ -6,42 +6,50 @@ use std::time::{Duration, Instant};
 use super::net::Net;
 use super::router::{Errors, SERVICE, SETTLING, answers, bound, talk};
 use crate::error::DemoError;
-use crate::outcome::Outcome;
 use crate::pattern;
 use crate::peer::PeerError;
+use crate::steps::{BOUND, Finding, Steps};
+use crate::talk::Talk;
 
 /// A neighbour that is new to weever.
 const NEW: u32 = 40;
 
 /// What happens to the host at the router's other side is seen from `left`.
-pub(super) fn come_and_go(net: &mut Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+pub(super) fn come_and_go(net: &mut Net, steps: &mut Steps) {
     let address = Ipv4Addr::from_bits(net.right.v4().to_bits() + NEW);
-    net.right.end.add_address(address, 24)?;
-    let mut talk = talk(&net.left, address)?;
-    found("is found", answers(&mut talk, SETTLING)?, outcome);
-
-    // It says so itself, by an ARP packet that nobody has asked for.
+    let talk = steps.attempt(BOUND, "router: a neighbour is found", |_| {
+        net.right.end.add_address(address, 24)?;
+        let mut talk = talk(&net.left, address)?;
+        let found = answer(&mut talk)?;
+        Ok((talk, found))
+    });
+    // Of one that was not found, nothing else can be seen.
+    let Some(mut talk) = talk else { return };
     let (right, name) = (net.right.namespace().clone(), net.right.end.name.clone());
-    right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "1")?;
-    right.set_mac(&name, [2, 0x78, 0, 0, 0, 2])?;
-    found("moves to another MAC address and says so", answers(&mut talk, SETTLING)?, outcome);
-
-    // It is gone, and the cable was pulled, so that weever has to ask for it again.
-    right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "0")?;
-    right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "8")?;
-    right.set_mac(&name, [2, 0x78, 0, 0, 0, 3])?;
-    net.set("interface.port1.up=off")?;
-    net.set("interface.port1.up=on")?;
-    let lost = lost(net, address)?;
-    outcome.compare("router: a neighbour is gone", "host unreachable", lost);
-    right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "0")?;
-    found("comes back, with another MAC address", answers(&mut talk, SETTLING)?, outcome);
-    Ok(())
+    steps.run("router: a neighbour moves to another MAC address", |_| {
+        // It announces that by an ARP packet that nobody has asked for.
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "1")?;
+        right.set_mac(&name, [2, 0x78, 0, 0, 0, 2])?;
+        answer(&mut talk)
+    });
+    steps.run("router: a neighbour is gone", |_| {
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "0")?;
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "8")?;
+        right.set_mac(&name, [2, 0x78, 0, 0, 0, 3])?;
+        // The cable is pulled, so that weever has to ask for the neighbour again.
+        net.set("interface.port1.up=off")?;
+        net.set("interface.port1.up=on")?;
+        Ok(Finding::compare("host unreachable", lost(net, address)?))
+    });
+    steps.run("router: a neighbour comes back at another MAC address", |_| {
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "0")?;
+        answer(&mut talk)
+    });
 }
 
-fn found(what: &str, answers: bool, outcome: &mut Outcome) {
-    let found = if answers { "it answers" } else { "no answer" };
-    outcome.compare(&format!("router: a neighbour {what}"), "it answers", found);
+fn answer(talk: &mut Talk) -> Result<Finding, DemoError> {
+    let found = if answers(talk, SETTLING)? { "it answers" } else { "no answer" };
+    Ok(Finding::compare("it answers", found))
 }
 
 /// What is heard of datagrams to an address. The first may still go where it was.

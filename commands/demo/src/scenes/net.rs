@@ -11,11 +11,10 @@ use std::path::Path;
 
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Prefix, Route, Share};
-use weever_service_api::{Client, ClientError};
 use weever_testbed::{Namespace, Veth, VethEnd};
 
 use crate::error::DemoError;
-use crate::stage::PORT;
+use crate::stage::{Control, PORT};
 
 /// A host of the kernel's, on a network of its own.
 pub(super) struct Side {
@@ -62,56 +61,58 @@ pub(super) struct Net {
     pub(super) right: Side,
     pub(super) other: Side,
     pub(super) stack: Stack,
-    client: Client,
+    control: Control,
     /// After the stack, which has devices in it.
     _middle: Namespace,
 }
 
 impl Net {
-    pub(super) fn start(control: &Path) -> Result<Net, DemoError> {
+    /// Without `ipv6`, hosts and router have IPv4 addresses only.
+    pub(super) fn start(control: &Path, ipv6: bool) -> Result<Net, DemoError> {
         let middle = Namespace::new()?;
-        let left = side(&middle, "left0", 1)?;
-        let right = side(&middle, "right0", 2)?;
-        let other = side(&middle, "other0", 3)?;
+        let left = side(&middle, "left0", 1, ipv6)?;
+        let right = side(&middle, "right0", 2, ipv6)?;
+        let other = side(&middle, "other0", 3, ipv6)?;
         for there in [&right, &other] {
             there.end.add_address(TWICE, 32)?;
         }
-        let config = config(control)?;
+        let config = config(control, ipv6)?;
         let stack = middle.run(|| Stack::start(config)).map_err(DemoError::start)?;
-        let client = Client::connect(control);
-        drop(std::fs::remove_file(control));
-        Ok(Net { left, right, other, stack, client: client?, _middle: middle })
+        let control = Control::new(control.to_owned());
+        Ok(Net { left, right, other, stack, control, _middle: middle })
     }
 
     /// As `weever set`.
     pub(super) fn set(&mut self, assignment: &str) -> Result<(), DemoError> {
-        set(&mut self.client, assignment)
+        set(&mut self.control, assignment)
     }
 
-    /// The control connection, and both ends of what it changes: for who does both at once.
-    pub(super) fn with_client(&mut self) -> (&mut Client, [&Side; 3]) {
-        (&mut self.client, [&self.left, &self.right, &self.other])
+    /// The control socket and the hosts, for a step that uses both at once.
+    pub(super) fn with_control(&mut self) -> (&mut Control, [&Side; 3]) {
+        (&mut self.control, [&self.left, &self.right, &self.other])
     }
 }
 
 /// As `weever set`.
-pub(super) fn set(client: &mut Client, assignment: &str) -> Result<(), DemoError> {
+pub(super) fn set(control: &mut Control, assignment: &str) -> Result<(), DemoError> {
     let parsed = assignment.parse().map_err(DemoError::start)?;
-    client.set(parsed).map(drop).map_err(|e: ClientError| e.into())
+    control.ask(|client| client.set(parsed)).map(drop).map_err(DemoError::from)
 }
 
 /// A namespace that is joined to the middle, and knows the way through it.
-fn side(middle: &Namespace, name: &str, number: u16) -> Result<Side, DemoError> {
+fn side(middle: &Namespace, name: &str, number: u16, ipv6: bool) -> Result<Side, DemoError> {
     let (namespace, port) = (Namespace::new()?, format!("port{}", number - 1));
     let end = Veth::create(&namespace, name, middle, &port, 1)?.left;
     end.add_address(host(number, 2), 24)?;
-    end.speak_ipv6(host6(number, 2), 64)?;
     namespace.add_route(Ipv4Addr::UNSPECIFIED, 0, host(number, 1))?;
-    namespace.add_route6(Ipv6Addr::UNSPECIFIED, 0, host6(number, 1))?;
+    if ipv6 {
+        end.speak_ipv6(host6(number, 2), 64)?;
+        namespace.add_route6(Ipv6Addr::UNSPECIFIED, 0, host6(number, 1))?;
+    }
     Ok(Side { end, number })
 }
 
-fn config(control: &Path) -> Result<Config, DemoError> {
+fn config(control: &Path, ipv6: bool) -> Result<Config, DemoError> {
     let prefix = |ip: IpAddr, len: u8| {
         let prefix: Result<Prefix, _> = format!("{ip}/{len}").parse();
         prefix.map_err(DemoError::start)
@@ -122,7 +123,9 @@ fn config(control: &Path) -> Result<Config, DemoError> {
         config.interfaces.push(Interface::new(format!("port{}", number - 1), vec![v4]));
     }
     for (number, interface) in (1u16..).zip(&mut config.interfaces) {
-        interface.addresses.push(prefix(host6(number, 1).into(), 64)?);
+        if ipv6 {
+            interface.addresses.push(prefix(host6(number, 1).into(), 64)?);
+        }
         interface.share = Share::None;
     }
     config.interfaces[1].mtu = Some(NARROW);

@@ -5,15 +5,14 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use weever_service_api::Client;
-
 use super::net::{NARROW, Net, Side, TWICE, set};
 use super::router::{SERVICE, SETTLING, answers, bound, talk};
 use crate::error::DemoError;
 use crate::exercises::{PATIENCE, WINDOW};
-use crate::outcome::Outcome;
 use crate::pattern;
 use crate::peer::PeerError;
+use crate::stage::Control;
+use crate::steps::Finding;
 use crate::talk::timed_out;
 
 /// Datagrams that go before the first change, between the two, and at least after the second.
@@ -25,19 +24,19 @@ const ONE_PACKET: usize = NARROW as usize - 28;
 /// to one, then to the other, and back: every datagram arrives at one of them, and the numbers of
 /// each grow. Each datagram is one packet: of the fragments of one that is being sent while the route
 /// changes, some would go one way and some the other, and no host could put them together.
-pub(super) fn a_route_changes(net: &mut Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+pub(super) fn a_route_changes(net: &mut Net) -> Result<Finding, DemoError> {
     // Both neighbours are known, so that none is waited for.
     for side in [&net.right, &net.other] {
         answers(&mut talk(&net.left, side.v4())?, SETTLING)?;
     }
-    let (client, [left, right, other]) = net.with_client();
+    let (control, [left, right, other]) = net.with_control();
     let arrivals = Arrivals::default();
     let receivers = [receiver(right)?, receiver(other)?];
     let sender = bound(left.namespace(), left.v4().into(), 0)?;
     let routes = [other.v4(), right.v4()].map(|via| format!("route.{TWICE}/32={via}"));
     let (sent, numbers, changed) = std::thread::scope(|scope| {
         let threads = receivers.each_ref().map(|socket| scope.spawn(|| arrivals.collect(socket)));
-        let changes = scope.spawn(|| arrivals.change_at(client, &routes));
+        let changes = scope.spawn(|| arrivals.change_at(control, &routes));
         let sent = arrivals.send(&sender);
         arrivals.over.store(true, Ordering::Release);
         let numbers = threads.map(|thread| thread.join().unwrap_or_else(|p| resume_unwind(p)));
@@ -46,9 +45,7 @@ pub(super) fn a_route_changes(net: &mut Net, outcome: &mut Outcome) -> Result<()
     changed?;
     let [here, there] = numbers;
     let found = judge(sent?, &[here?, there?]);
-    let name = "router: a route changes twice while datagrams follow it";
-    outcome.compare(name, "0 lost, in order, 2 changes seen", &found);
-    Ok(())
+    Ok(Finding::compare("0 lost, in order, 2 changes seen", &found))
 }
 
 fn receiver(side: &Side) -> Result<UdpSocket, PeerError> {
@@ -117,13 +114,13 @@ impl Arrivals {
     }
 
     /// Sets the routes, each after a third of the datagrams.
-    fn change_at(&self, client: &mut Client, routes: &[String; 2]) -> Result<(), DemoError> {
-        let changed = routes.iter().try_for_each(|route| self.change(client, route));
+    fn change_at(&self, control: &mut Control, routes: &[String; 2]) -> Result<(), DemoError> {
+        let changed = routes.iter().try_for_each(|route| self.change(control, route));
         self.end.store(self.count.load(Ordering::Acquire) + THIRD, Ordering::Release);
         changed
     }
 
-    fn change(&self, client: &mut Client, route: &str) -> Result<(), DemoError> {
+    fn change(&self, control: &mut Control, route: &str) -> Result<(), DemoError> {
         let wanted = self.count.load(Ordering::Acquire) + THIRD;
         while self.count.load(Ordering::Acquire) < wanted {
             if self.over.load(Ordering::Acquire) {
@@ -131,7 +128,7 @@ impl Arrivals {
             }
             std::thread::sleep(Duration::from_micros(100));
         }
-        set(client, route)
+        set(control, route)
     }
 }
 

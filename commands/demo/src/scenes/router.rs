@@ -14,9 +14,9 @@ use super::net::{NARROW, Net, Side, TWICE};
 use super::{neighbours, routed};
 use crate::error::DemoError;
 use crate::exercises::PATIENCE;
-use crate::outcome::Outcome;
 use crate::pattern;
-use crate::peer::PeerError;
+use crate::peer::{Over, PeerError};
+use crate::steps::{BOUND, Deadline, Finding, Steps};
 use crate::talk::{EMSGSIZE, Talk, timed_out};
 
 /// Where the hosts' own services listen.
@@ -26,18 +26,35 @@ const CLOSED: u16 = 4001;
 /// How long weever may take to make sure of its IPv6 addresses, and to find a neighbour.
 pub(super) const SETTLING: Duration = Duration::from_secs(8);
 
-/// Everything that a router of three networks shows.
-pub(crate) fn router(control: &Path, outcome: &mut Outcome) -> Result<(), DemoError> {
-    let mut net = Net::start(control)?;
-    pings(&net, outcome)?;
-    datagrams(&net, outcome)?;
-    errors(&net, outcome)?;
-    routed::a_route_changes(&mut net, outcome)?;
-    neighbours::come_and_go(&mut net, outcome)?;
-    let report = net.stack.stop();
-    let failure = report.failure.map_or_else(|| "none".to_owned(), |f| f.to_string());
-    outcome.compare("router: failed workers", "none", &failure);
-    Ok(())
+/// Everything that a router of three networks shows. `lacks_ipv6` is why there is none.
+pub(crate) fn router(steps: &mut Steps, control: &Path, lacks_ipv6: Option<&str>) {
+    let net = steps.attempt(BOUND, "router: weever starts", |_| {
+        let net = Net::start(control, lacks_ipv6.is_none())?;
+        let mode = net.stack.status().mode;
+        Ok((net, Finding::ok(mode)))
+    });
+    let Some(mut net) = net else { return };
+    for over in [Over::V4, Over::V6] {
+        let name = over.name();
+        let echo = format!("router: ICMP echo both ways over {name}");
+        let udp = format!("router: UDP to 9,000 bytes both ways over {name}, MTU {NARROW}");
+        match lacks_ipv6.filter(|_| over == Over::V6) {
+            None => {
+                steps.run(&echo, |deadline| pings(&net, over, deadline));
+                steps.run(&udp, |deadline| datagrams(&net, over, deadline));
+            }
+            Some(reason) => [echo, udp].iter().for_each(|step| steps.skip(step, reason)),
+        }
+    }
+    errors(&net, steps);
+    let name = "router: a route changes twice while in use";
+    steps.run(name, |_| routed::a_route_changes(&mut net));
+    neighbours::come_and_go(&mut net, steps);
+    steps.run("router: weever stops, and no worker has failed", |_| {
+        let report = net.stack.stop();
+        let failure = report.failure.map_or_else(|| "none failed".to_owned(), |f| f.to_string());
+        Ok(Finding::compare("none failed", &failure))
+    });
 }
 
 /// Sockets of `from` that talk to `to`.
@@ -59,61 +76,79 @@ pub(super) fn answers(talk: &mut Talk, patience: Duration) -> Result<bool, PeerE
 }
 
 /// Echo requests in both directions; the replies' time to live has lost one.
-fn pings(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+fn pings(net: &Net, over: Over, deadline: Deadline) -> Result<Finding, DemoError> {
     const TIMES: usize = 10;
-    let (left, right) = (&net.left, &net.right);
     let (mut answered, mut ttls) = (0, Vec::new());
-    let v4 = [talk(left, right.v4())?, talk(right, left.v4())?];
-    let v6 = [talk(left, right.v6())?, talk(right, left.v6())?];
-    for (mut talk, is_v4) in v4.into_iter().zip([true; 2]).chain(v6.into_iter().zip([false; 2])) {
-        answers(&mut talk, SETTLING)?;
+    for (near, far) in [(&net.left, &net.right), (&net.right, &net.left)] {
+        let mut talk = talk(near, address(far, over))?;
+        answers(&mut talk, deadline.at_most(SETTLING))?;
         for n in 0..TIMES {
             let payload = pattern::bytes(n as u64, 100 * n);
-            let Some(reply) = talk.ping(&payload, PATIENCE)? else { continue };
+            let reply = talk.ping(&payload, deadline.at_most(PATIENCE))?;
+            let Some(reply) = reply else { continue };
             answered += usize::from(reply.payload == payload);
-            ttls.extend(is_v4.then_some(reply.ttl));
+            ttls.push(reply.ttl);
         }
     }
-    let found = format!("{answered} answered");
-    let expected = format!("{} answered", 4 * TIMES);
-    outcome.compare("router: ICMP echo both ways, IPv4 and IPv6", expected, found);
     ttls.sort_unstable();
     ttls.dedup();
-    outcome.compare("router: time to live of the answers", "[63]".to_owned(), format!("{ttls:?}"));
-    Ok(())
+    let (expected, found) = (format!("{} answered", 2 * TIMES), format!("{answered} answered"));
+    Ok(match over {
+        Over::V4 => Finding::compare(
+            format!("{expected}, time to live [63]"),
+            format!("{found}, time to live {ttls:?}"),
+        ),
+        // A raw socket does not see the hop limit.
+        _ => Finding::compare(expected, found),
+    })
 }
 
-/// Datagrams to an echoing socket at the other side, of both families, long ones too.
-fn datagrams(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+fn address(side: &Side, over: Over) -> IpAddr {
+    match over {
+        Over::V4 => side.v4().into(),
+        _ => side.v6().into(),
+    }
+}
+
+/// Datagrams to an echoing socket at the other side, in both directions, long ones too.
+fn datagrams(net: &Net, over: Over, deadline: Deadline) -> Result<Finding, DemoError> {
     let lengths = [0, 1, 64, 512, 1372, 1452, 4000, 9000];
     let mut intact = 0;
     for (near, far) in [(&net.left, &net.right), (&net.right, &net.left)] {
-        for v6 in [false, true] {
-            let to: IpAddr = if v6 { far.v6().into() } else { far.v4().into() };
-            let service = bound(far.namespace(), to, SERVICE)?;
-            let mut talk = talk(near, to)?;
-            let mut buffer = vec![0; 10_000];
-            for len in lengths {
-                let payload = pattern::bytes(len as u64, len);
-                // The first long one may be lost: it tells the sender how narrow the way is. Others
-                // may be late on a busy machine.
-                for _ in 0..10 {
-                    talk.send_or_told(&payload)?;
-                    if !echo_once(&service, &mut buffer)? {
-                        continue;
-                    }
-                    let got = talk.receive(&mut buffer, Duration::from_millis(500))?;
-                    if got.is_some_and(|n| buffer[..n] == payload) {
-                        intact += 1;
-                        break;
-                    }
-                }
-            }
+        let to = address(far, over);
+        let service = bound(far.namespace(), to, SERVICE)?;
+        let mut talk = talk(near, to)?;
+        for len in lengths {
+            intact += usize::from(echoed(&mut talk, &service, len, deadline)?);
         }
     }
-    let name = format!("router: datagrams to 9,000 bytes both ways, IPv4 and IPv6, MTU {NARROW}");
-    outcome.compare(&name, 4 * lengths.len(), intact);
-    Ok(())
+    let all = 2 * lengths.len();
+    Ok(Finding::compare(format!("{all} echoed"), format!("{intact} echoed")))
+}
+
+/// Whether a datagram of this length comes back as it was. The first long one may be lost: it tells
+/// the sender how narrow the way is. Others may be late on a busy machine.
+fn echoed(
+    talk: &mut Talk,
+    service: &UdpSocket,
+    len: usize,
+    deadline: Deadline,
+) -> Result<bool, PeerError> {
+    let (payload, mut buffer) = (pattern::bytes(len as u64, len), vec![0; 10_000]);
+    for _ in 0..10 {
+        if deadline.is_over() {
+            break;
+        }
+        talk.send_or_told(&payload)?;
+        if !echo_once(service, &mut buffer)? {
+            continue;
+        }
+        let got = talk.receive(&mut buffer, Duration::from_millis(500))?;
+        if got.is_some_and(|n| buffer[..n] == payload) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(super) fn bound(namespace: &Namespace, at: IpAddr, port: u16) -> Result<UdpSocket, PeerError> {
@@ -137,8 +172,8 @@ fn echo_once(socket: &UdpSocket, buffer: &mut [u8]) -> Result<bool, PeerError> {
     }
 }
 
-/// What is said of packets that cannot go on, by whom.
-fn errors(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
+/// The ICMP errors about packets that cannot be forwarded or delivered.
+fn errors(net: &Net, steps: &mut Steps) {
     let (left, right) = (&net.left, &net.right);
     let absent = Ipv4Addr::from_bits(right.v4().to_bits() + 90);
     let elsewhere = Ipv4Addr::new(192, 0, 2, 1);
@@ -146,21 +181,22 @@ fn errors(net: &Net, outcome: &mut Outcome) -> Result<(), DemoError> {
     for (what, to, port, ttl, len, by, kind, code) in [
         ("time to live spent", right.v4(), SERVICE, 1, 8, router, 11, 0),
         ("closed port behind it", right.v4(), CLOSED, 64, 8, far, 3, 3),
-        ("too long, and not to be cut up", TWICE, SERVICE, 64, 1450, router, 3, 4),
+        ("too long, and not to be fragmented", TWICE, SERVICE, 64, 1450, router, 3, 4),
         ("no route", elsewhere, SERVICE, 64, 8, router, 3, 0),
         ("nobody has the address", absent, SERVICE, 64, 8, router, 3, 1),
     ] {
-        let mut heard = Errors::open(left)?;
-        let socket = bound(left.namespace(), left.v4().into(), 0)?;
-        socket.set_ttl(ttl).map_err(PeerError::of("UDP socket"))?;
-        let sent = socket.send_to(&pattern::bytes(1, len), (to, port));
-        sent.map_err(PeerError::of("UDP send"))?;
-        let found = heard.next(to, SETTLING)?;
-        let found =
-            found.map_or_else(|| "nothing".to_owned(), |(by, kind, code)| told(by, kind, code));
-        outcome.compare(&format!("router: ICMP error: {what}"), told(by, kind, code), found);
+        steps.run(&format!("router: ICMP error: {what}"), |_| {
+            let mut heard = Errors::open(left)?;
+            let socket = bound(left.namespace(), left.v4().into(), 0)?;
+            socket.set_ttl(ttl).map_err(PeerError::of("UDP socket"))?;
+            let sent = socket.send_to(&pattern::bytes(1, len), (to, port));
+            sent.map_err(PeerError::of("UDP send"))?;
+            let found = heard.next(to, SETTLING)?;
+            let found =
+                found.map_or_else(|| "nothing".to_owned(), |(by, kind, code)| told(by, kind, code));
+            Ok(Finding::compare(told(by, kind, code), found))
+        });
     }
-    Ok(())
 }
 
 fn told(by: Ipv4Addr, kind: u8, code: u8) -> String {

@@ -5,15 +5,14 @@ use std::path::Path;
 
 use weever_daemon::Stack;
 use weever_daemon::config::Config;
-use weever_service_api::Client;
 use weever_testbed::{Fixture, allowed_cores};
 
 use crate::error::DemoError;
 use crate::exercises::PATIENCE;
-use crate::outcome::Outcome;
 use crate::pattern;
 use crate::peer::PeerError;
-use crate::stage::PORT;
+use crate::stage::{Control, PORT};
+use crate::steps::{BOUND, Deadline, Finding, Steps};
 use crate::talk::timed_out;
 
 /// Enough for the kernel to spread over both queues.
@@ -22,35 +21,41 @@ const FLOWS: usize = 32;
 const ROUNDS: u64 = 300;
 
 /// Many flows are echoed by two workers; each flow stays in order, and both queues have had some.
-pub(crate) fn workers(control: &Path, outcome: &mut Outcome) -> Result<(), DemoError> {
-    let name = "two workers on two queues";
-    let cores = allowed_cores().map_err(DemoError::start)?;
-    let [.., one, two] = cores[..] else {
-        let found = "skipped: needs two cores".to_owned();
-        outcome.record(name, "both".to_owned(), found, true);
-        return Ok(());
+pub(crate) fn workers(steps: &mut Steps, control: &Path) {
+    let (start, echo) =
+        ("two workers: weever starts", "two workers: every flow is echoed in order");
+    let cores = match allowed_cores() {
+        Ok(cores) if cores.len() >= 2 => cores,
+        Ok(_) => return steps.skip(echo, "needs two cores, and this process may use one"),
+        Err(error) => return steps.skip(echo, format!("cannot find out the cores: {error}")),
     };
-    let net = Fixture::pair(2)?;
-    net.veth.left.add_address(Fixture::LEFT, Fixture::PREFIX)?;
-    let address = format!("{}/{}", Fixture::RIGHT, Fixture::PREFIX);
-    let mut config = Config::new("right0", address.parse().map_err(DemoError::start)?);
-    config.cores = vec![one, two];
-    config.services.echo = Some(PORT);
-    config.control = Some(control.into());
-    let stack = net.right.run(|| Stack::start(config)).map_err(DemoError::start)?;
-    let client = Client::connect(control);
-    drop(std::fs::remove_file(control));
-    let sockets: Result<Vec<UdpSocket>, PeerError> = (0..FLOWS).map(|_| flow(&net)).collect();
-    let echoed = echo_all(&sockets?, &mut client?)?;
-    let workers = stack.status().workers.len();
-    let report = stack.stop();
-    let busy = report.counters.links.iter().filter(|queue| queue.rx_packets > 0).count();
-    let expected = format!("{} echoed in order, 2 workers, 2 queues used", FLOWS as u64 * ROUNDS);
-    let found = format!("{echoed} echoed in order, {workers} workers, {busy} queues used");
-    outcome.compare(name, expected, found);
-    let failure = report.failure.map_or_else(|| "none".to_owned(), |f| f.to_string());
-    outcome.compare("two workers: failed", "none", &failure);
-    Ok(())
+    let stage = steps.attempt(BOUND, start, |_| {
+        let net = Fixture::pair(2)?;
+        net.veth.left.add_address(Fixture::LEFT, Fixture::PREFIX)?;
+        let address = format!("{}/{}", Fixture::RIGHT, Fixture::PREFIX);
+        let mut config = Config::new("right0", address.parse().map_err(DemoError::start)?);
+        config.cores = cores[cores.len() - 2..].to_vec();
+        config.services.echo = Some(PORT);
+        config.control = Some(control.to_owned());
+        let stack = net.right.run(|| Stack::start(config)).map_err(DemoError::start)?;
+        let found = format!("{} workers", stack.status().workers.len());
+        Ok(((stack, net), Finding::compare("2 workers".to_owned(), found)))
+    });
+    let Some((stack, net)) = stage else { return };
+    steps.run(echo, |deadline| {
+        let sockets: Result<Vec<UdpSocket>, PeerError> = (0..FLOWS).map(|_| flow(&net)).collect();
+        let mut control = Control::new(control.to_owned());
+        let echoed = echo_all(&sockets?, &mut control, deadline)?;
+        let all = FLOWS as u64 * ROUNDS;
+        Ok(Finding::compare(format!("{all} in order"), format!("{echoed} in order")))
+    });
+    steps.run("two workers: both queues were used, no worker failed", |_| {
+        let report = stack.stop();
+        let busy = report.counters.links.iter().filter(|queue| queue.rx_packets > 0).count();
+        let failure = report.failure.map_or_else(|| "none failed".to_owned(), |f| f.to_string());
+        let found = format!("{busy} queues used, {failure}");
+        Ok(Finding::compare("2 queues used, none failed", &found))
+    });
 }
 
 fn flow(net: &Fixture) -> Result<UdpSocket, PeerError> {
@@ -64,13 +69,17 @@ fn flow(net: &Fixture) -> Result<UdpSocket, PeerError> {
 
 /// One datagram of every flow is on its way at a time. The service moves to another port and back
 /// now and then, which changes the graph of both workers; nothing is on its way then.
-fn echo_all(sockets: &[UdpSocket], client: &mut Client) -> Result<u64, DemoError> {
+fn echo_all(
+    sockets: &[UdpSocket],
+    control: &mut Control,
+    deadline: Deadline,
+) -> Result<u64, DemoError> {
     let (mut echoed, mut buffer) = (0, [0; 2048]);
-    for round in 0..ROUNDS {
+    for round in (0..ROUNDS).take_while(|_| !deadline.is_over()) {
         if round % 50 == 49 {
             for port in [PORT + 1, PORT] {
                 let set = format!("services.echo={port}").parse().map_err(DemoError::start)?;
-                client.set(set)?;
+                control.ask(|client| client.set(set))?;
             }
         }
         for socket in sockets {

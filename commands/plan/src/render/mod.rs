@@ -10,7 +10,7 @@ mod text;
 use weever_plan::embed::Embedded;
 use weever_plan::flow::Flow;
 use weever_plan::search::{Explanation, FlowId, Plan};
-use weever_policy::policy::Page;
+use weever_policy::policy::CheckedPolicy;
 
 use crate::load::Model;
 
@@ -24,7 +24,7 @@ pub(crate) use text::text;
 /// All that is known of a plan.
 pub(crate) struct Result<'r> {
     pub(crate) model: &'r Model,
-    pub(crate) page: &'r Page,
+    pub(crate) page: &'r CheckedPolicy,
     /// The flows in the order of the file, which is that of the plan.
     pub(crate) flows: &'r [Flow],
     pub(crate) plan: &'r Plan,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use weever_graph::{Attr, Graph, Node, NodeId, Predicate, Verified};
 
 use crate::flow::Conj;
-use crate::policy::{GraphCosts, NearNodes, NodeSet};
+use crate::policy::{GraphCosts, NodeSet, PathCosts};
 use crate::simplify::{Given, simplify};
 
 /// The graph that runs behind a NIC's queues.
@@ -21,7 +21,7 @@ pub struct Host<'a> {
 
 /// What the graph of `host` costs packets of each of `classes`: for each of them, the graph is
 /// simplified for what its packets are, and what is left on the way from the source is what they need.
-pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &NearNodes) -> GraphCosts {
+pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &PathCosts) -> GraphCosts {
     let all: Vec<(NodeId, &Node)> = host.lpg.iter().collect();
     let numbers: HashMap<&str, usize> =
         all.iter().enumerate().map(|(at, (_, node))| (node.name.as_str(), at)).collect();

@@ -31,15 +31,6 @@ impl Classifier {
         theirs.any(|theirs| flow.parts.iter().any(|part| !part.disjoint(theirs)))
     }
 
-    /// The packets of each class, by its number.
-    pub(super) fn packets(&self) -> Vec<Vec<Conj>> {
-        let mut all = vec![Vec::new(); self.classes.len()];
-        for (id, _, conjs) in &self.classes {
-            all[usize::from(id.0)].clone_from(conjs);
-        }
-        all
-    }
-
     /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
     /// drops those that nobody registered, too; and before them what classes of more precedence have of
     /// these packets, which has to arrive.

@@ -5,7 +5,7 @@ use crate::flow::AppId;
 use crate::map::Placement;
 
 /// Rejects every map in which a packet that is not the application's can reach its queue, which is
-/// what makes it safe to give it the queue's buffers (DESIGN §4.7). The application's own packets
+/// what makes it safe to give it the queue's buffers (design/0000 §4.7). The application's own packets
 /// are better there than elsewhere, but may be elsewhere.
 #[derive(Clone, Debug)]
 pub struct Dedicated {

@@ -3,7 +3,7 @@
 //! A [`Policy`] is told of every flow that arrives somewhere or no longer does, keeps what it needs
 //! as sums, and answers [`Policy::cost`] from them. A candidate is judged by applying it, asking,
 //! and taking it back, so that every built-in policy costs the same however many flows there are
-//! (DESIGN §4.6). Policies add up ([`Sum`]), and one may stand for an application's own wishes
+//! (design/0000 §4.6). Policies add up ([`Sum`]), and one may stand for an application's own wishes
 //! ([`Only`]).
 //!
 //! All sums are integers: applying and taking back leaves no trace, and the order of flows does not
@@ -29,7 +29,7 @@ pub use classifier::{Classifier, can_be_kept};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
 pub use document::{
-    Class, Dedication, Document, DocumentError, Near, NearNodes, Objective, QueueMode, Queues,
+    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues,
 };
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};

@@ -1,6 +1,5 @@
-use weever_graph::{Field, Predicate};
+use weever_graph::Field;
 
-use super::document::{Dedication, Queues};
 use super::*;
 use crate::flow::Conj;
 use crate::map::WHOLE;
@@ -104,10 +103,10 @@ fn exclusive_queues_avoid_the_default_queue() {
     assert_eq!(isolate.complaints(), ["class `hp` wants 2 queues of its own and gets 1"]);
 }
 
-fn class(name: &str, matches: &str) -> Class {
+fn class(name: &str, packets: Conj) -> Class {
     Class {
         name: name.into(),
-        matches: matches.into(),
+        packets: vec![packets],
         queues: Queues::Shared,
         weight: 1,
         priority: 0,
@@ -117,21 +116,13 @@ fn class(name: &str, matches: &str) -> Class {
     }
 }
 
-/// `port N` or nothing; enough of a parser for documents.
-fn parse(text: &str) -> Result<Predicate, String> {
-    match text.strip_prefix("port ").map(str::parse) {
-        Some(Ok(port)) => Ok(Predicate::eq(Field::L4Dst, port)),
-        _ if text.is_empty() => Ok(Predicate::True),
-        _ => Err(format!("`{text}` is no filter")),
-    }
-}
-
 #[test]
 fn flows_get_the_class_with_the_highest_priority() {
-    let mut web = class("web", "port 80");
+    let mut web = class("web", Conj::all().with(Field::L4Dst, 80));
     (web.priority, web.weight) = (5, 3);
-    let document = Document { classes: vec![class("all", ""), web], ..Document::default() };
-    let (_, classifier) = document.build(parse, None).unwrap();
+    let classes = vec![class("all", Conj::all()), web];
+    let document = Document { classes, ..Document::default() };
+    let classifier = document.classifier();
     let mut flow = Flow::of("f", vec![Conj::all().with(Field::L4Dst, 80)]);
     classifier.classify(&mut flow);
     assert_eq!((document.class_name(flow.class), flow.weight), ("web", 3));
@@ -140,24 +131,24 @@ fn flows_get_the_class_with_the_highest_priority() {
     assert_eq!(document.class_name(other.class), "all");
 }
 
+/// Only `weever-policy` checks documents: one that contradicts itself costs a bad plan, no panic.
 #[test]
-fn documents_that_contradict_themselves_name_the_classes() {
-    let error = |classes: Vec<Class>, dedicate: Vec<Dedication>| {
-        let document = Document { classes, dedicate, ..Document::default() };
-        document.build(parse, None).err().map_or(String::new(), |e| e.to_string())
-    };
-    let only =
-        |name: &str, queue| Class { queues: Queues::Only(vec![queue]), ..class(name, "port 1") };
-    let says = |error: String, parts: &[&str]| {
-        assert!(parts.iter().all(|p| error.contains(p)), "{error}");
-    };
-    says(error(vec![class("a", "port 1"), class("a", "port 2")], vec![]), &["`a`"]);
-    says(error(vec![only("a", 3), only("b", 3)], vec![]), &["queue 3", "`a`", "`b`"]);
-    says(error(vec![only("a", 3)], vec![Dedication { app: 9, queue: 3 }]), &["queue 3", "9"]);
-    says(error(vec![class("a", ""), class("b", "port 1")], vec![]), &["`b` never", "`a`"]);
-    says(error(vec![class("a", "prot 1")], vec![]), &["`a`", "prot 1"]);
-    let none = Class { queues: Queues::Exclusive(0), ..class("a", "port 1") };
-    says(error(vec![none], vec![]), &["no queue"]);
-    let heavy = Class { weight: 0, ..class("a", "port 1") };
-    says(error(vec![heavy], vec![]), &["weight"]);
+fn a_document_that_nobody_checked_is_planned_for_all_the_same() {
+    let of_queue_3 =
+        |name: &str| Class { queues: Queues::Only(vec![3, 99]), ..class(name, Conj::all()) };
+    let empty = Class { packets: Vec::new(), weight: 0, drop: true, ..of_queue_3("empty") };
+    let none = Class { queues: Queues::Exclusive(0), ..class("none", Conj::all()) };
+    let classes = vec![of_queue_3("a"), of_queue_3("a"), empty, none];
+    let dedicate = vec![Dedication { app: 9, queue: 3 }; 2];
+    let document = Document { classes, dedicate, ..Document::default() };
+    let mut policy = document.policy(None);
+    policy.start(&range(4), 0);
+    let classifier = document.classifier();
+    let mut flow = Flow::of("f", vec![Conj::all()]);
+    classifier.classify(&mut flow);
+    for queue in [0, 3] {
+        policy.apply(&Subject::of(&flow), &Placement::One(queue), Change::Comes);
+    }
+    assert!(!policy.cost().is_acceptable());
+    assert!(!document.standing_flows(&classifier).is_empty());
 }

@@ -107,7 +107,7 @@ impl Place<'_> {
         now.runs[at] = runs;
     }
 
-    /// `false` and `true` of an operator (DESIGN §4.2): an operand is a source node.
+    /// `false` and `true` of an operator (design/0000 §4.2): an operand is a source node.
     fn outcome(&self, op: Op, now: &Spread) -> [Cond; 2] {
         let mut sources: Vec<NodeId> = self.incoming.iter().map(|p| p.node).collect();
         sources.sort_unstable();

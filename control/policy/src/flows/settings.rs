@@ -1,8 +1,7 @@
 //! The settings of a flow: `rate=12k class=hp app=web core=3 weight=2 name=x`.
 
 use weever_plan::flow::Flow;
-
-use crate::suggest;
+use weever_suggest::did_you_mean;
 
 const KEYS: [&str; 6] = ["rate", "class", "app", "core", "weight", "name"];
 /// The only word of pcap-filter that may look like a key.
@@ -45,7 +44,7 @@ impl Settings {
             "name" => fill(&mut self.name, value.to_string()),
             _ => {
                 let known = || format!("settings are {}", KEYS.join(", "));
-                let help = suggest::did_you_mean(key, KEYS).unwrap_or_else(known);
+                let help = did_you_mean(key, KEYS).unwrap_or_else(known);
                 return Err((format!("there is no setting `{key}`"), Some(help)));
             }
         };

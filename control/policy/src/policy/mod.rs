@@ -1,4 +1,4 @@
-//! Policy files: a page of TOML, read into the planner's [`Document`].
+//! Policy files: TOML, read into the planner's [`Document`].
 //!
 //! ```toml
 //! objective = "balance"
@@ -13,110 +13,100 @@
 //! app = "trading"
 //! queue = 7
 //! ```
-//! Every mistake is reported with its line, not only the first.
+//! Text takes three steps: the TOML parser recovers from syntax errors, `decode` reads what is there
+//! into a document, and `check` compares the classes with each other. Each step goes on after a
+//! mistake, so that one run reports all of them.
 
 mod check;
+mod decode;
+mod section;
 #[cfg(test)]
 mod tests;
 
-use serde::Deserialize;
-use toml::Spanned;
-use weever_plan::policy::{Class, Dedication, Document, Near, NearNodes, Objective};
+use weever_plan::embed::Host;
+use weever_plan::flow::{AppId, Flow};
+use weever_plan::policy::{Classifier, Document, Policy};
+use weever_suggest::did_you_mean;
 
-use crate::{Place, Problem, Problems};
+use crate::flows::FlowSpec;
+use crate::{Problem, Problems};
 
-/// A policy that was read, and what there is to say about it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// The policy.
+/// A policy without mistakes, ready to classify flows.
+#[derive(Clone, Debug)]
+pub struct CheckedPolicy {
+    /// The classes, with their packets.
     pub document: Document,
-    /// The applications that it names; their numbers are their positions.
+    /// Made from the document once; classifying a flow parses nothing.
+    pub classifier: Classifier,
+    /// The names of applications; their numbers are their positions.
     pub apps: Vec<String>,
-    /// Whether each worker runs only what its queues need of the graph.
+    /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,
-    /// What is allowed but probably not meant.
-    pub doubts: Problems,
-}
-
-/// The file as it is written.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct File {
-    objective: Objective,
-    assumed_rate: Option<u64>,
-    class: Vec<Spanned<Class>>,
-    dedicate: Vec<Spanned<NamedDedication>>,
-    locality: Option<Near>,
-    paths: Option<NearNodes>,
-    simplify: bool,
-}
-
-impl Default for File {
-    fn default() -> File {
-        let (class, dedicate) = (Vec::new(), Vec::new());
-        let objective = Objective::default();
-        let (locality, paths, simplify) = (None, None, true);
-        File { objective, assumed_rate: None, class, dedicate, locality, paths, simplify }
-    }
-}
-
-/// People call applications by name.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamedDedication {
-    app: String,
-    queue: u32,
+    /// What is allowed but probably a mistake.
+    pub warnings: Problems,
 }
 
 /// Reads and checks a policy.
 ///
 /// # Errors
-/// Everything that is wrong with it: what is no TOML, unknown settings, filters that cannot be read
-/// or that no packet matches, classes that contradict each other.
-pub fn parse(text: &str) -> Result<Page, Problems> {
-    let file: File = toml::from_str(text).map_err(|e| from_toml(text, &e))?;
-    let places = check::Places {
-        classes: file.class.iter().map(|c| place(text, c.span().start)).collect(),
-        dedications: file.dedicate.iter().map(|d| place(text, d.span().start)).collect(),
-    };
-    let mut apps = Vec::new();
-    let named = file.dedicate.into_iter().map(Spanned::into_inner);
-    let dedicate =
-        named.map(|d| Dedication { app: app_number(&mut apps, &d.app), queue: d.queue }).collect();
-    let document = Document {
-        objective: file.objective,
-        assumed_rate: file.assumed_rate,
-        classes: file.class.into_iter().map(Spanned::into_inner).collect(),
-        dedicate,
-        locality: file.locality,
-        paths: file.paths,
-    };
-    let (errors, doubts) = check::check(&document, &apps, &places);
-    match errors.is_empty() {
-        true => Ok(Page { document, apps, simplify: file.simplify, doubts }),
-        false => Err(errors),
+/// All mistakes: invalid TOML, unknown settings, values of the wrong type or out of range, filters that
+/// cannot be parsed or that no packet matches, and classes that contradict each other.
+pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
+    let decoded = decode::decode(text);
+    let (mut errors, warnings) = check::check(&decoded);
+    let decode::Decoded { document, apps, simplify, errors: earlier, .. } = decoded;
+    earlier.first.into_iter().for_each(|problem| errors.add(problem));
+    if !errors.is_empty() {
+        errors.first.sort_by_key(|problem| problem.place);
+        return Err(errors);
     }
+    let classifier = document.classifier();
+    Ok(CheckedPolicy { document, classifier, apps, simplify, warnings })
 }
 
-/// The number of an application, which it gets the first time that it is named.
-pub(crate) fn app_number(apps: &mut Vec<String>, name: &str) -> u32 {
-    let known = apps.iter().position(|a| a == name);
-    let at = known.unwrap_or_else(|| {
-        apps.push(name.to_string());
-        apps.len() - 1
-    });
-    u32::try_from(at).unwrap_or(u32::MAX)
-}
+impl CheckedPolicy {
+    /// The cost function for a planner. `host` is the one whose graph counts if the policy says so
+    /// (`[paths]`).
+    pub fn cost_function(&self, host: Option<&Host<'_>>) -> Box<dyn Policy> {
+        self.document.policy(host)
+    }
 
-fn place(text: &str, at: usize) -> Place {
-    let before = &text.as_bytes()[..at.min(text.len())];
-    Place::Line(before.iter().filter(|b| **b == b'\n').count() + 1)
-}
+    /// Flows that the policy itself asks for, beside registered ones: the classes that it drops.
+    pub fn standing_flows(&self) -> Vec<Flow> {
+        self.document.standing_flows(&self.classifier)
+    }
 
-fn from_toml(text: &str, error: &toml::de::Error) -> Problems {
-    let place = error.span().map_or(Place::File, |span| place(text, span.start));
-    let mut problems = Problems::default();
-    let message = error.message().lines().collect::<Vec<_>>().join("; ");
-    problems.add(Problem::new(place, message));
-    problems
+    /// Gives each flow its class, weight and application. A flow that names a class belongs to it;
+    /// others belong to the first class that has all of their packets. A flow that names an unknown
+    /// class gets the class of its packets, and is reported.
+    pub fn classify(&mut self, specs: impl IntoIterator<Item = FlowSpec>) -> (Vec<Flow>, Problems) {
+        let mut problems = Problems::default();
+        let flows = specs.into_iter().map(|spec| self.classify_one(spec, &mut problems));
+        (flows.collect(), problems)
+    }
+
+    fn classify_one(&mut self, spec: FlowSpec, problems: &mut Problems) -> Flow {
+        let mut flow = Flow::of(spec.name, spec.parts);
+        self.classifier.classify(&mut flow);
+        if let Some(name) = &spec.class {
+            match self.document.class_of(name) {
+                Some((class, weight)) => {
+                    (flow.class, flow.weight) = (class, weight);
+                    flow.yields = self.classifier.yields(&flow);
+                }
+                None => {
+                    let known = self.document.classes.iter().map(|class| class.name.as_str());
+                    let help = did_you_mean(name, known)
+                        .unwrap_or_else(|| "add it to the policy, or leave out `class=`".into());
+                    let message = format!("there is no class `{name}`");
+                    problems.add(Problem::new(spec.place, message).help(help));
+                }
+            }
+        }
+        flow.weight = flow.weight.saturating_mul(spec.weight).clamp(1, Flow::MAX_WEIGHT);
+        flow.rate = spec.rate;
+        flow.core = spec.core;
+        flow.app = spec.app.map(|app| AppId(decode::app_number(&mut self.apps, &app)));
+        flow
+    }
 }

@@ -1,9 +1,38 @@
 //! What can go wrong between us and the kernel.
 
+use std::fmt;
 use std::io;
 
 use super::rejection::Rejection;
 use crate::asm::AsmError;
+
+/// Where in the receive path a program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before the kernel makes a socket buffer.
+    Native,
+    /// In the kernel's stack, after it; any interface can, at about half the speed.
+    Generic,
+}
+
+impl AttachMode {
+    /// `XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE`.
+    pub(super) fn flags(self) -> u32 {
+        match self {
+            AttachMode::Native => 1 << 2,
+            AttachMode::Generic => 1 << 1,
+        }
+    }
+}
+
+impl fmt::Display for AttachMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttachMode::Native => "native",
+            AttachMode::Generic => "generic",
+        })
+    }
+}
 
 /// An error of the `bpf(2)` layer.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +66,7 @@ pub enum BpfError {
         /// The interface.
         ifindex: u32,
         /// The mode tried last.
-        mode: super::AttachMode,
+        mode: AttachMode,
         /// The kernel's word.
         source: io::Error,
         /// What to do about it.

@@ -1,40 +1,11 @@
 //! Attaching programs to interfaces, for as long as a descriptor lives.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use super::call::{Attributes, Command, bpf, bpf_fd};
 use super::program::ATTACH_XDP;
-use super::{BpfError, XdpProgram};
-
-/// Where in the receive path a program runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttachMode {
-    /// In the driver, before the kernel makes a socket buffer.
-    Native,
-    /// In the kernel's stack, after it; any interface can, at about half the speed.
-    Generic,
-}
-
-impl AttachMode {
-    /// `XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE`.
-    fn flags(self) -> u32 {
-        match self {
-            AttachMode::Native => 1 << 2,
-            AttachMode::Generic => 1 << 1,
-        }
-    }
-}
-
-impl fmt::Display for AttachMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AttachMode::Native => "native",
-            AttachMode::Generic => "generic",
-        })
-    }
-}
+use super::{AttachMode, BpfError, XdpProgram};
 
 /// A program attached to an interface. Dropping it, or the end of the process however it comes,
 /// detaches the program and leaves the interface to the kernel.

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
+use super::BpfError;
 use super::call::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
-use super::{BpfError, possible_cpus};
 
 /// What kind of table a map is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,5 +246,34 @@ impl Map {
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+
+/// The number of CPUs the kernel can ever have, which is the number of values in each entry of a
+/// per-cpu map. Read once; `None` if sysfs is not mounted or unreadable.
+pub fn possible_cpus() -> Option<usize> {
+    static COUNT: OnceLock<Option<usize>> = OnceLock::new();
+    *COUNT.get_or_init(|| count_of(&std::fs::read_to_string(POSSIBLE).ok()?))
+}
+
+/// The list's last CPU plus one: the kernel numbers possible CPUs without relying on the gaps.
+fn count_of(list: &str) -> Option<usize> {
+    let last = list.trim().rsplit([',', '-']).next()?;
+    last.parse::<usize>().ok()?.checked_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_of;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(count_of("0\n"), Some(1));
+        assert_eq!(count_of("0-1\n"), Some(2));
+        assert_eq!(count_of("0-3,8-15\n"), Some(16));
+        assert_eq!(count_of(""), None);
+        assert_eq!(count_of("all"), None);
     }
 }

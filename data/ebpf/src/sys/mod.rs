@@ -4,7 +4,6 @@
 //! events, except [`XdpProgram::run_live`], which runs for as long as it has frames to send.
 
 mod call;
-mod cpus;
 mod error;
 mod link;
 mod map;
@@ -12,10 +11,9 @@ mod program;
 mod rejection;
 mod run;
 
-pub use cpus::possible_cpus;
-pub use error::BpfError;
-pub use link::{AttachMode, XdpLink};
-pub use map::{Map, MapKind};
+pub use error::{AttachMode, BpfError};
+pub use link::XdpLink;
+pub use map::{Map, MapKind, possible_cpus};
 pub use program::XdpProgram;
 pub use rejection::Rejection;
 pub use run::{LiveFrames, LiveOutcome, RunOutcome, XdpAction};

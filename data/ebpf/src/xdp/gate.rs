@@ -3,13 +3,58 @@
 use std::net::IpAddr;
 
 use super::addresses::AddressTable;
-use super::ports::{self, Port};
-use super::steer::Share;
-use super::steer_program::Rule;
 use crate::sys::{BpfError, Map, MapKind};
 
 /// A value of the counters' map: two `u64`.
 const COUNTERS_SIZE: usize = 16;
+
+/// How many (protocol, port) pairs can be ours.
+const MAX_PORTS: u32 = 16_384;
+
+/// What weever takes from a device that it shares with the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// Nothing is shared: every frame goes to the socket of its queue (`share = none`).
+    None,
+    /// Only what is for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
+    /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
+    /// them, and neighbour solicitations and advertisements whose target they are; untagged or with one 802.1Q tag. All else stays
+    /// with the kernel, also what goes to multicast groups that were not added: router
+    /// advertisements, and neighbours' about themselves, to all nodes are the kernel's unless
+    /// ff02::1 is added, and then it does not see them.
+    Address,
+    /// Only what is for the addresses and for the ports added by [`Gate::add_port`] (`share =
+    /// ports`), and ICMP errors about packets from them. The addresses are the kernel's own:
+    /// address resolution, ICMP and fragments, the first ones too, stay with it.
+    Ports,
+}
+
+/// A transport port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Port {
+    /// IP protocol number: 6 or 17.
+    pub protocol: u8,
+    /// The port.
+    pub port: u16,
+}
+
+impl Port {
+    /// A UDP port.
+    pub const fn udp(port: u16) -> Port {
+        Port { protocol: 17, port }
+    }
+
+    /// A TCP port.
+    pub const fn tcp(port: u16) -> Port {
+        Port { protocol: 6, port }
+    }
+
+    /// As the program makes it.
+    pub(super) fn key(self) -> [u8; 4] {
+        let ([a, b], [c, d]) = (u16::from(self.protocol).to_ne_bytes(), self.port.to_be_bytes());
+        [a, b, c, d]
+    }
+}
 
 /// How many frames went where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +84,7 @@ impl Gate {
             Share::None => None,
             Share::Address | Share::Ports => Some(AddressTable::new()?),
         };
-        let ports = if share == Share::Ports { Some(ports::table()?) } else { None };
+        let ports = if share == Share::Ports { Some(port_table()?) } else { None };
         let size = COUNTERS_SIZE as u32;
         let counters = Map::create(MapKind::PerCpuArray, "weever_steered", 4, size, 1)?;
         Ok(Gate { addresses, ports, counters })
@@ -122,4 +167,20 @@ impl Gate {
 fn counters_of_cpu(value: &[u8; COUNTERS_SIZE]) -> SteerCounters {
     let (words, _) = value.as_chunks::<8>();
     SteerCounters { redirected: u64::from_ne_bytes(words[0]), passed: u64::from_ne_bytes(words[1]) }
+}
+
+/// What decides whether a frame is ours.
+#[derive(Clone, Copy)]
+pub(super) enum Rule<'a> {
+    /// It is there.
+    Any,
+    /// It is for one of the addresses.
+    Addresses(&'a AddressTable),
+    /// It is for one of the addresses and one of the ports.
+    Ports(&'a AddressTable, &'a Map),
+}
+
+/// The map of ports.
+fn port_table() -> Result<Map, BpfError> {
+    Map::create(MapKind::Hash, "weever_ports", 4, 1, MAX_PORTS)
 }

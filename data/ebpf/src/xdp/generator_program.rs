@@ -4,8 +4,7 @@
 //! edits in them. Registers: R2 start of the frame, R8 what is left of the flow's number, R3
 //! source address, R4 its sum, R5 source port, R9 destination port, R0 and R1 scratch.
 
-use super::frame::{self, IP, PAYLOAD, UDP};
-use super::generator::{GeneratorSettings, Span};
+use super::generator_frame::{self as frame, GeneratorSettings, IP, PAYLOAD, Span, UDP};
 use super::{CTX_DATA, CTX_DATA_END};
 use crate::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Reg, Width};

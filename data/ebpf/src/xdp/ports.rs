@@ -6,16 +6,13 @@
 //! half a datagram is of no use to either. So do IPv6 packets with extension headers.
 
 use super::addresses::AddressTable;
-use super::steer_program::{
+use super::steer_parse::{
     ICMPV6, IPV4_DESTINATION, IPV4_HEADER, IPV6_HEADER, IPV6_NEXT, find_destination6, network,
     parse_ethernet, require, require_owned,
 };
 use crate::asm::Reg::{R0, R1, R2, R3, R7, R10};
 use crate::asm::{AluOp, Assembler, Cond, Helper, Label, Width};
-use crate::sys::{BpfError, Map, MapKind};
-
-/// How many (protocol, port) pairs can be ours.
-const CAPACITY: u32 = 16_384;
+use crate::sys::Map;
 
 /// The key's place on the stack: protocol and port, two bytes each.
 const KEY: i16 = -12;
@@ -26,38 +23,6 @@ const IPV4_PROTOCOL: i16 = 9;
 const ICMP: i32 = 1;
 /// Bytes of an ICMP error before the packet that it is about (RFC 792, RFC 4443 §3).
 const ICMP_HEADER: i16 = 8;
-
-/// A transport port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Port {
-    /// IP protocol number: 6 or 17.
-    pub protocol: u8,
-    /// The port.
-    pub port: u16,
-}
-
-impl Port {
-    /// A UDP port.
-    pub const fn udp(port: u16) -> Port {
-        Port { protocol: 17, port }
-    }
-
-    /// A TCP port.
-    pub const fn tcp(port: u16) -> Port {
-        Port { protocol: 6, port }
-    }
-
-    /// As the program makes it.
-    pub(super) fn key(self) -> [u8; 4] {
-        let ([a, b], [c, d]) = (u16::from(self.protocol).to_ne_bytes(), self.port.to_be_bytes());
-        [a, b, c, d]
-    }
-}
-
-/// The map of ports.
-pub(super) fn table() -> Result<Map, BpfError> {
-    Map::create(MapKind::Hash, "weever_ports", 4, 1, CAPACITY)
-}
 
 /// Goes to `pass` unless the frame is for one of the addresses and one of the ports.
 pub(super) fn require_port(

@@ -3,27 +3,9 @@
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::Gate;
 use super::steer_program;
+use super::{Gate, Share};
 use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
-
-/// What weever takes from a device that it shares with the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// Nothing is shared: every frame goes to the socket of its queue (`share = none`).
-    None,
-    /// Only what is for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
-    /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
-    /// them, and neighbour solicitations and advertisements whose target they are; untagged or with one 802.1Q tag. All else stays
-    /// with the kernel, also what goes to multicast groups that were not added: router
-    /// advertisements, and neighbours' about themselves, to all nodes are the kernel's unless
-    /// ff02::1 is added, and then it does not see them.
-    Address,
-    /// Only what is for the addresses and for the ports added by [`Gate::add_port`] (`share =
-    /// ports`), and ICMP errors about packets from them. The addresses are the kernel's own:
-    /// address resolution, ICMP and fragments, the first ones too, stay with it.
-    Ports,
-}
 
 /// A loaded steering program and its maps. A frame for which there is no socket on the queue it
 /// was received on is left to the kernel.

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use super::generator::{GeneratorSettings, Order, Span};
-use super::{always, frame, generator_program};
+use super::generator_frame::{self as frame, GeneratorSettings, Order, Span};
+use super::{always, generator_program};
 use crate::asm::Reg::{R0, R2, R8};
 use crate::asm::{Assembler, Reg};
 use crate::sys::XdpAction;

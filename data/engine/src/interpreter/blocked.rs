@@ -1,9 +1,9 @@
-//! Blocked tasks: (entry, key) to a FIFO of tasks.
+//! Blocked tasks: a FIFO for each pair of entry and key.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use super::lane::Task;
+use super::task_queues::Task;
 use crate::{Entry, Limits};
 
 const NONE: u32 = u32::MAX;
@@ -57,8 +57,8 @@ impl Blocked {
         self.len
     }
 
-    /// Adds a task behind those that wait for the same key at the same entry; gives it back when
-    /// there are too many. `woken` tasks that have not run count as blocked.
+    /// Adds a task behind those that wait for the same key at the same entry; returns it when too
+    /// many are blocked. The `woken` tasks that have not run yet count as blocked.
     pub(crate) fn block(
         &mut self,
         entry: Entry,
@@ -87,7 +87,7 @@ impl Blocked {
         Ok(())
     }
 
-    /// Removes the tasks that wait for `key` at `entry`, first blocked first.
+    /// Removes the tasks that wait for `key` at `entry`, in the order in which they blocked.
     pub(crate) fn wake(&mut self, entry: Entry, key: u64, each: impl FnMut(Task)) {
         if self.len == 0 {
             return;
@@ -96,7 +96,7 @@ impl Blocked {
         self.unlink(fifo, each);
     }
 
-    /// Removes every task that waits at `entry`, whatever for; those of one key in order.
+    /// Removes every task that waits at `entry`; tasks with the same key stay in order.
     pub(crate) fn wake_all(&mut self, entry: Entry, mut each: impl FnMut(Task)) {
         if self.len == 0 {
             return;
@@ -135,8 +135,8 @@ impl Blocked {
     }
 }
 
-/// Multiply and fold, from a random start: keys may be chosen by peers, who must not be able to
-/// make them collide, and SipHash would cost more than the lookup.
+/// Multiply and fold with a random seed: peers may choose the keys and must not be able to make
+/// them collide; SipHash would cost more than the lookup.
 #[derive(Clone, Debug)]
 struct Mixing {
     seed: u64,

@@ -1,21 +1,16 @@
-//! The interpreter: the reference speed of a graph.
+//! The interpreter: runs a compiled graph on batches of tasks.
 
+mod batch;
 mod blocked;
-mod execute;
-mod frame;
-mod lane;
-mod outbox;
 mod peers;
-mod relay;
 mod runtime;
-mod settle;
-mod shortcut;
 mod switch;
-mod tasks;
+mod task_queues;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) mod trace;
+mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,30 +19,33 @@ use weever_block::{Block, Priority, Shortcut};
 use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
 use crate::counters::Cells;
-use crate::schedule::Blueprint;
+use crate::schedule::{CompiledGraph, DEFAULT};
 use crate::{Counters, Entry, Limits, Schedule};
-use execute::Walk;
-use frame::Frame;
-pub(crate) use peers::{Outlet, Parcel, Peers, Place};
+use batch::BatchState;
+pub(crate) use peers::{Message, PeerSender, Peers};
 use runtime::Runtime;
-use tasks::Batch;
+use task_queues::Batch;
+use walk::Walk;
+
+/// Messages taken from one worker in one turn.
+const MAX_MESSAGES_PER_TURN: usize = 256;
 
 /// Executes one worker's graph.
 ///
-/// [`start`](Engine::start) once. Then in turns: [`inject`](Engine::inject) what was received,
-/// [`run`](Engine::run) the tasks that follow from it, and send what lies in each
+/// Call [`start`](Engine::start) once. Then repeatedly: [`inject`](Engine::inject) received
+/// packets, [`run`](Engine::run) the tasks they cause, and send what is in each
 /// [`outbox`](Engine::outbox). When [`idle`](Engine::idle), nothing happens before
-/// [`next_deadline`](Engine::next_deadline) unless something is injected. Nothing here blocks, and
-/// nothing allocates once the queues have grown to what the traffic needs.
+/// [`next_deadline`](Engine::next_deadline) unless something is injected. No call blocks, and none
+/// allocates once the queues have grown to the size that the traffic needs.
 pub struct Engine {
-    plan: Arc<Blueprint>,
+    plan: Arc<CompiledGraph>,
     blocks: Vec<Option<Box<dyn Block>>>,
     shortcuts: Vec<Box<dyn Shortcut>>,
-    frame: Frame,
+    state: BatchState,
     runtime: Runtime,
-    /// What readers hold.
+    /// Shared with readers on other threads.
     counters: Arc<Counters>,
-    /// Away while `run` uses it.
+    /// `None` while `run` uses it.
     burst: Option<Box<Burst>>,
     #[cfg(test)]
     pub(crate) trace: Option<trace::Trace>,
@@ -60,7 +58,7 @@ impl Engine {
         let cells = Arc::new(Cells::new(&plan.layout));
         let limits = Limits { batch: limits.batch.clamp(1, BURST), ..limits };
         Engine {
-            frame: Frame::new(&plan.program),
+            state: BatchState::new(&plan.program),
             runtime: Runtime::new(plan.program.entries.len(), cells.clone(), pool, limits),
             counters: Arc::new(Counters::new(cells)),
             plan,
@@ -72,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Enqueues a HIGH task without a buffer for every node with the attribute `init` that is at home
-    /// here.
+    /// Enqueues a HIGH task without a buffer for every node with the attribute `init` that runs on
+    /// this worker.
     pub fn start(&mut self) {
         let program = &self.plan.program;
         for entry in &program.init {
@@ -81,7 +79,7 @@ impl Engine {
                 continue;
             }
             // A queue too small for one task is a bound like any other.
-            let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
+            let _ = self.runtime.tasks.queue(Priority::High).push(*entry, None);
         }
     }
 
@@ -91,8 +89,8 @@ impl Engine {
     }
 
     /// Runs `tasks` from `entry` to completion at once, before any queued task: the fast path for
-    /// received packets. Their buffers are in the burst's slots of the same numbers (a task
-    /// without one has none), and leave them empty. `entry` is of this engine.
+    /// received packets. A task's buffer is in the burst's slot of the same number; a task need not
+    /// have one. All slots are empty afterwards. `entry` must be one of this engine's.
     pub fn inject(&mut self, entry: Entry, burst: &mut Burst, tasks: Mask, now: Nanos) {
         if tasks == 0 {
             return;
@@ -101,9 +99,9 @@ impl Engine {
         self.walk(burst, Batch { entry, tasks, occupied }, now);
     }
 
-    /// Runs queued tasks: those whose delay is over, then HIGH before LOW, until none is left or
-    /// `budget` tasks have run. LOW ones get a batch per call even when HIGH ones use the budget
-    /// up. Returns how many ran.
+    /// Runs queued tasks, delayed ones that are due first, then HIGH before LOW, until none is left
+    /// or `budget` tasks have run. One batch of LOW tasks runs even if HIGH tasks use up the
+    /// budget. Returns how many tasks ran.
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.runtime.start_delayed(&self.plan.program, now);
         let mut burst = self.burst.take().unwrap_or_default();
@@ -142,12 +140,12 @@ impl Engine {
     }
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
-        let Engine { plan, blocks, shortcuts, frame, runtime, .. } = self;
+        let Engine { plan, blocks, shortcuts, state, runtime, .. } = self;
         let walk = Walk {
             program: &plan.program,
             blocks,
             shortcuts,
-            frame,
+            state,
             runtime,
             burst,
             batch,
@@ -159,35 +157,35 @@ impl Engine {
         batch.tasks.count_ones() as usize
     }
 
-    /// The packets that wait for link number `link`, first in, first out. Take what can be sent.
+    /// The packets queued for link number `link`, oldest first. Remove those that were sent.
     ///
     /// Panics when `link` is not below [`Limits::links`].
     pub fn outbox(&mut self, link: u16) -> &mut VecDeque<Buffer> {
         self.runtime.outboxes.of(link).expect("the engine was told how many links there are")
     }
 
-    /// How many packets every outbox still takes. Inject no more than that at once, so that
-    /// packets wait in the device and are not dropped here.
+    /// The free room of the fullest outbox. Inject no more packets than that at once, so that
+    /// packets wait in the device instead of being dropped here.
     pub fn outbox_room(&self) -> usize {
         self.runtime.outboxes.room()
     }
 
-    /// The same for the links that `counts` chooses.
+    /// The same for the links selected by `counts`.
     pub(crate) fn room_of(&self, counts: impl Fn(usize) -> bool) -> usize {
         self.runtime.outboxes.room_of_those(counts)
     }
 
-    /// Hands what waits for a link over to a worker that serves it, as far as there is room. `false`:
-    /// nobody does.
-    pub(crate) fn carry(&mut self, link: u16) -> bool {
+    /// Hands the packets queued for a link over to a worker that serves it, as far as there is
+    /// room. `false`: no worker serves it.
+    pub(crate) fn send_by_peer(&mut self, link: u16) -> bool {
         let Runtime { peers, outboxes, .. } = &mut self.runtime;
         match (peers, outboxes.of(link)) {
-            (Some(peers), Some(outbox)) => peers.carry(link, outbox),
+            (Some(peers), Some(outbox)) => peers.send_by_peer(link, outbox),
             _ => false,
         }
     }
 
-    /// The frames, for links to receive into and to send from.
+    /// The frame cache, for links to receive into and to send from.
     pub fn pool(&mut self) -> &mut PoolCache {
         &mut self.runtime.pool
     }
@@ -200,7 +198,7 @@ impl Engine {
         (&mut self.runtime.pool, outbox)
     }
 
-    /// When [`run`](Self::run) has to be called at the latest for the sake of delayed tasks.
+    /// The latest time to call [`run`](Self::run) for delayed tasks.
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.runtime.delayed.next_deadline()
     }
@@ -215,9 +213,70 @@ impl Engine {
         self.counters.clone()
     }
 
-    /// The bounds it runs under.
+    /// The bounds of its queues.
     pub fn limits(&self) -> &Limits {
         &self.runtime.limits
+    }
+}
+
+impl Engine {
+    /// Connects this engine with those of the other workers.
+    pub(crate) fn connect(&mut self, peers: Peers) {
+        self.runtime.worker = peers.me();
+        self.runtime.peers = Some(Box::new(peers));
+    }
+
+    pub(crate) fn peers(&mut self) -> Option<&mut Peers> {
+        self.runtime.peers.as_deref_mut()
+    }
+
+    /// Takes messages from other workers, as far as there is room for their tasks. Stops at a
+    /// message that belongs to a newer graph than this engine runs, and returns that graph's
+    /// number.
+    #[inline]
+    pub(crate) fn take_over(&mut self) -> Option<u64> {
+        let workers = self.runtime.peers.as_ref().map_or(0, |peers| peers.len());
+        (0..workers).find_map(|from| self.take_over_from(from))
+    }
+
+    fn take_over_from(&mut self, from: usize) -> Option<u64> {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
+            let program = &self.plan.program;
+            let next = self.runtime.peers.as_mut()?.next(from)?;
+            if next.epoch() > self.runtime.epoch {
+                return Some(next.epoch());
+            }
+            if let Message::Task { at, priority, .. } = next {
+                let (at, priority) = (*at, *priority);
+                let entry = program.at(at);
+                if entry.is_some_and(|entry| !self.runtime.tasks.queue(priority).has_room(entry)) {
+                    return None;
+                }
+            }
+            let message = self.runtime.peers.as_mut()?.take(from)?;
+            self.runtime.receive(program, message);
+        }
+        None
+    }
+
+    /// Whether messages from other workers are waiting.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.runtime.peers.as_ref().is_some_and(|peers| peers.has_messages())
+    }
+
+    /// How many packets this worker may receive that its part of the graph cannot handle: they need
+    /// room in the ring to the worker that runs the whole graph.
+    #[inline]
+    pub(crate) fn foreign_room(&self) -> usize {
+        match &self.runtime.peers {
+            Some(peers) if self.plan.program.is_part => peers.room(DEFAULT),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether messages to other workers wait for room in a ring.
+    pub(crate) fn has_unsent_messages(&self) -> bool {
+        self.runtime.peers.as_ref().is_some_and(|peers| peers.has_unsent())
     }
 }
 

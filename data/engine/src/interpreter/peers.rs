@@ -1,5 +1,5 @@
-//! What goes from worker to worker: tasks for nodes that are at home elsewhere, wake-ups for tasks
-//! that wait elsewhere, packets for links that others serve.
+//! Messages between workers: tasks for nodes that run on another worker, wake-ups for tasks that
+//! wait there, packets for links that only another worker serves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,96 +8,88 @@ use rtrb::{Consumer, Producer};
 use weever_block::Priority;
 use weever_packet::Buffer;
 
-use super::lane::Task;
-use crate::schedule::{Entry, Idp};
-use crate::worker::Doorbell;
+use super::task_queues::Task;
+use crate::doorbell::Doorbell;
+use crate::schedule::NodeRef;
 
-/// Wake-ups that wait for room. When there are more, all tasks of the node are woken instead: who is
-/// woken for nothing waits again, who is not woken waits for ever.
-const MOST_WAKES: usize = 256;
+/// The most wake-ups that may wait for room in a ring. Beyond that, all tasks of the node are woken
+/// instead: a task woken without cause blocks again, whereas a lost wake-up would leave a task
+/// blocked forever.
+const MAX_PENDING_WAKES: usize = 256;
 
-/// A place in the graph, as those understand it who may run an older or a newer one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) entry: Entry,
-    pub(crate) idp: Idp,
-    /// The number of the graph in which the place is meant.
-    pub(crate) epoch: u64,
-}
-
-/// What lies in a ring.
+/// An entry of a ring between workers.
 #[derive(Debug)]
-pub(crate) enum Parcel {
+pub(crate) enum Message {
     /// Starts a task.
-    Task { at: Place, priority: Priority, task: Task },
-    /// Wakes the tasks that wait for a key; for any without one.
-    Wake { at: Place, key: Option<u64> },
+    Task { at: NodeRef, priority: Priority, task: Task },
+    /// Wakes the tasks that wait for a key, or for any key if there is none.
+    Wake { at: NodeRef, key: Option<u64> },
     /// Sends a packet.
     Send { link: u16, buffer: Buffer },
 }
 
-impl Parcel {
-    /// The number of the graph that its reader must run.
+impl Message {
+    /// The graph that the receiver must run before it handles this.
     pub(crate) fn epoch(&self) -> u64 {
         match self {
-            Parcel::Task { at, .. } | Parcel::Wake { at, .. } => at.epoch,
-            Parcel::Send { .. } => 0,
+            Message::Task { at, .. } | Message::Wake { at, .. } => at.epoch,
+            Message::Send { .. } => 0,
         }
     }
 }
 
-/// The way to another worker.
+/// The sending side of the ring to another worker.
 #[derive(Debug)]
-pub(crate) struct Outlet {
-    ring: Producer<Parcel>,
+pub(crate) struct PeerSender {
+    ring: Producer<Message>,
     bell: Arc<Doorbell>,
-    /// Whether something was put in since the bell was looked at.
-    fresh: bool,
-    wakes: VecDeque<(Place, Option<u64>)>,
-    /// Tasks that wait for room: those that a change sends away.
-    late: VecDeque<Parcel>,
+    /// Whether something was pushed since the other worker was last notified.
+    unannounced: bool,
+    wakes: VecDeque<(NodeRef, Option<u64>)>,
+    /// Tasks of removed nodes that wait for room in the ring.
+    overflow: VecDeque<Message>,
 }
 
-impl Outlet {
-    pub(crate) fn new(ring: Producer<Parcel>, bell: Arc<Doorbell>) -> Outlet {
-        let wakes = VecDeque::with_capacity(MOST_WAKES);
-        Outlet { ring, bell, fresh: false, wakes, late: VecDeque::new() }
+impl PeerSender {
+    pub(crate) fn new(ring: Producer<Message>, bell: Arc<Doorbell>) -> PeerSender {
+        let wakes = VecDeque::with_capacity(MAX_PENDING_WAKES);
+        PeerSender { ring, bell, unannounced: false, wakes, overflow: VecDeque::new() }
     }
 
-    fn put(&mut self, parcel: Parcel) -> Result<(), Parcel> {
-        match self.ring.push(parcel) {
+    fn put(&mut self, message: Message) -> Result<(), Message> {
+        match self.ring.push(message) {
             Ok(()) => {
-                self.fresh = true;
+                self.unannounced = true;
                 Ok(())
             }
-            Err(rtrb::PushError::Full(parcel)) => Err(parcel),
+            Err(rtrb::PushError::Full(message)) => Err(message),
         }
     }
 
-    fn wake(&mut self, at: Place, key: Option<u64>) {
-        if self.wakes.len() < MOST_WAKES {
+    fn wake(&mut self, at: NodeRef, key: Option<u64>) {
+        if self.wakes.len() < MAX_PENDING_WAKES {
             self.wakes.push_back((at, key));
         } else {
-            // By the dispatch point: the same entry of an older graph may be another node.
+            // Compares dispatch points: the same entry may be another node in an older graph.
             self.wakes.retain(|(place, _)| place.idp != at.idp);
             self.wakes.push_back((at, None));
         }
         self.send_wakes();
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends what waits for room, as far as there is any.
     fn send_waiting(&mut self) {
         self.send_wakes();
-        while let Some(parcel) = self.late.pop_front() {
-            if let Err(parcel) = self.put(parcel) {
-                return self.late.push_front(parcel);
+        while let Some(message) = self.overflow.pop_front() {
+            if let Err(message) = self.put(message) {
+                return self.overflow.push_front(message);
             }
         }
     }
 
     fn send_wakes(&mut self) {
         while let Some((at, key)) = self.wakes.pop_front() {
-            if self.put(Parcel::Wake { at, key }).is_err() {
+            if self.put(Message::Wake { at, key }).is_err() {
                 self.wakes.push_front((at, key));
                 return;
             }
@@ -105,104 +97,105 @@ impl Outlet {
     }
 }
 
-/// The other workers, as one of them sees them.
+/// One worker's connections to the others.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) me: u16,
-    /// By worker; none to itself.
-    outlets: Box<[Option<Outlet>]>,
-    inlets: Box<[Option<Consumer<Parcel>>]>,
-    /// By link: a worker that serves it.
-    carriers: Box<[Option<u16>]>,
-    /// Parcels sent and received.
-    pub(crate) given: u64,
-    pub(crate) taken: u64,
+    /// Indexed by worker; `None` for this worker.
+    senders: Box<[Option<PeerSender>]>,
+    receivers: Box<[Option<Consumer<Message>>]>,
+    /// Indexed by link: a worker that serves it.
+    link_workers: Box<[Option<u16>]>,
+    /// Messages sent and received.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 impl Peers {
     pub(crate) fn new(
         me: u16,
-        outlets: Vec<Option<Outlet>>,
-        inlets: Vec<Option<Consumer<Parcel>>>,
-        carriers: Vec<Option<u16>>,
+        senders: Vec<Option<PeerSender>>,
+        receivers: Vec<Option<Consumer<Message>>>,
+        link_workers: Vec<Option<u16>>,
     ) -> Peers {
-        let (outlets, inlets) = (outlets.into(), inlets.into());
-        Peers { me, outlets, inlets, carriers: carriers.into(), given: 0, taken: 0 }
+        let (senders, receivers) = (senders.into(), receivers.into());
+        Peers { me, senders, receivers, link_workers: link_workers.into(), sent: 0, received: 0 }
     }
 
-    fn give(&mut self, to: u16, parcel: Parcel) -> Result<(), Parcel> {
-        match self.outlets.get_mut(to as usize) {
-            Some(Some(outlet)) => {
-                outlet.put(parcel)?;
-                self.given += 1;
+    fn push(&mut self, to: u16, message: Message) -> Result<(), Message> {
+        match self.senders.get_mut(to as usize) {
+            Some(Some(sender)) => {
+                sender.put(message)?;
+                self.sent += 1;
                 Ok(())
             }
-            _ => Err(parcel),
+            _ => Err(message),
         }
     }
 
-    /// Hands a task over; gives it back when the ring is full.
+    /// Hands a task over; returns it when the ring is full.
     pub(crate) fn start(
         &mut self,
         to: u16,
-        at: Place,
+        at: NodeRef,
         priority: Priority,
         task: Task,
     ) -> Result<(), Task> {
-        // What has waited longer goes first.
-        if let Some(Some(outlet)) = self.outlets.get_mut(to as usize)
-            && !outlet.late.is_empty()
+        // Tasks that have waited longer go first.
+        if let Some(Some(sender)) = self.senders.get_mut(to as usize)
+            && !sender.overflow.is_empty()
         {
-            outlet.send_waiting();
-            if !outlet.late.is_empty() {
+            sender.send_waiting();
+            if !sender.overflow.is_empty() {
                 return Err(task);
             }
         }
-        self.give(to, Parcel::Task { at, priority, task }).map_err(|parcel| match parcel {
-            Parcel::Task { task, .. } => task,
-            Parcel::Wake { .. } | Parcel::Send { .. } => None,
+        self.push(to, Message::Task { at, priority, task }).map_err(|message| match message {
+            Message::Task { task, .. } => task,
+            Message::Wake { .. } | Message::Send { .. } => None,
         })
     }
 
-    /// Hands a task over, if need be once there is room. As many as wait at a node that goes: their queues
-    /// were bounded.
-    pub(crate) fn start_late(&mut self, to: u16, at: Place, priority: Priority, task: Task) {
-        if let Some(Some(outlet)) = self.outlets.get_mut(to as usize) {
-            outlet.late.push_back(Parcel::Task { at, priority, task });
-            outlet.send_waiting();
-            self.given += 1;
+    /// Hands a task over, queueing it if the ring is full. The queue is bounded by the number of
+    /// tasks that waited at removed nodes.
+    pub(crate) fn send_task_late(&mut self, to: u16, at: NodeRef, priority: Priority, task: Task) {
+        if let Some(Some(sender)) = self.senders.get_mut(to as usize) {
+            sender.overflow.push_back(Message::Task { at, priority, task });
+            sender.send_waiting();
+            self.sent += 1;
         }
     }
 
-    /// How many parcels the ring to another worker takes before what waits for room already.
+    /// The free room in the ring to another worker, less what already waits for room.
     #[inline]
     pub(crate) fn room(&self, to: u16) -> usize {
-        match &self.outlets[to as usize] {
-            Some(outlet) => outlet.ring.slots().saturating_sub(outlet.late.len()),
+        match &self.senders[to as usize] {
+            Some(sender) => sender.ring.slots().saturating_sub(sender.overflow.len()),
             None => usize::MAX,
         }
     }
 
-    /// Wakes what waits for `key` on worker `to`, or on all others. Never lost.
-    pub(crate) fn wake(&mut self, to: Option<u16>, at: Place, key: Option<u64>) {
-        for (worker, outlet) in self.outlets.iter_mut().enumerate() {
+    /// Wakes the tasks that wait for `key` on worker `to`, or on all others. A wake-up is never
+    /// lost.
+    pub(crate) fn wake(&mut self, to: Option<u16>, at: NodeRef, key: Option<u64>) {
+        for (worker, sender) in self.senders.iter_mut().enumerate() {
             if to.is_none_or(|to| to as usize == worker)
-                && let Some(outlet) = outlet
+                && let Some(sender) = sender
             {
-                outlet.wake(at, key);
-                self.given += 1;
+                sender.wake(at, key);
+                self.sent += 1;
             }
         }
     }
 
     /// Hands packets for a link over to a worker that serves it, as far as there is room. `false`:
-    /// nobody serves it.
-    pub(crate) fn carry(&mut self, link: u16, packets: &mut VecDeque<Buffer>) -> bool {
-        let carrier = self.carriers.get(link as usize).copied().flatten();
-        let Some(carrier) = carrier.filter(|worker| *worker != self.me) else { return false };
+    /// no worker serves it.
+    pub(crate) fn send_by_peer(&mut self, link: u16, packets: &mut VecDeque<Buffer>) -> bool {
+        let worker = self.link_workers.get(link as usize).copied().flatten();
+        let Some(worker) = worker.filter(|worker| *worker != self.me) else { return false };
         while let Some(buffer) = packets.pop_front() {
-            if let Err(parcel) = self.give(carrier, Parcel::Send { link, buffer }) {
-                if let Parcel::Send { buffer, .. } = parcel {
+            if let Err(message) = self.push(worker, Message::Send { link, buffer }) {
+                if let Message::Send { buffer, .. } = message {
                     packets.push_front(buffer);
                 }
                 break;
@@ -211,46 +204,52 @@ impl Peers {
         true
     }
 
-    /// How many workers there are, this one included.
+    /// This worker's number.
+    pub(super) fn me(&self) -> u16 {
+        self.me
+    }
+
+    /// The number of workers, this one included.
     pub(crate) fn len(&self) -> usize {
-        self.inlets.len()
+        self.receivers.len()
     }
 
-    /// The next parcel from a worker, left where it is.
+    /// The next message from a worker, without removing it.
     #[inline]
-    pub(crate) fn next(&mut self, from: usize) -> Option<&Parcel> {
-        self.inlets[from].as_mut()?.peek().ok()
+    pub(crate) fn next(&mut self, from: usize) -> Option<&Message> {
+        self.receivers[from].as_mut()?.peek().ok()
     }
 
-    /// Takes it.
-    pub(crate) fn take(&mut self, from: usize) -> Option<Parcel> {
-        let parcel = self.inlets[from].as_mut()?.pop().ok();
-        self.taken += u64::from(parcel.is_some());
-        parcel
+    /// Removes the next message from a worker.
+    pub(crate) fn take(&mut self, from: usize) -> Option<Message> {
+        let message = self.receivers[from].as_mut()?.pop().ok();
+        self.received += u64::from(message.is_some());
+        message
     }
 
-    /// How many parcels wait from a worker.
+    /// How many messages wait from a worker.
     pub(crate) fn depth(&self, from: usize) -> usize {
-        self.inlets[from].as_ref().map_or(0, Consumer::slots)
+        self.receivers[from].as_ref().map_or(0, Consumer::slots)
     }
 
-    /// Whether any parcel waits here.
-    pub(crate) fn has_parcels(&self) -> bool {
+    /// Whether any message waits here.
+    pub(crate) fn has_messages(&self) -> bool {
         (0..self.len()).any(|from| self.depth(from) > 0)
     }
 
     /// Whether wake-ups or tasks wait for room in a ring.
     pub(crate) fn has_unsent(&self) -> bool {
-        let waits = |outlet: &Outlet| !outlet.wakes.is_empty() || !outlet.late.is_empty();
-        self.outlets.iter().flatten().any(waits)
+        let waits = |sender: &PeerSender| !sender.wakes.is_empty() || !sender.overflow.is_empty();
+        self.senders.iter().flatten().any(waits)
     }
 
-    /// Wakes those that sleep and have got something. Once per turn: their parcels are many.
-    pub(crate) fn ring_bells(&mut self) {
-        for outlet in self.outlets.iter_mut().flatten() {
-            outlet.send_waiting();
-            if std::mem::take(&mut outlet.fresh) {
-                outlet.bell.ring();
+    /// Wakes sleeping workers that have new messages. Called once per turn, since a turn may send
+    /// many.
+    pub(crate) fn flush_and_wake(&mut self) {
+        for sender in self.senders.iter_mut().flatten() {
+            sender.send_waiting();
+            if std::mem::take(&mut sender.unannounced) {
+                sender.bell.ring();
             }
         }
     }

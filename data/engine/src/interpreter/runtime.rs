@@ -1,19 +1,18 @@
-//! What outlives a batch: the queues of tasks and packets, the frames, the counters.
+//! The state of an engine between batches: queues of tasks and packets, free frames, counters.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weever_block::{Priority, SpawnRequest};
-use weever_packet::{Nanos, PoolCache};
+use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 use weever_timer::Wheel;
 
 use super::blocked::Blocked;
-use super::lane::Task;
-use super::outbox::Outboxes;
-use super::peers::Peers;
-use super::tasks::Tasks;
+use super::peers::{Message, Peers};
+use super::task_queues::{Task, Tasks};
 use crate::Limits;
 use crate::counters::{Cells, Counter, total};
-use crate::schedule::{Entry, Program, SpawnEdge};
+use crate::schedule::{Entry, NodeRef, Program, SpawnEdge};
 
 /// A task that starts later.
 #[derive(Debug)]
@@ -34,9 +33,11 @@ pub(crate) struct Runtime {
     pub(crate) counters: Arc<Cells>,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Box<Peers>>,
+    /// The number of the worker.
+    pub(crate) worker: u16,
     /// The number of the graph that runs.
     pub(crate) epoch: u64,
-    /// After the queues, so that what they hold goes home while the pool is there.
+    /// Declared after the queues, so that their buffers are returned while the pool still exists.
     pub(crate) pool: PoolCache,
 }
 
@@ -54,13 +55,14 @@ impl Runtime {
             outboxes: Outboxes::new(&limits),
             counters,
             peers: None,
+            worker: 0,
             epoch: 0,
             pool,
             limits,
         }
     }
 
-    /// Enqueues a new task, or has it wait for its time.
+    /// Enqueues a new task, at once or after its delay.
     pub(crate) fn spawn(
         &mut self,
         program: &Program,
@@ -77,7 +79,7 @@ impl Runtime {
             return self.refuse(buffer, edge.full);
         }
         if self.delayed.is_empty() {
-            // Brings an idle wheel up to date, so that the timer lies at a low level.
+            // Advances an idle wheel first, so that the new timer is placed at a low level.
             self.delayed.poll(now);
         }
         let delayed = Delayed { entry: edge.entry, priority, task: buffer, full: edge.full };
@@ -90,7 +92,7 @@ impl Runtime {
         self.enqueue(program, edge.entry, priority, task, full);
     }
 
-    /// Enqueues the tasks whose time has come.
+    /// Enqueues the delayed tasks that are due.
     pub(crate) fn start_delayed(&mut self, program: &Program, now: Nanos) {
         if self.delayed.is_empty() {
             return;
@@ -119,5 +121,149 @@ impl Runtime {
             self.refuse(task, plan.block_full);
         }
         self.counters.set(total::BLOCKED, self.blocked.len() as u64);
+    }
+}
+
+impl Runtime {
+    pub(crate) fn receive(&mut self, program: &Program, message: Message) {
+        match message {
+            Message::Task { at, priority, task } => match program.at(at) {
+                Some(entry) => self.enqueue(program, entry, priority, task, program.dropped),
+                None => self.refuse(task, program.dropped),
+            },
+            Message::Wake { at, key } => {
+                if let Some(entry) = program.at(at) {
+                    self.wake_here(entry, key);
+                }
+            }
+            Message::Send { link, buffer } => match self.outboxes.room_of(link) {
+                Some((outbox, _)) => outbox.push_back(buffer),
+                None => self.refuse(Some(buffer), total::RELAY_FULL),
+            },
+        }
+    }
+
+    fn wake_here(&mut self, entry: Entry, key: Option<u64>) {
+        let Runtime { blocked, tasks, .. } = self;
+        match key {
+            Some(key) => blocked.wake(entry, key, |task| tasks.wake(entry, task)),
+            None => blocked.wake_all(entry, |task| tasks.wake(entry, task)),
+        }
+        self.counters.set(total::BLOCKED, self.blocked.len() as u64);
+    }
+
+    /// Wakes the tasks that wait for `key` (or for any key) at `entry`, on every worker that may
+    /// have some.
+    pub(crate) fn notify(&mut self, program: &Program, epoch: u64, entry: Entry, key: Option<u64>) {
+        let home = program.home(entry);
+        if let Some(peers) = &mut self.peers {
+            let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch };
+            if home.is_none_or(|home| home != peers.me) {
+                peers.wake(home, place, key);
+            }
+        }
+        if self.is_home(home) {
+            self.wake_here(entry, key);
+        }
+    }
+
+    /// Whether a node with that home runs on this worker.
+    #[inline]
+    pub(crate) fn is_home(&self, home: Option<u16>) -> bool {
+        home.is_none_or(|home| self.peers.as_ref().is_none_or(|peers| peers.me == home))
+    }
+
+    /// Hands a task over to the worker that runs its node; returns it when there is no room.
+    #[cold]
+    pub(crate) fn hand_over(
+        &mut self,
+        program: &Program,
+        entry: Entry,
+        priority: Priority,
+        task: Task,
+    ) -> Result<(), Task> {
+        let (Some(home), Some(peers)) = (program.home(entry), &mut self.peers) else {
+            return Err(task);
+        };
+        let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch: self.epoch };
+        peers.start(home, place, priority, task)
+    }
+
+    /// Enqueues a task on this worker, or on the one that runs its node.
+    pub(crate) fn enqueue(
+        &mut self,
+        program: &Program,
+        entry: Entry,
+        priority: Priority,
+        task: Task,
+        full: Counter,
+    ) {
+        let result = if self.is_home(program.home(entry)) {
+            self.tasks.queue(priority).push(entry, task)
+        } else {
+            self.hand_over(program, entry, priority, task)
+        };
+        if let Err(task) = result {
+            self.refuse(task, full);
+        }
+    }
+
+    /// The same for tasks of a removed node, which are never dropped for want of room in a ring.
+    pub(crate) fn pass_on(
+        &mut self,
+        program: &Program,
+        entry: Entry,
+        priority: Priority,
+        task: Task,
+        full: Counter,
+    ) {
+        let home = program.home(entry).filter(|home| !self.is_home(Some(*home)));
+        match (home, &mut self.peers) {
+            (Some(home), Some(peers)) => {
+                let idp = program.entries[entry.index()].idp;
+                let at = NodeRef { entry, idp, epoch: self.epoch };
+                peers.send_task_late(home, at, priority, task);
+            }
+            _ => self.enqueue(program, entry, priority, task, full),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Outboxes {
+    links: Box<[VecDeque<Buffer>]>,
+    limit: usize,
+}
+
+impl Outboxes {
+    pub(crate) fn new(limits: &Limits) -> Outboxes {
+        let room = limits.outbox.min(4 * BURST);
+        let links = (0..limits.links).map(|_| VecDeque::with_capacity(room)).collect();
+        Outboxes { links, limit: limits.outbox }
+    }
+
+    pub(crate) fn of(&mut self, link: u16) -> Option<&mut VecDeque<Buffer>> {
+        self.links.get_mut(link as usize)
+    }
+
+    /// The link's outbox and its free room; `None` when it is full or there is no such link.
+    #[inline]
+    pub(crate) fn room_of(&mut self, link: u16) -> Option<(&mut VecDeque<Buffer>, usize)> {
+        let outbox = self.links.get_mut(link as usize)?;
+        let room = self.limit.saturating_sub(outbox.len());
+        (room > 0).then_some((outbox, room))
+    }
+
+    /// The free room of the fullest outbox among those that `counts` selects.
+    pub(crate) fn room_of_those(&self, counts: impl Fn(usize) -> bool) -> usize {
+        let outboxes = self.links.iter().enumerate().filter(|(link, _)| counts(*link));
+        let fullest = outboxes.map(|(_, outbox)| outbox.len()).max().unwrap_or(0);
+        self.limit.saturating_sub(fullest)
+    }
+
+    /// The free room of the fullest outbox.
+    pub(crate) fn room(&self) -> usize {
+        let fullest = self.links.iter().map(VecDeque::len).max().unwrap_or(0);
+        self.limit.saturating_sub(fullest)
     }
 }

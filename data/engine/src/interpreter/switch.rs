@@ -1,24 +1,24 @@
-//! Between two bursts, a worker's graph becomes the next one.
+//! Replacing a worker's graph between two bursts.
 
 use weever_block::Priority;
 
 use super::Engine;
-use super::lane::Task;
 use super::runtime::Runtime;
+use super::task_queues::Task;
 use crate::counters::total;
 use crate::schedule::{Program, Removed, Update};
 
 impl Engine {
-    /// Goes on with the graph of `update`, which must have been made for the graph that this engine
-    /// runs. Blocks that stay keep their state, and tasks stay where they are; those at nodes that are
-    /// gone go where the change says, or are counted drops. `update` then holds what is no longer
+    /// Switches to the graph of `update`, which must have been made for the graph that this engine
+    /// runs. Unchanged blocks keep their state and tasks stay queued; tasks at removed nodes go
+    /// where the change says, or are counted drops. Afterwards `update` holds what is no longer
     /// needed.
     pub fn switch(&mut self, update: &mut Update) {
         self.move_blocks(update);
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
         std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);
-        std::mem::swap(&mut self.frame.board, &mut update.board);
+        std::mem::swap(&mut self.state.masks, &mut update.masks);
         update.cells.go_on_from(&self.runtime.counters, &update.counters);
         self.counters.publish(update.cells.clone());
         std::mem::swap(&mut self.runtime.counters, &mut update.cells);
@@ -32,7 +32,7 @@ impl Engine {
                 continue;
             }
             // A queue too small for one task is a bound like any other.
-            let _ = self.runtime.tasks.lane(Priority::High).push(*entry, None);
+            let _ = self.runtime.tasks.queue(Priority::High).push(*entry, None);
         }
     }
 
@@ -51,14 +51,14 @@ impl Engine {
         }
     }
 
-    /// The number of the graph that it runs: 0 for that which it was made with.
+    /// The number of the graph that runs; 0 is the first one.
     pub fn epoch(&self) -> u64 {
         self.runtime.epoch
     }
 }
 
 impl Runtime {
-    /// Delayed tasks remember what counts them if they find no room.
+    /// Delayed tasks hold the counter for a full queue, which has a new index.
     fn recount_delayed(&mut self, update: &Update) {
         if !self.delayed.is_empty() {
             self.delayed.retain(|delayed| {
@@ -83,7 +83,7 @@ impl Runtime {
         self.counters.set(total::DELAYED, self.delayed.len() as u64);
     }
 
-    /// Those that go elsewhere keep their time.
+    /// Tasks that move to another node keep their deadline.
     fn clear_delayed(&mut self, removed: Removed, dropped: &mut Vec<(Priority, Task)>) {
         if self.delayed.is_empty() {
             return;

@@ -2,8 +2,8 @@
 
 use weever_packet::{BURST, Burst, Mask, bits};
 
-use super::frame::{Claimed, Destination};
-use super::tasks::Batch;
+use super::batch::{Claimed, Destination};
+use super::task_queues::Batch;
 use crate::schedule::Program;
 
 /// One node of one batch: its input, and the mask of each port by the block's numbers.

@@ -1,27 +1,27 @@
-//! What a graph means: one packet at a time, slowly, in the order of the thesis's own words.
+//! The reference semantics of a graph: one packet at a time, slowly, as the thesis describes it.
 //!
-//! A task takes nodes from a stack, runs each once, and pushes the successors of the port that
-//! was enabled (Dragonet thesis §2.2.3, §3.2.2). Operators are evaluated each time they are
-//! reached, until they are decided. There are no masks, no bounds and no counters per node; what
-//! happened is recorded, task by task. Every engine is tested against this one.
+//! A task takes nodes from a stack, runs each once, and pushes the successors of the enabled port
+//! (Dragonet thesis §2.2.3, §3.2.2). Operators are evaluated whenever they are reached, until they
+//! are decided. There are no masks, bounds or counters per node; every task is recorded. The
+//! interpreter is tested against this module.
 //!
-//! Where the thesis leaves an order open (nodes of one task that no edge orders), what they ask
-//! for is carried out in the order of the schedule.
+//! Where the thesis leaves the order open (nodes of one task that no edge orders), requests are
+//! carried out in the order of the schedule.
 
-mod queues;
 mod task;
+
+use std::collections::VecDeque;
 
 use weever_block::{Block, Env, Priority, Registry, TABLE};
 use weever_graph::{Attr, NodeId, NodeKind, Verified};
 use weever_packet::{Buffer, Nanos, PoolCache};
 
 use crate::CompileError;
-use queues::Queues;
 
 /// What became of a task's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A new task at this node has it.
+    /// A new task at this node took it.
     Spawned(NodeId),
     /// It was sent by this link.
     Sent(u16),
@@ -29,9 +29,9 @@ pub enum Outcome {
     Collected(NodeId),
     /// The task waits at this node for this key.
     Blocked(NodeId, u64),
-    /// It was dropped, for the reason that this node gives for this port.
+    /// It was dropped at a port of this node, for this reason.
     Dropped(NodeId, String),
-    /// Nobody took it. Also of tasks without a buffer.
+    /// Nothing took it, or the task had no buffer.
     Unclaimed,
 }
 
@@ -51,7 +51,7 @@ pub struct Record {
 
 struct Node {
     block: Option<Box<dyn Block>>,
-    /// The names of the ports, as the block numbers them.
+    /// Port names in the block's numbering.
     ports: Vec<String>,
     /// The targets of spawn and notify edges, likewise.
     spawns: Vec<NodeId>,
@@ -167,5 +167,93 @@ fn node(
                 needs_buffer: effects.contains(weever_graph::Effects::NEEDS_BUFFER),
             })
         }
+    }
+}
+
+type Task = (NodeId, Option<Buffer>);
+
+struct Waiting {
+    node: NodeId,
+    key: u64,
+    buffer: Option<Buffer>,
+}
+
+struct Later {
+    due: Nanos,
+    priority: Priority,
+    task: Task,
+}
+
+#[derive(Default)]
+pub(super) struct Queues {
+    /// Woken tasks by the node they start at; the node woken first comes first.
+    woken: Vec<(NodeId, VecDeque<Option<Buffer>>)>,
+    high: VecDeque<Task>,
+    low: VecDeque<Task>,
+    waiting: Vec<Waiting>,
+    later: Vec<Later>,
+}
+
+impl Queues {
+    pub(super) fn enqueue(&mut self, priority: Priority, start: NodeId, buffer: Option<Buffer>) {
+        match priority {
+            Priority::High => self.high.push_back((start, buffer)),
+            Priority::Low => self.low.push_back((start, buffer)),
+        }
+    }
+
+    pub(super) fn enqueue_at(
+        &mut self,
+        due: Nanos,
+        priority: Priority,
+        start: NodeId,
+        buffer: Option<Buffer>,
+    ) {
+        self.later.push(Later { due, priority, task: (start, buffer) });
+        self.later.sort_by_key(|later| later.due);
+    }
+
+    pub(super) fn start_delayed(&mut self, now: Nanos) {
+        while self.later.first().is_some_and(|later| later.due <= now) {
+            let Later { priority, task, .. } = self.later.remove(0);
+            self.enqueue(priority, task.0, task.1);
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Task> {
+        if let Some((start, queue)) = self.woken.first_mut() {
+            let task = queue.pop_front().map(|buffer| (*start, buffer));
+            if queue.is_empty() {
+                self.woken.remove(0);
+            }
+            return task;
+        }
+        self.high.pop_front().or_else(|| self.low.pop_front())
+    }
+
+    pub(super) fn block(&mut self, node: NodeId, key: u64, buffer: Option<Buffer>) {
+        self.waiting.push(Waiting { node, key, buffer });
+    }
+
+    pub(super) fn wake(&mut self, node: NodeId, key: Option<u64>) {
+        let (awake, asleep): (Vec<_>, Vec<_>) = self
+            .waiting
+            .drain(..)
+            .partition(|w| w.node == node && key.is_none_or(|key| w.key == key));
+        self.waiting = asleep;
+        for waiting in awake {
+            match self.woken.iter_mut().find(|(start, _)| *start == node) {
+                Some((_, queue)) => queue.push_back(waiting.buffer),
+                None => self.woken.push((node, VecDeque::from([waiting.buffer]))),
+            }
+        }
+    }
+
+    pub(super) fn blocked(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn delayed(&self) -> usize {
+        self.later.len()
     }
 }

@@ -7,6 +7,7 @@ use weever_graph::{NodeId, NodeKind, Op};
 use weever_packet::{Buffer, Burst, Mask, Nanos};
 
 use super::{Outcome, Record, Reference};
+use crate::counters::leads_nowhere;
 
 /// The one task of a burst.
 const TASK: Mask = 1;
@@ -132,7 +133,8 @@ impl Reference<'_> {
         outcome
     }
 
-    /// Starts new tasks; returns whom to notify once the buffer is settled.
+    /// Starts new tasks; returns the notifications to make once the buffer's disposition is
+    /// applied.
     fn spawn_and_count(
         &mut self,
         id: NodeId,
@@ -189,16 +191,25 @@ impl Reference<'_> {
         }
     }
 
-    /// The first reason on the way, for a packet; there is none to drop in a task without one.
+    /// The first stated drop reason on the task's path, else the first port that leads nowhere; a task
+    /// without a packet has nothing to drop.
     fn unclaimed(&self, enabled: &[(NodeId, Option<String>)], burst: &Burst) -> Outcome {
-        let reason = |(id, port): &(NodeId, Option<String>)| {
-            let port = port.as_deref()?;
-            let reason = self.graph.node(*id).drop_reason(port)?;
-            Some(Outcome::Dropped(*id, reason.into()))
-        };
-        match burst.get(0) {
-            Some(_) => enabled.iter().find_map(reason).unwrap_or(Outcome::Unclaimed),
-            None => Outcome::Unclaimed,
+        if burst.get(0).is_none() {
+            return Outcome::Unclaimed;
         }
+        let left = |(id, port): &(NodeId, Option<String>)| {
+            let node = self.graph.node(*id);
+            Some((*id, node, node.port(port.as_deref()?)?))
+        };
+        let stated = enabled.iter().filter_map(left).find_map(|(id, node, port)| {
+            let reason = node.drop_reason(&node.ports[port].name)?;
+            Some(Outcome::Dropped(id, reason.into()))
+        });
+        let nowhere = || {
+            let mut ends = enabled.iter().filter_map(left);
+            let (id, node, port) = ends.find(|(_, node, p)| node.ports[*p].targets.is_empty())?;
+            Some(Outcome::Dropped(id, leads_nowhere(&node.ports[port].name)))
+        };
+        stated.or_else(nowhere).unwrap_or(Outcome::Unclaimed)
     }
 }

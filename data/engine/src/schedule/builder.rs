@@ -1,31 +1,31 @@
-//! The steps of an entry.
+//! Compiles the steps of each entry.
 
 use std::ops::Range;
 
 use weever_block::ShortcutType;
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
-use super::nodes::Prepared;
+use super::ids::{Entry, Idp};
+use super::nodes::PreparedNode;
 use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
 use super::program::{StepKind, TASKS_SLOT, Wake};
-use super::{Entry, Idp};
 
-/// Adds entry after entry to a program.
-pub(super) struct Builder<'a> {
+/// Adds entries to a program.
+pub(super) struct ProgramBuilder<'a> {
     pub(super) graph: &'a Graph,
     pub(super) shortcuts: &'a [&'static ShortcutType],
-    pub(super) nodes: &'a [Prepared],
+    pub(super) nodes: &'a [PreparedNode],
     /// Per node, the ports that lead to it, each once.
     incoming: Vec<Vec<PortId>>,
     pub(super) program: Program,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> ProgramBuilder<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         shortcuts: &'a [&'static ShortcutType],
-        nodes: &'a [Prepared],
-    ) -> Builder<'a> {
+        nodes: &'a [PreparedNode],
+    ) -> ProgramBuilder<'a> {
         let mut incoming: Vec<Vec<PortId>> = vec![Vec::new(); graph.len()];
         for (port, target) in graph.dataflow() {
             let ports = &mut incoming[target.index()];
@@ -33,41 +33,43 @@ impl<'a> Builder<'a> {
                 ports.push(port);
             }
         }
-        Builder { graph, shortcuts, nodes, incoming, program: Program::default() }
+        ProgramBuilder { graph, shortcuts, nodes, incoming, program: Program::default() }
     }
 
     pub(super) fn add_entry(&mut self, entry: Entry, start: NodeId, order: &[NodeId]) {
-        let mut places = Places::new(self.graph, start, order);
+        let mut layout = EntrySlots::new(self.graph, start, order);
         let first = self.program.steps.len() as u32;
         for id in order {
-            if places.reached[id.index()] {
-                let step = self.step(*id, start, &mut places);
+            if layout.reached[id.index()] {
+                let step = self.step(*id, start, &mut layout);
                 self.program.steps.push(step);
             }
         }
-        for id in order.iter().filter(|id| places.reached[id.index()]) {
-            let shortcut = self.shortcut(*id, order, &places);
-            let step = first + places.step_of[id.index()];
+        for id in order.iter().filter(|id| layout.reached[id.index()]) {
+            let shortcut = self.shortcut(*id, order, &layout);
+            let step = first + layout.step_of[id.index()];
             self.program.steps[step as usize].shortcut = shortcut;
         }
-        let (steps, slots) = (first..self.program.steps.len() as u32, places.next);
+        let (steps, slots) = (first..self.program.steps.len() as u32, layout.next);
         let plan = EntryPlan { node: start.0, idp: Idp::NONE, home: None, steps, slots };
         self.program.entries[entry.index()] = plan;
     }
 
-    fn drops(&mut self, id: NodeId, place: u32) -> Range<u32> {
-        let drops = (place + 1..).zip(&self.nodes[id.index()].drops);
-        let drops = drops.filter_map(|(slot, drop)| drop.map(|reason| DropSlot { slot, reason }));
+    fn drops(&mut self, id: NodeId, first_slot: u32) -> Range<u32> {
+        let drops = (first_slot + 1..).zip(&self.nodes[id.index()].drops);
+        let drops = drops.filter_map(|(slot, drop)| {
+            drop.map(|(reason, stated)| DropSlot { slot, reason, stated })
+        });
         append(&mut self.program.drops, &drops.collect::<Vec<_>>())
     }
 
-    fn wakes(&mut self, id: NodeId, places: &Places) -> Range<u32> {
+    fn wakes(&mut self, id: NodeId, layout: &EntrySlots) -> Range<u32> {
         let mut wakes: Vec<Wake> = Vec::new();
         for (port, targets) in self.graph.node(id).ports.iter().map(|p| &p.targets).enumerate() {
             let port = PortId { node: id, port: port as u32 };
-            let Some(slot) = self.slot(port, places) else { continue };
+            let Some(slot) = self.slot(port, layout) else { continue };
             for target in targets {
-                let (word, bit) = places.bit(*target);
+                let (word, bit) = layout.bit(*target);
                 match wakes.iter_mut().find(|w| (w.slot, w.word) == (slot, word)) {
                     Some(wake) => wake.steps |= bit,
                     None => wakes.push(Wake { slot, word, steps: bit }),
@@ -77,35 +79,35 @@ impl<'a> Builder<'a> {
         append(&mut self.program.wakes, &wakes)
     }
 
-    fn step(&mut self, id: NodeId, start: NodeId, places: &mut Places) -> Step {
+    fn step(&mut self, id: NodeId, start: NodeId, layout: &mut EntrySlots) -> Step {
         let kind = self.kind(id);
         let operands = match kind {
             StepKind::Function => Vec::new(),
             _ if id == start => Vec::new(),
-            _ => self.operands(id, places),
+            _ => self.operands(id, layout),
         };
         let incoming = self.incoming[id.index()].iter();
-        let mut inputs = incoming.filter_map(|p| self.slot(*p, places)).collect::<Vec<_>>();
+        let mut inputs = incoming.filter_map(|p| self.slot(*p, layout)).collect::<Vec<_>>();
         if id == start {
             inputs = vec![TASKS_SLOT];
         }
-        // Operands are looked at anyway.
+        // The operands' slots are read in any case.
         inputs.retain(|slot| !operands.iter().any(|o| [o.yes, o.no].contains(slot)));
         let node = &self.nodes[id.index()];
         let ports = node.ports.len() as u32;
-        let place = places.reserve(id, ports);
+        let first_slot = layout.reserve(id, ports);
         Step {
             kind,
             needs_buffer: node.needs_buffer,
             node: id.0,
             input: inputs.first().copied().unwrap_or(EMPTY_SLOT),
             more_inputs: append(&mut self.program.inputs, inputs.get(1..).unwrap_or_default()),
-            place,
+            first_slot,
             ports,
             operands: append(&mut self.program.operands, &operands),
             counter: node.counter,
-            wakes: self.wakes(id, places),
-            drops: self.drops(id, place),
+            wakes: self.wakes(id, layout),
+            drops: self.drops(id, first_slot),
             shortcut: None,
         }
     }
@@ -120,10 +122,10 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Where this entry keeps who left by `port`; `None` when it does not reach the node.
-    pub(super) fn slot(&self, port: PortId, places: &Places) -> Option<u32> {
-        let place = places.place_of[port.node.index()]?;
-        Some(place + 1 + self.nodes[port.node.index()].ports[port.port as usize])
+    /// The slot with the tasks that left by `port`; `None` when this entry does not reach the node.
+    pub(super) fn slot(&self, port: PortId, layout: &EntrySlots) -> Option<u32> {
+        let first_slot = layout.first_slot_of[port.node.index()]?;
+        Some(first_slot + 1 + self.nodes[port.node.index()].ports[port.port as usize])
     }
 
     /// The nodes that are operands of an operator.
@@ -134,30 +136,30 @@ impl<'a> Builder<'a> {
         sources
     }
 
-    /// One operand per source node, also for those that this entry does not reach: they stay
-    /// undecided, so they count.
-    fn operands(&self, id: NodeId, places: &Places) -> Vec<Operand> {
+    /// One operand per source node, including those that this entry does not reach: they stay
+    /// undecided, and an undecided operand matters.
+    fn operands(&self, id: NodeId, layout: &EntrySlots) -> Vec<Operand> {
         let slot = |source: NodeId, name: &str| {
             let mut edges = self.incoming[id.index()].iter().filter(|p| p.node == source);
             let named = |p: &&PortId| self.graph.node(source).ports[p.port as usize].name == name;
-            edges.find(named).and_then(|p| self.slot(*p, places)).unwrap_or(EMPTY_SLOT)
+            edges.find(named).and_then(|p| self.slot(*p, layout)).unwrap_or(EMPTY_SLOT)
         };
         let operand = |s: NodeId| Operand { yes: slot(s, "true"), no: slot(s, "false") };
         self.sources(id).into_iter().map(operand).collect()
     }
 }
 
-/// Which nodes one entry reaches, and where their ports' masks lie.
-pub(super) struct Places {
+/// The nodes that one entry reaches, and where the masks of their ports are.
+pub(super) struct EntrySlots {
     pub(super) reached: Vec<bool>,
-    pub(super) place_of: Vec<Option<u32>>,
-    /// By node, the number of its step; only of those that are reached.
+    pub(super) first_slot_of: Vec<Option<u32>>,
+    /// By node: the number of its step, valid only for nodes that are reached.
     pub(super) step_of: Vec<u32>,
     next: u32,
 }
 
-impl Places {
-    fn new(graph: &Graph, start: NodeId, order: &[NodeId]) -> Places {
+impl EntrySlots {
+    fn new(graph: &Graph, start: NodeId, order: &[NodeId]) -> EntrySlots {
         let mut reached = vec![false; graph.len()];
         let mut stack = vec![start];
         while let Some(id) = stack.pop() {
@@ -169,10 +171,15 @@ impl Places {
         for (step, id) in (0..).zip(order.iter().filter(|id| reached[id.index()])) {
             step_of[id.index()] = step;
         }
-        Places { reached, place_of: vec![None; graph.len()], step_of, next: FIRST_STEP_SLOT }
+        EntrySlots {
+            reached,
+            first_slot_of: vec![None; graph.len()],
+            step_of,
+            next: FIRST_STEP_SLOT,
+        }
     }
 
-    /// Which word of the board's sets of steps a node is in, and its bit there.
+    /// The word and bit of a node's step in [`TaskMasks::due`](super::TaskMasks).
     pub(super) fn bit(&self, id: NodeId) -> (u32, u64) {
         let step = self.step_of[id.index()];
         (step / 64, 1 << (step % 64))
@@ -180,14 +187,14 @@ impl Places {
 
     /// Slots for a node's input and its ports.
     fn reserve(&mut self, id: NodeId, ports: u32) -> u32 {
-        let place = self.next;
-        self.place_of[id.index()] = Some(place);
+        let first_slot = self.next;
+        self.first_slot_of[id.index()] = Some(first_slot);
         self.next += 1 + ports;
-        place
+        first_slot
     }
 }
 
-/// Adds items to one of the program's arrays; says where they are.
+/// Appends items to one of the program's arrays; returns their range.
 pub(super) fn append<T: Copy>(array: &mut Vec<T>, items: &[T]) -> Range<u32> {
     let first = array.len() as u32;
     array.extend_from_slice(items);

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use weever_block::{Block, Env, Registry, Shortcut, ShortcutType};
 use weever_graph::{Attr, Graph, NodeId, NodeKind, Verified};
 
-use super::blueprint::Blueprint;
-use super::builder::Builder;
-use super::homes::DEFAULT;
-use super::nodes::Preparation;
-use super::program::{EntryPlan, Program};
-use super::{CompileError, Entry, Homes, Idps, Numbers, Schedule};
+use super::builder::ProgramBuilder;
+use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps};
+use super::nodes::NodePreparer;
+use super::program::{CompiledGraph, EntryPlan, Program};
+use super::{CompileError, Schedule};
 use crate::counters::Layout;
 
 impl Schedule {
@@ -23,15 +22,16 @@ impl Schedule {
         registry: &Registry,
         env: &Env,
     ) -> Result<Schedule, CompileError> {
-        let numbers = Numbers::next(&Numbers::default(), &[graph], registry, &[]);
-        let recipe = Recipe { numbers: &numbers, homes: Homes::ONE, whole: None, follows: false };
-        let plan = Blueprint::compile(graph.clone(), registry, &mut Idps::new(), recipe)?;
+        let numbers = EntryNumbers::next(&EntryNumbers::default(), &[graph], registry, &[]);
+        let options =
+            CompileOptions { numbers: &numbers, homes: Homes::ONE, whole: None, follows: false };
+        let plan = CompiledGraph::compile(graph.clone(), registry, &mut Idps::new(), options)?;
         Schedule::of(Arc::new(plan), registry, env)
     }
 
     /// Makes the blocks of a compiled graph.
     pub(crate) fn of(
-        plan: Arc<Blueprint>,
+        plan: Arc<CompiledGraph>,
         registry: &Registry,
         env: &Env,
     ) -> Result<Schedule, CompileError> {
@@ -52,7 +52,7 @@ pub(super) fn build_all(
 
 /// The shortcuts of a graph, by their numbers.
 pub(super) fn build_shortcuts(
-    plan: &Blueprint,
+    plan: &CompiledGraph,
     registry: &Registry,
     env: &Env,
 ) -> Result<Vec<Box<dyn Shortcut>>, CompileError> {
@@ -75,38 +75,38 @@ pub(super) fn build(
     }
 }
 
-/// What else a compilation depends on.
+/// The further inputs of a compilation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recipe<'a> {
+pub(crate) struct CompileOptions<'a> {
     /// The numbers of entries, on all workers.
-    pub(crate) numbers: &'a Numbers,
-    /// The workers.
+    pub(crate) numbers: &'a EntryNumbers,
+    /// The workers, which decide where single-homed nodes run.
     pub(crate) homes: Homes,
-    /// The whole graph, where the one to be compiled is a worker's part of it.
+    /// The whole graph, when compiling a worker's part of it.
     pub(crate) whole: Option<&'a Graph>,
-    /// Whether tasks may come for nodes that are gone: the graph follows another.
+    /// Whether the graph replaces another, so that tasks for removed nodes may arrive.
     pub(crate) follows: bool,
 }
 
-impl Blueprint {
-    /// The arrays of a graph.
+impl CompiledGraph {
+    /// Compiles a graph.
     pub(crate) fn compile(
         graph: Verified,
         registry: &Registry,
         idps: &mut Idps,
-        recipe: Recipe<'_>,
-    ) -> Result<Blueprint, CompileError> {
-        let Recipe { numbers, homes, whole, follows } = recipe;
+        options: CompileOptions<'_>,
+    ) -> Result<CompiledGraph, CompileError> {
+        let CompileOptions { numbers, homes, whole, follows } = options;
         let entry_of: Vec<Option<Entry>> =
             graph.iter().map(|(_, node)| numbers.get(&node.name)).collect();
         let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
         for (id, _) in graph.iter() {
             let (graph, layout, entry_of) = (&graph, &mut layout, &entry_of);
-            nodes.push(Preparation { graph, registry, homes, entry_of, layout }.node(id)?);
+            nodes.push(NodePreparer { graph, registry, homes, entry_of, layout }.node(id)?);
         }
-        let mut builder = Builder::new(&graph, registry.shortcuts(), &nodes);
-        builder.program.entries = vec![EntryPlan::hole(); numbers.len()];
+        let mut builder = ProgramBuilder::new(&graph, registry.shortcuts(), &nodes);
+        builder.program.entries = vec![EntryPlan::unused(); numbers.len()];
         for (id, node) in graph.iter() {
             if let Some(entry) = entry_of[id.index()] {
                 builder.add_entry(entry, id, graph.order());
@@ -119,29 +119,29 @@ impl Blueprint {
         program.init = init(&graph, &entry_of);
         if let Some(whole) = whole {
             program.is_part = true;
-            stand_in(&mut program, whole, registry, idps, recipe);
+            add_remote_entries(&mut program, whole, registry, idps, options);
         }
         if follows || homes != Homes::ONE {
             program.dropped = layout.removed();
         }
         program.nodes = nodes.into_iter().map(|n| n.plan).collect();
-        Ok(Blueprint { graph, program, layout, numbers: numbers.clone() })
+        Ok(CompiledGraph { graph, program, layout, numbers: numbers.clone() })
     }
 }
 
-/// What starts at nodes that only the whole graph has is for the worker that has them.
-fn stand_in(
+/// Makes entries of nodes that only the whole graph has lead to the worker that runs them.
+fn add_remote_entries(
     program: &mut Program,
     whole: &Graph,
     registry: &Registry,
     idps: &mut Idps,
-    recipe: Recipe<'_>,
+    options: CompileOptions<'_>,
 ) {
-    for (name, entry) in recipe.numbers.iter() {
+    for (name, entry) in options.numbers.iter() {
         let plan = &mut program.entries[entry.index()];
-        if let Some(id) = whole.find(name).filter(|_| plan.is_hole()) {
-            let home = recipe.homes.of(whole.node(id), registry).unwrap_or(DEFAULT);
-            *plan = EntryPlan { idp: idps.of(name), home: Some(home), ..EntryPlan::hole() };
+        if let Some(id) = whole.find(name).filter(|_| plan.is_unused()) {
+            let home = options.homes.of(whole.node(id), registry).unwrap_or(DEFAULT);
+            *plan = EntryPlan { idp: idps.of(name), home: Some(home), ..EntryPlan::unused() };
         }
     }
 }

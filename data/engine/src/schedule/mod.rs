@@ -1,48 +1,32 @@
-//! A graph as it is executed: blocks, and flat arrays of steps.
+//! The executable form of a graph: blocks and flat arrays of steps.
 
-mod blueprint;
-mod board;
 mod builder;
 mod compile;
-mod homes;
-mod idps;
+mod ids;
 mod nodes;
-mod numbers;
 mod program;
+mod queues;
 mod shortcut;
 #[cfg(test)]
 mod tests;
 mod update;
 
-use weever_block::{Block, BuildError, Shortcut};
-
 use std::sync::Arc;
 
-pub(crate) use blueprint::Blueprint;
-pub(crate) use board::Board;
-pub(crate) use compile::Recipe;
-pub(crate) use homes::{DEFAULT, Homes};
-pub use idps::{Idp, Idps};
-pub(crate) use numbers::Numbers;
+use weever_block::{Block, BuildError, Shortcut};
+
+pub(crate) use compile::CompileOptions;
+pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
+pub use ids::{Entry, Idp, Idps};
 pub(crate) use program::{
-    DropSlot, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, Wake, WayPlan, span,
+    CompiledGraph, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
+    WayPlan, span,
 };
-pub(crate) use update::Removed;
-pub(crate) use update::Transition;
+pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub use update::Update;
+pub(crate) use update::{Removed, Transition};
 
-/// A place where tasks may start, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Entry(pub(crate) u32);
-
-impl Entry {
-    #[inline]
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Why a verified graph has no schedule.
+/// Why a verified graph cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -59,13 +43,13 @@ pub enum CompileError {
 
 /// A graph ready to run: one block per F- and T-node, and the steps of each entry.
 ///
-/// Entries are the nodes where tasks may start: those with the attribute `source` or `init`, the
-/// targets of spawn and notify edges, nodes that may block, and nodes that nothing leads to.
+/// Entries are the nodes at which tasks may start: those with the attribute `source` or `init`, the
+/// targets of spawn and notify edges, nodes that may block, and nodes without incoming edges.
 pub struct Schedule {
-    pub(crate) plan: Arc<Blueprint>,
+    pub(crate) plan: Arc<CompiledGraph>,
     /// By node; `None` for an O-node, which the engine runs itself.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
-    /// By their numbers in the program.
+    /// Indexed by their numbers in the program.
     pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
 }
 

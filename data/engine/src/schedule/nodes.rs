@@ -1,28 +1,30 @@
-//! Nodes: their blocks, and their edges in the order in which the block numbers them.
+//! Prepares nodes: numbers ports and edges as the block does, and assigns counters.
 
 use std::sync::Arc;
 
 use weever_block::{BlockType, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
+use super::CompileError;
+use super::ids::{Entry, Homes};
 use super::program::{NodePlan, SpawnEdge};
-use super::{CompileError, Entry, Homes};
-use crate::counters::{Counter, CounterKind, Layout};
+use crate::counters::{Counter, CounterKind, Layout, leads_nowhere};
 
 /// A node prepared for being placed in entries.
-pub(super) struct Prepared {
+pub(super) struct PreparedNode {
     pub(super) plan: NodePlan,
     pub(super) block_type: Option<&'static BlockType>,
     /// For each port of the graph's node, the number that the block gives it.
     pub(super) ports: Vec<u32>,
-    /// Packets in; the ports' counters follow.
+    /// Counts incoming tasks; the ports' counters follow.
     pub(super) counter: Counter,
-    /// Per port as the block numbers them, what counts the packets dropped there.
-    pub(super) drops: Vec<Option<Counter>>,
+    /// Per port, in the block's numbering: the counter of packets that end there, and whether the graph
+    /// states the reason.
+    pub(super) drops: Vec<Option<(Counter, bool)>>,
     pub(super) needs_buffer: bool,
 }
 
-pub(super) struct Preparation<'a> {
+pub(super) struct NodePreparer<'a> {
     pub(super) graph: &'a Graph,
     pub(super) registry: &'a Registry,
     pub(super) homes: Homes,
@@ -31,8 +33,8 @@ pub(super) struct Preparation<'a> {
     pub(super) layout: &'a mut Layout,
 }
 
-impl Preparation<'_> {
-    pub(super) fn node(&mut self, id: NodeId) -> Result<Prepared, CompileError> {
+impl NodePreparer<'_> {
+    pub(super) fn node(&mut self, id: NodeId) -> Result<PreparedNode, CompileError> {
         let node = self.graph.node(id);
         match node.kind {
             NodeKind::Config(_) => Err(CompileError::NotConfigured { node: node.name.clone() }),
@@ -44,7 +46,7 @@ impl Preparation<'_> {
         }
     }
 
-    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> Prepared {
+    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> PreparedNode {
         let node = self.graph.node(id);
         let name: Arc<str> = node.name.as_str().into();
         let ports = port_numbers(node, block_type);
@@ -52,11 +54,12 @@ impl Preparation<'_> {
         for place in graph_ports(&ports) {
             self.layout.add(&name, CounterKind::Port, &node.ports[place].name);
         }
+        self.layout.add(&name, CounterKind::Timer, "timers");
         let drops = self.drops(node, &name, &ports);
         let plan = self.plan(id, &name, block_type);
         let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        Prepared { plan, block_type, ports, counter, drops, needs_buffer }
+        PreparedNode { plan, block_type, ports, counter, drops, needs_buffer }
     }
 
     fn plan(
@@ -109,10 +112,23 @@ impl Preparation<'_> {
         labels.filter_map(target).filter_map(entry).collect()
     }
 
-    fn drops(&mut self, node: &Node, name: &Arc<str>, ports: &[u32]) -> Vec<Option<Counter>> {
-        let reason = |place: usize| node.drop_reason(&node.ports[place].name);
-        let mut add = |reason| self.layout.add(name, CounterKind::Drop, reason);
-        graph_ports(ports).map(|place| reason(place).map(&mut add)).collect()
+    /// A port without a stated reason that leads nowhere gets a reason that says so.
+    fn drops(
+        &mut self,
+        node: &Node,
+        name: &Arc<str>,
+        ports: &[u32],
+    ) -> Vec<Option<(Counter, bool)>> {
+        let mut add = |reason: &str| self.layout.add(name, CounterKind::Drop, reason);
+        let drop = |place: usize| {
+            let port = &node.ports[place];
+            match node.drop_reason(&port.name) {
+                Some(reason) => Some((add(reason), true)),
+                None if port.targets.is_empty() => Some((add(&leads_nowhere(&port.name)), false)),
+                None => None,
+            }
+        };
+        graph_ports(ports).map(drop).collect()
     }
 }
 

@@ -1,14 +1,14 @@
-//! The flat arrays. Compiled once, then only read.
+//! The compiled graph: flat arrays, read-only after compilation, and the masks that a batch writes.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use weever_block::ShortcutType;
-use weever_graph::NodeId;
+use weever_graph::{NodeId, Verified};
+use weever_packet::Mask;
 
-use super::{Entry, Idp};
-use crate::counters::Counter;
-use crate::interpreter::Place;
+use super::ids::{Entry, EntryNumbers, Idp, NodeRef};
+use crate::counters::{Counter, Layout};
 
 /// The mask slot that is always empty.
 pub(crate) const EMPTY_SLOT: u32 = 0;
@@ -31,24 +31,24 @@ pub(crate) enum StepKind {
     Or { swap: bool },
 }
 
-/// One node in the order of one entry. Ranges index the program's arrays. From `place` on lie the
-/// slots of its input and of its ports, in the order of the block type; from `counter` on its
-/// counters, in the same order.
+/// One node in the order of one entry. Ranges index the program's arrays. From `first_slot` on are
+/// the slots of its input and ports, in the order of the block type; from `counter` on the
+/// counters, in the same order, followed by that of tasks without a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
     pub(crate) needs_buffer: bool,
     pub(crate) node: u32,
-    /// The first slot that leads here and is not an operand's; few nodes have more.
+    /// The first input slot that is not an operand's; few nodes have more.
     pub(crate) input: u32,
     pub(crate) more_inputs: Range<u32>,
-    pub(crate) place: u32,
+    pub(crate) first_slot: u32,
     pub(crate) ports: u32,
     pub(crate) operands: Range<u32>,
     pub(crate) counter: Counter,
     pub(crate) wakes: Range<u32>,
     pub(crate) drops: Range<u32>,
-    /// What is tried first, in the program's `shortcuts`.
+    /// The shortcut to try first, in the program's `shortcuts`.
     pub(crate) shortcut: Option<u32>,
 }
 
@@ -56,29 +56,29 @@ impl Step {
     /// Its slots: the input's and the ports'.
     #[inline]
     pub(crate) fn slots(&self) -> Range<usize> {
-        self.place as usize..(self.place + 1 + self.ports) as usize
+        self.first_slot as usize..(self.first_slot + 1 + self.ports) as usize
     }
 }
 
-/// An operand of an O-node: the mask slots in which its source node says true and false.
+/// An operand of an O-node: the slots of its source node's true and false ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
     pub(crate) yes: u32,
     pub(crate) no: u32,
 }
 
-/// Which steps have something to do when tasks have left by a port: those of its targets.
+/// The steps that are due when tasks have left by a port: those of its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wake {
     /// The port's slot.
     pub(crate) slot: u32,
-    /// Which word of [`Board::due`](super::Board) they are in, and their bits there. A port whose
-    /// targets lie in two words has two of these.
+    /// The word of [`TaskMasks::due`](super::TaskMasks) and the bits in it. A port whose targets
+    /// are in two words has two of these.
     pub(crate) word: u32,
     pub(crate) steps: u64,
 }
 
-/// Steps of an entry that are in one word of the board's sets.
+/// Steps of an entry that share a word in [`TaskMasks`](super::TaskMasks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Steps {
     pub(crate) word: u32,
@@ -88,18 +88,18 @@ pub(crate) struct Steps {
 /// A shortcut in an entry.
 #[derive(Clone, Debug)]
 pub(crate) struct ShortcutPlan {
-    /// Which of the engine's shortcuts judges.
+    /// The engine's shortcut that classifies the packets.
     pub(crate) number: u32,
-    /// In the order in which it numbers them.
+    /// Its ways, in its own numbering.
     pub(crate) ways: Range<u32>,
 }
 
-/// What it means that a task takes a way.
+/// The effect of taking a way.
 #[derive(Clone, Debug)]
 pub(crate) struct WayPlan {
-    /// The slots that it is in then: of the inputs and the ports of the steps that it passes.
+    /// The input and port slots of the steps that a task passes.
     pub(crate) slots: Range<u32>,
-    /// Those steps, and the ones that come next.
+    /// The steps passed, and the steps that come next.
     pub(crate) passed: Range<u32>,
     pub(crate) ends: Range<u32>,
 }
@@ -107,11 +107,11 @@ pub(crate) struct WayPlan {
 /// The steps that tasks of one start node walk.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryPlan {
-    /// [`NO_NODE`]: the node that the number stood for is gone, or is not part of this worker's graph.
+    /// [`NO_NODE`] if the node was removed, or is not in this worker's part of the graph.
     pub(crate) node: u32,
     /// The node's dispatch point.
     pub(crate) idp: Idp,
-    /// The worker that alone runs it, if one does; without a node, the worker that has it.
+    /// The only worker that runs the node, if there is one; without a node, the worker that has it.
     pub(crate) home: Option<u16>,
     pub(crate) steps: Range<u32>,
     /// How many mask slots it uses.
@@ -119,22 +119,24 @@ pub(crate) struct EntryPlan {
 }
 
 impl EntryPlan {
-    /// The place of an entry whose node is gone. What starts here is dropped.
-    pub(crate) fn hole() -> EntryPlan {
+    /// The entry of a removed node. Tasks that start here are dropped.
+    pub(crate) fn unused() -> EntryPlan {
         EntryPlan { node: NO_NODE, idp: Idp::NONE, home: None, steps: 0..0, slots: FIRST_STEP_SLOT }
     }
 
-    /// Whether there is no node here nor elsewhere.
-    pub(crate) fn is_hole(&self) -> bool {
+    /// Whether no worker has the node.
+    pub(crate) fn is_unused(&self) -> bool {
         self.node == NO_NODE && self.home.is_none()
     }
 }
 
-/// A port at which what nobody takes is dropped.
+/// A port at which unclaimed packets are dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DropSlot {
     pub(crate) slot: u32,
     pub(crate) reason: Counter,
+    /// Whether the graph states the reason; else the port merely leads nowhere.
+    pub(crate) stated: bool,
 }
 
 /// Where a spawn edge leads.
@@ -143,18 +145,18 @@ pub(crate) struct SpawnEdge {
     pub(crate) entry: Entry,
     pub(crate) spawned: Counter,
     pub(crate) full: Counter,
-    /// Counts tasks that found the ring to another worker full.
+    /// Counts tasks dropped because the ring to another worker was full.
     pub(crate) ring_full: Counter,
 }
 
-/// What is the same for a node in every entry. Edges are in the order of the block type.
+/// The properties of a node that all entries share. Edges are in the order of the block type.
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     pub(crate) name: Arc<str>,
-    /// The entry that starts here, if tasks can.
+    /// The entry of this node, if it has one.
     pub(crate) entry: Option<Entry>,
     pub(crate) spawns: Box<[SpawnEdge]>,
-    /// Where the tasks are blocked that the notify edges wake.
+    /// The entries at which tasks wait for the notify edges.
     pub(crate) notifies: Box<[Entry]>,
     /// The first of the block's own counters.
     pub(crate) own: Counter,
@@ -163,7 +165,7 @@ pub(crate) struct NodePlan {
     pub(crate) block_full: Counter,
 }
 
-/// All of it.
+/// The program of a graph.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub(crate) entries: Vec<EntryPlan>,
@@ -172,20 +174,21 @@ pub(crate) struct Program {
     pub(crate) inputs: Vec<u32>,
     pub(crate) operands: Vec<Operand>,
     pub(crate) wakes: Vec<Wake>,
-    /// Where each shortcut begins.
+    /// The start node of each shortcut.
     pub(crate) shortcut_types: Vec<(NodeId, &'static ShortcutType)>,
     pub(crate) shortcuts: Vec<ShortcutPlan>,
-    /// `None`: the graph does not have that way.
+    /// `None`: the way does not exist in this graph.
     pub(crate) ways: Vec<Option<WayPlan>>,
     pub(crate) way_slots: Vec<u32>,
     pub(crate) way_steps: Vec<Steps>,
     pub(crate) drops: Vec<DropSlot>,
     pub(crate) nodes: Vec<NodePlan>,
-    /// Where tasks of nodes go that are gone, the latest first.
+    /// The targets for tasks of removed nodes, the latest removal first.
     pub(crate) forwards: Vec<(Idp, Entry)>,
-    /// Counts tasks whose node is gone; only used where graphs change or workers meet.
+    /// Counts tasks whose node was removed; used only if the graph changes or there are several
+    /// workers.
     pub(crate) dropped: Counter,
-    /// Whether the graph is a part of that which the default worker runs.
+    /// Whether the graph is only a part of the default worker's graph.
     pub(crate) is_part: bool,
 }
 
@@ -199,14 +202,14 @@ impl Program {
         &self.steps[steps.start as usize..steps.end as usize]
     }
 
-    /// The worker that alone runs the node of `entry`, if one does.
+    /// The only worker that runs the node of `entry`, if there is one.
     #[inline]
     pub(crate) fn home(&self, entry: Entry) -> Option<u16> {
         self.entries[entry.index()].home
     }
 
-    /// What a place of this graph or an earlier one is here; `None`: its node is gone.
-    pub(crate) fn at(&self, place: Place) -> Option<Entry> {
+    /// The entry here of a node named by any worker; `None`: it was removed.
+    pub(crate) fn at(&self, place: NodeRef) -> Option<Entry> {
         let same = self.entries.get(place.entry.index()).is_some_and(|e| e.idp == place.idp);
         if same {
             return Some(place.entry);
@@ -227,7 +230,58 @@ impl Program {
     }
 }
 
-/// A range of positions in the program's arrays as indices.
+/// A compiled graph, without blocks: the same for every worker that runs it.
+#[derive(Debug)]
+pub(crate) struct CompiledGraph {
+    pub(crate) graph: Verified,
+    pub(crate) program: Program,
+    pub(crate) layout: Layout,
+    /// The same for every worker of a team.
+    pub(crate) numbers: EntryNumbers,
+}
+
+impl CompiledGraph {
+    /// The entry of the node called `name`, here or on another worker.
+    pub(crate) fn start_of(&self, name: &str) -> Option<Entry> {
+        let entry = self.numbers.get(name)?;
+        (!self.program.entries[entry.index()].is_unused()).then_some(entry)
+    }
+
+    /// Every entry of this worker with its node's name.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, Entry)> {
+        let entries = self.program.entries.iter().enumerate();
+        let entries = entries.filter(|(_, plan)| plan.node != NO_NODE);
+        entries.map(|(i, plan)| {
+            let name = &*self.program.nodes[plan.node as usize].name;
+            (name, Entry(i as u32))
+        })
+    }
+}
+
+/// The tasks at each node and port. Empty between two batches: its last reader clears what was
+/// written, which is little, as most batches visit a small part of a graph.
+#[derive(Debug, Default)]
+pub(crate) struct TaskMasks {
+    /// The tasks that reached each node and left by each port, by slot number.
+    pub(crate) slots: Box<[Mask]>,
+    /// The entry's steps that have tasks and have not run, one bit each.
+    pub(crate) due: Box<[u64]>,
+    /// The steps that tasks have passed.
+    pub(crate) passed: Box<[u64]>,
+}
+
+impl TaskMasks {
+    pub(crate) fn new(program: &Program) -> TaskMasks {
+        let steps = vec![0; program.max_steps().div_ceil(64)];
+        TaskMasks {
+            slots: vec![0; program.max_slots()].into(),
+            due: steps.clone().into(),
+            passed: steps.into(),
+        }
+    }
+}
+
+/// Converts a range of the program's arrays to indices.
 #[inline]
 pub(crate) fn span(range: &Range<u32>) -> Range<usize> {
     range.start as usize..range.end as usize

@@ -1,4 +1,4 @@
-//! Where a shortcut fits: its ways, walked through a graph as a task would.
+//! Finds the ways of a shortcut in a graph, by following them as a task would.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -6,32 +6,33 @@ use std::ops::Range;
 use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
 use weever_graph::{Attr, NodeId, NodeKind, Op, PortId};
 
-use super::builder::{Builder, Places, append};
+use super::builder::{EntrySlots, ProgramBuilder, append};
 use super::program::{ShortcutPlan, Steps, WayPlan};
 
-/// What becomes of a task that takes a way.
+/// The effect of a way on a task.
 #[derive(Default)]
 struct Walked {
-    /// The nodes that it passes, and the ports of the graph by which it leaves them.
+    /// The nodes that it passes, and the port by which it leaves each.
     left_by: HashMap<NodeId, u32>,
-    /// The nodes that it reaches and that run as ever.
+    /// The nodes that it reaches and that run as usual.
     ends: BTreeSet<NodeId>,
 }
 
-impl Builder<'_> {
-    /// The first shortcut that begins at a node and has a way there, by its number in the program.
+impl ProgramBuilder<'_> {
+    /// The first shortcut that starts at a node and has a way there, as an index into the program's
+    /// shortcuts.
     pub(super) fn shortcut(
         &mut self,
         start: NodeId,
         order: &[NodeId],
-        places: &Places,
+        layout: &EntrySlots,
     ) -> Option<u32> {
         let name = self.nodes[start.index()].block_type?.name;
         for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
             let ways = shortcut.ways.iter().take(MAX_WAYS);
-            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order, places)).collect();
+            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order, layout)).collect();
             if ways.iter().any(Option::is_some) {
-                return Some(self.add_shortcut(shortcut, start, &ways, places));
+                return Some(self.add_shortcut(shortcut, start, &ways, layout));
             }
         }
         None
@@ -42,10 +43,10 @@ impl Builder<'_> {
         shortcut: &'static ShortcutType,
         start: NodeId,
         ways: &[Option<Walked>],
-        places: &Places,
+        layout: &EntrySlots,
     ) -> u32 {
         let ways: Vec<_> =
-            ways.iter().map(|way| way.as_ref().map(|w| self.way(w, places))).collect();
+            ways.iter().map(|way| way.as_ref().map(|w| self.way(w, layout))).collect();
         let first = self.program.ways.len() as u32;
         self.program.ways.extend(ways);
         let types = &mut self.program.shortcut_types;
@@ -59,12 +60,18 @@ impl Builder<'_> {
         self.program.shortcuts.len() as u32 - 1
     }
 
-    /// Walks a way from `start`; `None`: the graph does not have it.
-    fn follow(&self, way: Way, start: NodeId, order: &[NodeId], places: &Places) -> Option<Walked> {
+    /// Follows a way from `start`; `None`: the graph does not have it.
+    fn follow(
+        &self,
+        way: Way,
+        start: NodeId,
+        order: &[NodeId],
+        layout: &EntrySlots,
+    ) -> Option<Walked> {
         let mut walked = Walked::default();
         let mut ahead = BTreeSet::from([start]);
         let mut passed = BTreeSet::new();
-        for id in order.iter().filter(|id| places.reached[id.index()]) {
+        for id in order.iter().filter(|id| layout.reached[id.index()]) {
             if !ahead.remove(id) {
                 continue;
             }
@@ -101,7 +108,7 @@ impl Builder<'_> {
         passed.insert(name).then_some(*port)
     }
 
-    /// What an operator says once the nodes before it have run; `None` while it is undecided.
+    /// The port of an operator once the nodes before it have run; `None` while it is undecided.
     fn decision(&self, id: NodeId, op: Op, walked: &Walked) -> Option<&'static str> {
         let operand = |source: &NodeId| {
             let node = self.graph.node(*source);
@@ -119,24 +126,24 @@ impl Builder<'_> {
         Some(if says { "true" } else { "false" })
     }
 
-    fn way(&mut self, walked: &Walked, places: &Places) -> WayPlan {
+    fn way(&mut self, walked: &Walked, layout: &EntrySlots) -> WayPlan {
         let mut slots = Vec::new();
         let mut left: Vec<_> = walked.left_by.iter().collect();
         left.sort();
         for (node, port) in &left {
-            slots.extend(places.place_of[node.index()]);
-            slots.extend(self.slot(PortId { node: **node, port: **port }, places));
+            slots.extend(layout.first_slot_of[node.index()]);
+            slots.extend(self.slot(PortId { node: **node, port: **port }, layout));
         }
         WayPlan {
             slots: append(&mut self.program.way_slots, &slots),
-            passed: self.steps_of(left.into_iter().map(|(node, _)| *node), places),
-            ends: self.steps_of(walked.ends.iter().copied(), places),
+            passed: self.steps_of(left.into_iter().map(|(node, _)| *node), layout),
+            ends: self.steps_of(walked.ends.iter().copied(), layout),
         }
     }
 
-    fn steps_of(&mut self, nodes: impl Iterator<Item = NodeId>, places: &Places) -> Range<u32> {
+    fn steps_of(&mut self, nodes: impl Iterator<Item = NodeId>, layout: &EntrySlots) -> Range<u32> {
         let mut sets: Vec<Steps> = Vec::new();
-        for (word, bit) in nodes.map(|node| places.bit(node)) {
+        for (word, bit) in nodes.map(|node| layout.bit(node)) {
             match sets.iter_mut().find(|set| set.word == word) {
                 Some(set) => set.steps |= bit,
                 None => sets.push(Steps { word, steps: bit }),

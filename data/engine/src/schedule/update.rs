@@ -1,4 +1,4 @@
-//! From one compiled graph to the next: everything that a worker needs to switch.
+//! A change from one compiled graph to the next, prepared for a worker.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,54 +7,54 @@ use weever_block::{Block, Env, Registry, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 
-use super::blueprint::Blueprint;
-use super::board::Board;
+use super::CompileError;
 use super::compile::{build, build_shortcuts};
-use super::{CompileError, Entry, Idp};
+use super::ids::{Entry, Idp};
+use super::program::{CompiledGraph, TaskMasks};
+use super::queues::FROM_QUEUE;
 use crate::counters::{Cells, Counter, Others};
-use crate::team::FROM_QUEUE;
 
-/// An entry whose node goes.
+/// The entry of a removed node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Removed {
     pub(crate) entry: Entry,
-    /// Where its tasks go; `None`: they are dropped.
+    /// The entry that takes over its tasks; `None`: they are dropped.
     pub(crate) to: Option<Entry>,
 }
 
-/// A change of one worker's graph, compiled: the new blocks and arrays, and tables that say where
-/// everything goes on. Made off the packet path, so that the switch only moves pointers, adds
-/// counters up, and looks at tasks that are delayed or wait at nodes that go. Afterwards it holds what
-/// is no longer needed, for another thread to drop.
+/// A compiled change of one worker's graph: the new blocks and arrays, and tables that map old to
+/// new. Prepared off the packet path, so that the switch only moves pointers, adds up counters, and
+/// visits tasks that are delayed or wait at removed nodes. Afterwards it holds what is no longer
+/// needed, so that another thread can drop it.
 pub struct Update {
     pub(crate) epoch: u64,
-    pub(crate) plan: Arc<Blueprint>,
-    /// Those of new and replaced nodes; the worker fills in the others.
+    pub(crate) plan: Arc<CompiledGraph>,
+    /// The blocks of new and replaced nodes; the worker moves the others over.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
     pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
-    /// Nodes whose block stays: where it was, where it goes.
+    /// Nodes whose block stays: old and new number.
     pub(crate) kept: Box<[(u32, u32)]>,
-    /// Nodes whose new block is offered the old one's state.
+    /// Nodes whose new block is offered its predecessor's state.
     pub(crate) replaced: Box<[(u32, u32)]>,
-    pub(crate) board: Board,
+    pub(crate) masks: TaskMasks,
     pub(crate) cells: Arc<Cells>,
-    /// By counter of the graph before.
+    /// Maps the counters of the previous graph.
     pub(crate) counters: Box<[Counter]>,
     pub(crate) removed: Box<[Removed]>,
-    /// Counts what waited at removed nodes.
+    /// Counts tasks that were dropped with their nodes.
     pub(crate) dropped: Counter,
     /// New nodes with the attribute `init`.
     pub(crate) init: Box<[Entry]>,
-    /// What the new blocks did not want: node, state.
+    /// State that the new blocks rejected, with their nodes.
     pub(crate) refused: Vec<(Arc<str>, State)>,
 }
 
-/// What a change compiles to for all workers that run the same before it and after.
+/// A compiled change, shared by all workers that run the same graph before and after it.
 pub(crate) struct Transition {
     pub(crate) epoch: u64,
-    pub(crate) plan: Arc<Blueprint>,
+    pub(crate) plan: Arc<CompiledGraph>,
     kept: Vec<(u32, u32)>,
-    /// New node, old one if it hands its state over.
+    /// New nodes, each with the old node that hands its state over, if any.
     built: Vec<(NodeId, Option<u32>)>,
     counters: Box<[Counter]>,
     removed: Vec<Removed>,
@@ -63,12 +63,12 @@ pub(crate) struct Transition {
 }
 
 impl Transition {
-    /// Compares two graphs. `new` gets the counters that go on from `old`, also those that only `others`
+    /// Compares two graphs. `new` keeps the counters of `old`, including those that only `others`
     /// still have.
     pub(crate) fn new(
         epoch: u64,
-        old: &Blueprint,
-        mut new: Blueprint,
+        old: &CompiledGraph,
+        mut new: CompiledGraph,
         changes: &ChangeSet,
         others: &Others<'_>,
     ) -> Transition {
@@ -91,8 +91,8 @@ impl Transition {
         Transition { epoch, plan: Arc::new(new), kept, built, counters, removed, dropped, init }
     }
 
-    /// The update of one worker, with new blocks for it. State goes on where `is_here` says that a node
-    /// is at home; elsewhere there is none.
+    /// Makes the update of one worker, with new blocks. State is handed over only at nodes for
+    /// which `is_here` says that they run on this worker.
     pub(crate) fn update(
         &self,
         registry: &Registry,
@@ -115,7 +115,7 @@ impl Transition {
             kept: self.kept.clone().into(),
             refused: Vec::with_capacity(replaced.len()),
             replaced,
-            board: Board::new(&plan.program),
+            masks: TaskMasks::new(&plan.program),
             cells: Arc::new(Cells::new(&plan.layout)),
             counters: self.counters.clone(),
             removed: self.removed.clone().into(),
@@ -127,12 +127,12 @@ impl Transition {
 }
 
 impl Update {
-    /// The number of the graph that it leads to.
+    /// The number of the new graph.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The nodes whose new block did not want the old one's state.
+    /// The nodes whose new block rejected the old one's state.
     pub(crate) fn afresh(&self) -> impl Iterator<Item = String> + '_ {
         self.refused.iter().map(|(node, _)| node.to_string())
     }
@@ -145,7 +145,8 @@ impl std::fmt::Debug for Update {
     }
 }
 
-/// Nodes whose new block does not get the old one's state: told so, or removed and added again.
+/// Nodes whose new block does not get the old one's state, because the change says so or because
+/// they were removed and added again.
 fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
     let names = changes.changes.iter().map(|change| match change {
         Change::Remove { node, .. } => Some(node.as_str()),
@@ -155,33 +156,34 @@ fn starting_afresh(changes: &ChangeSet) -> HashSet<&str> {
     names.flatten().collect()
 }
 
-/// The nodes that are here no more. What waits at one that others still have goes there.
-fn removed(old: &Blueprint, new: &Blueprint, changes: &ChangeSet) -> Vec<Removed> {
+/// The entries removed from this worker. Tasks at a node that other workers still have move there.
+fn removed(old: &CompiledGraph, new: &CompiledGraph, changes: &ChangeSet) -> Vec<Removed> {
     let gone = old.entries().filter(|(name, _)| new.graph.find(name).is_none());
     let to = |name| new.start_of(name).or_else(|| successor(new, changes, name));
     gone.map(|(name, entry)| Removed { entry, to: to(name) }).collect()
 }
 
-/// How many nodes that are gone have their late tasks sent on.
-const MOST_FORWARDS: usize = 64;
+/// The most removed nodes whose late tasks are redirected.
+const MAX_FORWARDS: usize = 64;
 
-/// What other workers may still send to the nodes that are gone.
-fn forwards(old: &Blueprint, new: &Blueprint, removed: &[Removed]) -> Vec<(Idp, Entry)> {
+/// Targets for tasks that other workers may still send to removed nodes.
+fn forwards(old: &CompiledGraph, new: &CompiledGraph, removed: &[Removed]) -> Vec<(Idp, Entry)> {
     let idp = |entry: Entry| old.program.entries[entry.index()].idp;
     let went = removed.iter().filter(|r| r.to != Some(r.entry));
     let latest = went.filter_map(|r| Some((idp(r.entry), r.to?)));
-    // A name may have come back and gone again, to somewhere else.
+    // A name may have returned and been removed again, with another target.
     let known = |wanted: &Idp| old.program.entries.iter().any(|e| e.idp == *wanted);
     let earlier = old.program.forwards.iter().filter(|(gone, _)| !known(gone));
     let earlier = earlier.filter_map(|(gone, entry)| {
         let now = new.program.entries.iter().position(|e| e.idp == idp(*entry))?;
         Some((*gone, Entry(now as u32)))
     });
-    latest.chain(earlier).take(MOST_FORWARDS).collect()
+    latest.chain(earlier).take(MAX_FORWARDS).collect()
 }
 
-fn successor(new: &Blueprint, changes: &ChangeSet, name: &str) -> Option<Entry> {
-    // A queue in front of a node goes when its node goes, or when nobody else leads to that any more.
+fn successor(new: &CompiledGraph, changes: &ChangeSet, name: &str) -> Option<Entry> {
+    // A queue in front of a node is removed with the node, or when no other worker leads to it any
+    // more.
     let name = name.strip_prefix(FROM_QUEUE).unwrap_or(name);
     if let Some(entry) = new.start_of(name) {
         return Some(entry);
@@ -192,9 +194,9 @@ fn successor(new: &Blueprint, changes: &ChangeSet, name: &str) -> Option<Entry> 
     })
 }
 
-/// Nodes that were tagged before have had their first task.
-fn init(old: &Blueprint, new: &Blueprint) -> Vec<Entry> {
-    let tagged = |plan: &Blueprint, name: &str| {
+/// The `init` entries that are new; the others have had their task.
+fn init(old: &CompiledGraph, new: &CompiledGraph) -> Vec<Entry> {
+    let tagged = |plan: &CompiledGraph, name: &str| {
         plan.graph.find(name).is_some_and(|id| plan.graph.node(id).has(&Attr::Init))
     };
     let nodes = new.graph.iter().filter(|(_, node)| node.has(&Attr::Init));

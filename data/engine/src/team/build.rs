@@ -1,30 +1,33 @@
-//! From members to workers.
+//! Building a team: one worker per member, connected by rings.
 
 use std::sync::Arc;
+
+use rtrb::RingBuffer;
 
 use weever_block::{Env, Registry};
 use weever_graph::Graph;
 
-use super::connect::connect;
 use super::partition::partition;
-use super::publisher::{Publisher, Running, Seat, judge};
-use super::queues;
+use super::publisher::Publisher;
+use super::running::{Running, WorkerHandle, annotate_and_verify};
 use super::{Member, MemberQueue, Team, TeamError};
-use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe};
+use crate::doorbell::Doorbell;
+use crate::interpreter::{Message, PeerSender, Peers};
+use crate::schedule::{self, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps};
 use crate::{Attached, Engine, Schedule, Worker};
 
 impl Team {
-    /// Compiles `graph` and makes a worker of each member. Blocks are made of `registry` and `env`
-    /// now and at every later change. The workers have their first tasks (`init`) and no thread.
+    /// Compiles `graph` and makes a worker of each member. Blocks are made with `registry` and
+    /// `env`, now and at every later change. The workers have their first tasks (`init`) queued and
+    /// no thread yet.
     ///
-    /// # Errors
-    /// A graph that has no meaning or no implementation, or a queue whose packets have nowhere to
-    /// start; each with the names.
+    /// An unsound graph, a node without an implementation, or a queue whose start node does not
+    /// exist; each error names the culprit.
     ///
-    /// With several members, every worker has a block of its own for each node, and packets walk the
-    /// graph on the worker that received them, up to nodes that have one home: types whose state is
-    /// single-homed, at the first member, and nodes with the attribute `worker=N`, at member N. What
-    /// is for those is handed over.
+    /// With several members, every worker has its own block for each node. Packets stay on the
+    /// worker that received them, except at nodes with a single home: types with single-homed state
+    /// run on the first member, nodes with the attribute `worker=N` on member N. Packets for these
+    /// are handed over.
     pub fn build(
         graph: Graph,
         registry: Registry,
@@ -35,36 +38,36 @@ impl Team {
             return Err(TeamError::Empty);
         }
         let mut idps = Idps::new();
-        let registry = registry.with(&[&queues::TO, &queues::FROM]);
+        let registry = registry.with(&[&schedule::TO, &schedule::FROM]);
         let homes = Homes { workers: members.len() as u16 };
-        let logical = judge(graph, &registry)?;
+        let logical = annotate_and_verify(graph, &registry)?;
         let physical = partition(&logical, &registry, homes)?;
-        let numbers = Numbers::next(&Numbers::default(), &[&physical], &registry, &[]);
-        let recipe = Recipe { numbers: &numbers, homes, whole: None, follows: false };
-        let plan = Blueprint::compile(physical, &registry, &mut idps, recipe)?;
+        let numbers = EntryNumbers::next(&EntryNumbers::default(), &[&physical], &registry, &[]);
+        let options = CompileOptions { numbers: &numbers, homes, whole: None, follows: false };
+        let plan = CompiledGraph::compile(physical, &registry, &mut idps, options)?;
         let links: Vec<Vec<u16>> =
             members.iter().map(|m| m.queues.iter().map(|q| q.link).collect()).collect();
         let count = members.iter().map(|m| m.limits.links).max().unwrap_or(1);
         let plan = Arc::new(plan);
-        let (mut workers, mut seats) = (Vec::new(), Vec::new());
+        let (mut workers, mut handles) = (Vec::new(), Vec::new());
         for mut member in members {
             member.limits.links = count;
             let schedule = Schedule::of(plan.clone(), &registry, &env)?;
-            let (worker, seat) = seat(member, schedule)?;
+            let (worker, handle) = handle(member, schedule)?;
             workers.push(worker);
-            seats.push(seat);
+            handles.push(handle);
         }
         connect(&mut workers, &links, count);
-        // Now that each knows where things are at home.
+        // Only now, as `init` nodes run where their home is.
         workers.iter_mut().for_each(|worker| worker.engine().start());
-        let plans = vec![plan; seats.len()];
+        let plans = vec![plan; handles.len()];
         let running = Running { logical, plans, idps, epoch: 0 };
-        let publisher = Publisher::new(seats, registry, env, homes, running);
+        let publisher = Publisher::new(handles, registry, env, homes, running);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }
 }
 
-fn seat(member: Member, schedule: Schedule) -> Result<(Worker, Seat), TeamError> {
+fn handle(member: Member, schedule: Schedule) -> Result<(Worker, WorkerHandle), TeamError> {
     let Member { name, pool, limits, queues } = member;
     let engine = Engine::new(schedule, pool, limits);
     let sources = queues.iter().map(|q| (q.link, q.source.clone())).collect();
@@ -73,7 +76,7 @@ fn seat(member: Member, schedule: Schedule) -> Result<(Worker, Seat), TeamError>
     let failed = |source| TeamError::Worker { worker: name.clone(), source };
     let mut worker = Worker::new(engine, attached).map_err(failed)?;
     let (mailbox, waker) = (worker.join_team(), worker.waker());
-    Ok((worker, Seat { name, mailbox, waker, sources }))
+    Ok((worker, WorkerHandle { name, mailbox, waker, sources }))
 }
 
 fn attach(worker: &str, engine: &Engine, queue: MemberQueue) -> Result<Attached, TeamError> {
@@ -82,4 +85,52 @@ fn attach(worker: &str, engine: &Engine, queue: MemberQueue) -> Result<Attached,
         Some(entry) => Ok(Attached { link, entry, queue }),
         None => Err(TeamError::NoSource { worker: worker.into(), link, node: source }),
     }
+}
+
+/// The most messages in one ring, if the pool is large enough.
+const MAX_RING: usize = 1024;
+/// The fewest messages in one ring.
+const MIN_RING: usize = 64;
+
+/// Connects every worker with every other by a ring in each direction. `links`: the links that each
+/// worker serves; `count`: the number of links.
+pub(super) fn connect(workers: &mut [Worker], links: &[Vec<u16>], count: u16) {
+    let n = workers.len();
+    if n < 2 {
+        return;
+    }
+    let capacity = capacity(workers);
+    let bells: Vec<Arc<Doorbell>> = workers.iter().map(Worker::doorbell).collect();
+    let mut senders: Vec<Vec<Option<PeerSender>>> = (0..n).map(|_| Vec::new()).collect();
+    let mut receivers: Vec<Vec<Option<rtrb::Consumer<Message>>>> =
+        (0..n).map(|_| Vec::new()).collect();
+    for (from, senders) in senders.iter_mut().enumerate() {
+        for (to, receivers) in receivers.iter_mut().enumerate() {
+            let (producer, consumer) = RingBuffer::new(capacity);
+            let other = from != to;
+            senders.push(other.then(|| PeerSender::new(producer, bells[to].clone())));
+            // Filled in the order of senders, so that the index is the sender.
+            receivers.push(other.then_some(consumer));
+        }
+    }
+    let ends = senders.into_iter().zip(receivers);
+    for (me, (worker, (senders, receivers))) in workers.iter_mut().zip(ends).enumerate() {
+        let link_workers = (0..count).map(|link| worker_for_link(link, me, links)).collect();
+        worker.engine().connect(Peers::new(me as u16, senders, receivers, link_workers));
+    }
+}
+
+/// The worker that sends on `link` for worker `me`: itself, or the next one that serves the link,
+/// so that not all load falls on one.
+fn worker_for_link(link: u16, me: usize, links: &[Vec<u16>]) -> Option<u16> {
+    let n = links.len();
+    let mut workers = (0..n).map(|i| (me + i) % n);
+    workers.find(|worker| links[*worker].contains(&link)).map(|worker| worker as u16)
+}
+
+/// All rings together hold at most an eighth of the frames.
+fn capacity(workers: &mut [Worker]) -> usize {
+    let rings = workers.len() * (workers.len() - 1);
+    let frames = workers[0].engine().pool().pool().frames();
+    (frames / 8 / rings).clamp(MIN_RING, MAX_RING)
 }

@@ -1,4 +1,4 @@
-//! Why a team cannot be built, or its graph not be changed.
+//! Errors of building a team or changing its graph.
 
 use std::time::Duration;
 
@@ -7,24 +7,25 @@ use weever_graph::{ChangeError, GraphError};
 
 use crate::CompileError;
 
-/// What is wrong. Unless it is [`TeamError::NotAdopted`], nothing has changed on any worker.
+/// An error of building or changing a team. Except for [`TeamError::NotAdopted`], nothing has
+/// changed on any worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TeamError {
-    /// A team of nobody.
-    #[error("a stack needs a worker; give it at least one")]
+    /// A team without members.
+    #[error("a stack needs at least one worker")]
     Empty,
-    /// A step of the change cannot be carried out.
+    /// A step of the change is impossible.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// The graph that results has no meaning.
+    /// The resulting graph is unsound.
     #[error("{}", list(.0))]
     Unsound(Vec<GraphError>),
     /// A node has no implementation, or none that fits.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// A queue's packets start at a node that is not in the graph.
-    #[error("{worker}: packets of link {link} start at `{node}`, which the graph has not")]
+    /// A queue's packets start at a node that does not exist.
+    #[error("{worker}: packets of link {link} start at `{node}`, which is not in the graph")]
     NoSource {
         /// The worker.
         worker: String,
@@ -33,20 +34,20 @@ pub enum TeamError {
         /// The node's name.
         node: String,
     },
-    /// A node is tagged for a worker that is not there.
-    #[error("node {node}: there is no worker {tag}; use 0 to {}", .workers - 1)]
+    /// A node names a worker that does not exist.
+    #[error("node {node}: worker={tag}: there is no such worker; use 0 to {}", .workers - 1)]
     NoWorker {
         /// The node.
         node: String,
-        /// Its tag.
+        /// The attribute's value.
         tag: String,
         /// How many workers there are.
         workers: u16,
     },
-    /// A node cannot be apart from those before it.
+    /// A node cannot run on another worker than those before it.
     #[error(
-        "node {node} cannot run on a worker of its own: its packets would be needed on both sides \
-         ({why}); tag what runs beside it as well, or lead to it by a spawn edge"
+        "node {node} cannot run on a worker of its own: its packets would be needed on both \
+         workers ({why}); give the nodes beside it the same worker, or lead to it by a spawn edge"
     )]
     Split {
         /// The node.
@@ -54,7 +55,7 @@ pub enum TeamError {
         /// What is in the way.
         why: String,
     },
-    /// The part of the graph that a worker shall run does not do.
+    /// A worker's part of the graph is unsuitable.
     #[error("{worker} cannot run this part of the graph: {why}")]
     Unfit {
         /// The worker.
@@ -62,7 +63,7 @@ pub enum TeamError {
         /// What is in the way.
         why: String,
     },
-    /// A node that runs cannot go to another worker.
+    /// A running node cannot move to another worker.
     #[error(
         "node {node} is at home on worker {from} and cannot move to {to} while it runs; remove it, \
          and add it there under another name"
@@ -70,12 +71,12 @@ pub enum TeamError {
     HomeMoved {
         /// The node.
         node: String,
-        /// Where it is; `any` if it has no home.
+        /// Its worker; `any` if every worker runs it.
         from: String,
-        /// Where it should be.
+        /// The requested worker.
         to: String,
     },
-    /// A worker could not be made.
+    /// A worker could not be created.
     #[error("{worker}: {source}")]
     Worker {
         /// The worker.
@@ -83,18 +84,16 @@ pub enum TeamError {
         /// What happened.
         source: std::io::Error,
     },
-    /// A worker has not taken earlier changes.
-    #[error(
-        "{worker} has not taken the last changes yet: its thread does not turn; try again later"
-    )]
+    /// A worker has too many pending changes.
+    #[error("{worker} has not applied earlier changes: its thread is stuck; try again later")]
     Behind {
         /// The worker.
         worker: String,
     },
-    /// The change is published and will happen, but a worker has not switched in time.
+    /// The change is published and takes effect, but a worker has not switched in time.
     #[error(
-        "{worker} has not taken graph {epoch} within {} ms: its thread does not turn; the others \
-         run it already", .waited.as_millis()
+        "{worker} has not switched to graph {epoch} within {} ms: its thread is stuck; the other \
+         workers run it already", .waited.as_millis()
     )]
     NotAdopted {
         /// The worker.

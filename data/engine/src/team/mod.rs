@@ -1,19 +1,18 @@
-//! The workers of one stack, and changing what they run while they run.
+//! The workers of one stack, and changing their graph while they run.
 //!
-//! [`Team::build`] makes one worker per member, all with the same graph. Each is then run by a thread
-//! of its own, while the [`Publisher`] stays with whoever controls the stack: it holds the graph, and
-//! gives all workers the next one, or none of them. With [`Publisher::fit`], each but the first runs a
-//! part of the graph that is made for what it receives. The graph as a whole stays what changes are
-//! relative to; names, numbers of entries and dispatch points mean the same on every worker.
+//! [`Team::build`] makes one worker per member, all with the same graph. Each is run by its own
+//! thread. The [`Publisher`] stays with the thread that controls the stack: it holds the graph and
+//! publishes the next one to all workers or to none. With [`Publisher::fit`], every worker but the
+//! first runs only the part of the graph that its packets need. Changes refer to the whole graph;
+//! node names, entry numbers and dispatch points mean the same on every worker.
 
 mod build;
-mod connect;
 mod error;
 mod next;
 mod part;
 mod partition;
 mod publisher;
-mod queues;
+mod running;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +26,6 @@ use crate::{Limits, Worker};
 pub use error::TeamError;
 pub use part::Fit;
 pub use publisher::{Published, Publisher};
-pub(crate) use queues::FROM_QUEUE;
 
 /// A queue that a member serves.
 pub struct MemberQueue {
@@ -39,15 +37,15 @@ pub struct MemberQueue {
     pub queue: Box<dyn LinkQueue>,
 }
 
-/// What a worker is made of.
+/// The description of a worker.
 pub struct Member {
-    /// What errors call it.
+    /// Its name in errors.
     pub name: String,
-    /// Its frames.
+    /// The cache that it takes frames from.
     pub pool: PoolCache,
     /// Its bounds.
     pub limits: Limits,
-    /// Its queues. The first member is the default worker: what has to be in one place is there.
+    /// Its queues. The first member is the default worker, which runs single-homed nodes.
     pub queues: Vec<MemberQueue>,
 }
 

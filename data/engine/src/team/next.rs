@@ -1,4 +1,4 @@
-//! From what a team runs to what it shall run: a transition for each worker.
+//! Compiles a change into a transition for each worker.
 
 use std::sync::Arc;
 
@@ -6,22 +6,24 @@ use weever_block::Registry;
 use weever_graph::change::{Change, Waiting};
 use weever_graph::{ChangeSet, Graph, Verified};
 
-use super::publisher::Running;
-use super::{FROM_QUEUE, TeamError};
+use super::TeamError;
+use super::running::Running;
 use crate::counters::Others;
-use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe, Transition};
+use crate::schedule::{
+    CompileOptions, CompiledGraph, EntryNumbers, FROM_QUEUE, Homes, Idps, Transition,
+};
 
-/// What will run, once it is compiled.
+/// The next graph, before compilation.
 pub(super) struct Next {
     pub(super) logical: Verified,
-    /// As workers execute it.
+    /// The graph as workers execute it.
     pub(super) whole: Verified,
-    /// By seat.
+    /// By handle.
     pub(super) parts: Vec<Option<Verified>>,
     pub(super) steps: usize,
 }
 
-/// Makes everybody's transition, off the packet path.
+/// Compiles the transitions of all workers, off the packet path.
 pub(super) struct Compiler<'a> {
     pub(super) registry: &'a Registry,
     pub(super) homes: Homes,
@@ -29,7 +31,7 @@ pub(super) struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// By seat. Those that ran the same and will run the same share the work.
+    /// One transition per worker; workers that run the same graph before and after share one.
     pub(super) fn compile(
         &self,
         idps: &mut Idps,
@@ -39,20 +41,20 @@ impl Compiler<'_> {
         let plans = &self.running.plans;
         let numbers = self.numbers(changes, next);
         let mut made: Vec<Arc<Transition>> = Vec::new();
-        for (seat, part) in next.parts.iter().enumerate() {
+        for (handle, part) in next.parts.iter().enumerate() {
             let is_twin = |other: &usize| {
-                Arc::ptr_eq(&plans[seat], &plans[*other])
+                Arc::ptr_eq(&plans[handle], &plans[*other])
                     && part.as_deref() == next.parts[*other].as_deref()
             };
-            let transition = match (0..seat).find(is_twin) {
+            let transition = match (0..handle).find(is_twin) {
                 Some(twin) => made[twin].clone(),
                 None => {
                     let homes = self.homes;
                     let whole = part.as_ref().map(|_| &*next.whole);
-                    let recipe = Recipe { numbers: &numbers, homes, whole, follows: true };
+                    let options = CompileOptions { numbers: &numbers, homes, whole, follows: true };
                     let graph = part.as_ref().unwrap_or(&next.whole).clone();
-                    let plan = Blueprint::compile(graph, self.registry, idps, recipe)?;
-                    Arc::new(self.transition(seat, plan, changes, next, made.first()))
+                    let plan = CompiledGraph::compile(graph, self.registry, idps, options)?;
+                    Arc::new(self.transition(handle, plan, changes, next, made.first()))
                 }
             };
             made.push(transition);
@@ -60,18 +62,18 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    fn numbers(&self, changes: &ChangeSet, next: &Next) -> Numbers {
+    fn numbers(&self, changes: &ChangeSet, next: &Next) -> EntryNumbers {
         let old = &self.running.plans[0];
         let graphs = std::iter::once(&next.whole).chain(next.parts.iter().flatten());
         let graphs: Vec<&Graph> = graphs.map(|graph| &**graph).collect();
         let starts = successors(changes, old, &next.whole);
-        Numbers::next(&old.numbers, &graphs, self.registry, &starts)
+        EntryNumbers::next(&old.numbers, &graphs, self.registry, &starts)
     }
 
     fn transition(
         &self,
-        seat: usize,
-        plan: Blueprint,
+        handle: usize,
+        plan: CompiledGraph,
         changes: &ChangeSet,
         next: &Next,
         whole: Option<&Arc<Transition>>,
@@ -83,12 +85,13 @@ impl Compiler<'_> {
         let layout = whole.map(|whole| &whole.plan.layout);
         let others = Others { layout, is_private: &is_private };
         let epoch = self.running.epoch + 1;
-        Transition::new(epoch, &self.running.plans[seat], plan, changes, &others)
+        Transition::new(epoch, &self.running.plans[handle], plan, changes, &others)
     }
 }
 
-/// The nodes that tasks of removed ones go to, and those whose queue is no longer needed.
-fn successors<'a>(changes: &'a ChangeSet, old: &'a Blueprint, new: &Graph) -> Vec<&'a str> {
+/// The nodes that take over tasks of removed nodes, and those whose input queue is no longer
+/// needed.
+fn successors<'a>(changes: &'a ChangeSet, old: &'a CompiledGraph, new: &Graph) -> Vec<&'a str> {
     let to = changes.changes.iter().map(|change| match change {
         Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
         _ => None,

@@ -1,18 +1,16 @@
-//! A graph for several workers (Dragonet thesis §3.3.2): dataflow edges that lead to a node at home on
-//! one worker are cut, and explicit queues put in their place.
+//! Splits a graph for several workers (Dragonet thesis §3.3.2): edges that lead to a node on
+//! another worker are cut and replaced by explicit queues.
 
 use weever_block::{Registry, WORKER};
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified, verify};
 
 use super::TeamError;
-use super::queues::{FROM_QUEUE, TO_QUEUE};
-use crate::schedule::Homes;
+use crate::schedule::{FROM_QUEUE, Homes, TO_QUEUE};
 
 /// The graph as the workers execute it.
 ///
-/// # Errors
-/// A node that cannot be at home where it shall be: there is no such worker, or its packets are still
-/// needed where they come from.
+/// A node that cannot run where it should: there is no such worker, or its packets are still needed
+/// where they come from.
 pub(super) fn partition(
     logical: &Verified,
     registry: &Registry,
@@ -34,8 +32,8 @@ pub(super) fn partition(
         }
     }
     registry.annotate(&mut graph)?;
-    let explain = |errors| explain(logical, errors);
-    verify(graph).map_err(explain)
+    let count_reasons = |errors| count_reasons(logical, errors);
+    verify(graph).map_err(count_reasons)
 }
 
 fn check_tags(graph: &Graph, homes: Homes) -> Result<(), TeamError> {
@@ -49,7 +47,7 @@ fn check_tags(graph: &Graph, homes: Homes) -> Result<(), TeamError> {
     Ok(())
 }
 
-/// Puts a queue in place of the edges from `ports` to `to`.
+/// Replaces the edges from `ports` to `to` by a queue.
 fn cut_edges(graph: &mut Graph, to: NodeId, home: u16, ports: &[PortId]) -> Result<(), TeamError> {
     let target = graph.node(to);
     let name = target.name.clone();
@@ -75,9 +73,9 @@ fn cut_edges(graph: &mut Graph, to: NodeId, home: u16, ports: &[PortId]) -> Resu
     Ok(())
 }
 
-/// What verification says of a cut, in terms of the graph that was given.
-fn explain(logical: &Graph, errors: Vec<weever_graph::GraphError>) -> TeamError {
-    // The queues were added behind all others.
+/// Translates verification errors about a queue into terms of the given graph.
+fn count_reasons(logical: &Graph, errors: Vec<weever_graph::GraphError>) -> TeamError {
+    // The queues were added after all other nodes.
     let of_cut = errors.iter().find(|e| e.node.index() >= logical.len());
     let queue = of_cut.and_then(|e| e.message.split('`').find(|part| part.starts_with(TO_QUEUE)));
     match (of_cut, queue) {

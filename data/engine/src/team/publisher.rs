@@ -1,65 +1,46 @@
-//! Everybody gets the next graph, or nobody does.
+//! Publishes the next graph to all workers or to none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weever_block::{Env, Registry};
 use weever_graph::change::diff;
-use weever_graph::{ChangeSet, Graph, Verified, apply, verify};
+use weever_graph::{ChangeSet, Graph, Verified, apply};
 
 use super::TeamError;
 use super::next::{Compiler, Next};
-use super::part::{Fit, Fitting};
+use super::part::{Fit, PartSelection};
 use super::partition::partition;
-use crate::mailbox::Mailbox;
-use crate::schedule::{Blueprint, Homes, Idp, Idps, Update};
-use crate::worker::Waker;
+use super::running::{Running, WorkerHandle, annotate_and_verify};
+use crate::schedule::{Homes, Idp, Update};
 
-/// How long a change waits for the workers, unless told otherwise. A turn takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a change waits for the workers by default. A turn takes microseconds.
+const ADOPT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the publisher knows of a worker.
-#[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) name: String,
-    pub(super) mailbox: Arc<Mailbox<Update>>,
-    pub(super) waker: Waker,
-    /// Where packets of its links start.
-    pub(super) sources: Vec<(u16, String)>,
-}
-
-/// What the workers run, or will run at their next turn.
-#[derive(Debug)]
-pub(super) struct Running {
-    pub(super) logical: Verified,
-    /// By seat; the first has the whole graph.
-    pub(super) plans: Vec<Arc<Blueprint>>,
-    pub(super) idps: Idps,
-    pub(super) epoch: u64,
-}
-
-/// A change that has happened.
+/// A completed change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
     /// The number of the graph that runs now.
     pub epoch: u64,
-    /// How many steps led to it, or how many workers got another part; 0: it runs already.
+    /// The number of steps of the change, or of workers with another part; 0 if nothing had to
+    /// change.
     pub steps: usize,
-    /// Nodes whose new block could not use the old one's state and started afresh.
+    /// Nodes whose new block could not use the old one's state.
     pub afresh: Vec<String>,
 }
 
-/// Changes the graph that a team runs. Any thread may ask; changes happen one after the other, each
-/// relative to what runs when its turn has come.
+/// Changes the graph that a team runs. Any thread may call it; changes are made one after the
+/// other, each relative to the graph that runs at that time.
 #[derive(Debug)]
 pub struct Publisher {
-    seats: Box<[Seat]>,
+    handles: Box<[WorkerHandle]>,
     registry: Registry,
     env: Arc<Env>,
     homes: Homes,
-    /// Who holds it changes what runs, and waits for the workers; others look meanwhile.
-    turn: Mutex<Fitting>,
-    /// Held for as long as it takes to get at what is inside.
+    /// Held by the thread that changes the graph and waits for the workers; readers are not
+    /// blocked.
+    turn: Mutex<PartSelection>,
+    /// Held only to copy or replace the pointer.
     running: Mutex<Arc<Running>>,
     patience: Duration,
 }
@@ -68,25 +49,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives nodes their effects and checks the graph.
-pub(super) fn judge(mut graph: Graph, registry: &Registry) -> Result<Verified, TeamError> {
-    registry.annotate(&mut graph)?;
-    Ok(verify(graph)?)
-}
-
 impl Publisher {
     pub(super) fn new(
-        seats: Vec<Seat>,
+        handles: Vec<WorkerHandle>,
         registry: Registry,
         env: Arc<Env>,
         homes: Homes,
         running: Running,
     ) -> Publisher {
         let (turn, running) = (Mutex::default(), Mutex::new(Arc::new(running)));
-        Publisher { seats: seats.into(), registry, env, homes, turn, running, patience: PATIENCE }
+        Publisher {
+            handles: handles.into(),
+            registry,
+            env,
+            homes,
+            turn,
+            running,
+            patience: ADOPT_TIMEOUT,
+        }
     }
 
-    /// Waits so long for the workers instead of five seconds.
+    /// Sets how long a change waits for the workers, instead of five seconds.
     #[must_use]
     pub fn patient(self, patience: Duration) -> Publisher {
         Publisher { patience, ..self }
@@ -96,9 +79,9 @@ impl Publisher {
         lock(&self.running).clone()
     }
 
-    /// The graph that runs, as it was given: what changes are relative to. While a change is under way
-    /// it is the one before, and from the moment that workers are told the one after. Does not block, as
-    /// nothing does here that only looks.
+    /// The running graph as it was given, which changes refer to. During a change it is the old
+    /// graph until the new one is published. Does not block; nor do the other methods that only
+    /// read.
     pub fn graph(&self) -> Verified {
         self.running().logical.clone()
     }
@@ -108,7 +91,7 @@ impl Publisher {
         self.running().plans.get(worker).map(|plan| plan.graph.clone())
     }
 
-    /// By worker, how many nodes it executes.
+    /// The number of nodes that each worker executes.
     pub fn sizes(&self) -> Vec<usize> {
         self.running().plans.iter().map(|plan| plan.graph.len()).collect()
     }
@@ -118,100 +101,99 @@ impl Publisher {
         self.running().epoch
     }
 
-    /// The dispatch point of a node, if it has ever been one.
+    /// The dispatch point of a node, if it exists or has existed.
     pub fn idp(&self, node: &str) -> Option<Idp> {
         self.running().idps.get(node)
     }
 
-    /// The names of the workers with the number of the graph that each has adopted.
+    /// The name of each worker with the number of the graph that it runs.
     pub fn adopted(&self) -> Vec<(String, u64)> {
-        self.seats.iter().map(|seat| (seat.name.clone(), seat.mailbox.adopted())).collect()
+        self.handles.iter().map(|handle| (handle.name.clone(), handle.mailbox.adopted())).collect()
     }
 
-    /// Makes the running graph `wanted`: finds the difference and carries it out.
+    /// Replaces the running graph by `wanted`: computes the difference and applies it.
     ///
     /// # Errors
     /// As [`change`](Publisher::change).
     pub fn replace(&self, mut wanted: Graph) -> Result<Published, TeamError> {
         self.registry.annotate(&mut wanted)?;
-        let fitting = lock(&self.turn);
+        let selection = lock(&self.turn);
         let running = self.running();
         let changes = diff(&running.logical, &wanted);
-        self.carry_out(&running, &fitting, &changes)
+        self.carry_out(&running, &selection, &changes)
     }
 
-    /// Changes the running graph. Everything is checked and compiled before any worker hears of it;
-    /// then all get it, each switches between two bursts, and the call returns when all have. Blocks
-    /// the caller, not the workers; those that no thread runs count as switched, and switch before
-    /// they run.
+    /// Changes the running graph. Everything is checked and compiled before anything is published;
+    /// then each worker switches between two bursts, and the call returns when all have. Blocks the
+    /// caller, not the workers. Workers without a thread count as switched, and switch before they
+    /// run.
     ///
-    /// # Errors
-    /// Nothing has changed, except with [`TeamError::NotAdopted`]: then the change is made, and a
-    /// worker is late.
+    /// Nothing has changed, except with [`TeamError::NotAdopted`]: then the change is published and
+    /// a worker is late.
     pub fn change(&self, changes: &ChangeSet) -> Result<Published, TeamError> {
-        let fitting = lock(&self.turn);
-        self.carry_out(&self.running(), &fitting, changes)
+        let selection = lock(&self.turn);
+        self.carry_out(&self.running(), &selection, changes)
     }
 
-    /// From now on, every worker but the first runs what `fit` makes of the graph for it, now and at
-    /// every later change; `None`: all run all of it again. Blocks as [`change`](Publisher::change) does,
-    /// unless everybody runs what it shall run already.
+    /// From now on, every worker but the first runs the part of the graph that `fit` selects for
+    /// it, at this and every later change; `None`: all run the whole graph again. Blocks like
+    /// [`change`](Publisher::change), unless no worker's part changes.
     ///
-    /// A worker that runs a part hands over to the first one what waits at nodes that it loses. It must
-    /// be able to tell what the part is not made for: see [`Fit`].
+    /// A worker hands tasks at nodes that it loses to the first worker. Its part must recognise
+    /// packets that it was not made for: see [`Fit`].
     ///
-    /// # Errors
-    /// As [`change`](Publisher::change); [`TeamError::Unfit`] if a part does not do.
+    /// As [`change`](Publisher::change); [`TeamError::Unfit`] if a part is unsuitable.
     pub fn fit(&self, fit: Option<Arc<Fit>>) -> Result<Published, TeamError> {
         let mut present = lock(&self.turn);
-        let (running, fitting) = (self.running(), Fitting(fit));
+        let (running, selection) = (self.running(), PartSelection(fit));
         let whole = running.plans[0].graph.clone();
-        let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
+        let parts = selection.parts(&whole, &self.handles, &self.registry, self.homes)?;
         let wanted = parts.iter().map(|part| part.as_ref().unwrap_or(&whole));
         let steps = running.plans.iter().zip(wanted).filter(|(p, w)| *p.graph != ***w).count();
         if steps == 0 {
-            *present = fitting;
+            *present = selection;
             return Ok(Published { epoch: running.epoch, ..Published::default() });
         }
         let logical = running.logical.clone();
         let next = Next { logical, whole, parts, steps };
-        self.go_on(&running, &ChangeSet::new(), next, || *present = fitting)
+        self.go_on(&running, &ChangeSet::new(), next, || *present = selection)
     }
 
     fn carry_out(
         &self,
         running: &Running,
-        fitting: &Fitting,
+        selection: &PartSelection,
         changes: &ChangeSet,
     ) -> Result<Published, TeamError> {
         if changes.is_empty() {
             return Ok(Published { epoch: running.epoch, ..Published::default() });
         }
-        let logical = judge(apply(&running.logical, changes)?, &self.registry)?;
+        let logical = annotate_and_verify(apply(&running.logical, changes)?, &self.registry)?;
         self.check_sources(&logical)?;
         self.check_homes(&running.logical, &logical)?;
         let whole = partition(&logical, &self.registry, self.homes)?;
-        let parts = fitting.parts(&whole, &self.seats, &self.registry, self.homes)?;
+        let parts = selection.parts(&whole, &self.handles, &self.registry, self.homes)?;
         let next = Next { logical, whole, parts, steps: changes.len() };
         self.go_on(running, changes, next, || ())
     }
 
-    /// Compiles what is next for everybody, and only then tells anybody. `settled` is called when nothing
-    /// can be refused any more.
+    /// Compiles the next graph for all workers, then publishes it. `on_success` is called once
+    /// nothing can fail any more.
     fn go_on(
         &self,
         running: &Running,
         changes: &ChangeSet,
         next: Next,
-        settled: impl FnOnce(),
+        on_success: impl FnOnce(),
     ) -> Result<Published, TeamError> {
-        // A change that is refused must leave nothing behind, names and their numbers included.
+        // A refused change must leave nothing behind, not even names with numbers.
         let mut idps = running.idps.clone();
         let compiler = Compiler { registry: &self.registry, homes: self.homes, running };
         let transitions = compiler.compile(&mut idps, changes, &next)?;
-        let updates = (0..).zip(&transitions).map(|(seat, transition)| {
-            let is_here =
-                |node: &_| self.homes.of(node, &self.registry).is_none_or(|home: u16| home == seat);
+        let updates = (0..).zip(&transitions).map(|(handle, transition)| {
+            let is_here = |node: &_| {
+                self.homes.of(node, &self.registry).is_none_or(|home: u16| home == handle)
+            };
             transition.update(&self.registry, &self.env, is_here)
         });
         let updates = updates.collect::<Result<Vec<_>, _>>()?;
@@ -219,7 +201,7 @@ impl Publisher {
         let (epoch, steps) = (running.epoch + 1, next.steps);
         idps.retire(&running.logical, &next.logical);
         let plans = transitions.iter().map(|transition| transition.plan.clone()).collect();
-        settled();
+        on_success();
         let now = Running { logical: next.logical, plans, idps, epoch };
         *lock(&self.running) = Arc::new(now);
         self.publish(epoch, updates);
@@ -229,16 +211,17 @@ impl Publisher {
     }
 
     fn check_sources(&self, graph: &Graph) -> Result<(), TeamError> {
-        for seat in &self.seats {
-            if let Some((link, node)) = seat.sources.iter().find(|(_, n)| graph.find(n).is_none()) {
-                let (worker, node) = (seat.name.clone(), node.clone());
+        for handle in &self.handles {
+            if let Some((link, node)) = handle.sources.iter().find(|(_, n)| graph.find(n).is_none())
+            {
+                let (worker, node) = (handle.name.clone(), node.clone());
                 return Err(TeamError::NoSource { worker, link: *link, node });
             }
         }
         Ok(())
     }
 
-    /// The state of a node cannot go from one worker to another yet.
+    /// State cannot move from one worker to another yet.
     fn check_homes(&self, old: &Graph, new: &Graph) -> Result<(), TeamError> {
         for (_, node) in new.iter() {
             let Some(before) = old.find(&node.name) else { continue };
@@ -254,40 +237,40 @@ impl Publisher {
     }
 
     fn check_room(&self) -> Result<(), TeamError> {
-        match self.seats.iter().find(|seat| !seat.mailbox.has_room()) {
-            Some(seat) => Err(TeamError::Behind { worker: seat.name.clone() }),
+        match self.handles.iter().find(|handle| !handle.mailbox.has_room()) {
+            Some(handle) => Err(TeamError::Behind { worker: handle.name.clone() }),
             None => Ok(()),
         }
     }
 
-    /// Every worker has its update before the first one may act on it: what it then sends to the
-    /// others they can understand.
+    /// Places every worker's update before publishing the first, so that all understand the
+    /// messages that a switched worker sends.
     fn publish(&self, epoch: u64, updates: Vec<Update>) {
-        for (seat, update) in self.seats.iter().zip(updates) {
-            seat.mailbox.place(epoch, update);
+        for (handle, update) in self.handles.iter().zip(updates) {
+            handle.mailbox.place(epoch, update);
         }
-        for seat in &self.seats {
-            seat.mailbox.publish(epoch);
-            seat.waker.wake();
+        for handle in &self.handles {
+            handle.mailbox.publish(epoch);
+            handle.waker.wake();
         }
     }
 
     fn wait(&self, epoch: u64) -> Result<(), TeamError> {
         let until = Instant::now() + self.patience;
-        match self.seats.iter().find(|seat| !seat.mailbox.wait(epoch, until)) {
+        match self.handles.iter().find(|handle| !handle.mailbox.wait(epoch, until)) {
             None => Ok(()),
-            Some(seat) => {
-                let worker = seat.name.clone();
+            Some(handle) => {
+                let worker = handle.name.clone();
                 Err(TeamError::NotAdopted { worker, epoch, waited: self.patience })
             }
         }
     }
 
-    /// Drops what workers have given back: old blocks with their packets, old arrays. Returns the
-    /// nodes that refused their predecessor's state.
+    /// Drops what the workers returned: old blocks with their packets, old arrays. Returns the
+    /// nodes whose state was rejected.
     fn clear_away(&self) -> Vec<String> {
         let mut afresh = Vec::new();
-        for update in self.seats.iter().flat_map(|seat| seat.mailbox.returned()) {
+        for update in self.handles.iter().flat_map(|handle| handle.mailbox.returned()) {
             afresh.extend(update.afresh());
         }
         afresh.sort();

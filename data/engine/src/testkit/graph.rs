@@ -5,7 +5,7 @@ use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Op, Port, Verified
 
 use super::registry;
 
-/// A node of a random graph. Numbers are reduced to what is possible where it stands.
+/// A node of a random graph. EntryNumbers are reduced to what is possible where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSpec {
     pub(crate) kind: u8,

@@ -1,7 +1,6 @@
-//! A thread's loop: receive, run the graph, send (DESIGN §2).
+//! A worker: receive, run the graph, send (design/0000 §2).
 
-mod egress;
-mod pace;
+mod queues;
 mod run;
 mod stats;
 #[cfg(test)]
@@ -11,92 +10,44 @@ mod wait;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
-use weever_link::{LinkError, LinkQueue};
 use weever_packet::{BURST, Burst, Nanos, first_n};
 
+use crate::Engine;
+use crate::doorbell::{Doorbell, Waker};
 use crate::mailbox::Mailbox;
 use crate::schedule::Update;
-use crate::{Engine, Entry};
-use egress::Egress;
-pub use pace::Pace;
-pub use run::{Mode, monotonic};
+pub use queues::{Attached, Lost, Turn};
+use queues::{Egress, attempt};
 pub use stats::WorkerStats;
 use wait::Bell;
-pub(crate) use wait::Doorbell;
-pub use wait::Waker;
+pub use wait::{Mode, Pace, monotonic};
 
-/// A queue that a worker serves, and where its packets enter the graph.
-pub struct Attached {
-    /// The link's number, by which blocks send: below [`Limits::links`](crate::Limits::links).
-    pub link: u16,
-    /// Where received packets start.
-    pub entry: Entry,
-    /// The queue.
-    pub queue: Box<dyn LinkQueue>,
-}
+/// The most bursts received from one queue per turn. Consecutive bursts find the graph's code and
+/// state in the caches, which the system call for sending then evicts.
+const MAX_BURSTS: usize = 4;
 
-/// A queue that failed. The worker has let go of it and serves the others.
-#[derive(Debug)]
-pub struct Lost {
-    /// The link's number.
-    pub link: u16,
-    /// What happened.
-    pub error: LinkError,
-}
+/// The most queued tasks run before the next burst is received.
+const TASK_BUDGET: usize = 4 * BURST;
 
-/// What one turn of the loop did.
-#[derive(Debug, Default)]
-pub struct Turn {
-    /// Packets received.
-    pub received: usize,
-    /// Queued tasks run.
-    pub ran: usize,
-    /// Packets handed to devices.
-    pub sent: usize,
-    /// Tasks, wake-ups and packets that other workers have handed over.
-    pub taken_over: usize,
-    /// Queues that failed.
-    pub lost: Vec<Lost>,
-}
+/// The most batches of queued tasks run before the graph changes.
+const MAX_DRAIN_BATCHES: usize = 64;
 
-impl Turn {
-    /// Whether nothing happened.
-    pub fn is_idle(&self) -> bool {
-        self.ran == 0 && !self.moved()
-    }
-
-    /// Whether a packet came or went.
-    pub(crate) fn moved(&self) -> bool {
-        self.received + self.sent + self.taken_over > 0
-    }
-}
-
-/// Bursts that one turn takes from a queue. Several in a row find the graph's code and state in the
-/// caches, which sending, a system call, then pushes out again.
-const BURSTS: usize = 4;
-
-/// Queued tasks that are run, if there are so many, before the next burst is received.
-const BUDGET: usize = 4 * BURST;
-
-/// Batches of queued tasks that are run, if there are so many, before the graph changes.
-const DRAIN: usize = 64;
-
-/// An engine together with the queues that feed it and that it sends by.
+/// An engine with the queues that it receives from and sends to.
 ///
-/// Either call [`turn`](Worker::turn) yourself, with your own clock; or [`run`](Worker::run) it
-/// on a thread of its own. Whoever starts the thread pins it.
+/// Either call [`turn`](Worker::turn) with a clock of your own, or [`run`](Worker::run) it on a
+/// thread, which the caller pins.
 pub struct Worker {
     engine: Engine,
-    /// `None`: it failed.
+    /// `None`: the queue failed.
     queues: Vec<Option<Attached>>,
     egress: Egress,
     burst: Box<Burst>,
-    /// The queue that receives first in the next turn, so that none has the room to itself.
+    /// The queue that receives first in the next turn; it rotates, so that none takes all the room.
     first: usize,
     bell: Bell,
     stats: Arc<WorkerStats>,
     pace: Arc<Pace>,
-    /// Brings the next graph, if the worker is one of a team.
+    /// Delivers graph updates, if the worker belongs to a team.
     mailbox: Option<Arc<Mailbox<Update>>>,
 }
 
@@ -104,9 +55,8 @@ impl Worker {
     /// A worker for `engine`. A link may have several queues here; a packet leaves by the one that
     /// its metadata's queue number selects, modulo their number.
     ///
-    /// # Errors
-    /// Without a file descriptor for the [`Waker`]. `InvalidInput`: a queue's link is not below
-    /// [`Limits::links`](crate::Limits::links).
+    /// When the eventfd of the [`Waker`] cannot be created. `InvalidInput`: a queue's link is not
+    /// below [`Limits::links`](crate::Limits::links).
     pub fn new(engine: Engine, queues: Vec<Attached>) -> std::io::Result<Worker> {
         let links = queues.iter().map(|q| q.link).collect::<Vec<_>>();
         let known = engine.limits().links;
@@ -127,16 +77,17 @@ impl Worker {
         })
     }
 
-    /// From now on, the worker takes its graphs from this mailbox.
+    /// Returns the mailbox by which the worker receives graph updates.
     pub(crate) fn join_team(&mut self) -> Arc<Mailbox<Update>> {
         self.mailbox.get_or_insert_default().clone()
     }
 
-    /// Goes on with the next graph, if there is one.
+    /// Switches to the next graph, if there is one.
     #[inline]
-    fn look_for_news(&mut self, now: Nanos, turn: &mut Turn) {
-        let news = self.mailbox.as_ref().and_then(|mailbox| mailbox.news(self.engine.epoch()));
-        if let Some(epoch) = news {
+    fn check_for_update(&mut self, now: Nanos, turn: &mut Turn) {
+        let pending =
+            self.mailbox.as_ref().and_then(|mailbox| mailbox.pending(self.engine.epoch()));
+        if let Some(epoch) = pending {
             self.adopt(epoch, now, turn);
         }
     }
@@ -151,11 +102,11 @@ impl Worker {
         }
     }
 
-    /// What waits comes before what is received after a change, also where that has a shorter way. It
-    /// is run as far as there is room for what it sends.
+    /// Runs queued tasks before a change, so that packets received after it do not overtake them on
+    /// a shorter path; stops when there is no room for what they send.
     fn finish_queued(&mut self, now: Nanos, turn: &mut Turn) {
         let Worker { engine, queues, egress, .. } = self;
-        for _ in 0..DRAIN {
+        for _ in 0..MAX_DRAIN_BATCHES {
             if engine.outbox_room() < BURST {
                 egress.send(engine, queues, turn, now);
             }
@@ -167,7 +118,7 @@ impl Worker {
     }
 
     pub(crate) fn doorbell(&self) -> Arc<Doorbell> {
-        self.bell.door().clone()
+        self.bell.doorbell().clone()
     }
 
     /// The engine.
@@ -175,12 +126,12 @@ impl Worker {
         &mut self.engine
     }
 
-    /// What wakes this worker from any thread when it sleeps in [`run`](Worker::run).
+    /// A handle that wakes this worker from any thread while it sleeps in [`run`](Worker::run).
     pub fn waker(&self) -> Waker {
         self.bell.waker()
     }
 
-    /// How it waits in [`run_at_pace`](Worker::run_at_pace), to be changed from any thread.
+    /// The wait mode used by [`run_at_pace`](Worker::run_at_pace), which any thread may change.
     pub fn pace(&self) -> Arc<Pace> {
         self.pace.clone()
     }
@@ -190,11 +141,11 @@ impl Worker {
         self.stats.clone()
     }
 
-    /// One turn: a burst from each queue as far as there is room behind it, queued tasks up to a
-    /// budget, everything that can be sent, one flush. Does not block. `now` is monotonic.
+    /// One turn: receives from each queue as far as there is room downstream, runs queued tasks up
+    /// to a budget, sends what can be sent, and flushes once. Does not block. `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
         let mut turn = Turn::default();
-        self.look_for_news(now, &mut turn);
+        self.check_for_update(now, &mut turn);
         self.take_over(now, &mut turn);
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
@@ -202,7 +153,7 @@ impl Worker {
             self.receive((self.first + i) % queues, now, &mut turn);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
-        turn.ran += self.engine.run(now, BUDGET);
+        turn.ran += self.engine.run(now, TASK_BUDGET);
         let Worker { engine, queues, egress, stats, .. } = self;
         egress.send(engine, queues, &mut turn, now);
         for index in 0..queues.len() {
@@ -213,33 +164,33 @@ impl Worker {
         turn
     }
 
-    /// Takes what other workers hand over. What they mean in a newer graph, they have that graph from
-    /// a publisher that has given it to this worker too.
+    /// Takes messages from other workers. A message may need a newer graph; the publisher has
+    /// placed that in this worker's mailbox before any worker could send such a message.
     #[inline]
     fn take_over(&mut self, now: Nanos, turn: &mut Turn) {
         let Some(peers) = self.engine.peers() else { return };
-        let before = peers.taken;
+        let before = peers.received;
         while let Some(epoch) = self.engine.take_over() {
             self.adopt(epoch, now, turn);
             if self.engine.epoch() < epoch {
                 break;
             }
         }
-        let after = self.engine.peers().map_or(before, |peers| peers.taken);
+        let after = self.engine.peers().map_or(before, |peers| peers.received);
         turn.taken_over = (after - before) as usize;
     }
 
     #[inline]
     fn tell_peers(&mut self) {
         if let Some(peers) = self.engine.peers() {
-            peers.ring_bells();
+            peers.flush_and_wake();
             self.stats.count_peers(peers);
         }
     }
 
-    /// Up to [`BURSTS`] bursts from a queue that has so many.
+    /// Receives up to [`MAX_BURSTS`] bursts from a queue.
     fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) {
-        for _ in 0..BURSTS {
+        for _ in 0..MAX_BURSTS {
             if self.receive_burst(index, now, turn) < BURST {
                 return;
             }
@@ -252,7 +203,7 @@ impl Worker {
             return 0;
         };
         let room = self.egress.room_behind(link, &self.engine);
-        let max = room.min(self.engine.room_for_strangers()).min(BURST);
+        let max = room.min(self.engine.foreign_room()).min(BURST);
         if max == 0 {
             return 0;
         }
@@ -272,35 +223,17 @@ impl Worker {
         }
         turn.received += n;
         engine.inject(attached.entry, burst, first_n(n), now);
-        // What follows from a burst finds its packets in the nearest cache.
-        turn.ran += engine.run(now, BUDGET);
+        // Tasks that a burst has caused find its packets in the nearest cache.
+        turn.ran += engine.run(now, TASK_BUDGET);
         n
     }
 
-    /// Whether packets wait for a device to take them, or to send what it has taken.
+    /// Whether packets wait for a device to accept or to send them.
     fn has_backlog(&mut self) -> bool {
         let mut queues = self.queues.iter().flatten();
-        self.engine.has_unsent_parcels()
+        self.engine.has_unsent_messages()
             || queues.any(|attached| attached.queue.unsent())
             || self.egress.has_backlog(&mut self.engine)
-    }
-}
-
-/// Does something with a queue, and lets go of it when it fails.
-fn attempt<T>(
-    queues: &mut [Option<Attached>],
-    index: usize,
-    turn: &mut Turn,
-    action: impl FnOnce(&mut Attached) -> Result<T, LinkError>,
-) -> Option<T> {
-    let attached = queues[index].as_mut()?;
-    match action(attached) {
-        Ok(done) => Some(done),
-        Err(error) => {
-            turn.lost.push(Lost { link: attached.link, error });
-            queues[index] = None;
-            None
-        }
     }
 }
 

@@ -1,66 +1,29 @@
-//! Turn after turn, and when to sleep in between.
+//! The loop of a worker's thread, and when it sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::time::{ClockId, clock_gettime};
 use weever_packet::Nanos;
 
+use super::Worker;
+use super::queues::Lost;
 use super::stats::PUBLISH_EVERY;
-use super::wait::LOOK_EVERY;
-use super::{Lost, Worker};
+use super::wait::{Mode, POLL_INTERVAL, monotonic};
 use crate::mailbox::Mailbox;
 use crate::schedule::Update;
 
-/// A device that goes away does not always say so to who waits for it.
-const LONGEST_SLEEP: Nanos = 1_000_000_000;
-
-/// What a worker does when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Looks again at once, always. For a core of its own.
-    Busy,
-    /// Looks again for so many nanoseconds, then sleeps until something comes.
-    Adaptive {
-        /// How long it looks.
-        spin: Nanos,
-    },
-    /// Sleeps until something comes. For a core that others need.
-    Interrupt,
-}
-
-impl Default for Mode {
-    /// Looks for 50 µs: about twice what waking up costs.
-    fn default() -> Mode {
-        Mode::Adaptive { spin: 50_000 }
-    }
-}
-
-impl Mode {
-    pub(super) fn spins_for(self) -> Nanos {
-        match self {
-            Mode::Busy => Nanos::MAX,
-            Mode::Adaptive { spin } => spin,
-            Mode::Interrupt => 0,
-        }
-    }
-}
-
-/// The system's monotonic clock in nanoseconds: the time base of every worker.
-pub fn monotonic() -> Nanos {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
-}
+/// The longest sleep: a removed device does not always wake those who poll it.
+const MAX_SLEEP: Nanos = 1_000_000_000;
 
 impl Worker {
-    /// Turns until `stop` is set; blocks the calling thread. Set `stop`, then use the
-    /// [`Waker`](super::Waker). `lost` hears of each queue that fails.
+    /// Runs turns until `stop` is set; blocks the calling thread. To stop it, set `stop` and then
+    /// use the [`Waker`](super::Waker). `lost` is called for each queue that fails.
     pub fn run(&mut self, stop: &AtomicBool, mode: Mode, lost: impl FnMut(Lost)) {
         self.pace.set(mode);
         self.run_at_pace(stop, lost);
     }
 
-    /// The same in the mode that [`pace`](Worker::pace) says, as it changes.
+    /// The same with the wait mode of [`pace`](Worker::pace), which may change at any time.
     pub fn run_at_pace(&mut self, stop: &AtomicBool, mut lost: impl FnMut(Lost)) {
         let _running = self.mailbox.clone().map(Running::new);
         let mut now = monotonic();
@@ -68,12 +31,12 @@ impl Worker {
         let mut published = Published { at: now, stale: true };
         while !stop.load(Ordering::Relaxed) {
             let mut turn = self.turn(now);
-            let idle = turn.is_idle() && self.engine.idle() && !self.engine.has_parcels();
+            let idle = turn.is_idle() && self.engine.idle() && !self.engine.has_messages();
             published.stale |= !idle;
             turn.lost.drain(..).for_each(&mut lost);
             now = monotonic();
-            // That a timer has run says nothing about what comes next.
-            if turn.moved() || !self.engine.idle() || self.engine.has_parcels() {
+            // A timer that ran does not suggest that packets will follow soon.
+            if turn.moved() || !self.engine.idle() || self.engine.has_messages() {
                 busy_at = now;
             } else if now.saturating_sub(busy_at) >= self.pace.spins_for() {
                 self.sleep(now, published.next());
@@ -86,8 +49,8 @@ impl Worker {
         self.stats.publish(&self.queues);
     }
 
-    /// When [`turn`](Self::turn) has to be called at the latest for the sake of delayed tasks and of
-    /// links that have to do with time. For whoever turns the worker by a clock of its own.
+    /// The latest time to call [`turn`](Self::turn), for delayed tasks and for links that depend on
+    /// time. For callers with a clock of their own.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let due = self.queues.iter().flatten().filter_map(|a| a.queue.next_deadline()).min();
         [self.engine.next_deadline(), due].into_iter().flatten().min()
@@ -95,21 +58,33 @@ impl Worker {
 
     fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
         let until = [self.next_deadline(), publish_at].into_iter().flatten().min();
-        let timeout = until.map_or(LONGEST_SLEEP, |u| u.saturating_sub(now).min(LONGEST_SLEEP));
-        self.bell.door().lie_down();
-        if self.engine.has_parcels() {
-            self.bell.door().get_up();
+        let timeout = until.map_or(MAX_SLEEP, |u| u.saturating_sub(now).min(MAX_SLEEP));
+        self.bell.doorbell().prepare_to_sleep();
+        if self.engine.has_messages() {
+            self.bell.doorbell().end_sleep();
             return;
         }
         self.stats.count_sleep();
         if self.has_backlog() {
-            // The device takes or sends nothing (it may be down) and does not say when it will. Its
-            // receive side may be readable all the while, so waiting for that would be spinning.
-            self.bell.sleep_deaf(timeout.min(LOOK_EVERY));
+            // The device makes no progress (it may be down) and gives no notice when it will. Its
+            // receive side may be readable all along, so polling it would be a busy loop.
+            self.bell.sleep_ignoring_queues(timeout.min(POLL_INTERVAL));
         } else {
+            self.sleep_on_queues(timeout);
+        }
+        self.bell.doorbell().end_sleep();
+    }
+
+    /// Sleeps until a queue has something, unless one has it by now.
+    fn sleep_on_queues(&mut self, timeout: Nanos) {
+        let mut may_sleep = true;
+        for attached in self.queues.iter_mut().flatten() {
+            may_sleep &= attached.queue.prepare_to_sleep();
+        }
+        if may_sleep {
             self.bell.sleep(&self.queues, timeout);
         }
-        self.bell.door().get_up();
+        self.queues.iter_mut().flatten().for_each(|attached| attached.queue.end_sleep());
     }
 
     fn publish(&mut self, now: Nanos, published: &mut Published) {
@@ -120,7 +95,7 @@ impl Worker {
     }
 }
 
-/// Says that a thread runs the worker, until it ends, however it ends.
+/// Marks the worker as running for the guard's lifetime.
 struct Running(Arc<Mailbox<Update>>);
 
 impl Running {
@@ -139,7 +114,7 @@ impl Drop for Running {
 /// When the queues' counters were last copied for other threads.
 struct Published {
     at: Nanos,
-    /// Whether something has happened since.
+    /// Whether something has changed since.
     stale: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A worker's counters, and a copy of its queues', for other threads.
+//! A worker's counters and a copy of its queues', for other threads.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weever_link::QueueStats;
 use weever_packet::Nanos;
 
-use super::{Attached, Turn};
+use super::queues::{Attached, Turn};
 use crate::interpreter::Peers;
 
-/// How often the queues' counters are copied: asking a device costs a system call.
+/// The interval at which queue counters are copied: reading them costs a system call.
 pub(super) const PUBLISH_EVERY: Nanos = 100_000_000;
 
 const FIELDS: usize = 9;
-/// Workers whose rings' depths are shown.
-const MOST_DEPTHS: usize = 64;
+/// The number of workers whose ring depth is reported.
+const MAX_DEPTHS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Published([AtomicU64; FIELDS]);
@@ -31,8 +31,8 @@ pub struct WorkerStats {
     sleeps: AtomicU64,
     handed_over: AtomicU64,
     taken_over: AtomicU64,
-    /// By worker.
-    depths: [AtomicU64; MOST_DEPTHS],
+    /// The ring depth, by worker.
+    depths: [AtomicU64; MAX_DEPTHS],
     switches: [AtomicU64; 2],
 }
 
@@ -48,7 +48,7 @@ impl WorkerStats {
             sleeps: AtomicU64::new(0),
             handed_over: AtomicU64::new(0),
             taken_over: AtomicU64::new(0),
-            depths: [const { AtomicU64::new(0) }; MOST_DEPTHS],
+            depths: [const { AtomicU64::new(0) }; MAX_DEPTHS],
             switches: [const { AtomicU64::new(0) }; 2],
         }
     }
@@ -68,7 +68,7 @@ impl WorkerStats {
         self.sent.load(Relaxed)
     }
 
-    /// Packets for a link that has no queue here any more.
+    /// Packets dropped because their link has no queue here.
     pub fn undeliverable(&self) -> u64 {
         self.undeliverable.load(Relaxed)
     }
@@ -88,14 +88,14 @@ impl WorkerStats {
         self.taken_over.load(Relaxed)
     }
 
-    /// How many parcels of worker number `from` waited at the end of the last turn. Of workers from 64
-    /// on that is not known.
+    /// The number of messages from worker `from` that waited at the end of the last turn; 0 for
+    /// workers from 64 on.
     pub fn ring_depth(&self, from: usize) -> u64 {
         self.depths.get(from).map_or(0, |depth| depth.load(Relaxed))
     }
 
-    /// How often the kernel has switched the worker's thread out: because it slept, and because
-    /// others were to run. As old as [`queues`](Self::queues).
+    /// The thread's voluntary and involuntary context switches. As recent as
+    /// [`queues`](Self::queues).
     pub fn context_switches(&self) -> (u64, u64) {
         (self.switches[0].load(Relaxed), self.switches[1].load(Relaxed))
     }
@@ -116,8 +116,8 @@ impl WorkerStats {
     }
 
     pub(super) fn count_peers(&self, peers: &Peers) {
-        self.handed_over.store(peers.given, Relaxed);
-        self.taken_over.store(peers.taken, Relaxed);
+        self.handed_over.store(peers.sent, Relaxed);
+        self.taken_over.store(peers.received, Relaxed);
         for (from, depth) in self.depths.iter().enumerate().take(peers.len()) {
             depth.store(peers.depth(from) as u64, Relaxed);
         }

@@ -10,7 +10,7 @@ use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkError, LinkQueue, QueueStats};
 use weever_packet::{Buffer, Burst, Pool, PoolCache};
 
-use super::wait::LOOK_EVERY;
+use super::wait::POLL_INTERVAL;
 use super::{Attached, Mode, Worker, WorkerStats};
 use crate::testkit::{pool, registry};
 use crate::{Engine, Limits, Schedule};
@@ -115,7 +115,11 @@ fn no_queue_has_a_turn_to_itself() -> Result<(), LinkError> {
     }
     send(&mut *b.peers[1], &mut b.cache, 0, 10)?;
     let turn = b.worker.turn(1);
-    assert_eq!(turn.received, super::BURSTS * 64 + 10, "the fifth burst waits for the next turn");
+    assert_eq!(
+        turn.received,
+        super::MAX_BURSTS * 64 + 10,
+        "the fifth burst waits for the next turn"
+    );
     assert_eq!(b.worker.turn(2).received, 64);
     Ok(())
 }
@@ -276,7 +280,7 @@ fn a_device_that_takes_nothing_is_not_spun_on() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let (slept, most) = (stats.sleeps() - before, start.elapsed().as_nanos() as u64);
-        assert!((5..=most / LOOK_EVERY + 1).contains(&slept), "{slept} sleeps in {most} ns");
+        assert!((5..=most / POLL_INTERVAL + 1).contains(&slept), "{slept} sleeps in {most} ns");
         assert_eq!(stats.received(), 256 + 8);
     });
 }

@@ -1,109 +1,67 @@
-//! Sleeping until there is something to do.
+//! How a worker waits when it has nothing to do.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, fence};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use weever_packet::Nanos;
 
-use super::Attached;
+use super::queues::Attached;
+use crate::doorbell::{Doorbell, Waker};
 
-/// A queue without a descriptor is looked at this often; so is a device that takes nothing.
-pub(super) const LOOK_EVERY: Nanos = 100_000;
+/// The interval at which queues without a descriptor, and stalled devices, are polled.
+pub(super) const POLL_INTERVAL: Nanos = 100_000;
 
-/// The worker's end of its wakers.
+/// The eventfd that a worker sleeps on.
 #[derive(Debug)]
 pub(super) struct Bell {
     fd: Arc<OwnedFd>,
-    door: Arc<Doorbell>,
-}
-
-/// Wakes one worker; clones wake the same one.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// Ends the worker's sleep, or its next one if it is awake. Does not block.
-    pub fn wake(&self) {
-        // It fails only when the counter is full, and then the worker is awake anyway.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
-    }
-}
-
-/// What others may know of a worker's sleep: enough to wake it when it sleeps, and only then.
-#[derive(Debug)]
-pub(crate) struct Doorbell {
-    sleeps: AtomicBool,
-    waker: Waker,
-}
-
-impl Doorbell {
-    /// For others, after they have left something for the worker.
-    #[inline]
-    pub(crate) fn ring(&self) {
-        // Pairs with the fence in `lie_down`: either this sees that it sleeps, or it sees what was
-        // left.
-        fence(SeqCst);
-        if self.sleeps.load(Relaxed) {
-            self.waker.wake();
-        }
-    }
-
-    /// For the worker, before it looks for the last time.
-    pub(super) fn lie_down(&self) {
-        self.sleeps.store(true, Relaxed);
-        fence(SeqCst);
-    }
-
-    pub(super) fn get_up(&self) {
-        self.sleeps.store(false, Relaxed);
-    }
+    doorbell: Arc<Doorbell>,
 }
 
 impl Bell {
     pub(super) fn new() -> std::io::Result<Bell> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let fd = Arc::new(fd);
-        let door = Doorbell { sleeps: AtomicBool::new(false), waker: Waker(fd.clone()) };
-        Ok(Bell { fd, door: Arc::new(door) })
+        let doorbell = Arc::new(Doorbell::new(Waker::new(fd.clone())));
+        Ok(Bell { fd, doorbell })
     }
 
     pub(super) fn waker(&self) -> Waker {
-        Waker(self.fd.clone())
+        Waker::new(self.fd.clone())
     }
 
-    pub(super) fn door(&self) -> &Arc<Doorbell> {
-        &self.door
+    pub(super) fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.doorbell
     }
 
-    /// Sleeps until a packet arrives, somebody wakes the worker, or `timeout` nanoseconds have
-    /// passed.
+    /// Sleeps until a packet arrives, the worker is woken, or `timeout` nanoseconds have passed.
     pub(super) fn sleep(&self, queues: &[Option<Attached>], timeout: Nanos) {
         let mut fds = vec![PollFd::new(&*self.fd, PollFlags::IN)];
         let mut timeout = timeout;
         for attached in queues.iter().flatten() {
             match attached.queue.fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-                None => timeout = timeout.min(LOOK_EVERY),
+                None => timeout = timeout.min(POLL_INTERVAL),
             }
         }
         self.wait(&mut fds, timeout);
     }
 
-    /// Sleeps until somebody wakes the worker or the time is over; packets may wait meanwhile.
-    pub(super) fn sleep_deaf(&self, timeout: Nanos) {
+    /// Sleeps until the worker is woken or the timeout ends; ignores received packets.
+    pub(super) fn sleep_ignoring_queues(&self, timeout: Nanos) {
         self.wait(&mut [PollFd::new(&*self.fd, PollFlags::IN)], timeout);
     }
 
     fn wait(&self, fds: &mut [PollFd<'_>], timeout: Nanos) {
         match poll(fds, Some(&timespec(timeout))) {
             Ok(_) | Err(Errno::INTR) => {}
-            // No memory for the wait. Sleeping blindly is better than spinning unasked.
-            Err(_) => std::thread::sleep(Duration::from_nanos(LOOK_EVERY)),
+            // The kernel has no memory for poll. Sleeping blindly is better than a busy loop.
+            Err(_) => std::thread::sleep(Duration::from_nanos(POLL_INTERVAL)),
         }
         let _nothing_there = rustix::io::read(self.fd.as_fd(), &mut [0; 8]);
     }
@@ -111,4 +69,86 @@ impl Bell {
 
 fn timespec(ns: Nanos) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+/// How a worker waits when it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Polls continuously. For a dedicated core.
+    Busy,
+    /// Polls for a while, then sleeps until something happens.
+    Adaptive {
+        /// How long it polls, in nanoseconds.
+        spin: Nanos,
+    },
+    /// Sleeps at once until something happens. For a shared core.
+    Interrupt,
+}
+
+impl Default for Mode {
+    /// Polls for 50 µs: about twice the cost of waking up.
+    fn default() -> Mode {
+        Mode::Adaptive { spin: 50_000 }
+    }
+}
+
+impl Mode {
+    pub(super) fn spins_for(self) -> Nanos {
+        match self {
+            Mode::Busy => Nanos::MAX,
+            Mode::Adaptive { spin } => spin,
+            Mode::Interrupt => 0,
+        }
+    }
+}
+
+/// The system's monotonic clock in nanoseconds: the time base of every worker.
+pub fn monotonic() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as Nanos * 1_000_000_000 + now.tv_nsec as Nanos
+}
+
+/// A worker's wait mode, shared between threads. The worker reads it once per turn; one that sleeps
+/// must be woken ([`Waker`](super::Waker)) to notice a change.
+#[derive(Debug)]
+pub struct Pace(AtomicU64);
+
+impl Pace {
+    pub(super) fn new(mode: Mode) -> Pace {
+        Pace(AtomicU64::new(mode.spins_for()))
+    }
+
+    /// Changes the mode from the worker's next turn on.
+    pub fn set(&self, mode: Mode) {
+        self.0.store(mode.spins_for(), Relaxed);
+    }
+
+    /// The current mode.
+    pub fn mode(&self) -> Mode {
+        match self.spins_for() {
+            Nanos::MAX => Mode::Busy,
+            0 => Mode::Interrupt,
+            spin => Mode::Adaptive { spin },
+        }
+    }
+
+    #[inline]
+    pub(super) fn spins_for(&self) -> Nanos {
+        self.0.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_what_was_set() {
+        let pace = Pace::new(Mode::Busy);
+        assert_eq!(pace.mode(), Mode::Busy);
+        for mode in [Mode::Interrupt, Mode::default(), Mode::Adaptive { spin: 7 }] {
+            pace.set(mode);
+            assert_eq!(pace.mode(), mode);
+        }
+    }
 }

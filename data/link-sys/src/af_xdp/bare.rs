@@ -9,10 +9,12 @@ use rustix::net::{SendFlags, send};
 use weever_packet::{BURST, Pool};
 use weever_ring::RingParts;
 
-use super::close::{Homecoming, PATIENCE, grace_period};
+use super::close::{DRAIN_TIMEOUT, Homecoming, grace_period};
 use super::frames::Frames;
-use super::socket::Socket;
-use super::{AfXdpConfig, OpenError, Steering, open};
+use super::open::{Opening, check_mtu};
+use super::socket::{Origin, Socket};
+use super::{AfXdpConfig, ChecksumOffload, OpenError, Queues, Steering};
+use crate::netdev::Interface;
 
 /// The first queue of a device, driven by hand: one producer, one consumer, plain stores, no
 /// buffers. It uses up the pool that it is opened with.
@@ -33,7 +35,24 @@ impl Bare {
     /// # Errors
     /// As there.
     pub fn open(config: &AfXdpConfig) -> Result<Bare, OpenError> {
-        open::open_bare(config)
+        let (queues, checksums) = (Queues::First(1), ChecksumOffload::None);
+        let config = AfXdpConfig {
+            queues,
+            checksums,
+            sockets_per_queue: 1,
+            classifies: false,
+            ..config.clone()
+        };
+        config.rings.check()?;
+        let device = Interface::find(&config.interface)?;
+        check_mtu(&config, &device)?;
+        let opening = Opening::new(&config, &device)?;
+        let socket = opening.socket(Origin::Pool(&config.pool, checksums))?;
+        let bare = Bare::new(socket, &config.pool, opening.steering.clone());
+        opening.bind(bare.socket(), 0, None)?;
+        opening.direct(0, bare.socket())?;
+        opening.attach()?;
+        Ok(bare)
     }
 
     pub(super) fn new(socket: Socket, pool: &Pool, steering: Arc<Steering>) -> Bare {
@@ -124,7 +143,7 @@ impl Drop for Bare {
     /// As for other queues, except that every frame is in the rings, which are about to go.
     fn drop(&mut self) {
         let quiet = self.steering.undirect(0).is_ok() && grace_period().is_ok();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + DRAIN_TIMEOUT;
         while self.out > 0 && Instant::now() < end {
             let _busy = send(&self.socket, &[], SendFlags::DONTWAIT);
             self.recycle();

@@ -2,9 +2,13 @@
 
 use std::io;
 
+use rustix::process::{Resource, getrlimit};
 use weever_ebpf::sys::BpfError;
 
 use crate::netdev::InterfaceError;
+
+/// The step that registers a pool's memory with the kernel.
+pub(super) const REGISTER_POOL: &str = "XDP_UMEM_REG";
 
 /// Why a device could not be opened. Nothing of the attempt is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +26,20 @@ pub enum OpenError {
         interface: String,
         /// What was attempted.
         what: &'static str,
+    },
+    /// The process may not lock as much memory as the kernel has to pin for the pool.
+    #[error(
+        "interface {interface}: {what}: the pool of {} MiB exceeds the limit of locked memory (RLIMIT_MEMLOCK, {}); raise it (`ulimit -l unlimited`, `LimitMEMLOCK=infinity` in a systemd unit), give the program CAP_IPC_LOCK, or use a smaller pool", .pool_bytes >> 20, limit_text(*.limit)
+    )]
+    LockedMemory {
+        /// The interface.
+        interface: String,
+        /// The call that failed.
+        what: &'static str,
+        /// Bytes of the pool, all of which are pinned.
+        pool_bytes: u64,
+        /// The limit in bytes; `None` if there is none for this process.
+        limit: Option<u64>,
     },
     /// The kernel has no AF_XDP.
     #[error("interface {interface}: this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS)")]
@@ -128,6 +146,27 @@ impl OpenError {
         }
     }
 
+    /// As [`call`](Self::call), for calls that may pin the pool's memory. The kernel answers `ENOBUFS`
+    /// when that would exceed the limit of locked memory (`xdp_umem_account_pages`).
+    pub(super) fn pinning(
+        interface: &str,
+        pool_bytes: u64,
+        what: &'static str,
+        source: io::Error,
+    ) -> OpenError {
+        let limit = getrlimit(Resource::Memlock).current;
+        let is_short = limit.is_some_and(|limit| limit < pool_bytes);
+        if what == REGISTER_POOL && is_short && source.raw_os_error() == Some(libc::ENOBUFS) {
+            return OpenError::LockedMemory {
+                interface: interface.into(),
+                what,
+                pool_bytes,
+                limit,
+            };
+        }
+        OpenError::call(interface, what, source)
+    }
+
     pub(super) fn bpf(interface: &str, source: BpfError) -> OpenError {
         let interface = interface.to_owned();
         match &source {
@@ -140,6 +179,10 @@ impl OpenError {
             _ => OpenError::Bpf { interface, source },
         }
     }
+}
+
+fn limit_text(limit: Option<u64>) -> String {
+    limit.map_or("unlimited".into(), |bytes| format!("{} KiB", bytes >> 10))
 }
 
 /// Whether packets of `mtu` fit frames of 4,096 bytes, of which as much is taken as of smaller ones.
@@ -178,6 +221,25 @@ mod tests {
         let failure = call(libc::ENOMEM);
         assert!(matches!(failure, OpenError::Io { .. }));
         assert!(failure.to_string().contains("eth7: bind"), "{failure}");
+    }
+
+    #[test]
+    fn a_limit_of_locked_memory_is_named_with_its_remedies() {
+        let failed = |what, bytes, errno| {
+            OpenError::pinning("eth7", bytes, what, io::Error::from_raw_os_error(errno))
+        };
+        if getrlimit(Resource::Memlock).current.is_some() {
+            let error = failed(REGISTER_POOL, u64::MAX >> 1, libc::ENOBUFS);
+            assert!(matches!(error, OpenError::LockedMemory { .. }), "{error}");
+        }
+        let other = failed(REGISTER_POOL, 0, libc::ENOBUFS);
+        assert!(matches!(other, OpenError::Io { .. }), "the limit is no reason: {other}");
+        let (interface, what) = ("eth7".to_owned(), REGISTER_POOL);
+        let (pool_bytes, limit) = (16 << 20, Some(8 << 20));
+        let text = OpenError::LockedMemory { interface, what, pool_bytes, limit }.to_string();
+        for part in ["eth7", "16 MiB", "8192 KiB", "RLIMIT_MEMLOCK", "ulimit -l", "LimitMEMLOCK"] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 
     #[test]

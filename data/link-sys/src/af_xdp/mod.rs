@@ -25,8 +25,6 @@ mod close;
 mod config;
 mod error;
 mod frames;
-mod mapping;
-mod metadata;
 mod open;
 mod queue;
 mod receive;
@@ -38,50 +36,6 @@ mod transmit;
 pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
 pub use error::OpenError;
+pub use open::AfXdp;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;
-
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
-use weever_link::{Link, LinkInfo, LinkQueue};
-
-use queue::XskQueue;
-
-/// A device opened over AF_XDP. The steering program stays attached until this, its queues and the
-/// [`Steering`] handles are dropped.
-pub struct AfXdp {
-    info: LinkInfo,
-    queues: Vec<XskQueue>,
-    steering: Arc<Steering>,
-    /// While it is open, the device receives what is for any group.
-    _groups: OwnedFd,
-}
-
-impl AfXdp {
-    /// Opens a device in the calling thread's network namespace. Blocks while its queues or its
-    /// place for a program are in use, for as long as
-    /// [`patience`](AfXdpConfig::patience) says.
-    ///
-    /// # Errors
-    /// [`OpenError`] names the culprit and what to do about it.
-    pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
-        open::open(config)
-    }
-
-    /// What is steered to us.
-    pub fn steering(&self) -> &Arc<Steering> {
-        &self.steering
-    }
-}
-
-impl Link for AfXdp {
-    fn info(&self) -> &LinkInfo {
-        &self.info
-    }
-
-    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
-        let boxed = |queue| Box::new(queue) as Box<dyn LinkQueue>;
-        std::mem::take(&mut self.queues).into_iter().map(boxed).collect()
-    }
-}

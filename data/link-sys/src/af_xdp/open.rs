@@ -1,17 +1,17 @@
 //! Opening a device, step by step.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weever_ebpf::sys::AttachMode;
-use weever_link::{LinkInfo, Offload};
+use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_packet::Flags;
 
 use super::queue::{Facts, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
-use super::{AfXdp, AfXdpConfig, Bare, ChecksumOffload, OpenError, Queues, RingSizes, Steering};
+use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering};
 use crate::netdev::{self, Interface};
 use crate::packet::receive_multicast;
 
@@ -24,41 +24,54 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The most slots that a ring may have.
 const MOST_SLOTS: u32 = 32_768;
 
-pub(super) fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
-    config.rings.check()?;
-    let device = Interface::find(&config.interface)?;
-    check_mtu(config, &device)?;
-    let opening = Opening::new(config, &device)?;
-    let queues = opening.queues()?;
-    let groups = receive_multicast(&config.interface)?;
-    // Last, so that nothing is taken from the kernel before it can be received.
-    let mode = opening.attach()?;
-    let info = opening.info(mode, queues.first());
-    Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
+/// A device opened over AF_XDP. The steering program stays attached until this, its queues and the
+/// [`Steering`] handles are dropped.
+pub struct AfXdp {
+    info: LinkInfo,
+    queues: Vec<XskQueue>,
+    steering: Arc<Steering>,
+    /// While it is open, the device receives what is for any group.
+    _groups: OwnedFd,
 }
 
-pub(super) fn open_bare(config: &AfXdpConfig) -> Result<Bare, OpenError> {
-    let (queues, checksums) = (Queues::First(1), ChecksumOffload::None);
-    let config = AfXdpConfig {
-        queues,
-        checksums,
-        sockets_per_queue: 1,
-        classifies: false,
-        ..config.clone()
-    };
-    config.rings.check()?;
-    let device = Interface::find(&config.interface)?;
-    check_mtu(&config, &device)?;
-    let opening = Opening::new(&config, &device)?;
-    let socket = opening.socket(Origin::Pool(&config.pool, checksums))?;
-    let bare = Bare::new(socket, &config.pool, opening.steering.clone());
-    opening.bind(bare.socket(), 0, None)?;
-    opening.direct(0, bare.socket())?;
-    opening.attach()?;
-    Ok(bare)
+impl AfXdp {
+    /// Opens a device in the calling thread's network namespace. Blocks while its queues or its
+    /// place for a program are in use, for as long as
+    /// [`patience`](AfXdpConfig::patience) says.
+    ///
+    /// # Errors
+    /// [`OpenError`] names the culprit and what to do about it.
+    pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
+        config.rings.check()?;
+        let device = Interface::find(&config.interface)?;
+        check_mtu(config, &device)?;
+        let opening = Opening::new(config, &device)?;
+        let queues = opening.queues()?;
+        let groups = receive_multicast(&config.interface)?;
+        // Last, so that nothing is taken from the kernel before it can be received.
+        let mode = opening.attach()?;
+        let info = opening.info(mode, queues.first());
+        Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
+    }
+
+    /// What is steered to us.
+    pub fn steering(&self) -> &Arc<Steering> {
+        &self.steering
+    }
 }
 
-fn check_mtu(config: &AfXdpConfig, device: &Interface) -> Result<(), OpenError> {
+impl Link for AfXdp {
+    fn info(&self) -> &LinkInfo {
+        &self.info
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        let boxed = |queue| Box::new(queue) as Box<dyn LinkQueue>;
+        std::mem::take(&mut self.queues).into_iter().map(boxed).collect()
+    }
+}
+
+pub(super) fn check_mtu(config: &AfXdpConfig, device: &Interface) -> Result<(), OpenError> {
     let frame_size = config.pool.frame_size();
     let headroom = KERNEL_HEADROOM + extra_headroom(&config.pool);
     let most = frame_size.saturating_sub(headroom + LINK_HEADER);
@@ -76,10 +89,10 @@ fn check_senders(device: &Interface, queues: u16) -> Result<(), OpenError> {
     Err(OpenError::NoSender { interface: device.name.clone(), queues, senders })
 }
 
-struct Opening<'a> {
+pub(super) struct Opening<'a> {
     config: &'a AfXdpConfig,
     device: &'a Interface,
-    steering: Arc<Steering>,
+    pub(super) steering: Arc<Steering>,
     queues: u16,
     /// How many share each.
     sockets: u16,
@@ -89,7 +102,10 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(config: &'a AfXdpConfig, device: &'a Interface) -> Result<Opening<'a>, OpenError> {
+    pub(super) fn new(
+        config: &'a AfXdpConfig,
+        device: &'a Interface,
+    ) -> Result<Opening<'a>, OpenError> {
         let all = u16::try_from(device.rx_queues).unwrap_or(u16::MAX);
         let queues = match config.queues {
             Queues::All => all,
@@ -135,12 +151,19 @@ impl<'a> Opening<'a> {
         Ok(queue)
     }
 
-    fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {
+    pub(super) fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {
         let socket = Socket::new(&self.rings, origin);
-        socket.map_err(|(what, source)| self.fail(what, source))
+        let pool_bytes = self.config.pool.region().len() as u64;
+        let interface = &self.device.name;
+        socket.map_err(|(what, source)| OpenError::pinning(interface, pool_bytes, what, source))
     }
 
-    fn bind(&self, socket: &Socket, queue: u16, first: Option<&XskQueue>) -> Result<(), OpenError> {
+    pub(super) fn bind(
+        &self,
+        socket: &Socket,
+        queue: u16,
+        first: Option<&XskQueue>,
+    ) -> Result<(), OpenError> {
         let umem = first.map(|first| first.socket.as_fd());
         let (ifindex, copy) = (self.device.index, !self.config.zero_copy);
         let attempt = || socket.bind(ifindex, u32::from(queue), umem, copy);
@@ -152,12 +175,12 @@ impl<'a> Opening<'a> {
         })
     }
 
-    fn direct(&self, index: u16, socket: &Socket) -> Result<(), OpenError> {
+    pub(super) fn direct(&self, index: u16, socket: &Socket) -> Result<(), OpenError> {
         let directed = self.steering.direct(index, socket);
         directed.map_err(|error| OpenError::bpf(&self.device.name, error))
     }
 
-    fn attach(&self) -> Result<AttachMode, OpenError> {
+    pub(super) fn attach(&self) -> Result<AttachMode, OpenError> {
         let attempt = || {
             let attached = self.steering.attach(self.device.index, self.config.attach);
             attached.map_err(|error| OpenError::bpf(&self.device.name, error))

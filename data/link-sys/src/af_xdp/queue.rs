@@ -13,9 +13,8 @@ use weever_link::{LinkError, LinkQueue, QueueStats};
 use weever_packet::{Buffer, Burst, Flags, Pool, PoolCache};
 
 use super::Steering;
-use super::close::Homecoming;
-use super::frames::Frames;
-use super::metadata::METADATA;
+use super::close::{DRAIN_TIMEOUT, Homecoming, grace_period, unconsumed};
+use super::frames::{Frames, METADATA};
 use super::receive::Receiver;
 use super::socket::Socket;
 use super::transmit::Transmitter;
@@ -197,6 +196,47 @@ impl LinkQueue for XskQueue {
                 false => 0,
             },
             ..self.stats
+        }
+    }
+}
+
+impl XskQueue {
+    /// Sends and takes frames back until `all` is so. Those that do not come back are lost to the
+    /// pool: the kernel does not say by the transmit ring which packets it has not taken (what looks
+    /// untaken may have been completed), and the device may still be reading.
+    fn await_sent(&mut self, cache: &mut PoolCache, all: impl Fn(&XskQueue) -> bool) {
+        let end = Instant::now() + DRAIN_TIMEOUT;
+        loop {
+            let _next_time = self.transmitter.flush(&self.socket, self.zero_copy);
+            self.transmitter.reap(self.socket.tx_rings(), cache);
+            if self.socket.tx_rings().out() == 0 || all(self) || Instant::now() > end {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for XskQueue {
+    /// Sends what is still to be sent. Blocks for some milliseconds, and up to a tenth of a second
+    /// if the device sends nothing. Other sockets on the device queue go on; the last one takes the
+    /// frames home that all of them have lent.
+    fn drop(&mut self) {
+        let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
+        let mut cache = self.pool.cache();
+        self.await_sent(&mut cache, |queue| queue.socket.tx.free() == queue.socket.tx.capacity());
+        self.receiver.retire(&self.socket, &mut cache);
+        let rings = Arc::clone(&self.socket.frames);
+        if !rings.leave() {
+            return;
+        }
+        self.await_sent(&mut cache, |queue| queue.socket.tx_rings().out() == 0);
+        // In copy mode only a packet's arrival makes the kernel take frames from the fill ring,
+        // which ended with the grace period, and by then it has said how many it took. A device in
+        // zero-copy mode may have them in its own rings.
+        if quiet && !self.zero_copy {
+            let (lent, frames) = (unconsumed(&rings.fill_parts), Frames::of(&self.pool));
+            self.homecoming.indices = lent.into_iter().map(|at| frames.index(at)).collect();
         }
     }
 }

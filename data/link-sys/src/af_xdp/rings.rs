@@ -1,15 +1,73 @@
-//! What the sockets of one device queue share: the rings by which frames come and go.
+//! The mapped rings: memory, the rings that the sockets of one device queue share, and what a sender uses.
 
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use libc::xdp_desc;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::sockopt;
-use rustix::net::xdp::{XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING};
+use rustix::net::xdp::{XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpRingOffset};
 use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
 use super::RingSizes;
-use super::mapping::{Mapping, Place};
+
+/// Where the kernel keeps a ring, in a descriptor's space of mappings.
+#[derive(Clone, Copy)]
+pub(super) struct RingPlace {
+    pub(super) at: u64,
+    pub(super) offsets: XdpRingOffset,
+    pub(super) len: u32,
+}
+
+/// The memory of one ring, unmapped when dropped: as long as it is mapped the socket lives, even
+/// if its descriptor is closed.
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an address range that is only freed once; what lies in it is reached through the rings.
+unsafe impl Send for Mapping {}
+// SAFETY: no method touches the memory.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps a ring of `T`s.
+    pub(super) fn new<T>(
+        fd: BorrowedFd<'_>,
+        place: RingPlace,
+    ) -> io::Result<(Mapping, RingParts<T>)> {
+        let RingPlace { at, offsets, len } = place;
+        let bytes = offsets.desc as usize + len as usize * size_of::<T>();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, fd, at) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = offsets.flags.ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: the kernel's offsets lie within the ring it has just mapped.
+        let part = |offset: u64| unsafe { start.add(offset as usize) };
+        let parts = RingParts {
+            producer: part(offsets.producer).cast(),
+            consumer: part(offsets.consumer).cast(),
+            flags: part(flags).cast(),
+            slots: part(offsets.desc).cast(),
+            len,
+        };
+        Ok((Mapping { start, bytes }, parts))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; rings over it are dropped before (see `Socket`).
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
 
 /// The fill and the completion ring of a device queue, used by every socket on it. They are those
 /// of the first socket, which the kernel keeps as long as they are mapped.
@@ -31,10 +89,10 @@ impl FrameRings {
     pub(super) fn map(socket: BorrowedFd<'_>, sizes: &RingSizes) -> io::Result<FrameRings> {
         let offsets = sockopt::xdp_mmap_offsets(socket)?;
         let at = XDP_UMEM_PGOFF_FILL_RING;
-        let place = Place { at, offsets: offsets.fr, len: sizes.fill };
+        let place = RingPlace { at, offsets: offsets.fr, len: sizes.fill };
         let (fill_map, fill_parts) = Mapping::new(socket, place)?;
         let at = XDP_UMEM_PGOFF_COMPLETION_RING;
-        let place = Place { at, offsets: offsets.cr, len: sizes.completion };
+        let place = RingPlace { at, offsets: offsets.cr, len: sizes.completion };
         let (done_map, completion_parts) = Mapping::new(socket, place)?;
         // SAFETY: as those of `Socket`: mapped until after the rings are dropped, the kernel is the
         // other side, and whoever works on our side does it through these.
@@ -59,5 +117,22 @@ impl FrameRings {
     /// One less does; says whether it was the last.
     pub(super) fn leave(&self) -> bool {
         self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// What packets leave by and their frames come back by.
+#[derive(Clone, Copy)]
+pub(super) struct TxRings<'a> {
+    pub(super) tx: &'a MultiProducer<xdp_desc>,
+    pub(super) completion: &'a MultiConsumer<u64>,
+    /// Packets given to the kernel whose frames have not come back by `completion`. One that is
+    /// about to be given counts already, so that it never goes below zero.
+    pub(super) out: &'a AtomicU32,
+}
+
+impl TxRings<'_> {
+    #[inline]
+    pub(super) fn out(&self) -> u32 {
+        self.out.load(Ordering::Relaxed)
     }
 }

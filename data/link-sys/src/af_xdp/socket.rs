@@ -17,10 +17,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use weever_packet::Pool;
 use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
-use super::mapping::{Mapping, Place};
-use super::metadata::METADATA;
-use super::rings::FrameRings;
-use super::transmit::TxRings;
+use super::error::REGISTER_POOL;
+use super::frames::METADATA;
+use super::rings::{FrameRings, Mapping, RingPlace, TxRings};
 use super::{ChecksumOffload, RingSizes};
 
 /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
@@ -72,7 +71,7 @@ impl Socket {
             let with = with_metadata(pool, offload);
             metadata = with.is_some_and(|with| set_xdp_umem_reg(&fd, with).is_ok());
             if !metadata {
-                set_xdp_umem_reg(&fd, registration(pool)).map_err(step("XDP_UMEM_REG"))?;
+                set_xdp_umem_reg(&fd, registration(pool)).map_err(step(REGISTER_POOL))?;
             }
         }
         let frames = match origin {
@@ -90,7 +89,7 @@ impl Socket {
 
     fn map(fd: OwnedFd, frames: Arc<FrameRings>, sizes: &RingSizes) -> io::Result<Socket> {
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        let place = |at: u64, offsets: XdpRingOffset, len: u32| Place { at, offsets, len };
+        let place = |at: u64, offsets: XdpRingOffset, len: u32| RingPlace { at, offsets, len };
         let map = fd.as_fd();
         let (rx_map, rx) = Mapping::new(map, place(XDP_PGOFF_RX_RING, offsets.rx, sizes.rx))?;
         let (tx_map, tx) = Mapping::new(map, place(XDP_PGOFF_TX_RING, offsets.tx, sizes.tx))?;

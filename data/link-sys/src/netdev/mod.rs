@@ -79,7 +79,7 @@ impl Interface {
     }
 
     /// Whether its driver hands over packets whose transport checksum the sender's kernel left to
-    /// a device that never came (DESIGN §4.5).
+    /// a device that never came (design/0000 §4.5).
     pub fn partial_checksums(&self) -> bool {
         matches!(self.driver.as_str(), "veth" | "virtio_net" | "tun" | "netkit" | "")
     }

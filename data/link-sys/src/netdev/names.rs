@@ -12,12 +12,11 @@ fn all() -> Vec<String> {
     (1..=LAST_INDEX).filter_map(|index| index_to_name(&fd, index).ok()).collect()
 }
 
-/// Names that differ from `name` by little; all names if none does.
+/// The name that was probably meant by `name`; if there is none, up to eight names that there are.
 pub(super) fn near(name: &str) -> Vec<String> {
     let mut names = all();
-    let near = |other: &String| distance(name, other) <= 1 + name.len() / 4;
-    if names.iter().any(near) {
-        names.retain(near);
+    if let Some(near) = weever_suggest::nearest(name, names.iter().map(String::as_str)) {
+        return vec![near.to_owned()];
     }
     names.truncate(8);
     names
@@ -31,28 +30,9 @@ pub(super) fn remedy(near: &[String]) -> String {
     }
 }
 
-/// How many characters have to be inserted, removed or replaced, not counting differences between
-/// upper and lower case.
-fn distance(a: &str, b: &str) -> usize {
-    strsim::levenshtein(&a.to_lowercase(), &b.to_lowercase())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, expected) in [
-            ("eth0", "eth0", 0),
-            ("eth", "eth0", 1),
-            ("eht0", "eth0", 2),
-            ("", "lo", 2),
-            ("ETH0", "eth0", 0),
-        ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-        }
-    }
 
     #[test]
     fn a_remedy_names_what_there_is() {

@@ -1,5 +1,7 @@
 //! From a graph and a change set to the graph that results.
 
+use weever_suggest::did_you_mean;
+
 use super::{Change, ChangeError, ChangeSet, EdgeName, Outlet, Waiting};
 use crate::{Attr, Edge, Graph, Node, NodeId, Predicate};
 
@@ -54,13 +56,8 @@ fn find(graph: &Graph, node: &str) -> Result<NodeId, ChangeError> {
 }
 
 fn hint(graph: &Graph, node: &str) -> String {
-    let lower = node.to_lowercase();
-    let similar = |name: &str| {
-        let name = name.to_lowercase();
-        !lower.is_empty() && (name.contains(&lower) || lower.contains(&name))
-    };
-    let near = graph.iter().find(|(_, n)| similar(&n.name));
-    near.map(|(_, n)| format!("; did you mean `{}`?", n.name)).unwrap_or_default()
+    let names = graph.iter().map(|(_, node)| node.name.as_str());
+    did_you_mean(node, names).map(|hint| format!("; {hint}")).unwrap_or_default()
 }
 
 fn add(graph: &mut Graph, node: &Node) -> Result<NodeId, ChangeError> {

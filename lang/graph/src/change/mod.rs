@@ -1,4 +1,4 @@
-//! Changes of a graph, as data (DESIGN §4.4; Dragonet thesis §3.5).
+//! Changes of a graph, as data (design/0000 §4.4; Dragonet thesis §3.5).
 //!
 //! A running graph is never edited. A [`ChangeSet`] says what shall be different, by names, so that
 //! it means the same on every worker; [`apply`] makes the graph that results, which then is verified

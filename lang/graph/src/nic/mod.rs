@@ -1,4 +1,4 @@
-//! What a NIC can do, as data (DESIGN §4.5): the meaning of Unicorn's `table`, `rss` and `queues`.
+//! What a NIC can do, as data (design/0000 §4.5): the meaning of Unicorn's `table`, `rss` and `queues`.
 //!
 //! A config node of a PRG carries a [`TableModel`] or an [`RssModel`] in its
 //! [`ConfigSpec`](crate::ConfigSpec), and the node at which packets leave for the host carries

@@ -172,7 +172,7 @@ impl<'a> Conditions<'a> {
         ports.iter().fold(Condition::never(), |all, p| all.or(self.of_port(*p)))
     }
 
-    /// `false` and `true` of an operator (DESIGN §4.2): an operand is a source node.
+    /// `false` and `true` of an operator (design/0000 §4.2): an operand is a source node.
     fn operator(&self, op: Op, incoming: &[PortId]) -> [Condition; 2] {
         let mut sources: Vec<NodeId> = incoming.iter().map(|p| p.node).collect();
         sources.sort();

@@ -1,6 +1,6 @@
 //! Verification: whether a graph has a meaning, and in which order its nodes run.
 //!
-//! The checks are those of the language (Dragonet thesis §2.2; DESIGN §4.2). A node whose
+//! The checks are those of the language (Dragonet thesis §2.2; design/0000 §4.2). A node whose
 //! [`effects`](crate::Node::effects) are not known counts as having none: set them from the
 //! implementations before you verify.
 

@@ -2,10 +2,11 @@
 
 use weever_graph::nic::Queues;
 use weever_graph::{Attr, Edge, Effects, Node, NodeKind, Port, Predicate};
+use weever_suggest::did_you_mean;
 
 use super::names::{Declared, Scope};
 use crate::ast::{self, ClauseKind, Ident, Raw, Reference, Text};
-use crate::{Diagnostic, predicate, suggest};
+use crate::{Diagnostic, predicate};
 
 pub(super) struct Context<'c, 'a> {
     pub(super) scope: &'c Scope<'a>,
@@ -151,7 +152,7 @@ impl Context<'_, '_> {
 
     fn no_port(&mut self, node: &Node, name: &Ident) {
         let message = format!("`{}` has no port `{}`", self.declared.ast.name.name, name.name);
-        let help = suggest::did_you_mean(&name.name, node.ports.iter().map(|p| p.name.as_str()));
+        let help = did_you_mean(&name.name, node.ports.iter().map(|p| p.name.as_str()));
         self.diagnostics.push(Diagnostic::error(name.loc.range(), message).maybe_help(help));
     }
 

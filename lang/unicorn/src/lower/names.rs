@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use weever_graph::NodeId;
+use weever_suggest::nearest;
 
 use super::node_id;
+use crate::Diagnostic;
 use crate::ast::{Ast, Item, Node, Reference};
-use crate::{Diagnostic, suggest};
 
 /// Finding the closest name takes time, so only so many unknown names get a suggestion.
 const MAX_SUGGESTIONS: usize = 32;
@@ -110,7 +111,7 @@ impl<'a> Scope<'a> {
             return None;
         }
         let names = self.nodes.iter().map(|n| n.full_name.as_str());
-        let meant = suggest::closest(name, names)?;
+        let meant = nearest(name, names)?;
         Some(format!("did you mean `{}`?", relative(meant, clusters)))
     }
 }

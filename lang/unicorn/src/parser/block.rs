@@ -1,13 +1,14 @@
 //! Blocks of lines inside a clause, and the small things their lines are made of.
 
 use weever_graph::nic::QueueRange;
+use weever_suggest::did_you_mean;
 
 use super::clause;
 use super::cursor::Parser;
 use super::items::starts_item;
+use crate::Diagnostic;
 use crate::ast::{Block, Comments, Line, Loc};
 use crate::token::Kind;
-use crate::{Diagnostic, suggest};
 
 impl<'s> Parser<'s> {
     /// `{ … }` with lines that start with one of `words`; `line` reads the rest of one.
@@ -82,7 +83,7 @@ impl<'s> Parser<'s> {
             return Some(word);
         }
         let known = || format!("it is one of `{}`", words.join("`, `"));
-        let help = suggest::did_you_mean(here, words.iter().copied()).unwrap_or_else(known);
+        let help = did_you_mean(here, words.iter().copied()).unwrap_or_else(known);
         self.error_after(&format!("expected {what}"), Some(help));
         None
     }
@@ -92,7 +93,7 @@ impl<'s> Parser<'s> {
         if self.take_keyword(wanted) {
             return Some(());
         }
-        let help = self.word().and_then(|w| suggest::did_you_mean(w, [wanted]));
+        let help = self.word().and_then(|w| did_you_mean(w, [wanted]));
         self.error_after(&format!("expected `{wanted}`"), help);
         None
     }

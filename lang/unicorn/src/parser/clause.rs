@@ -1,12 +1,13 @@
 //! The lines of a node's body.
 
 use weever_graph::{ConfigType, Effects};
+use weever_suggest::{did_you_mean, nearest};
 
 use super::cursor::Parser;
 use super::items::starts_item;
+use crate::Diagnostic;
 use crate::ast::{Clause, ClauseKind, Comments, Ident, Loc, NodeKind, Reference, Text};
 use crate::token::{Kind, is_reserved};
-use crate::{Diagnostic, suggest};
 
 /// The words that start a clause.
 pub(super) const WORDS: [&str; 13] = [
@@ -80,7 +81,7 @@ impl Parser<'_> {
     }
 
     fn meant_clause(&mut self, word: &str) -> Option<&'static str> {
-        let meant = suggest::closest(word, WORDS);
+        let meant = nearest(word, WORDS);
         let help = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => format!("a node's body holds `{}`", WORDS.join("`, `")),
@@ -189,7 +190,7 @@ impl Parser<'_> {
 
     fn unknown_effect(&mut self, word: &str, loc: Loc) {
         let known: Vec<&str> = Effects::ALL.names().collect();
-        let help = suggest::did_you_mean(word, known.iter().copied());
+        let help = did_you_mean(word, known.iter().copied());
         let help = help.unwrap_or_else(|| format!("effects are {}", known.join(", ")));
         let message = format!("there is no effect `{word}`");
         self.report(Diagnostic::error(loc.range(), message).help(help));

@@ -1,9 +1,11 @@
 //! Nodes and clusters.
 
+use weever_suggest::nearest;
+
 use super::cursor::Parser;
+use crate::Diagnostic;
 use crate::ast::{Clause, Cluster, Comments, Item, Node, NodeKind};
 use crate::token::Kind;
-use crate::{Diagnostic, suggest};
 
 /// Clusters nest no deeper than this.
 const MAX_DEPTH: usize = 64;
@@ -38,7 +40,7 @@ impl Parser<'_> {
 
     fn unknown_item(&mut self, word: &str) -> Option<Item> {
         let words = NodeKind::ALL.iter().map(|k| k.word()).chain(["cluster", "queues"]);
-        let meant = suggest::closest(word, words);
+        let meant = nearest(word, words);
         let declares = self.ahead(1) == Kind::Word && self.ahead(2) == Kind::BraceOpen;
         let help = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),

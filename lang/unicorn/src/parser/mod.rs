@@ -10,10 +10,11 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use crate::Diagnostic;
 use crate::ast::{Ast, Comments, Helpers, Ident, Loc};
 use crate::token::{self, Kind};
-use crate::{Diagnostic, suggest};
 use cursor::Parser;
+use weever_suggest::did_you_mean;
 
 /// Reads a text. The tree holds what could be understood; it is whole if no diagnostic is an
 /// error. Takes time linear in the text's length and never panics.
@@ -49,7 +50,7 @@ impl Parser<'_> {
         if self.word() == Some("graph") {
             self.bump();
         } else {
-            let help = self.word().and_then(|w| suggest::did_you_mean(w, ["graph"]));
+            let help = self.word().and_then(|w| did_you_mean(w, ["graph"]));
             let meant = help.is_some();
             let expected = "a file starts with `graph NAME {`".to_string();
             self.error_here("expected `graph`", Some(help.unwrap_or(expected)));

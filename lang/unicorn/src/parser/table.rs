@@ -5,11 +5,11 @@ use weever_graph::nic::{
     Cost, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location, MaskScope,
     TableOrder, When,
 };
+use weever_suggest::did_you_mean;
 
 use super::cursor::Parser;
 use crate::ast::{Action, ClauseKind, TableLine};
 use crate::predicate::field_name;
-use crate::suggest;
 use crate::token::Kind;
 
 const LINES: [&str; 9] =
@@ -233,5 +233,5 @@ fn meant_field(name: &str) -> String {
     }
     let known = Field::ALL.map(field_name);
     let all = || format!("fields are {}", known.join(", "));
-    suggest::did_you_mean(name, known).unwrap_or_else(all)
+    did_you_mean(name, known).unwrap_or_else(all)
 }

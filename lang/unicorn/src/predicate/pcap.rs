@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_graph::{Field, Predicate};
+use weever_suggest::did_you_mean;
 
 use super::parse::{Outcome, Parser};
 use super::token::Token;
 use super::{bytes, fields, labels};
-use crate::suggest;
 
 /// Which of source and destination a primitive is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl<'t> Parser<'t> {
         } else {
             let words = ["host", "net", "port", "portrange", "proto"];
             let plain = "names are not looked up; write an IPv4 or IPv6 address".to_string();
-            let help = suggest::did_you_mean(word, words).unwrap_or(plain);
+            let help = did_you_mean(word, words).unwrap_or(plain);
             return at.fail_with(format!("`{word}` is no address"), &help);
         };
         *self = at;

@@ -117,6 +117,7 @@ mod tests {
             let header = cause.header();
             let view = IcmpView::new(&header).unwrap();
             assert_eq!((view.header().kind(), view.header().code() < 14), (cause.kind(), true));
+            assert_eq!(u32::from_be_bytes([header[0], header[1], 0, 0]), cause.to_bits() & !0xffff);
         }
         assert_eq!(Cause::from_bits(0), None);
         let needed = Cause::FragmentationNeeded { mtu: 1400 }.header();

@@ -13,7 +13,7 @@ use crate::addr::Ours;
 
 /// An error about a datagram of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received<'a> {
+pub struct ReceivedError<'a> {
     /// The message's type.
     pub kind: u8,
     /// The message's code.
@@ -29,7 +29,7 @@ pub struct Received<'a> {
     pub quote: &'a [u8],
 }
 
-impl Received<'_> {
+impl ReceivedError<'_> {
     /// Whether it says that the datagram was too long for a link on its way.
     pub const fn is_too_big(&self) -> bool {
         self.kind == kind::UNREACHABLE && self.code == unreachable::FRAGMENTATION_NEEDED
@@ -50,7 +50,7 @@ impl Received<'_> {
 /// Why an error is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum Stray {
+pub enum ErrorReject {
     /// It quotes less than a header and eight bytes (RFC 1122 §3.2.2 has every error do that).
     #[error("ICMP error with too short a quotation")]
     Truncated,
@@ -66,30 +66,33 @@ pub enum Stray {
 ///
 /// # Errors
 /// Why it is not to be believed.
-pub fn check_error<'a>(message: &'a [u8], ours: &impl Ours) -> Result<Received<'a>, Stray> {
-    let header = IcmpHeader::first(message).ok_or(Stray::Truncated)?;
+pub fn check_error<'a>(
+    message: &'a [u8],
+    ours: &impl Ours,
+) -> Result<ReceivedError<'a>, ErrorReject> {
+    let header = IcmpHeader::first(message).ok_or(ErrorReject::Truncated)?;
     let (kind, code) = (header.kind(), header.code());
     if !matches!(kind, kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM) {
-        return Err(Stray::NotAnError);
+        return Err(ErrorReject::NotAnError);
     }
     let quote = message.get(HEADER_LEN..).unwrap_or_default();
-    let ip = Ipv4Header::first(quote).ok_or(Stray::Truncated)?;
+    let ip = Ipv4Header::first(quote).ok_or(ErrorReject::Truncated)?;
     if ip.version() != 4 || ip.header_len() < ipv4::HEADER_LEN || quote.len() < ip.header_len() + 8
     {
-        return Err(Stray::Truncated);
+        return Err(ErrorReject::Truncated);
     }
     let (local, remote) = (ip.src(), ip.dst());
     if !ours.is_ours(local) || ours.is_ours(remote) {
-        return Err(Stray::NotOurs);
+        return Err(ErrorReject::NotOurs);
     }
-    Ok(Received { kind, code, mtu: header.mtu(), local, remote, quote })
+    Ok(ReceivedError { kind, code, mtu: header.mtu(), local, remote, quote })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::addr::Locals;
-    use crate::icmp::{Cause, emit_error};
+    use crate::icmp::Cause;
     use crate::ipv4::{protocol, template};
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -103,13 +106,13 @@ mod tests {
     }
 
     /// The message in which the peer reports about a datagram with this source.
+    /// An error about a datagram between these addresses.
     fn about(src: Ipv4Addr, dst: Ipv4Addr, payload: usize) -> Vec<u8> {
-        let mut datagram = std::vec![0; 20 + payload];
-        template(src, dst, protocol::UDP, payload as u16).emit(&mut datagram).unwrap();
-        let mut out = [0; 600];
-        let cause = Cause::FragmentationNeeded { mtu: 1400 };
-        let len = emit_error(cause, &datagram, PEER, &mut out).unwrap();
-        out[20..len].to_vec()
+        let mut message = std::vec![0; HEADER_LEN + ipv4::HEADER_LEN + payload];
+        message[..HEADER_LEN].copy_from_slice(&Cause::FragmentationNeeded { mtu: 1400 }.header());
+        let header = template(src, dst, protocol::UDP, payload as u16);
+        header.emit(&mut message[HEADER_LEN..]).unwrap();
+        message
     }
 
     #[test]
@@ -124,13 +127,13 @@ mod tests {
     #[test]
     fn what_we_did_not_send_is_not() {
         let checked = |message: &[u8]| check_error(message, &ours()).unwrap_err();
-        assert_eq!(checked(&about(PEER, US, 8)), Stray::NotOurs);
-        assert_eq!(checked(&about(US, US, 8)), Stray::NotOurs);
-        assert_eq!(checked(&about(US, PEER, 7)), Stray::Truncated);
-        assert_eq!(checked(&[3, 4, 0, 0]), Stray::Truncated);
+        assert_eq!(checked(&about(PEER, US, 8)), ErrorReject::NotOurs);
+        assert_eq!(checked(&about(US, US, 8)), ErrorReject::NotOurs);
+        assert_eq!(checked(&about(US, PEER, 7)), ErrorReject::Truncated);
+        assert_eq!(checked(&[3, 4, 0, 0]), ErrorReject::Truncated);
         let mut echo = about(US, PEER, 8);
         echo[0] = kind::ECHO_REPLY;
-        assert_eq!(checked(&echo), Stray::NotAnError);
+        assert_eq!(checked(&echo), ErrorReject::NotAnError);
     }
 
     proptest! {

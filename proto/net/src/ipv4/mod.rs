@@ -1,5 +1,5 @@
-//! IPv4 for a host (RFC 791, RFC 1122 §3.2.1): each validation step is a function of its own, as
-//! each is a node of the graph; [`receive`] is their conjunction in the right order.
+//! IPv4 for a host (RFC 791, RFC 1122 §3.2.1): the tests that a received datagram has to pass,
+//! forwarding, and headers of what we send.
 
 pub use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Repr, Ipv4View, protocol};
 
@@ -10,8 +10,5 @@ mod transmit;
 
 pub use forward::{Forward, complete_partial, forward, is_partial, options_may_pass};
 pub use options::{OptionReject, check_options};
-pub use receive::{
-    Discard, checksum_ok, has_fixed_header, header_len_ok, is_whole, may_forward, receive,
-    total_len_ok, version_ok,
-};
-pub use transmit::{DEFAULT_TTL, Ident, template};
+pub use receive::{header_len_ok, is_whole, may_forward, total_len_ok, version_ok};
+pub use transmit::{DEFAULT_TTL, Ident, multicast_mac, template};

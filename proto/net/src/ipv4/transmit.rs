@@ -2,6 +2,7 @@
 
 use core::net::Ipv4Addr;
 
+use weever_wire::MacAddr;
 use weever_wire::ipv4::{FLAG_DF, Ipv4Repr};
 
 /// RFC 1700 and IANA's recommended default time to live.
@@ -13,6 +14,11 @@ pub const DEFAULT_TTL: u8 = 64;
 pub const fn template(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload_len: u16) -> Ipv4Repr {
     let (tos, ident, flags_frag, ttl) = (0, 0, FLAG_DF, DEFAULT_TTL);
     Ipv4Repr { tos, ident, flags_frag, ttl, protocol, src, dst, payload_len }
+}
+
+/// The station address of a group (RFC 1112 §6.4): 23 bits of the group's address.
+pub const fn multicast_mac(group: Ipv4Addr) -> MacAddr {
+    MacAddr::from_bits(0x0100_5e00_0000 | (group.to_bits() & 0x007f_ffff) as u64)
 }
 
 /// Identifications for datagrams that may be fragmented on their way.
@@ -54,6 +60,12 @@ mod tests {
         let header = view.header();
         assert!(view.checksum_ok() && header.dont_fragment() && !header.is_fragment());
         assert_eq!((header.ttl(), header.src(), header.dst()), (64, src, dst));
+    }
+
+    #[test]
+    fn groups_keep_23_bits() {
+        let mac = multicast_mac(Ipv4Addr::new(239, 255, 1, 2));
+        assert_eq!(mac, MacAddr([1, 0, 0x5e, 0x7f, 1, 2]));
     }
 
     #[test]

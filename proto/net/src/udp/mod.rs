@@ -4,8 +4,6 @@ use core::fmt;
 use core::net::{Ipv4Addr, SocketAddrV4};
 
 use weever_wire::checksum::Pseudo;
-use weever_wire::ipv4::protocol;
-use weever_wire::udp as wire;
 
 pub use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr, UdpView};
 
@@ -72,15 +70,6 @@ pub enum Partial {
     Accepted,
 }
 
-/// Looks at the checksum of a datagram between these addresses.
-#[inline]
-pub fn checksum(view: UdpView<'_>, src: Ipv4Addr, dst: Ipv4Addr, partial: Partial) -> Checksum {
-    let ([a, b, c, d], [e, f, g, h]) = (src.octets(), dst.octets());
-    let length = view.header().length();
-    let pseudo = Pseudo::v4(&[a, b, c, d, e, f, g, h], protocol::UDP, length);
-    judge(view.datagram(), view.header().checksum(), pseudo, partial)
-}
-
 /// Looks at the checksum `field` of a datagram with this pseudo-header. A partial one is recognised
 /// before anything is summed, which makes it the cheapest kind.
 #[inline(always)]
@@ -94,57 +83,6 @@ pub fn judge(datagram: &[u8], field: u16, pseudo: Pseudo, partial: Partial) -> C
     } else {
         Checksum::Wrong
     }
-}
-
-/// Whether the header is there, and its length covers it and is within `payload`, what the IPv4
-/// datagram carries.
-#[inline]
-pub fn length_ok(payload: &[u8]) -> bool {
-    UdpView::new(payload).is_ok()
-}
-
-/// Why a datagram is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[non_exhaustive]
-pub enum UdpReject {
-    /// The header is cut short, or its length is impossible.
-    #[error("wrong UDP length")]
-    Length,
-    /// RFC 1122 §4.1.3.4: "If a UDP datagram is received with a checksum that is non-zero and
-    /// invalid, UDP MUST silently discard the datagram."
-    #[error("wrong UDP checksum")]
-    Checksum,
-    /// Nobody can listen on port zero (RFC 768 reserves it for "no reply" as a source).
-    #[error("UDP destination port is zero")]
-    PortZero,
-}
-
-/// All steps in one; the payload is `view.payload()`.
-///
-/// # Errors
-/// The first step that failed.
-#[inline]
-pub fn receive(
-    payload: &[u8],
-    src: Ipv4Addr,
-    dst: Ipv4Addr,
-    partial: Partial,
-) -> Result<(UdpView<'_>, Checksum), UdpReject> {
-    let view = UdpView::new(payload).map_err(|_| UdpReject::Length)?;
-    if view.header().dst_port() == 0 {
-        return Err(UdpReject::PortZero);
-    }
-    match checksum(view, src, dst, partial) {
-        Checksum::Wrong => Err(UdpReject::Checksum),
-        fine => Ok((view, fine)),
-    }
-}
-
-/// The ends of a datagram that was received between these addresses.
-#[inline]
-pub fn flow(header: wire::UdpHeader<'_>, src: Ipv4Addr, dst: Ipv4Addr) -> Flow {
-    let local = Endpoint { addr: dst, port: header.dst_port() };
-    Flow { local, remote: Endpoint { addr: src, port: header.src_port() } }
 }
 
 #[cfg(test)]

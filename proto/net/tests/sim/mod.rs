@@ -7,10 +7,9 @@ mod link;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-pub(crate) use host::{Host, Received};
+pub(crate) use host::Host;
 pub(crate) use link::{Fault, Link};
 use weever_net::arp::Discovery;
-use weever_net::udp::{Endpoint, Flow};
 
 /// The host that asks.
 pub(crate) const A: usize = 0;
@@ -49,19 +48,15 @@ impl Pair {
         }
     }
 
-    /// From A to a port of B.
-    pub(crate) fn flow(port: u16) -> Flow {
-        let local = Endpoint { addr: A_IP, port: 1000 };
-        Flow { local, remote: Endpoint { addr: B_IP, port } }
+    /// Sends a payload from A to B.
+    pub(crate) fn send(&mut self, payload: &[u8]) {
+        self.hosts[A].send(B_IP, payload, self.now);
+        self.collect(A);
     }
 
-    pub(crate) fn send_udp(&mut self, from: usize, flow: Flow, payload: &[u8]) {
-        self.hosts[from].send_udp(flow, payload, self.now);
-        self.collect(from);
-    }
-
-    pub(crate) fn ping(&mut self, from: usize, to: Ipv4Addr, data: &[u8]) {
-        self.hosts[from].ping(to, data, self.now);
+    /// Sends a payload from a host to the other, which sends it back.
+    pub(crate) fn ask(&mut self, from: usize, payload: &[u8]) {
+        self.hosts[from].ask([B_IP, A_IP][from], payload, self.now);
         self.collect(from);
     }
 

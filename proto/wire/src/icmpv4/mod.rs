@@ -65,7 +65,7 @@ pub mod unreachable {
 /// reply message, the source and destination addresses are simply reversed, the type code changed
 /// to 0, and the checksum recomputed."
 ///
-/// The addresses are in the IPv4 header: [`crate::ipv4::swap_addresses`].
+/// The addresses are in the IPv4 header, which is the caller's.
 #[inline]
 pub fn make_echo_reply(header: &mut [u8; HEADER_LEN]) {
     icmp::make_echo_reply::<V4>(header);

@@ -88,8 +88,8 @@ pub mod problem {
     pub const INCOMPLETE_CHAIN: u8 = 3;
 }
 
-/// Makes a request into its reply and repairs the checksum (RFC 1624). The addresses, whose sum the
-/// exchange leaves alone, are in the IPv6 header: [`crate::ipv6::swap_addresses`].
+/// Makes a request into its reply and repairs the checksum (RFC 1624). The addresses, whose sum
+/// their exchange leaves alone, are in the IPv6 header, which is the caller's.
 #[inline]
 pub fn make_echo_reply(header: &mut [u8; HEADER_LEN]) {
     icmp::make_echo_reply::<V6>(header);

@@ -175,14 +175,6 @@ pub fn set_ttl(header: &mut [u8; HEADER_LEN], ttl: u8) {
     header[TTL] = ttl;
 }
 
-/// Exchanges source and destination, which leaves every checksum over them right.
-#[inline]
-pub fn swap_addresses(header: &mut [u8; HEADER_LEN]) {
-    let (src, dst): ([u8; 4], [u8; 4]) = (array(header, SRC), array(header, DST));
-    put(header, SRC, dst);
-    put(header, DST, src);
-}
-
 /// A datagram whose version and lengths are consistent with the bytes at hand.
 ///
 /// The checksum is not checked: ask [`Ipv4View::checksum_ok`].

@@ -106,14 +106,6 @@ pub fn set_hop_limit(header: &mut [u8; HEADER_LEN], hop_limit: u8) {
     header[HOP_LIMIT] = hop_limit;
 }
 
-/// Exchanges the addresses, which leaves every checksum behind the header right.
-#[inline]
-pub fn swap_addresses(header: &mut [u8; HEADER_LEN]) {
-    let (src, dst): ([u8; 16], [u8; 16]) = (array(header, SRC), array(header, DST));
-    put(header, SRC, dst);
-    put(header, DST, src);
-}
-
 /// A packet whose version and length are consistent with the bytes at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6View<'a> {

@@ -160,11 +160,10 @@ proptest! {
         let bytes = packet.first_chunk_mut().unwrap();
         put(bytes, SRC, src.to_be_bytes());
         put(bytes, DST, dst.to_be_bytes());
-        swap_addresses(bytes);
         set_hop_limit(bytes, hop_limit);
         let header = Ipv6Header::of(bytes);
-        prop_assert_eq!((header.src().to_bits(), header.dst().to_bits()), (dst, src));
+        prop_assert_eq!((header.src().to_bits(), header.dst().to_bits()), (src, dst));
         prop_assert_eq!(header.hop_limit(), hop_limit);
-        prop_assert_eq!(header.addresses()[..16].to_vec(), dst.to_be_bytes().to_vec());
+        prop_assert_eq!(header.addresses()[..16].to_vec(), src.to_be_bytes().to_vec());
     }
 }

@@ -1,9 +1,11 @@
 //! Aids for who looks for a fault, or tries what one does.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use weever_link::fault::{Faults, Rate};
+use weever_wire::MacAddr;
 
 /// Bytes that wait before a narrow passage.
 const QUEUE: u32 = 64_000;
@@ -17,6 +19,27 @@ pub struct Aids {
     pub record: Option<PathBuf>,
     /// What goes wrong on them, in both directions.
     pub faults: Option<FaultWords>,
+    /// The station whose place the stack takes when it replays a capture file.
+    pub station: Option<Station>,
+}
+
+/// A station in a capture file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Station {
+    /// By its hardware address.
+    Mac(MacAddr),
+    /// By an address that packets are to or from.
+    Ip(IpAddr),
+}
+
+impl FromStr for Station {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Station, String> {
+        let mac = || text.parse().map(Station::Mac).ok();
+        let ip = || text.parse().map(Station::Ip).ok();
+        mac().or_else(ip).ok_or_else(|| "neither a MAC address nor an IP address".into())
+    }
 }
 
 /// Faults as they are written: `loss=0.01,delay=5ms,rate=10M`.

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::suggest::nearest;
+use weever_suggest::nearest;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +102,7 @@ fn explain(message: &str) -> (String, String) {
         return (message, String::new());
     };
     let known: Vec<&str> = names.collect();
-    let hint = match nearest(given, &known) {
+    let hint = match nearest(given, known.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),
         None => String::new(),
     };

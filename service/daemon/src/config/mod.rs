@@ -5,9 +5,7 @@ mod check;
 mod error;
 mod host;
 mod nic;
-mod prefix;
 mod settings;
-mod suggest;
 #[cfg(test)]
 mod tests;
 
@@ -19,15 +17,14 @@ use std::str::FromStr;
 use serde::Deserialize;
 use weever_wire::MacAddr;
 
-pub use aids::{Aids, FaultWords};
+pub use aids::{Aids, FaultWords, Station};
 pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
 pub use nic::NicChoice;
-pub use prefix::{ParsePrefixError, Prefix};
 pub use settings::{
     InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
 };
-pub(crate) use suggest::nearest;
+pub use weever_host::{ParsePrefixError, Prefix, Route};
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
 /// is started. `examples/weever.toml` explains every setting.
@@ -106,17 +103,6 @@ pub struct Interface {
     pub nic: NicChoice,
 }
 
-/// A way to a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// The network.
-    pub to: Prefix,
-    /// The router; `None`: its hosts are neighbours on the interface.
-    pub via: Option<IpAddr>,
-    /// The interface's name; `None`: the one whose network the router is in.
-    pub interface: Option<String>,
-}
-
 /// UDP ports of the built-in services; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Services {
@@ -159,7 +145,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What weever takes from a device (DESIGN §4.5).
+    /// What weever takes from a device (design/0000 §4.5).
     Share {
         /// ARP, ND and IP packets for the stack's addresses; the kernel has the rest.
         #[default]
@@ -173,7 +159,7 @@ words! {
 }
 
 words! {
-    /// How a worker waits for packets (DESIGN §5).
+    /// How a worker waits for packets (design/0000 §5).
     Mode {
         /// It never sleeps: for a core of its own.
         Busy = "busy",

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::nearest;
+use weever_suggest::nearest;
 
 /// What a policy's filters are given to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl FromStr for NicChoice {
 fn unknown(text: &str) -> String {
     let mut known: Vec<&str> = weever_models::nics().filter(|name| *name != "xdp").collect();
     known.splice(0..0, ["xdp", "auto"]);
-    let remedy = match nearest(text, &known) {
+    let remedy = match nearest(text, known.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("use one of {}", known.join(", ")),
     };

@@ -59,11 +59,11 @@ pub trait Source: Send + Sync {
     /// Why nothing has changed.
     fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError>;
 
-    /// Changes one setting.
+    /// Changes settings, in their order: all of them or none.
     ///
     /// # Errors
     /// Why nothing has changed.
-    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError>;
+    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError>;
 
     /// Begins to copy packets. Blocks as long as a change of the graph does.
     ///

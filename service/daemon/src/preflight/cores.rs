@@ -1,22 +1,12 @@
 //! On which cores the process may run.
 
-use std::io;
-
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
+use weever_host::allowed_cores;
 
 use super::PreflightError;
 
-/// The cores that the calling thread may run on, in ascending order.
-pub(crate) fn allowed() -> io::Result<Vec<usize>> {
-    // Zero stands for the calling thread.
-    let set = sched_getaffinity(Pid::from_raw(0))?;
-    Ok((0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect())
-}
-
 pub(super) fn check(wanted: &[usize]) -> Result<(), PreflightError> {
     let what = "read the affinity of the process";
-    let allowed = allowed().map_err(|source| PreflightError::Io { what, source })?;
+    let allowed = allowed_cores().map_err(|source| PreflightError::Io { what, source })?;
     match wanted.iter().find(|core| !allowed.contains(core)) {
         Some(core) => {
             let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
@@ -28,11 +18,13 @@ pub(super) fn check(wanted: &[usize]) -> Result<(), PreflightError> {
 
 #[cfg(test)]
 mod tests {
+    use nix::sched::CpuSet;
+
     use super::*;
 
     #[test]
     fn cores_that_there_are_none_of_are_refused_with_those_that_there_are() {
-        let mine = allowed().unwrap();
+        let mine = allowed_cores().unwrap();
         assert!(check(&mine).is_ok() && check(&[]).is_ok());
         for core in [CpuSet::count() - 1, CpuSet::count(), usize::MAX] {
             let error = check(&[core]).unwrap_err().to_string();

@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use weever_wire::MacAddr;
 
 use crate::config::{Config, Interface, LinkKind, Prefix};
-pub(crate) use cores::allowed as allowed_cores;
 use interfaces::{Device, devices};
+pub(crate) use weever_host::allowed_cores;
 
 /// Why a stack cannot be started on a device.
 #[derive(Debug, thiserror::Error)]
@@ -150,8 +150,7 @@ fn read_interfaces() -> Result<Vec<Device>, PreflightError> {
 fn find<'a>(all: &'a [Device], dev: &str) -> Result<&'a Device, PreflightError> {
     let found = all.iter().find(|i| i.name == dev);
     found.ok_or_else(|| {
-        let names: Vec<&str> = all.iter().map(|i| i.name.as_str()).collect();
-        let near = crate::config::nearest(dev, &names);
+        let near = weever_suggest::nearest(dev, all.iter().map(|i| i.name.as_str()));
         let hint = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
         PreflightError::NoDevice { dev: dev.into(), hint }
     })

@@ -1,24 +1,18 @@
 //! The configuration's devices as links: one for each device, however many interfaces it has.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::BufReader;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_link::pcap::playback::{self, Capture, End, PlaybackLink};
-use weever_link::{Link, LinkInfo, Offload};
+use weever_link::{Link, LinkInfo};
 use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, Steering};
 use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
 use super::steward::{Intent, PolicyError, Ready, Steward};
-use super::{StartError, held, ports};
-use crate::config::{Config, Interface, LinkKind, Pace, Share};
-
-/// Bytes of a capture file that are kept in memory.
-const MOST_REPLAYED: usize = 1 << 30;
+use super::{StartError, held, ports, replay};
+use crate::config::{Config, Interface, LinkKind, Share};
 
 /// A device that was opened.
 pub(super) struct Device {
@@ -84,7 +78,7 @@ fn open_one(
     }
     match first.link {
         LinkKind::Tap => open_tap(config, first),
-        LinkKind::Pcap => open_file(first),
+        LinkKind::Pcap => replay::open(first, config.aids.station).map(Device::from),
         LinkKind::AfXdp => {
             let own = of_device().flat_map(|i| &i.addresses).map(|address| address.addr());
             open_af_xdp(config, first, own.collect(), intent, pool)
@@ -165,32 +159,5 @@ fn open_tap(config: &Config, interface: &Interface) -> Result<Device, StartError
     let queues = config.cores.len().max(1) as u16;
     let settings = TapConfig { queues, mtu: interface.mtu, ..TapConfig::new(&interface.dev) };
     let link: Box<dyn Link> = Box::new(Tap::open(&settings)?);
-    Ok(link.into())
-}
-
-/// The stack is whom the file's first packet for a single station is for.
-fn open_file(interface: &Interface) -> Result<Device, StartError> {
-    let path = &interface.dev;
-    let failed = |e: &dyn std::fmt::Display| StartError::Setting(format!("{path}: {e}"));
-    let file = File::open(path).map_err(|e| failed(&e))?;
-    let capture = Capture::read(BufReader::new(file), MOST_REPLAYED).map_err(|e| failed(&e))?;
-    let station =
-        |packet: &[u8]| packet.first_chunk().copied().filter(|mac: &[u8; 6]| mac[0] & 1 == 0);
-    let mac = capture.packets().find_map(|(_, packet)| station(packet));
-    let mac = mac.ok_or_else(|| failed(&"there is no packet for a single station in it"))?;
-    let (pace, speed) = match interface.pace {
-        Pace::Recorded => (playback::Pace::Timed(1.0), "as recorded"),
-        Pace::Unpaced => (playback::Pace::Unpaced, "as fast as it goes"),
-    };
-    let info = LinkInfo {
-        name: interface.name.clone(),
-        mac,
-        mtu: interface.mtu.unwrap_or(1500),
-        queues: 1,
-        partial_checksums: true,
-        offload: Offload::default(),
-        mode: format!("capture file, {} packets, {speed}", capture.len()),
-    };
-    let link: Box<dyn Link> = Box::new(PlaybackLink::new(info, capture, pace, End::Quiet));
     Ok(link.into())
 }

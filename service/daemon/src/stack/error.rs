@@ -3,10 +3,9 @@
 use std::io;
 
 use weever_device::claim::ClaimError;
-use weever_engine::TeamError;
+use weever_host::HostError;
 use weever_link_sys::af_xdp::OpenError;
 use weever_link_sys::tap::TapError;
-use weever_models::ModelError;
 use weever_packet::PoolError;
 
 use super::steward::PolicyError;
@@ -41,12 +40,9 @@ pub enum StartError {
     /// The configuration asks for something that cannot be had.
     #[error("{0}")]
     Setting(String),
-    /// The graph is at fault: a defect of weever, or of a graph that somebody changed.
-    #[error("the host graph cannot run: {0}")]
-    Graph(#[from] TeamError),
-    /// Likewise, in the text of the graph.
-    #[error("the host graph cannot run: {0}")]
-    Model(#[from] ModelError),
+    /// The host cannot be assembled from its parts, or its workers not be started.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The address for metrics cannot be had.
     #[error("metrics = {address}: {source}; choose another, or 127.0.0.1:0 for any free port")]
     Metrics {

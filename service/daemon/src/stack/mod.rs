@@ -1,10 +1,8 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 
 mod aids;
-mod build;
 mod capture;
 mod change;
-mod crew;
 mod devices;
 mod error;
 mod held;
@@ -16,20 +14,19 @@ mod paces;
 mod picture;
 mod ports;
 mod program;
-mod release;
+mod replay;
 mod report;
 mod secret;
 mod shared;
 mod start;
 mod steward;
-mod stopper;
 mod tailor;
 mod view;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use weever_blocks_std::dhcp::Dhcp;
+use weever_host::RunningHost;
 use weever_link::{Link, LinkInfo};
 use weever_packet::Pool;
 use weever_service_api::{ApiError, Counters, GraphFormat, Status};
@@ -41,10 +38,9 @@ use crate::metrics::MetricsServer;
 pub use error::StartError;
 pub use report::Report;
 pub use steward::PolicyError;
-pub use stopper::Stopper;
+pub use weever_host::Stopper;
 
 use aids::Recording;
-use crew::Crew;
 use keeper::Keeper;
 use kernel::Follower;
 use shared::Shared;
@@ -53,15 +49,13 @@ use steward::Routine;
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.
 pub struct Stack {
-    crew: Option<Crew>,
+    running: Option<RunningHost>,
     keeper: Option<Keeper>,
     routine: Option<Routine>,
     follower: Option<Follower>,
     recording: Option<Recording>,
-    links: Vec<Box<dyn Link>>,
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
-    clients: Arc<Dhcp>,
     shared: Arc<Shared>,
 }
 
@@ -120,7 +114,7 @@ impl Stack {
 
     /// The links, as they were opened, by their number.
     pub fn links(&self) -> &[LinkInfo] {
-        &self.shared.links
+        &self.shared.host.links
     }
 
     /// The control socket, if there is one.
@@ -130,13 +124,13 @@ impl Stack {
 
     /// What tells it to stop, from any thread.
     pub fn stopper(&self) -> Stopper {
-        self.shared.stopper.clone()
+        self.shared.host.stopper.clone()
     }
 
     /// Blocks until somebody wants it to stop: a [`Stopper`], a control message, or a worker that
     /// has failed. It runs on until [`stop`](Self::stop).
     pub fn wait(&self) {
-        self.shared.stopper.wait();
+        self.shared.host.stopper.wait();
     }
 
     /// Stops it: leases are given back, the worker ends, the device goes back to the kernel, the
@@ -148,8 +142,7 @@ impl Stack {
     }
 
     fn shut_down(&mut self) -> Report {
-        release::leases(&self.clients);
-        self.crew = None;
+        let stopped = self.running.take().map(RunningHost::stop);
         (self.keeper, self.follower, self.routine) = (None, None, None);
         let mut report = self.shared.report();
         if let Some(problem) = self.recording.take().and_then(Recording::finish) {
@@ -160,7 +153,7 @@ impl Stack {
         tracing::info!(received, sent, dropped, "stack stopped");
         // Last, so that a client which waits for its connection to be closed knows that the devices
         // are free.
-        self.links.clear();
+        drop(stopped);
         self.control = None;
         self.metrics = None;
         report
@@ -169,7 +162,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        if self.crew.is_some() {
+        if self.running.is_some() {
             drop(self.shut_down());
         }
     }

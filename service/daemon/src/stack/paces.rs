@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weever_engine::{self as engine, Pace, Waker};
+use weever_engine as engine;
+use weever_host::WorkerHandle;
 use weever_plan::policy::QueueMode;
 
-use super::crew::{Meter, turns};
 use crate::config::Mode;
 
 /// How workers wait.
 pub(super) struct Paces {
-    workers: Vec<(Arc<Pace>, Waker)>,
+    workers: Arc<[WorkerHandle]>,
     /// Where no class says how.
     usual: Mode,
     /// By link and worker.
@@ -19,8 +19,7 @@ pub(super) struct Paces {
 
 impl Paces {
     /// All wait as the configuration says.
-    pub(super) fn new(meters: &[Meter], usual: Mode, links: usize) -> Paces {
-        let workers = meters.iter().map(|m| (Arc::clone(&m.pace), m.waker.clone())).collect();
+    pub(super) fn new(workers: Arc<[WorkerHandle]>, usual: Mode, links: usize) -> Paces {
         Paces { workers, usual, wanted: Mutex::new(vec![Vec::new(); links]) }
     }
 
@@ -29,20 +28,29 @@ impl Paces {
     pub(super) fn want(&self, link: u16, by_worker: Vec<Option<QueueMode>>) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted[usize::from(link)] = by_worker;
-        for (number, (pace, waker)) in self.workers.iter().enumerate() {
+        for (number, worker) in self.workers.iter().enumerate() {
             let most = wanted.iter().filter_map(|link| link.get(number).copied().flatten()).max();
-            let mode = most.map_or(turns(self.usual), mode);
-            if pace.mode() != mode {
-                tracing::info!(worker = number, ?mode, "how it waits is another");
-                pace.set(mode);
-                waker.wake();
+            let mode = most.map_or(wait_mode(self.usual), mode);
+            if worker.pace.mode() != mode {
+                tracing::info!(worker = number, ?mode, "worker wait mode changed");
+                worker.pace.set(mode);
+                worker.waker.wake();
             }
         }
     }
 }
 
+/// A wait mode in the engine's terms.
+pub(super) fn wait_mode(mode: Mode) -> engine::Mode {
+    match mode {
+        Mode::Busy => engine::Mode::Busy,
+        Mode::Adaptive => engine::Mode::default(),
+        Mode::Interrupt => engine::Mode::Interrupt,
+    }
+}
+
 fn mode(wanted: QueueMode) -> engine::Mode {
-    turns(match wanted {
+    wait_mode(match wanted {
         QueueMode::Busy => Mode::Busy,
         QueueMode::Adaptive => Mode::Adaptive,
         QueueMode::Interrupt => Mode::Interrupt,

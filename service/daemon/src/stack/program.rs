@@ -3,13 +3,12 @@
 use weever_engine::{Published, Publisher, TeamError};
 use weever_graph::change::Change;
 use weever_graph::{ChangeSet, Graph, Predicate, apply};
-use weever_models::{HOST, HostConfig, Service, with_sockets};
-use weever_net::dhcp4::CLIENT_PORT;
+use weever_host::with_dhcp_socket;
+use weever_models::{HOST, HostConfig, ModelError, Service, with_sockets};
 use weever_plan::simplify::{Given, HandOver};
 use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
-use super::StartError;
 use super::capture::Splices;
 use crate::config::Services;
 
@@ -34,8 +33,8 @@ pub(super) struct Program {
 /// Why a program is no graph.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProgramError {
-    #[error(transparent)]
-    Start(#[from] StartError),
+    #[error("the host graph cannot be configured: {0}")]
+    Model(#[from] ModelError),
     #[error("{0}")]
     Text(#[from] weever_unicorn::Errors),
     #[error(transparent)]
@@ -44,9 +43,10 @@ pub(super) enum ProgramError {
     Team(#[from] TeamError),
 }
 
-impl From<weever_models::ModelError> for ProgramError {
-    fn from(error: weever_models::ModelError) -> ProgramError {
-        ProgramError::Start(error.into())
+impl ProgramError {
+    /// Whether the change was made all the same, and a worker has yet to take it.
+    pub(super) fn is_late(&self) -> bool {
+        matches!(self, ProgramError::Team(TeamError::NotAdopted { .. }))
     }
 }
 
@@ -169,9 +169,7 @@ fn sockets(services: &Services) -> HostConfig {
             Some(port) => config.and(service, port),
             None => config,
         });
-    // Whoever serves the DHCP client's port cannot be one.
-    let taken = own.sockets.iter().any(|socket| socket.port == CLIENT_PORT);
-    if taken { own } else { own.with_dhcp() }
+    with_dhcp_socket(own)
 }
 
 impl From<ProgramError> for ApiError {

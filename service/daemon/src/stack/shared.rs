@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
-use weever_engine::{Publisher, Reading, sum};
-use weever_link::LinkInfo;
+use weever_blocks_std::capture::Taps;
+use weever_engine::{Reading, sum};
+use weever_host::{HostHandle, WorkerHandle};
 use weever_net::addr::Cidr;
-use weever_packet::Pool;
 use weever_service_api::{
     ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, ErrorKind, Flows,
     GraphFormat, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status, WorkerStatus,
@@ -15,24 +14,20 @@ use weever_service_api::{
 use weever_wire::MacAddr;
 
 use super::capture::Captures;
-use super::crew::Meter;
+use super::paces::Paces;
 use super::ports::TakenPorts;
 use super::program::Program;
-use super::steward::Stewards;
-use super::{Report, Stopper, network, paces, picture, view};
+use super::steward::{Steward, Stewards};
+use super::tailor::Tailor;
+use super::{Report, network, paces, picture, view};
 use crate::config::{Config, Services};
 use crate::control::{Capturing, Source};
 
 pub(super) struct Shared {
     /// As the stack was started.
     pub(super) config: Config,
-    pub(super) links: Vec<LinkInfo>,
-    /// Addresses and routes as they are.
-    pub(super) network: Arc<Network>,
-    pub(super) neighbours: Arc<Neighbours>,
-    pub(super) neighbours6: Arc<Neighbours6>,
-    /// The graph as it is.
-    pub(super) publisher: Arc<Publisher>,
+    /// The host as it is.
+    pub(super) host: HostHandle,
     pub(super) program: Arc<Mutex<Program>>,
     /// What it serves. Kept apart: who asks what a late worker does is not to wait for that worker,
     /// as the change does that has the program.
@@ -42,23 +37,50 @@ pub(super) struct Shared {
     pub(super) ports: TakenPorts,
     /// What carries out the policy, a device each.
     pub(super) stewards: Arc<Stewards>,
-    pub(super) meters: Vec<Meter>,
-    pub(super) pool: Pool,
     pub(super) started: Instant,
-    pub(super) stopper: Stopper,
 }
 
 impl Shared {
+    /// `stewards` come with the numbers of their links.
+    pub(super) fn new(
+        config: Config,
+        host: HostHandle,
+        program: Program,
+        mut stewards: Vec<(u16, Steward)>,
+        ports: TakenPorts,
+    ) -> Shared {
+        let (publisher, links) = (&host.publisher, host.links.len());
+        let tailor = Arc::new(Tailor::new(Arc::clone(publisher), links));
+        let paces = Arc::new(Paces::new(Arc::clone(&host.workers), config.mode, links));
+        for (link, steward) in &mut stewards {
+            steward.lead(*link, Arc::clone(&tailor), Arc::clone(&paces));
+        }
+        let stewards = stewards.into_iter().map(|(_, steward)| steward).collect();
+        let program = Arc::new(Mutex::new(program));
+        let names = host.links.iter().map(|link| link.name.clone()).collect();
+        let taps = host.env.get_or_default::<Taps>();
+        let captures = Captures::new(Arc::clone(&program), Arc::clone(publisher), taps, names);
+        Shared {
+            stewards: Arc::new(Stewards::new(stewards)),
+            program,
+            serves: Mutex::new(config.services),
+            captures,
+            ports,
+            started: Instant::now(),
+            config,
+            host,
+        }
+    }
+
     pub(super) fn report(&self) -> Report {
-        let failure = self.meters.iter().find_map(|meter| meter.failures().first().cloned());
-        Report { counters: self.counters(), failure }
+        Report { counters: self.counters(), failure: self.host.failure() }
     }
 
     pub(super) fn picture(&self, format: GraphFormat) -> Result<String, ApiError> {
         if format == GraphFormat::Unicorn {
             return Ok(self.program().text().to_owned());
         }
-        picture::draw(&self.publisher.graph(), &sum(&self.readings()), format)
+        picture::draw(&self.host.publisher.graph(), &sum(&self.readings()), format)
     }
 
     /// What a worker runs, with what it has counted.
@@ -66,20 +88,20 @@ impl Shared {
         let refused = |message: String, remedy: &str| {
             Err(ApiError::new(ErrorKind::BadParameters, message, remedy))
         };
-        let graph = self.publisher.executed(worker as usize);
-        let Some((graph, meter)) = graph.zip(self.meters.get(worker as usize)) else {
-            let last = self.meters.len() - 1;
+        let graph = self.host.publisher.executed(worker as usize);
+        let Some((graph, handle)) = graph.zip(self.host.workers.get(worker as usize)) else {
+            let last = self.host.workers.len() - 1;
             return refused(format!("there is no worker {worker}"), &format!("use 0 to {last}"));
         };
         if format == GraphFormat::Unicorn {
             let message = format!("the text is of the graph of all, not of worker {worker}'s part");
             return refused(message, "ask without a worker, or for text, svg or dot");
         }
-        picture::draw(&graph, &meter.counters.describe(), format)
+        picture::draw(&graph, &handle.counters.describe(), format)
     }
 
     fn readings(&self) -> Vec<Vec<Reading>> {
-        self.meters.iter().map(|meter| meter.counters.describe()).collect()
+        self.host.readings()
     }
 
     fn uptime_ns(&self) -> u64 {
@@ -87,9 +109,9 @@ impl Shared {
     }
 
     /// Packets whose queue had failed by the time they were to be sent.
-    fn undeliverable(&self, meter: &Meter) -> Option<DropCounter> {
-        let packets = meter.stats.undeliverable();
-        let (node, reason) = (meter.name.clone(), "the link's queue has failed".into());
+    fn undeliverable(&self, worker: &WorkerHandle) -> Option<DropCounter> {
+        let packets = worker.stats.undeliverable();
+        let (node, reason) = (worker.name.clone(), "the link's queue has failed".into());
         (packets > 0).then_some(DropCounter { node, port: None, reason, packets })
     }
 
@@ -105,40 +127,41 @@ impl Shared {
         running.map(status).collect()
     }
 
-    fn worker(&self, meter: &Meter) -> WorkerStatus {
+    fn worker(&self, worker: &WorkerHandle) -> WorkerStatus {
         WorkerStatus {
-            name: meter.name.clone(),
-            core: meter.core,
-            mode: paces::name(meter.pace.mode()),
-            queues: meter.queues.iter().map(|(_, queue)| *queue).collect(),
-            turns: meter.stats.turns(),
-            sleeps: meter.stats.sleeps(),
-            received: meter.stats.received(),
-            sent: meter.stats.sent(),
-            handed_over: meter.stats.handed_over(),
-            taken_over: meter.stats.taken_over(),
-            state: meter.failures().last().cloned().unwrap_or_else(|| "running".into()),
+            name: worker.name.clone(),
+            core: worker.core,
+            mode: paces::name(worker.pace.mode()),
+            queues: worker.queues.iter().map(|(_, queue)| *queue).collect(),
+            turns: worker.stats.turns(),
+            sleeps: worker.stats.sleeps(),
+            received: worker.stats.received(),
+            sent: worker.stats.sent(),
+            handed_over: worker.stats.handed_over(),
+            taken_over: worker.stats.taken_over(),
+            state: worker.failures().last().cloned().unwrap_or_else(|| "running".into()),
         }
     }
 
     fn pool_counters(&self) -> PoolCounters {
-        let (frames, available) = (self.pool.frames() as u64, self.pool.available() as u64);
+        let (frames, available) =
+            (self.host.pool.frames() as u64, self.host.pool.available() as u64);
         PoolCounters { frames, available }
     }
 
     /// A row for each link from which the worker receives.
-    fn queues_of(&self, number: u32, meter: &Meter, nodes: &[usize]) -> Vec<QueueStatus> {
-        let nodes_of = |worker: usize| nodes.get(worker).map_or(0, |nodes| *nodes as u64);
+    fn queues_of(&self, number: u32, worker: &WorkerHandle, nodes: &[usize]) -> Vec<QueueStatus> {
+        let nodes_of = |number: usize| nodes.get(number).map_or(0, |nodes| *nodes as u64);
         let mut rows: Vec<QueueStatus> = Vec::new();
-        for counted in self.links_of(meter) {
+        for counted in self.links_of(worker) {
             let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
                 rows.push(QueueStatus {
                     link: counted.link.clone(),
                     queue: number,
-                    worker: meter.name.clone(),
-                    core: meter.core,
-                    turns: meter.stats.turns(),
-                    sleeps: meter.stats.sleeps(),
+                    worker: worker.name.clone(),
+                    core: worker.core,
+                    turns: worker.stats.turns(),
+                    sleeps: worker.stats.sleeps(),
                     nodes: nodes_of(number as usize),
                     nodes_of_all: nodes_of(0),
                     ..QueueStatus::default()
@@ -156,11 +179,11 @@ impl Shared {
 
     fn links_of<'a>(
         &'a self,
-        meter: &'a Meter,
+        worker: &'a WorkerHandle,
     ) -> impl Iterator<Item = weever_service_api::LinkCounters> + 'a {
-        let stats = meter.stats.queues().into_iter();
-        stats.zip(&meter.queues).map(|((link, stats), (_, number))| {
-            view::queue(&self.links[usize::from(link)].name, *number, &stats)
+        let stats = worker.stats.queues().into_iter();
+        stats.zip(&worker.queues).map(|((link, stats), (_, number))| {
+            view::queue(&self.host.links[usize::from(link)].name, *number, &stats)
         })
     }
 }
@@ -169,9 +192,9 @@ impl Source for Shared {
     fn counters(&self) -> Counters {
         let mut counters = view::nodes(&self.readings());
         counters.uptime_ns = self.uptime_ns();
-        for meter in &self.meters {
-            counters.links.extend(self.links_of(meter));
-            counters.drops.extend(self.undeliverable(meter));
+        for worker in self.host.workers.iter() {
+            counters.links.extend(self.links_of(worker));
+            counters.drops.extend(self.undeliverable(worker));
         }
         counters.links.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         counters.drops.extend(counters.links.iter().flat_map(view::lost));
@@ -180,9 +203,9 @@ impl Source for Shared {
     }
 
     fn status(&self) -> Status {
-        let (interface, link) = (&self.config.interfaces[0], &self.links[0]);
+        let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
         // As it is now: addresses change, and with some ways of sharing they are the kernel's.
-        let state = self.network.state();
+        let state = self.host.network.state();
         let now = state.config().interface_named(&interface.name);
         let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
         let gateway = network::gateway(state.config());
@@ -200,10 +223,14 @@ impl Source for Shared {
             prefix: address.prefix_len(),
             gateway,
             services: self.services(),
-            workers: self.meters.iter().map(|meter| self.worker(meter)).collect(),
-            interfaces: network::interfaces(state.config(), &self.links),
+            workers: self.host.workers.iter().map(|worker| self.worker(worker)).collect(),
+            interfaces: network::interfaces(state.config(), &self.host.links),
             routes: network::routes(state.config()),
-            neighbours: network::neighbours(state.config(), &self.neighbours, &self.neighbours6),
+            neighbours: network::neighbours(
+                state.config(),
+                &self.host.neighbours,
+                &self.host.neighbours6,
+            ),
             pools: vec![self.pool_counters()],
         }
     }
@@ -217,9 +244,10 @@ impl Source for Shared {
     }
 
     fn queues(&self, filters: usize) -> Queues {
-        let (workers, nodes) = ((0u32..).zip(&self.meters), self.publisher.sizes());
+        let (workers, nodes) =
+            ((0u32..).zip(self.host.workers.iter()), self.host.publisher.sizes());
         let mut queues: Vec<QueueStatus> =
-            workers.flat_map(|(number, meter)| self.queues_of(number, meter, &nodes)).collect();
+            workers.flat_map(|(number, worker)| self.queues_of(number, worker, &nodes)).collect();
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         let mut problems = Vec::new();
         for steward in self.stewards.lock().iter_mut() {
@@ -241,8 +269,8 @@ impl Source for Shared {
         self.apply_text(name, text)
     }
 
-    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
-        self.assign(assignment)
+    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        self.assign(assignments)
     }
 
     fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
@@ -250,7 +278,7 @@ impl Source for Shared {
     }
 
     fn stop(&self) {
-        self.stopper.stop();
+        self.host.stopper.stop();
     }
 }
 
@@ -260,20 +288,55 @@ mod tests {
     use std::time::Duration;
 
     use weever_link::memory::{MemoryConfig, pair};
-    use weever_packet::PoolConfig;
+    use weever_packet::{Pool, PoolConfig};
 
     use super::*;
     use crate::stack::Stack;
 
-    #[test]
-    fn who_asks_for_the_status_does_not_wait_for_a_change() {
+    fn stack() -> (Stack, weever_link::memory::MemoryLink) {
         let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
         config.probe = false;
         config.services.echo = Some(7);
         let pool = Pool::new(PoolConfig { frames: 2048, ..PoolConfig::default() }).unwrap();
         let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
-        let (ours, _theirs) = pair(&link).unwrap();
-        let stack = Stack::start_on(vec![Box::new(ours)], pool, config).unwrap();
+        let (ours, theirs) = pair(&link).unwrap();
+        (Stack::start_on(vec![Box::new(ours)], pool, config).unwrap(), theirs)
+    }
+
+    #[test]
+    fn settings_change_together_or_not_at_all() {
+        let (stack, _theirs) = stack();
+        let set = |texts: &[&str]| {
+            let all: Vec<Assignment> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            stack.shared.set(&all)
+        };
+        let before = (stack.status(), stack.shared.host.publisher.epoch());
+        for (refused, culprit) in [
+            ("forwarding=maybe", "forwarding"),
+            ("services.discard=8", "services.discard"),
+            ("node.Nobody.period=1", "Nobody"),
+            ("nonsense=1", "nonsense"),
+        ] {
+            let all = ["services.echo=8", "interface.memory0.addr+=10.0.0.9/24", refused];
+            let error = set(&all).unwrap_err();
+            assert!(error.message.contains(culprit), "{error:?}");
+            let after = (stack.status(), stack.shared.host.publisher.epoch());
+            assert_eq!(after.0.services, before.0.services, "{refused}");
+            assert_eq!(after.0.interfaces, before.0.interfaces, "{refused}");
+            assert_eq!(after.1, before.1, "{refused}");
+        }
+        let too_small = ["interface.memory0.mtu=1200", "interface.memory0.addr+=2001:db8::1/64"];
+        assert!(set(&too_small).unwrap_err().message.contains("mtu"));
+        assert_eq!(stack.status().interfaces[0].mtu, 1500);
+        let changed = set(&["services.echo=8", "interface.memory0.mtu=1300"]).unwrap();
+        let status = stack.status();
+        assert!(changed.steps > 0 && changed.epoch == before.1 + 1);
+        assert_eq!((status.services[0].port, status.interfaces[0].mtu), (8, 1300));
+    }
+
+    #[test]
+    fn the_status_does_not_wait_for_a_change() {
+        let (stack, _theirs) = stack();
         // As a change that waits for a late worker.
         let change = stack.shared.program();
         let (told, tells) = mpsc::channel();
@@ -284,7 +347,7 @@ mod tests {
             drop(change);
             assert_eq!(status.expect("it waited").services[0].port, 7);
         });
-        let moved = stack.shared.assign(&"services.echo=8".parse().unwrap());
+        let moved = stack.shared.assign(&["services.echo=8".parse().unwrap()]);
         assert!(moved.is_ok(), "{moved:?}");
         assert_eq!(stack.status().services[0].port, 8);
     }

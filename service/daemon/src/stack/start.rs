@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use weever_block::Env;
 use weever_blocks_std::dhcp::Dhcp;
+use weever_engine::monotonic;
+use weever_host::HostHandle;
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;
+use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
-use super::build::{Built, Parts};
-use super::crew::Crew;
 use super::devices::{Device, Grip};
 use super::keeper::Keeper;
 use super::kernel::{Follower, Kernel};
+use super::ports::TakenPorts;
+use super::program::{Program, ProgramError};
 use super::shared::Shared;
 use super::steward::{Intent, Routine, Steward};
-use super::{Stack, StartError, aids, devices, kernel, secret};
+use super::{Stack, StartError, aids, devices, host, kernel, secret};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
@@ -76,30 +78,30 @@ pub(super) fn assemble(
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
     let (links, grips, stewards) = apart(devices);
-    let (mut links, recording) = aids::wrap(links, &config.aids)?;
+    let (links, recording) = aids::wrap(links, &config.aids)?;
+    let in_parts = stewards.iter().any(|(_, steward)| steward.simplifies());
+    let mut program = Program::new(config.services).in_parts(in_parts);
+    let graph = program.graph().map_err(defect)?;
+    let mut builder =
+        host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
+    builder.graph(graph, HOST_SOURCE);
+    let host = builder.build(monotonic())?;
     let by_port = grips.iter().filter(|(_, grip)| grip.by_port);
     let by_port = by_port.map(|(_, grip)| Arc::clone(&grip.steering)).collect();
-    let parts = Parts { stewards, by_port, pool, config };
-    let Built { shared, workers, env } =
-        parts.join(&mut links, kernel.as_mut().map(|(_, kernel)| kernel))?;
+    let ports = TakenPorts::new(by_port, &config.services);
+    let shared = Arc::new(Shared::new(config, host.handle().clone(), program, stewards, ports));
     let metrics = metrics(&shared)?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
-    let crew = Crew::start(workers, &shared.meters, &shared.stopper)?;
-    let Attendants { keeper, follower, routine } = Attendants::start(&shared, grips, kernel, &env)?;
+    let running = host.start()?;
+    let Attendants { keeper, follower, routine } = Attendants::start(&shared, grips, kernel)?;
     announce(&shared);
-    Ok(Stack {
-        crew: Some(crew),
-        keeper,
-        routine,
-        follower,
-        recording,
-        links,
-        control,
-        metrics,
-        clients: env.get_or_default::<Dhcp>(),
-        shared,
-    })
+    let running = Some(running);
+    Ok(Stack { running, keeper, routine, follower, recording, control, metrics, shared })
+}
+
+fn defect(error: ProgramError) -> StartError {
+    StartError::Setting(format!("the host graph cannot run: {error}"))
 }
 
 /// The threads that keep devices and stack in step with each other, as far as they are needed.
@@ -114,10 +116,10 @@ impl Attendants {
         shared: &Shared,
         grips: Grips,
         kernel: Option<(Mirror, Kernel)>,
-        env: &Env,
     ) -> Result<Attendants, StartError> {
+        let HostHandle { network, env, .. } = &shared.host;
         let clients = env.get_or_default::<Dhcp>();
-        let watch = |grips| Keeper::start(Arc::clone(&shared.network), clients, grips);
+        let watch = |grips| Keeper::start(Arc::clone(network), clients, grips);
         let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
         let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
         let follower = kernel.map(|kernel| Follower::start(kernel, env)).transpose();
@@ -154,8 +156,8 @@ fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
 }
 
 fn announce(shared: &Shared) {
-    let workers = shared.meters.len();
-    for link in &shared.links {
+    let workers = shared.host.workers.len();
+    for link in shared.host.links.iter() {
         let (device, mode, queues) = (&link.name, &link.mode, link.queues);
         tracing::info!(device, mode, queues, workers, "stack started");
     }

@@ -36,6 +36,8 @@ fn enter(node: &mut NodeCounters, drops: &mut Vec<DropCounter>, reading: &Readin
         CounterKind::Port => node.ports.push(port()),
         CounterKind::Spawned => node.spawned.push(port()),
         CounterKind::Own => node.own.push(named(reading)),
+        CounterKind::Timer if reading.value > 0 => node.own.push(named(reading)),
+        CounterKind::Timer => {}
         _ => drops.extend(dropped(reading)),
     }
 }
@@ -59,13 +61,17 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
     (reading.value > 0).then_some(DropCounter { node, port, reason, packets: reading.value })
 }
 
-/// Packets that could not be handed to another worker, if this is their counter.
+/// Packets that were dropped at no node, if this counts some.
 fn unhanded(reading: &Reading) -> Option<DropCounter> {
-    let is_it = &*reading.label == "relay_full" && reading.value > 0;
-    is_it.then(|| DropCounter {
-        node: "(between workers)".into(),
+    let (node, reason) = match &*reading.label {
+        "relay_full" => ("(between workers)", "ring to the worker that serves the link is full"),
+        "unclaimed" => ("(no node)", "no node took the packet, and no port says why"),
+        _ => return None,
+    };
+    (reading.value > 0).then(|| DropCounter {
+        node: node.into(),
         port: None,
-        reason: "ring to the worker that serves the link is full".into(),
+        reason: reason.into(),
         packets: reading.value,
     })
 }

@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::config::{
     Aids, Config, ConfigError, FaultWords, LinkKind, Mode, NicChoice, PoolSettings, Prefix,
-    ServiceSettings, Settings, Share,
+    ServiceSettings, Settings, Share, Station,
 };
 use crate::stack::{Report, Stack, StartError};
 
@@ -101,6 +101,10 @@ pub struct UpArgs {
     /// speed
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// With `--link pcap`: take the place of this station of the file, a MAC or IP address; without it
+    /// that of the stack's own address, else of the first packet's receiver
+    #[arg(long, value_name = "STATION")]
+    station: Option<Station>,
     /// Make the links lossy, slow or narrow: `loss=0.01,delay=5ms,rate=10M`
     #[arg(long, value_name = "FAULTS", hide = true)]
     fault: Option<FaultWords>,
@@ -149,7 +153,8 @@ impl UpArgs {
     pub fn config(&self) -> Result<Config, ConfigError> {
         let file = self.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
         let mut config = Config::try_from(file.overridden_by(self.settings()))?;
-        config.aids = Aids { record: self.record.clone(), faults: self.fault };
+        let (record, faults, station) = (self.record.clone(), self.fault, self.station);
+        config.aids = Aids { record, faults, station };
         Ok(config)
     }
 

@@ -52,8 +52,9 @@ impl Source for Fake {
         Ok(Changed { notes: vec![name.into()], ..Changed::default() })
     }
 
-    fn set(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
-        Ok(Changed { notes: vec![assignment.to_string()], ..Changed::default() })
+    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        let notes = assignments.iter().map(ToString::to_string).collect();
+        Ok(Changed { notes, ..Changed::default() })
     }
 
     fn capture(&self, _: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {

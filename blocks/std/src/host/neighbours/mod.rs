@@ -1,4 +1,4 @@
-//! The neighbours of a host: one writer at a time, readers that do not lock (DESIGN §4.4).
+//! The neighbours of a host: one writer at a time, readers that do not lock (design/0000 §4.4).
 //!
 //! ```text
 //!  lookup, handle, poll                     publish                 find

@@ -23,8 +23,6 @@ pub(super) const HAS_FLAGS: u8 = 8;
 /// The packet has a VLAN tag.
 pub(super) const HAS_VLAN: u8 = 16;
 
-/// Queues are numbered up to here; the numbers above stand for other targets.
-pub(super) const LAST_QUEUE: u32 = 0xffff;
 const PASS: u32 = 0x1_0000;
 const DROP: u32 = 0x1_0001;
 

@@ -17,39 +17,20 @@ mod parse;
 mod program;
 mod rule;
 mod sample;
-mod sockets;
 mod tree;
 
 pub use filters::{MOST_MASKS, MOST_ORDERED};
-use others::write_spread;
-pub use others::{Fallback, SPREAD};
-use program::Parts;
+pub use program::{Fallback, SPREAD, Sink};
+use program::{Parts, write_spread};
 use rule::setting;
 pub use rule::{Field, Rule, Target, Test};
 pub use sample::MissedFlow;
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use super::Gate;
 use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
-
-/// Where a frame that goes to a queue goes.
-#[derive(Debug)]
-pub enum Sink {
-    /// To the AF_XDP socket of (hardware queue, software queue): the map's entry at hardware queue
-    /// times `queues` plus software queue. A frame for which there is none goes to the kernel.
-    Sockets {
-        /// An [`MapKind::XskMap`].
-        map: Map,
-        /// How many software queues there are.
-        queues: u32,
-    },
-    /// To the CPU of the queue's number, where the kernel's stack takes it: an
-    /// [`MapKind::CpuMap`].
-    Cpus(Map),
-    /// Nowhere: it is counted and dropped, for measurements.
-    Count,
-}
 
 /// A loaded classifier.
 #[derive(Debug)]
@@ -159,5 +140,34 @@ impl Classifier {
     /// The loaded program.
     pub fn program(&self) -> &XdpProgram {
         &self.program
+    }
+}
+
+impl Classifier {
+    /// Sends what goes to a software queue, of what arrives on a hardware queue, to an AF_XDP
+    /// socket. The socket has its rings already, and is bound to this very hardware queue: frames
+    /// for one bound elsewhere are dropped without a word.
+    ///
+    /// # Errors
+    /// [`BpfError::Setting`] if the sink is not [`Sink::Sockets`]; the kernel's word: E2BIG beyond
+    /// the map's size, EOPNOTSUPP if the descriptor is no AF_XDP socket with rings.
+    pub fn set_socket(&self, place: u32, socket: &impl AsFd) -> Result<(), BpfError> {
+        let fd = socket.as_fd().as_raw_fd();
+        self.sockets()?.update(&place.to_ne_bytes(), &fd.to_ne_bytes())
+    }
+
+    /// Leaves what would go to the socket at a place to the kernel.
+    ///
+    /// # Errors
+    /// As [`Classifier::set_socket`].
+    pub fn clear_socket(&self, place: u32) -> Result<(), BpfError> {
+        self.sockets()?.remove(&place.to_ne_bytes()).map(drop)
+    }
+
+    fn sockets(&self) -> Result<&Map, BpfError> {
+        match self.sink() {
+            Sink::Sockets { map, .. } => Ok(map),
+            Sink::Cpus(_) | Sink::Count => setting("only a classifier for sockets has sockets"),
+        }
     }
 }

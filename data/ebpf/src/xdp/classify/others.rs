@@ -1,25 +1,9 @@
 //! What becomes of frames that no filter matches, and counting their flows.
 
-use super::program::SPREAD_BITS;
-use super::rule::{Target, setting};
+use super::Classifier;
+use super::program::{Fallback, write_spread};
 use super::sample::{MissedFlow, Sampling};
-use super::{Classifier, layout};
 use crate::sys::{BpfError, Map};
-
-/// Places of the spreading table.
-pub const SPREAD: usize = 1 << SPREAD_BITS;
-
-/// Where a frame that no filter matches goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fallback {
-    /// All to one target.
-    To(Target),
-    /// To the software queue with the number of the hardware queue on which it arrived.
-    Arrival,
-    /// To the queue in the place that a hash over addresses and ports numbers; there are
-    /// [`SPREAD`] places, which the list fills again and again.
-    Spread(Vec<u32>),
-}
 
 impl Classifier {
     /// Where frames go that no filter matches.
@@ -91,17 +75,4 @@ pub(super) fn numbers(map: &Map) -> Result<Vec<u64>, BpfError> {
     let mut values = vec![0; map.exchange_size()];
     map.lookup(&0u32.to_ne_bytes(), &mut values)?;
     Ok(values.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect())
-}
-
-pub(super) fn write_spread(map: &Map, fallback: &Fallback) -> Result<(), BpfError> {
-    let Fallback::Spread(queues) = fallback else { return Ok(()) };
-    if queues.is_empty() {
-        return setting("no queue to spread over: name one");
-    }
-    if let Some(queue) = queues.iter().find(|queue| **queue > layout::LAST_QUEUE) {
-        return setting(format!("queue {queue}: the last one is {}", layout::LAST_QUEUE));
-    }
-    let places = queues.iter().cycle().take(SPREAD);
-    let value: Vec<u8> = places.flat_map(|queue| queue.to_ne_bytes()).collect();
-    map.update(&0u32.to_ne_bytes(), &value)
 }

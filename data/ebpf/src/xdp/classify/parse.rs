@@ -6,7 +6,7 @@
 use super::layout::{AREA, HAS_FLAGS, HAS_PORTS, HAS_V4, HAS_V6, HAS_VLAN, PRESENT, SIZE};
 use crate::asm::Reg::{R1, R2, R6, R7, R8, R10};
 use crate::asm::{AluOp, Assembler, Cond, Label, Width};
-use crate::xdp::steer_program::{network, require};
+use crate::xdp::steer_parse::{network, require};
 use crate::xdp::{CTX_DATA, CTX_DATA_END, ETHERNET};
 
 const TCP: i32 = 6;

@@ -3,18 +3,51 @@
 use std::sync::Arc;
 
 use super::exact::{self, ExactTable};
-use super::layout::{LAST_QUEUE, code_of};
+use super::layout::code_of;
 use super::parse::{self, at};
-use super::rule::{Rule, Target};
+use super::rule::{LAST_QUEUE, Rule, Target, setting};
 use super::sample::{self, Sampling};
-use super::{Fallback, Sink, tree};
+use super::tree;
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
 use crate::sys::{BpfError, Map, XdpAction, XdpProgram};
 use crate::xdp::{CTX_RX_QUEUE, Gate, steer_program};
 
 /// Bits of a hash that number a place in the spreading table.
-pub(super) const SPREAD_BITS: u32 = 7;
+const SPREAD_BITS: u32 = 7;
+
+/// Places of the spreading table.
+pub const SPREAD: usize = 1 << SPREAD_BITS;
+
+/// Where a frame that goes to a queue goes.
+#[derive(Debug)]
+pub enum Sink {
+    /// To the AF_XDP socket of (hardware queue, software queue): the map's entry at hardware queue
+    /// times `queues` plus software queue. A frame for which there is none goes to the kernel.
+    Sockets {
+        /// An [`MapKind::XskMap`].
+        map: Map,
+        /// How many software queues there are.
+        queues: u32,
+    },
+    /// To the CPU of the queue's number, where the kernel's stack takes it: an
+    /// [`MapKind::CpuMap`].
+    Cpus(Map),
+    /// Nowhere: it is counted and dropped, for measurements.
+    Count,
+}
+
+/// Where a frame that no filter matches goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fallback {
+    /// All to one target.
+    To(Target),
+    /// To the software queue with the number of the hardware queue on which it arrived.
+    Arrival,
+    /// To the queue in the place that a hash over addresses and ports numbers; there are
+    /// [`SPREAD`] places, which the list fills again and again.
+    Spread(Vec<u32>),
+}
 
 /// What a program is made of.
 #[derive(Debug)]
@@ -136,4 +169,17 @@ fn end(asm: &mut Assembler, parts: &Parts) {
         Some(_) => steer_program::account(asm),
         None => drop(asm.exit()),
     }
+}
+
+pub(super) fn write_spread(map: &Map, fallback: &Fallback) -> Result<(), BpfError> {
+    let Fallback::Spread(queues) = fallback else { return Ok(()) };
+    if queues.is_empty() {
+        return setting("no queue to spread over: name one");
+    }
+    if let Some(queue) = queues.iter().find(|queue| **queue > LAST_QUEUE) {
+        return setting(format!("queue {queue}: the last one is {}", LAST_QUEUE));
+    }
+    let places = queues.iter().cycle().take(SPREAD);
+    let value: Vec<u8> = places.flat_map(|queue| queue.to_ne_bytes()).collect();
+    map.update(&0u32.to_ne_bytes(), &value)
 }

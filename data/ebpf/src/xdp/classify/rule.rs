@@ -1,7 +1,9 @@
 //! What is matched: tests over a packet's fields, and where a match leads.
 
-use super::layout;
 use crate::sys::BpfError;
+
+/// Queues are numbered up to here; the numbers above stand for other targets.
+pub(super) const LAST_QUEUE: u32 = 0xffff;
 
 /// A field of a packet, as far as the program looks into it.
 ///
@@ -161,8 +163,8 @@ impl Rule {
             return setting("addresses of both versions of IP are tested; no packet has them");
         }
         match self.target {
-            Target::Queue(queue) if queue > layout::LAST_QUEUE => {
-                setting(format!("queue {queue}: the last one is {}", layout::LAST_QUEUE))
+            Target::Queue(queue) if queue > LAST_QUEUE => {
+                setting(format!("queue {queue}: the last one is {}", LAST_QUEUE))
             }
             _ => Ok(()),
         }

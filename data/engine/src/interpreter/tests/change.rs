@@ -12,7 +12,7 @@ use super::property::{FRAMES, engine, limits, records, reference, specs, starts,
 use crate::counters::Others;
 use crate::interpreter::trace::Trace;
 use crate::reference::Record;
-use crate::schedule::{Blueprint, Homes, Idps, Numbers, Recipe, Transition};
+use crate::schedule::{CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps, Transition};
 use crate::testkit::{KINDS, STATELESS, graph, packet, pool, registry};
 use crate::{CounterKind, Engine, NODE_WAS_REMOVED, REMOVED};
 
@@ -26,10 +26,10 @@ pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) 
     });
     let starts: Vec<&str> = to.collect();
     let old = engine.plan.clone();
-    let numbers = Numbers::next(&old.numbers, &[&next], &registry(), &starts);
+    let numbers = EntryNumbers::next(&old.numbers, &[&next], &registry(), &starts);
     let (numbers, homes) = (&numbers, Homes::ONE);
-    let recipe = Recipe { numbers, homes, whole: None, follows: true };
-    let plan = Blueprint::compile(next.clone(), &registry(), idps, recipe);
+    let options = CompileOptions { numbers, homes, whole: None, follows: true };
+    let plan = CompiledGraph::compile(next.clone(), &registry(), idps, options);
     let plan = plan.expect("compiles");
     let transition = Transition::new(engine.epoch() + 1, &old, plan, changes, &Others::NONE);
     let mut update = transition.update(&registry(), &Env::new(), |_| true).expect("compiles");

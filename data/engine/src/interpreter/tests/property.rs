@@ -5,7 +5,7 @@ use weever_block::Env;
 use weever_graph::{NodeId, Verified};
 use weever_packet::{Burst, Pool, first_n};
 
-use crate::interpreter::frame::Destination;
+use crate::interpreter::batch::Destination;
 use crate::interpreter::trace::{BatchTrace, Trace};
 use crate::reference::{Outcome, Record, Reference};
 use crate::testkit::{KINDS, NodeSpec, QUICK_KINDS, STATELESS, graph, packet, pool, registry};
@@ -99,6 +99,10 @@ fn compare_counters(
                 matches!(graph.node(*id).implementation.as_deref(), Some("Needy" | "Swift"));
             if needy && record.packet.is_none() {
                 add(name(*id), CounterKind::NoBuffer, "", 1);
+                continue;
+            }
+            if record.packet.is_none() {
+                add(name(*id), CounterKind::Timer, "timers", 1);
                 continue;
             }
             add(name(*id), CounterKind::Packets, "", 1);

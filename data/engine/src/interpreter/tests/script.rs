@@ -58,29 +58,29 @@ pub(super) struct To {
 }
 
 #[derive(Default)]
-pub(super) struct Builder {
+pub(super) struct GraphBuilder {
     graph: Graph,
     scripts: HashMap<String, Script>,
 }
 
-impl Builder {
+impl GraphBuilder {
     pub(super) fn node(
         &mut self,
         name: &str,
         to: To,
         script: impl FnMut(&mut Cx<'_>, &mut Burst, Mask, &mut Ports<'_>) + Send + 'static,
-    ) -> &mut Builder {
+    ) -> &mut GraphBuilder {
         self.scripts.insert(name.into(), Box::new(script));
         let mut node = Node::new(name, NodeKind::Function);
         node.implementation = Some(if to.needy { "Needy" } else { "Script" }.into());
         self.add(node, to)
     }
 
-    pub(super) fn operator(&mut self, name: &str, op: Op, to: To) -> &mut Builder {
+    pub(super) fn operator(&mut self, name: &str, op: Op, to: To) -> &mut GraphBuilder {
         self.add(Node::new(name, NodeKind::Operator(op)), to)
     }
 
-    fn add(&mut self, mut node: Node, to: To) -> &mut Builder {
+    fn add(&mut self, mut node: Node, to: To) -> &mut GraphBuilder {
         let me = self.graph.len() as u32;
         for (name, targets) in [("false", to.no), ("true", to.yes)] {
             let targets = targets.into_iter().map(NodeId).collect();

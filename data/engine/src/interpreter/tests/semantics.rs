@@ -1,10 +1,10 @@
-//! DESIGN §4.2 and §4.3, rule by rule.
+//! The rules of design/0000 §4.2 and §4.3, one by one.
 
 use weever_block::{Priority, bits};
 use weever_graph::Op;
 use weever_packet::{Burst, Mask};
 
-use super::script::{Builder, Log, To, inject};
+use super::script::{GraphBuilder, Log, To, inject};
 use crate::{CounterKind, Engine, Limits};
 
 fn get(engine: &Engine, node: &str, kind: CounterKind, label: &str) -> u64 {
@@ -19,7 +19,7 @@ fn having(burst: &Burst, input: Mask, bit: u8) -> Mask {
 
 #[test]
 fn a_drop_is_counted_once_under_its_first_reason() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let attrs = vec!["source", "drop false: first"];
     let to = To { no: vec![1], yes: vec![1, 2], attrs, ..To::default() };
     b.node("start", to, |_, burst, input, ports| ports.decide(input, having(burst, input, 1)))
@@ -32,11 +32,18 @@ fn a_drop_is_counted_once_under_its_first_reason() {
             ports.enable(0, input & !mine);
         });
     let (mut engine, pool) = b.build(Limits::default());
-    // 0, 2: first. 3: second. 1: nothing. 5, 7: sent, whatever else they left by.
+    // 0, 2: first. 3: second. 1: no stated reason, and the taker leads nowhere. 5, 7: sent, whatever
+    // else they left by.
     inject(&mut engine, "start", &[0, 1, 2, 3, 5, 7], 0);
     assert_eq!(get(&engine, "start", CounterKind::Drop, "first"), 2);
     assert_eq!(get(&engine, "second", CounterKind::Drop, "second"), 1);
-    assert_eq!(engine.counters().total("unclaimed"), 1);
+    // A stated reason comes first, also where a port before it in the schedule leads nowhere.
+    let nowhere = engine.counters().describe();
+    let nowhere = nowhere.iter().filter(|r| r.kind == CounterKind::Drop && r.value > 0);
+    let nowhere: Vec<_> = nowhere.map(|r| (&*r.node, &*r.label, r.value)).collect();
+    assert_eq!(engine.counters().total("unclaimed"), 0);
+    assert_eq!(nowhere.iter().map(|(.., n)| n).sum::<u64>(), 4, "{nowhere:?}");
+    assert!(nowhere.iter().any(|(_, reason, _)| reason.ends_with("leads nowhere")), "{nowhere:?}");
     assert_eq!(engine.outbox(0).len(), 2);
     drop(engine);
     assert_eq!(pool.available(), pool.frames());
@@ -44,7 +51,7 @@ fn a_drop_is_counted_once_under_its_first_reason() {
 
 #[test]
 fn the_first_disposition_in_the_order_of_the_schedule_holds() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { yes: vec![2, 1], attrs: vec!["source"], ..To::default() };
     b.node("start", to, |_, _, input, ports| ports.enable(1, input))
         .node("one", To::default(), |cx, _, input, _| cx.transmit(0, input))
@@ -57,7 +64,7 @@ fn the_first_disposition_in_the_order_of_the_schedule_holds() {
 
 #[test]
 fn what_several_nodes_claim_for_one_place_arrives_in_packet_order() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { no: vec![1], yes: vec![2], attrs: vec!["source"], ..To::default() };
     b.node("start", to, |_, burst, input, ports| ports.decide(input, having(burst, input, 1)))
         .node("even", To::default(), |cx, _, input, _| cx.transmit(0, input))
@@ -73,7 +80,7 @@ fn what_several_nodes_claim_for_one_place_arrives_in_packet_order() {
 
 #[test]
 fn a_link_that_is_not_there_is_a_counted_drop() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { attrs: vec!["source"], ..To::default() };
     b.node("start", to, |cx, _, input, _| cx.transmit(9, input));
     let (mut engine, pool) = b.build(Limits::default());
@@ -87,7 +94,7 @@ fn a_link_that_is_not_there_is_a_counted_drop() {
 fn operator_says(op: Op, operands: [Option<bool>; 2]) -> Option<bool> {
     let log = Log::default();
     let (yes, no) = (log.clone(), log.clone());
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     // Byte: bit 0 and 1, whether the operands run; bit 2 and 3, what they say.
     let to = To { yes: vec![1, 2], attrs: vec!["source"], ..To::default() };
     b.node("start", to, |_, _, input, ports| ports.enable(1, input));
@@ -153,7 +160,7 @@ fn operators_are_three_valued() {
 fn tasks_without_a_buffer_are_kept_from_nodes_that_need_one() {
     let log = Log::default();
     let seen = log.clone();
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { yes: vec![1], attrs: vec!["init"], ..To::default() };
     b.node("start", to, |_, _, input, ports| ports.enable(1, input)).node(
         "needy",
@@ -176,7 +183,7 @@ fn tasks_without_a_buffer_are_kept_from_nodes_that_need_one() {
 /// `x` spawns to `y` and `z`, which note who came.
 fn spawner(log: &Log, limits: Limits) -> (Engine, weever_packet::Pool) {
     let (y, z) = (log.clone(), log.clone());
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { a: Some(1), b: Some(2), attrs: vec!["source"], ..To::default() };
     b.node("x", to, |cx, burst, input, _| {
         let to_z = having(burst, input, 0x80);
@@ -288,7 +295,7 @@ fn perpetual(
 
 #[test]
 fn nothing_starves_and_run_ends() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let init = || To { attrs: vec!["init"], ..To::default() };
     b.node("high", init(), perpetual(Priority::High)).node("low", init(), perpetual(Priority::Low));
     let (mut engine, _pool) = b.build(Limits { low_share: 3, ..Limits::default() });
@@ -296,13 +303,14 @@ fn nothing_starves_and_run_ends() {
     for _ in 0..10 {
         assert!(engine.run(0, 100) <= 103);
     }
-    assert!(get(&engine, "high", CounterKind::Packets, "") >= 900);
-    assert!(get(&engine, "low", CounterKind::Packets, "") >= 10);
+    assert!(get(&engine, "high", CounterKind::Timer, "timers") >= 900);
+    assert!(get(&engine, "low", CounterKind::Timer, "timers") >= 10);
+    assert_eq!(get(&engine, "high", CounterKind::Packets, ""), 0, "a task is not a packet");
 }
 
 #[test]
 fn low_tasks_end_a_run_when_only_they_are_left() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { attrs: vec!["init"], ..To::default() };
     b.node("low", to, perpetual(Priority::Low));
     let (mut engine, _pool) = b.build(Limits { low_share: 3, ..Limits::default() });
@@ -315,7 +323,7 @@ fn low_tasks_end_a_run_when_only_they_are_left() {
 fn a_delayed_task_starts_when_its_time_has_come() {
     let log = Log::default();
     let seen = log.clone();
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let to = To { attrs: vec!["source"], a: Some(1), ..To::default() };
     b.node("start", to, |cx, _, input, ports| {
         for delay in [3_000, 1_000] {
@@ -351,7 +359,7 @@ fn a_delayed_task_starts_when_its_time_has_come() {
 fn blocking(log: &Log, limits: Limits) -> (Engine, weever_packet::Pool) {
     let log = log.clone();
     let mut open = [false; 4];
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     b.node(
         "waits",
         To { attrs: vec!["source"], ..To::default() },
@@ -422,7 +430,7 @@ fn all_that_wait_can_be_woken_at_once() {
 
 #[test]
 fn a_wake_up_in_the_batch_that_blocks_is_not_lost() {
-    let mut b = Builder::default();
+    let mut b = GraphBuilder::default();
     let log = Log::default();
     let seen = log.clone();
     let to = To { yes: vec![1, 2], attrs: vec!["source"], ..To::default() };

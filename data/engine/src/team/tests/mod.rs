@@ -270,7 +270,7 @@ fn what_cannot_be_changes_nothing() {
     unknown.implementation = Some("Nonsense".into());
     assert!(error(ChangeSet::new().insert(unknown)).contains("node A: no block type `Nonsense`"));
     let error = error(ChangeSet::new().remove(SOURCE, Waiting::To("s1".into())));
-    assert_eq!(error, "worker-0: packets of link 0 start at `Source`, which the graph has not");
+    assert_eq!(error, "worker-0: packets of link 0 start at `Source`, which is not in the graph");
     assert_eq!((publisher.epoch(), publisher.graph().len()), (0, 3));
     send(&mut *b.peers[1], &mut b.cache, 7, 1);
     b.team.workers[1].turn(1);

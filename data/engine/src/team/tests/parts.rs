@@ -61,7 +61,7 @@ fn ways(kept: Ways) -> Graph {
 }
 
 /// By worker, the ways of its part.
-fn fitting(parts: Vec<Ways>) -> Arc<Fit> {
+fn selection(parts: Vec<Ways>) -> Arc<Fit> {
     Arc::new(move |_, worker| {
         let kept = parts[usize::from(worker)];
         (kept != ALL).then(|| ways(kept))
@@ -118,7 +118,7 @@ fn played(acts: &[Act]) -> (u64, Vec<u64>, Vec<Reading>) {
     let mut before = HashMap::new();
     for act in acts {
         if let Some(parts) = &act.parts {
-            b.team.publisher.fit(Some(fitting(parts.clone()))).expect("sound");
+            b.team.publisher.fit(Some(selection(parts.clone()))).expect("sound");
         }
         sent += send(&mut *b.peers[act.queue], &mut b.cache, sent, act.packets) as u64;
         for (i, worker) in b.team.workers.iter_mut().enumerate() {
@@ -191,13 +191,13 @@ fn what_waits_where_a_node_goes_goes_on_at_the_first_worker() {
     let mut b = bench(ways(ALL), 2);
     let publisher = b.team.publisher.clone();
     // Who opens the gate is elsewhere, and has no turn.
-    publisher.fit(Some(fitting(vec![ALL, [true, false, true]]))).expect("sound");
+    publisher.fit(Some(selection(vec![ALL, [true, false, true]]))).expect("sound");
     send(&mut *b.peers[1], &mut b.cache, 0, 60);
     b.team.workers[1].turn(1);
     let blocked = |b: &mut Bench| b.team.workers[1].engine().counters().total("blocked_now");
     let waiting = blocked(&mut b);
     assert!(waiting > 10);
-    let ends = fitting(vec![ALL, [false, false, true]]);
+    let ends = selection(vec![ALL, [false, false, true]]);
     let published = publisher.fit(Some(ends.clone())).expect("sound");
     assert_eq!((published.epoch, published.steps), (2, 1));
     assert_eq!(publisher.fit(Some(ends)).expect("sound").steps, 0, "it runs already");
@@ -240,7 +240,7 @@ fn no_ring_is_too_small_for_what_waits_where_a_node_goes() {
         b.team.workers[worker].engine().counters().total("blocked_now")
     };
     assert_eq!(blocked(&mut b, 1), 400);
-    let ends = fitting(vec![ALL, [false, false, true]]);
+    let ends = selection(vec![ALL, [false, false, true]]);
     b.team.publisher.fit(Some(ends)).expect("sound");
     b.team.workers[1].turn(10);
     let stats = b.team.workers[0].stats();
@@ -261,7 +261,7 @@ fn receive_all(b: &mut Bench, back: &mut Vec<u64>) {
 #[test]
 fn strangers_wait_outside_while_the_first_worker_is_busy() {
     let mut b = bench(ways(ALL), 2);
-    b.team.publisher.fit(Some(fitting(vec![ALL, [false; 3]]))).expect("sound");
+    b.team.publisher.fit(Some(selection(vec![ALL, [false; 3]]))).expect("sound");
     let (mut sent, mut back) = (0, Vec::new());
     for turn in 0..10 {
         sent += send(&mut *b.peers[1], &mut b.cache, sent, 48) as u64;
@@ -302,7 +302,7 @@ fn a_part_that_would_lose_something_is_refused_and_the_rest_stays() {
         let id = part.find("Whole").expect("a node");
         part.node_mut(id).attrs.clear();
     });
-    assert!(error.contains("`Whole` is at home elsewhere"), "{error}");
+    assert!(error.contains("`Whole` runs on another worker"), "{error}");
     let error = refused(|part| {
         let id = part.find("Split").expect("a node");
         part.node_mut(id).implementation = Some("Nonsense".into());

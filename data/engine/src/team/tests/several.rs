@@ -13,7 +13,7 @@ fn chain(stages: &[(u8, bool)]) -> Graph {
     graph
 }
 
-/// Numbers that are one flow's are of the same thousand million.
+/// EntryNumbers that are one flow's are of the same thousand million.
 const FLOW: u64 = 1_000_000_000;
 
 fn in_order(numbers: &[u64]) -> bool {
@@ -205,7 +205,7 @@ fn refused(graph: Graph) -> String {
 #[test]
 fn a_cut_that_needs_the_packet_on_both_sides_is_refused() {
     let text = refused(chain(&[(2, false)]));
-    assert_eq!(text, "node s0: there is no worker 2; use 0 to 1");
+    assert_eq!(text, "node s0: worker=2: there is no such worker; use 0 to 1");
     // Beside the stage runs another node for the same packet.
     let mut graph = chain(&[(1, false)]);
     let beside = graph.add(pass("Beside"));

@@ -1,37 +1,19 @@
 //! Sending, and getting back the frames of what was sent.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use libc::xdp_desc;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use weever_link::{QueueStats, fits};
 use weever_packet::{BURST, Buffer, PoolCache};
-use weever_ring::{MultiConsumer, MultiProducer};
 
-use super::frames::Frames;
-use super::metadata;
+use super::frames::{Frames, request_checksum};
+use super::rings::TxRings;
 use super::socket::Socket;
 
 const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
-
-/// What packets leave by and their frames come back by.
-#[derive(Clone, Copy)]
-pub(super) struct TxRings<'a> {
-    pub(super) tx: &'a MultiProducer<xdp_desc>,
-    pub(super) completion: &'a MultiConsumer<u64>,
-    /// Packets given to the kernel whose frames have not come back by `completion`. One that is
-    /// about to be given counts already, so that it never goes below zero.
-    pub(super) out: &'a AtomicU32,
-}
-
-impl TxRings<'_> {
-    #[inline]
-    pub(super) fn out(&self) -> u32 {
-        self.out.load(Ordering::Relaxed)
-    }
-}
 
 pub(super) struct Transmitter {
     frames: Frames,
@@ -128,7 +110,7 @@ impl Transmitter {
                     break;
                 }
             };
-            let options = if self.room == 0 { 0 } else { metadata::request(&mut packet) };
+            let options = if self.room == 0 { 0 } else { request_checksum(&mut packet) };
             let (head, len) = (packet.head(), packet.len() as u32);
             let addr = self.frames.address(packet.into_raw(), head);
             self.scratch[n] = xdp_desc { addr, len, options };

@@ -1,5 +1,8 @@
+use std::sync::atomic::AtomicU32;
+
 use weever_packet::{Pool, PoolConfig};
 use weever_ring::simulated::SimulatedKernel;
+use weever_ring::{MultiConsumer, MultiProducer};
 
 use super::*;
 

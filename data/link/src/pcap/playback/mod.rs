@@ -5,6 +5,7 @@
 //! suite does not apply.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
 
@@ -18,7 +19,52 @@ use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats, fits, free_sent};
 pub struct Capture {
     bytes: Vec<u8>,
     packets: Vec<Packet>,
-    skipped: u64,
+    left_out: LeftOut,
+}
+
+/// Packets of a file that cannot be replayed. Shown as a reason: `12 were cut by their capture`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Packets of which the capture kept only a part.
+    pub cut: u64,
+    /// Packets that do not start with an Ethernet header.
+    pub other_link: u64,
+    /// The link type of the first of those, a number of the link type registry.
+    pub link_type: u16,
+}
+
+impl LeftOut {
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.cut + self.other_link
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { cut, other_link, link_type } = *self;
+        let mut separator = "";
+        if cut > 0 {
+            write!(f, "{cut} were cut by their capture")?;
+            separator = ", ";
+        }
+        if other_link > 0 {
+            let name = link_type_name(link_type);
+            write!(f, "{separator}{other_link} are of link type {link_type} ({name})")?;
+        }
+        Ok(())
+    }
+}
+
+/// What captures often have instead of Ethernet, as the link type registry calls it.
+fn link_type_name(number: u16) -> &'static str {
+    match number {
+        0 | 108 => "loopback",
+        12 | 14 | 101 | 228 | 229 => "IP without a link header",
+        105 | 127 => "IEEE 802.11",
+        113 | 276 => "Linux cooked, as from the device `any`",
+        _ => "not Ethernet",
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +77,7 @@ struct Packet {
 
 impl Capture {
     /// Reads a file up to `most` bytes of packets. Left out, and counted in
-    /// [`skipped`](Self::skipped), are packets that were cut and those of links other than
+    /// [`left_out`](Self::left_out), are packets that were cut and those of links other than
     /// Ethernet. A packet with an earlier time than the one before it comes right after that.
     ///
     /// # Errors
@@ -51,9 +97,10 @@ impl Capture {
             let (start, len) = (capture.bytes.len(), data.len());
             let whole = record.original as usize == len;
             capture.bytes.extend_from_slice(data);
-            if !whole || reader.interfaces()[interface as usize].link_type != ETHERNET {
+            let link_type = reader.interfaces()[interface as usize].link_type;
+            if !whole || link_type != ETHERNET {
                 capture.bytes.truncate(start);
-                capture.skipped += 1;
+                capture.leave_out(link_type);
                 continue;
             }
             let since = time.saturating_sub(*first.get_or_insert(time));
@@ -78,9 +125,21 @@ impl Capture {
         self.packets.is_empty()
     }
 
-    /// How many packets of the file were left out.
-    pub fn skipped(&self) -> u64 {
-        self.skipped
+    /// The packets of the file that were left out.
+    pub fn left_out(&self) -> LeftOut {
+        self.left_out
+    }
+
+    fn leave_out(&mut self, link_type: u16) {
+        let left_out = &mut self.left_out;
+        if link_type == ETHERNET {
+            left_out.cut += 1;
+            return;
+        }
+        if left_out.other_link == 0 {
+            left_out.link_type = link_type;
+        }
+        left_out.other_link += 1;
     }
 
     /// From the first packet to the last.
@@ -137,7 +196,7 @@ impl PlaybackLink {
             link: info.name.clone(),
             mtu: info.mtu,
             flags: if info.partial_checksums { Flags::MAY_BE_PARTIAL } else { Flags::NONE },
-            stats: QueueStats { rx_unusable: capture.skipped(), ..QueueStats::default() },
+            stats: QueueStats { rx_unusable: capture.left_out().total(), ..QueueStats::default() },
             capture,
             pace,
             end,

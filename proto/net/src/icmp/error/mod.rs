@@ -1,22 +1,15 @@
-//! Reporting errors: when one may be, and what it looks like.
-
-use core::net::Ipv4Addr;
+//! Reporting errors: when one may be, and how much it quotes.
 
 use weever_wire::icmpv4::{HEADER_LEN, kind};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};
-use weever_wire::{WireError, checksum};
 
-use super::Cause;
 use crate::addr::Ours;
-use crate::ipv4::template;
 
 /// Bytes of the longest datagram that reports an error: RFC 1812 §4.3.2.3, "SHOULD contain as much
 /// of the original datagram as possible without the length of the ICMP datagram exceeding 576
 /// bytes". RFC 1122 §3.2.2 asks for the header and eight bytes at least.
 pub const MAX_ERROR_LEN: usize = 576;
 
-/// Where the message has its checksum.
-const CHECKSUM: core::ops::Range<usize> = 2..4;
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 
 /// Why an error must not be reported. RFC 1122 §3.2.2: "An ICMP error message MUST NOT be sent as
@@ -76,48 +69,10 @@ fn is_query(datagram: &[u8], l4: usize) -> bool {
     datagram.get(l4).is_some_and(|&kind| !kind::is_error(kind))
 }
 
-/// Bytes of the datagram that reports an error about `datagram`.
-pub fn error_len(datagram: &[u8]) -> usize {
-    ipv4::HEADER_LEN + HEADER_LEN + quote(datagram).len()
-}
-
-/// What is quoted; not the padding of a short frame.
-pub(crate) fn quote(datagram: &[u8]) -> &[u8] {
-    let claimed = Ipv4Header::first(datagram).map_or(usize::MAX, Ipv4Header::total_len);
-    &datagram[..datagram.len().min(claimed).min(MAX_QUOTE)]
-}
-
-/// Writes to the front of `out` the datagram that reports `cause` to the source of `datagram`,
-/// from our address `from`; returns its length, [`error_len`].
-///
-/// RFC 1122 §3.2.2: "this header and data MUST be unchanged from the received datagram", so
-/// `datagram` must still be as it came; and "ICMP error messages SHOULD be sent with normal (i.e.,
-/// zero) TOS bits".
-///
-/// # Errors
-/// [`WireError::NoRoom`]; [`WireError::Truncated`] if `datagram` has no whole header.
-pub fn emit_error(
-    cause: Cause,
-    datagram: &[u8],
-    from: Ipv4Addr,
-    out: &mut [u8],
-) -> Result<usize, WireError> {
-    let (need, have) = (ipv4::HEADER_LEN, datagram.len());
-    let layer = weever_wire::Layer::Ipv4;
-    let to = Ipv4Header::first(datagram).ok_or(WireError::Truncated { layer, need, have })?.src();
-    let quote = quote(datagram);
-    let len = HEADER_LEN + quote.len();
-    let (need, have) = (ipv4::HEADER_LEN + len, out.len());
-    if have < need {
-        return Err(WireError::NoRoom { layer, need, have });
-    }
-    template(from, to, protocol::ICMP, len as u16).emit(out)?;
-    let message = &mut out[ipv4::HEADER_LEN..need];
-    message[..HEADER_LEN].copy_from_slice(&cause.header());
-    message[HEADER_LEN..].copy_from_slice(quote);
-    let check = checksum::finish(checksum::sum(message));
-    message[CHECKSUM].copy_from_slice(&check.to_be_bytes());
-    Ok(need)
+/// How much of `datagram` an error quotes; not the padding of a short frame.
+pub fn quote_len(datagram: &[u8]) -> usize {
+    let said = Ipv4Header::first(datagram).map_or(usize::MAX, Ipv4Header::total_len);
+    datagram.len().min(said).min(MAX_QUOTE)
 }
 
 #[cfg(test)]

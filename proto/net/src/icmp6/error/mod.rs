@@ -1,14 +1,11 @@
-//! Reporting errors: when one may be, and what it looks like.
-
-use core::net::Ipv6Addr;
+//! Reporting errors: when one may be, what it says and how much it quotes.
 
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
 use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
-use weever_wire::{Layer, WireError};
 
 use crate::fragment::{Piece, Reject};
 use crate::icmp::RateLimit;
-use crate::ipv6::{MIN_MTU, template};
+use crate::ipv6::MIN_MTU;
 
 /// Bytes of the longest packet that reports an error: RFC 4443 §2.4(c), as much of the offending
 /// one "as possible without making the ICMPv6 packet exceed the minimum IPv6 MTU".
@@ -196,36 +193,6 @@ fn is_error_later(packet: &[u8]) -> Result<bool, Silence> {
 pub fn quote_len(packet: &[u8]) -> usize {
     let said = Ipv6Header::first(packet).map_or(0, |header| header.payload_len());
     packet.len().min(ipv6::HEADER_LEN + said).min(MAX_QUOTE)
-}
-
-/// Bytes of the packet that reports an error about `packet`.
-pub fn error_len(packet: &[u8]) -> usize {
-    ipv6::HEADER_LEN + HEADER_LEN + quote_len(packet)
-}
-
-/// Writes to the front of `out` the packet that reports `cause` to the source of `packet`, from our
-/// address `from`; returns its length, [`error_len`].
-///
-/// # Errors
-/// [`WireError::NoRoom`]; [`WireError::Truncated`] if `packet` has no whole header.
-pub fn emit_error(
-    cause: Cause,
-    packet: &[u8],
-    from: Ipv6Addr,
-    out: &mut [u8],
-) -> Result<usize, WireError> {
-    let (layer, need, have) = (Layer::Ipv6, ipv6::HEADER_LEN, packet.len());
-    let truncated = WireError::Truncated { layer, need, have };
-    let to = Ipv6Header::first(packet).ok_or(truncated)?.src();
-    let message = cause.repr(&packet[..quote_len(packet)]);
-    let len = message.buffer_len();
-    let header = template(from, to, next_header::ICMPV6, len as u16);
-    header.emit(out)?;
-    let mut addresses = [0; 32];
-    addresses[..16].copy_from_slice(&from.octets());
-    addresses[16..].copy_from_slice(&to.octets());
-    message.emit(&mut out[ipv6::HEADER_LEN..], &addresses)?;
-    Ok(ipv6::HEADER_LEN + len)
 }
 
 /// A limit for each type of error (RFC 4443 §2.4(f)), so that a flood of one does not silence the

@@ -2,12 +2,11 @@
 
 use std::net::IpAddr;
 
+use weever_suggest::nearest;
 use weever_wire::MacAddr;
 
 use super::super::host::unfit_for_host;
-use super::super::{
-    ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share, nearest,
-};
+use super::super::{ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share};
 use super::Problems;
 
 /// What is known of the stack's own networks before it starts.
@@ -63,10 +62,9 @@ impl Own {
         if self.names.iter().any(|known| known == name) {
             return Ok(());
         }
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let remedy = match nearest(name, &names) {
+        let remedy = match nearest(name, self.names.iter().map(String::as_str)) {
             Some(near) => format!("did you mean {near}?"),
-            None => format!("use one of {}", names.join(", ")),
+            None => format!("use one of {}", self.names.join(", ")),
         };
         let problem = "there is no such interface";
         Err(ConfigError::invalid("route.interface", name, problem, remedy))

@@ -66,14 +66,20 @@ impl Captures {
             let message = format!("{} places are more than a capture may have", places.len());
             return Err(refused(message, format!("name at most {MOST_PLACES}")));
         }
-        let config = TapConfig { filter, snaplen: snaplen as usize, ..TapConfig::default() };
+        let config = TapConfig {
+            filter,
+            snaplen: snaplen as usize,
+            clock: Some(monotonic),
+            ..TapConfig::default()
+        };
         let tap = Arc::new(Tap::new(config));
         let number = self.base.taps.add(Arc::clone(&tap));
         let (ports, places) =
             places.into_iter().map(|place| ((place.node, place.port), place.shown)).unzip();
         let started = CaptureStarted { links: self.links.clone(), places, snaplen };
         // From here on, dropping it takes back what has been done.
-        let capture = Capture { base: self.base.clone(), number, tap, started, _permit: permit };
+        let (base, offset) = (self.base.clone(), calendar_offset());
+        let capture = Capture { base, number, tap, started, offset, _permit: permit };
         let splices = Splices { tap: number, ports };
         let mut program = self.base.program();
         let changed = program.change(&self.base.publisher, |program| program.add_tap(splices));
@@ -146,7 +152,24 @@ struct Capture {
     number: u32,
     tap: Arc<Tap>,
     started: CaptureStarted,
+    /// What is added to the worker's time to make it the calendar's.
+    offset: u64,
     _permit: Permit,
+}
+
+/// In nanoseconds: measurements of the offset differ by less, unless the calendar was set.
+const OFFSET_TOLERANCE: u64 = 1_000_000;
+
+/// How many nanoseconds the calendar is ahead of the worker's clock, modulo 2^64. The two clocks are
+/// read one after the other, so the quickest of some readings is the best.
+fn calendar_offset() -> u64 {
+    let reading = |_| {
+        let before = monotonic();
+        let calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let took = monotonic() - before;
+        (took, (calendar.as_nanos() as u64).wrapping_sub(before + took / 2))
+    };
+    (0..3).map(reading).min().map_or(0, |(_, offset)| offset)
 }
 
 impl Capturing for Capture {
@@ -159,9 +182,12 @@ impl Capturing for Capture {
         if packets.is_empty() {
             return Vec::new();
         }
-        // What the worker's clock is ahead of the calendar; the calendar may be set meanwhile.
-        let calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let offset = (calendar.as_nanos() as u64).wrapping_sub(monotonic());
+        // The same for every packet, so that none overtakes another, until the calendar is set anew.
+        let current = calendar_offset();
+        if (current.wrapping_sub(self.offset) as i64).unsigned_abs() > OFFSET_TOLERANCE {
+            self.offset = current;
+        }
+        let offset = self.offset;
         let packet = |captured: weever_blocks_std::capture::Captured| CapturedPacket {
             place: captured.place,
             link: captured.link,

@@ -6,9 +6,10 @@ use weever_net::iface::IfaceId;
 use weever_net::ipv6::AddrOrigin;
 use weever_net::state::NetConfig;
 use weever_service_api::{ApiError, Assignment, How};
+use weever_suggest::nearest;
 
 use super::{PREFIX, Refusal, list, mtu, refused, switch, unknown};
-use crate::config::{Prefix, nearest, shortest_mtu};
+use crate::config::{Prefix, shortest_mtu};
 
 /// `addr`, `groups`, `mtu`, `up` or `forwarding` of the interface of this name.
 pub(super) fn set(
@@ -38,7 +39,7 @@ pub(super) fn named(
         return Ok(found.id);
     }
     let names: Vec<&str> = network.interfaces().iter().map(|i| i.name.as_str()).collect();
-    let near = match nearest(name, &names) {
+    let near = match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("there is {}", names.join(", ")),
     };

@@ -7,13 +7,13 @@ use std::str::FromStr;
 use std::sync::{MutexGuard, PoisonError};
 
 use weever_engine::Published;
-use weever_net::state::{NetConfig, ReversePath, Settings, StateError};
+use weever_net::state::{NetConfig, ReversePath, StateError};
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
+use weever_suggest::nearest;
 
-use super::devices;
 use super::program::Program;
 use super::shared::Shared;
-use crate::config::nearest;
+use crate::config::Services;
 
 /// What addresses and routes are of.
 const PREFIX: &str = "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
@@ -29,120 +29,181 @@ impl Shared {
     }
 
     fn change_program(&self, edit: impl FnOnce(&mut Program)) -> Result<Changed, ApiError> {
-        let (published, ()) = self.program().change(&self.publisher, edit)?;
+        let (published, ()) = self.program().change(&self.host.publisher, edit)?;
         Ok(changed(published))
     }
 
-    /// Changes one setting.
-    pub(super) fn assign(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+    /// Changes settings, in their order: all of them, or none when one is refused. Blocks until every
+    /// worker runs the new graph, if the graph changes.
+    pub(super) fn assign(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        // Held until the end: what another operator sets meanwhile must not be lost.
+        let mut program = self.program();
+        let before = program.clone();
+        let mut wanted = before.clone();
+        let mut network = self.host.network.state().config().clone();
+        let mut of_network = Vec::new();
+        for assignment in assignments {
+            match self.edit(assignment, &mut wanted, &mut network)? {
+                Part::Network => of_network.push(assignment),
+                Part::Graph => {}
+            }
+        }
+        let mut all = Changed { epoch: self.host.publisher.epoch(), ..Changed::default() };
+        let mut late = None;
+        if of_network.len() < assignments.len() {
+            let services = wanted.services();
+            match program.change(&self.host.publisher, |program| *program = wanted) {
+                Ok((published, ())) => all = changed(published),
+                // The worker has the change before it, and nothing takes it back.
+                Err(error) if error.is_late() => late = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+            self.set_served(services, &mut all);
+        }
+        if let Err(refused) = self.change_network(&of_network) {
+            // What was possible a moment ago is not any more: a lease or a router changed the network.
+            let services = before.services();
+            let undone = program.change(&self.host.publisher, |program| *program = before);
+            self.set_served(services, &mut all);
+            undone?;
+            return Err(refused);
+        }
+        late.map_or(Ok(all), |error| Err(error.into()))
+    }
+
+    /// Takes what the graph serves as served: what is shown, and what is taken from devices that are
+    /// shared by port.
+    fn set_served(&self, services: Services, changed: &mut Changed) {
+        *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = services;
+        changed.notes.extend(self.ports.follow(&services));
+    }
+
+    /// Makes a change of the network that was tried before.
+    fn change_network(&self, assignments: &[&Assignment]) -> Result<(), ApiError> {
+        if assignments.is_empty() {
+            return Ok(());
+        }
+        // Settings of the network leave the program alone.
+        let mut program = Program::new(Services::default());
+        self.host.network.update(|network| {
+            assignments
+                .iter()
+                .try_for_each(|assignment| self.edit(assignment, &mut program, network).map(drop))
+        })?;
+        for assignment in assignments {
+            tracing::info!(setting = %assignment, "network changed");
+        }
+        Ok(())
+    }
+
+    /// Does what an assignment says to either of the two; which one it is.
+    fn edit(
+        &self,
+        assignment: &Assignment,
+        program: &mut Program,
+        network: &mut NetConfig,
+    ) -> Result<Part, ApiError> {
         let path: Vec<&str> = assignment.path.split('.').collect();
-        match path[..] {
-            ["services", service @ ("echo" | "discard")] => self.set_service(service, assignment),
+        let done = match path[..] {
+            ["services", service @ ("echo" | "discard")] => {
+                set_service(program, service, assignment)?;
+                return Ok(Part::Graph);
+            }
             ["node", node, param] => {
-                only_set(assignment)?;
-                self.change_program(|program| program.set_param(node, param, &assignment.value))
+                program.set_param(node, param, only_set(assignment)?);
+                return Ok(Part::Graph);
             }
             ["route", ..] => {
                 let to = assignment.path.trim_start_matches("route.");
-                let to = parse(assignment, to, PREFIX)?;
-                self.change_network(assignment, |network| route::set(network, to, assignment))
+                route::set(network, parse(assignment, to, PREFIX)?, assignment)
             }
             ["interface", ref name @ .., key] if !name.is_empty() => {
                 let name = name.join(".");
                 if key == "mtu" {
-                    self.fits_its_link(&name, assignment)?;
+                    self.fits_its_link(&name, network, assignment)?;
                 }
-                self.change_network(assignment, |network| {
-                    interface::set(network, &name, key, assignment, self.config.probe)
-                })
+                interface::set(network, &name, key, assignment, self.config.probe)
             }
-            ["forwarding"] => self.set_forwarding(assignment),
+            ["forwarding"] => self.set_forwarding(network, assignment),
             ["redirects"] => {
-                let on = switch(assignment)?;
-                self.change_settings(assignment, |all| all.redirects = on)
+                network.settings.redirects = switch(assignment)?;
+                Ok(())
             }
             ["reverse-path"] => {
-                let check = reverse_path(assignment)?;
-                self.change_settings(assignment, |all| all.reverse_path = check)
+                network.settings.reverse_path = reverse_path(assignment)?;
+                Ok(())
             }
-            _ => Err(unknown(&assignment.path)),
-        }
+            _ => return Err(unknown(&assignment.path)),
+        };
+        done.map(|()| Part::Network).map_err(|why| match why {
+            Refusal::State(error) => refused(assignment, &error.to_string()),
+            Refusal::Api(error) => *error,
+        })
     }
 
-    fn set_forwarding(&self, assignment: &Assignment) -> Result<Changed, ApiError> {
+    fn set_forwarding(
+        &self,
+        network: &mut NetConfig,
+        assignment: &Assignment,
+    ) -> Result<(), Refusal> {
         let on = switch(assignment)?;
         if let Some(name) = self.config.interface_for_itself().filter(|_| on) {
             let why = format!(
                 "{name} leaves packets for others to the kernel: the stack has \
                                to be started with `share = \"none\"` on every interface"
             );
-            return Err(refused(assignment, &why));
+            return Err(refused(assignment, &why).into());
         }
-        self.change_settings(assignment, |all| all.forwarding = on)
-    }
-
-    fn set_service(&self, service: &str, assignment: &Assignment) -> Result<Changed, ApiError> {
-        only_set(assignment)?;
-        let port = optional(assignment, "a UDP port, 1 to 65535, or none")?;
-        // Held until the end: what another operator sets meanwhile must not be lost.
-        let mut program = self.program();
-        let mut services = program.services();
-        let other = match service {
-            "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
-            _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
-        };
-        match port {
-            Some(0) => return Err(refused(assignment, "port 0 cannot be bound: use 1 to 65535")),
-            Some(_) if port == other => {
-                return Err(refused(assignment, "another service has that port"));
-            }
-            _ => {}
-        }
-        let edit = |program: &mut Program| program.set_services(services);
-        let done = program.change(&self.publisher, edit);
-        // Also if a worker is late: it will have the change.
-        *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = program.services();
-        let (published, ()) = done?;
-        let mut changed = changed(published);
-        changed.notes.extend(self.ports.follow(&services));
-        Ok(changed)
+        network.settings.forwarding = on;
+        Ok(())
     }
 
     /// What is longer than the device takes would be lost there, packet by packet.
-    fn fits_its_link(&self, name: &str, assignment: &Assignment) -> Result<(), ApiError> {
+    fn fits_its_link(
+        &self,
+        name: &str,
+        network: &NetConfig,
+        assignment: &Assignment,
+    ) -> Result<(), ApiError> {
         let wanted: u16 = mtu(assignment)?;
-        // An interface that is not there is told of by who looks for it.
-        let mut named = self.config.interfaces.iter().filter(|interface| interface.name == name);
-        let Some(interface) = named.next() else { return Ok(()) };
-        let link = &self.links[usize::from(devices::number_of(&self.config, &interface.dev))];
+        // The caller reports an interface that is not there.
+        let Some(interface) = network.interface_named(name) else { return Ok(()) };
+        let link = &self.host.links[usize::from(interface.link)];
         let too_long =
             format!("{} was opened with an MTU of {}: use that or less", link.name, link.mtu);
         if wanted > link.mtu { Err(refused(assignment, &too_long)) } else { Ok(()) }
     }
+}
 
-    fn change_settings(
-        &self,
-        assignment: &Assignment,
-        change: impl FnOnce(&mut Settings),
-    ) -> Result<Changed, ApiError> {
-        self.change_network(assignment, |network| {
-            change(&mut network.settings);
-            Ok(())
-        })
-    }
+/// What an assignment changes.
+enum Part {
+    /// The graph: what it serves, parameters of its nodes.
+    Graph,
+    /// Addresses, routes and settings of the network.
+    Network,
+}
 
-    fn change_network(
-        &self,
-        assignment: &Assignment,
-        change: impl FnOnce(&mut NetConfig) -> Result<(), Refusal>,
-    ) -> Result<Changed, ApiError> {
-        self.network.update(change).map_err(|why| match why {
-            Refusal::State(error) => refused(assignment, &error.to_string()),
-            Refusal::Api(error) => *error,
-        })?;
-        tracing::info!(setting = %assignment, "network changed");
-        Ok(Changed { epoch: self.publisher.epoch(), ..Changed::default() })
+fn set_service(
+    program: &mut Program,
+    service: &str,
+    assignment: &Assignment,
+) -> Result<(), ApiError> {
+    only_set(assignment)?;
+    let port = optional(assignment, "a UDP port, 1 to 65535, or none")?;
+    let mut services = program.services();
+    let other = match service {
+        "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
+        _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
+    };
+    match port {
+        Some(0) => return Err(refused(assignment, "port 0 cannot be bound: use 1 to 65535")),
+        Some(_) if port == other => {
+            return Err(refused(assignment, "another service has that port"));
+        }
+        _ => {}
     }
+    program.set_services(services);
+    Ok(())
 }
 
 /// Why the network stays as it is.
@@ -237,16 +298,21 @@ fn unknown(path: &str) -> ApiError {
 /// The setting whose path is nearly this one.
 fn meant(path: &str) -> Option<String> {
     let mut words: Vec<&str> = path.split('.').collect();
-    words[0] = nearest(words[0], &ROOTS)?;
+    words[0] = known_or_near(words[0], &ROOTS)?;
     let ends: &[&str] = match words[0] {
         "services" => &SERVICES,
         "interface" => &OF_INTERFACE,
         _ => &[],
     };
     if let (Some(last), false) = (words.last_mut(), ends.is_empty()) {
-        *last = nearest(last, ends)?;
+        *last = known_or_near(last, ends)?;
     }
     Some(words.join(".")).filter(|near| near != path)
+}
+
+fn known_or_near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let same = known.iter().copied().find(|name| *name == word);
+    same.or_else(|| nearest(word, known.iter().copied()))
 }
 
 #[cfg(test)]

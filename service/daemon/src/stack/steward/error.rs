@@ -7,7 +7,6 @@ use weever_device::nic::NicError as DeviceError;
 use weever_device::xdp::XdpError;
 use weever_models::NicModelError;
 use weever_plan::nic::NicError;
-use weever_plan::policy::DocumentError;
 use weever_policy::Problems;
 
 /// Why a policy cannot be carried out.
@@ -43,14 +42,6 @@ pub enum PolicyError {
         "flows without a policy: give `--policy FILE`, or `policy = \"FILE\"` in the configuration"
     )]
     Unused,
-    /// The policy contradicts itself.
-    #[error("{}: {source}", path.display())]
-    Document {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: DocumentError,
-    },
     /// The policy wants what the flows and the workers do not allow.
     #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was started; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
     Unsatisfiable {
@@ -118,8 +109,7 @@ impl PolicyError {
             PolicyError::Read { .. }
             | PolicyError::TooLong { .. }
             | PolicyError::Text { .. }
-            | PolicyError::Unused
-            | PolicyError::Document { .. } => true,
+            | PolicyError::Unused => true,
             PolicyError::Unsatisfiable { .. }
             | PolicyError::Nic(_)
             | PolicyError::Model(_)

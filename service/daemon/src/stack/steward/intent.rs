@@ -14,8 +14,7 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{FlowId, Options, Search};
 use weever_plan::watch::FiveTuple;
 use weever_policy::flows::{self, FlowSpec};
-use weever_policy::policy::{self, Page};
-use weever_policy::{Problems, assign, assign_on};
+use weever_policy::policy::{self, CheckedPolicy};
 
 use super::super::program::Program;
 use super::work::{Origin, own_flows};
@@ -42,7 +41,7 @@ pub(in super::super) struct Sorter {
 #[derive(Clone, Debug)]
 pub(crate) struct Intent {
     path: PathBuf,
-    page: Page,
+    page: CheckedPolicy,
     specs: Vec<FlowSpec>,
     services: Services,
     /// One for each device that takes filters.
@@ -52,7 +51,7 @@ pub(crate) struct Intent {
 /// A search that has a plan, and what there is to know of its flows.
 pub(super) struct Planned {
     pub(super) search: Search,
-    pub(super) page: Page,
+    pub(super) page: CheckedPolicy,
     pub(super) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
 }
 
@@ -78,7 +77,10 @@ impl Intent {
         let broken = |problems| PolicyError::Text { path: path.clone(), problems };
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
         let page = policy::parse(&text).map_err(broken)?;
-        page.doubts.first.iter().for_each(|doubt| tracing::warn!("{}: {doubt}", path.display()));
+        page.warnings
+            .first
+            .iter()
+            .for_each(|warning| tracing::warn!("{}: {warning}", path.display()));
         let specs = config.flows.as_deref().map(flows_of).transpose()?.unwrap_or_default();
         let sorters = sorters(config, open)?;
         let intent = Intent { path: path.clone(), page, specs, services: config.services, sorters };
@@ -108,7 +110,6 @@ impl Intent {
             specs.push(spec);
             origins.push(origin);
         }
-        let document = |source| PolicyError::Document { path: self.path.clone(), source };
         let tuples: Vec<_> = specs.iter().map(only_tuple).collect();
         let lpg = self.graph();
         let registry = weever_blocks_std::registry();
@@ -117,17 +118,15 @@ impl Intent {
         // Frames of an AF_XDP socket come with nothing that anybody vouches for.
         let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
-        let assigned = assign_on(specs, &self.page, host.as_ref()).map_err(document)?;
-        if !assigned.problems.is_empty() {
-            let (path, problems) = (self.path.clone(), assigned.problems);
-            return Err(PolicyError::Text { path, problems });
-        }
         let mut page = self.page.clone();
-        page.apps = assigned.apps;
-        let mut search = Search::new(nic.clone(), assigned.policy, Options::default());
+        let (mut flows, problems) = page.classify(specs);
+        if !problems.is_empty() {
+            return Err(PolicyError::Text { path: self.path.clone(), problems });
+        }
+        let cost = page.cost_function(host.as_ref());
+        let mut search = Search::new(nic.clone(), cost, Options::default());
         // What the policy wants dropped comes last: nobody else has to know of it.
-        let mut flows = assigned.flows;
-        flows.extend(assigned.standing);
+        flows.extend(page.standing_flows());
         let ids = search.run(flows);
         if !search.cost().is_acceptable() {
             return Err(self.unsatisfiable(&mut search));
@@ -249,14 +248,4 @@ fn read(path: &Path) -> Result<Vec<u8>, PolicyError> {
         true => Err(PolicyError::TooLong { path: path.into(), most: LONGEST }),
         false => Ok(bytes),
     }
-}
-
-/// Puts flows into classes by the page; what is wrong with them is left to the page's own checks.
-pub(super) fn classified(
-    specs: Vec<FlowSpec>,
-    page: &mut Page,
-) -> Result<Vec<weever_plan::flow::Flow>, Problems> {
-    let Ok(assigned) = assign(specs, page) else { return Ok(Vec::new()) };
-    page.apps = assigned.apps;
-    if assigned.problems.is_empty() { Ok(assigned.flows) } else { Err(assigned.problems) }
 }

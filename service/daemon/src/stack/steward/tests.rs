@@ -136,7 +136,7 @@ fn nic() -> Simulated {
 }
 
 fn set(stack: &Stack, text: &str) {
-    stack.shared.assign(&text.parse().unwrap()).unwrap();
+    stack.shared.assign(&[text.parse().unwrap()]).unwrap();
 }
 
 fn queues(stack: &Stack) -> Queues {
@@ -149,7 +149,7 @@ fn flows(stack: &Stack) -> Flows {
 
 /// How much of the graph the second worker runs.
 fn nodes(stack: &Stack) -> usize {
-    stack.shared.publisher.sizes()[1]
+    stack.shared.host.publisher.sizes()[1]
 }
 
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) {

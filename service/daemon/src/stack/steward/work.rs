@@ -10,12 +10,12 @@ use weever_plan::flow::Flow;
 use weever_plan::search::{DeviceChange, FlowId, RuleId, Search};
 use weever_plan::watch::{Due, FiveTuple, Settings, Watch};
 use weever_policy::flows::{self, FlowSpec};
-use weever_policy::policy::Page;
+use weever_policy::policy::CheckedPolicy;
 
 use super::super::paces::Paces;
 use super::super::tailor::Tailor;
 use super::filters::Filters;
-use super::intent::{Intent, Planned, Sorter, classified};
+use super::intent::{Intent, Planned, Sorter};
 use super::means::Means;
 use super::nic::{Hardware, Ready};
 use super::{PolicyError, tuple};
@@ -62,7 +62,7 @@ impl Member {
 pub(crate) struct Steward {
     /// The link's name.
     pub(super) link: String,
-    pub(super) page: Page,
+    pub(super) page: CheckedPolicy,
     pub(super) search: Search,
     pub(super) means: Means,
     pub(super) watch: Watch,
@@ -249,10 +249,8 @@ impl Steward {
             id.into_iter().for_each(|id| self.remove(id));
         }
         for (origin, spec) in new.into_iter().filter(|(n, _)| old.iter().all(|(o, _)| n != o)) {
-            if let Ok(flows) = classified(vec![spec], &mut self.page) {
-                for flow in flows {
-                    self.add(flow, origin);
-                }
+            for flow in self.page.classify([spec]).0 {
+                self.add(flow, origin);
             }
         }
         true
@@ -267,7 +265,7 @@ impl Steward {
         let came = due.came.into_iter().filter(|(tuple, _)| !self.tuples.contains_key(tuple));
         let seen = came.filter_map(|(tuple, rate)| Some((tuple, FlowSpec::seen(tuple, rate)?)));
         let (tuples, specs): (Vec<_>, Vec<_>) = seen.unzip();
-        let Ok(flows) = classified(specs, &mut self.page) else { return };
+        let (flows, _) = self.page.classify(specs);
         for (tuple, flow) in tuples.into_iter().zip(flows) {
             match self.add(flow, Origin::Traffic(tuple)) {
                 Some(id) => drop(self.tuples.insert(tuple, id)),

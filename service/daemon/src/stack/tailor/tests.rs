@@ -53,12 +53,12 @@ fn strangers_are_answered_whatever_was_ordered() {
     client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     client.connect((STACK, ECHO)).unwrap();
     assert!(come_back(&client, 20) >= 18);
-    let handed_over = || stack.shared.meters[1].stats.handed_over();
+    let handed_over = || stack.shared.host.workers[1].stats.handed_over();
     assert_eq!(handed_over(), 0, "nobody is a stranger");
-    let nodes = || stack.shared.publisher.sizes();
+    let nodes = || stack.shared.host.publisher.sizes();
     let expected = nodes()[1];
 
-    let tailor = Tailor::new(Arc::clone(&stack.shared.publisher), 1);
+    let tailor = Tailor::new(Arc::clone(&stack.shared.host.publisher), 1);
     let tcp = Conj::all().with(weever_graph::Field::Ip4Proto, 6);
     tailor.order(0, vec![Arrival { queue: 1, parts: vec![tcp] }]);
     assert!(nodes()[1] < expected, "it has no UDP any more: {:?}", nodes());

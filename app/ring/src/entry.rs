@@ -1,0 +1,222 @@
+//! What travels in the rings: 16-byte entries, and the packet info in front of a payload.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// The number of a socket on its application queue, given out by the stack.
+pub type SocketId = u32;
+
+/// The frame number of an entry that carries none.
+pub const NO_FRAME: u32 = u32::MAX;
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A datagram or segment of payload is in the frame.
+    Data,
+    /// The socket has an error; `offset` is the errno. Without a frame.
+    Error,
+    /// The socket can send again after it had no room. Without a frame.
+    Writable,
+    /// The stack has closed the socket; nothing follows. Without a frame.
+    Closed,
+    /// A number that this version does not know; such entries are skipped and counted.
+    Unknown(u8),
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Kind::Data => 1,
+            Kind::Error => 2,
+            Kind::Writable => 3,
+            Kind::Closed => 4,
+            Kind::Unknown(number) => number,
+        }
+    }
+
+    fn of(number: u8) -> Kind {
+        match number {
+            1 => Kind::Data,
+            2 => Kind::Error,
+            3 => Kind::Writable,
+            4 => Kind::Closed,
+            other => Kind::Unknown(other),
+        }
+    }
+}
+
+/// One entry of a ring: two 64-bit words in shared memory, always copied out as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The frame, or [`NO_FRAME`].
+    pub frame: u32,
+    /// The socket it concerns. Unused in the fill and completion rings.
+    pub socket: SocketId,
+    /// Where the payload starts in the frame, in bytes.
+    pub offset: u16,
+    /// The payload's length in bytes.
+    pub len: u16,
+    /// What the entry says.
+    pub kind: Kind,
+    /// How many more frames of the same datagram follow in the next entries.
+    pub more: u8,
+}
+
+impl Entry {
+    /// An entry that only names a frame, for the fill and completion rings.
+    pub(crate) fn frame(frame: u32) -> Entry {
+        Entry { frame, socket: 0, offset: 0, len: 0, kind: Kind::Data, more: 0 }
+    }
+
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        let first = u64::from(self.frame) | u64::from(self.socket) << 32;
+        let second = u64::from(self.offset)
+            | u64::from(self.len) << 16
+            | u64::from(self.kind.number()) << 32
+            | u64::from(self.more) << 40;
+        [first, second]
+    }
+
+    pub(crate) fn from_words([first, second]: [u64; 2]) -> Entry {
+        Entry {
+            frame: first as u32,
+            socket: (first >> 32) as u32,
+            offset: second as u16,
+            len: (second >> 16) as u16,
+            kind: Kind::of((second >> 32) as u8),
+            more: (second >> 40) as u8,
+        }
+    }
+}
+
+/// Bits of [`PacketInfo::flags`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketFlags(pub u8);
+
+impl PacketFlags {
+    /// Received: the datagram came to a group or a broadcast address.
+    pub const GROUP: PacketFlags = PacketFlags(1);
+    /// Received: the datagram was longer than the space for it and was cut.
+    pub const TRUNCATED: PacketFlags = PacketFlags(2);
+    /// To send: do not fragment.
+    pub const DONT_FRAGMENT: PacketFlags = PacketFlags(4);
+    /// To send: `hops` is set. Otherwise the socket's default applies.
+    pub const HOPS: PacketFlags = PacketFlags(8);
+    /// To send: `traffic_class` is set. Otherwise the socket's default applies.
+    pub const TRAFFIC_CLASS: PacketFlags = PacketFlags(16);
+
+    /// Whether all bits of `other` are set.
+    pub fn contains(self, other: PacketFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of bits.
+    #[must_use]
+    pub fn with(self, other: PacketFlags) -> PacketFlags {
+        PacketFlags(self.0 | other.0)
+    }
+}
+
+/// What goes with a datagram: it lies in the frame's first [`INFO_SIZE`](crate::INFO_SIZE) bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketInfo {
+    /// The other host. Unspecified in a datagram to send: the socket's connected peer.
+    pub remote: SocketAddr,
+    /// Our address. Unspecified in a datagram to send: the socket's, or the route's choice.
+    pub local: SocketAddr,
+    /// The interface, by the stack's numbering; 0 in a datagram to send: the route's choice.
+    pub interface: u32,
+    /// Time to live, or hop limit.
+    pub hops: u8,
+    /// Type of service, or traffic class: DSCP and ECN.
+    pub traffic_class: u8,
+    /// See [`PacketFlags`].
+    pub flags: PacketFlags,
+    /// When it was received, in nanoseconds of the monotonic clock; 0: unknown.
+    pub timestamp: u64,
+}
+
+impl Default for PacketInfo {
+    fn default() -> PacketInfo {
+        let nowhere = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        PacketInfo {
+            remote: nowhere,
+            local: nowhere,
+            interface: 0,
+            hops: 0,
+            traffic_class: 0,
+            flags: PacketFlags::default(),
+            timestamp: 0,
+        }
+    }
+}
+
+impl PacketInfo {
+    /// The bytes as they lie in a frame, native byte order: both sides are on one machine.
+    /// IPv4 addresses are stored as IPv4-mapped IPv6 addresses.
+    pub(crate) fn to_bytes(self) -> [u8; 56] {
+        let mut out = [0; 56];
+        out[..16].copy_from_slice(&mapped(self.remote.ip()));
+        out[16..32].copy_from_slice(&mapped(self.local.ip()));
+        out[32..34].copy_from_slice(&self.remote.port().to_ne_bytes());
+        out[34..36].copy_from_slice(&self.local.port().to_ne_bytes());
+        out[36..40].copy_from_slice(&self.interface.to_ne_bytes());
+        out[40] = self.hops;
+        out[41] = self.traffic_class;
+        out[42] = self.flags.0;
+        out[48..56].copy_from_slice(&self.timestamp.to_ne_bytes());
+        out
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote; any bytes are a valid packet info.
+    pub(crate) fn from_bytes(bytes: &[u8; 56]) -> PacketInfo {
+        let address = |at: usize| -> IpAddr {
+            let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen bytes");
+            Ipv6Addr::from(octets).to_canonical()
+        };
+        let port = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        PacketInfo {
+            remote: SocketAddr::new(address(0), port(32)),
+            local: SocketAddr::new(address(16), port(34)),
+            interface: u32::from_ne_bytes(bytes[36..40].try_into().expect("four bytes")),
+            hops: bytes[40],
+            traffic_class: bytes[41],
+            flags: PacketFlags(bytes[42]),
+            timestamp: u64::from_ne_bytes(bytes[48..56].try_into().expect("eight bytes")),
+        }
+    }
+}
+
+fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn entries_survive_the_ring(
+            frame: u32, socket: u32, offset: u16, len: u16, kind: u8, more: u8,
+        ) {
+            let entry = Entry { frame, socket, offset, len, kind: Kind::of(kind), more };
+            prop_assert_eq!(Entry::from_words(entry.to_words()), entry);
+        }
+
+        #[test]
+        fn any_bytes_are_a_packet_info_that_is_stable(bytes in proptest::array::uniform32(any::<u8>())) {
+            let mut whole = [0; 56];
+            whole[..32].copy_from_slice(&bytes);
+            whole[32..].copy_from_slice(&bytes[..24]);
+            let info = PacketInfo::from_bytes(&whole);
+            prop_assert_eq!(PacketInfo::from_bytes(&info.to_bytes()), info);
+        }
+    }
+}

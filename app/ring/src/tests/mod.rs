@@ -1,0 +1,151 @@
+//! Both ends over one channel: what arrives, who holds which frame, and hostile applications.
+
+mod hostile;
+mod property;
+
+use std::net::SocketAddr;
+
+use super::*;
+
+/// A small channel with both its ends.
+pub(crate) fn pair(frames: u32) -> (StackEnd, AppEnd) {
+    let geometry = Geometry { ring_len: 64, frames, frame_size: 256 };
+    let stack = StackEnd::create(geometry).unwrap();
+    let app = AppEnd::map(stack.fd().try_clone_to_owned().unwrap()).unwrap();
+    (stack, app)
+}
+
+fn info(port: u16) -> PacketInfo {
+    PacketInfo {
+        remote: SocketAddr::from(([192, 0, 2, 1], port)),
+        local: SocketAddr::from(([192, 0, 2, 2], 53)),
+        interface: 3,
+        hops: 64,
+        traffic_class: 2,
+        flags: PacketFlags::GROUP,
+        timestamp: 12,
+    }
+}
+
+#[test]
+fn a_datagram_arrives_with_its_info_and_goes_back_in_the_same_frame() {
+    let (mut stack, mut app) = pair(8);
+    assert_eq!(stack.deliver(7, &info(9), b"hello").unwrap(), Delivery::Delivered);
+    assert!(app.receive().unwrap().is_none(), "nothing is published yet");
+    assert!(!stack.publish(), "nobody sleeps");
+
+    let received = app.receive().unwrap().unwrap();
+    assert_eq!((received.socket, received.kind, received.more), (7, Kind::Data, 0));
+    assert_eq!(app.payload(&received), b"hello");
+    let frame = received.frame.unwrap();
+    let got = app.info(&frame);
+    assert_eq!(got, info(9));
+
+    let answer = PacketInfo { remote: got.remote, ..PacketInfo::default() };
+    app.submit(frame, 7, &answer, (received.offset, received.len, 0)).unwrap();
+    assert!(!app.commit().unwrap());
+    let transmit = stack.next_transmit().unwrap().unwrap();
+    assert_eq!((transmit.socket, transmit.info, transmit.len), (7, answer, 5));
+    let mut out = [0; 16];
+    assert_eq!(stack.copy_payload(&mut out), 5);
+    assert_eq!(&out[..5], b"hello");
+    stack.complete().unwrap();
+    assert!(!stack.publish());
+    assert_eq!(stack.next_transmit().unwrap(), None);
+    assert_eq!(stack.misuse(), Misuse::default());
+}
+
+#[test]
+fn a_long_datagram_takes_several_frames_both_ways_or_none() {
+    let (mut stack, mut app) = pair(8);
+    let payload: Vec<u8> = (0..500).map(|i| i as u8).collect();
+    assert_eq!(stack.deliver(1, &info(1), &payload).unwrap(), Delivery::Delivered);
+    assert_eq!(stack.deliver(1, &info(1), &payload).unwrap(), Delivery::NoFrame, "one frame left");
+    assert_eq!(stack.deliver(1, &info(2), b"x").unwrap(), Delivery::Delivered);
+    let _ = stack.publish();
+    let mut got = Vec::new();
+    let mut frames = Vec::new();
+    loop {
+        let received = app.receive().unwrap().unwrap();
+        got.extend_from_slice(app.payload(&received));
+        let more = received.more;
+        frames.push((received.len, more, received.frame.unwrap()));
+        if more == 0 {
+            break;
+        }
+    }
+    assert_eq!(got, payload);
+    assert_eq!(frames.len(), 3);
+    for (len, more, frame) in frames {
+        app.submit(frame, 1, &info(1), (INFO_SIZE, len, more)).unwrap();
+    }
+    let _ = app.commit().unwrap();
+    let transmit = stack.next_transmit().unwrap().unwrap();
+    let mut out = vec![0; transmit.len];
+    assert_eq!(stack.copy_payload(&mut out), 500);
+    assert_eq!(out, payload);
+    let mut cut = [0; 300];
+    assert_eq!(stack.copy_payload(&mut cut), 300, "what does not fit is left out");
+    stack.complete().unwrap();
+}
+
+#[test]
+fn an_application_that_never_reads_costs_its_own_datagrams_only() {
+    let (mut stack, mut app) = pair(1024);
+    let mut full = 0;
+    for _ in 0..200 {
+        match stack.deliver(1, &info(1), b"x").unwrap() {
+            Delivery::RingFull => full += 1,
+            Delivery::NoFrame => panic!("half of the frames are lent"),
+            Delivery::Delivered => {}
+        }
+        let _ = stack.publish();
+    }
+    assert_eq!(full, 200 - 64, "the ring holds 64");
+    assert_eq!(stack.notify(1, Kind::Error, 111).unwrap(), Delivery::RingFull);
+    while let Some(received) = app.receive().unwrap() {
+        app.release(received.frame.unwrap());
+    }
+    let _ = app.commit().unwrap();
+    assert_eq!(stack.notify(1, Kind::Error, 111).unwrap(), Delivery::Delivered);
+    let _ = stack.publish();
+    let event = app.receive().unwrap().unwrap();
+    assert_eq!((event.kind, event.offset, event.frame), (Kind::Error, 111, None));
+}
+
+#[test]
+fn who_sleeps_is_woken_once_and_only_if_there_is_something() {
+    let (mut stack, mut app) = pair(8);
+    assert!(app.arm().unwrap());
+    assert!(!stack.publish(), "nothing was delivered");
+    stack.deliver(1, &info(1), b"x").unwrap();
+    assert!(stack.publish());
+    stack.deliver(1, &info(1), b"y").unwrap();
+    assert!(!stack.publish(), "it was woken already");
+    assert!(!app.arm().unwrap(), "there is something to receive");
+
+    assert!(stack.park().unwrap());
+    let frame = app.receive().unwrap().unwrap().frame.unwrap();
+    app.submit(frame, 1, &info(1), (INFO_SIZE, 1, 0)).unwrap();
+    assert!(app.commit().unwrap(), "the worker has parked the channel");
+    assert!(!stack.park().unwrap(), "there is something to send");
+    assert!(stack.next_transmit().unwrap().is_some());
+    stack.complete().unwrap();
+}
+
+#[test]
+fn a_full_transmit_ring_gives_the_frame_back() {
+    let (_stack, mut app) = pair(1024);
+    for _ in 0..64 {
+        let frame = app.alloc().unwrap().unwrap();
+        app.submit(frame, 1, &info(1), (INFO_SIZE, 4, 0)).unwrap();
+    }
+    let frame = app.alloc().unwrap().unwrap();
+    let Err(SubmitError::Full(frame)) = app.submit(frame, 1, &info(1), (INFO_SIZE, 4, 0)) else {
+        panic!("the ring holds 64");
+    };
+    let Err(SubmitError::Range { frame, .. }) = app.submit(frame, 1, &info(1), (0, 4, 0)) else {
+        panic!("the payload would lie over the packet info");
+    };
+    app.release(frame);
+}

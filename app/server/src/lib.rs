@@ -1,0 +1,46 @@
+//! The stack's side of application queues.
+//!
+//! To a worker, applications are one more link: what it receives from it are datagrams that
+//! applications send, what it transmits to it are datagrams for their sockets. So the engine needs
+//! to know nothing of applications, and back-pressure, waiting and fairness are those of any link.
+//!
+//! ```text
+//!             control thread                          worker w
+//!   AppServer::open_queue ── Command ──► AppLinkQueue::advance: channels, sockets, SocketTable
+//!   AppServer::open_socket ─ Command ──►      │
+//!                                             ├─ rx: transmit rings ─► buffers ─► graph (source node)
+//!   application ═══ channel w ═══════════════ └─ tx: graph (deliver node) ─► receive rings
+//! ```
+//!
+//! One path, a received datagram: the graph's demux node looks it up in the worker's
+//! [`SocketTable`](weever_net::demux::SocketTable), notes the socket in the metadata's `entry`, cuts
+//! the packet down to its payload, and hands it to this link. [`tx`](weever_link::LinkQueue::tx)
+//! copies it into the channel of the socket's queue at this worker. A ring that is full, or an
+//! application that lent no frame, costs that datagram: it is counted against its socket, and
+//! nobody else waits.
+//!
+//! One path, a datagram to send: [`rx`](weever_link::LinkQueue::rx) takes it from a transmit ring
+//! as far as there are buffers (the rest waits in the ring, which is the application's back-pressure),
+//! checks that the socket is the application's, fills in the endpoints from the socket and the
+//! packet info, and copies the payload. The graph's source node checks the addresses.
+//!
+//! The table is shared between this link's queue and the graph's nodes of the same worker, thus by
+//! one thread; the cell around it only checks that.
+#![forbid(unsafe_code)]
+
+mod command;
+mod link;
+mod queue;
+mod server;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+pub use command::SharedTable;
+pub use link::AppLink;
+pub use queue::AppLinkQueue;
+pub use server::{
+    AppServer, Identity, OpenedQueue, OpenedSocket, QueueId, ServerError, SocketRequest,
+    SocketStatus,
+};
+pub use stats::{SocketCounts, SocketStats};

@@ -1,0 +1,80 @@
+//! The link, as a worker's assembly sees it.
+
+use std::sync::Arc;
+
+use atomic_refcell::AtomicRefCell;
+use rtrb::RingBuffer;
+use rustix::event::{EventfdFlags, eventfd};
+use weever_link::{Link, LinkInfo, LinkQueue, Offload};
+use weever_net::demux::SocketTable;
+use weever_packet::Pool;
+
+use crate::command::SharedTable;
+use crate::queue::AppLinkQueue;
+use crate::server::{AppServer, ServerError, WorkerHandle};
+
+/// Commands that wait for a worker at the most.
+const COMMANDS: usize = 4096;
+
+/// Applications as a link: one queue for each worker.
+pub struct AppLink {
+    info: LinkInfo,
+    queues: Vec<Box<dyn LinkQueue>>,
+    tables: Vec<SharedTable>,
+}
+
+impl AppLink {
+    /// A link for `workers` workers, and the server that opens queues and sockets on it. Datagrams
+    /// longer than an ordinary frame are copied to frames of `large`. `secret` keys the workers'
+    /// tables and the choice of ephemeral ports; `max_sockets` bounds the tables.
+    ///
+    /// # Errors
+    /// [`ServerError::System`] when an eventfd cannot be had.
+    pub fn new(
+        workers: u16,
+        large: Option<Pool>,
+        secret: [u64; 4],
+        max_sockets: usize,
+    ) -> Result<(AppLink, AppServer), ServerError> {
+        let mut queues: Vec<Box<dyn LinkQueue>> = Vec::new();
+        let (mut tables, mut handles) = (Vec::new(), Vec::new());
+        for worker in 0..workers {
+            let table = SocketTable::new(secret, max_sockets);
+            let table: SharedTable = Arc::new(AtomicRefCell::new(table));
+            let (sender, commands) = RingBuffer::new(COMMANDS);
+            let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let wake = Arc::new(eventfd(0, flags).map_err(ServerError::system("eventfd"))?);
+            handles.push(WorkerHandle { commands: sender, wake: Arc::clone(&wake) });
+            let queue =
+                AppLinkQueue::new(worker, commands, wake, Arc::clone(&table), large.clone());
+            queues.push(Box::new(queue));
+            tables.push(table);
+        }
+        let info = LinkInfo {
+            name: "applications".into(),
+            mac: [0; 6],
+            mtu: u16::MAX,
+            queues: workers,
+            partial_checksums: false,
+            offload: Offload::default(),
+            mode: "application queues".into(),
+        };
+        let server = AppServer::new(handles, secret, max_sockets);
+        Ok((AppLink { info, queues, tables }, server))
+    }
+
+    /// The workers' tables, for their demux nodes.
+    pub fn tables(&self) -> &[SharedTable] {
+        &self.tables
+    }
+}
+
+impl Link for AppLink {
+    fn info(&self) -> &LinkInfo {
+        &self.info
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        std::mem::take(&mut self.queues)
+    }
+}

@@ -1,0 +1,54 @@
+//! From the graph to the applications' link.
+
+use std::sync::Arc;
+
+use weever_block::{Block, BlockType, Buffer, BuildError, Burst, Cx, Mask, PortDoc, Ports};
+use weever_graph::Effects;
+use weever_wire::udp::HEADER_LEN;
+
+use super::Applications;
+use super::demux::record_ends;
+use crate::headers::{lives, traffic_class};
+use crate::kinds::{MARKS, Made, block_type, tasks_marked};
+
+/// Hands datagrams to the applications' link.
+pub static DELIVER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD).union(Effects::CONSUMES),
+    ..block_type(
+        "SocketDeliver",
+        "Cuts a datagram down to its payload and hands it to the applications' link.",
+        &[PortDoc { name: "drop", doc: "no whole UDP header" }],
+        |build| make(build.env.get()),
+    )
+};
+
+fn make(applications: Option<Arc<Applications>>) -> Made {
+    Ok::<_, BuildError>(Box::new(Deliver { link: applications.map(|a| a.link) }))
+}
+
+struct Deliver {
+    /// `None`: there are no applications, and nothing is found for them.
+    link: Option<u16>,
+}
+
+impl Block for Deliver {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let Some(link) = self.link else {
+            ports.enable(0, input);
+            return;
+        };
+        let cut = tasks_marked(burst, input, cut_to_payload);
+        cx.transmit(link, cut);
+        ports.enable(0, input & !cut);
+    }
+}
+
+fn cut_to_payload(packet: &mut Buffer) -> bool {
+    let (Some(ttl), Some(tos)) = (lives(packet), traffic_class(packet)) else { return false };
+    let meta = *packet.meta();
+    record_ends(packet, ttl, tos)
+        && meta
+            .l4
+            .checked_add(HEADER_LEN as u16)
+            .is_some_and(|start| packet.set_bounds(start, meta.end))
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("README.md")]
+
+mod deliver;
+mod demux;
+mod send;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use atomic_refcell::AtomicRefCell;
+use weever_net::demux::SocketTable;
+
+pub use deliver::DELIVER;
+pub use demux::DEMUX;
+pub use send::SEND;
+
+/// What the graph's nodes have to know of applications: the link that leads to them, and each
+/// worker's table of sockets, which that worker's thread alone touches.
+#[derive(Clone)]
+pub struct Applications {
+    /// The number of the applications' link.
+    pub link: u16,
+    /// By worker.
+    pub tables: Vec<Arc<AtomicRefCell<SocketTable>>>,
+}

@@ -1,0 +1,165 @@
+//! `weever bench instructions`: work whose instructions callgrind counts.
+//!
+//! Times drift with the machine, instruction counts hardly do: they are what CI holds changes
+//! against. Each scenario is prepared and warmed up, and then does a fixed amount of work inside
+//! [`counted`]; callgrind counts what happens there and nothing else. `cargo xtask instructions` runs
+//! every scenario and compares it with the figures in the tree.
+
+use std::hint::black_box;
+
+use weever_engine::{Published, Team};
+use weever_graph::Graph;
+use weever_models::Service;
+use weever_packet::Burst;
+use weever_plan::policy::{Balance, Measure};
+use weever_plan::search::{Options, Search};
+
+use crate::in_memory::Contender;
+use crate::search::{flows, xdp};
+use crate::{BenchError, forward_in_memory, live};
+
+/// Packets in a scenario about packets; as many go through before, uncounted.
+const PACKETS: usize = 64 * 256;
+/// Flows that have their queues already, and flows that are added one after the other.
+const FLOWS: (u32, u32) = (1000, 100);
+/// Changes of twenty blocks.
+const CHANGES: usize = 40;
+
+/// Does the work once, and says how many packets, flows or changes it was.
+type Work = Box<dyn FnMut() -> Result<usize, BenchError>>;
+
+struct Scenario {
+    name: &'static str,
+    /// What the instructions are divided by.
+    unit: &'static str,
+    prepare: fn() -> Result<Work, BenchError>,
+}
+
+const SCENARIOS: [Scenario; 8] = [
+    Scenario { name: "receive-1", unit: "packet", prepare: || packets(Service::Discard, 1) },
+    Scenario { name: "receive-64", unit: "packet", prepare: || packets(Service::Discard, 64) },
+    Scenario { name: "echo-1", unit: "packet", prepare: || packets(Service::Echo, 1) },
+    Scenario { name: "echo-64", unit: "packet", prepare: || packets(Service::Echo, 64) },
+    Scenario { name: "forward-1", unit: "packet", prepare: || forwarding(1) },
+    Scenario { name: "forward-64", unit: "packet", prepare: || forwarding(64) },
+    Scenario { name: "flow-added", unit: "flow", prepare: flows_added },
+    Scenario { name: "change-20-blocks", unit: "change", prepare: changes },
+];
+
+/// Runs a scenario and says how much work it was: a number and its unit. Without a name, lists them.
+pub(crate) fn run(name: Option<&str>) -> Result<String, BenchError> {
+    let Some(name) = name else {
+        return Ok(SCENARIOS.iter().map(|scenario| format!("{}\n", scenario.name)).collect());
+    };
+    let Some(scenario) = SCENARIOS.iter().find(|scenario| scenario.name == name) else {
+        let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        let message = format!("no scenario `{name}`; there are: {}", names.join(", "));
+        return Err(BenchError::of("instructions")(message));
+    };
+    let mut work = (scenario.prepare)()?;
+    let units = counted(&mut *work)?;
+    Ok(format!("{units} {}\n", scenario.unit))
+}
+
+/// What callgrind counts: it begins where this function is entered and ends where it is left.
+#[inline(never)]
+fn counted(work: &mut dyn FnMut() -> Result<usize, BenchError>) -> Result<usize, BenchError> {
+    // The call must not become a jump: the function would be left before the work has begun.
+    black_box(work())
+}
+
+/// Packets to a socket of the host's graph, and back if the service answers.
+fn packets(service: Service, batch: usize) -> Result<Work, BenchError> {
+    let mut contender = Contender::serving(String::new(), service, batch)?;
+    let mut burst = Burst::new();
+    warmed(Box::new(move || {
+        let mut packets = 0;
+        for now in 0..PACKETS / batch {
+            let turn = contender.turn(&mut burst, now as u64);
+            packets += turn.map_err(BenchError::of("memory link"))?;
+        }
+        Ok(packets)
+    }))
+}
+
+/// Packets from one link of a router to the other.
+fn forwarding(batch: usize) -> Result<Work, BenchError> {
+    let mut router = forward_in_memory::Memory::new()?;
+    warmed(Box::new(move || {
+        let mut packets = 0;
+        for now in 0..PACKETS / batch {
+            let turn = router.turn(batch, now as u64);
+            packets += turn.map_err(BenchError::of("memory link"))?;
+        }
+        Ok(packets)
+    }))
+}
+
+fn warmed(mut work: Work) -> Result<Work, BenchError> {
+    work()?;
+    Ok(work)
+}
+
+/// Flows that get a queue of a program with 64 queues, each on its own.
+fn flows_added() -> Result<Work, BenchError> {
+    let policy = Box::new(Balance::new(Measure::Flows));
+    let mut search = Search::new(xdp()?, policy, Options::default());
+    let (present, added) = FLOWS;
+    search.run(flows(0, present));
+    let mut more = flows(present, present + added);
+    Ok(Box::new(move || {
+        let added = more.drain(..).map(|flow| search.add(flow));
+        Ok(added.count())
+    }))
+}
+
+/// Changes from the graph to the one with twenty blocks more and back, adopted by the one worker.
+fn changes() -> Result<Work, BenchError> {
+    let [plain, longer] = live::graphs()?;
+    let queue = forward_in_memory::queue(Vec::new())?;
+    let Team { mut workers, publisher } = live::team(plain.clone(), queue)?;
+    let mut wanted: Vec<Graph> = Vec::new();
+    for _ in 0..CHANGES / 2 {
+        wanted.extend([longer.clone(), plain.clone()]);
+    }
+    Ok(Box::new(move || {
+        let mut changes = 0;
+        for (graph, now) in wanted.drain(..).zip(0..) {
+            // No thread runs the worker, so the publisher does not wait for it.
+            let published = publisher.replace(graph).map_err(BenchError::of("change"))?;
+            workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+            let Published { epoch, .. } = published;
+            if publisher.adopted().iter().any(|(_, adopted)| *adopted != epoch) {
+                return Err(BenchError::of("change")("the worker did not adopt it"));
+            }
+            changes += 1;
+        }
+        Ok(changes)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_does_the_work_that_it_says() {
+        let list = run(None).unwrap();
+        assert_eq!(list.lines().count(), SCENARIOS.len());
+        for name in list.lines() {
+            let done = run(Some(name)).unwrap();
+            let expected = match name {
+                "flow-added" => format!("{} flow\n", FLOWS.1),
+                "change-20-blocks" => format!("{CHANGES} change\n"),
+                _ => format!("{PACKETS} packet\n"),
+            };
+            assert_eq!(done, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_scenario_is_named_with_those_there_are() {
+        let error = run(Some("recieve-1")).unwrap_err().to_string();
+        assert!(error.contains("recieve-1") && error.contains("receive-1"), "{error}");
+    }
+}

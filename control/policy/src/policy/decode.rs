@@ -1,0 +1,293 @@
+//! From TOML to a document. Mistakes are noted, and what is wrong is read as if it were not there.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+use weever_plan::flow::{Conj, Flow};
+use weever_plan::policy::{
+    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues,
+};
+
+use super::section::{Reader, Section, Value};
+use crate::{Place, Problem, Problems, filter};
+
+/// More classes than this are no policy that anyone has written.
+const MAX_CLASSES: usize = 1024;
+/// No NIC has more queues.
+pub(super) const MAX_QUEUES: i64 = 65_536;
+
+const TOP: [&str; 7] =
+    ["objective", "assumed_rate", "class", "dedicate", "locality", "paths", "simplify"];
+const CLASS: [&str; 8] =
+    ["name", "match", "queues", "weight", "priority", "objective", "mode", "drop"];
+
+/// A document as it was read, which may have mistakes.
+pub(super) struct Decoded {
+    pub(super) document: Document,
+    pub(super) apps: Vec<String>,
+    pub(super) simplify: bool,
+    pub(super) errors: Problems,
+    /// Where the parts stand.
+    pub(super) classes: Vec<ClassPlaces>,
+    pub(super) dedications: Vec<Place>,
+}
+
+/// Where the settings of a class stand.
+pub(super) struct ClassPlaces {
+    pub(super) name: Place,
+    pub(super) matches: Place,
+    pub(super) queues: Place,
+    pub(super) drop: Place,
+}
+
+/// Reads all that can be read of a policy.
+pub(super) fn decode(text: &str) -> Decoded {
+    let mut reader = Reader::new(text);
+    let (table, errors) = DeTable::parse_recoverable(text);
+    errors.iter().for_each(|error| reader.syntax(error));
+    let mut top = Section::new(&mut reader, table.get_ref(), table.span(), "a policy", &TOP);
+    let mut document = Document {
+        objective: objective(&mut top).unwrap_or_default(),
+        assumed_rate: top
+            .get("assumed_rate")
+            .and_then(|value| top.number("assumed_rate", value, 0..=i64::MAX))
+            .map(|rate| rate as u64),
+        ..Document::default()
+    };
+    let simplify = top.flag_or("simplify", true);
+    let classes = tables(&mut top, "class", true);
+    let dedications = tables(&mut top, "dedicate", true);
+    let locality = tables(&mut top, "locality", false);
+    let paths = tables(&mut top, "paths", false);
+    let mut places = (Vec::new(), Vec::new());
+    for (number, table) in classes.into_iter().enumerate() {
+        let (class, place) = class(&mut reader, number, table);
+        document.classes.push(class);
+        places.0.push(place);
+    }
+    let mut apps = Vec::new();
+    for table in dedications {
+        if let Some((app, queue, place)) = dedication(&mut reader, table) {
+            document.dedicate.push(Dedication { app: app_number(&mut apps, app), queue });
+            places.1.push(place);
+        }
+    }
+    document.locality = locality.into_iter().next().map(|table| self::locality(&mut reader, table));
+    document.paths = paths.into_iter().next().map(|table| self::paths(&mut reader, table));
+    let (classes, dedications) = places;
+    Decoded { document, apps, simplify, errors: reader.errors, classes, dedications }
+}
+
+/// A table of the policy with its position.
+type Table<'d> = (&'d DeTable<'d>, std::ops::Range<usize>);
+
+/// The tables of a name: any number with `[[name]]`, or one with `[name]`.
+fn tables<'d>(top: &mut Section<'_, '_, 'd>, key: &str, is_list: bool) -> Vec<Table<'d>> {
+    let Some(value) = top.get(key) else { return Vec::new() };
+    let entries: Vec<&Value<'d>> = match value.get_ref() {
+        DeValue::Array(list) if is_list => list.iter().collect(),
+        DeValue::Table(_) if !is_list => vec![value],
+        _ => Vec::new(),
+    };
+    let found: Vec<_> =
+        entries.iter().filter_map(|e| Some((e.get_ref().as_table()?, e.span()))).collect();
+    if found.len() != entries.len() || (entries.is_empty() && !is_empty_list(value)) {
+        let header = if is_list { format!("[[{key}]]") } else { format!("[{key}]") };
+        top.mistyped(key, value, &format!("its settings below the header `{header}`"));
+    }
+    if found.len() > MAX_CLASSES {
+        let message = format!("there are more than {MAX_CLASSES} tables `[[{key}]]`");
+        top.reader.wrong(&value.span(), message, "join classes by `or` in their `match`");
+        return Vec::new();
+    }
+    found
+}
+
+fn is_empty_list(value: &Value<'_>) -> bool {
+    value.get_ref().as_array().is_some_and(|list| list.is_empty())
+}
+
+fn class(reader: &mut Reader<'_>, number: usize, (table, span): Table<'_>) -> (Class, ClassPlaces) {
+    let mut section = Section::new(reader, table, span, "a class", &CLASS);
+    let name = section.required("name", "`name = \"…\"`");
+    let name = name.and_then(|value| section.text("name", value)).map(str::to_owned);
+    section.name = match &name {
+        Some(name) => format!("class `{name}`"),
+        None => format!("class number {}", number + 1),
+    };
+    let packets = section
+        .required("match", "the packets of the class, as `match = \"udp dst port 53\"`")
+        .map(|value| packets(&mut section, value))
+        .unwrap_or_default();
+    let class = Class {
+        // Its absence was reported; two such classes are not two of one name.
+        name: name.unwrap_or_else(|| format!("number {}", number + 1)),
+        packets,
+        queues: queues(&mut section),
+        weight: section.number_or("weight", 1, 1..=i64::from(Flow::MAX_WEIGHT)) as u32,
+        priority: section.number_or("priority", 0, i32::MIN.into()..=i32::MAX.into()) as i32,
+        objective: objective(&mut section),
+        mode: mode(&mut section),
+        drop: section.flag_or("drop", false),
+    };
+    let places = ClassPlaces {
+        name: section.place_of("name"),
+        matches: section.place_of("match"),
+        queues: section.place_of("queues"),
+        drop: section.place_of("drop"),
+    };
+    (class, places)
+}
+
+/// The packets of a class; none if the filter is wrong.
+fn packets(section: &mut Section<'_, '_, '_>, value: &Value<'_>) -> Vec<Conj> {
+    let Some(text) = value.get_ref().as_str() else {
+        section.mistyped("match", value, "a filter in quotation marks: `match = \"udp\"`");
+        return Vec::new();
+    };
+    match filter::parse(text).and_then(|predicate| filter::packets(&predicate)) {
+        Ok(packets) => packets,
+        Err(error) => {
+            let message = format!("the filter of {}: {}", section.name, error.message);
+            let help = "write a pcap-filter about packets, as `udp dst port 53`";
+            let help = error.help.unwrap_or_else(|| help.into());
+            section.reader.wrong(&value.span(), message, help);
+            Vec::new()
+        }
+    }
+}
+
+/// The only setting of a table, as `{ exclusive = 4 }`.
+fn only_setting<'d>(value: &'d Value<'d>) -> Option<(&'d str, &'d Value<'d>)> {
+    let table = value.get_ref().as_table()?;
+    let (key, inner) = table.iter().next().filter(|_| table.len() == 1)?;
+    Some((key.get_ref().as_ref(), inner))
+}
+
+fn queues(section: &mut Section<'_, '_, '_>) -> Queues {
+    let Some(value) = section.get("queues") else { return Queues::Shared };
+    let message = format!("{} has no queue at all", section.name);
+    let help = "give it one, or write `queues = \"shared\"`";
+    match (value.get_ref().as_str(), only_setting(value)) {
+        (Some("shared"), _) => return Queues::Shared,
+        (_, Some(("exclusive", count))) => match section.number("exclusive", count, 0..=MAX_QUEUES)
+        {
+            Some(0) => section.reader.wrong(&count.span(), message, help),
+            count => return Queues::Exclusive(count.unwrap_or(1) as u32),
+        },
+        (_, Some(("only", list))) => {
+            let before = section.reader.errors.count();
+            let queues = section.numbers("only", list, 0..=MAX_QUEUES - 1);
+            if !queues.is_empty() {
+                return Queues::Only(queues.into_iter().map(|queue| queue as u32).collect());
+            }
+            if section.reader.errors.count() == before {
+                section.reader.wrong(&list.span(), message, help);
+            }
+        }
+        (Some(_), _) => section.unknown_word("queues", value, &["shared"]),
+        _ => section.mistyped(
+            "queues",
+            value,
+            "`\"shared\"`, `{ exclusive = 2 }` or `{ only = [0, 1] }`",
+        ),
+    }
+    Queues::Shared
+}
+
+fn objective(section: &mut Section<'_, '_, '_>) -> Option<Objective> {
+    let value = section.get("objective")?;
+    match (value.get_ref().as_str(), only_setting(value)) {
+        (Some("balance"), _) => Some(Objective::Balance),
+        (Some("balance-rate"), _) => Some(Objective::BalanceRate),
+        (_, Some((key @ ("pack" | "pack-rate"), limit))) => {
+            let limit = section.number(key, limit, 1..=i64::MAX)? as u64;
+            Some(if key == "pack" { Objective::Pack(limit) } else { Objective::PackRate(limit) })
+        }
+        (Some(_), _) => {
+            section.unknown_word("objective", value, &["balance", "balance-rate"]);
+            None
+        }
+        _ => {
+            let example =
+                "`\"balance\"`, `\"balance-rate\"`, `{ pack = 50 }` or `{ pack-rate = 1000000 }`";
+            section.mistyped("objective", value, example);
+            None
+        }
+    }
+}
+
+fn mode(section: &mut Section<'_, '_, '_>) -> Option<QueueMode> {
+    let value = section.get("mode")?;
+    match section.text("mode", value)? {
+        "busy" => Some(QueueMode::Busy),
+        "adaptive" => Some(QueueMode::Adaptive),
+        "interrupt" => Some(QueueMode::Interrupt),
+        _ => {
+            section.unknown_word("mode", value, &["busy", "adaptive", "interrupt"]);
+            None
+        }
+    }
+}
+
+fn dedication<'d>(
+    reader: &mut Reader<'_>,
+    (table, span): Table<'d>,
+) -> Option<(&'d str, u32, Place)> {
+    let mut section = Section::new(reader, table, span.clone(), "a dedication", &["app", "queue"]);
+    let app = section.required("app", "the application's name, as `app = \"kv\"`");
+    let app = app.and_then(|value| section.text("app", value));
+    let queue = section.required("queue", "the application's queue, as `queue = 5`");
+    let queue = queue.and_then(|value| section.number("queue", value, 0..=MAX_QUEUES - 1));
+    Some((app?, queue? as u32, section.reader.place(&span)))
+}
+
+fn locality(reader: &mut Reader<'_>, (table, span): Table<'_>) -> CoreLocality {
+    let mut section = Section::new(reader, table, span, "[locality]", &["cores", "weight"]);
+    let cores = section.required("cores", "the core of each queue's worker, as `cores = [0, 2]`");
+    let cores = cores.map(|value| section.numbers("cores", value, 0..=u16::MAX.into()));
+    CoreLocality {
+        cores: cores.unwrap_or_default().into_iter().map(|core| core as u16).collect(),
+        weight: section.number_or("weight", 1, 0..=u32::MAX.into()) as u32,
+    }
+}
+
+fn paths(reader: &mut Reader<'_>, (table, span): Table<'_>) -> PathCosts {
+    let known = ["weight", "crossing", "nodes"];
+    let mut section = Section::new(reader, table, span, "[paths]", &known);
+    let PathCosts { weight, crossing, .. } = PathCosts::default();
+    let mut nodes = BTreeMap::new();
+    if let Some(value) = section.get("nodes") {
+        match value.get_ref().as_table() {
+            None => section.mistyped("nodes", value, "costs by name: `nodes = { RxL4UDP = 3 }`"),
+            Some(table) => {
+                for (name, cost) in table {
+                    let name = name.get_ref().as_ref();
+                    if let Some(cost) = section.number(name, cost, 0..=u32::MAX.into()) {
+                        nodes.insert(name.to_owned(), cost as u32);
+                    }
+                }
+            }
+        }
+    }
+    PathCosts {
+        weight: section.number_or("weight", weight.into(), 0..=u32::MAX.into()) as u32,
+        crossing: section.number_or("crossing", crossing.into(), 0..=u32::MAX.into()) as u32,
+        nodes,
+    }
+}
+
+/// A mistake of the document's own, for `check`.
+pub(super) fn problem(place: Place, message: String, help: impl Into<String>) -> Problem {
+    Problem::new(place, message).help(help.into())
+}
+
+/// The number of an application, which it gets the first time that it is named.
+pub(super) fn app_number(apps: &mut Vec<String>, name: &str) -> u32 {
+    let known = apps.iter().position(|app| app == name);
+    let at = known.unwrap_or_else(|| {
+        apps.push(name.to_string());
+        apps.len() - 1
+    });
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

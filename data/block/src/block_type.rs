@@ -1,0 +1,237 @@
+//! Block types: how a kind of block is described, and how an instance is made for a node.
+
+use std::str::FromStr;
+
+use weever_graph::{Effects, Node};
+use weever_packet::{Burst, Mask};
+
+use crate::{Block, Env};
+
+/// A port of a block type.
+#[derive(Clone, Copy, Debug)]
+pub struct PortDoc {
+    /// Its name in Unicorn.
+    pub name: &'static str,
+    /// Which packets leave by it.
+    pub doc: &'static str,
+}
+
+/// A parameter of a block type, set by `attr "name=value"`.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamDoc {
+    /// Its name.
+    pub name: &'static str,
+    /// The value when the node does not set it.
+    pub default: &'static str,
+    /// What it does, with its unit.
+    pub doc: &'static str,
+}
+
+/// A kind of block: its documentation, its shape and how to make one.
+///
+/// Ports `false` and `true` come first, in this order, where a type has them.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockType {
+    /// The name that `implementation` in Unicorn refers to.
+    pub name: &'static str,
+    /// One sentence: what it does.
+    pub summary: &'static str,
+    /// Its ports, in the order in which the block numbers them.
+    pub ports: &'static [PortDoc],
+    /// Its spawn edges' labels, in the order in which the block numbers them.
+    pub spawns: &'static [&'static str],
+    /// Its notify edges' labels, likewise.
+    pub notifies: &'static [&'static str],
+    /// What it does to the buffer.
+    pub effects: Effects,
+    /// Where its state lives when several workers run the graph.
+    pub state: StateKind,
+    /// Its parameters.
+    pub params: &'static [ParamDoc],
+    /// Its own counters' names, in the order in which the block numbers them.
+    pub counters: &'static [&'static str],
+    /// Makes a block for a node.
+    pub make: fn(&Build<'_>) -> Result<Box<dyn Block>, BuildError>,
+}
+
+/// How the state of a block type lives (design/0000 §4.4). Every worker has a block of its own for each
+/// node, and this says which tasks that block sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StateKind {
+    /// There is none.
+    #[default]
+    None,
+    /// Each worker's block has its own, or all of them look at one that the environment shares. Any
+    /// worker may run it for any packet.
+    Replicated,
+    /// Each worker's block has that of the flows which its queues receive. A flow stays with its
+    /// worker as long as the device sends it there.
+    Sharded,
+    /// There is one, at the node's home: tasks for it are handed over to that worker.
+    SingleHomed,
+}
+
+impl StateKind {
+    /// Its name in the manual.
+    pub fn name(self) -> &'static str {
+        match self {
+            StateKind::None => "none",
+            StateKind::Replicated => "replicated",
+            StateKind::Sharded => "sharded",
+            StateKind::SingleHomed => "single-homed",
+        }
+    }
+}
+
+/// Why a node could not be given an implementation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Nothing is registered under the node's implementation name.
+    #[error("node {node}: no block type `{implementation}`{hint}")]
+    UnknownType {
+        /// The node.
+        node: String,
+        /// The name that was looked up.
+        implementation: String,
+        /// A suggestion, or nothing.
+        hint: String,
+    },
+    /// The node's ports, spawn or notify edges are not those of the type.
+    #[error("node {node}: block type `{implementation}` has {what} `{name}`, the node has not")]
+    Missing {
+        /// The node.
+        node: String,
+        /// The block type.
+        implementation: String,
+        /// `port`, `spawn edge` or `notify edge`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The node has a port or edge that the type does not know.
+    #[error("node {node}: {what} `{name}` is not one of block type `{implementation}` ({known})")]
+    Unknown {
+        /// The node.
+        node: String,
+        /// The block type.
+        implementation: String,
+        /// `port`, `spawn edge`, `notify edge` or `parameter`.
+        what: &'static str,
+        /// Its name.
+        name: String,
+        /// Those that the type has.
+        known: String,
+    },
+    /// A parameter's value is unusable.
+    #[error("node {node}: parameter {key}={value}: {problem}")]
+    Param {
+        /// The node.
+        node: String,
+        /// The parameter.
+        key: String,
+        /// What it was set to.
+        value: String,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The environment lacks something the block needs.
+    #[error("node {node}: {what} is missing from the environment")]
+    Environment {
+        /// The node.
+        node: String,
+        /// What was looked for.
+        what: &'static str,
+    },
+}
+
+/// What a block type gets to make a block of.
+#[derive(Debug)]
+pub struct Build<'a> {
+    /// The node: name, parameters, and for a table its entries.
+    pub node: &'a Node,
+    /// Its type.
+    pub block_type: &'static BlockType,
+    /// What the blocks of this stack share.
+    pub env: &'a Env,
+}
+
+impl Build<'_> {
+    /// The value of parameter `key`, or its default, read as a `T`.
+    ///
+    /// Panics when the type does not declare `key`: that is a bug of the type.
+    pub fn param<T: FromStr>(&self, key: &str) -> Result<T, BuildError>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let declared = self.block_type.params.iter().find(|p| p.name == key);
+        let default =
+            declared.expect("a block reads only parameters that its type declares").default;
+        let value = self.node.param(key).unwrap_or(default);
+        value.parse().map_err(|e: T::Err| self.bad_param(key, value, &e.to_string()))
+    }
+
+    /// An error about parameter `key`.
+    pub fn bad_param(&self, key: &str, value: &str, problem: &str) -> BuildError {
+        BuildError::Param {
+            node: self.node.name.clone(),
+            key: key.into(),
+            value: value.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The `T` of the environment, or an error that says `what` is missing.
+    pub fn env<T: std::any::Any + Send + Sync>(
+        &self,
+        what: &'static str,
+    ) -> Result<std::sync::Arc<T>, BuildError> {
+        let missing = || BuildError::Environment { node: self.node.name.clone(), what };
+        self.env.get::<T>().ok_or_else(missing)
+    }
+}
+
+/// A way through a graph: block types, each with the port by which packets leave it. Operators are
+/// not listed; what they say follows. A node of a type that is not listed, or that was listed before
+/// and is met again, is where the way ends; it may have several ends.
+pub type Way = &'static [(&'static str, &'static str)];
+
+/// How many ways a shortcut may know.
+pub const MAX_WAYS: usize = 4;
+
+/// A kind of [`Shortcut`].
+///
+/// An engine may use it wherever a graph has one of its ways, with nodes that have no parameters of
+/// their own; it changes how fast a graph runs and nothing of what it does: the nodes' counters, the
+/// reasons of drops and what becomes of each packet are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortcutType {
+    /// What it is called.
+    pub name: &'static str,
+    /// One sentence: which packets take it.
+    pub summary: &'static str,
+    /// Its ways, at most [`MAX_WAYS`], which all begin with the same type.
+    pub ways: &'static [Way],
+    /// Makes a shortcut that begins at a node.
+    pub make: fn(&Build<'_>) -> Result<Box<dyn Shortcut>, BuildError>,
+}
+
+impl ShortcutType {
+    /// The type of the node at which the ways begin.
+    pub fn start(&self) -> Option<&'static str> {
+        let (name, _) = self.ways.first()?.first()?;
+        Some(name)
+    }
+}
+
+/// Judges packets in one step where the nodes of its ways would do it one after the other.
+///
+/// Only for nodes without state of their own that neither take packets away nor count, start or wake
+/// anything for those that go the usual way.
+pub trait Shortcut: Send {
+    /// Adds to `ways[w]` those tasks of `input`, each with a packet, that the nodes of way number `w`
+    /// would send along that way. Leaves their packets and metadata as those nodes would. A task
+    /// that is added to none goes through the nodes as ever: of its packet's metadata, only that may
+    /// have been written which those nodes write again before they read it, or would leave as it is.
+    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]);
+}

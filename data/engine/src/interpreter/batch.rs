@@ -1,0 +1,216 @@
+//! The state of a batch while it walks the graph, and its end: each buffer goes where a node
+//! requested, and buffers that no node claimed are freed.
+
+use weever_block::{Block, Cx, Priority, Requests};
+use weever_packet::{Burst, Mask, Nanos, bits};
+
+use super::runtime::Runtime;
+use super::task_queues::Batch;
+use crate::counters::{Counter, total};
+use crate::schedule::{Entry, Program, TaskMasks};
+
+/// The destination of claimed buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Spawn {
+        entry: Entry,
+        priority: Priority,
+    },
+    /// A spawn edge to a node that is at home on another worker.
+    Elsewhere {
+        entry: Entry,
+        priority: Priority,
+    },
+    Transmit {
+        link: u16,
+    },
+    Collect {
+        node: u32,
+    },
+    Block {
+        node: u32,
+        key: u64,
+    },
+}
+
+/// The disposition of some tasks, recorded until the batch's last node has run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub(crate) to: Destination,
+    pub(crate) tasks: Mask,
+    /// Counts the tasks that went there, refused ones included.
+    pub(crate) taken: Option<Counter>,
+    /// Counts the tasks that found no room.
+    pub(crate) full: Counter,
+}
+
+#[derive(Debug)]
+pub(crate) struct BatchState {
+    pub(crate) masks: TaskMasks,
+    pub(crate) requests: Requests,
+    /// At most one per task, since later dispositions of a task are ignored.
+    pub(crate) claims: Vec<Claimed>,
+    /// Notified entries, each with the key; `None` is every key.
+    pub(crate) notifies: Vec<(Entry, Option<u64>)>,
+    /// The tasks that have a disposition.
+    pub(crate) disposed: Mask,
+}
+
+impl BatchState {
+    pub(crate) fn new(program: &Program) -> BatchState {
+        BatchState {
+            masks: TaskMasks::new(program),
+            requests: Requests::new(),
+            claims: Vec::with_capacity(64),
+            notifies: Vec::with_capacity(64),
+            disposed: 0,
+        }
+    }
+}
+
+pub(super) struct Dispositions<'a> {
+    pub(super) program: &'a Program,
+    pub(super) blocks: &'a mut [Option<Box<dyn Block>>],
+    pub(super) state: &'a mut BatchState,
+    pub(super) runtime: &'a mut Runtime,
+    pub(super) burst: &'a mut Burst,
+    pub(super) batch: Batch,
+    pub(super) now: Nanos,
+}
+
+impl Dispositions<'_> {
+    pub(super) fn run(mut self) {
+        for i in 0..self.state.claims.len() {
+            let Claimed { to, tasks, .. } = self.state.claims[i];
+            if tasks != 0 {
+                self.apply(i, to);
+            }
+        }
+        self.state.claims.clear();
+        let left = self.batch.occupied & !self.state.disposed;
+        if left != 0 {
+            self.free(left);
+        }
+        self.wake();
+    }
+
+    /// Applies claim `i` together with later claims for the same destination, so that packets
+    /// arrive there in their own order and not in the order of the nodes that claimed them.
+    fn apply(&mut self, i: usize, to: Destination) {
+        let same = |c: &&Claimed| c.to == to;
+        let tasks = self.state.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
+        let refused = match to {
+            Destination::Spawn { entry, priority } => {
+                let queue = self.runtime.tasks.queue(priority);
+                queue.push_all(entry, self.burst, tasks, self.batch.occupied)
+            }
+            Destination::Elsewhere { entry, priority } => self.hand_over(entry, priority, tasks),
+            Destination::Transmit { link } => self.transmit(link, tasks),
+            Destination::Collect { node } => self.collect(node, tasks),
+            Destination::Block { node, key } => self.block(node, key, tasks),
+        };
+        for claim in self.state.claims[i..].iter_mut().filter(|c| c.to == to) {
+            let counters = &self.runtime.counters;
+            if let Some(taken) = claim.taken {
+                counters.add(taken, u64::from(claim.tasks.count_ones()));
+            }
+            if claim.tasks & refused != 0 {
+                counters.add(claim.full, u64::from((claim.tasks & refused).count_ones()));
+            }
+            claim.tasks = 0;
+        }
+        if refused != 0 {
+            self.free(refused);
+        }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, entry: Entry, priority: Priority, tasks: Mask) -> Mask {
+        let mut refused = 0;
+        for i in bits(tasks) {
+            let task = self.burst.take(i);
+            if let Err(task) = self.runtime.hand_over(self.program, entry, priority, task) {
+                refused |= 1 << i;
+                if let Some(buffer) = task {
+                    self.burst.put(i, buffer);
+                }
+            }
+        }
+        refused
+    }
+
+    fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
+        let Some((outbox, mut room)) = self.runtime.outboxes.room_of(link) else { return tasks };
+        let mut refused = 0;
+        for i in bits(tasks & self.batch.occupied) {
+            if room == 0 {
+                refused |= 1 << i;
+                continue;
+            }
+            if let Some(buffer) = self.burst.take(i) {
+                outbox.push_back(buffer);
+                room -= 1;
+            }
+        }
+        refused
+    }
+
+    /// Refuses nothing: what the block leaves in the burst is freed.
+    fn collect(&mut self, node: u32, tasks: Mask) -> Mask {
+        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
+            .on_worker(self.runtime.worker);
+        if let Some(block) = &mut self.blocks[node as usize] {
+            block.collect(&mut cx, self.burst, tasks);
+        }
+        self.drain(node);
+        self.free(tasks);
+        0
+    }
+
+    /// After its tasks have ended, a block may still spawn, notify and count.
+    fn drain(&mut self, node: u32) {
+        let plan = &self.program.nodes[node as usize];
+        let requests = &mut self.state.requests;
+        for (_, tasks) in requests.claims.drain(..) {
+            self.runtime.counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
+        }
+        for request in requests.spawns.drain(..) {
+            self.runtime.spawn(
+                self.program,
+                &plan.spawns[request.edge as usize],
+                request,
+                self.now,
+            );
+        }
+        let targets = requests.notifies.drain(..);
+        self.state.notifies.extend(targets.map(|(e, key)| (plan.notifies[e as usize], key)));
+        for (counter, n) in requests.counts.drain(..) {
+            self.runtime.counters.add(plan.own.plus(counter as usize), n);
+        }
+    }
+
+    /// Refuses nothing: the runtime counts tasks that it does not accept.
+    fn block(&mut self, node: u32, key: u64, tasks: Mask) -> Mask {
+        for i in bits(tasks) {
+            let task = self.burst.take(i);
+            self.runtime.block(self.program, node, key, task);
+        }
+        0
+    }
+
+    fn free(&mut self, tasks: Mask) {
+        for i in bits(tasks) {
+            if let Some(buffer) = self.burst.take(i) {
+                self.runtime.pool.free(buffer);
+            }
+        }
+    }
+
+    /// Notifies last: the order of blocking and notifying within a batch is undefined, so no task
+    /// of the batch may block just after its notification. A task woken without cause blocks again.
+    fn wake(&mut self) {
+        for (entry, key) in self.state.notifies.drain(..) {
+            self.runtime.notify(self.program, self.runtime.epoch, entry, key);
+        }
+    }
+}

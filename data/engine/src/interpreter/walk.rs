@@ -1,0 +1,420 @@
+//! One batch walks the graph (design/0000 §4.2).
+
+use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
+use weever_packet::{Burst, Mask, Nanos, bits};
+
+use super::batch::{BatchState, Claimed, Destination, Dispositions};
+use super::runtime::Runtime;
+use super::task_queues::Batch;
+use crate::counters::{Cells, total};
+use crate::schedule::{
+    Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+};
+
+/// A batch on its way through the graph.
+pub(crate) struct Walk<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) blocks: &'a mut [Option<Box<dyn Block>>],
+    pub(crate) shortcuts: &'a mut [Box<dyn Shortcut>],
+    pub(crate) state: &'a mut BatchState,
+    pub(crate) runtime: &'a mut Runtime,
+    pub(crate) burst: &'a mut Burst,
+    pub(crate) batch: Batch,
+    pub(crate) now: Nanos,
+    #[cfg(test)]
+    pub(crate) trace: Option<&'a mut super::trace::Trace>,
+}
+
+impl Walk<'_> {
+    /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
+    /// the masks are empty afterwards.
+    pub(crate) fn run(mut self) {
+        let program = self.program;
+        let entry = &program.entries[self.batch.entry.index()];
+        let steps = &program.steps[span(&entry.steps)];
+        self.state.masks.slots[TASKS_SLOT as usize] = self.batch.tasks;
+        self.state.disposed = 0;
+        #[cfg(test)]
+        if let Some(trace) = self.trace.as_deref_mut() {
+            trace.begin(&self.batch, self.burst, program);
+        }
+        self.walk(steps);
+        #[cfg(test)]
+        self.record(steps);
+        self.count(steps);
+        let Walk { program, blocks, state, runtime, burst, batch, now, .. } = self;
+        Dispositions { program, blocks, state, runtime, burst, batch, now }.run();
+    }
+
+    #[cfg(test)]
+    fn record(&mut self, steps: &[Step]) {
+        let Some(trace) = self.trace.take() else { return };
+        for (i, step) in steps.iter().enumerate() {
+            let masks = &self.state.masks;
+            if masks.passed[i / 64] >> (i % 64) & 1 == 1 {
+                let slots = &masks.slots[step.slots()];
+                // Tasks without the packet that a node needs have reached it too.
+                trace.step(step.node, self.input(step) | slots[0], &slots[1..]);
+            }
+        }
+        trace.end(&self.state.claims);
+    }
+
+    /// Runs the steps in order, but only those that a task has reached: each step marks as due the
+    /// targets of the ports by which tasks left, all of which come later.
+    #[inline]
+    fn walk(&mut self, steps: &[Step]) {
+        let Some(first) = self.state.masks.due.first_mut().filter(|_| !steps.is_empty()) else {
+            return;
+        };
+        *first = 1;
+        for (word, steps) in steps.chunks(64).enumerate() {
+            loop {
+                let TaskMasks { due, passed, .. } = &mut self.state.masks;
+                let next = due[word] & due[word].wrapping_neg();
+                if next == 0 {
+                    break;
+                }
+                due[word] ^= next;
+                passed[word] |= next;
+                let step = &steps[next.trailing_zeros() as usize % 64];
+                if self.step(step) {
+                    let wakes = &self.program.wakes[span(&step.wakes)];
+                    wake(wakes, &mut self.state.masks);
+                }
+            }
+        }
+    }
+
+    /// One pass over the masks that the steps left updates the counters and clears the masks. Most
+    /// nodes see the same tasks, so most masks equal the previous one.
+    fn count(&mut self, steps: &[Step]) {
+        let unclaimed = self.batch.occupied & !self.state.disposed;
+        if unclaimed != 0 {
+            self.count_drops(steps, unclaimed);
+        }
+        if self.batch.occupied != self.batch.tasks {
+            self.count_timers(steps);
+        }
+        let counters = &*self.runtime.counters;
+        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
+        let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
+        counters.add(total::TASKS, last.1);
+        counters.add(total::BATCHES, 1);
+        for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
+            for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
+                for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
+                    if *mask != 0 {
+                        if *mask != last.0 {
+                            last = (*mask, u64::from(mask.count_ones()));
+                        }
+                        counters.add(step.counter.plus(i), last.1);
+                        *mask = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts each unclaimed packet once: at the first port with a stated reason by which it left, in
+    /// the order of the schedule, else at the first port that leads nowhere.
+    #[inline(never)]
+    fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
+        let TaskMasks { slots, passed, .. } = &self.state.masks;
+        let counters = &*self.runtime.counters;
+        for stated in [true, false] {
+            for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+                for step in bits(*word).map(|i| &steps[i]) {
+                    let drops = &self.program.drops[span(&step.drops)];
+                    for drop in drops.iter().filter(|drop| drop.stated == stated) {
+                        let tasks = slots[drop.slot as usize] & unclaimed;
+                        if tasks != 0 {
+                            counters.add(drop.reason, u64::from(tasks.count_ones()));
+                            unclaimed &= !tasks;
+                        }
+                    }
+                }
+            }
+            if unclaimed == 0 {
+                return;
+            }
+        }
+        counters.add(total::UNCLAIMED, u64::from(unclaimed.count_ones()));
+    }
+
+    /// Counts tasks without a packet apart, and takes them out of the masks that packets are counted by.
+    #[inline(never)]
+    fn count_timers(&mut self, steps: &[Step]) {
+        let counters = &*self.runtime.counters;
+        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
+        for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+            for step in bits(*word).map(|i| &steps[i]) {
+                let slots = &mut slots[step.slots()];
+                let timers = slots[0] & !self.batch.occupied;
+                if timers != 0 {
+                    let counter = step.counter.plus(slots.len());
+                    counters.add(counter, u64::from(timers.count_ones()));
+                }
+                slots.iter_mut().for_each(|mask| *mask &= self.batch.occupied);
+            }
+        }
+    }
+
+    /// The tasks that have reached a step.
+    #[inline]
+    fn input(&self, step: &Step) -> Mask {
+        let more = &self.program.inputs[span(&step.more_inputs)];
+        let slots = &self.state.masks.slots;
+        let first = slots[step.input as usize];
+        more.iter().fold(first, |mask, slot| mask | slots[*slot as usize])
+    }
+
+    /// Runs a step; returns whether it had tasks that had not passed it before.
+    #[inline]
+    fn step(&mut self, step: &Step) -> bool {
+        let input = self.input(step);
+        if let Some(shortcut) = step.shortcut {
+            self.shortcut(shortcut, input);
+        }
+        match step.kind {
+            StepKind::Function => self.function(step, input),
+            StepKind::And { swap } => self.operator(step, input, swap, Truth::and),
+            StepKind::Or { swap } => self.operator(step, input, swap, Truth::or),
+        }
+    }
+
+    #[inline]
+    fn operator(
+        &mut self,
+        step: &Step,
+        input: Mask,
+        swap: bool,
+        evaluate: impl FnOnce(&Truth) -> (Mask, Mask),
+    ) -> bool {
+        let slots = &mut self.state.masks.slots;
+        let operands = &self.program.operands[span(&step.operands)];
+        let truth = Truth::of(operands, slots);
+        let input = input | truth.some_yes | truth.some_no;
+        let is_new = slots[step.first_slot as usize] != input;
+        slots[step.first_slot as usize] = input;
+        // A task that starts at an operator has no operands that could decide it.
+        if !operands.is_empty() {
+            let (yes, no) = evaluate(&truth);
+            let outputs = if swap { [yes, no] } else { [no, yes] };
+            slots[step.slots()][1..].copy_from_slice(&outputs);
+        }
+        is_new
+    }
+
+    #[inline]
+    fn function(&mut self, step: &Step, mut input: Mask) -> bool {
+        if step.needs_buffer && input & !self.batch.occupied != 0 {
+            input = self.mask_out(step, input);
+            if input == 0 {
+                return false;
+            }
+        }
+        let BatchState { masks: TaskMasks { slots, .. }, requests, .. } = &mut *self.state;
+        let Some((place, outputs)) = slots[step.slots()].split_first_mut() else {
+            return false;
+        };
+        // Tasks that a shortcut has taken past this node.
+        let passed = *place;
+        input &= !passed;
+        if input == 0 {
+            return false;
+        }
+        *place |= input;
+        let Some(block) = &mut self.blocks[step.node as usize] else { return false };
+        let mut cx =
+            Cx::new(self.now, &mut self.runtime.pool, requests).on_worker(self.runtime.worker);
+        block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
+        // If a faulty block enables ports for tasks that are not in its input, or two ports for one
+        // task, the error must not spread.
+        let mut enabled = 0;
+        for tasks in outputs {
+            debug_assert!(
+                *tasks & !((input | passed) & !enabled) == 0,
+                "block of node {}: a port has {tasks:#x}, the input is {input:#x}, and \
+                 {enabled:#x} left before",
+                self.program.nodes[step.node as usize].name,
+            );
+            *tasks &= (input | passed) & !enabled;
+            enabled |= *tasks;
+        }
+        enabled &= !passed;
+        let claimed = if requests.is_empty() { 0 } else { self.drain(step, input) };
+        debug_assert!(
+            enabled & claimed == 0 && enabled | claimed == input,
+            "block of node {}: of input {input:#x}, {enabled:#x} left and {claimed:#x} were \
+             taken away; each task must do one of the two",
+            self.program.nodes[step.node as usize].name,
+        );
+        true
+    }
+
+    #[cold]
+    fn mask_out(&mut self, step: &Step, input: Mask) -> Mask {
+        let without = u64::from((input & !self.batch.occupied).count_ones());
+        let no_buffer = self.program.nodes[step.node as usize].no_buffer;
+        self.runtime.counters.add(no_buffer, without);
+        input & self.batch.occupied
+    }
+
+    /// Carries out a block's requests. Returns the tasks that it claimed.
+    fn drain(&mut self, step: &Step, input: Mask) -> Mask {
+        let plan = &self.program.nodes[step.node as usize];
+        let BatchState { requests, claims, notifies, disposed, .. } = &mut *self.state;
+        let mut claimed = 0;
+        for (claim, tasks) in &requests.claims {
+            claimed |= tasks;
+            let tasks = tasks & input;
+            if tasks & *disposed != 0 {
+                count_conflict(&self.runtime.counters, tasks & *disposed);
+            }
+            let tasks = tasks & !*disposed;
+            *disposed |= tasks;
+            if tasks != 0 {
+                claims.push(record(self.program, self.runtime, step.node, *claim, tasks));
+            }
+        }
+        requests.claims.clear();
+        for (counter, n) in &requests.counts {
+            self.runtime.counters.add(plan.own.plus(*counter as usize), *n);
+        }
+        requests.counts.clear();
+        if !requests.spawns.is_empty() {
+            for request in requests.spawns.drain(..) {
+                self.runtime.spawn(
+                    self.program,
+                    &plan.spawns[request.edge as usize],
+                    request,
+                    self.now,
+                );
+            }
+        }
+        for (edge, key) in &requests.notifies {
+            notifies.push((plan.notifies[*edge as usize], *key));
+        }
+        requests.notifies.clear();
+        claimed
+    }
+}
+
+impl Walk<'_> {
+    /// Tries shortcut number `shortcut` of the program on the tasks of `input` that have a packet.
+    #[inline]
+    pub(super) fn shortcut(&mut self, shortcut: u32, input: Mask) {
+        let program = self.program;
+        let plan = &program.shortcuts[shortcut as usize];
+        let mut left = input & self.batch.occupied;
+        let Some(matcher) = self.shortcuts.get_mut(plan.number as usize).filter(|_| left != 0)
+        else {
+            return;
+        };
+        let plans = &program.ways[span(&plan.ways)];
+        let mut ways = [0; MAX_WAYS];
+        matcher.run(self.burst, left, &mut ways[..plans.len()]);
+        for (plan, tasks) in plans.iter().zip(ways) {
+            let tasks = tasks & left;
+            if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {
+                left &= !tasks;
+                pass(program, plan, tasks, &mut self.state.masks);
+            }
+        }
+    }
+}
+
+/// Marks the nodes on the way as passed, so that they do not run for these tasks; only the nodes at
+/// its end are due.
+#[inline]
+fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
+    for slot in &program.way_slots[span(&way.slots)] {
+        masks.slots[*slot as usize] |= tasks;
+    }
+    for set in &program.way_steps[span(&way.passed)] {
+        masks.passed[set.word as usize] |= set.steps;
+    }
+    for set in &program.way_steps[span(&way.ends)] {
+        masks.due[set.word as usize] |= set.steps;
+    }
+}
+
+#[cold]
+fn count_conflict(counters: &Cells, tasks: Mask) {
+    counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
+}
+
+fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: Mask) -> Claimed {
+    let plan = &program.nodes[node as usize];
+    match claim {
+        Claim::Spawn { edge, priority } => {
+            let edge = &plan.spawns[edge as usize];
+            if !runtime.is_home(program.home(edge.entry)) {
+                let to = Destination::Elsewhere { entry: edge.entry, priority };
+                return Claimed { to, tasks, taken: Some(edge.spawned), full: edge.ring_full };
+            }
+            let to = Destination::Spawn { entry: edge.entry, priority };
+            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full }
+        }
+        Claim::Transmit { link } => {
+            let to = Destination::Transmit { link };
+            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+        }
+        Claim::Collect => {
+            let to = Destination::Collect { node };
+            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+        }
+        Claim::Block { key } => {
+            let to = Destination::Block { node, key };
+            Claimed { to, tasks, taken: None, full: plan.block_full }
+        }
+    }
+}
+
+/// Marks as due the targets of the ports by which tasks have left.
+#[inline]
+fn wake(wakes: &[Wake], masks: &mut TaskMasks) {
+    for wake in wakes {
+        if masks.slots[wake.slot as usize] != 0 {
+            masks.due[wake.word as usize] |= wake.steps;
+        }
+    }
+}
+
+/// The operands of an operator as masks of tasks. An undecided operand is in neither of its two
+/// masks.
+struct Truth {
+    every_yes: Mask,
+    every_no: Mask,
+    some_yes: Mask,
+    some_no: Mask,
+}
+
+impl Truth {
+    #[inline]
+    fn of(operands: &[Operand], slots: &[Mask]) -> Truth {
+        let none = Truth { every_yes: Mask::MAX, every_no: Mask::MAX, some_yes: 0, some_no: 0 };
+        operands.iter().fold(none, |truth, operand| {
+            let (yes, no) = (slots[operand.yes as usize], slots[operand.no as usize]);
+            Truth {
+                every_yes: truth.every_yes & yes,
+                every_no: truth.every_no & no,
+                some_yes: truth.some_yes | yes,
+                some_no: truth.some_no | no,
+            }
+        })
+    }
+
+    /// True when every operand is true, false when one is false.
+    #[inline]
+    fn and(&self) -> (Mask, Mask) {
+        (self.every_yes, self.some_no)
+    }
+
+    /// True when one operand is true, false when every one is false.
+    #[inline]
+    fn or(&self) -> (Mask, Mask) {
+        (self.some_yes, self.every_no)
+    }
+}

@@ -1,0 +1,228 @@
+//! The queues that a worker serves, and the distribution of the engine's outboxes (one per link) to
+//! them.
+
+use std::collections::VecDeque;
+
+use weever_link::{LinkError, LinkQueue};
+use weever_packet::{Buffer, Nanos, PoolCache};
+
+use crate::{Engine, Entry};
+
+/// A queue that a worker serves, and where its packets enter the graph.
+pub struct Attached {
+    /// The link's number, by which blocks send: below [`Limits::links`](crate::Limits::links).
+    pub link: u16,
+    /// The entry at which received packets start.
+    pub entry: Entry,
+    /// The queue.
+    pub queue: Box<dyn LinkQueue>,
+}
+
+/// A queue that failed. The worker has dropped it and serves the others.
+#[derive(Debug)]
+pub struct Lost {
+    /// The link's number.
+    pub link: u16,
+    /// What happened.
+    pub error: LinkError,
+}
+
+/// The work done in one turn.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Packets received.
+    pub received: usize,
+    /// Queued tasks run.
+    pub ran: usize,
+    /// Packets handed to devices.
+    pub sent: usize,
+    /// Tasks, wake-ups and packets that other workers have handed over.
+    pub taken_over: usize,
+    /// Queues that failed.
+    pub lost: Vec<Lost>,
+}
+
+impl Turn {
+    /// Whether nothing happened.
+    pub fn is_idle(&self) -> bool {
+        self.ran == 0 && !self.moved()
+    }
+
+    /// Whether a packet was received, sent or handed over.
+    pub(crate) fn moved(&self) -> bool {
+        self.received + self.sent + self.taken_over > 0
+    }
+}
+
+/// Calls `action` on a queue, and drops the queue if that fails.
+pub(super) fn attempt<T>(
+    queues: &mut [Option<Attached>],
+    index: usize,
+    turn: &mut Turn,
+    action: impl FnOnce(&mut Attached) -> Result<T, LinkError>,
+) -> Option<T> {
+    let attached = queues[index].as_mut()?;
+    match action(attached) {
+        Ok(done) => Some(done),
+        Err(error) => {
+            turn.lost.push(Lost { link: attached.link, error });
+            queues[index] = None;
+            None
+        }
+    }
+}
+
+/// A link that has accepted nothing for this many nanoseconds no longer limits reception on other
+/// links. Before that, its outbox absorbs bursts; afterwards, packets that find the outbox full are
+/// dropped and counted at the node that sends them.
+const STALL_TIMEOUT: Nanos = 10_000_000;
+
+/// The most packets waiting for one queue of a link with several.
+const QUEUE_BACKLOG: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Egress {
+    /// By link: the indices of its queues.
+    queues_of: Box<[Vec<usize>]>,
+    /// By queue: packets waiting for it, used if its link has several.
+    backlogs: Box<[VecDeque<Buffer>]>,
+    undeliverable: u64,
+    /// By link: since when packets have been waiting without progress.
+    stalled: Box<[Option<Nanos>]>,
+    /// By link: whether it has been stalled for [`STALL_TIMEOUT`].
+    stuck: Box<[bool]>,
+    any_stuck: bool,
+}
+
+impl Egress {
+    pub(super) fn new(links: u16, link_of: &[u16]) -> Egress {
+        let queues_of = |link| (0..link_of.len()).filter(|i| link_of[*i] == link).collect();
+        Egress {
+            queues_of: (0..links).map(queues_of).collect(),
+            backlogs: link_of.iter().map(|_| VecDeque::new()).collect(),
+            undeliverable: 0,
+            stalled: vec![None; links.into()].into(),
+            stuck: vec![false; links.into()].into(),
+            any_stuck: false,
+        }
+    }
+
+    /// Offers queued packets to the devices. Those not accepted stay queued.
+    pub(super) fn send(
+        &mut self,
+        engine: &mut Engine,
+        queues: &mut [Option<Attached>],
+        turn: &mut Turn,
+        now: Nanos,
+    ) {
+        self.any_stuck = false;
+        for link in 0..self.queues_of.len() {
+            let before = turn.sent;
+            self.forget_lost(link, queues, engine.pool());
+            if self.queues_of[link].is_empty() && self.send_by_peer(link, engine, turn) {
+                self.watch(link, engine, turn.sent > before, now);
+                continue;
+            }
+            let (pool, outbox) = engine.transmit(link as u16);
+            match *self.queues_of[link] {
+                [] => self.discard(pool, outbox),
+                [index] => {
+                    if !outbox.is_empty() {
+                        let sent = attempt(queues, index, turn, |a| a.queue.tx(pool, outbox));
+                        turn.sent += sent.unwrap_or(0);
+                    }
+                }
+                _ => self.send_by_many(link, pool, outbox, queues, turn),
+            }
+            self.watch(link, engine, turn.sent > before, now);
+        }
+    }
+
+    /// Hands the packets to a worker that serves the link. Returns false if there is none.
+    fn send_by_peer(&mut self, link: usize, engine: &mut Engine, turn: &mut Turn) -> bool {
+        let waiting = engine.outbox(link as u16).len();
+        if waiting == 0 {
+            return true;
+        }
+        let carried = engine.send_by_peer(link as u16);
+        turn.sent += waiting - engine.outbox(link as u16).len();
+        carried
+    }
+
+    fn watch(&mut self, link: usize, engine: &mut Engine, progress: bool, now: Nanos) {
+        let waits = !progress && !engine.outbox(link as u16).is_empty();
+        let since = waits.then(|| self.stalled[link].unwrap_or(now));
+        self.stalled[link] = since;
+        self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= STALL_TIMEOUT);
+        self.any_stuck |= self.stuck[link];
+    }
+
+    /// How many packets may be received on `link`: no more than every outbox takes, so that packets
+    /// wait in the device instead of being dropped here. Other links count only while they make
+    /// progress.
+    #[inline]
+    pub(super) fn room_behind(&self, link: u16, engine: &Engine) -> usize {
+        if !self.any_stuck {
+            return engine.outbox_room();
+        }
+        engine.room_of(|other| other == usize::from(link) || !self.stuck[other])
+    }
+
+    fn send_by_many(
+        &mut self,
+        link: usize,
+        pool: &mut PoolCache,
+        outbox: &mut VecDeque<Buffer>,
+        queues: &mut [Option<Attached>],
+        turn: &mut Turn,
+    ) {
+        let Egress { queues_of, backlogs, .. } = self;
+        let mine = &queues_of[link];
+        // Stops at the first packet whose queue is full: what stays in the outbox limits reception.
+        while let Some(first) = outbox.front() {
+            let index = mine[first.meta().queue as usize % mine.len()];
+            if backlogs[index].len() >= QUEUE_BACKLOG {
+                break;
+            }
+            backlogs[index].extend(outbox.pop_front());
+        }
+        for index in mine {
+            let backlog = &mut backlogs[*index];
+            if !backlog.is_empty() {
+                let sent = attempt(queues, *index, turn, |a| a.queue.tx(pool, backlog));
+                turn.sent += sent.unwrap_or(0);
+            }
+        }
+    }
+
+    /// Removes failed queues, and drops what waits for them.
+    fn forget_lost(&mut self, link: usize, queues: &[Option<Attached>], pool: &mut PoolCache) {
+        let Egress { queues_of, backlogs, undeliverable, .. } = self;
+        queues_of[link].retain(|index| {
+            let serves = queues[*index].is_some();
+            if !serves {
+                *undeliverable += backlogs[*index].len() as u64;
+                backlogs[*index].drain(..).for_each(|buffer| pool.free(buffer));
+            }
+            serves
+        });
+    }
+
+    /// Drops packets of a link that no queue serves; if they stayed, they would block reception on
+    /// every other link.
+    fn discard(&mut self, pool: &mut PoolCache, outbox: &mut VecDeque<Buffer>) {
+        self.undeliverable += outbox.len() as u64;
+        outbox.drain(..).for_each(|buffer| pool.free(buffer));
+    }
+
+    pub(super) fn has_backlog(&self, engine: &mut Engine) -> bool {
+        let mut links = 0..self.queues_of.len() as u16;
+        links.any(|link| !engine.outbox(link).is_empty())
+            || self.backlogs.iter().any(|backlog| !backlog.is_empty())
+    }
+
+    /// Returns and resets the number of packets dropped because their link has no queue.
+    pub(super) fn take_undeliverable(&mut self) -> u64 {
+        std::mem::take(&mut self.undeliverable)
+    }
+}

@@ -1,0 +1,339 @@
+//! From single parts to a host.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weever_app_server::{AppLink, AppServer};
+use weever_block::{Env, Registry};
+use weever_blocks_std::dhcp::Dhcp;
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Secret, provide};
+use weever_blocks_std::registry;
+use weever_blocks_std::socket::Applications;
+use weever_engine::{Limits, Member, MemberQueue, Mode, Team, monotonic};
+use weever_graph::Graph;
+use weever_link::{Link, LinkInfo, LinkQueue};
+use weever_models::counters::HOST_SOURCE;
+use weever_models::{HostConfig, Service, Socket};
+use weever_net::dhcp4::{CLIENT_PORT, Probing};
+use weever_net::iface::IfaceId;
+use weever_net::ipv6::V6Settings;
+use weever_net::random::keyed_hash;
+use weever_net::state::NetConfig;
+use weever_packet::{Nanos, Pool};
+use weever_wire::MacAddr;
+
+use crate::handle::WorkerHandle;
+use crate::{Host, HostError, HostHandle, InterfaceConfig, Route, RunningHost, Stopper};
+
+/// Assembles a [`Host`]. Add links first, then the interfaces on them, then routes, whose routers
+/// are in the interfaces' networks. Every method either does what it says or changes nothing.
+pub struct HostBuilder {
+    pool: Pool,
+    network: NetConfig,
+    env: Env,
+    registry: Registry,
+    infos: Vec<LinkInfo>,
+    links: Vec<Box<dyn Link>>,
+    /// By link.
+    queues: Vec<Vec<Box<dyn LinkQueue>>>,
+    /// The number of the applications' link.
+    applications: Option<u16>,
+    neighbours: Vec<(IpAddr, MacAddr)>,
+    dhcp: Vec<IfaceId>,
+    identifiers: Option<[u64; 2]>,
+    sockets: HostConfig,
+    /// With the node at which received packets start.
+    graph: Option<(Graph, String)>,
+    workers: Vec<Option<usize>>,
+    mode: Mode,
+}
+
+impl HostBuilder {
+    /// A host without links whose packets are in frames of `pool`: one worker, which is bound to no
+    /// core and sleeps when there is nothing to do for a while.
+    pub fn new(pool: Pool) -> HostBuilder {
+        HostBuilder {
+            pool,
+            network: NetConfig::new(),
+            env: Env::new(),
+            registry: registry(),
+            infos: Vec::new(),
+            links: Vec::new(),
+            queues: Vec::new(),
+            applications: None,
+            neighbours: Vec::new(),
+            dhcp: Vec::new(),
+            identifiers: None,
+            sockets: HostConfig::default(),
+            graph: None,
+            workers: vec![None],
+            mode: Mode::default(),
+        }
+    }
+
+    /// Adds a link, whose queues go to the workers in turn. Returns its number: 0 for the first.
+    pub fn link(&mut self, mut link: Box<dyn Link>) -> u16 {
+        let (info, queues) = (link.info().clone(), link.take_queues());
+        self.links.push(link);
+        self.queues_of(info, queues)
+    }
+
+    /// Adds queues that stand for a link, as [`link`](Self::link) does. With no queue at all, the
+    /// caller puts packets into the [worker](Host::worker)'s engine and takes out what is sent.
+    pub fn queues_of(&mut self, link: LinkInfo, queues: Vec<Box<dyn LinkQueue>>) -> u16 {
+        self.infos.push(link);
+        self.queues.push(queues);
+        (self.infos.len() - 1) as u16
+    }
+
+    /// Adds the link of applications, for the workers as they were set before: what the returned
+    /// server opens sends and receives by this host. `large` is where datagrams longer than a frame
+    /// come from, `max_sockets` the most that can be open.
+    ///
+    /// # Errors
+    /// [`HostError::Applications`].
+    pub fn applications(
+        &mut self,
+        large: Option<Pool>,
+        max_sockets: usize,
+    ) -> Result<AppServer, HostError> {
+        let secret = self.env.get_or_default::<Secret>().0;
+        let secret = [1, 2, 3, 4].map(|use_of| keyed_hash([secret, 0x736f_636b], &[use_of]));
+        let (mut link, server) =
+            AppLink::new(self.workers.len() as u16, large, secret, max_sockets)?;
+        let tables = link.tables().to_vec();
+        let number = self.queues_of(link.info().clone(), link.take_queues());
+        self.env.provide(Arc::new(Applications { link: number, tables }));
+        self.applications = Some(number);
+        Ok(server)
+    }
+
+    /// Adds an interface. Returns its number: 0 for the first.
+    ///
+    /// # Errors
+    /// [`HostError::NoLink`]; [`HostError::Network`] if it is in the way of another, or cannot have
+    /// one of its addresses.
+    pub fn interface(&mut self, config: InterfaceConfig) -> Result<IfaceId, HostError> {
+        let info = self.infos.get(usize::from(config.link));
+        let no_link = || HostError::NoLink { interface: config.name.clone(), link: config.link };
+        let id = self.network.free_id();
+        self.network.add_interface(config.on(id, info.ok_or_else(no_link)?))?;
+        self.dhcp.extend(config.dhcp.then_some(id));
+        Ok(id)
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// [`HostError::Route`], [`HostError::RouteFamily`].
+    pub fn route(&mut self, route: &Route) -> Result<(), HostError> {
+        route.add_to(&mut self.network)
+    }
+
+    /// Fixes a neighbour's link address. Whether an interface leads there shows when the host is
+    /// built.
+    pub fn neighbour(&mut self, address: IpAddr, mac: MacAddr) {
+        self.neighbours.push((address, mac));
+    }
+
+    /// Has a service answer on a UDP port of every address.
+    pub fn serve(&mut self, service: Service, port: u16) {
+        self.sockets.sockets.push(Socket { addr: None, port, service });
+    }
+
+    /// The network so far, for settings that have no method here.
+    pub fn network(&mut self) -> &mut NetConfig {
+        &mut self.network
+    }
+
+    /// What the blocks share, for blocks of your own.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Runs this graph instead of the one that ships; received packets start at its node `source`.
+    /// Its sockets are those that it has: [`serve`](Self::serve) has no effect.
+    pub fn graph(&mut self, graph: Graph, source: impl Into<String>) {
+        self.graph = Some((graph, source.into()));
+    }
+
+    /// Makes the graph's blocks of these types instead of those that ship.
+    pub fn registry(&mut self, registry: Registry) {
+        self.registry = registry;
+    }
+
+    /// Runs so many workers, at least one, which are bound to no core.
+    pub fn workers(&mut self, count: usize) {
+        self.workers = vec![None; count.max(1)];
+    }
+
+    /// Runs a worker on each of these cores; without any, one worker that is bound to none.
+    pub fn cores(&mut self, cores: &[usize]) {
+        self.workers = cores.iter().copied().map(Some).collect();
+        if cores.is_empty() {
+            self.workers(1);
+        }
+    }
+
+    /// How the workers' threads wait for packets.
+    pub fn mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Derives from `seed` what strangers must not be able to predict (identifications, transaction
+    /// numbers, hashes, random delays) instead of the system's randomness. For simulations only.
+    pub fn secret(&mut self, seed: u64) {
+        self.env.provide(Arc::new(Secret(seed)));
+    }
+
+    /// Makes stable IPv6 interface identifiers of this secret (RFC 7217) instead of the links'
+    /// addresses, on all interfaces.
+    pub fn stable_identifiers(&mut self, secret: Option<[u64; 2]>) {
+        self.identifiers = secret;
+    }
+
+    /// Assembles the host. `now` is the time, in nanoseconds of the clock that the host will run by;
+    /// before [`Host::start`], [`monotonic`].
+    ///
+    /// # Errors
+    /// A neighbour that no interface leads to, sockets that clash, a graph that cannot run; see
+    /// [`HostError`].
+    pub fn build(mut self, now: Nanos) -> Result<Host, HostError> {
+        self.set_stable_identifiers();
+        let graph = self.graph.take().map(Ok);
+        let (graph, source) = graph.unwrap_or_else(|| shipped(&self.sockets))?;
+        let network = provide(&self.env, std::mem::take(&mut self.network), now);
+        let provided = "the environment was given them a line above";
+        let neighbours = self.env.get::<Neighbours>().expect(provided);
+        let neighbours6 = self.env.get::<Neighbours6>().expect(provided);
+        for (address, mac) in self.neighbours {
+            fix_neighbour(&network, &neighbours, &neighbours6, (address, mac), now)?;
+        }
+        let clients = self.env.get_or_default::<Dhcp>();
+        self.dhcp.into_iter().for_each(|iface| clients.start(iface, Probing::RFC5227));
+        let env = Arc::new(self.env);
+        let (members, served) = assign(self.queues, self.workers.len(), &self.pool, |link| {
+            if self.applications == Some(link) { APPLICATIONS } else { &source }
+        });
+        let Team { mut workers, publisher } =
+            Team::build(graph, self.registry, Arc::clone(&env), members)?;
+        let mut handles = Vec::new();
+        for (number, (worker, queues)) in workers.iter_mut().zip(served).enumerate() {
+            worker.pace().set(self.mode);
+            let core = self.workers[number];
+            handles.push(WorkerHandle::new(worker_name(number), core, queues, worker));
+        }
+        let handle = HostHandle {
+            network,
+            neighbours,
+            neighbours6,
+            publisher,
+            env,
+            links: self.infos.into(),
+            workers: handles.into(),
+            pool: self.pool,
+            stopper: Stopper::default(),
+        };
+        Ok(Host { workers, links: self.links, handle })
+    }
+
+    /// Assembles the host and starts its workers' threads.
+    ///
+    /// # Errors
+    /// Those of [`build`](Self::build) and [`Host::start`].
+    pub fn start(self) -> Result<RunningHost, HostError> {
+        self.build(monotonic())?.start()
+    }
+
+    /// Interfaces that do not speak IPv6 yet may do so later, so all of them get the secret.
+    fn set_stable_identifiers(&mut self) {
+        let all: Vec<_> =
+            self.network.interfaces().iter().map(|iface| (iface.id, iface.v6_settings)).collect();
+        for (id, settings) in all {
+            let settings = V6Settings { secret: self.identifiers, ..settings };
+            self.network.set_v6(id, settings).expect("it is one of the interfaces");
+        }
+    }
+}
+
+impl std::fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostBuilder({} links, {:?})", self.infos.len(), self.network)
+    }
+}
+
+/// These sockets with that of the DHCP client, unless another service has its port.
+#[must_use]
+pub fn with_dhcp_socket(sockets: HostConfig) -> HostConfig {
+    let is_taken = sockets.sockets.iter().any(|socket| socket.port == CLIENT_PORT);
+    if is_taken { sockets } else { sockets.with_dhcp() }
+}
+
+fn shipped(sockets: &HostConfig) -> Result<(Graph, String), HostError> {
+    let graph = weever_models::host(&with_dhcp_socket(sockets.clone()))?;
+    Ok((graph, HOST_SOURCE.into()))
+}
+
+/// The node at which applications' datagrams start.
+const APPLICATIONS: &str = "TxL4UDPApplications";
+
+fn worker_name(number: usize) -> String {
+    format!("worker-{number}")
+}
+
+/// The queues that a worker serves: the link's number and the queue's.
+type Served = Vec<(u16, u16)>;
+
+/// Gives queue *i* of every link to worker *i* modulo their number, and every worker its share of
+/// the frames. What is received from a link starts at the node `source` of it.
+fn assign<'s>(
+    links: Vec<Vec<Box<dyn LinkQueue>>>,
+    workers: usize,
+    pool: &Pool,
+    source: impl Fn(u16) -> &'s str,
+) -> (Vec<Member>, Vec<Served>) {
+    let within = Limits::within(pool.frames() / workers);
+    let limits = Limits { links: links.len().max(1) as u16, ..within };
+    let member = |number| Member {
+        name: worker_name(number),
+        pool: pool.cache(),
+        limits,
+        queues: Vec::new(),
+    };
+    let mut members: Vec<Member> = (0..workers).map(member).collect();
+    let mut served = vec![Served::new(); workers];
+    for (link, queues) in (0..).zip(links) {
+        for (number, queue) in (0u16..).zip(queues) {
+            let worker = usize::from(number) % workers;
+            served[worker].push((link, number));
+            members[worker].queues.push(MemberQueue { link, source: source(link).into(), queue });
+        }
+    }
+    (members, served)
+}
+
+/// A link-local neighbour is taken to be at the first interface that speaks IPv6.
+fn fix_neighbour(
+    network: &Network,
+    v4: &Neighbours,
+    v6: &Neighbours6,
+    (address, mac): (IpAddr, MacAddr),
+    now: Nanos,
+) -> Result<(), HostError> {
+    let off_link = || HostError::NeighbourOffLink { address };
+    let state = network.state();
+    let entered = match address {
+        IpAddr::V4(ip) => {
+            let hop = state.route4(ip).ok_or_else(off_link)?;
+            v4.insert_static(hop.iface, ip, mac, now)
+        }
+        IpAddr::V6(ip) => {
+            let interfaces = state.config().interfaces();
+            let first = interfaces.iter().find(|i| i.v6_settings.enabled).map(|i| i.id);
+            let hop = first.and_then(|first| state.hop6(first, ip)).ok_or_else(off_link)?;
+            v6.insert_static(hop.iface, ip, mac, now)
+        }
+    };
+    let why = |error: weever_net::neighbour::TableFull| error.to_string();
+    entered.map(drop).map_err(|e| HostError::NeighbourTable { address, why: why(e) })
+}

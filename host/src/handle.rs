@@ -1,0 +1,99 @@
+//! What a host can be asked and told while its workers run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weever_block::Env;
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
+use weever_engine::{self as engine, Pace, Publisher, Reading, Waker, Worker, WorkerStats};
+use weever_link::LinkInfo;
+use weever_packet::Pool;
+
+use crate::Stopper;
+
+/// The shared parts of a host, for any thread. Clones are of the same host; they may outlive it, and
+/// then show what was last.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HostHandle {
+    /// Interfaces, addresses, routes and settings; [`update`](Network::update) changes them.
+    pub network: Arc<Network>,
+    /// IPv4 neighbours.
+    pub neighbours: Arc<Neighbours>,
+    /// IPv6 neighbours.
+    pub neighbours6: Arc<Neighbours6>,
+    /// The graph, and changing it.
+    pub publisher: Arc<Publisher>,
+    /// What the blocks share.
+    pub env: Arc<Env>,
+    /// The links, by their numbers.
+    pub links: Arc<[LinkInfo]>,
+    /// The workers, in their order.
+    pub workers: Arc<[WorkerHandle]>,
+    /// The frames.
+    pub pool: Pool,
+    /// Ends [`RunningHost::wait`](crate::RunningHost::wait).
+    pub stopper: Stopper,
+}
+
+impl HostHandle {
+    /// What each worker has counted, by worker.
+    pub fn readings(&self) -> Vec<Vec<Reading>> {
+        self.workers.iter().map(|worker| worker.counters.describe()).collect()
+    }
+
+    /// The first failure of the first worker that had one.
+    pub fn failure(&self) -> Option<String> {
+        self.workers.iter().find_map(|worker| worker.failures().first().cloned())
+    }
+}
+
+/// The shared parts of a worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WorkerHandle {
+    /// Its name: `worker-0`.
+    pub name: String,
+    /// The core that its thread is bound to.
+    pub core: Option<usize>,
+    /// The queues it serves: the link's number and the queue's.
+    pub queues: Vec<(u16, u16)>,
+    /// What its graph has counted.
+    pub counters: Arc<engine::Counters>,
+    /// What its loop and its queues have counted.
+    pub stats: Arc<WorkerStats>,
+    /// How it waits for packets. Wake it after a change.
+    pub pace: Arc<Pace>,
+    /// Wakes its thread.
+    pub waker: Waker,
+    failures: Arc<Mutex<Vec<String>>>,
+}
+
+impl WorkerHandle {
+    pub(crate) fn new(
+        name: String,
+        core: Option<usize>,
+        queues: Vec<(u16, u16)>,
+        worker: &mut Worker,
+    ) -> WorkerHandle {
+        WorkerHandle {
+            name,
+            core,
+            queues,
+            counters: worker.engine().counters(),
+            stats: worker.stats(),
+            pace: worker.pace(),
+            waker: worker.waker(),
+            failures: Arc::default(),
+        }
+    }
+
+    /// What went wrong so far, in its order: queues that failed, a panic.
+    pub fn failures(&self) -> MutexGuard<'_, Vec<String>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn failed(&self, why: String) {
+        tracing::error!(worker = %self.name, "{why}");
+        self.failures().push(why);
+    }
+}
