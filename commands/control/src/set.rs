@@ -3,32 +3,23 @@
 use std::io::Write;
 
 use clap::Args;
+use weever_service_api::settings::paths_help;
 use weever_service_api::{Assignment, Changed};
 
 use crate::{CliError, Target};
 
-const PATHS: &str = "\
-Settings:
-  services.echo, services.discard    a UDP port, or none
-  interface.NAME.addr                its addresses; += and -= add and remove one
-  interface.NAME.groups              its multicast groups, likewise
-  interface.NAME.mtu                 bytes of the longest packet that it sends
-  interface.NAME.up                  on or off
-  interface.NAME.forwarding          on or off
-  route.PREFIX                       a router, a router%interface, an interface, unreachable,
-                                     prohibited, blackhole, or none
-  forwarding                         on or off
-  redirects                          on or off
-  reverse-path                       none, loose or strict
-  node.NODE.PARAMETER                a parameter of a node of the graph
-
+const EXAMPLES: &str = "\
 Examples:
   weever set services.echo=7
   weever set interface.eth0.addr+=198.51.100.7/24 route.0.0.0.0/0=198.51.100.1";
 
+fn help() -> String {
+    format!("{}\n{EXAMPLES}", paths_help())
+}
+
 /// Changes settings of a running stack, one after the other, without losing a packet.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = PATHS)]
+#[command(after_help = help())]
 pub struct SetArgs {
     /// What to change, and how: PATH=VALUE, or += and -= for what is a list
     #[arg(required = true, value_name = "PATH=VALUE")]

@@ -36,6 +36,7 @@ mod flows;
 mod line;
 mod request;
 mod response;
+pub mod settings;
 pub mod socket;
 mod status;
 

@@ -3,31 +3,30 @@
 mod aids;
 mod check;
 mod error;
+mod file;
 mod host;
 mod nic;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use serde::Deserialize;
 use weever_wire::MacAddr;
 
 pub use aids::{Aids, FaultWords, Station};
 pub(crate) use check::shortest_mtu;
 pub use error::ConfigError;
 pub use nic::NicChoice;
-pub use settings::{
-    InterfaceSettings, NeighbourSetting, PoolSettings, RouteSetting, ServiceSettings, Settings,
-};
+pub use settings::{Origin, Settings};
 pub use weever_host::{ParsePrefixError, Prefix, Route};
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack
-/// is started. `examples/weever.toml` explains every setting.
+/// is started. `docs/settings.md` explains every setting.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
@@ -116,9 +115,9 @@ pub struct Services {
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name {
-            $($(#[$vdoc])* #[serde(rename = $word)] $variant),+
+            $($(#[$vdoc])* $variant),+
         }
 
         impl $name {

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer};
-
 use weever_suggest::nearest;
 
 /// What a policy's filters are given to.
@@ -50,11 +48,5 @@ fn unknown(text: &str) -> String {
         Some(near) => format!("did you mean {near}?"),
         None => format!("use one of {}", known.join(", ")),
     };
-    format!("there is no NIC model `{text}`: {remedy}")
-}
-
-impl<'de> Deserialize<'de> for NicChoice {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NicChoice, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
+    format!("there is no NIC model `{text}`; {remedy}")
 }

@@ -4,9 +4,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use super::super::host::unfit_for_host;
-use super::super::{
-    Config, ConfigError, Interface, InterfaceSettings, LinkKind, NicChoice, Pace, Prefix, Share,
-};
+use super::super::settings::{Settings, Table};
+use super::super::{Config, ConfigError, Interface, LinkKind, NicChoice, Prefix, Share};
 use super::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
@@ -29,20 +28,24 @@ impl Config {
 impl Interface {
     /// An interface with the defaults, on a device (or a link of that name).
     pub fn new(dev: impl Into<String>, addresses: Vec<Prefix>) -> Interface {
-        let dev = dev.into();
+        Interface { addresses, ..Interface::with(dev.into(), &Table::default()) }
+    }
+
+    /// What a table says, as it is written; nothing is checked yet.
+    fn with(dev: String, table: &Table) -> Interface {
         Interface {
             name: dev.clone(),
             dev,
-            link: LinkKind::default(),
-            vlan: None,
-            addresses,
-            dhcp: false,
-            slaac: false,
-            mtu: None,
-            pace: Pace::default(),
-            groups: Vec::new(),
-            share: Share::default(),
-            nic: NicChoice::default(),
+            link: table.get("link"),
+            vlan: table.find("vlan").filter(|id| *id != 0),
+            addresses: table.list("addr"),
+            dhcp: table.get("dhcp"),
+            slaac: table.get("slaac"),
+            mtu: table.find("mtu"),
+            pace: table.get("pace"),
+            groups: table.list("groups"),
+            share: table.get("share"),
+            nic: table.get("nic"),
         }
     }
 
@@ -57,15 +60,14 @@ impl Interface {
     }
 }
 
-/// Every interface that settings describe: `first` by top-level keys, `more` by tables.
-pub(super) fn all(
-    first: Option<InterfaceSettings>,
-    more: Vec<InterfaceSettings>,
-    problems: &mut Problems,
-) -> Vec<Interface> {
-    let mut interfaces: Vec<Interface> =
-        first.into_iter().map(|one| interface("", one, problems)).collect();
-    interfaces.extend(more.into_iter().map(|one| interface("interface.", one, problems)));
+/// Every interface that settings describe: the first by keys at the top, others by tables. The keys at
+/// the top may be missing if there are tables.
+pub(super) fn all(settings: &Settings, problems: &mut Problems) -> Vec<Interface> {
+    let (top, tables) = (&settings.top, settings.tables("interface"));
+    let first = (top.describes_an_interface() || tables.is_empty()).then_some(("", top));
+    let others = tables.iter().map(|table| ("interface.", table));
+    let read = |(at, table)| interface(at, table, problems);
+    let interfaces: Vec<Interface> = first.into_iter().chain(others).map(read).collect();
     for (i, interface) in interfaces.iter().enumerate() {
         beside(interface, &interfaces[..i], problems);
     }
@@ -73,42 +75,31 @@ pub(super) fn all(
 }
 
 /// What one table says; `at` comes before its keys in messages.
-fn interface(at: &str, settings: InterfaceSettings, problems: &mut Problems) -> Interface {
-    let link = settings.link.unwrap_or_default();
-    let dev = problems.note(device(at, settings.dev, link));
-    let vlan = problems.note(vlan(at, settings.vlan));
-    let mut interface = Interface::new(dev, settings.addr);
-    interface.vlan = vlan;
-    if link == LinkKind::Pcap {
+fn interface(at: &str, table: &Table, problems: &mut Problems) -> Interface {
+    let mut interface = Interface::with(table.find("dev").unwrap_or_default(), table);
+    if !table.has("dev") {
+        let remedy = "give `--dev eth0`, or `dev = \"eth0\"` in the configuration";
+        problems.note(Err(ConfigError::Missing { key: "dev", remedy }));
+    } else if interface.link == LinkKind::Pcap {
+        let file = table.path("dev").unwrap_or_default();
         interface.name = name_of_file(&interface.dev);
+        interface.dev = file.to_string_lossy().into_owned();
+    } else {
+        let remedy = "`ip link` lists the devices there are";
+        problems.note(check_name(&format!("{at}dev"), &interface.dev, remedy));
     }
-    if let Some(id) = vlan {
+    if let Some(id) = interface.vlan {
         interface.name = format!("{}.{id}", interface.name);
     }
-    if let Some(name) = settings.name {
-        interface.name = problems.note(name_of_interface(at, name));
+    if let Some(name) = table.find("name") {
+        interface.name = name;
+        let remedy = "give a name such as lan or eth0.5";
+        problems.note(check_name(&format!("{at}name"), &interface.name, remedy));
     }
-    interface.link = link;
-    interface.pace = settings.pace.unwrap_or_default();
-    interface.dhcp = settings.dhcp.unwrap_or_default();
-    interface.slaac = settings.slaac.unwrap_or_default();
-    interface.share = settings.share.unwrap_or_default();
-    interface.nic = settings.nic.unwrap_or_default();
-    interface.groups = settings.groups;
-    interface.mtu = settings.mtu;
     addresses(at, &interface, problems);
     groups(at, &interface, problems);
     mtu(at, &interface, problems);
     interface
-}
-
-fn device(at: &str, name: Option<String>, link: LinkKind) -> Result<String, ConfigError> {
-    let remedy = "give `--dev eth0`, or `dev = \"eth0\"` in the configuration";
-    let name = name.ok_or(ConfigError::Missing { key: "dev", remedy })?;
-    if link == LinkKind::Pcap && !name.is_empty() {
-        return Ok(name);
-    }
-    named(&format!("{at}dev"), name, "`ip link` lists the devices there are")
 }
 
 /// What is left of a path that a device could be called.
@@ -119,20 +110,15 @@ fn name_of_file(path: &str) -> String {
     if name.is_empty() { "pcap".into() } else { name }
 }
 
-fn name_of_interface(at: &str, name: String) -> Result<String, ConfigError> {
-    named(&format!("{at}name"), name, "give a name such as lan or eth0.5")
-}
-
-fn named(key: &str, name: String, remedy: &str) -> Result<String, ConfigError> {
+/// Whether a device can be called this.
+fn check_name(key: &str, name: &str, remedy: &str) -> Result<(), ConfigError> {
     let bad = |problem: &str| Err(ConfigError::invalid(key, format!("{name:?}"), problem, remedy));
-    if name.is_empty() {
-        bad("it is empty")
-    } else if name.len() > LONGEST_NAME {
+    if name.len() > LONGEST_NAME {
         bad("a device's name has 15 bytes at most")
     } else if name == "." || name == ".." || name.contains(['/', ':', '\0', ' ', '=']) {
         bad("a device's name has no `/`, `:`, `=` or space")
     } else {
-        Ok(name)
+        Ok(())
     }
 }
 
@@ -202,19 +188,9 @@ fn mtu(at: &str, interface: &Interface, problems: &mut Problems) {
     }
 }
 
-fn vlan(at: &str, vlan: Option<u16>) -> Result<Option<u16>, ConfigError> {
-    match vlan {
-        Some(id) if id > 4094 => {
-            let (problem, remedy) = ("there is no such VLAN", "use 1 to 4094, or 0 for none");
-            Err(ConfigError::invalid(&format!("{at}vlan"), id, problem, remedy))
-        }
-        other => Ok(other.filter(|id| *id != 0)),
-    }
-}
-
 /// What is to be passed on is for nobody's address here: a device that shares by address leaves it
 /// to the kernel, and it would vanish without a word.
-pub(super) fn forwards(config: &Config, problems: &mut Problems) {
+pub(super) fn check_forwarding(config: &Config, problems: &mut Problems) {
     if let Some(name) = config.interface_for_itself().filter(|_| config.forwarding) {
         let problem = format!("{name} leaves packets for others to the kernel");
         let remedy = "give every interface `share = \"none\"`";
@@ -223,7 +199,7 @@ pub(super) fn forwards(config: &Config, problems: &mut Problems) {
 }
 
 /// A device's own filters are for policies.
-pub(super) fn sorts(config: &Config, problems: &mut Problems) {
+pub(super) fn check_filters(config: &Config, problems: &mut Problems) {
     for Interface { nic, link, .. } in &config.interfaces {
         let mut refuse = |problem: &str, remedy: &str| problems.add("nic", nic, problem, remedy);
         if *nic == NicChoice::Xdp {

@@ -4,9 +4,9 @@ mod interface;
 mod reach;
 mod system;
 
-use weever_packet::PoolConfig;
-
-use super::{Config, ConfigError, Interface, InterfaceSettings, Prefix, Settings};
+use super::settings::Table;
+use super::value::Cores;
+use super::{Config, ConfigError, Interface, Prefix, Settings};
 pub(crate) use interface::shortest_mtu;
 pub(crate) use reach::Own;
 
@@ -15,24 +15,22 @@ pub(crate) use reach::Own;
 struct Problems(Vec<ConfigError>);
 
 impl Problems {
-    /// The value; the default one where there is a problem, which is noted.
-    fn note<T: Default>(&mut self, checked: Result<T, ConfigError>) -> T {
-        checked.unwrap_or_else(|problem| {
-            self.0.push(problem);
-            T::default()
-        })
+    fn note(&mut self, checked: Result<(), ConfigError>) {
+        self.0.extend(checked.err());
     }
 
     fn add(&mut self, key: &str, value: impl ToString, problem: &str, remedy: &str) {
         self.0.push(ConfigError::invalid(key, value, problem, remedy));
     }
 
-    fn none_or(mut self) -> Result<(), ConfigError> {
-        match self.0.len() {
-            0 => Ok(()),
-            1 => Err(self.0.remove(0)),
-            _ => Err(ConfigError::Several(self.0)),
+    /// Nothing if there are no problems, else all of them with the places where values were written.
+    fn found_in(mut self, settings: &Settings) -> Result<(), ConfigError> {
+        for problem in &mut self.0 {
+            if let ConfigError::Invalid { at, key, value, .. } = problem {
+                *at = settings.origin(key, value);
+            }
         }
+        ConfigError::all(self.0)
     }
 }
 
@@ -45,23 +43,31 @@ impl Config {
 
     /// A configuration with the defaults for these interfaces. There has to be one.
     pub fn of(interfaces: Vec<Interface>) -> Config {
+        Config::with(interfaces, &Table::default())
+    }
+
+    /// What the settings of the stack say, as they are written; nothing is checked yet.
+    fn with(interfaces: Vec<Interface>, top: &Table) -> Config {
         Config {
             interfaces,
             routes: Vec::new(),
             neighbours: Vec::new(),
-            forwarding: false,
-            redirects: true,
-            reverse_path: super::ReversePath::default(),
-            services: super::Services::default(),
-            mode: super::Mode::default(),
-            cores: Vec::new(),
-            pool: PoolConfig { frames: system::DEFAULT_FRAMES, ..PoolConfig::default() },
-            control: None,
-            state: None,
-            metrics: None,
-            policy: None,
-            flows: None,
-            probe: true,
+            forwarding: top.get("forwarding"),
+            redirects: top.get("redirects"),
+            reverse_path: top.get("reverse-path"),
+            services: super::Services {
+                echo: top.find("services.echo"),
+                discard: top.find("services.discard"),
+            },
+            mode: top.get("mode"),
+            cores: top.list("cores").into_iter().flat_map(|Cores(cores)| cores).collect(),
+            pool: system::pool(top),
+            control: top.path("control"),
+            state: top.path("state"),
+            metrics: top.find("metrics"),
+            policy: top.path("policy"),
+            flows: top.path("flows"),
+            probe: top.get("probe"),
             aids: super::Aids::default(),
         }
     }
@@ -70,49 +76,16 @@ impl Config {
 impl TryFrom<Settings> for Config {
     type Error = ConfigError;
 
-    fn try_from(mut settings: Settings) -> Result<Config, ConfigError> {
+    fn try_from(settings: Settings) -> Result<Config, ConfigError> {
         let mut problems = Problems::default();
-        let first = first_interface(&mut settings);
-        let interfaces = interface::all(first, settings.interfaces, &mut problems);
-        let mut config = Config::of(interfaces);
+        let interfaces = interface::all(&settings, &mut problems);
+        let mut config = Config::with(interfaces, &settings.top);
         let own = Own::of(&config.interfaces);
-        config.routes = reach::routes(settings.gateway, settings.routes, &own, &mut problems);
-        config.neighbours = reach::neighbours(settings.neighbours, &own, &mut problems);
-        config.forwarding = settings.forwarding.unwrap_or_default();
-        interface::forwards(&config, &mut problems);
-        config.redirects = settings.redirects.unwrap_or(true);
-        config.reverse_path = settings.reverse_path.unwrap_or_default();
-        config.services =
-            system::services(settings.services.echo, settings.services.discard, &mut problems);
-        config.mode = settings.mode.unwrap_or_default();
-        config.cores = problems.note(system::cores(settings.cores.unwrap_or_default()));
-        config.pool = system::pool(&settings.pool, &mut problems);
-        config.control = settings.control;
-        config.state = settings.state;
-        config.metrics = settings.metrics;
-        (config.policy, config.flows) = (settings.policy, settings.flows);
-        interface::sorts(&config, &mut problems);
-        config.probe = settings.probe.unwrap_or(true);
-        problems.none_or().map(|()| config)
+        config.routes = reach::routes(&settings, &own, &mut problems);
+        config.neighbours = reach::neighbours(&settings, &own, &mut problems);
+        interface::check_forwarding(&config, &mut problems);
+        interface::check_filters(&config, &mut problems);
+        system::check(&config, &mut problems);
+        problems.found_in(&settings).map(|()| config)
     }
-}
-
-/// The interface that `dev` and its companions describe; none if other tables describe all.
-fn first_interface(settings: &mut Settings) -> Option<InterfaceSettings> {
-    let first = InterfaceSettings {
-        name: None,
-        dev: settings.dev.take(),
-        link: settings.link,
-        addr: std::mem::take(&mut settings.addr),
-        vlan: settings.vlan,
-        share: settings.share,
-        nic: settings.nic,
-        dhcp: settings.dhcp,
-        slaac: settings.slaac,
-        mtu: settings.mtu,
-        pace: settings.pace,
-        groups: std::mem::take(&mut settings.groups),
-    };
-    let is_absent = first == InterfaceSettings::default() && !settings.interfaces.is_empty();
-    (!is_absent).then_some(first)
 }

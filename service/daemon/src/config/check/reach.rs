@@ -6,7 +6,8 @@ use weever_suggest::nearest;
 use weever_wire::MacAddr;
 
 use super::super::host::unfit_for_host;
-use super::super::{ConfigError, Interface, NeighbourSetting, Prefix, Route, RouteSetting, Share};
+use super::super::settings::Table;
+use super::super::{ConfigError, Interface, Prefix, Route, Settings, Share};
 use super::Problems;
 
 /// What is known of the stack's own networks before it starts.
@@ -35,7 +36,7 @@ impl Own {
         };
         let fail = |problem: &str| {
             let remedy = format!("give the address of another host of {}", own.network());
-            Err(ConfigError::invalid(key, neighbour, problem, remedy))
+            Err(ConfigError::invalid(key, neighbour, problem, &remedy))
         };
         if self.prefixes.iter().any(|own| own.addr() == neighbour) {
             return fail("it is the stack's own address");
@@ -55,7 +56,7 @@ impl Own {
         let known = if known.is_empty() { "there is none yet".into() } else { known };
         let problem = format!("it is not in the network of addr = {known}");
         let remedy = "give the address of a host of an own network";
-        Err(ConfigError::invalid(key, neighbour, problem, remedy))
+        Err(ConfigError::invalid(key, neighbour, &problem, remedy))
     }
 
     fn interface(&self, name: &str) -> Result<(), ConfigError> {
@@ -67,19 +68,14 @@ impl Own {
             None => format!("use one of {}", self.names.join(", ")),
         };
         let problem = "there is no such interface";
-        Err(ConfigError::invalid("route.interface", name, problem, remedy))
+        Err(ConfigError::invalid("route.interface", name, problem, &remedy))
     }
 }
 
 /// The default routes through `gateways`, then the others.
-pub(super) fn routes(
-    gateways: Vec<IpAddr>,
-    settings: Vec<RouteSetting>,
-    own: &Own,
-    problems: &mut Problems,
-) -> Vec<Route> {
+pub(super) fn routes(settings: &Settings, own: &Own, problems: &mut Problems) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
-    for via in gateways {
+    for via in settings.top.list("gateway") {
         problems.note(own.neighbour("gateway", via));
         let to = Prefix::all_like(via);
         if routes.iter().any(|route| route.to == to) {
@@ -89,15 +85,17 @@ pub(super) fn routes(
             routes.push(Route { to, via: Some(via), interface: None });
         }
     }
-    for setting in settings {
-        route(setting, own, &mut routes, problems);
+    for table in settings.tables("route") {
+        route(table, own, &mut routes, problems);
     }
     routes
 }
 
-fn route(setting: RouteSetting, own: &Own, routes: &mut Vec<Route>, problems: &mut Problems) {
-    let RouteSetting { to, via, interface } = setting;
-    let to = to.network();
+fn route(table: &Table, own: &Own, routes: &mut Vec<Route>, problems: &mut Problems) {
+    // The reader of the file has refused a table without it.
+    let Some(to) = table.find::<Prefix>("route.to").map(Prefix::network) else { return };
+    let via = table.find::<IpAddr>("route.via");
+    let interface: Option<String> = table.find("route.interface");
     if let Some(name) = &interface {
         problems.note(own.interface(name));
     }
@@ -125,12 +123,15 @@ fn route(setting: RouteSetting, own: &Own, routes: &mut Vec<Route>, problems: &m
 }
 
 pub(super) fn neighbours(
-    settings: Vec<NeighbourSetting>,
+    settings: &Settings,
     own: &Own,
     problems: &mut Problems,
 ) -> Vec<(IpAddr, MacAddr)> {
     let mut neighbours: Vec<(IpAddr, MacAddr)> = Vec::new();
-    for NeighbourSetting { addr, mac } in settings {
+    for table in settings.tables("neighbour") {
+        let (addr, mac) = (table.find("neighbour.addr"), table.find::<MacAddr>("neighbour.mac"));
+        // The reader of the file has refused a table without one of them.
+        let Some((addr, mac)) = addr.zip(mac) else { continue };
         problems.note(own.neighbour("neighbour.addr", addr));
         if !mac.is_unicast() {
             let (problem, remedy) = ("it is not the address of one station", "`ip neigh` shows it");

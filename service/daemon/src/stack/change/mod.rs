@@ -8,8 +8,8 @@ use std::sync::{MutexGuard, PoisonError};
 
 use weever_engine::Published;
 use weever_net::state::{NetConfig, ReversePath, StateError};
+use weever_service_api::settings::check_path;
 use weever_service_api::{ApiError, Assignment, Changed, ErrorKind, How};
-use weever_suggest::nearest;
 
 use super::program::Program;
 use super::shared::Shared;
@@ -281,38 +281,14 @@ fn refused(assignment: &Assignment, why: &str) -> ApiError {
     ApiError::new(ErrorKind::Refused, format!("{assignment}: {why}"), remedy)
 }
 
-/// Where a setting's path begins.
-const ROOTS: [&str; 7] =
-    ["services", "node", "route", "interface", "forwarding", "redirects", "reverse-path"];
-/// Where that of a service ends.
-const SERVICES: [&str; 2] = ["echo", "discard"];
-/// Where that of an interface ends.
-const OF_INTERFACE: [&str; 5] = ["addr", "groups", "mtu", "up", "forwarding"];
-
+/// Why `path` is not changed: the table of settings does not have it, or the interface does not.
 fn unknown(path: &str) -> ApiError {
-    let hint = meant(path).map_or(String::new(), |near| format!(" (did you mean {near}?)"));
-    let remedy = "`weever set --help` lists the settings";
-    ApiError::new(ErrorKind::BadParameters, format!("there is no setting {path}{hint}"), remedy)
-}
-
-/// The setting whose path is nearly this one.
-fn meant(path: &str) -> Option<String> {
-    let mut words: Vec<&str> = path.split('.').collect();
-    words[0] = known_or_near(words[0], &ROOTS)?;
-    let ends: &[&str] = match words[0] {
-        "services" => &SERVICES,
-        "interface" => &OF_INTERFACE,
-        _ => &[],
+    let why = match check_path(path) {
+        Err(unknown) => unknown.to_string(),
+        Ok(_) => format!("{path} cannot be changed by this version of weever"),
     };
-    if let (Some(last), false) = (words.last_mut(), ends.is_empty()) {
-        *last = known_or_near(last, ends)?;
-    }
-    Some(words.join(".")).filter(|near| near != path)
-}
-
-fn known_or_near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let same = known.iter().copied().find(|name| *name == word);
-    same.or_else(|| nearest(word, known.iter().copied()))
+    let remedy = "`weever set --help` lists the settings";
+    ApiError::new(ErrorKind::BadParameters, why, remedy)
 }
 
 #[cfg(test)]
@@ -322,31 +298,17 @@ mod tests {
     use weever_net::addr::Cidr;
     use weever_net::iface::IfaceId;
     use weever_net::route::{Origin, Route, Way};
+    use weever_service_api::settings::TABLE;
 
     use super::*;
     use crate::config::Prefix;
 
     #[test]
-    fn a_path_that_is_nearly_right_is_suggested() {
-        for (given, meant) in [
-            ("service.ecko", "services.echo"),
-            ("forwardin", "forwarding"),
-            ("interfaces.eth0.5.mtuu", "interface.eth0.5.mtu"),
-            ("interface.lan.adr", "interface.lan.addr"),
-            ("nod.Counter.period", "node.Counter.period"),
-        ] {
-            assert!(unknown(given).message.ends_with(&format!("(did you mean {meant}?)")));
-        }
-        for far in ["zzz", "interface.lan.colour", "services", ""] {
-            assert!(!unknown(far).message.contains("mean"), "{far}");
-        }
-    }
-
-    #[test]
-    fn every_setting_of_an_interface_that_is_suggested_is_there() {
+    fn every_setting_of_an_interface_is_there() {
         let mut network = NetConfig::single(weever_wire::MacAddr::ZERO, &[]);
         let name = network.interfaces()[0].name.clone();
-        for key in OF_INTERFACE {
+        let keys = TABLE.iter().filter_map(|setting| setting.path.strip_prefix("interface.NAME."));
+        for key in keys {
             let path = format!("interface.{name}.{key}");
             let assignment = Assignment { path, how: How::Set, value: "nonsense".into() };
             match interface::set(&mut network, &name, key, &assignment, true) {
