@@ -9,13 +9,11 @@
 //! repeated (`route.to`). Those of an interface lie at the top for the first interface and in
 //! `[[interface]]` for others.
 
-mod page;
 mod paths;
 mod table;
 
 use std::fmt;
 
-pub use page::{example_file, reference_page};
 pub use paths::{UnknownPath, check_path, paths_help};
 pub use table::TABLE;
 
@@ -166,6 +164,14 @@ impl Setting {
         let is_on = self.kind == Kind::Switch && self.default == Default::Value("true");
         let prefix = if is_on { "no-" } else { "" };
         has_one.then(|| format!("{prefix}{}", self.last_word()))
+    }
+
+    /// The values that `weever set` takes, in words.
+    pub fn path_values(&self) -> String {
+        match self.path_values {
+            "" => self.kind.to_string(),
+            values => values.to_owned(),
+        }
     }
 
     /// Whether nothing works without it, perhaps with exceptions.

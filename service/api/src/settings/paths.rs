@@ -42,7 +42,7 @@ pub fn paths_help() -> String {
     let width = changeable().map(|setting| setting.path.len()).max().unwrap_or_default();
     let mut text = String::from("Settings:\n");
     for setting in changeable() {
-        let values = super::page::path_values(setting);
+        let values = setting.path_values();
         text.push_str(&format!("  {:width$}  {values}\n", setting.path));
     }
     text

@@ -1,9 +1,12 @@
 //! The pages that are made of the table of settings are as the table says.
 
+mod page;
+
 use std::fs;
 use std::path::Path;
 
-use weever_service_api::settings::{TABLE, example_file, paths_help, reference_page};
+use page::{example_file, reference_page};
+use weever_service_api::settings::{TABLE, paths_help};
 
 /// Compares a file of the repository with what it is made of; writes it if `WEEVER_BLESS` is set.
 fn check(path: &str, made: &str) {

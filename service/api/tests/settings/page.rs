@@ -1,6 +1,6 @@
 //! The table as text: the reference page and the example file.
 
-use super::{Default, Kind, Place, Setting, TABLE};
+use weever_service_api::settings::{Default, Kind, Place, Setting, TABLE, find};
 
 /// Columns of the example file.
 const WIDTH: usize = 100;
@@ -19,7 +19,7 @@ and `-=` add to lists and remove from them ([changing.md](changing.md)).
 ";
 
 /// `docs/settings.md`: every setting with its key, option, values, default and path.
-pub fn reference_page() -> String {
+pub(crate) fn reference_page() -> String {
     let mut page = PAGE.to_owned();
     for (title, about, is_in) in SECTIONS {
         page.push_str(&format!("## {title}\n\n"));
@@ -87,19 +87,11 @@ fn described(setting: &Setting) -> String {
     if !path.is_empty() {
         text.push_str(&format!(
             "- while it runs: `weever set {path}=…`: {}\n",
-            path_values(setting)
+            setting.path_values()
         ));
     }
     text.push('\n');
     text
-}
-
-/// The values that `weever set` takes.
-pub(super) fn path_values(setting: &Setting) -> String {
-    match setting.path_values {
-        "" => setting.kind.to_string(),
-        values => values.to_owned(),
-    }
 }
 
 const TOP: &str = "\
@@ -111,7 +103,7 @@ docs/settings.md lists the settings with their options.
 
 /// `examples/weever.toml`: every setting with its explanation; those that are not needed are left out by
 /// a `#`.
-pub fn example_file() -> String {
+pub(crate) fn example_file() -> String {
     let mut text = commented(TOP);
     let at_top = |setting: &&Setting| {
         matches!(setting.place, Place::Stack | Place::Interface) && setting.table().is_none()
@@ -135,7 +127,7 @@ pub fn example_file() -> String {
                 of this file, and a name.";
     text.push_str(&commented(more));
     text.push_str("#[[interface]]\n#dev = \"eth1\"\n#addr = \"198.18.0.1/24\"\n");
-    if let Some(name) = super::find("name") {
+    if let Some(name) = find("name") {
         entry(&mut text, name);
     }
     text
