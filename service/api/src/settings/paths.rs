@@ -2,7 +2,8 @@
 
 use weever_suggest::nearest;
 
-use super::{Setting, TABLE};
+use super::setting::Setting;
+use super::table::TABLE;
 
 /// A path that no setting has, or one that cannot be changed while the stack runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,9 +32,11 @@ pub enum UnknownPath {
 /// [`UnknownPath`], with the path that was probably meant.
 pub fn check_path(path: &str) -> Result<&'static Setting, UnknownPath> {
     let setting = changeable().find(|setting| fits(setting.path, path));
-    setting.ok_or_else(|| match super::find(path) {
-        Some(_) => UnknownPath::AtStart { path: path.into() },
-        None => UnknownPath::Unknown { path: path.into(), hint: meant(path) },
+    setting.ok_or_else(|| {
+        match TABLE.iter().find(|setting| setting.key == path && !path.is_empty()) {
+            Some(_) => UnknownPath::AtStart { path: path.into() },
+            None => UnknownPath::Unknown { path: path.into(), hint: meant(path) },
+        }
     })
 }
 

@@ -1,7 +1,7 @@
 //! The entries.
 
-use super::Default::{None as Without, Value};
-use super::{Kind, Place, Setting};
+use super::setting::Default::{self, None as Without, Value};
+use super::setting::{Kind, Place, Setting};
 
 const PORT: Kind = Kind::Number(1, 65_535, "UDP port");
 
@@ -138,12 +138,7 @@ const MODES: &[(&str, &str)] = &[
     ("interrupt", "they sleep whenever there is nothing to do: for shared cores"),
 ];
 
-const fn stack(
-    key: &'static str,
-    kind: Kind,
-    default: super::Default,
-    example: &'static str,
-) -> Setting {
+const fn stack(key: &'static str, kind: Kind, default: Default, example: &'static str) -> Setting {
     let (is_list, path, path_values, doc) = (false, "", "", "");
     let place = Place::Stack;
     Setting { key, place, kind, is_list, default, example, path, path_values, doc }
@@ -152,7 +147,7 @@ const fn stack(
 const fn interface(
     key: &'static str,
     kind: Kind,
-    default: super::Default,
+    default: Default,
     example: &'static str,
 ) -> Setting {
     Setting { place: Place::Interface, ..stack(key, kind, default, example) }
@@ -161,7 +156,7 @@ const fn interface(
 const fn repeated(
     key: &'static str,
     kind: Kind,
-    default: super::Default,
+    default: Default,
     example: &'static str,
 ) -> Setting {
     Setting { place: Place::Repeated, ..stack(key, kind, default, example) }

@@ -1,9 +1,7 @@
 //! What can be wrong with a configuration, and where.
 
-use std::io;
-use std::path::PathBuf;
-
-use super::Origin;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +80,45 @@ impl ConfigError {
             0 => Ok(()),
             1 => Err(problems.remove(0)),
             _ => Err(ConfigError::Several(problems)),
+        }
+    }
+}
+
+/// Where a value was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line, or nowhere.
+    #[default]
+    CommandLine,
+    /// In a file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Character within the line, from 1.
+        column: usize,
+    },
+}
+
+/// `FILE:LINE:COLUMN: ` in front of a message; nothing for the command line.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::CommandLine => Ok(()),
+            Origin::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}: ", path.display())
+            }
+        }
+    }
+}
+
+impl Origin {
+    /// A path relative to the directory of the file that names it; as it is from the command line.
+    pub(super) fn resolve(&self, path: &str) -> PathBuf {
+        match self {
+            Origin::CommandLine => path.into(),
+            Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
         }
     }
 }

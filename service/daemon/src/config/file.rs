@@ -14,13 +14,33 @@ use toml::de::{DeTable, DeValue};
 use weever_service_api::settings::{Kind, Place, Setting, TABLE};
 use weever_suggest::did_you_mean;
 
-use super::settings::{Origin, Settings, Table, Written};
-use super::{ConfigError, value};
+use super::error::{ConfigError, Origin};
+use super::settings::{Settings, Table, Written};
+use super::value;
 
 /// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
 
-pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
+impl Settings {
+    /// Reads a configuration file of at most 16 MiB.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`], [`ConfigError::TooLong`], and what [`parse`](Self::parse) gives.
+    pub fn read(path: &Path) -> Result<Settings, ConfigError> {
+        Settings::parse(path, &read_text(path)?)
+    }
+
+    /// Reads a configuration from `text`; `path` is for messages, and relative paths begin at its
+    /// directory.
+    ///
+    /// # Errors
+    /// [`ConfigError::Text`], [`ConfigError::Invalid`], or several of them.
+    pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+        parse(path, text)
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
     let mut text = String::new();
     // A byte more than is allowed, to notice.
     let read = File::open(path).and_then(|f| f.take(LONGEST + 1).read_to_string(&mut text));
@@ -31,7 +51,7 @@ pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
     }
 }
 
-pub(super) fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
+fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let mut reader = Reader { path, text, problems: Vec::new() };
     match DeTable::parse(text) {
         Ok(document) => {

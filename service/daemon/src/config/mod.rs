@@ -20,9 +20,9 @@ use weever_wire::MacAddr;
 
 pub use aids::{Aids, FaultWords, Station};
 pub(crate) use check::shortest_mtu;
-pub use error::ConfigError;
+pub use error::{ConfigError, Origin};
 pub use nic::NicChoice;
-pub use settings::{Origin, Settings};
+pub use settings::Settings;
 pub use weever_host::{ParsePrefixError, Prefix, Route};
 
 /// A configuration that makes sense in itself. Whether the system allows it shows when the stack

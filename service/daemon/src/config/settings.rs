@@ -6,13 +6,13 @@
 //! their types and checks what they mean together.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use weever_service_api::settings::{Default as Unset, Place, Setting, find};
 
-use super::{ConfigError, file, value};
+use super::error::Origin;
+use super::value;
 
 /// What a file or a command line says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,63 +34,7 @@ pub(super) struct Written {
     pub(super) origin: Origin,
 }
 
-/// Where a value was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// On the command line, or nowhere.
-    #[default]
-    CommandLine,
-    /// In a file.
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Line, from 1.
-        line: usize,
-        /// Character within the line, from 1.
-        column: usize,
-    },
-}
-
-/// `FILE:LINE:COLUMN: ` in front of a message; nothing for the command line.
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::CommandLine => Ok(()),
-            Origin::File { path, line, column } => {
-                write!(f, "{}:{line}:{column}: ", path.display())
-            }
-        }
-    }
-}
-
-impl Origin {
-    /// A path relative to the directory of the file that names it; as it is from the command line.
-    fn resolve(&self, path: &str) -> PathBuf {
-        match self {
-            Origin::CommandLine => path.into(),
-            Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
-        }
-    }
-}
-
 impl Settings {
-    /// Reads a configuration file of at most 16 MiB.
-    ///
-    /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::TooLong`], and what [`parse`](Self::parse) gives.
-    pub fn read(path: &Path) -> Result<Settings, ConfigError> {
-        Settings::parse(path, &file::read(path)?)
-    }
-
-    /// Reads a configuration from `text`; `path` is for messages, and relative paths begin at its
-    /// directory.
-    ///
-    /// # Errors
-    /// [`ConfigError::Text`], [`ConfigError::Invalid`], or several of them.
-    pub fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
-        file::parse(path, text)
-    }
-
     /// Adds a value of the setting `key` from the command line.
     ///
     /// # Errors
