@@ -68,6 +68,20 @@ impl PoolConfig {
 }
 
 /// A set of frames of one size. Clones are handles to the same pool.
+///
+/// ```
+/// use weever_packet::{Pool, PoolConfig};
+///
+/// let pool = Pool::new(PoolConfig { frames: 64, ..PoolConfig::default() })?;
+/// // Each thread takes frames from a cache of its own.
+/// let mut cache = pool.cache();
+/// let mut buffer = cache.alloc().expect("64 frames are free");
+/// buffer.append(b"payload");
+/// buffer.prepend(4).expect("there is headroom").copy_from_slice(b"head");
+/// assert_eq!(buffer.data(), b"headpayload");
+/// cache.free(buffer);
+/// # Ok::<(), weever_packet::PoolError>(())
+/// ```
 #[derive(Clone)]
 pub struct Pool {
     pub(crate) owner: Arc<Owner>,

@@ -3,6 +3,21 @@
 use crate::{Node, NodeId, PortId};
 
 /// Nodes joined by edges. Built once, then read; a change makes a new graph (design/0000 §4.4).
+///
+/// ```
+/// use weever_graph::{Attr, Graph, Node, NodeId, NodeKind, Port, verify};
+///
+/// let mut graph = Graph::new("example");
+/// let mut source = Node::new("Source", NodeKind::Function);
+/// source.attrs.push(Attr::Source);
+/// source.ports.push(Port { name: "out".into(), targets: vec![NodeId(1)], ..Port::default() });
+/// graph.add(source);
+/// graph.add(Node::new("Sink", NodeKind::Function));
+///
+/// // Only a graph without errors can be executed; each finding names a node and a remedy.
+/// let verified = verify(graph).expect("it is sound");
+/// assert_eq!(verified.find("Sink"), Some(NodeId(1)));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
     /// The graph's name.

@@ -73,6 +73,24 @@ pub struct FlowId {
 }
 
 /// A NIC's configuration, the flows that it is for, and a policy.
+///
+/// ```
+/// use weever_graph::Field;
+/// use weever_plan::flow::{Conj, Flow};
+/// use weever_plan::nic::Nic;
+/// use weever_plan::policy::{Balance, Measure};
+/// use weever_plan::search::{Options, Search};
+///
+/// let nic = Nic::linux_of(&weever_models::nic("e810")?)?.with_queues(4)?;
+/// let mut search = Search::new(nic, Box::new(Balance::new(Measure::Flows)), Options::default());
+/// let udp = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
+/// search.run(vec![Flow::of("dns", vec![udp.with(Field::L4Dst, 53)])]);
+///
+/// let plan = search.plan();
+/// assert!(plan.is_acceptable());
+/// assert_eq!(plan.flows[0].name, "dns");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Search {
     nic: Nic,
     rss: Rss,

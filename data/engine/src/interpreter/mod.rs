@@ -37,6 +37,55 @@ const MAX_MESSAGES_PER_TURN: usize = 256;
 /// [`outbox`](Engine::outbox). When [`idle`](Engine::idle), nothing happens before
 /// [`next_deadline`](Engine::next_deadline) unless something is injected. No call blocks, and none
 /// allocates once the queues have grown to the size that the traffic needs.
+///
+/// ```
+/// use weever_block::{Block, BlockType, Burst, Cx, Env, Mask, Ports, Registry, StateKind};
+/// use weever_engine::{Engine, Limits, Schedule};
+/// use weever_graph::{Attr, Effects, Graph, Node, NodeKind, verify};
+/// use weever_packet::{Pool, PoolConfig};
+///
+/// /// Sends its packets to link 0.
+/// struct Send;
+///
+/// impl Block for Send {
+///     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+///         cx.transmit(0, input);
+///     }
+/// }
+///
+/// static SEND: BlockType = BlockType {
+///     name: "Send",
+///     summary: "Sends to link 0.",
+///     ports: &[],
+///     spawns: &[],
+///     notifies: &[],
+///     effects: Effects::READS,
+///     state: StateKind::None,
+///     params: &[],
+///     counters: &[],
+///     make: |_| Ok(Box::new(Send)),
+/// };
+///
+/// let mut node = Node::new("Out", NodeKind::Function);
+/// node.implementation = Some("Send".into());
+/// node.attrs.push(Attr::Source);
+/// let mut graph = Graph::new("send");
+/// graph.add(node);
+///
+/// let registry = Registry::new().with(&[&SEND]);
+/// registry.annotate(&mut graph)?;
+/// let graph = verify(graph).expect("it is sound");
+/// let schedule = Schedule::compile(&graph, &registry, &Env::new())?;
+/// let pool = Pool::new(PoolConfig { frames: 64, ..PoolConfig::default() })?;
+/// let mut engine = Engine::new(schedule, pool.cache(), Limits::default());
+///
+/// let mut burst = Burst::new();
+/// burst.put(0, engine.pool().alloc().expect("frames are free"));
+/// let entry = engine.entry("Out").expect("the graph has it");
+/// engine.inject(entry, &mut burst, 0b1, 0);
+/// assert_eq!(engine.outbox(0).len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Engine {
     plan: Arc<CompiledGraph>,
     blocks: Vec<Option<Box<dyn Block>>>,
