@@ -22,5 +22,5 @@ pub use block_type::{
 };
 pub use cx::{Claim, Cx, Priority, Requests, SpawnRequest};
 pub use env::Env;
-pub use registry::{Registry, TABLE, WORKER};
+pub use registry::{ENDS, Registry, TABLE, WORKER};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

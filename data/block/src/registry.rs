@@ -10,6 +10,11 @@ use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType};
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
 
+/// The parameter that every node may have: `ends=PORT,…` names ports at which a packet has done its
+/// duty, as at a node that has used what it says. Those that no node takes end there, and are no
+/// drops.
+pub const ENDS: &str = "ends";
+
 /// The type under which a table node without a type of its own runs.
 pub const TABLE: &str = "Table";
 
@@ -129,7 +134,7 @@ fn check_shape(node: &Node, block_type: &BlockType) -> Result<(), BuildError> {
     let known: Vec<&str> = block_type.params.iter().map(|p| p.name).collect();
     for attr in &node.attrs {
         if let Attr::Param { key, .. } = attr
-            && key != WORKER
+            && ![WORKER, ENDS].contains(&key.as_str())
             && !known.contains(&key.as_str())
         {
             return Err(unknown(node, block_type, "parameter", key, &known));

@@ -92,8 +92,17 @@ pub(crate) mod total {
     pub(crate) const BLOCKED: Counter = Counter(4);
     pub(crate) const DELAYED: Counter = Counter(5);
     pub(crate) const RELAY_FULL: Counter = Counter(6);
-    pub(super) const NAMES: [&str; 7] =
-        ["tasks", "batches", "conflicts", "unclaimed", "blocked_now", "delayed_now", "relay_full"];
+    pub(crate) const USED: Counter = Counter(7);
+    pub(super) const NAMES: [&str; 8] = [
+        "tasks",
+        "batches",
+        "conflicts",
+        "unclaimed",
+        "blocked_now",
+        "delayed_now",
+        "relay_full",
+        "used",
+    ];
 }
 
 /// A counter's name.
@@ -317,7 +326,8 @@ impl Counters {
     /// dispositions, ignored), `unclaimed` (packets freed without a reason: nothing took them, and the way that they went
     /// has no end, such as an operator that stayed undecided),
     /// `blocked_now`, `delayed_now`, `relay_full` (packets of other workers dropped because the
-    /// outbox of the link that is served here was full). 0 for any other.
+    /// outbox of the link that is served here was full), `used` (packets that ended at a port where the
+    /// graph says that they have done their duty). 0 for any other.
     pub fn total(&self, label: &str) -> u64 {
         self.get("", CounterKind::Total, label).unwrap_or(0)
     }

@@ -220,7 +220,8 @@ impl HostBox {
             CounterKind::OutboxFull,
             CounterKind::BlockFull,
         ]);
-        let ended = refused + self.total("unclaimed") + self.total("blocked_now");
+        let ended =
+            refused + self.total("unclaimed") + self.total("used") + self.total("blocked_now");
         // A timer that finds its queue full is no packet; none does within the default limits.
         assert_eq!(self.received + made, self.sent + ended, "each packet has exactly one fate");
         assert_eq!(self.total("conflicts"), 0);

@@ -8,7 +8,7 @@ use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::counters::{Cells, total};
 use crate::schedule::{
-    Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+    End, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
@@ -117,16 +117,16 @@ impl Walk<'_> {
     }
 
     /// Counts each unclaimed packet once: at the first port with a stated reason by which it left, in
-    /// the order of the schedule, else at the first port that leads nowhere.
+    /// the order of the schedule, else as used, else at the first port that leads nowhere.
     #[inline(never)]
     fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
         let TaskMasks { slots, passed, .. } = &self.state.masks;
         let counters = &*self.runtime.counters;
-        for stated in [true, false] {
+        for end in [End::Stated, End::Used, End::Nowhere] {
             for (word, steps) in passed.iter().zip(steps.chunks(64)) {
                 for step in bits(*word).map(|i| &steps[i]) {
                     let drops = &self.program.drops[span(&step.drops)];
-                    for drop in drops.iter().filter(|drop| drop.stated == stated) {
+                    for drop in drops.iter().filter(|drop| drop.end == end) {
                         let tasks = slots[drop.slot as usize] & unclaimed;
                         if tasks != 0 {
                             counters.add(drop.reason, u64::from(tasks.count_ones()));

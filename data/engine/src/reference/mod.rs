@@ -31,6 +31,8 @@ pub enum Outcome {
     Blocked(NodeId, u64),
     /// It was dropped at a port of this node, for this reason.
     Dropped(NodeId, String),
+    /// It did its duty and ended at this node.
+    Used(NodeId),
     /// Nothing took it, or the task had no buffer.
     Unclaimed,
 }

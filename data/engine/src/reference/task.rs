@@ -8,6 +8,7 @@ use weever_packet::{Buffer, Burst, Mask, Nanos};
 
 use super::{Outcome, Record, Reference};
 use crate::counters::leads_nowhere;
+use crate::schedule::ends_at;
 
 /// The one task of a burst.
 const TASK: Mask = 1;
@@ -205,11 +206,16 @@ impl Reference<'_> {
             let reason = node.drop_reason(&node.ports[port].name)?;
             Some(Outcome::Dropped(id, reason.into()))
         });
+        let used = || {
+            let mut ends = enabled.iter().filter_map(left);
+            let end = ends.find(|(_, node, port)| ends_at(node, &node.ports[*port].name));
+            end.map(|(id, ..)| Outcome::Used(id))
+        };
         let nowhere = || {
             let mut ends = enabled.iter().filter_map(left);
             let (id, node, port) = ends.find(|(_, node, p)| node.ports[*p].targets.is_empty())?;
             Some(Outcome::Dropped(id, leads_nowhere(&node.ports[port].name)))
         };
-        stated.or_else(nowhere).unwrap_or(Outcome::Unclaimed)
+        stated.or_else(used).or_else(nowhere).unwrap_or(Outcome::Unclaimed)
     }
 }

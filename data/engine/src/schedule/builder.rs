@@ -57,9 +57,8 @@ impl<'a> ProgramBuilder<'a> {
 
     fn drops(&mut self, id: NodeId, first_slot: u32) -> Range<u32> {
         let drops = (first_slot + 1..).zip(&self.nodes[id.index()].drops);
-        let drops = drops.filter_map(|(slot, drop)| {
-            drop.map(|(reason, stated)| DropSlot { slot, reason, stated })
-        });
+        let drops = drops
+            .filter_map(|(slot, drop)| drop.map(|(reason, end)| DropSlot { slot, reason, end }));
         append(&mut self.program.drops, &drops.collect::<Vec<_>>())
     }
 

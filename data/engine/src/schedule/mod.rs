@@ -18,8 +18,9 @@ use weever_block::{Block, BuildError, Shortcut};
 pub(crate) use compile::CompileOptions;
 pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
 pub use ids::{Entry, Idp, Idps};
+pub(crate) use nodes::ends_at;
 pub(crate) use program::{
-    CompiledGraph, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
+    CompiledGraph, End, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
     WayPlan, span,
 };
 pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};

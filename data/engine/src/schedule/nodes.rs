@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use weever_block::{BlockType, Registry, TABLE};
+use weever_block::{BlockType, ENDS, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::CompileError;
 use super::ids::{Entry, Homes};
-use super::program::{NodePlan, SpawnEdge};
-use crate::counters::{Counter, CounterKind, Layout, leads_nowhere};
+use super::program::{End, NodePlan, SpawnEdge};
+use crate::counters::{Counter, CounterKind, Layout, leads_nowhere, total};
 
 /// A node prepared for being placed in entries.
 pub(super) struct PreparedNode {
@@ -18,9 +18,8 @@ pub(super) struct PreparedNode {
     pub(super) ports: Vec<u32>,
     /// Counts incoming tasks; the ports' counters follow.
     pub(super) counter: Counter,
-    /// Per port, in the block's numbering: the counter of packets that end there, and whether the graph
-    /// states the reason.
-    pub(super) drops: Vec<Option<(Counter, bool)>>,
+    /// Per port, in the block's numbering: the counter of packets that end there, and why they do.
+    pub(super) drops: Vec<Option<(Counter, End)>>,
     pub(super) needs_buffer: bool,
 }
 
@@ -118,18 +117,26 @@ impl NodePreparer<'_> {
         node: &Node,
         name: &Arc<str>,
         ports: &[u32],
-    ) -> Vec<Option<(Counter, bool)>> {
+    ) -> Vec<Option<(Counter, End)>> {
         let mut add = |reason: &str| self.layout.add(name, CounterKind::Drop, reason);
         let drop = |place: usize| {
             let port = &node.ports[place];
             match node.drop_reason(&port.name) {
-                Some(reason) => Some((add(reason), true)),
-                None if port.targets.is_empty() => Some((add(&leads_nowhere(&port.name)), false)),
+                Some(reason) => Some((add(reason), End::Stated)),
+                None if ends_at(node, &port.name) => Some((total::USED, End::Used)),
+                None if port.targets.is_empty() => {
+                    Some((add(&leads_nowhere(&port.name)), End::Nowhere))
+                }
                 None => None,
             }
         };
         graph_ports(ports).map(drop).collect()
     }
+}
+
+/// Whether the graph says that packets have done their duty at this port.
+pub(crate) fn ends_at(node: &Node, port: &str) -> bool {
+    node.param(ENDS).is_some_and(|ports| ports.split(',').any(|name| name.trim() == port))
 }
 
 /// A table without a type of its own numbers its ports as the graph does; every other block by

@@ -135,8 +135,18 @@ impl EntryPlan {
 pub(crate) struct DropSlot {
     pub(crate) slot: u32,
     pub(crate) reason: Counter,
-    /// Whether the graph states the reason; else the port merely leads nowhere.
-    pub(crate) stated: bool,
+    pub(crate) end: End,
+}
+
+/// Why a packet ends at a port, in the order in which one that left by several is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The graph states a drop reason.
+    Stated,
+    /// The graph says that packets have done their duty here (`ends=PORT`).
+    Used,
+    /// The port leads nowhere.
+    Nowhere,
 }
 
 /// Where a spawn edge leads.

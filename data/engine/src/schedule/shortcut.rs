@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
+use weever_block::{ENDS, MAX_WAYS, ShortcutType, WORKER, Way};
 use weever_graph::{Attr, NodeId, NodeKind, Op, PortId};
 
 use super::builder::{EntrySlots, ProgramBuilder, append};
@@ -100,7 +100,7 @@ impl ProgramBuilder<'_> {
         passed: &mut BTreeSet<&'static str>,
     ) -> Option<&'static str> {
         let name = self.nodes[id.index()].block_type?.name;
-        let set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if key != WORKER);
+        let set = |attr: &Attr| matches!(attr, Attr::Param { key, .. } if ![WORKER, ENDS].contains(&key.as_str()));
         if self.graph.node(id).attrs.iter().any(set) {
             return None;
         }
