@@ -79,6 +79,7 @@ pub(super) struct Dispositions<'a> {
 }
 
 impl Dispositions<'_> {
+    #[inline(always)]
     pub(super) fn run(mut self) {
         for i in 0..self.state.claims.len() {
             let Claimed { to, tasks, .. } = self.state.claims[i];
@@ -96,6 +97,7 @@ impl Dispositions<'_> {
 
     /// Applies claim `i` together with later claims for the same destination, so that packets
     /// arrive there in their own order and not in the order of the nodes that claimed them.
+    #[inline]
     fn apply(&mut self, i: usize, to: Destination) {
         let same = |c: &&Claimed| c.to == to;
         let tasks = self.state.claims[i..].iter().filter(same).fold(0, |m, c| m | c.tasks);
@@ -139,6 +141,7 @@ impl Dispositions<'_> {
         refused
     }
 
+    #[inline]
     fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
         let Some((outbox, mut room)) = self.runtime.outboxes.room_of(link) else { return tasks };
         let mut refused = 0;
