@@ -1,12 +1,10 @@
 //! The memory that frames live in.
 
-use std::ffi::c_void;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+#[cfg(not(miri))]
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Whether a region asks for huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,65 +46,46 @@ pub enum PoolError {
     },
 }
 
-const HUGE_PAGE: usize = 2 << 20;
+const PAGE: usize = 4096;
 
 /// A shared mapping of a memfd, unmapped when dropped. Readable and writable.
 #[derive(Debug)]
 pub struct Region {
-    fd: OwnedFd,
-    start: NonNull<u8>,
-    len: usize,
+    memory: memory::Memory,
     huge: bool,
 }
 
-// SAFETY: a region is a range of addresses and an owned descriptor; it hands out raw pointers only,
-// and whoever dereferences them answers for exclusive access.
-unsafe impl Send for Region {}
-// SAFETY: as for Send; no method writes through a shared reference.
-unsafe impl Sync for Region {}
-
 impl Region {
     /// Maps at least `len` zeroed bytes, populated so that no packet pays for a page fault.
+    ///
+    /// # Errors
+    /// [`PoolError::Memory`] or [`PoolError::Map`].
     pub fn map(len: usize, huge: HugePages) -> Result<Region, PoolError> {
-        if huge == HugePages::Try {
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB;
-            if let Ok(region) = Region::try_map(len.next_multiple_of(HUGE_PAGE), flags, true) {
-                return Ok(region);
-            }
+        if huge == HugePages::Try
+            && let Ok(memory) = memory::Memory::huge(len)
+        {
+            return Ok(Region { memory, huge: true });
         }
-        let bytes = len.next_multiple_of(4096);
+        let bytes = len.next_multiple_of(PAGE);
         match available() {
             Some(available) if bytes > available => Err(PoolError::Memory { bytes, available }),
-            _ => Region::try_map(bytes, MemfdFlags::CLOEXEC, false),
+            _ => Ok(Region { memory: memory::Memory::ordinary(bytes)?, huge: false }),
         }
-    }
-
-    fn try_map(len: usize, flags: MemfdFlags, huge: bool) -> Result<Region, PoolError> {
-        let fail = |what| move |source| PoolError::Map { bytes: len, what, source };
-        let fd = memfd_create(c"weever-pool", flags).map_err(fail("memfd_create"))?;
-        ftruncate(&fd, len as u64).map_err(fail("ftruncate"))?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let map = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing.
-        let start = unsafe { mmap(std::ptr::null_mut(), len, protection, map, &fd, 0) }
-            .map_err(fail("mmap"))?;
-        let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
-        Ok(Region { fd, start, len, huge })
     }
 
     /// The first byte.
     pub fn start(&self) -> NonNull<u8> {
-        self.start
+        self.memory.start
     }
 
     /// The length in bytes.
     pub fn len(&self) -> usize {
-        self.len
+        self.memory.len
     }
 
     /// Whether it has no bytes; never true of a mapped region.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Whether it lies on huge pages.
@@ -115,23 +94,122 @@ impl Region {
     }
 
     /// The memfd behind it, to share with another process or the kernel.
+    #[cfg(not(miri))]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        std::os::fd::AsFd::as_fd(&self.memory.fd)
     }
 }
 
 /// What `/proc/meminfo` says can be had without swapping, in bytes; `None` where it cannot be read.
 fn available() -> Option<usize> {
+    if cfg!(miri) {
+        return None;
+    }
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: usize = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that `try_map` mapped; nothing refers to it any more.
-        let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
-        debug_assert!(unmapped.is_ok());
+// SAFETY: a range of addresses and an owned descriptor; only raw pointers are handed out, and whoever
+// dereferences them answers for exclusive access.
+unsafe impl Send for memory::Memory {}
+// SAFETY: as for Send; no method writes through a shared reference.
+unsafe impl Sync for memory::Memory {}
+
+#[cfg(not(miri))]
+mod memory {
+    use std::ffi::c_void;
+    use std::os::fd::OwnedFd;
+    use std::ptr::NonNull;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+    use super::PoolError;
+
+    const HUGE_PAGE: usize = 2 << 20;
+
+    #[derive(Debug)]
+    pub(super) struct Memory {
+        pub(super) fd: OwnedFd,
+        pub(super) start: NonNull<u8>,
+        pub(super) len: usize,
+    }
+
+    impl Memory {
+        pub(super) fn huge(len: usize) -> Result<Memory, PoolError> {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB;
+            Memory::map(len.next_multiple_of(HUGE_PAGE), flags)
+        }
+
+        pub(super) fn ordinary(len: usize) -> Result<Memory, PoolError> {
+            Memory::map(len, MemfdFlags::CLOEXEC)
+        }
+
+        fn map(len: usize, flags: MemfdFlags) -> Result<Memory, PoolError> {
+            let fail = |what| move |source| PoolError::Map { bytes: len, what, source };
+            let fd = memfd_create(c"weever-pool", flags).map_err(fail("memfd_create"))?;
+            ftruncate(&fd, len as u64).map_err(fail("ftruncate"))?;
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            let map = MapFlags::SHARED | MapFlags::POPULATE;
+            // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing.
+            let start = unsafe { mmap(std::ptr::null_mut(), len, protection, map, &fd, 0) }
+                .map_err(fail("mmap"))?;
+            let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
+            Ok(Memory { fd, start, len })
+        }
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            // SAFETY: exactly the range that `map` mapped; nothing refers to it any more.
+            let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+/// Miri knows no memfd: there, a region is ordinary memory that cannot be shared.
+#[cfg(miri)]
+mod memory {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    use rustix::io::Errno;
+
+    use super::{PAGE, PoolError};
+
+    #[derive(Debug)]
+    pub(super) struct Memory {
+        pub(super) start: NonNull<u8>,
+        pub(super) len: usize,
+    }
+
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len, PAGE).ok().filter(|layout| layout.size() > 0)
+    }
+
+    impl Memory {
+        pub(super) fn huge(len: usize) -> Result<Memory, PoolError> {
+            Err(PoolError::Map { bytes: len, what: "huge pages", source: Errno::NOSYS })
+        }
+
+        pub(super) fn ordinary(len: usize) -> Result<Memory, PoolError> {
+            // SAFETY: the layout is not empty.
+            let start =
+                layout(len).and_then(|layout| NonNull::new(unsafe { alloc_zeroed(layout) }));
+            let none = PoolError::Map { bytes: len, what: "alloc", source: Errno::NOMEM };
+            start.map(|start| Memory { start, len }).ok_or(none)
+        }
+    }
+
+    impl Drop for Memory {
+        fn drop(&mut self) {
+            if let Some(layout) = layout(self.len) {
+                // SAFETY: allocated in `ordinary` with this very layout, and in nobody's hands.
+                unsafe { dealloc(self.start.as_ptr(), layout) };
+            }
+        }
     }
 }

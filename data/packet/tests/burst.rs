@@ -5,7 +5,15 @@ use weever_packet::{
     BURST, Burst, Endpoints, Flags, Meta, NOWHERE, Pool, PoolConfig, bits, first_n,
 };
 
+/// Few cases under Miri, which is slow; nothing is written to files there.
+fn cases(cases: u32) -> ProptestConfig {
+    let few = ProptestConfig { cases: 3, failure_persistence: None, ..ProptestConfig::default() };
+    if cfg!(miri) { few } else { ProptestConfig::with_cases(cases) }
+}
+
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn bits_are_the_members_of_a_mask_in_order(mask: u64) {
         let members: Vec<_> = (0..64).filter(|i| mask >> i & 1 == 1).collect();

@@ -15,6 +15,9 @@ fn all_of(cache: &mut PoolCache) -> Vec<Buffer> {
     std::iter::from_fn(|| cache.alloc()).collect()
 }
 
+/// Buffers that each thread takes.
+const EACH: u32 = if cfg!(miri) { 200 } else { 20_000 };
+
 #[test]
 fn every_frame_can_be_had_once() {
     for frames in [1, 64, 65, 1000, 4096] {
@@ -114,7 +117,7 @@ fn threads_that_trade_buffers_lose_none() {
             let (give, pool) = (give.clone(), pool.clone());
             scope.spawn(move || {
                 let mut cache = pool.cache();
-                for number in 0..20_000u32 {
+                for number in 0..EACH {
                     let Some(mut buffer) = cache.alloc() else { continue };
                     buffer.append(&number.to_le_bytes());
                     match number % 3 {
@@ -154,11 +157,17 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         2 => any::<usize>().prop_map(|buffer| Move::Drop { buffer }),
         1 => (0..3usize).prop_map(|cache| Move::Renew { cache }),
     ];
-    proptest::collection::vec(one, 0..1500)
+    proptest::collection::vec(one, 0..if cfg!(miri) { 150 } else { 1500 })
+}
+
+/// Few cases under Miri, which is slow; nothing is written to files there.
+fn cases(cases: u32) -> ProptestConfig {
+    let few = ProptestConfig { cases: 3, failure_persistence: None, ..ProptestConfig::default() };
+    if cfg!(miri) { few } else { ProptestConfig::with_cases(cases) }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn whatever_is_done_no_frame_is_lost_or_doubled(moves in moves(), frames in 1..600u32) {

@@ -35,6 +35,7 @@ fn memory_that_cannot_be_had_is_an_error() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn without_huge_pages_ordinary_ones_do() {
     // Whether any are reserved is the machine's business; a pool is made in either case.
     let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
@@ -46,6 +47,7 @@ fn without_huge_pages_ordinary_ones_do() {
 }
 
 #[test]
+#[cfg(not(miri))]
 fn a_region_holds_every_frame_and_can_be_shared() {
     for (frames, frame_size) in [(1, 2048), (100, 4096), (513, 2048)] {
         let config = PoolConfig { frames, frame_size, ..PoolConfig::default() };

@@ -56,8 +56,14 @@ impl Reference {
     }
 }
 
+/// Few cases under Miri, which is slow; nothing is written to files there.
+fn cases(cases: u32) -> ProptestConfig {
+    let few = ProptestConfig { cases: 3, failure_persistence: None, ..ProptestConfig::default() };
+    if cfg!(miri) { few } else { ProptestConfig::with_cases(cases) }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn producing_matches_the_reference((len, start) in ring_shape(), steps in steps()) {

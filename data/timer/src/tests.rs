@@ -150,7 +150,15 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Few cases under Miri, which is slow; nothing is written to files there.
+fn cases(cases: u32) -> ProptestConfig {
+    let few = ProptestConfig { cases: 3, failure_persistence: None, ..ProptestConfig::default() };
+    if cfg!(miri) { few } else { ProptestConfig::with_cases(cases) }
+}
+
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn fires_what_a_heap_would(
         tick in prop_oneof![Just(1u64), Just(7), Just(1_000_000)],
