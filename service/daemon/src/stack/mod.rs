@@ -7,7 +7,6 @@ mod devices;
 mod error;
 mod held;
 mod host;
-mod keeper;
 mod kernel;
 mod network;
 mod paces;
@@ -22,6 +21,7 @@ mod start;
 mod steward;
 mod tailor;
 mod view;
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,16 +41,16 @@ pub use steward::PolicyError;
 pub use weever_host::Stopper;
 
 use aids::Recording;
-use keeper::Keeper;
 use kernel::Follower;
 use shared::Shared;
 use steward::Routine;
+use watch::NetworkWatcher;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.
 pub struct Stack {
     running: Option<RunningHost>,
-    keeper: Option<Keeper>,
+    watcher: Option<NetworkWatcher>,
     routine: Option<Routine>,
     follower: Option<Follower>,
     recording: Option<Recording>,
@@ -142,8 +142,10 @@ impl Stack {
     }
 
     fn shut_down(&mut self) -> Report {
+        // Before the leases are released, which is no news then.
+        self.watcher = None;
         let stopped = self.running.take().map(RunningHost::stop);
-        (self.keeper, self.follower, self.routine) = (None, None, None);
+        (self.follower, self.routine) = (None, None);
         let mut report = self.shared.report();
         if let Some(problem) = self.recording.take().and_then(Recording::finish) {
             tracing::error!("{problem}");

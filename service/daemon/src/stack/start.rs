@@ -2,21 +2,19 @@
 
 use std::sync::Arc;
 
-use weever_blocks_std::dhcp::Dhcp;
 use weever_engine::monotonic;
-use weever_host::HostHandle;
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;
 use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
 use super::devices::{Device, Grip};
-use super::keeper::Keeper;
 use super::kernel::{Follower, Kernel};
 use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
 use super::steward::{Intent, Routine, Steward};
+use super::watch::NetworkWatcher;
 use super::{Stack, StartError, aids, devices, host, kernel, secret};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
@@ -94,10 +92,10 @@ pub(super) fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
-    let Attendants { keeper, follower, routine } = Attendants::start(&shared, grips, kernel)?;
+    let Attendants { watcher, follower, routine } = Attendants::start(&shared, grips, kernel)?;
     announce(&shared);
-    let running = Some(running);
-    Ok(Stack { running, keeper, routine, follower, recording, control, metrics, shared })
+    let (running, watcher) = (Some(running), Some(watcher));
+    Ok(Stack { running, watcher, routine, follower, recording, control, metrics, shared })
 }
 
 fn defect(error: ProgramError) -> StartError {
@@ -106,7 +104,7 @@ fn defect(error: ProgramError) -> StartError {
 
 /// The threads that keep devices and stack in step with each other, as far as they are needed.
 struct Attendants {
-    keeper: Option<Keeper>,
+    watcher: NetworkWatcher,
     follower: Option<Follower>,
     routine: Option<Routine>,
 }
@@ -117,18 +115,15 @@ impl Attendants {
         grips: Grips,
         kernel: Option<(Mirror, Kernel)>,
     ) -> Result<Attendants, StartError> {
-        let HostHandle { network, env, .. } = &shared.host;
-        let clients = env.get_or_default::<Dhcp>();
-        let watch = |grips| Keeper::start(Arc::clone(network), clients, grips);
-        let keeper = Some(grips).filter(|grips| !grips.is_empty()).map(watch);
-        let keeper = keeper.transpose().map_err(failed("start the keeper of addresses"))?;
-        let follower = kernel.map(|kernel| Follower::start(kernel, env)).transpose();
+        let watcher = NetworkWatcher::start(shared.host.clone(), grips);
+        let watcher = watcher.map_err(failed("start to watch the network"))?;
+        let follower = kernel.map(|kernel| Follower::start(kernel, &shared.host.env)).transpose();
         let follower = follower.map_err(failed("start to follow the kernel"))?;
         let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
         let has_stewards = !shared.stewards.lock().is_empty();
         let routine = has_stewards.then(attend).transpose();
         let routine = routine.map_err(failed("start to follow flows"))?;
-        Ok(Attendants { keeper, follower, routine })
+        Ok(Attendants { watcher, follower, routine })
     }
 }
 

@@ -39,7 +39,7 @@ use news::News;
 pub(crate) use session::Session;
 pub(crate) use snapshot::Reader;
 use snapshot::Snapshot;
-pub use v4::V4;
+pub use v4::{AddressConflict, V4};
 pub use v6::V6;
 
 /// The IPv4 neighbours of a host.
@@ -162,6 +162,13 @@ impl<F: Family> Neighbourhood<F> {
 
     fn lock(&self) -> MutexGuard<'_, Slow<F>> {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Neighbourhood<V4> {
+    /// The address conflicts since the last call, each pair of address and station once. Locks.
+    pub fn take_conflicts(&self) -> Vec<AddressConflict> {
+        self.lock().family.take_conflicts()
     }
 }
 

@@ -1,5 +1,6 @@
 //! IPv4: an ARP cache for each interface, up or down.
 
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 
 use weever_block::Nanos;
@@ -8,6 +9,7 @@ use weever_net::arp::{Cache, Config, Outcome, Transmit, Verdict};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::neighbour::Discovery;
 use weever_net::state::NetState;
+use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
 use super::super::Network;
@@ -16,12 +18,29 @@ use super::family::Family;
 use super::links::{Link, Links};
 use super::session::Session;
 
+/// Conflicts that are kept for whoever reports them.
+const MAX_CONFLICTS: usize = 64;
+
+/// Another station uses one of our addresses (RFC 5227 §2.4), or one that we were about to use
+/// (§2.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressConflict {
+    /// The interface.
+    pub iface: IfaceId,
+    /// The address.
+    pub ip: Ipv4Addr,
+    /// The station.
+    pub mac: MacAddr,
+}
+
 /// ARP on the interfaces of a host.
 #[derive(Debug)]
 pub struct V4 {
     config: Config,
     /// Tentative addresses that the host's network has not been told of yet.
     found: Vec<(IfaceId, Found)>,
+    /// Since they were last taken, the latest last.
+    conflicts: VecDeque<AddressConflict>,
 }
 
 #[derive(Debug)]
@@ -32,7 +51,21 @@ enum Found {
 
 impl V4 {
     pub(crate) fn new(config: Config) -> V4 {
-        V4 { config, found: Vec::new() }
+        V4 { config, found: Vec::new(), conflicts: VecDeque::new() }
+    }
+
+    pub(super) fn take_conflicts(&mut self) -> Vec<AddressConflict> {
+        self.conflicts.drain(..).collect()
+    }
+
+    fn note_conflict(&mut self, conflict: AddressConflict) {
+        // A station may send as many as it likes: each pair is kept once, and the oldest goes.
+        if !self.conflicts.contains(&conflict) {
+            if self.conflicts.len() == MAX_CONFLICTS {
+                self.conflicts.pop_front();
+            }
+            self.conflicts.push_back(conflict);
+        }
     }
 
     fn insert(&self, links: &mut Links<Cache>, iface: &Interface, now: Nanos) {
@@ -142,8 +175,12 @@ impl Session<'_, V4> {
     pub(crate) fn handle(&mut self, iface: u16, arp: &ArpRepr, now: Nanos) -> Option<Outcome> {
         let outcome = self.slow.links.up(iface)?.machine.handle(arp, now);
         self.note_learned(iface, outcome.learned);
+        let (family, iface) = (&mut self.slow.family, IfaceId(iface));
         if let Verdict::Duplicate { ip, .. } = outcome.verdict {
-            self.slow.family.found.push((IfaceId(iface), Found::Taken(ip)));
+            family.found.push((iface, Found::Taken(ip)));
+        }
+        if let Verdict::Conflict { ip, mac } | Verdict::Duplicate { ip, mac } = outcome.verdict {
+            family.note_conflict(AddressConflict { iface, ip, mac });
         }
         Some(outcome)
     }

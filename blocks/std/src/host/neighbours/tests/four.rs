@@ -5,11 +5,12 @@ use weever_block::Nanos;
 use weever_net::arp::{Config, Lookup};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::{NetConfig, StateError};
+use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
 use super::super::news::NEWS;
 use super::super::{At, At4, Neighbours, V4};
-use crate::host::{Network, Resolver};
+use crate::host::{AddressConflict, Network, Resolver};
 use crate::testing::frames::{HOST, HOST_MAC, PEER, PEER_MAC};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -33,6 +34,24 @@ fn key(ip: Ipv4Addr) -> u64 {
 
 fn reply() -> ArpRepr {
     ArpRepr { op: 2, sha: PEER_MAC, spa: PEER, tha: HOST_MAC, tpa: HOST }
+}
+
+#[test]
+fn address_conflicts_are_kept_once_for_each_station() {
+    let neighbours = neighbours();
+    let station = |last: u8| MacAddr([2, 0, 0, 0, 9, last]);
+    let theirs = |mac| ArpRepr { sha: mac, spa: HOST, ..reply() };
+    for mac in [station(1), station(1), station(2)] {
+        neighbours.session(0).handle(0, &theirs(mac), 0).unwrap();
+    }
+    let conflict = |mac| AddressConflict { iface: IfaceId(0), ip: HOST, mac };
+    assert_eq!(neighbours.take_conflicts(), [conflict(station(1)), conflict(station(2))]);
+    assert_eq!(neighbours.take_conflicts(), []);
+    for last in 0..=255 {
+        neighbours.session(0).handle(0, &theirs(station(last)), 0).unwrap();
+    }
+    let kept = neighbours.take_conflicts();
+    assert_eq!((kept.len(), kept[63]), (64, conflict(station(255))), "they have a bound");
 }
 
 #[test]

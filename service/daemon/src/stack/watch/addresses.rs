@@ -1,95 +1,23 @@
-//! What follows from the network's state outside the graph: which packets the devices hand over.
-//!
-//! Addresses change by operators, DHCP and router advertisements. A thread of its own looks a few
-//! times a second whether they have, and tells the devices.
+//! Which packets a device hands over: those for the addresses and groups of its interfaces.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use weever_blocks_std::dhcp::Dhcp;
-use weever_blocks_std::host::Network;
+use weever_blocks_std::dhcp::Status;
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::NetState;
 
-use super::devices::Grip;
-
-/// How long a change may take to be noticed.
-const PERIOD: Duration = Duration::from_millis(50);
-
-/// A thread that keeps the devices in step. Dropping it ends it.
-pub(super) struct Keeper {
-    stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Keeper {
-    /// Watches `network` and its DHCP `clients` for the sake of these links' devices: the link's number and its grip.
-    pub(super) fn start(
-        network: Arc<Network>,
-        clients: Arc<Dhcp>,
-        grips: Vec<(u16, Grip)>,
-    ) -> io::Result<Keeper> {
-        let stop = Arc::<(Mutex<bool>, Condvar)>::default();
-        let told = Arc::clone(&stop);
-        let watched = Watched { network, clients };
-        let work = move || keep(&watched, grips, &told);
-        let thread = thread::Builder::new().name("keeper".into()).spawn(work)?;
-        Ok(Keeper { stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let (stopped, told) = &*self.stop;
-        *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        told.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // If it has panicked, it has said so; the devices are closed anyway.
-            drop(thread.join());
-        }
-    }
-}
-
-fn keep(watched: &Watched, mut grips: Vec<(u16, Grip)>, stop: &(Mutex<bool>, Condvar)) {
-    let mut seen = None;
-    loop {
-        let now = (watched.network.generation(), seeking(&watched.clients));
-        if seen.as_ref() != Some(&now) {
-            let state = watched.network.state();
-            for (link, grip) in &mut grips {
-                follow(grip, wanted(&state, *link, &now.1));
-            }
-            seen = Some(now);
-        }
-        let (stopped, told) = stop;
-        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = told.wait_timeout_while(stopped, PERIOD, |stopped| !*stopped);
-        if *waited.unwrap_or_else(PoisonError::into_inner).0 {
-            return;
-        }
-    }
-}
-
-/// What the thread looks at.
-struct Watched {
-    network: Arc<Network>,
-    clients: Arc<Dhcp>,
-}
+use super::super::devices::Grip;
 
 /// The interfaces that wait for an address of a DHCP server, whose answers are broadcast.
-fn seeking(clients: &Dhcp) -> Vec<IfaceId> {
-    let all = clients.status().into_iter();
-    all.filter(|client| client.lease.is_none()).map(|client| client.iface).collect()
+pub(super) fn seeking(clients: &[Status]) -> Vec<IfaceId> {
+    clients.iter().filter(|client| client.lease.is_none()).map(|client| client.iface).collect()
 }
 
 /// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, but for as
 /// long as an address is sought by them. What is for all hosts and all nodes is the kernel's too,
 /// and the link overhears it.
-fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
+pub(super) fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
     let up = |iface: &&Interface| iface.link == link && iface.up;
     let interfaces = state.config().interfaces().iter().filter(up);
     let seeks = interfaces.clone().any(|iface| seeking.contains(&iface.id));
@@ -114,7 +42,7 @@ fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
 }
 
 /// Takes and gives back what differs. What the device refuses is asked for again at the next change.
-fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
+pub(super) fn follow(grip: &mut Grip, wanted: BTreeSet<IpAddr>) {
     let Grip { steering, addresses, .. } = grip;
     let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();
     let new: Vec<IpAddr> = wanted.difference(addresses).copied().collect();
