@@ -117,7 +117,9 @@ impl Connection {
     pub(crate) fn account(&mut self, segment: &Segment<'_>, now: Nanos) {
         let mut delivery =
             Delivery { advanced: segment.ack.gt(self.snd.una), ..Delivery::default() };
+        // Answers to probes of a closed window repeat each other, and say nothing about losses.
         delivery.duplicate = !delivery.advanced
+            && self.snd.wnd > 0
             && !self.sent.is_empty()
             && segment.is_empty()
             && segment.ack == self.snd.una

@@ -104,9 +104,10 @@ impl Connection {
         let closed = self.snd.wnd == 0 && self.state.is_synchronized();
         // RFC 9293 §3.8.6.1, MUST-37: "As long as the receiving TCP peer continues to send
         // acknowledgments in response to the probe segments, the sending TCP peer MUST allow the
-        // connection to stay open."
-        let answers = closed && now.saturating_sub(self.timers.heard) < self.settings.user_timeout;
-        if !answers && self.is_overdue(now) {
+        // connection to stay open." `base` is when the last one was sent.
+        let silent = now.saturating_sub(self.timers.heard);
+        let answered = self.timers.heard >= self.timers.base || silent < self.settings.user_timeout;
+        if !(closed && answered) && self.is_overdue(now) {
             return self.fail(Failure::TimedOut, now);
         }
         self.timers.base = now;
