@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use weever_commands_control::Target;
-use weever_graph::svg::{Extras, svg_with};
+use weever_graph::svg::{EVERY, Extras, svg_folded};
 use weever_graph::{Finding, Graph, Severity, dot, verify};
-use weever_service_api::GraphFormat;
+use weever_service_api::{GraphFormat, GraphRequest};
 use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
 
 use crate::{GraphToolError, Streams, blocks, file, setting};
@@ -21,7 +21,7 @@ pub enum GraphCommand {
     /// Prints FILE in the canonical layout.
     Fmt(Fmt),
     /// Draws FILE, or the running graph with its counters, as an SVG picture.
-    Svg(Picture),
+    Svg(FoldedPicture),
     /// Draws FILE, or the running graph with its counters, in the DOT language of Graphviz.
     Dot(Picture),
     /// Shows the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
@@ -102,6 +102,21 @@ pub struct Picture {
     pub output: Option<PathBuf>,
 }
 
+/// The picture to draw, and how much of it.
+#[derive(Args, Clone, Debug)]
+pub struct FoldedPicture {
+    /// The graph, and the file.
+    #[command(flatten)]
+    pub picture: Picture,
+    /// Show all nodes of this cluster, such as RxL3IPv4, or L3IPv4 for those of that name everywhere;
+    /// without it the innermost clusters are single boxes; may be repeated.
+    #[arg(long, value_name = "CLUSTER", value_delimiter = ',', conflicts_with = "all")]
+    pub unfold: Vec<String>,
+    /// Show all nodes of every cluster.
+    #[arg(long)]
+    pub all: bool,
+}
+
 /// The file to check, and how strictly.
 #[derive(Args, Clone, Debug)]
 pub struct Check {
@@ -159,15 +174,18 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
             put_out(graph.map(|graph| summary(&name, &graph)), streams)
         }
         GraphCommand::Fmt(fmt) => format(&fmt, streams),
-        GraphCommand::Svg(picture) => draw(&picture, GraphFormat::Svg, streams),
-        GraphCommand::Dot(picture) => draw(&picture, GraphFormat::Dot, streams),
+        GraphCommand::Svg(FoldedPicture { picture, unfold, all }) => {
+            let unfold = if all { vec![EVERY.to_owned()] } else { unfold };
+            draw(&picture, GraphFormat::Svg, &unfold, streams)
+        }
+        GraphCommand::Dot(picture) => draw(&picture, GraphFormat::Dot, &[], streams),
         GraphCommand::Show(shown) => {
             let format = if shown.unicorn { GraphFormat::Unicorn } else { GraphFormat::Text };
-            put_out(text_of(&shown.wanted, format, streams)?, streams)
+            put_out(text_of(&shown.wanted, format, &[], streams)?, streams)
         }
         GraphCommand::Apply(apply) => apply_file(&apply, streams),
         GraphCommand::Live(target) => put_out(
-            Some(weever_commands_control::running_graph(&target, GraphFormat::Dot, None)?),
+            Some(weever_commands_control::running_graph(&target, GraphRequest::default())?),
             streams,
         ),
     }
@@ -176,9 +194,10 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
 fn draw(
     picture: &Picture,
     format: GraphFormat,
+    unfold: &[String],
     s: &mut Streams,
 ) -> Result<ExitCode, GraphToolError> {
-    let text = text_of(&picture.wanted, format, s)?;
+    let text = text_of(&picture.wanted, format, unfold, s)?;
     match (&picture.output, &text) {
         (Some(path), Some(text)) if !file::is_stdin(path) => {
             file::write(path, text)?;
@@ -188,13 +207,17 @@ fn draw(
     }
 }
 
-/// Mistakes in the text are found here, before the stack hears of it.
+/// Mistakes and doubts about the text are reported here, before the stack hears of it.
 fn apply_file(apply: &Apply, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
     let source = file::read(&apply.file, streams)?;
     let name = file::shown(&apply.file);
-    if let Err(errors) = load(&source, &name) {
-        complain(&errors.diagnostics, &source, &apply.file, streams);
-        return Ok(ExitCode::FAILURE);
+    match load(&source, &name) {
+        // Doubts are no reason not to run it, but nobody may have asked `check` for them.
+        Ok(loaded) => complain(&loaded.diagnostics, &source, &apply.file, streams),
+        Err(errors) => {
+            complain(&errors.diagnostics, &source, &apply.file, streams);
+            return Ok(ExitCode::FAILURE);
+        }
     }
     let changed = weever_commands_control::apply_graph(&apply.target, &name, &source)?;
     let what = match changed.steps {
@@ -214,30 +237,29 @@ fn put_out(text: Option<String>, streams: &mut Streams) -> Result<ExitCode, Grap
 fn text_of(
     wanted: &Wanted,
     format: GraphFormat,
+    unfold: &[String],
     streams: &mut Streams,
 ) -> Result<Option<String>, GraphToolError> {
     let Some(file) = &wanted.file else {
-        return Ok(Some(weever_commands_control::running_graph(
-            &wanted.target,
-            format,
-            wanted.worker,
-        )?));
+        let request = GraphRequest { format, worker: wanted.worker, unfold: unfold.to_vec() };
+        return Ok(Some(weever_commands_control::running_graph(&wanted.target, request)?));
     };
     if format == GraphFormat::Unicorn {
         return Ok(Some(file::read(file, streams)?));
     }
     let input = Input { file: file.clone(), settings: wanted.settings.clone() };
-    let draw = match format {
-        GraphFormat::Svg => svg_of_file,
-        GraphFormat::Dot => dot::dot,
-        _ => show,
-    };
-    load_graph(&input, Depth::Use, streams).map(|graph| graph.as_ref().map(draw))
+    let Some(graph) = load_graph(&input, Depth::Use, streams)? else { return Ok(None) };
+    match format {
+        GraphFormat::Svg => svg_of_file(&graph, unfold).map(Some),
+        GraphFormat::Dot => Ok(Some(dot::dot(&graph))),
+        _ => Ok(Some(show(&graph))),
+    }
 }
 
-fn svg_of_file(graph: &Graph) -> String {
+fn svg_of_file(graph: &Graph, unfold: &[String]) -> Result<String, GraphToolError> {
     let condition = |id| weever_unicorn::condition(graph, id);
-    svg_with(graph, &Extras { condition: Some(&condition), ..Extras::default() })
+    let extras = Extras { condition: Some(&condition), ..Extras::default() };
+    Ok(svg_folded(graph, &extras, unfold)?)
 }
 
 /// How much there is to say about the graph.

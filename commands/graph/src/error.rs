@@ -39,6 +39,9 @@ pub enum GraphToolError {
     /// `--write` with standard input.
     #[error("`--write` needs a file: standard input cannot be written back")]
     WriteToStdin,
+    /// A cluster that is to be unfolded is not there.
+    #[error("{0}; {remedy}", remedy = .0.remedy())]
+    Unfold(#[from] weever_graph::svg::UnknownCluster),
     /// The running graph could not be had.
     #[error(transparent)]
     Running(#[from] weever_commands_control::CliError),

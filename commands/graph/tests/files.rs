@@ -166,7 +166,7 @@ fn a_picture_goes_to_a_file_or_to_standard_output() {
     assert!(is(&written, ExitCode::SUCCESS) && written.output.is_empty());
     assert_eq!(out.contents(), printed);
     // Conditions are in the tooltips.
-    let picture = run(&["svg", HOST]).output;
+    let picture = run(&["svg", HOST, "--unfold", "RxL2Ether"]).output;
     assert!(picture.contains("if frame.len in 14-65535"), "no condition");
 }
 
@@ -199,4 +199,29 @@ fn either_a_file_or_what_runs() {
     let nobody = run(&["svg", "--socket", "/nonexistent/x.sock"]).result.unwrap_err();
     assert!(matches!(nobody, GraphToolError::Running(_)), "{nobody}");
     assert_eq!(nobody.exit_code(), ExitCode::FAILURE);
+}
+
+#[test]
+fn clusters_are_folded_in_pictures_unless_they_are_named() {
+    let text = "graph g { cluster A { node B { port out[C] } node C { port x[] } } }";
+    let file = Temporary::new("folded", text.as_bytes());
+    let folded = run(&["svg", file.path()]).output;
+    assert!(folded.contains("2 nodes") && !folded.contains("AB: function"), "{folded}");
+    for more in [&["--all"][..], &["--unfold", "A"]] {
+        let whole = run(&[&["svg", file.path()], more].concat()).output;
+        assert!(whole.contains("AB: function"), "{whole}");
+    }
+    let wrong = run(&["svg", file.path(), "--unfold", "AA"]).result.unwrap_err().to_string();
+    assert_eq!(wrong, "the graph has no innermost cluster `AA`; did you mean `A`?");
+}
+
+#[test]
+fn apply_tells_the_doubts_that_check_tells() {
+    let text = "graph g { node A { attr \"source\" port x[] } }";
+    let file = Temporary::new("doubts", text.as_bytes());
+    let check = run(&["check", file.path()]).errors;
+    assert!(!check.is_empty(), "a port that leads nowhere is worth a note");
+    let applied = run(&["apply", "--socket", "/nonexistent/weever.sock", file.path()]);
+    assert_eq!(applied.errors, check);
+    assert!(applied.result.is_err(), "no stack is there");
 }

@@ -49,6 +49,8 @@ pub enum Kind {
     UnknownAttribute,
     /// No task can reach the node.
     Unreachable,
+    /// Packets end at a port for no stated reason.
+    DeadEnd,
 }
 
 impl Kind {
@@ -56,7 +58,9 @@ impl Kind {
     pub fn severity(self) -> Severity {
         match self {
             Kind::EnabledTwice | Kind::InitWithInput | Kind::NoOperands => Severity::Warning,
-            Kind::HalfOperand | Kind::UnknownAttribute | Kind::Unreachable => Severity::Note,
+            Kind::HalfOperand | Kind::UnknownAttribute | Kind::Unreachable | Kind::DeadEnd => {
+                Severity::Note
+            }
             _ => Severity::Error,
         }
     }

@@ -11,8 +11,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::{
     ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters,
-    Flows, GraphFormat, GraphText, LineError, LineReader, Outcome, Queues, Request, Response,
-    Status, Stopping, VERSION, decode_response,
+    Flows, GraphFormat, GraphRequest, GraphText, LineError, LineReader, Outcome, Queues, Request,
+    Response, Status, Stopping, VERSION, decode_response,
 };
 
 /// How long [`Client::connect`] and each call may take.
@@ -155,15 +155,15 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn graph(&mut self, format: GraphFormat) -> Result<GraphText, ClientError> {
-        self.call(Call::Graph { format, worker: None })
+        self.graph_as(GraphRequest { format, ..GraphRequest::default() })
     }
 
-    /// The part of the graph that a worker runs, with what it has counted.
+    /// The running graph, or the part of it that a worker runs, with its counters.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn graph_of(&mut self, worker: u32, format: GraphFormat) -> Result<GraphText, ClientError> {
-        self.call(Call::Graph { format, worker: Some(worker) })
+    pub fn graph_as(&mut self, wanted: GraphRequest) -> Result<GraphText, ClientError> {
+        self.call(Call::Graph(wanted))
     }
 
     /// Makes the running graph that of a text in Unicorn, which `name` names in messages.

@@ -52,7 +52,7 @@ pub use counters::{
 pub use error::{ApiError, ErrorKind};
 pub use flows::{ClassShare, FilterStatus, FlowStatus, Flows, MAX_FLOWS, QueueStatus, Queues};
 pub use line::{LineError, LineReader};
-pub use request::{Call, GraphFormat, Rejection, Request, decode_request};
+pub use request::{Call, GraphFormat, GraphRequest, Rejection, Request, decode_request};
 pub use response::{GraphText, Outcome, Reply, Response, Stopping, decode_response};
 pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, WorkerStatus,

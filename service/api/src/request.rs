@@ -48,15 +48,24 @@ pub enum Call {
     /// Changes one setting; answered by [`Changed`](crate::Changed).
     Set(Assignment),
     /// The running graph with its counters; answered by [`GraphText`](crate::GraphText).
-    Graph {
-        /// The language it is wanted in.
-        format: GraphFormat,
-        /// The worker whose part of it is wanted; `None`: the graph of all.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        worker: Option<u32>,
-    },
+    Graph(GraphRequest),
     /// Copies packets as they pass; answered by [`CaptureEvent`](crate::CaptureEvent)s.
     Capture(CaptureRequest),
+}
+
+/// Parameters of `graph`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GraphRequest {
+    /// The language it is wanted in.
+    pub format: GraphFormat,
+    /// The worker whose part of it is wanted; `None`: the graph of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u32>,
+    /// Clusters that a picture shows with all of their nodes; `*`: every one. Others are single boxes
+    /// in SVG; other formats always show all nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unfold: Vec<String>,
 }
 
 /// Languages in which the running graph can be had.
@@ -157,14 +166,6 @@ fn unnamed() -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct GraphParameters {
-    #[serde(default)]
-    format: GraphFormat,
-    worker: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct FlowsParameters {
     #[serde(default = "all_flows")]
     most: usize,
@@ -200,8 +201,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
         "apply" => parameters::<ApplyParameters>(method, fields)
             .map(|ApplyParameters { name, text }| Call::Apply { name, text }),
         "set" => parameters::<Assignment>(method, fields).map(Call::Set),
-        "graph" => parameters::<GraphParameters>(method, fields)
-            .map(|GraphParameters { format, worker }| Call::Graph { format, worker }),
+        "graph" => parameters::<GraphRequest>(method, fields).map(Call::Graph),
         "capture" => parameters::<CaptureRequest>(method, fields).map(Call::Capture),
         other => {
             let message = format!("there is no method `{}`", clip(other));
@@ -258,8 +258,12 @@ mod tests {
             Call::Stop,
             Call::Flows { most: 5 },
             Call::Queues { filters: 3 },
-            Call::Graph { format: GraphFormat::Dot, worker: None },
-            Call::Graph { format: GraphFormat::Text, worker: Some(1) },
+            Call::Graph(GraphRequest::default()),
+            Call::Graph(GraphRequest {
+                format: GraphFormat::Svg,
+                worker: Some(1),
+                unfold: vec!["*".into()],
+            }),
             Call::Capture(CaptureRequest::default()),
             Call::Capture(capture),
         ];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::steered::{Bench, STACK, config, echo};
 use weever_daemon::config::{Mode, Share};
-use weever_service_api::{Client, GraphFormat, QueueStatus};
+use weever_service_api::{Client, GraphFormat, GraphRequest, QueueStatus};
 use weever_testbed::{Fixture, require_net_admin};
 
 /// What is for the services' ports has worker 1 to itself.
@@ -25,8 +25,13 @@ fn bench(policy: &str) -> Bench {
     Bench::start(config(policy, None, Share::None))
 }
 
+fn part(worker: u32) -> GraphRequest {
+    let (format, worker) = (GraphFormat::Text, Some(worker));
+    GraphRequest { format, worker, ..GraphRequest::default() }
+}
+
 fn graph(bench: &Bench, worker: u32) -> String {
-    bench.ask(|client| client.graph_of(worker, GraphFormat::Text).unwrap().text)
+    bench.ask(|client| client.graph_as(part(worker)).unwrap().text)
 }
 
 fn row(bench: &Bench, worker: usize) -> QueueStatus {
@@ -92,7 +97,7 @@ fn a_worker_with_two_ports_has_neither_arp_nor_icmp() {
     let after = bench.settled();
     let got = |worker: usize| after.queues[worker].received - before.queues[worker].received;
     assert!(got(1) == 100 && got(0) < 20, "{after:?}");
-    let refused = bench.ask(|client| client.graph_of(2, GraphFormat::Dot)).unwrap_err();
+    let refused = bench.ask(|client| client.graph_as(part(2))).unwrap_err();
     assert!(refused.to_string().contains("no worker 2"), "{refused}");
     assert_eq!(bench.stack.stop().failure, None);
 }

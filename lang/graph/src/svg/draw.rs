@@ -48,7 +48,16 @@ impl Drawing<'_> {
         let (width, height) =
             (number(self.layout.width.max(NARROWEST)), number(self.layout.height));
         let name = escaped(&self.graph.name);
-        let (nodes, edges) = (self.graph.len(), self.graph.dataflow().count());
+        let (mut boxes, mut nodes) = (0, 0);
+        for (id, _) in self.graph.iter() {
+            let inside = self.extras.folded(id);
+            boxes += usize::from(inside.is_some());
+            nodes += inside.unwrap_or(1);
+        }
+        let what = match boxes {
+            0 => format!("{nodes} nodes, {} edges", self.graph.dataflow().count()),
+            _ => format!("{nodes} nodes, most of them in {boxes} folded clusters"),
+        };
         self.put(&format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\">"
@@ -65,9 +74,7 @@ impl Drawing<'_> {
         self.put(&format!("<text class=\"title\" x=\"24\" y=\"34\">{name}</text>"));
         let x = number(24.0 + width_of_title(&self.graph.name) + 14.0);
         let counted = if self.extras.counted() { ", width by packets" } else { "" };
-        self.put(&format!(
-            "<text class=\"sub\" x=\"{x}\" y=\"34\">{nodes} nodes, {edges} edges{counted}</text>"
-        ));
+        self.put(&format!("<text class=\"sub\" x=\"{x}\" y=\"34\">{what}{counted}</text>"));
         self.legend();
     }
 
@@ -154,12 +161,17 @@ impl Drawing<'_> {
         let (rect, shape) = (self.layout.nodes[id.index()], &self.layout.shapes[id.index()]);
         let (x, y, middle) = (number(rect.x), number(rect.y), shape.width / 2.0);
         let class = match node.kind {
+            _ if self.extras.folded(id).is_some() => "G",
             NodeKind::Function => "F",
             NodeKind::Operator(_) => "O",
             NodeKind::Config(_) => "C",
             NodeKind::Table(_) => "T",
         };
-        let title = escaped(&about(node, self.extras.node(id)));
+        let title = match self.extras.folded(id) {
+            Some(nodes) => about_folded(node, nodes, self.extras.node(id)),
+            None => about(node, self.extras.node(id)),
+        };
+        let title = escaped(&title);
         let mut text =
             format!("<g class=\"{class}\" transform=\"translate({x} {y})\"><title>{title}</title>");
         body(&mut text, node, shape);
@@ -264,6 +276,14 @@ fn head(out: &mut String, shape: &Shape, middle: f64) {
         let (x, line) = (number(middle), escaped(line));
         let _ = write!(out, "<text class=\"ln\" x=\"{x}\" y=\"27\">{line}</text>");
     }
+}
+
+fn about_folded(node: &Node, nodes: usize, packets: Option<u64>) -> String {
+    let mut text = format!("cluster of {nodes} nodes\n--unfold {} shows them", node.name);
+    if let Some(packets) = packets {
+        let _ = write!(text, "\n{packets} packets came in");
+    }
+    text
 }
 
 fn about(node: &Node, packets: Option<u64>) -> String {

@@ -19,6 +19,7 @@
 
 mod behind;
 mod draw;
+mod fold;
 mod layout;
 mod level;
 mod order;
@@ -34,6 +35,7 @@ mod wires;
 #[cfg(test)]
 mod tests;
 
+pub use fold::{EVERY, UnknownCluster};
 pub use layout::{Layout, Point, Rect, Route, layout};
 pub use wires::{Cell, WireKind};
 
@@ -50,12 +52,18 @@ pub struct Extras<'a> {
     pub spawn: Option<&'a dyn Fn(NodeId, usize) -> Option<u64>>,
     /// What holds of packets that leave by a port, in words.
     pub condition: Option<&'a dyn Fn(PortId) -> Option<String>>,
+    /// How many nodes a box stands for, if it is a folded cluster. [`svg_folded`] says so itself.
+    pub folded: Option<&'a dyn Fn(NodeId) -> Option<usize>>,
 }
 
 impl Extras<'_> {
     /// Whether the picture has counters: then the width of a line says how much went along it.
     fn counted(&self) -> bool {
         self.node.is_some() || self.port.is_some() || self.spawn.is_some()
+    }
+
+    fn folded(&self, id: NodeId) -> Option<usize> {
+        self.folded.and_then(|inside| inside(id))
     }
 
     fn node(&self, id: NodeId) -> Option<u64> {
@@ -71,12 +79,41 @@ impl Extras<'_> {
     }
 }
 
-/// Draws `graph`.
+/// Draws the whole of `graph`.
 pub fn svg(graph: &Graph) -> String {
     svg_with(graph, &Extras::default())
 }
 
-/// Draws `graph` with what `extras` say.
+/// Draws the whole of `graph` with what `extras` say.
 pub fn svg_with(graph: &Graph, extras: &Extras) -> String {
     draw::draw(graph, extras, &layout(graph, extras))
+}
+
+/// Draws `graph` with its innermost clusters as single boxes, but for those in `unfold`, which are
+/// named in full, as in `RxL4UDP`, or by their own name alone; [`EVERY`] unfolds all. What `extras` count
+/// is summed: the packets that came into a cluster, left it for each other place, and were dropped
+/// inside.
+///
+/// # Errors
+/// When a name in `unfold` is of no such cluster.
+pub fn svg_folded(
+    graph: &Graph,
+    extras: &Extras,
+    unfold: &[String],
+) -> Result<String, UnknownCluster> {
+    fold::check(graph, unfold)?;
+    let folded = fold::fold(graph, unfold);
+    let node = |id| folded.node(graph, extras, id);
+    let port = |id: PortId| folded.cell(extras, id.node, Cell::Port(id.port as usize));
+    let spawn = |id, edge| folded.cell(extras, id, Cell::Spawn(edge));
+    let condition = |id| folded.condition(extras, id);
+    let inside = |id| folded.inside(id);
+    let extras = Extras {
+        node: extras.node.is_some().then_some(&node),
+        port: extras.port.is_some().then_some(&port),
+        spawn: extras.spawn.is_some().then_some(&spawn),
+        condition: Some(&condition),
+        folded: Some(&inside),
+    };
+    Ok(svg_with(&folded.graph, &extras))
 }

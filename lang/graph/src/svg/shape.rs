@@ -1,7 +1,7 @@
 //! How large a node is drawn, and where its ports are.
 
 use super::text::{clipped, short, width};
-use super::{Cell, Extras};
+use super::{Cell, Extras, fold};
 use crate::caption::{operator_name, short_name};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, Op};
 
@@ -61,7 +61,11 @@ impl Shape {
             NodeKind::Operator(op) => Some(operator_name(op)),
             _ => None,
         };
-        let line = line(node, extras.node(id)).map(|line| clipped(&line, LONGEST));
+        let line = match extras.folded(id) {
+            Some(nodes) => Some(fold::line(nodes, extras.node(id))),
+            None => line(node, extras.node(id)),
+        };
+        let line = line.map(|line| clipped(&line, LONGEST));
         let mut cells = cells(node, |cell| extras.cell(id, cell));
         let badge_width = badge.map_or(0.0, |badge| width(badge, SMALL) + 14.0);
         let title = width(&name, NAME) * 1.05 + badge_width;

@@ -19,6 +19,8 @@ text{font-family:Inter,"Helvetica Neue",Helvetica,Arial,"Liberation Sans",sans-s
 .O .b{fill:#fff7e0;stroke:#e0b34a}
 .T .b{fill:#e8f1ff;stroke:#6f9fe8}
 .C .b{fill:#fdeef5;stroke:#e08ab5;stroke-dasharray:5 3}
+.G .b{fill:#eef3fb;stroke:#7d8fb0;stroke-width:2}
+.G .nm{font-weight:700}
 .top{fill:none;stroke:#6f9fe8}
 .nm{font-size:11px;font-weight:600;text-anchor:middle}
 .ln{font-size:9px;fill:#667085;text-anchor:middle}
@@ -47,6 +49,7 @@ text{fill:#e6e9f0}
 .O .b{fill:#2b2413;stroke:#a9822c}
 .T .b{fill:#16253d;stroke:#4f7fca}
 .C .b{fill:#311b27;stroke:#b35f88}
+.G .b{fill:#1c2534;stroke:#6b7fa3}
 .top{stroke:#4f7fca}
 .ln{fill:#98a2b3}
 .bd{fill:#a9822c}.bt{fill:#14161b}

@@ -182,7 +182,7 @@ fn counters_make_lines_wider_and_what_is_idle_pale() {
     let node = |id: NodeId| (id.0 == 7).then_some(1_000_000);
     let spawn = |_: NodeId, edge: usize| (edge == 0).then_some(10);
     let extras =
-        Extras { node: Some(&node), port: Some(&port), spawn: Some(&spawn), condition: None };
+        Extras { node: Some(&node), port: Some(&port), spawn: Some(&spawn), ..Extras::default() };
     let text = svg_with(&example(), &extras);
     assert!(text.contains("1.00M packets") && text.contains("stroke-width:6.7"), "{text}");
     assert!(text.contains("stroke-width:2.2"), "{text}");

@@ -74,3 +74,21 @@ pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut Report) {
         report.add(Kind::Unreachable, id, message, remedy);
     }
 }
+
+/// A port where packets end ought to say why. `out` by itself says that nothing is left to do, and
+/// an operator's outcome may have no consequence. In a fragment, ports may be joined to others yet.
+pub(crate) fn dead_ends(graph: &Graph, index: &Index, report: &mut Report) {
+    if index.declared_starts.is_empty() {
+        return;
+    }
+    let executes = |kind: &NodeKind| matches!(kind, NodeKind::Function | NodeKind::Table(_));
+    for (id, node) in graph.iter().filter(|(_, node)| executes(&node.kind)) {
+        let ends = node.ports.iter().filter(|port| port.targets.is_empty() && port.name != "out");
+        for port in ends.filter(|port| node.drop_reason(&port.name).is_none()) {
+            let (node, port) = (&node.name, &port.name);
+            let message = format!("port `{port}` of `{node}` leads nowhere, for no stated reason");
+            let remedy = format!("connect it, or write `attr \"drop {port}: REASON\"`");
+            report.add(Kind::DeadEnd, id, message, &remedy);
+        }
+    }
+}

@@ -95,6 +95,7 @@ fn check_structure(graph: &Graph, report: &mut Report) -> Option<(Index, Vec<Nod
     hints::init_with_input(graph, &index, report);
     hints::operands(graph, &index, report);
     hints::unreachable(graph, &index, report);
+    hints::dead_ends(graph, &index, report);
     match order::topological(graph, &index) {
         Ok(order) => Some((index, order)),
         Err(cycle) => {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testkit::{add, add_kind, add_op, with_effects};
-use crate::{Attr, ConfigSpec, Edge, Effects, Entry, Key, NodeKind, Op, TableSpec};
+use crate::{Attr, ConfigSpec, Edge, Effects, Entry, Key, NodeId, NodeKind, Op, TableSpec};
 
 fn kinds(graph: Graph) -> Vec<Kind> {
     verify(graph).expect_err("the graph is wrong").iter().map(|e| e.kind).collect()
@@ -253,7 +253,22 @@ fn notes_for_half_operands_unknown_attributes_and_unreachable_roots() {
     let v = verify(g).unwrap();
     let mut kinds: Vec<Kind> = v.notes().map(|n| n.kind).collect();
     kinds.sort_by_key(|k| format!("{k:?}"));
-    assert_eq!(kinds, [Kind::HalfOperand, Kind::UnknownAttribute, Kind::Unreachable]);
+    let expected = [Kind::DeadEnd, Kind::HalfOperand, Kind::UnknownAttribute, Kind::Unreachable];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn a_note_for_a_port_where_packets_end_for_no_stated_reason() {
+    let mut g = Graph::new("g");
+    let ports: &[(&str, &[NodeId])] = &[("out", &[]), ("stated", &[]), ("silent", &[])];
+    let start = add(&mut g, "start", ports);
+    assert_eq!(verify(g.clone()).unwrap().notes().count(), 0, "a fragment");
+    g.node_mut(start).attrs.extend([Attr::Source, Attr::parse("drop stated: too late")]);
+    let verified = verify(g).unwrap();
+    let notes: Vec<String> = verified.notes().map(ToString::to_string).collect();
+    let expected = "port `silent` of `start` leads nowhere, for no stated reason; connect it, or \
+                    write `attr \"drop silent: REASON\"`";
+    assert_eq!(notes, [expected]);
 }
 
 #[test]

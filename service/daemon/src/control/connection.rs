@@ -73,7 +73,7 @@ fn answer(writer: &mut UnixStream, source: &dyn Source, request: Request) -> io:
         Call::Stop => Ok(Reply::Stopping(Stopping { pid: std::process::id() })),
         Call::Apply { name, text } => source.apply(&name, &text).map(Reply::Changed),
         Call::Set(assignment) => source.set(&[assignment]).map(Reply::Changed),
-        Call::Graph { format, worker } => source.graph(format, worker).map(Reply::Graph),
+        Call::Graph(wanted) => source.graph(&wanted).map(Reply::Graph),
         _ => Err(ApiError::new(
             ErrorKind::UnknownMethod,
             "the method is not implemented here",

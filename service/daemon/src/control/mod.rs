@@ -11,7 +11,7 @@ mod socket;
 
 use weever_service_api::{
     ApiError, Assignment, CaptureRequest, CaptureStarted, CapturedPacket, Changed, Counters, Flows,
-    GraphFormat, GraphText, Queues, Status,
+    GraphRequest, GraphText, Queues, Status,
 };
 
 pub use server::ControlServer;
@@ -49,8 +49,8 @@ pub trait Source: Send + Sync {
     /// The running graph with its counters, or a worker's part of it.
     ///
     /// # Errors
-    /// What to answer when it cannot be drawn in this format, or there is no such worker.
-    fn graph(&self, format: GraphFormat, worker: Option<u32>) -> Result<GraphText, ApiError>;
+    /// What to answer when it cannot be drawn in this format, or there is no such worker or cluster.
+    fn graph(&self, wanted: &GraphRequest) -> Result<GraphText, ApiError>;
 
     /// Makes the running graph that of a text in Unicorn, which `name` names in messages. Blocks
     /// until every worker runs it.

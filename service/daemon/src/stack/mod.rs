@@ -29,7 +29,7 @@ use std::sync::Arc;
 use weever_host::RunningHost;
 use weever_link::{Link, LinkInfo};
 use weever_packet::Pool;
-use weever_service_api::{ApiError, Counters, GraphFormat, Status};
+use weever_service_api::{ApiError, Counters, GraphFormat, GraphRequest, Status};
 
 use crate::config::Config;
 use crate::control::{ControlServer, Source};
@@ -94,12 +94,12 @@ impl Stack {
         self.shared.status()
     }
 
-    /// The running graph with its counters.
+    /// The running graph with its counters; as a picture with folded clusters.
     ///
     /// # Errors
     /// When it cannot be had in this format.
     pub fn graph(&self, format: GraphFormat) -> Result<String, ApiError> {
-        self.shared.picture(format)
+        self.shared.picture(&GraphRequest { format, ..GraphRequest::default() })
     }
 
     /// The configuration, with what start filled in.

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use weever_engine::{CounterKind, Reading};
 use weever_graph::dot::{Labels, dot_with};
-use weever_graph::svg::{Extras, svg_with};
+use weever_graph::svg::{Extras, svg_folded};
 use weever_graph::{Graph, NodeId, PortId};
-use weever_service_api::{ApiError, ErrorKind, GraphFormat};
+use weever_service_api::{ApiError, ErrorKind, GraphFormat, GraphRequest};
 use weever_unicorn::{condition, show_with};
 
-/// Draws `graph` in `format`, with how many tasks reached each node and left by each port; where
+/// Draws `graph` as `wanted`, with how many tasks reached each node and left by each port; where
 /// there were none, without a number.
 ///
 /// # Errors
-/// When the format is not known here.
+/// When the format is not known here, or the graph has no cluster that is to be unfolded.
 pub(super) fn draw(
     graph: &Graph,
     readings: &[Reading],
-    format: GraphFormat,
+    wanted: &GraphRequest,
 ) -> Result<String, ApiError> {
     let counts = Counts::new(graph, readings);
     let (node, port) = (|id| counts.node(id), |id| counts.port(id));
@@ -28,9 +28,12 @@ pub(super) fn draw(
         port: Some(&port),
         spawn: Some(&spawn),
         condition: Some(&condition),
+        ..Extras::default()
     };
-    match format {
-        GraphFormat::Svg => Ok(svg_with(graph, &extras)),
+    match wanted.format {
+        GraphFormat::Svg => svg_folded(graph, &extras, &wanted.unfold).map_err(|unknown| {
+            ApiError::new(ErrorKind::BadParameters, unknown.to_string(), unknown.remedy())
+        }),
         GraphFormat::Text => Ok(show_with(graph, &extras)),
         GraphFormat::Dot => {
             let node = |id| counts.node(id).map(|n| n.to_string());

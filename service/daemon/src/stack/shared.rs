@@ -9,7 +9,8 @@ use weever_host::{HostHandle, WorkerHandle};
 use weever_net::addr::Cidr;
 use weever_service_api::{
     ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, ErrorKind, Flows,
-    GraphFormat, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status, WorkerStatus,
+    GraphFormat, GraphRequest, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status,
+    WorkerStatus,
 };
 use weever_wire::MacAddr;
 
@@ -76,15 +77,15 @@ impl Shared {
         Report { counters: self.counters(), failure: self.host.failure() }
     }
 
-    pub(super) fn picture(&self, format: GraphFormat) -> Result<String, ApiError> {
-        if format == GraphFormat::Unicorn {
+    pub(super) fn picture(&self, wanted: &GraphRequest) -> Result<String, ApiError> {
+        if wanted.format == GraphFormat::Unicorn {
             return Ok(self.program().text().to_owned());
         }
-        picture::draw(&self.host.publisher.graph(), &sum(&self.readings()), format)
+        picture::draw(&self.host.publisher.graph(), &sum(&self.readings()), wanted)
     }
 
     /// What a worker runs, with what it has counted.
-    fn picture_of(&self, worker: u32, format: GraphFormat) -> Result<String, ApiError> {
+    fn picture_of(&self, worker: u32, wanted: &GraphRequest) -> Result<String, ApiError> {
         let refused = |message: String, remedy: &str| {
             Err(ApiError::new(ErrorKind::BadParameters, message, remedy))
         };
@@ -93,11 +94,11 @@ impl Shared {
             let last = self.host.workers.len() - 1;
             return refused(format!("there is no worker {worker}"), &format!("use 0 to {last}"));
         };
-        if format == GraphFormat::Unicorn {
+        if wanted.format == GraphFormat::Unicorn {
             let message = format!("the text is of the graph of all, not of worker {worker}'s part");
             return refused(message, "ask without a worker, or for text, svg or dot");
         }
-        picture::draw(&graph, &handle.counters.describe(), format)
+        picture::draw(&graph, &handle.counters.describe(), wanted)
     }
 
     fn readings(&self) -> Vec<Vec<Reading>> {
@@ -257,12 +258,12 @@ impl Source for Shared {
         Queues { uptime_ns: self.uptime_ns(), queues, problems }
     }
 
-    fn graph(&self, format: GraphFormat, worker: Option<u32>) -> Result<GraphText, ApiError> {
-        let text = match worker {
-            None => self.picture(format)?,
-            Some(worker) => self.picture_of(worker, format)?,
+    fn graph(&self, wanted: &GraphRequest) -> Result<GraphText, ApiError> {
+        let text = match wanted.worker {
+            None => self.picture(wanted)?,
+            Some(worker) => self.picture_of(worker, wanted)?,
         };
-        Ok(GraphText { format, text })
+        Ok(GraphText { format: wanted.format, text })
     }
 
     fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError> {

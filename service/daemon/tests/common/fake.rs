@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use weever_daemon::control::{Capturing, Source};
 use weever_service_api::{
     ApiError, Assignment, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket, Changed,
-    Counters, DropCounter, ErrorKind, Flows, GraphFormat, GraphText, NodeCounters, PortCounter,
+    Counters, DropCounter, ErrorKind, Flows, GraphRequest, GraphText, NodeCounters, PortCounter,
     Queues, Status,
 };
 
@@ -44,7 +44,7 @@ impl Source for Fake {
         Queues::default()
     }
 
-    fn graph(&self, _: GraphFormat, _: Option<u32>) -> Result<GraphText, ApiError> {
+    fn graph(&self, _: &GraphRequest) -> Result<GraphText, ApiError> {
         Err(ApiError::new(ErrorKind::Internal, "there is no graph", "start a real stack"))
     }
 
