@@ -39,6 +39,28 @@ pub struct Received {
     pub more: u8,
 }
 
+/// A received payload that can be read without its channel at hand.
+#[derive(Debug)]
+pub struct Payload {
+    frame: Frame,
+    offset: u16,
+    len: u16,
+    memory: Arc<SharedMemory>,
+}
+
+impl Payload {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: as in `AppEnd::payload`: the frame is this value's alone.
+        unsafe { self.memory.view(self.frame.0, self.offset, self.len.into()) }.unwrap_or(&[])
+    }
+
+    /// The frame, to be released or sent, and where in it the payload is: offset and length.
+    pub fn into_frame(self) -> (Frame, u16, u16) {
+        (self.frame, self.offset, self.len)
+    }
+}
+
 /// Why a frame could not be submitted. It comes back with the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -163,6 +185,12 @@ impl AppEnd {
         // SAFETY: a `Frame` is the application's alone until it is released or submitted, which
         // takes it by value; the stack is trusted to leave it alone (module documentation).
         unsafe { self.memory.view(frame.0, received.offset, received.len.into()) }.unwrap_or(&[])
+    }
+
+    /// The payload as a value of its own; `None` for an entry without a frame.
+    pub fn into_payload(&self, received: Received) -> Option<Payload> {
+        let Received { frame, offset, len, .. } = received;
+        Some(Payload { frame: frame?, offset, len, memory: Arc::clone(&self.memory) })
     }
 
     /// The packet info of the first entry of a datagram.

@@ -232,6 +232,12 @@ impl SharedMemory {
     }
 }
 
+impl std::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedMemory({:?})", self.geometry)
+    }
+}
+
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         let len = self.geometry.total_size();

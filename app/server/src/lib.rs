@@ -24,12 +24,16 @@
 //! checks that the socket is the application's, fills in the endpoints from the socket and the
 //! packet info, and copies the payload. The graph's source node checks the addresses.
 //!
+//! [`AppListener`] serves applications on a Unix socket with a thread of its own: one connection is
+//! one queue, and when an application dies, its connection ends and all it held is reclaimed.
+//!
 //! The table is shared between this link's queue and the graph's nodes of the same worker, thus by
 //! one thread; the cell around it only checks that.
 #![forbid(unsafe_code)]
 
 mod command;
 mod link;
+mod listener;
 mod queue;
 mod server;
 mod stats;
@@ -38,6 +42,7 @@ mod tests;
 
 pub use command::SharedTable;
 pub use link::AppLink;
+pub use listener::{AppListener, ListenError};
 pub use queue::AppLinkQueue;
 pub use server::{
     AppServer, Identity, OpenedQueue, OpenedSocket, QueueId, ServerError, SocketRequest,

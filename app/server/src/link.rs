@@ -1,6 +1,7 @@
 //! The link, as a worker's assembly sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use atomic_refcell::AtomicRefCell;
 use rtrb::RingBuffer;
@@ -44,9 +45,11 @@ impl AppLink {
             let (sender, commands) = RingBuffer::new(COMMANDS);
             let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
             let wake = Arc::new(eventfd(0, flags).map_err(ServerError::system("eventfd"))?);
-            handles.push(WorkerHandle { commands: sender, wake: Arc::clone(&wake) });
+            let done = Arc::<AtomicU64>::default();
+            let (own, theirs) = (Arc::clone(&wake), Arc::clone(&done));
+            handles.push(WorkerHandle { commands: sender, wake: own, sent: 0, done: theirs });
             let queue =
-                AppLinkQueue::new(worker, commands, wake, Arc::clone(&table), large.clone());
+                AppLinkQueue::new(worker, (commands, done), wake, table.clone(), large.clone());
             queues.push(Box::new(queue));
             tables.push(table);
         }

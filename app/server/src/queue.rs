@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::Consumer;
 use weever_app_ring::{ChannelError, Delivery, PacketFlags, PacketInfo, StackEnd, Transmit};
@@ -14,9 +15,6 @@ use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 use crate::command::{Command, SharedTable};
 use crate::stats::SocketStats;
 
-/// Commands carried out in one turn at the most, so that a million sockets opened at once do not
-/// keep a worker from its packets.
-const COMMANDS_PER_TURN: usize = 256;
 /// A channel without traffic for so many turns is looked at in every so many turns only.
 const IDLE_AFTER: u32 = 256;
 const IDLE_INTERVAL: u32 = 32;
@@ -47,6 +45,8 @@ struct Socket {
 pub struct AppLinkQueue {
     worker: u16,
     commands: Consumer<Command>,
+    /// How many commands were carried out.
+    done: Arc<AtomicU64>,
     /// Applications write to it when this worker sleeps.
     own_wake: Arc<OwnedFd>,
     table: SharedTable,
@@ -65,7 +65,7 @@ pub struct AppLinkQueue {
 impl AppLinkQueue {
     pub(crate) fn new(
         worker: u16,
-        commands: Consumer<Command>,
+        (commands, done): (Consumer<Command>, Arc<AtomicU64>),
         own_wake: Arc<OwnedFd>,
         table: SharedTable,
         large: Option<Pool>,
@@ -73,6 +73,7 @@ impl AppLinkQueue {
         AppLinkQueue {
             worker,
             commands,
+            done,
             own_wake,
             table,
             large,
@@ -369,9 +370,12 @@ impl LinkQueue for AppLinkQueue {
 
     fn advance(&mut self, _now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
-        for _ in 0..COMMANDS_PER_TURN {
+        // All that wait, as many as the ring holds: applications wait for them.
+        for _ in 0..self.commands.slots() {
             let Ok(command) = self.commands.pop() else { break };
             self.carry_out(command);
+            // One writer. Release: see `AppServer::settle`.
+            self.done.store(self.done.load(Ordering::Relaxed) + 1, Ordering::Release);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rtrb::{Producer, PushError};
@@ -18,6 +19,8 @@ use crate::stats::{SocketCounts, SocketStats};
 /// How often a full ring of commands is looked at again, and how many times.
 const RETRY: Duration = Duration::from_micros(200);
 const RETRIES: u32 = 25_000;
+/// How often a worker is looked at before this thread begins to sleep in between.
+const SPINS: u32 = 100;
 /// Ports below this one are privileged, as on Linux.
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
@@ -80,6 +83,10 @@ impl ServerError {
 pub(crate) struct WorkerHandle {
     pub(crate) commands: Producer<Command>,
     pub(crate) wake: Arc<OwnedFd>,
+    /// How many commands were sent.
+    pub(crate) sent: u64,
+    /// How many of them the worker has carried out.
+    pub(crate) done: Arc<AtomicU64>,
 }
 
 impl WorkerHandle {
@@ -92,7 +99,10 @@ impl WorkerHandle {
     fn send(&mut self, mut command: Command) -> Result<(), ()> {
         for _ in 0..RETRIES {
             match self.commands.push(command) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
                 Err(PushError::Full(back)) => command = back,
             }
             if self.commands.is_abandoned() {
@@ -365,6 +375,31 @@ impl AppServer {
     /// row of changes; packets that arrive wake them as well.
     pub fn wake(&self) {
         self.workers.iter().for_each(WorkerHandle::wake);
+    }
+
+    /// Waits until every worker has carried out what it was told: what arrives from then on is
+    /// received by the sockets that were opened, and by none that was closed. Workers must be
+    /// running.
+    ///
+    /// # Errors
+    /// [`ServerError::Stuck`] after 5 s.
+    pub fn settle(&self) -> Result<(), ServerError> {
+        self.wake();
+        for (number, worker) in self.workers.iter().enumerate() {
+            let mut looks = 0;
+            // Acquire: what the worker did comes before what the caller does next.
+            while worker.done.load(Ordering::Acquire) < worker.sent {
+                looks += 1;
+                if looks < SPINS {
+                    std::thread::yield_now();
+                } else if looks < RETRIES && !worker.commands.is_abandoned() {
+                    std::thread::sleep(RETRY);
+                } else {
+                    return Err(ServerError::Stuck(number));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {

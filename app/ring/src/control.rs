@@ -1,0 +1,304 @@
+//! The messages between an application and the stack that open and close queues and sockets.
+//!
+//! They travel over a Unix socket of type `SOCK_SEQPACKET`, one JSON object a message, descriptors
+//! beside it. One connection is one application queue: when it ends, whatever the reason, the queue
+//! and its sockets are closed. The stack answers every request, in order, so requests may be
+//! pipelined.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg, sendmsg, socket_with,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the longest message.
+pub const MAX_MESSAGE: usize = 16 * 1024;
+/// Descriptors of one message: a channel and a wake-up for each of 64 workers, and the queue's own.
+const MAX_DESCRIPTORS: usize = 129;
+
+/// What an application asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// First of all: the queue of this connection.
+    OpenQueue {
+        /// [`VERSION`](crate::VERSION) of the library.
+        version: u32,
+        /// The application's name, for people.
+        name: String,
+        /// Entries of each ring.
+        ring_len: u32,
+        /// Frames of each channel.
+        frames: u32,
+        /// Bytes of a frame.
+        frame_size: u32,
+    },
+    /// Opens a UDP socket.
+    BindUdp {
+        /// Our address and port; an unspecified address is any of ours, port 0 an ephemeral one.
+        local: SocketAddr,
+        /// The peer of a connected socket.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<SocketAddr>,
+        /// With an unspecified IPv6 address: IPv6 only.
+        #[serde(default)]
+        v6_only: bool,
+        /// Whether others may have the same binding.
+        #[serde(default)]
+        sharing: Share,
+    },
+    /// Closes a socket.
+    Close {
+        /// Its number.
+        socket: u32,
+    },
+}
+
+/// How sockets with one binding divide its packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// Nobody else may have the binding.
+    #[default]
+    Exclusive,
+    /// The latest gets what comes to one address, all get what comes to a group.
+    Latest,
+    /// By a hash of the flow.
+    ByFlow,
+    /// By the worker that received the packet.
+    ByWorker,
+}
+
+/// What the stack answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Response {
+    /// The queue is open. Descriptors: what the application sleeps on, then for each worker its
+    /// channel and what wakes it.
+    Queue {
+        /// Its number.
+        queue: u32,
+        /// How many channels there are.
+        channels: u32,
+    },
+    /// The socket is open: what arrives from now on is its.
+    Socket {
+        /// Its number on the channels.
+        socket: u32,
+        /// Its port.
+        local_port: u16,
+    },
+    /// It is done.
+    Done,
+    /// It cannot be done; nothing has changed.
+    Refused {
+        /// For programs.
+        kind: Refusal,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Why the stack refused, in the terms of `errno`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// `EADDRINUSE`.
+    InUse,
+    /// `EADDRNOTAVAIL`.
+    NotAvailable,
+    /// `EACCES`.
+    Permission,
+    /// `EINVAL`.
+    Invalid,
+    /// `ENOBUFS`.
+    Limit,
+    /// `EPROTO`: another version, or requests out of order.
+    Protocol,
+    /// `EIO`: the stack failed.
+    Internal,
+}
+
+/// Why a message could not be sent or received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The other side has closed the connection.
+    #[error("the other side has closed the connection")]
+    Closed,
+    /// The message is none of this protocol.
+    #[error("not a message of the application protocol: {0}")]
+    Malformed(String),
+    /// A message is too long, or has too many descriptors.
+    #[error("a message of more than {MAX_MESSAGE} bytes or {MAX_DESCRIPTORS} descriptors")]
+    TooLong,
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's error.
+        source: Errno,
+    },
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+}
+
+impl Connection {
+    /// Connects to the stack's socket at `path`. Blocks until the stack accepts.
+    ///
+    /// # Errors
+    /// [`ControlError::System`]: `ENOENT` and `ECONNREFUSED` mean that no stack listens there.
+    pub fn connect(path: &Path) -> Result<Connection, ControlError> {
+        let failed = |call| move |source| ControlError::System { call, source };
+        let address = SocketAddrUnix::new(path).map_err(failed("socket address"))?;
+        let socket = seqpacket().map_err(failed("socket"))?;
+        rustix::net::connect(&socket, &address).map_err(failed("connect"))?;
+        Ok(Connection { socket })
+    }
+
+    /// A connection over an accepted socket.
+    pub fn over(socket: OwnedFd) -> Connection {
+        Connection { socket }
+    }
+
+    /// Sends a message with descriptors. Blocks while the other side does not read, unless the
+    /// socket is non-blocking.
+    ///
+    /// # Errors
+    /// Any but [`ControlError::Malformed`].
+    pub fn send(
+        &self,
+        message: &impl Serialize,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        let text =
+            serde_json::to_vec(message).map_err(|e| ControlError::Malformed(e.to_string()))?;
+        if text.len() > MAX_MESSAGE || descriptors.len() > MAX_DESCRIPTORS {
+            return Err(ControlError::TooLong);
+        }
+        let mut space =
+            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            beside.push(SendAncillaryMessage::ScmRights(descriptors));
+        }
+        match sendmsg(&self.socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ControlError::Closed),
+            Err(source) => Err(ControlError::System { call: "sendmsg", source }),
+        }
+    }
+
+    /// Receives a message with its descriptors. Blocks until one comes, unless the socket is
+    /// non-blocking.
+    ///
+    /// # Errors
+    /// Any. After [`ControlError::Malformed`] and [`ControlError::TooLong`] the next message can be
+    /// received.
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ControlError> {
+        let mut text = vec![0; MAX_MESSAGE];
+        let mut space =
+            vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let into = &mut [IoSliceMut::new(&mut text)];
+        let received = loop {
+            match recvmsg(&self.socket, into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Err(ControlError::Closed),
+                Err(source) => return Err(ControlError::System { call: "recvmsg", source }),
+                Ok(received) => break received,
+            }
+        };
+        let mut descriptors = Vec::new();
+        for message in beside.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                descriptors.extend(fds);
+            }
+        }
+        if received.bytes == 0 {
+            return Err(ControlError::Closed);
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(ControlError::TooLong);
+        }
+        let message = serde_json::from_slice(&text[..received.bytes])
+            .map_err(|e| ControlError::Malformed(e.to_string()))?;
+        Ok((message, descriptors))
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A Unix socket that keeps messages apart.
+pub fn seqpacket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::socketpair;
+
+    use super::*;
+
+    fn pair() -> (Connection, Connection) {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (a, b) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        (Connection::over(a), Connection::over(b))
+    }
+
+    #[test]
+    fn messages_and_descriptors_arrive_together() {
+        let (app, stack) = pair();
+        let request = Request::BindUdp {
+            local: "[::]:53".parse().unwrap(),
+            peer: None,
+            v6_only: true,
+            sharing: Share::ByFlow,
+        };
+        app.send(&request, &[]).unwrap();
+        app.send(&Request::Close { socket: 7 }, &[]).unwrap();
+        assert_eq!(stack.receive::<Request>().unwrap().0, request);
+        assert_eq!(stack.receive::<Request>().unwrap().0, Request::Close { socket: 7 });
+        let (reader, writer) = std::io::pipe().unwrap();
+        let queue = Response::Queue { queue: 1, channels: 0 };
+        stack.send(&queue, &[reader.as_fd(), writer.as_fd()]).unwrap();
+        let (answer, descriptors) = app.receive::<Response>().unwrap();
+        assert_eq!((answer, descriptors.len()), (queue, 2));
+        drop(stack);
+        assert!(matches!(app.receive::<Response>(), Err(ControlError::Closed)));
+    }
+
+    #[test]
+    fn garbage_is_refused_and_the_next_message_understood() {
+        let (app, stack) = pair();
+        for bytes in
+            [&b"{"[..], b"{\"request\":\"fly\"}", &[0xff; 100], &vec![b'x'; MAX_MESSAGE + 1]]
+        {
+            rustix::net::send(&app, bytes, SendFlags::empty()).unwrap();
+            assert!(matches!(
+                stack.receive::<Request>(),
+                Err(ControlError::Malformed(_) | ControlError::TooLong)
+            ));
+        }
+        app.send(&Request::Close { socket: 7 }, &[]).unwrap();
+        assert!(stack.receive::<Request>().is_ok());
+    }
+}

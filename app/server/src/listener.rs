@@ -1,0 +1,347 @@
+//! Applications on a Unix socket.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen, sockopt};
+use weever_app_ring::control::{
+    Connection, ControlError, Refusal, Request, Response, Share, seqpacket,
+};
+use weever_app_ring::{Geometry, VERSION};
+use weever_net::demux::{BindError, Family, Sharing};
+
+use crate::server::{AppServer, Identity, OpenedQueue, QueueId, ServerError, SocketRequest};
+
+/// The most applications that are served at once.
+const MAX_CONNECTIONS: usize = 4096;
+/// Requests of one application that are answered before the others get their turn.
+const REQUESTS_PER_TURN: usize = 64;
+/// Bytes of the longest name of an application.
+const MAX_NAME: usize = 64;
+
+/// Why applications cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Another stack serves applications there.
+    #[error("another stack serves applications at {}; give this one another path", .0.display())]
+    Taken(PathBuf),
+    /// A system call failed.
+    #[error("applications cannot be served at {}: {what}: {source}", path.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// The call.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Serves applications until it is dropped.
+pub struct AppListener {
+    path: PathBuf,
+    server: Arc<Mutex<AppServer>>,
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AppListener {
+    /// Listens at `path`, whose file gets the permissions `mode` (0600: this user and root), and
+    /// starts a thread.
+    ///
+    /// # Errors
+    /// [`ListenError`]; nothing is left behind.
+    pub fn start(path: &Path, mode: u32, server: AppServer) -> Result<AppListener, ListenError> {
+        let failed = |what| {
+            move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
+        };
+        let errno = |what| move |errno: Errno| failed(what)(errno.into());
+        // A file that nobody listens at was left by a stack that was killed.
+        match Connection::connect(path) {
+            Ok(_) => return Err(ListenError::Taken(path.to_owned())),
+            Err(ControlError::System { source: Errno::CONNREFUSED, .. }) => {
+                fs::remove_file(path).map_err(failed("removing what a dead stack left"))?;
+            }
+            Err(_) => {}
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed("making its folder"))?;
+        }
+        let socket = seqpacket().map_err(errno("socket"))?;
+        let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
+        bind(&socket, &address).map_err(errno("bind"))?;
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
+        listen(&socket, 64).map_err(errno("listen"))?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(errno("eventfd"))?);
+        let server = Arc::new(Mutex::new(server));
+        let mut serving = Serving {
+            socket,
+            stop: Arc::clone(&stop),
+            server: Arc::clone(&server),
+            applications: BTreeMap::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("applications".into())
+            .spawn(move || serving.run())
+            .map_err(failed("thread"))?;
+        Ok(AppListener { path: path.to_owned(), server, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The server, to ask what is open. Keep it for a moment only: applications wait for it.
+    pub fn server(&self) -> MutexGuard<'_, AppServer> {
+        lock(&self.server)
+    }
+}
+
+impl Drop for AppListener {
+    fn drop(&mut self) {
+        // The only way to fail is a full counter: then it is readable already.
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn lock(server: &Mutex<AppServer>) -> MutexGuard<'_, AppServer> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An application that is connected.
+struct Application {
+    connection: Connection,
+    identity: Identity,
+    queue: Option<QueueId>,
+}
+
+struct Serving {
+    socket: OwnedFd,
+    stop: Arc<OwnedFd>,
+    server: Arc<Mutex<AppServer>>,
+    /// By the number of the connection's descriptor.
+    applications: BTreeMap<i32, Application>,
+}
+
+impl Serving {
+    fn run(&mut self) {
+        while let Some((accepts, ready)) = self.wait() {
+            for number in ready {
+                self.serve(number);
+            }
+            if accepts {
+                self.accept();
+            }
+        }
+        let all: Vec<i32> = self.applications.keys().copied().collect();
+        all.into_iter().for_each(|number| self.hang_up(number));
+    }
+
+    /// Waits until something happens: whether an application wants to connect, and those that have
+    /// sent something or are gone. `None`: stop.
+    fn wait(&self) -> Option<(bool, Vec<i32>)> {
+        let full = self.applications.len() >= MAX_CONNECTIONS;
+        let listens = if full { PollFlags::empty() } else { PollFlags::IN };
+        let mut fds = vec![
+            PollFd::new(&*self.stop, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.socket.as_fd(), listens),
+        ];
+        let connections = self.applications.values().map(|a| &a.connection);
+        fds.extend(connections.map(|connection| PollFd::new(connection, PollFlags::IN)));
+        if let Err(error) = poll(&mut fds, None)
+            && error != Errno::INTR
+        {
+            tracing::error!(%error, "applications are not served any more: poll failed");
+            return None;
+        }
+        if !fds[0].revents().is_empty() {
+            return None;
+        }
+        let numbers = self.applications.keys().copied().zip(&fds[2..]);
+        let ready = numbers.filter(|(_, fd)| !fd.revents().is_empty()).map(|(number, _)| number);
+        Some((!fds[1].revents().is_empty(), ready.collect()))
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = accept_with(&self.socket, flags) else { return };
+        let Ok(who) = sockopt::socket_peercred(&socket) else { return };
+        let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
+        let identity = Identity { name: String::new(), pid, uid: who.uid.as_raw() };
+        let number = socket.as_raw_fd();
+        let connection = Connection::over(socket);
+        self.applications.insert(number, Application { connection, identity, queue: None });
+    }
+
+    /// Answers what an application asks, as far as its turn goes. Answers are sent once workers have
+    /// carried out what they say, so that it is in effect for whatever arrives afterwards.
+    fn serve(&mut self, number: i32) {
+        let mut answers: Vec<Answer> = Vec::new();
+        let mut gone = false;
+        while answers.len() < REQUESTS_PER_TURN {
+            let Some(application) = self.applications.get_mut(&number) else { return };
+            match application.connection.receive::<Request>() {
+                Ok((request, _)) => {
+                    answers.push(application.answer(&mut lock(&self.server), request));
+                }
+                Err(ControlError::System { source: Errno::AGAIN, .. }) => break,
+                Err(error @ (ControlError::Malformed(_) | ControlError::TooLong)) => {
+                    answers.push(refused(Refusal::Protocol, error.to_string()));
+                }
+                Err(_) => {
+                    gone = true;
+                    break;
+                }
+            }
+        }
+        if !answers.is_empty() {
+            // A worker that is stuck is reported by the next request.
+            let _ = lock(&self.server).settle();
+        }
+        if let Some(application) = self.applications.get(&number) {
+            gone |= answers.iter().any(|answer| application.send(answer).is_err());
+        }
+        if gone {
+            self.hang_up(number);
+        }
+    }
+
+    fn hang_up(&mut self, number: i32) {
+        let Some(application) = self.applications.remove(&number) else { return };
+        let Some(queue) = application.queue else { return };
+        let mut server = lock(&self.server);
+        // It is there: nobody else closes queues.
+        let _ = server.close_queue(queue);
+        server.wake();
+        drop(server);
+        let Identity { name, pid, .. } = application.identity;
+        tracing::info!(queue, name, pid, "application queue closed");
+    }
+}
+
+/// An answer, with its descriptors.
+type Answer = (Response, Vec<OwnedFd>);
+
+fn refused(kind: Refusal, message: String) -> Answer {
+    (Response::Refused { kind, message }, Vec::new())
+}
+
+fn refused_by(error: &ServerError) -> Answer {
+    refused(refusal(error), error.to_string())
+}
+
+impl Application {
+    fn send(&self, (response, descriptors): &Answer) -> Result<(), ControlError> {
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        self.connection.send(response, &descriptors)
+    }
+
+    fn answer(&mut self, server: &mut AppServer, request: Request) -> Answer {
+        let done = match (request, self.queue) {
+            (Request::OpenQueue { version, name, ring_len, frames, frame_size }, None) => {
+                let geometry = Geometry { ring_len, frames, frame_size };
+                return self.open_queue(server, version, &name, geometry);
+            }
+            (Request::OpenQueue { .. }, Some(_)) => {
+                let message = "the connection has a queue; open another connection for another";
+                return refused(Refusal::Protocol, message.into());
+            }
+            (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
+            (Request::BindUdp { local, peer, v6_only, sharing }, Some(queue)) => {
+                let request = socket_request(local, peer, v6_only, sharing);
+                let opened = server.open_socket(queue, &request);
+                opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
+            }
+            (Request::Close { socket }, Some(queue)) => {
+                server.close_socket(queue, socket).map(|()| Response::Done)
+            }
+        };
+        done.map_or_else(|error| refused_by(&error), |response| (response, Vec::new()))
+    }
+
+    fn open_queue(
+        &mut self,
+        server: &mut AppServer,
+        version: u32,
+        name: &str,
+        geometry: Geometry,
+    ) -> Answer {
+        if version != VERSION {
+            let message = format!(
+                "the application's library speaks version {version} of the ring protocol, this \
+                 stack version {VERSION}; use the library that came with this weever"
+            );
+            return refused(Refusal::Protocol, message);
+        }
+        let printable = name.chars().filter(|c| !c.is_control());
+        self.identity.name = printable.take(MAX_NAME).collect();
+        let opened = match server.open_queue(self.identity.clone(), geometry) {
+            Ok(opened) => opened,
+            Err(error) => return refused_by(&error),
+        };
+        let OpenedQueue { id, channels, wake, worker_wakes } = opened;
+        self.queue = Some(id);
+        let Identity { name, pid, .. } = &self.identity;
+        tracing::info!(queue = id, name, pid, "application queue opened");
+        let response = Response::Queue { queue: id, channels: channels.len() as u32 };
+        let pairs = channels.into_iter().zip(worker_wakes);
+        let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
+        (response, [wake].into_iter().chain(pairs).collect())
+    }
+}
+
+fn socket_request(
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    v6_only: bool,
+    sharing: Share,
+) -> SocketRequest {
+    let specified = (!local.ip().is_unspecified()).then(|| local.ip());
+    let family = match local {
+        SocketAddr::V4(_) => Family::V4,
+        SocketAddr::V6(_) if v6_only => Family::V6,
+        SocketAddr::V6(_) => Family::Both,
+    };
+    let sharing = match sharing {
+        Share::Exclusive => Sharing::Exclusive,
+        Share::Latest => Sharing::Latest,
+        Share::ByFlow => Sharing::ByFlow,
+        Share::ByWorker => Sharing::ByWorker,
+    };
+    SocketRequest {
+        local_addr: specified,
+        local_port: (local.port() != 0).then_some(local.port()),
+        family,
+        peer,
+        interface: None,
+        sharing,
+    }
+}
+
+fn refusal(error: &ServerError) -> Refusal {
+    match error {
+        ServerError::Bind(BindError::InUse { .. }) => Refusal::InUse,
+        ServerError::Bind(_) => Refusal::NotAvailable,
+        ServerError::Privileged(_) => Refusal::Permission,
+        ServerError::Sockets(_) => Refusal::Limit,
+        ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
+        _ => Refusal::Invalid,
+    }
+}

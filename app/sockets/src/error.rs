@@ -1,0 +1,94 @@
+//! What can go wrong for an application.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use weever_app_ring::ChannelError;
+use weever_app_ring::control::{ControlError, Refusal};
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No stack listens at the path.
+    #[error(
+        "no weever stack serves applications at {}: {source}; start one with `weever up --apps`, \
+         or set WEEVER_APPS to its path", path.display()
+    )]
+    NoStack {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        source: ControlError,
+    },
+    /// The stack has ended, or has closed this queue. Its sockets are gone; connect anew.
+    #[error("the stack has closed the queue; connect anew")]
+    Disconnected,
+    /// The stack refused a request; nothing has changed.
+    #[error("{message}")]
+    Refused {
+        /// The kind, for programs.
+        kind: Refusal,
+        /// The reason.
+        message: String,
+    },
+    /// The shared memory cannot be used.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The stack's answer makes no sense.
+    #[error("the stack's answer makes no sense: {0}")]
+    Protocol(String),
+    /// No frame is free, or the ring is full: [`commit`](crate::AppQueue::commit), then
+    /// [`wait`](crate::AppQueue::wait) or receive, and try again.
+    #[error("no room to send now; commit, and try again once the stack has taken something")]
+    WouldBlock,
+    /// The payload is longer than a datagram can be, or than all frames together.
+    #[error("a datagram of {len} bytes is too long; the most here is {most}")]
+    TooLong {
+        /// The length.
+        len: usize,
+        /// The longest possible.
+        most: usize,
+    },
+    /// The socket is not on this queue.
+    #[error("socket {0} is not open on this queue")]
+    NoSocket(u32),
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's error.
+        source: Errno,
+    },
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        let kind = match &error {
+            Error::NoStack { .. } => io::ErrorKind::NotFound,
+            Error::Disconnected => io::ErrorKind::ConnectionReset,
+            Error::Refused { kind, .. } => match kind {
+                Refusal::InUse => io::ErrorKind::AddrInUse,
+                Refusal::NotAvailable => io::ErrorKind::AddrNotAvailable,
+                Refusal::Permission => io::ErrorKind::PermissionDenied,
+                _ => io::ErrorKind::InvalidInput,
+            },
+            Error::WouldBlock => io::ErrorKind::WouldBlock,
+            Error::TooLong { .. } | Error::NoSocket(_) => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+impl From<ControlError> for Error {
+    fn from(error: ControlError) -> Error {
+        match error {
+            ControlError::Closed => Error::Disconnected,
+            ControlError::System { call, source } => Error::System { call, source },
+            other => Error::Protocol(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Applications with sockets on a running host: the client library over a real Unix socket, shared
+//! memory and workers' threads. The far end of the cable is played by the test.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use weever_app_server::{AppListener, ListenError};
+use weever_app_sockets::{AppQueue, Config, Error, Event, Geometry, SendOptions, Share};
+use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
+use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
+use weever_link::memory::{MemoryConfig, pair};
+use weever_link::{Link, LinkQueue};
+use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
+
+/// How long something may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Bench {
+    listener: Option<AppListener>,
+    _host: RunningHost,
+    frames: PoolCache,
+    cable: Box<dyn LinkQueue>,
+    path: PathBuf,
+}
+
+fn pool() -> Pool {
+    let config = PoolConfig { frames: 2048, huge_pages: HugePages::Never, ..PoolConfig::default() };
+    Pool::new(config).unwrap()
+}
+
+fn bench(name: &str, workers: usize) -> Bench {
+    let config = MemoryConfig { waitable: true, ..MemoryConfig::default() };
+    let (ours, mut theirs) = pair(&config).unwrap();
+    let mut builder = HostBuilder::new(pool());
+    builder.workers(workers);
+    let link = builder.link(Box::new(ours));
+    let eth0 = InterfaceConfig::new("eth0", link).address("10.0.0.1/24".parse().unwrap());
+    builder.interface(eth0).unwrap();
+    builder.neighbour(PEER.into(), PEER_MAC);
+    let large = Pool::new(PoolConfig::large(64)).unwrap();
+    let server = builder.applications(Some(large), 20_000).unwrap();
+    let host = builder.start().unwrap();
+    let path = std::env::temp_dir().join(format!("weever-{name}-{}.sock", std::process::id()));
+    let listener = AppListener::start(&path, 0o600, server).unwrap();
+    let (frames, cable) = (pool().cache(), theirs.take_queues().remove(0));
+    Bench { listener: Some(listener), _host: host, frames, cable, path }
+}
+
+impl Bench {
+    fn config(&self) -> Config {
+        let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
+        Config { path: self.path.clone(), name: "test".into(), geometry }
+    }
+
+    fn connect(&self) -> AppQueue {
+        AppQueue::connect(&self.config()).unwrap()
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        let mut packet = self.frames.alloc().unwrap();
+        assert!(packet.append(frame));
+        self.cable.tx(&mut self.frames, &mut [packet].into()).unwrap();
+        self.cable.flush(&mut self.frames).unwrap();
+    }
+
+    /// Waits for a frame with this at its end.
+    fn expect(&mut self, end: &[u8]) -> Vec<u8> {
+        let since = Instant::now();
+        let mut burst = Burst::new();
+        while since.elapsed() < PATIENCE {
+            let count = self.cable.rx(&mut self.frames, &mut burst, 64).unwrap();
+            let frames: Vec<_> = (0..count).filter_map(|slot| burst.take(slot)).collect();
+            if let Some(found) = frames.iter().find(|frame| frame.data().ends_with(end)) {
+                return found.data().to_vec();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("nothing came that ends with {end:?}");
+    }
+}
+
+/// The next datagram of a queue.
+fn receive(queue: &mut AppQueue) -> weever_app_sockets::Datagram {
+    loop {
+        if let Some(event) = queue.next().unwrap() {
+            let Event::Datagram(datagram) = event else { panic!("{event:?}") };
+            return datagram;
+        }
+        assert!(queue.wait(Some(PATIENCE)).unwrap(), "nothing came");
+    }
+}
+
+#[test]
+fn an_echo_server_in_a_few_lines() {
+    for workers in [1, 2] {
+        let mut bench = bench(&format!("echo-{workers}"), workers);
+        let mut queue = bench.connect();
+        let socket = queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+        for round in 0..20u8 {
+            let payload = [b'q', round, b'.'];
+            bench.send(&udp(4000, 53, &payload));
+            let datagram = receive(&mut queue);
+            assert_eq!(datagram.payload(), Some(&payload[..]));
+            assert_eq!((datagram.socket(), datagram.remote()), (socket.id, (PEER, 4000).into()));
+            queue.reply(datagram).unwrap();
+            queue.commit().unwrap();
+            let frame = bench.expect(&payload);
+            assert_eq!(frame[34..38], [0, 53, 0x0f, 0xa0], "from port 53 to port 4000");
+        }
+        let statuses: Vec<_> = bench.listener.as_ref().unwrap().server().sockets().collect();
+        assert_eq!((statuses.len(), statuses[0].counts.sent), (1, 20));
+        assert_eq!(statuses[0].owner.name, "test");
+    }
+}
+
+#[test]
+fn a_client_sends_first_and_long_datagrams_are_cut_on_the_wire() {
+    let mut bench = bench("client", 1);
+    let mut queue = bench.connect();
+    let peer = (PEER, 9).into();
+    let socket = queue.connect_udp("0.0.0.0:0".parse().unwrap(), peer).unwrap();
+    assert!(socket.local_port >= 49152);
+    queue.send(socket, b"hello.").unwrap();
+    queue.commit().unwrap();
+    let frame = bench.expect(b"hello.");
+    assert_eq!(frame[34..36], socket.local_port.to_be_bytes());
+    bench.send(&udp(9, socket.local_port, b"welcome"));
+    assert_eq!(receive(&mut queue).to_vec(), b"welcome");
+    // From another port than the peer's it is nobody's.
+    bench.send(&udp(10, socket.local_port, b"stranger"));
+    bench.send(&udp(9, socket.local_port, b"friend"));
+    assert_eq!(receive(&mut queue).to_vec(), b"friend");
+
+    let long: Vec<u8> = (0..4000u32).map(|i| (i / 7) as u8).collect();
+    let hops = SendOptions { hops: Some(7), ..SendOptions::default() };
+    queue.send_to(socket, &long, peer, hops).unwrap();
+    queue.commit().unwrap();
+    let last = bench.expect(&long[3900..]);
+    assert_eq!(last[14 + 8], 7, "its time to live");
+    let most = 65_507;
+    let error = queue.send_to(socket, &vec![0; most + 1], peer, hops).unwrap_err();
+    assert!(matches!(error, Error::TooLong { .. }), "{error}");
+    let foreign = SendOptions { source: Some([10, 0, 0, 77].into()), ..hops };
+    queue.send_to(socket, b"forged", peer, foreign).unwrap();
+    queue.send_to(socket, b"after", peer, hops).unwrap();
+    queue.commit().unwrap();
+    bench.expect(b"after");
+}
+
+#[test]
+fn conflicts_name_the_holder_and_ports_are_free_again_when_it_is_gone() {
+    let mut bench = bench("conflict", 1);
+    let address = "0.0.0.0:53".parse().unwrap();
+    let mut first = bench.connect();
+    let held = first.bind_udp(address).unwrap();
+    let mut second = bench.connect();
+    let error = second.bind_udp(address).unwrap_err().to_string();
+    assert!(error.contains(&format!("socket {}", held.id)), "{error}");
+    second.bind_udp_shared("0.0.0.0:54".parse().unwrap(), Share::ByFlow).unwrap();
+    first.bind_udp_shared("0.0.0.0:54".parse().unwrap(), Share::ByFlow).unwrap();
+    first.close(held).unwrap();
+    let held = second.bind_udp(address).unwrap();
+    assert!(first.close(held).is_err(), "another queue's");
+    drop(second);
+    let since = Instant::now();
+    while first.bind_udp(address).is_err() {
+        assert!(since.elapsed() < PATIENCE, "the stack has not noticed the end of a queue");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bench.send(&udp(4000, 53, b"still here"));
+    assert_eq!(receive(&mut first).to_vec(), b"still here");
+}
+
+#[test]
+fn ten_thousand_sockets_are_opened_and_gone_with_their_queue() {
+    let mut bench = bench("many", 1);
+    let mut queue = bench.connect();
+    let locals: Vec<_> = (10_000..20_000u16).map(|port| ([0, 0, 0, 0], port).into()).collect();
+    let (opened, result) = queue.bind_many(&locals);
+    result.unwrap();
+    assert_eq!(opened.len(), locals.len());
+    bench.send(&udp(4000, 19_999, b"the last"));
+    assert_eq!(receive(&mut queue).socket(), opened[9_999].id);
+    let (none, result) = queue.bind_many(&locals[..3]);
+    assert!(none.is_empty() && result.is_err(), "they are taken");
+    drop(queue);
+    let since = Instant::now();
+    while bench.listener.as_ref().unwrap().server().sockets().next().is_some() {
+        assert!(since.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn every_frame_comes_home_whatever_is_dropped() {
+    let mut bench = bench("frames", 1);
+    let mut queue = bench.connect();
+    queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+    let mut kept = Vec::new();
+    for i in 0..100u8 {
+        bench.send(&udp(4000, 53, &[i]));
+        let datagram = receive(&mut queue);
+        if i % 3 == 0 { kept.push(datagram) } else { drop(datagram) }
+    }
+    drop(kept);
+    queue.commit().unwrap();
+    let (free, lent) = queue.frames();
+    assert_eq!(free + lent, 256);
+}
+
+#[test]
+fn the_end_of_the_stack_is_an_error_and_no_silence() {
+    let mut bench = bench("end", 1);
+    let mut queue = bench.connect();
+    assert!(matches!(
+        AppListener::start(&bench.path, 0o600, {
+            let mut other = HostBuilder::new(pool());
+            other.applications(None, 10).unwrap()
+        }),
+        Err(ListenError::Taken(_))
+    ));
+    drop(bench.listener.take());
+    assert!(matches!(queue.wait(Some(PATIENCE)), Err(Error::Disconnected)));
+    let error = AppQueue::connect(&bench.config()).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("weever up"), "{error}");
+}
