@@ -10,6 +10,8 @@ mod rtt;
 mod sent;
 mod timeout;
 
+use std::cell::Cell;
+
 use weever_net::MILLIS;
 use weever_wire::tcp::{Seq, flag};
 
@@ -141,6 +143,9 @@ impl Connection {
         let echo = self.echo_of(segment);
         let (point, min_rtt, offset) = (self.recovery.point, self.rtt.min, self.rcv.stamp_offset);
         let rack = &mut self.recovery.rack;
+        // What is out of order does not change the timestamp that the peer echoes, so only that of what
+        // is acknowledged in order says which transmission arrived.
+        let in_order = Cell::new(false);
         let mut arrived = |record: &Record| {
             if record.is_sacked() {
                 return;
@@ -152,7 +157,7 @@ impl Connection {
                 delivery.original |= record.end.le(point);
             }
             let sent_stamp = stamp(record.sent_at, offset);
-            let older = echo.is_some_and(|echo| Seq(echo).lt(Seq(sent_stamp)));
+            let older = in_order.get() && echo.is_some_and(|echo| Seq(echo).lt(Seq(sent_stamp)));
             rack.delivered(record, older, min_rtt, now);
         };
         if self.rcv.sack && !segment.options.sack.is_empty() {
@@ -176,6 +181,7 @@ impl Connection {
             }
         }
         if delivery.advanced {
+            in_order.set(true);
             self.sent.acknowledge(segment.ack, &mut arrived);
             self.snd.una = segment.ack;
         }
@@ -366,13 +372,18 @@ impl Connection {
         self.recovery.prr.acked(&mut self.window, 0, pipe, false);
     }
 
-    /// RFC 8985 §7.4: what an acknowledgement says about a probe of the tail.
+    /// RFC 8985 §7.4, TLP_process_ack(): what an acknowledgement says about a probe of the tail.
     fn settle_tail_probe(&mut self, segment: &Segment<'_>, delivery: &Delivery) {
         let Some(end) = self.recovery.probe_end.filter(|end| segment.ack.ge(*end)) else { return };
-        self.recovery.probe_end = None;
-        // A probe that was a retransmission and is not reported as a duplicate repaired a loss: "the
-        // sender MUST invoke a congestion control response equivalent to a fast recovery".
-        if self.recovery.probe_is_retransmission && !delivery.dsack && end.le(self.snd.una) {
+        let again = self.recovery.probe_is_retransmission;
+        // All is well if the probe was new data, if it is reported as a duplicate, or if what came
+        // before it was acknowledged twice.
+        if !again || delivery.dsack || (segment.ack == end && delivery.duplicate) {
+            self.recovery.probe_end = None;
+        } else if segment.ack.gt(end) {
+            // No such report came before later data was acknowledged: the probe repaired a loss, and
+            // "MUST invoke a congestion control response".
+            self.recovery.probe_end = None;
             self.reduce(Congestion::Loss, 0);
             self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
         }

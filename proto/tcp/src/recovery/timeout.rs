@@ -133,7 +133,12 @@ impl Connection {
     }
 
     fn begin_loss_phase(&mut self, now: Nanos) {
-        self.recovery.frto = Frto::Off;
+        // RFC 5682 §3.1 leaves F-RTO at a second timeout; it goes on here while nothing has arrived since
+        // the first one, as only the first segment was sent again until then.
+        let again = self.recovery.phase == Phase::Loss && self.recovery.frto == Frto::First;
+        if !again {
+            self.recovery.frto = Frto::Off;
+        }
         if self.recovery.phase != Phase::Loss {
             // RFC 5682 §3.1 step 1: F-RTO, unless the timeout hit a fast recovery.
             if self.recovery.phase == Phase::Open && self.rcv.sack {
