@@ -10,7 +10,7 @@ mod host;
 mod nic;
 
 pub use host::{HostConfig, ModelError, Service, Socket, host, with_sockets};
-pub use nic::{NICS, NicModelError, nic, nics};
+pub use nic::{NICS, NicModelError, nic, nic_of_driver, nics};
 
 /// A model as it is shipped.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! NIC models by name. Every `nic/*.unicorn` is one.
 
-use weever_graph::Graph;
+use weever_graph::{Attr, Graph};
 
 use crate::Model;
 
@@ -29,6 +29,26 @@ pub fn nics() -> impl Iterator<Item = &'static str> {
     NICS.iter().map(|(name, _)| *name)
 }
 
+/// The model for devices of a Linux driver: the first whose text names it. Loads the models one by one.
+pub fn nic_of_driver(driver: &str) -> Option<&'static str> {
+    model_for(NICS, driver)
+}
+
+/// A model names its drivers where packets enter: `attr "drivers=sfc sfc-siena"`.
+fn model_for(models: &'static [(&'static str, Model)], driver: &str) -> Option<&'static str> {
+    let found = models.iter().find(|(_, model)| {
+        let loaded = weever_unicorn::load(model.source, model.file);
+        loaded.is_ok_and(|loaded| names_driver(&loaded.graph, driver))
+    });
+    found.map(|(name, _)| *name)
+}
+
+fn names_driver(graph: &Graph, driver: &str) -> bool {
+    let mut sources = graph.iter().filter(|(_, node)| node.has(&Attr::Source));
+    let named = |names: &str| names.split_whitespace().any(|name| name == driver);
+    sources.any(|(_, node)| node.param("drivers").is_some_and(named))
+}
+
 /// The PRG of the NIC called `name`, not configured. Upper and lower case are the same.
 ///
 /// # Errors
@@ -41,4 +61,31 @@ pub fn nic(name: &str) -> Result<Graph, NicModelError> {
     };
     let loaded = weever_unicorn::load(model.source, model.file).map_err(NicModelError::Text)?;
     Ok(loaded.graph)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model of a NIC that nobody has, as a file in `nic/` would be embedded.
+    const INVENTED: &[(&str, Model)] = &[(
+        "invented",
+        Model {
+            file: "nic/invented.unicorn",
+            source: "graph Invented {\n    queues Queue 0 .. 3\n    node In {\n        \
+                     attr \"source\"\n        attr \"drivers=vapour mist\"\n        \
+                     port out[Rss]\n    }\n    config Rss {\n        rss { hash toeplitz key 40 \
+                     entries 8 queues 0 .. 3 udp4 4tuple }\n        port queues[Queue]\n    }\n}\n",
+        },
+    )];
+
+    #[test]
+    fn a_text_that_names_its_drivers_is_found_by_them_and_needs_no_code() {
+        for driver in ["vapour", "mist"] {
+            assert_eq!(model_for(INVENTED, driver), Some("invented"));
+            assert_eq!(nic_of_driver(driver), None);
+        }
+        assert_eq!(model_for(INVENTED, "vap"), None);
+        assert_eq!(model_for(INVENTED, ""), None);
+    }
 }

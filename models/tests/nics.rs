@@ -2,7 +2,7 @@
 
 use weever_graph::Field;
 use weever_graph::nic::{Failure, FlowType, MaskScope, RssFields, TableOrder};
-use weever_models::{NICS, nic, nics};
+use weever_models::{NICS, nic, nic_of_driver, nics};
 use weever_plan::nic::{Nic, Table};
 
 fn silicon(name: &str) -> Nic {
@@ -33,6 +33,22 @@ fn every_model_is_a_pipeline_and_says_where_it_comes_from() {
     }
     assert!(nics().count() >= 10);
     assert!(nic("I82599").unwrap_err().to_string().contains("there are 82576, 82599, connectx5"));
+}
+
+/// `--nic auto` and `--model auto` find a model by a driver that its text names. Two models of one driver
+/// would hide each other.
+#[test]
+fn every_model_with_filters_names_its_drivers_and_is_found_by_them() {
+    for (name, _) in NICS.iter().filter(|(name, _)| !linux(name).tables.is_empty()) {
+        let graph = nic(name).unwrap();
+        let named: Vec<&str> = graph.iter().filter_map(|(_, node)| node.param("drivers")).collect();
+        let drivers: Vec<&str> = named.iter().flat_map(|names| names.split_whitespace()).collect();
+        assert!(!drivers.is_empty(), "{name}: add `attr \"drivers=…\"` where packets enter");
+        for driver in drivers {
+            assert_eq!(nic_of_driver(driver), Some(*name), "{driver}");
+        }
+    }
+    assert_eq!(nic_of_driver("veth"), None);
 }
 
 #[test]

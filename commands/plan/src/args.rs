@@ -1,19 +1,25 @@
 //! The command lines.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::PlanToolError;
+
+/// The help of `--nic`, with the models that ship.
+static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
+    let models: Vec<&str> = weever_models::nics().collect();
+    format!("The NIC: the name of a model that ships ({}), or a Unicorn file", models.join(", "))
+});
 
 /// Plans which queue gets which flow, on any NIC that there is a model of.
 ///
 /// Exits with 1 if the policy cannot be satisfied, and with 2 if a file is wrong.
 #[derive(Args, Clone, Debug)]
 pub struct PlanArgs {
-    /// The NIC: the name of a model that ships (82599, sfc9020, connectx5, x710, e810, ena, gvnic,
-    /// 82576, virtio_net, xdp), or a Unicorn file.
-    #[arg(long, value_name = "MODEL|FILE")]
+    /// The NIC: a model that ships, or a Unicorn file.
+    #[arg(long, value_name = "MODEL|FILE", help = NIC_HELP.as_str())]
     pub nic: String,
     /// Use this many of its queues; all that it has if not given.
     #[arg(long, value_name = "N")]

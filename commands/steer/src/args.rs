@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use weever_steward::ProgramMode;
 
 /// Where the program of the model `xdp` runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -14,6 +15,16 @@ pub enum Mode {
     Native,
     /// Behind it.
     Generic,
+}
+
+impl From<Mode> for ProgramMode {
+    fn from(mode: Mode) -> ProgramMode {
+        match mode {
+            Mode::Auto => ProgramMode::Auto,
+            Mode::Native => ProgramMode::Native,
+            Mode::Generic => ProgramMode::Generic,
+        }
+    }
 }
 
 /// Steers the flows of the kernel's stack to queues as a policy wants, by the NIC's filters or by a

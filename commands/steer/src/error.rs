@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use weever_commands_plan::PlanToolError;
-use weever_device::actions::{ActionsError, PersistError};
+use weever_device::actions::PersistError;
 use weever_device::claim::ClaimError;
 use weever_device::ethtool::EthtoolError;
-use weever_device::nic::NicError;
 use weever_device::xdp::XdpError;
+use weever_steward::TargetError;
 
 /// Why it ended, other than by a signal.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum SteerError {
     #[error(transparent)]
     File(#[from] PlanToolError),
     /// The policy cannot be satisfied.
-    #[error("the policy cannot be satisfied, and nothing was changed:\n{0}")]
+    #[error("the policy cannot be satisfied, and nothing was changed:\n  {0}")]
     Unsatisfied(String),
     /// There is no such device.
     #[error("there is no device `{0}` in this network namespace; `ip link` lists them")]
@@ -47,13 +47,10 @@ pub enum SteerError {
     /// The device's answer.
     #[error(transparent)]
     Device(#[from] EthtoolError),
-    /// The plan does not fit the device.
+    /// The plan could not be applied or undone.
     #[error(transparent)]
-    Actions(#[from] ActionsError),
-    /// A step failed, on the way there or back.
-    #[error(transparent)]
-    Nic(#[from] NicError),
-    /// Somebody else steers the device.
+    Target(#[from] TargetError),
+    /// Another process steers the device.
     #[error(transparent)]
     Claim(#[from] ClaimError),
     /// The record cannot be kept.

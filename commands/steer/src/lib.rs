@@ -1,18 +1,14 @@
 //! `weever steer`: a policy for the flows of the kernel's stack, on any device.
 //!
-//! [`SteerArgs`] is the command line. A `Planner` holds the search with the flows of a file
-//! and those that traffic shows; a `Backend` brings its changes onto the device, by
-//! `ethtool` or by a program; a `session` joins the two until a signal comes, and undoes it all.
+//! [`SteerArgs`] is the command line. `setup` reads the files, plans, and opens the device as a target
+//! of the steward that the daemon runs too: the NIC's filters, or a program that sends frames to CPUs.
+//! `session` runs the steward until a signal comes, and undoes everything.
 #![forbid(unsafe_code)]
 
 mod args;
-mod backend;
-mod cpus;
 mod error;
-mod nic;
-mod planner;
-mod program;
 mod session;
+mod setup;
 mod signals;
 
 pub use args::SteerArgs;

@@ -4,22 +4,21 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use weever_commands_plan::load_model;
-use weever_device::claim::{self, Claim};
-use weever_device::ethtool::{Driver, EthtoolError, KernelDriver};
+use weever_device::claim;
+use weever_device::ethtool::KernelDriver;
 use weever_device::{ifindex, model_of, name_of};
+use weever_plan::map::Placement;
+use weever_plan::search::Plan;
+use weever_policy::policy::CheckedPolicy;
+use weever_steward::{Planned, Step, Steward, Target, TargetError, pause_after};
 
-use crate::backend::Backend;
-use crate::nic::NicFilters;
-use crate::planner::Planner;
-use crate::program::Program;
 use crate::signals::Ending;
-use crate::{SteerArgs, SteerError, cpus};
+use crate::{SteerArgs, SteerError, setup};
 
-/// How often traffic is looked at.
-const TICK: Duration = Duration::from_millis(100);
+/// More flows are not shown one by one.
+const MAX_FLOWS: usize = 40;
 
-/// Steers, until a signal comes if it is to be applied.
+/// Steers, until a signal comes if the plan is to be applied.
 ///
 /// # Errors
 /// [`SteerError`]; the device is as it was found then, unless the error says otherwise.
@@ -27,138 +26,188 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
     let index = ifindex(&args.dev).ok_or_else(|| SteerError::NoDevice(args.dev.clone()))?;
     let mut driver = KernelDriver::open(&args.dev)?;
     if args.undo {
-        let claim = Claim::of(&args.dev, index, "`weever steer --undo`")?;
-        tell(&NicFilters::new(args, driver, index, Some(claim))?.undo()?);
+        let _claim = setup::claim(args, index, false)?;
+        tell(&setup::nic(args, driver, index)?.undo()?);
         return Ok(ExitCode::SUCCESS);
     }
-    let name = match args.model.as_str() {
-        "auto" => model_of(&mut driver)?,
+    let model = match args.model.as_str() {
+        "auto" => model_of(&mut driver, weever_models::nic_of_driver)?,
         name => name,
     };
-    let is_program = name == "xdp";
+    let is_program = model == "xdp";
     if is_program && args.persist {
         let why = "the program goes with the process: run it as a service instead of --persist";
         return Err(SteerError::Usage(why.into()));
     }
-    let cpus = cpus::of(args.cpus.as_deref())?;
-    let queues = match is_program {
-        true => args.queues.unwrap_or(cpus.len() as u32),
-        false => queues(args, &mut driver)?,
+    let cpus = setup::cpus(args.cpus.as_deref())?;
+    let cpus = is_program.then_some(cpus);
+    let queues = setup::queues(args, &mut driver, cpus.as_deref())?;
+    let (mut planned, notes) = setup::plan(args, model, queues)?;
+    // Given up last.
+    let _claim = setup::claim(args, index, is_program)?;
+    if let Some(holder) = (!args.apply).then(|| claim::holder(index)).flatten() {
+        tell(&[format!("note: {} is steered already, by {holder}", args.dev)]);
+    }
+    let _ = notes.iter().try_for_each(|note| writeln!(io::stderr(), "{note}"));
+    let plan = planned.search().plan();
+    tell(&describe(&plan, planned.policy(), |queue| shown(queue, cpus.as_deref())));
+    let mut target: Box<dyn Target> = match &cpus {
+        Some(cpus) => setup::program(args, &mut driver, index, cpus, &mut planned)?,
+        None => Box::new(setup::nic(args, driver, index)?),
     };
-    let mut planner = Planner::new(args, load_model(name, Some(queues))?)?;
-    let claim = claim(args, index, is_program)?;
-    let mut backend: Box<dyn Backend> = match is_program {
-        true => {
-            let flows = planner.search.len();
-            Box::new(Program::new(args, &mut driver, index, cpus, flows, claim))
-        }
-        false => Box::new(NicFilters::new(args, driver, index, claim)?),
-    };
-    let _ = planner.notes.iter().try_for_each(|note| writeln!(std::io::stderr(), "{note}"));
-    tell(&planner.describe(|queue| backend.queue(queue)));
     if !args.apply {
-        tell(&backend.preview(&mut planner.search)?);
+        let lines = target.preview(planned.search()).map_err(unsatisfied)?;
+        tell(&lines);
         return Ok(ExitCode::SUCCESS);
     }
-    apply(args, index, &mut planner, &mut *backend)?;
+    apply(args, index, planned, target)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps others from the device if something is to be done to it.
-fn claim(args: &SteerArgs, index: u32, is_program: bool) -> Result<Option<Claim>, SteerError> {
-    if args.apply {
-        let how = if is_program { "with a program" } else { "with the NIC's filters" };
-        return Ok(Some(Claim::of(&args.dev, index, &format!("`weever steer`, {how}"))?));
-    }
-    if let Some(holder) = claim::holder(index) {
-        tell(&[format!("note: {} is steered already, by {holder}", args.dev)]);
-    }
-    Ok(None)
-}
-
-/// As many queues as the device has switched on, if nobody says how many.
-fn queues(args: &SteerArgs, driver: &mut KernelDriver) -> Result<u32, EthtoolError> {
-    match args.queues {
-        Some(queues) => Ok(queues),
-        None => Ok(driver.channels()?.receiving().max(1)),
-    }
-}
-
+/// Applies the plan, and steers until a signal comes.
 fn apply(
     args: &SteerArgs,
     index: u32,
-    planner: &mut Planner,
-    backend: &mut dyn Backend,
+    planned: Planned,
+    target: Box<dyn Target>,
 ) -> Result<(), SteerError> {
     let ending = Ending::watch()?;
-    tell(&backend.update(&mut planner.search)?);
-    if args.persist && !args.watch {
-        tell(&backend.finish()?);
-        return Ok(());
-    }
-    let ran = steer(args, index, &ending, planner, backend);
-    if planner.refused() > 0 {
-        tell(&[format!(
-            "new flows were left out {} times: --most is the limit",
-            planner.refused()
-        )]);
+    let started = Steward::start(&args.dev, planned, target, setup::settings(args));
+    let (mut steward, applied) = started.map_err(unsatisfied)?;
+    tell(&applied.lines);
+    tell_refused(&applied.refused, &mut steward);
+    let ran = match args.persist && !args.watch {
+        true => Ok(()),
+        false => steer(args, index, &ending, &mut steward),
+    };
+    let left_out = steward.stats().refused;
+    if left_out > 0 {
+        tell(&[format!("new flows were left out {left_out} times: --most is the limit")]);
     }
     // Undone whatever happened, and the first error is the one to tell.
-    let finished = backend.finish();
+    let finished = steward.finish();
     ran?;
     tell(&finished?);
     Ok(())
 }
 
-/// Follows the traffic until a signal comes.
+/// Runs the steward until a signal comes.
 fn steer(
     args: &SteerArgs,
     index: u32,
     ending: &Ending,
-    planner: &mut Planner,
-    backend: &mut dyn Backend,
+    steward: &mut Steward,
 ) -> Result<(), SteerError> {
-    if args.watch {
-        backend.watch(args.most, args.every)?;
-    }
     tell(&["steering; Ctrl-C ends it".into()]);
     let start = Instant::now();
-    while !ending.within(TICK) {
-        is_there(args, index, backend)?;
+    let mut worked = Duration::ZERO;
+    while !ending.within(pause_after(worked, Duration::ZERO)) {
+        let began = Instant::now();
+        is_there(args, index, steward)?;
         if args.watch {
             let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            if let Err(error) = follow(planner, backend, now) {
-                is_there(args, index, backend)?;
-                return Err(error);
+            let step = steward.step(now);
+            tell_step(&step, steward);
+            if let Some(error) = step.failure {
+                is_there(args, index, steward)?;
+                return Err(error.into());
             }
         }
+        worked = began.elapsed();
     }
     Ok(())
 }
 
-fn follow(planner: &mut Planner, backend: &mut dyn Backend, now: u64) -> Result<(), SteerError> {
-    backend.traffic(&mut |flow, packets| planner.saw(now, flow, packets))?;
-    if let Some(told) = planner.follow(now) {
-        tell(&[told]);
-        tell(&backend.update(&mut planner.search)?);
+fn tell_step(step: &Step, steward: &mut Steward) {
+    if !step.came.is_empty() || step.gone > 0 {
+        tell(&[format!("flows: {} came, {} went", step.came.len(), step.gone)]);
     }
-    Ok(())
+    if !step.unplaced.is_empty() {
+        let count = step.unplaced.len();
+        tell(&[format!(
+            "flows: the policy has no place for {count} more; other traffic's queues get them"
+        )]);
+    }
+    tell(&step.applied.lines);
+    tell_refused(&step.applied.refused, steward);
 }
 
-/// That the device is there, and has the name that it had.
-fn is_there(args: &SteerArgs, index: u32, backend: &dyn Backend) -> Result<(), SteerError> {
+fn tell_refused(refused: &[String], steward: &mut Steward) {
+    let mut lines: Vec<String> =
+        refused.iter().map(|why| format!("note: planned without a filter: {why}")).collect();
+    let complaints = if refused.is_empty() { Vec::new() } else { steward.complaints() };
+    if !complaints.is_empty() {
+        lines.push("note: without them the policy cannot be satisfied:".into());
+        lines.extend(complaints.iter().map(|complaint| format!("  {complaint}")));
+    }
+    tell(&lines);
+}
+
+/// What the device refused at the start keeps the policy from being satisfied.
+fn unsatisfied(error: TargetError) -> SteerError {
+    match error {
+        TargetError::Unsatisfied { reasons } => SteerError::Unsatisfied(reasons.join("\n  ")),
+        error => error.into(),
+    }
+}
+
+/// Checks that the device is there, and has the name that it had.
+fn is_there(args: &SteerArgs, index: u32, steward: &Steward) -> Result<(), SteerError> {
     let device = args.dev.clone();
     match name_of(index) {
         Some(name) if name == device => Ok(()),
         Some(name) => Err(SteerError::Renamed { device, name }),
         None => {
-            let filters = match backend.filters() {
+            let filters = match steward.filters() {
                 0 => String::new(),
                 count => format!(", and its {count} filters with it"),
             };
             Err(SteerError::Vanished { device, filters })
         }
     }
+}
+
+/// The plan for people: where flows arrive, and which have no place of their own.
+fn describe(plan: &Plan, policy: &CheckedPolicy, queue: impl Fn(u32) -> String) -> Vec<String> {
+    let head = format!(
+        "{}: queues {}, flows {}, filters {}, cost {}",
+        plan.nic,
+        plan.queues.len(),
+        plan.flows.len(),
+        plan.rules.len(),
+        plan.cost
+    );
+    let mut lines = vec![head];
+    for flow in plan.flows.iter().take(MAX_FLOWS) {
+        let class = policy.document.class_name(flow.class);
+        let at = match &flow.placement {
+            Placement::One(at) => queue(*at),
+            placement if !placement.arrives() => "dropped".into(),
+            Placement::Spread(spread) => {
+                let all = spread.shares.iter().map(|(at, _)| at.to_string());
+                format!("spread over queues {}", all.collect::<Vec<_>>().join(" "))
+            }
+        };
+        lines.push(format!("  {} (class {class}): {at}", flow.name));
+    }
+    if plan.flows.len() > MAX_FLOWS {
+        lines.push(format!("  and {} more", plan.flows.len() - MAX_FLOWS));
+    }
+    for shortage in &plan.shortages {
+        let (count, table, reason) = (shortage.flows, &shortage.table, &shortage.reason);
+        let flows = if count == 1 { "flow" } else { "flows" };
+        lines.push(format!("  no filter for {count} {flows}: {table}: {reason}"));
+    }
+    let other: Vec<String> =
+        plan.queues.iter().filter(|q| q.other).map(|q| q.queue.to_string()).collect();
+    lines.push(format!("  all other traffic: queues {}", other.join(" ")));
+    lines
+}
+
+/// A queue, with its CPU if it is one.
+fn shown(queue: u32, cpus: Option<&[u32]>) -> String {
+    let cpu = cpus.and_then(|cpus| cpus.get(queue as usize % cpus.len().max(1)));
+    cpu.map_or_else(|| format!("queue {queue}"), |cpu| format!("queue {queue}, CPU {cpu}"))
 }
 
 /// Nobody may be left to read it.

@@ -14,13 +14,14 @@ mod server;
 mod steward;
 
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use weever_engine::monotonic;
 use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
 use weever_packet::{Pool, PoolConfig};
+use weever_steward::StewardThread;
 use weever_testbed::{Fixture, allowed_cores, pin_to};
 use weever_wire::MacAddr;
 
@@ -30,7 +31,7 @@ use crate::quantile::quantile;
 use crate::{BenchError, Report, Samples};
 use clients::{Clients, Load, Outcome};
 use server::{SERVICE, Server};
-use steward::Steward;
+use steward::Placed;
 
 const WORKERS: u16 = 2;
 /// Ports of high-priority clients begin here.
@@ -49,7 +50,8 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Device, server, steward and clients.
 struct Scene {
     clients: Clients,
-    steward: Steward,
+    placed: Placed,
+    _steward: StewardThread,
     _server: Server,
     _links: [AfXdp; 2],
     _net: Fixture,
@@ -147,7 +149,7 @@ impl Totals {
     ) -> Result<(), BenchError> {
         let join = loads.last().map_or(Duration::ZERO, |load| load.from);
         let scene = Scene::new(ISOLATE, cores)?;
-        let placed = scene.steward.placed();
+        let placed = Arc::clone(&scene.placed);
         let began = monotonic();
         let outcomes = scene.play(&loads, length)?;
         let newcomers = &outcomes[outcomes.len() - 2..];
@@ -182,14 +184,14 @@ impl Scene {
         let config = AfXdpConfig::new("right0", theirs.clone());
         let mut right =
             net.right.run(|| AfXdp::open(&config)).map_err(BenchError::of("clients"))?;
-        let steward = Steward::start(left.steering(), text, WORKERS.into(), first)?;
+        let (steward, placed) = steward::start(left.steering(), text, WORKERS.into(), first)?;
         let server = Server::start(left.take_queues(), WORKERS.into(), &ours, second)?;
         let mac = |link: &AfXdp| MacAddr(link.info().mac);
         let ends = (mac(&right), Fixture::RIGHT, mac(&left), Fixture::LEFT);
         let queue = right.take_queues().remove(0);
         let clients = Clients { queue, cache: theirs.cache(), ends, turn: 0 };
         let (links, net) = ([left, right], net);
-        Ok(Scene { clients, steward, _server: server, _links: links, _net: net })
+        Ok(Scene { clients, placed, _steward: steward, _server: server, _links: links, _net: net })
     }
 
     fn play(mut self, loads: &[Load], length: Duration) -> Result<Vec<Outcome>, BenchError> {

@@ -63,21 +63,6 @@ impl XdpSteering {
         Ok(fresh)
     }
 
-    /// All traffic since this was called last, as far as it is known by five-tuple: flows that no rule
-    /// took, if they are [counted](Self::sample), and flows that have a rule of their own.
-    ///
-    /// # Errors
-    /// [`XdpError::Bpf`].
-    pub fn take_traffic(&mut self, mut take: impl FnMut(FiveTuple, u64)) -> Result<(), XdpError> {
-        self.take_missed(&mut take)?;
-        for (id, hits) in self.take_hits()? {
-            if let Some(flow) = self.exact.tuple(id) {
-                take(flow, hits);
-            }
-        }
-        Ok(())
-    }
-
     /// How many frames rules took, those that are gone included.
     ///
     /// # Errors

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use weever_ebpf::xdp::classify::{Classifier, Rule, Test};
 use weever_plan::search::RuleId;
-use weever_plan::watch::FiveTuple;
 
-use super::rules::tuple;
 use super::{Outcome, XdpError};
 
 #[derive(Debug)]
@@ -94,10 +92,5 @@ impl ExactRules {
             to.push((*id, exact.before + hits));
         }
         Ok(())
-    }
-
-    /// The five-tuple that a rule is about, if it is about one.
-    pub(super) fn tuple(&self, id: RuleId) -> Option<FiveTuple> {
-        self.all.get(&id).and_then(|exact| tuple(&exact.rule.tests))
     }
 }

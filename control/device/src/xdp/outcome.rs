@@ -20,7 +20,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn add(&mut self, other: Outcome) {
+    /// Adds what a later call did.
+    pub fn add(&mut self, other: Outcome) {
         self.inserted += other.inserted;
         self.removed += other.removed;
         self.retargeted += other.retargeted;

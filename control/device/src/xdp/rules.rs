@@ -1,12 +1,9 @@
 //! A plan's rules as the program's.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use weever_ebpf::xdp::classify::{Field as Part, Test};
 use weever_graph::{Field, Key};
 use weever_plan::config::Rule;
 use weever_plan::nic::Table;
-use weever_plan::watch::FiveTuple;
 
 use super::XdpError;
 
@@ -45,28 +42,4 @@ fn part(field: Field) -> Option<Part> {
         Field::TcpFlags => Part::TcpFlags,
         _ => return None,
     })
-}
-
-/// The five-tuple that a rule is about, if it is about one and nothing else.
-pub(super) fn tuple(tests: &[Test]) -> Option<FiveTuple> {
-    let single = |field: Part| {
-        tests.iter().find_map(|test| match test {
-            Test::Mask { field: of, mask, value } if *of == field && *mask == field.full() => {
-                Some(*value)
-            }
-            _ => None,
-        })
-    };
-    let address = |four, six| {
-        let four = single(four).map(|value| IpAddr::V4(Ipv4Addr::from_bits(value as u32)));
-        four.or_else(|| single(six).map(|value| IpAddr::V6(Ipv6Addr::from_bits(value))))
-    };
-    let port = |field| single(field).map(|value| value as u16);
-    let tuple = FiveTuple {
-        protocol: single(Part::Protocol)? as u8,
-        src: (address(Part::Src4, Part::Src6)?, port(Part::SrcPort)?).into(),
-        dst: (address(Part::Dst4, Part::Dst6)?, port(Part::DstPort)?).into(),
-    };
-    // The EtherType is said by the addresses.
-    (tests.len() == 6).then_some(tuple)
 }

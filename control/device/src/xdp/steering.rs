@@ -8,15 +8,12 @@ use weever_ebpf::xdp::classify::{self, Classifier, Fallback, Sink, Target};
 use weever_graph::nic::TableOrder;
 use weever_plan::config::{self, Rss, Rule};
 use weever_plan::nic::Nic;
-use weever_plan::search::{DeviceChange, RuleId, Search};
+use weever_plan::search::{DeviceChange, RuleId};
 
 use super::exact::ExactRules;
 use super::ordered::{Change, OrderedRules};
 use super::rules::tests;
 use super::{Outcome, XdpError, cpu_map};
-
-/// How often a search is told what the program does not take before the rest is left.
-const MOST_REPLANS: usize = 16;
 
 /// A plan that a program carries out.
 #[derive(Debug)]
@@ -150,28 +147,6 @@ impl XdpSteering {
             self.ordered.change(&mut classifier, ordered, &mut outcome)?;
         }
         Ok(outcome)
-    }
-
-    /// Carries out what changed in a search. Rules that the program does not take are told to the search
-    /// ([`Search::refuse`]), and what it plans instead is carried out as well, a bounded number of times.
-    /// The outcome is of all of it.
-    ///
-    /// # Errors
-    /// As [`XdpSteering::apply`].
-    pub fn follow(&mut self, search: &mut Search) -> Result<Outcome, XdpError> {
-        let mut all = Outcome::default();
-        for _ in 0..MOST_REPLANS {
-            let outcome = self.apply(&search.take_changes())?;
-            for (id, error) in &outcome.failed {
-                search.refuse(*id, error.refusal(), &error.to_string());
-            }
-            let is_done = outcome.failed.is_empty();
-            all.add(outcome);
-            if is_done {
-                break;
-            }
-        }
-        Ok(all)
     }
 
     fn is_exact(&self, table: usize) -> bool {

@@ -106,3 +106,16 @@ fn five_tuples_are_flows() {
     assert!(!six.packets().unwrap().is_empty());
     assert!(FiveTuple { protocol: 1, ..flow }.flow().is_none());
 }
+
+#[test]
+fn a_five_tuple_is_recognized_by_its_packets() {
+    for (src, dst) in [("10.0.0.1:5", "10.0.0.2:7"), ("[fd00::1]:5", "[fd00::2]:7")] {
+        for protocol in [6, 17, 132] {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            let tuple = FiveTuple { protocol, src, dst };
+            assert_eq!(FiveTuple::of(&tuple.packets().unwrap()), Some(tuple));
+        }
+    }
+    let wide = crate::flow::Conj::all().with(weever_graph::Field::L4Dst, 7);
+    assert_eq!(FiveTuple::of(&wide), None);
+}

@@ -1,7 +1,7 @@
 //! Five-tuples.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weever_graph::Field;
 use weever_graph::nic::FlowType;
@@ -13,9 +13,9 @@ use crate::flow::{Conj, Flow, Kinds};
 pub struct FiveTuple {
     /// The IP protocol.
     pub protocol: u8,
-    /// Who sends.
+    /// The sender's address and port.
     pub src: SocketAddr,
-    /// Who receives.
+    /// The receiver's address and port.
     pub dst: SocketAddr,
 }
 
@@ -40,6 +40,26 @@ impl FiveTuple {
         };
         let ports = addresses.with(Field::L4Src, self.src.port().into());
         Some(ports.with(Field::L4Dst, self.dst.port().into()))
+    }
+
+    /// The five-tuple that has all of these packets and no others of its transport, if there is one.
+    pub fn of(packets: &Conj) -> Option<FiveTuple> {
+        let single = |field| packets.single(field);
+        let port = |field| single(field).and_then(|port| u16::try_from(port).ok());
+        let protocol = |field| single(field).and_then(|number| u8::try_from(number).ok());
+        let (protocol, src, dst): (u8, IpAddr, IpAddr) = match protocol(Field::Ip4Proto) {
+            Some(protocol) => {
+                let v4 = |field| Some(Ipv4Addr::from(u32::try_from(single(field)?).ok()?).into());
+                (protocol, v4(Field::Ip4Src)?, v4(Field::Ip4Dst)?)
+            }
+            None => {
+                let v6 = |field| Some(Ipv6Addr::from(single(field)?).into());
+                (protocol(Field::Ip6Next)?, v6(Field::Ip6Src)?, v6(Field::Ip6Dst)?)
+            }
+        };
+        let src = SocketAddr::new(src, port(Field::L4Src)?);
+        let dst = SocketAddr::new(dst, port(Field::L4Dst)?);
+        Some(FiveTuple { protocol, src, dst })
     }
 
     fn flow_type(&self) -> Option<FlowType> {

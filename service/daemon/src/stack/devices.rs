@@ -10,7 +10,7 @@ use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
-use super::steward::{Intent, PolicyError, Ready, Steward};
+use super::steward::{self, PolicyError, PolicySetup, PreparedNic, Steward};
 use super::{StartError, held, ports, replay};
 use crate::config::{Config, Interface, LinkKind, Share};
 
@@ -57,15 +57,15 @@ pub(super) fn number_of(config: &Config, dev: &str) -> u16 {
 /// Opens every device; those opened are closed again if one cannot be.
 pub(super) fn open(
     config: &Config,
-    intent: Option<&Intent>,
+    policy: Option<&PolicySetup>,
     pool: &Pool,
 ) -> Result<Vec<Device>, StartError> {
-    names(config).into_iter().map(|dev| open_one(config, intent, dev, pool)).collect()
+    names(config).into_iter().map(|dev| open_one(config, policy, dev, pool)).collect()
 }
 
 fn open_one(
     config: &Config,
-    intent: Option<&Intent>,
+    policy: Option<&PolicySetup>,
     dev: &str,
     pool: &Pool,
 ) -> Result<Device, StartError> {
@@ -73,7 +73,7 @@ fn open_one(
     let Some(first) = of_device().next() else {
         return Err(StartError::Setting(format!("no interface is on {dev}")));
     };
-    if intent.is_some() && first.link != LinkKind::AfXdp {
+    if policy.is_some() && first.link != LinkKind::AfXdp {
         tracing::warn!(device = dev, "it takes no filters: the policy is not followed there");
     }
     match first.link {
@@ -81,7 +81,7 @@ fn open_one(
         LinkKind::Pcap => replay::open(first, config.aids.station).map(Device::from),
         LinkKind::AfXdp => {
             let own = of_device().flat_map(|i| &i.addresses).map(|address| address.addr());
-            open_af_xdp(config, first, own.collect(), intent, pool)
+            open_af_xdp(config, first, own.collect(), policy, pool)
         }
     }
 }
@@ -90,7 +90,7 @@ fn open_af_xdp(
     config: &Config,
     interface: &Interface,
     addresses: BTreeSet<IpAddr>,
-    intent: Option<&Intent>,
+    policy: Option<&PolicySetup>,
     pool: &Pool,
 ) -> Result<Device, StartError> {
     let share = match interface.share {
@@ -104,17 +104,18 @@ fn open_af_xdp(
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
     let claim = held::claim(&interface.dev)?;
     let workers = config.cores.len().max(1) as u16;
-    let ready = intent.map(|intent| ready(&interface.dev, workers, intent)).transpose()?.flatten();
-    match ready {
+    let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));
+    let prepared = prepared.transpose()?.flatten();
+    match prepared {
         // Its queues are the workers'; the program only counts.
         Some(_) => settings.classifies = true,
         // One for each worker, on every queue.
-        None if intent.is_some() => settings.sockets_per_queue = workers,
+        None if policy.is_some() => settings.sockets_per_queue = workers,
         None => {}
     }
-    let kept = ready.as_ref().map(|ready| ready.kept.clone());
+    let nic = prepared.as_ref().map(|prepared| prepared.steering.clone());
     let link = AfXdp::open(&settings)?;
-    let steward = intent.map(|intent| steward(&link, ready, workers, intent));
+    let steward = policy.map(|policy| start_steward(&link, prepared, workers, policy));
     let steward = steward.transpose()?.flatten();
     let by_port = interface.share == Share::Ports;
     let grip = (interface.share != Share::None).then(|| Grip {
@@ -126,30 +127,34 @@ fn open_af_xdp(
         Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
         Share::Ports | Share::None => Box::new(link),
     };
-    let link = held::holding(link, kept, claim);
+    let link = held::holding(link, nic, claim);
     Ok(Device { link, grip, steward })
 }
 
 /// The device with a queue for each worker, if it sorts packets itself and there are several.
-fn ready(dev: &str, workers: u16, intent: &Intent) -> Result<Option<Ready>, PolicyError> {
-    let sorter = intent.sorter(dev).filter(|sorter| sorter.is_hardware && workers > 1);
-    sorter.map(|sorter| Ready::of(dev, intent, sorter)).transpose()
+fn prepare(
+    dev: &str,
+    workers: u16,
+    policy: &PolicySetup,
+) -> Result<Option<PreparedNic>, PolicyError> {
+    let model = policy.model(dev).filter(|model| model.is_hardware && workers > 1);
+    model.map(|model| PreparedNic::open(dev, policy, model)).transpose()
 }
 
-fn steward(
+fn start_steward(
     link: &AfXdp,
-    ready: Option<Ready>,
+    prepared: Option<PreparedNic>,
     workers: u16,
-    intent: &Intent,
+    policy: &PolicySetup,
 ) -> Result<Option<Steward>, PolicyError> {
     let LinkInfo { name, queues, .. } = link.info();
     let (link, queues) = (link.steering(), *queues);
-    match (ready, intent.sorter(name)) {
+    match (prepared, policy.model(name)) {
         (Some(_), _) if queues < workers => {
             Err(PolicyError::Queues { link: name.clone(), queues, workers: workers.into() })
         }
-        (Some(ready), _) => Steward::on_nic(name, ready, Some(link), intent).map(Some),
-        (None, Some(sorter)) => Steward::new(name, link, intent, sorter),
+        (Some(prepared), _) => steward::on_nic(name, prepared, Some(link)).map(Some),
+        (None, Some(model)) => steward::on_program(name, link, policy, model),
         (None, None) => Ok(None),
     }
 }

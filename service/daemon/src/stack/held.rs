@@ -4,13 +4,13 @@ use weever_device::claim::{Claim, ClaimError};
 use weever_device::ifindex;
 use weever_link::{Link, LinkInfo, LinkQueue};
 
-use super::steward::Kept;
+use super::steward::SharedNicSteering;
 
 /// A link with the claim on its device, which is given up with it. What a policy told the device is
 /// undone after the link is closed, for drivers keep queues that have sockets.
 struct Held {
     link: Box<dyn Link>,
-    _kept: Option<Kept>,
+    _nic: Option<SharedNicSteering>,
     _claim: Option<Claim>,
 }
 
@@ -33,11 +33,11 @@ pub(super) fn claim(dev: &str) -> Result<Option<Claim>, ClaimError> {
 /// The link, which keeps the claim and what was told to the device for as long as it is there.
 pub(super) fn holding(
     link: Box<dyn Link>,
-    kept: Option<Kept>,
+    nic: Option<SharedNicSteering>,
     claim: Option<Claim>,
 ) -> Box<dyn Link> {
-    if kept.is_none() && claim.is_none() {
+    if nic.is_none() && claim.is_none() {
         return link;
     }
-    Box::new(Held { link, _kept: kept, _claim: claim })
+    Box::new(Held { link, _nic: nic, _claim: claim })
 }

@@ -18,7 +18,7 @@ use super::capture::Captures;
 use super::paces::Paces;
 use super::ports::TakenPorts;
 use super::program::Program;
-use super::steward::{Steward, Stewards};
+use super::steward::{self, Steward, Stewards, WorkerReceivers};
 use super::tailor::Tailor;
 use super::{Report, network, paces, picture, view};
 use crate::config::{Config, Services};
@@ -54,7 +54,9 @@ impl Shared {
         let tailor = Arc::new(Tailor::new(Arc::clone(publisher), links));
         let paces = Arc::new(Paces::new(Arc::clone(&host.workers), config.mode, links));
         for (link, steward) in &mut stewards {
-            steward.lead(*link, Arc::clone(&tailor), Arc::clone(&paces));
+            let tailor = steward.policy().simplify.then(|| Arc::clone(&tailor));
+            let workers = WorkerReceivers::new(*link, tailor, Arc::clone(&paces));
+            steward.attach_receivers(Box::new(workers));
         }
         let stewards = stewards.into_iter().map(|(_, steward)| steward).collect();
         let program = Arc::new(Mutex::new(program));
@@ -239,7 +241,7 @@ impl Source for Shared {
     fn flows(&self, most: usize) -> Flows {
         let mut flows = Flows { uptime_ns: self.uptime_ns(), ..Flows::default() };
         for steward in self.stewards.lock().iter_mut() {
-            steward.add_flows(&mut flows, most);
+            steward::report::add_flows(steward, &mut flows, most);
         }
         flows
     }
@@ -252,8 +254,8 @@ impl Source for Shared {
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
         let mut problems = Vec::new();
         for steward in self.stewards.lock().iter_mut() {
-            steward.describe(&mut queues, filters);
-            problems.extend(steward.problem());
+            steward::report::describe(steward, &mut queues, filters);
+            problems.extend(steward::report::problem(steward));
         }
         Queues { uptime_ns: self.uptime_ns(), queues, problems }
     }

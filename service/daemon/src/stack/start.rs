@@ -13,7 +13,7 @@ use super::kernel::{Follower, Kernel};
 use super::ports::TakenPorts;
 use super::program::{Program, ProgramError};
 use super::shared::Shared;
-use super::steward::{Intent, Routine, Steward};
+use super::steward::{PolicySetup, Routine, Steward};
 use super::watch::NetworkWatcher;
 use super::{Stack, StartError, aids, devices, host, kernel, secret};
 use crate::config::{Config, LinkKind};
@@ -29,7 +29,7 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
         // The first core is where interrupts and everybody else's work tend to be.
         config.cores.extend(cores.last());
     }
-    let intent = Intent::of(&config)?;
+    let policy = PolicySetup::of(&config)?;
     let socket = match &config.control {
         Some(path) => ControlSocket::bind(path)?,
         None => ControlSocket::bind_default(control_name(&config))?,
@@ -37,7 +37,7 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::probe(&config)?;
     config.state.get_or_insert_with(secret::usual_directory);
     let pool = Pool::new(config.pool)?;
-    let devices = devices::open(&config, intent.as_ref(), &pool)?;
+    let devices = devices::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
     assemble(devices, kernel, pool, config, Some(socket))
@@ -77,7 +77,7 @@ pub(super) fn assemble(
 ) -> Result<Stack, StartError> {
     let (links, grips, stewards) = apart(devices);
     let (links, recording) = aids::wrap(links, &config.aids)?;
-    let in_parts = stewards.iter().any(|(_, steward)| steward.simplifies());
+    let in_parts = stewards.iter().any(|(_, steward)| steward.policy().simplify);
     let mut program = Program::new(config.services).in_parts(in_parts);
     let graph = program.graph().map_err(defect)?;
     let mut builder =

@@ -66,6 +66,14 @@ pub enum PolicyError {
         /// What it said.
         source: XdpError,
     },
+    /// The device does not take filters that the policy needs.
+    #[error("policy on {link}: {source}")]
+    Refused {
+        /// The device.
+        link: String,
+        /// What it refused.
+        source: Box<weever_steward::TargetError>,
+    },
     /// The device has no filters of its own.
     #[error(
         "nic = \"{model}\": {link} takes no steering rules (`ethtool -N`): its driver, {driver}, has \
@@ -114,6 +122,7 @@ impl PolicyError {
             | PolicyError::Nic(_)
             | PolicyError::Model(_)
             | PolicyError::Device { .. }
+            | PolicyError::Refused { .. }
             | PolicyError::NoRules { .. }
             | PolicyError::Hardware { .. }
             | PolicyError::Queues { .. } => false,

@@ -7,68 +7,91 @@ use weever_graph::Predicate;
 use weever_plan::config::Rule;
 use weever_plan::search::{FlowId, Plan, PlannedFlow, PlannedQueue, PlannedRule, RuleId};
 use weever_service_api::{ClassShare, FilterStatus, FlowStatus, Flows, QueueStatus};
+use weever_steward::{Origin, Steward};
 use weever_unicorn::predicate::Shown;
 
-use super::Steward;
-use super::work::Origin;
-
 /// A plan with what was counted.
-struct Present {
+struct Report<'s> {
+    steward: &'s Steward,
     plan: Plan,
-    /// Nothing if nobody counts them.
+    /// `None` if the device does not count hits.
     hits: Option<HashMap<RuleId, u64>>,
     /// The flows whose packets are counted without filters.
-    seen: HashSet<FlowId>,
+    counted: HashSet<FlowId>,
 }
 
-impl Present {
+/// Adds the flows of a steward, at most `most` in all. Takes time in proportion to flows and filters.
+pub(in super::super) fn add_flows(steward: &mut Steward, to: &mut Flows, most: usize) {
+    let report = Report::new(steward);
+    let mut flows: Vec<FlowStatus> =
+        report.plan.flows.iter().map(|flow| report.flow(flow)).collect();
+    flows.sort_by_key(|flow| Reverse((flow.rate, flow.packets)));
+    to.total += flows.len() as u64;
+    flows.truncate(most.saturating_sub(to.flows.len()));
+    to.flows.extend(flows);
+    let stats = steward.stats();
+    to.unplaced += stats.unplaced;
+    to.refused += stats.refused;
+    to.searches += stats.searches;
+    let slowest = u64::try_from(stats.slowest.as_nanos()).unwrap_or(u64::MAX);
+    to.slowest_ns = to.slowest_ns.max(slowest);
+}
+
+/// Says in the rows of the steward's link which classes and filters lead to each queue, with at most
+/// `most` filters.
+pub(in super::super) fn describe(steward: &mut Steward, rows: &mut [QueueStatus], most: usize) {
+    let report = Report::new(steward);
+    let plan = &report.plan;
+    let names: HashMap<_, &str> =
+        plan.flows.iter().map(|flow| (flow.id, flow.name.as_str())).collect();
+    for row in rows.iter_mut().filter(|row| row.link == report.steward.name()) {
+        let planned = plan.queues.iter().find(|planned| planned.queue == row.queue);
+        let Some(planned) = planned else { continue };
+        row.other = planned.other;
+        row.classes = report.classes(planned);
+        let here = plan.rules.iter().filter(|r| plan.reached_by(&r.rule).contains(&row.queue));
+        let mut filters: Vec<FilterStatus> = here
+            .map(|rule| FilterStatus {
+                filter: report.text(rule),
+                flow: rule.flow.and_then(|id| names.get(&id)).map(ToString::to_string),
+                hits: report.hits(rule.id),
+            })
+            .collect();
+        filters.sort_by_key(|filter| Reverse(filter.hits));
+        row.filters_total = filters.len() as u64;
+        filters.truncate(most);
+        row.filters = filters;
+    }
+}
+
+/// Why the device is not as the policy wants it.
+pub(in super::super) fn problem(steward: &Steward) -> Option<String> {
+    steward.problem().map(|problem| format!("{}: {problem}", steward.name()))
+}
+
+impl<'s> Report<'s> {
+    fn new(steward: &'s mut Steward) -> Report<'s> {
+        let plan = steward.plan();
+        let (hits, counted) = (steward.hits(), steward.counted_flows().into_iter().collect());
+        Report { steward, plan, hits, counted }
+    }
+
     fn hits(&self, rule: RuleId) -> Option<u64> {
         Some(self.hits.as_ref()?.get(&rule).copied().unwrap_or_default())
     }
 
-    /// What was counted of a flow, if anybody could.
-    fn of(&self, flow: FlowId, count: u64) -> Option<u64> {
-        (self.hits.is_some() || self.seen.contains(&flow)).then_some(count)
-    }
-}
-
-impl Steward {
-    /// Takes time in proportion to flows and filters.
-    fn present(&mut self) -> Present {
-        let hits = self.means.hits().map(|hits| hits.into_iter().collect());
-        let seen = match self.means.samples() {
-            true => self.tuples.values().copied().collect(),
-            false => HashSet::new(),
-        };
-        Present { plan: self.search.plan(), hits, seen }
-    }
-
-    /// Adds its flows, at most `most` of them.
-    pub(in super::super) fn add_flows(&mut self, to: &mut Flows, most: usize) {
-        let present = self.present();
-        let mut flows: Vec<FlowStatus> =
-            present.plan.flows.iter().map(|flow| self.flow(&present, flow)).collect();
-        flows.sort_by_key(|flow| Reverse((flow.rate, flow.packets)));
-        to.total += flows.len() as u64;
-        flows.truncate(most.saturating_sub(to.flows.len()));
-        to.flows.extend(flows);
-        to.unplaced += self.unplaced;
-        to.refused += self.watch.refused();
-        to.searches += self.searches;
-        to.slowest_ns = to.slowest_ns.max(self.slowest);
-    }
-
-    fn flow(&self, present: &Present, flow: &PlannedFlow) -> FlowStatus {
-        let rules = || flow.rules.iter().filter_map(|at| present.plan.rules.get(*at));
-        let member = self.members.get(&flow.id);
-        let steered = rules().filter_map(|planned| present.hits(planned.id)).sum();
-        let packets = member.map_or(0, |member| member.packets).max(steered);
-        let rate = member.map_or(0, |member| member.rate);
+    fn flow(&self, flow: &PlannedFlow) -> FlowStatus {
+        let rules = || flow.rules.iter().filter_map(|at| self.plan.rules.get(*at));
+        let count = self.steward.flow(flow.id);
+        let steered = rules().filter_map(|planned| self.hits(planned.id)).sum();
+        let packets = count.map_or(0, |count| count.packets).max(steered);
+        let rate = count.map_or(0, |count| count.rate);
+        let is_counted = self.hits.is_some() || self.counted.contains(&flow.id);
         FlowStatus {
-            link: self.link.clone(),
+            link: self.steward.name().to_owned(),
             name: flow.name.clone(),
-            class: self.page.document.class_name(flow.class).to_owned(),
-            origin: match member.map(|member| member.origin) {
+            class: self.class_name(flow.class),
+            origin: match count.map(|count| count.origin) {
                 Some(Origin::Traffic(_)) => "traffic".into(),
                 Some(Origin::Service(..)) => "service".into(),
                 Some(Origin::File) => "file".into(),
@@ -76,13 +99,13 @@ impl Steward {
             },
             queues: flow.placement.shares().map(|(queue, _)| queue).collect(),
             filters: rules().map(|planned| self.text(planned)).collect(),
-            packets: present.of(flow.id, packets),
-            rate: present.of(flow.id, rate),
+            packets: is_counted.then_some(packets),
+            rate: is_counted.then_some(rate),
         }
     }
 
     fn text(&self, planned: &PlannedRule) -> String {
-        let model = &self.search.nic().tables[planned.table].model;
+        let model = &self.steward.search().nic().tables[planned.table].model;
         let Rule { flow_type, keys, .. } = &planned.rule;
         let mut parts: Vec<String> = flow_type.iter().map(|t| t.name().to_string()).collect();
         for (m, key) in model.matches.iter().zip(keys).filter(|(_, key)| key.mask != 0) {
@@ -92,43 +115,15 @@ impl Steward {
         if parts.is_empty() { "everything".into() } else { parts.join(", ") }
     }
 
-    /// Says in the rows of its link which classes and filters lead to each, with at most `most`
-    /// filters.
-    pub(in super::super) fn describe(&mut self, rows: &mut [QueueStatus], most: usize) {
-        let present = self.present();
-        let names: HashMap<_, &str> =
-            present.plan.flows.iter().map(|flow| (flow.id, flow.name.as_str())).collect();
-        for row in rows.iter_mut().filter(|row| row.link == self.link) {
-            let planned = present.plan.queues.iter().find(|planned| planned.queue == row.queue);
-            let Some(planned) = planned else { continue };
-            row.other = planned.other;
-            row.classes = self.classes(planned);
-            let here = present.plan.rules.iter();
-            let here = here.filter(|r| present.plan.reached_by(&r.rule).contains(&row.queue));
-            let mut filters: Vec<FilterStatus> = here
-                .map(|rule| FilterStatus {
-                    filter: self.text(rule),
-                    flow: rule.flow.and_then(|id| names.get(&id)).map(ToString::to_string),
-                    hits: present.hits(rule.id),
-                })
-                .collect();
-            filters.sort_by_key(|filter| Reverse(filter.hits));
-            row.filters_total = filters.len() as u64;
-            filters.truncate(most);
-            row.filters = filters;
-        }
-    }
-
-    /// Why the device is not as the policy wants it.
-    pub(in super::super) fn problem(&self) -> Option<String> {
-        self.means.problem().map(|said| format!("{}: {said}", self.link))
-    }
-
     fn classes(&self, planned: &PlannedQueue) -> Vec<ClassShare> {
         let share = |(class, flows): &(_, usize)| ClassShare {
-            name: self.page.document.class_name(*class).to_owned(),
+            name: self.class_name(*class),
             flows: *flows as u64,
         };
         planned.classes.iter().map(share).collect()
+    }
+
+    fn class_name(&self, class: weever_plan::flow::ClassId) -> String {
+        self.steward.policy().document.class_name(class).to_owned()
     }
 }

@@ -15,7 +15,7 @@ use weever_packet::{Pool, PoolConfig};
 use weever_service_api::{Flows, Queues};
 use weever_testbed::{Fixture, require_net_admin};
 
-use super::{Intent, PolicyError, Ready, Steward};
+use super::{PolicyError, PolicySetup, PreparedNic, on_nic};
 use crate::config::{Config, Interface, NicChoice, Share};
 use crate::control::Source;
 use crate::stack::devices::Device;
@@ -68,18 +68,18 @@ impl Scene {
         StateFile::of(&self.folder.join("state"), 7).unwrap()
     }
 
-    fn intent(&self, config: &Config) -> Result<Intent, PolicyError> {
+    fn intent(&self, config: &Config) -> Result<PolicySetup, PolicyError> {
         let device = self.device.clone();
-        let intent = Intent::with(config, &mut move |_| Ok(Box::new(device.clone())));
+        let intent = PolicySetup::with(config, &mut move |_| Ok(Box::new(device.clone())));
         intent.map(|intent| intent.expect("there is a policy"))
     }
 
     /// As opening a device does it, on a link in memory.
     fn start(&self, config: Config) -> Result<(Stack, MemoryLink), PolicyError> {
         let intent = self.intent(&config)?;
-        let sorter = intent.sorter(NAME).unwrap();
+        let sorter = intent.model(NAME).unwrap();
         assert!(sorter.is_hardware);
-        let ready = Ready::on(Box::new(self.device.clone()), self.file(), &intent, sorter)?;
+        let ready = PreparedNic::with(Box::new(self.device.clone()), self.file(), &intent, sorter)?;
         let channels = self.device.lock().channels.receiving();
         assert_eq!((channels, self.rules()), (2, 0), "queues before sockets, rules after them");
         let memory = MemoryConfig { waitable: true, queues: 2, ..MemoryConfig::default() };
@@ -87,7 +87,7 @@ impl Scene {
             pair(&MemoryConfig { names: [NAME, "far"].map(Into::into), ..memory }).unwrap();
         let pool = Pool::new(PoolConfig { frames: 4096, ..PoolConfig::default() }).unwrap();
         let steward = (ready, None);
-        Ok((assembled(Box::new(ours), steward, pool, config, &intent)?, theirs))
+        Ok((assembled(Box::new(ours), steward, pool, config)?, theirs))
     }
 
     fn rules(&self) -> usize {
@@ -111,14 +111,13 @@ impl Scene {
 /// The rest of opening, and of starting.
 fn assembled(
     link: Box<dyn Link>,
-    (ready, steering): (Ready, Option<&Steering>),
+    (ready, steering): (PreparedNic, Option<&Steering>),
     pool: Pool,
     config: Config,
-    intent: &Intent,
 ) -> Result<Stack, PolicyError> {
-    let kept = ready.kept.clone();
-    let steward = Steward::on_nic(&link.info().name, ready, steering, intent)?;
-    let link = held::holding(link, Some(kept), None);
+    let undone_later = ready.steering.clone();
+    let steward = on_nic(&link.info().name, ready, steering)?;
+    let link = held::holding(link, Some(undone_later), None);
     let device = Device { link, grip: None, steward: Some(steward) };
     Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
 }
@@ -303,7 +302,7 @@ fn a_stack_does_not_start_on_a_nic_that_does_not_take_what_the_policy_needs() {
 fn what_takes_no_rules_is_named_with_the_remedy_or_sorted_by_the_program() {
     let scene = Scene::new(Simulated { driver: "veth".into(), size: 0, ..nic() });
     let mut config = scene.config(POLICY, None);
-    assert!(!scene.intent(&config).unwrap().sorter(NAME).unwrap().is_hardware);
+    assert!(!scene.intent(&config).unwrap().model(NAME).unwrap().is_hardware);
     config.interfaces[0].nic = NicChoice::Model("82599");
     let error = scene.intent(&config).unwrap_err();
     let text = error.to_string();
@@ -311,7 +310,7 @@ fn what_takes_no_rules_is_named_with_the_remedy_or_sorted_by_the_program() {
     assert!(text.contains("sim0 takes no steering rules") && text.contains("veth"), "{text}");
     assert!(text.contains("use nic = \"xdp\""), "{text}");
     config.interfaces[0].nic = NicChoice::Xdp;
-    assert!(!scene.intent(&config).unwrap().sorter(NAME).unwrap().is_hardware);
+    assert!(!scene.intent(&config).unwrap().model(NAME).unwrap().is_hardware);
 }
 
 /// The veth behind the sockets ignores the rules, which are on a device that is not there.
@@ -325,8 +324,9 @@ fn flows_are_seen_behind_the_nic_and_get_rules_there() {
     let mut config = scene.config(&policy, None);
     (config.interfaces[0].dev, config.interfaces[0].name) = ("left0".into(), "left0".into());
     let intent = scene.intent(&config).unwrap();
-    let sorter = intent.sorter("left0").unwrap();
-    let ready = Ready::on(Box::new(scene.device.clone()), scene.file(), &intent, sorter).unwrap();
+    let sorter = intent.model("left0").unwrap();
+    let ready =
+        PreparedNic::with(Box::new(scene.device.clone()), scene.file(), &intent, sorter).unwrap();
     let pool = Pool::new(PoolConfig { frames: 8192, ..PoolConfig::default() }).unwrap();
     let stack = net.left.run(|| {
         let settings = AfXdpConfig::new("left0", pool.clone());
@@ -334,7 +334,7 @@ fn flows_are_seen_behind_the_nic_and_get_rules_there() {
         assert_eq!(link.info().queues, 2, "one socket for each queue");
         let steering = std::sync::Arc::clone(link.steering());
         let steward = (ready, Some(&*steering));
-        assembled(Box::new(link), steward, pool, config, &intent).unwrap()
+        assembled(Box::new(link), steward, pool, config).unwrap()
     });
     assert_eq!(scene.rules(), 0);
     let client = net.right.run(|| UdpSocket::bind((Fixture::RIGHT, 4000))).unwrap();

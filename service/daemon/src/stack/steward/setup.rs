@@ -1,4 +1,4 @@
-//! What the files of a policy say.
+//! The policy and the flows of the configuration's files, and the models of its devices.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,14 +11,13 @@ use weever_device::nic::NicError as DeviceError;
 use weever_graph::{Node, Predicate, Verified, verify};
 use weever_plan::embed::Host;
 use weever_plan::nic::Nic;
-use weever_plan::search::{FlowId, Options, Search};
-use weever_plan::watch::FiveTuple;
+use weever_plan::search::Options;
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, CheckedPolicy};
+use weever_steward::{Origin, Planned};
 
 use super::super::program::Program;
-use super::work::{Origin, own_flows};
-use super::{PolicyError, tuple};
+use super::PolicyError;
 use crate::config::{Config, LinkKind, NicChoice, Services};
 
 /// In MiB: a million flows, with long lines.
@@ -27,177 +26,158 @@ const LONGEST: u64 = 256;
 /// How a device is asked what it is.
 pub(super) type Opener<'a> = dyn FnMut(&str) -> Result<Box<dyn Driver + Send>, EthtoolError> + 'a;
 
-/// What steers a device's flows.
+/// The model by which a device's packets are sorted.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Sorter {
+pub(in super::super) struct DeviceModel {
     dev: String,
-    /// With a queue for each worker.
+    /// The model, with a queue for each worker.
     pub(in super::super) nic: Nic,
-    /// Whether it is the device itself.
+    /// Whether the device itself sorts, rather than a program.
     pub(in super::super) is_hardware: bool,
 }
 
-/// A policy, flows that are known beforehand, and the models of what steers them.
+/// A policy, the flows that are known beforehand, and the models of the devices.
 #[derive(Clone, Debug)]
-pub(crate) struct Intent {
+pub(crate) struct PolicySetup {
     path: PathBuf,
-    page: CheckedPolicy,
+    policy: CheckedPolicy,
     specs: Vec<FlowSpec>,
     services: Services,
     /// One for each device that takes filters.
-    sorters: Vec<Sorter>,
+    models: Vec<DeviceModel>,
 }
 
-/// A search that has a plan, and what there is to know of its flows.
-pub(super) struct Planned {
-    pub(super) search: Search,
-    pub(super) page: CheckedPolicy,
-    pub(super) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
-}
-
-impl Intent {
+impl PolicySetup {
     /// Reads and checks what the configuration names; nothing if it names nothing. Touches nothing
     /// but the files, and asks devices what they are.
     ///
     /// # Errors
     /// [`PolicyError`]: everything that is wrong with the files, or what keeps the policy from being
     /// satisfied.
-    pub(crate) fn of(config: &Config) -> Result<Option<Intent>, PolicyError> {
-        Intent::with(config, &mut |dev| Ok(Box::new(KernelDriver::open(dev)?)))
+    pub(crate) fn of(config: &Config) -> Result<Option<PolicySetup>, PolicyError> {
+        PolicySetup::with(config, &mut |dev| Ok(Box::new(KernelDriver::open(dev)?)))
     }
 
     /// Likewise, with devices that somebody else knows.
     pub(super) fn with(
         config: &Config,
         open: &mut Opener<'_>,
-    ) -> Result<Option<Intent>, PolicyError> {
+    ) -> Result<Option<PolicySetup>, PolicyError> {
         let Some(path) = &config.policy else {
             return if config.flows.is_some() { Err(PolicyError::Unused) } else { Ok(None) };
         };
         let broken = |problems| PolicyError::Text { path: path.clone(), problems };
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
-        let page = policy::parse(&text).map_err(broken)?;
-        page.warnings
+        let policy = policy::parse(&text).map_err(broken)?;
+        policy
+            .warnings
             .first
             .iter()
             .for_each(|warning| tracing::warn!("{}: {warning}", path.display()));
         let specs = config.flows.as_deref().map(flows_of).transpose()?.unwrap_or_default();
-        let sorters = sorters(config, open)?;
-        let intent = Intent { path: path.clone(), page, specs, services: config.services, sorters };
+        let models = models(config, open)?;
+        let (path, services) = (path.clone(), config.services);
+        let setup = PolicySetup { path, policy, specs, services, models };
         // Also where nothing takes filters, policies make sense.
-        let program = (!intent.sorters.iter().any(|sorter| !sorter.is_hardware))
+        let program = (!setup.models.iter().any(|model| !model.is_hardware))
             .then(|| program(config))
             .transpose()?;
-        let own = intent.sorters.iter().map(|sorter| &sorter.nic);
-        own.chain(&program).try_for_each(|nic| intent.plan(nic).map(drop))?;
-        Ok(Some(intent))
+        let own = setup.models.iter().map(|model| &model.nic);
+        own.chain(&program).try_for_each(|nic| setup.plan(nic).map(drop))?;
+        Ok(Some(setup))
     }
 
-    /// What steers a device's flows.
-    pub(in super::super) fn sorter(&self, dev: &str) -> Option<&Sorter> {
-        self.sorters.iter().find(|sorter| sorter.dev == dev)
+    /// The model by which a device's packets are sorted.
+    pub(in super::super) fn model(&self, dev: &str) -> Option<&DeviceModel> {
+        self.models.iter().find(|model| model.dev == dev)
     }
 
-    pub(super) fn services(&self) -> Services {
-        self.services
-    }
-
-    /// A plan of what is known so far.
+    /// A plan for the flows that are known beforehand.
     pub(super) fn plan(&self, nic: &Nic) -> Result<Planned, PolicyError> {
-        let mut specs = self.specs.clone();
-        let mut origins = vec![Origin::File; specs.len()];
-        for (origin, spec) in own_flows(&self.services) {
-            specs.push(spec);
-            origins.push(origin);
-        }
-        let tuples: Vec<_> = specs.iter().map(only_tuple).collect();
+        let file = self.specs.iter().map(|spec| (Origin::File, spec.clone()));
+        let specs = file.chain(service_flows(&self.services));
         let lpg = self.graph();
         let registry = weever_blocks_std::registry();
         let single_homed =
             |node: &Node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
-        // Frames of an AF_XDP socket come with nothing that anybody vouches for.
+        // Nothing vouches for frames of an AF_XDP socket.
         let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
-        let mut page = self.page.clone();
-        let (mut flows, problems) = page.classify(specs);
+        let (policy, nic, options) = (self.policy.clone(), nic.clone(), Options::default());
+        let (mut planned, problems) = Planned::new(policy, specs, nic, options, host.as_ref());
         if !problems.is_empty() {
             return Err(PolicyError::Text { path: self.path.clone(), problems });
         }
-        let cost = page.cost_function(host.as_ref());
-        let mut search = Search::new(nic.clone(), cost, Options::default());
-        // What the policy wants dropped comes last: nobody else has to know of it.
-        flows.extend(page.standing_flows());
-        let ids = search.run(flows);
-        if !search.cost().is_acceptable() {
-            return Err(self.unsatisfiable(&mut search));
+        let complaints = planned.complaints();
+        if !complaints.is_empty() {
+            let (path, workers) = (self.path.clone(), planned.search().nic().queues.count());
+            return Err(PolicyError::Unsatisfiable { path, workers, complaints });
         }
-        let flows = ids.into_iter().zip(origins).zip(tuples);
-        let flows = flows.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
-        Ok(Planned { search, page, flows })
+        Ok(planned)
     }
 
     /// The graph that runs, if the policy wants short ways through it.
     fn graph(&self) -> Option<Verified> {
-        self.page.document.paths.as_ref()?;
+        self.policy.document.paths.as_ref()?;
         let mut graph = Program::new(self.services).graph().ok()?;
         weever_blocks_std::registry().annotate(&mut graph).ok()?;
         verify(graph).ok()
     }
-
-    fn unsatisfiable(&self, search: &mut Search) -> PolicyError {
-        let plan = search.plan();
-        let shortage = |s: &weever_plan::search::Shortage| {
-            let class = self.page.document.class_name(s.class);
-            format!("{} flows of class `{class}`: {}: {}", s.flows, s.table, s.reason)
-        };
-        let complaints = plan.complaints.iter().cloned();
-        let complaints = complaints.chain(plan.shortages.iter().map(shortage)).collect();
-        PolicyError::Unsatisfiable {
-            path: self.path.clone(),
-            workers: search.nic().queues.count(),
-            complaints,
-        }
-    }
 }
 
-/// What steers the flows of each device that takes filters.
-fn sorters(config: &Config, open: &mut Opener<'_>) -> Result<Vec<Sorter>, PolicyError> {
-    let mut sorters: Vec<Sorter> = Vec::new();
+/// The flows of services: everything to their ports.
+pub(super) fn service_flows(services: &Services) -> Vec<(Origin, FlowSpec)> {
+    let ports = [("echo", services.echo), ("discard", services.discard)];
+    let bound = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
+    let flow = |(name, port)| {
+        let line = format!("udp dst port {port} app={name} name=service:{name}");
+        let spec = flows::parse(line.as_bytes()).flows.pop()?;
+        Some((Origin::Service(name, port), spec))
+    };
+    bound.filter_map(flow).collect()
+}
+
+/// The models of all devices that take filters.
+fn models(config: &Config, open: &mut Opener<'_>) -> Result<Vec<DeviceModel>, PolicyError> {
+    let mut models: Vec<DeviceModel> = Vec::new();
     for interface in config.interfaces.iter().filter(|i| i.link == LinkKind::AfXdp) {
-        if sorters.iter().all(|sorter| sorter.dev != interface.dev) {
-            sorters.push(sorter(config, &interface.dev, interface.nic, open)?);
+        if models.iter().all(|model| model.dev != interface.dev) {
+            models.push(model(config, &interface.dev, interface.nic, open)?);
         }
     }
-    Ok(sorters)
+    Ok(models)
 }
 
-fn sorter(
+fn model(
     config: &Config,
     dev: &str,
     choice: NicChoice,
     open: &mut Opener<'_>,
-) -> Result<Sorter, PolicyError> {
+) -> Result<DeviceModel, PolicyError> {
     let device = |error: EthtoolError| PolicyError::Hardware {
         link: dev.to_owned(),
         source: Box::new(DeviceError::Device(error)),
     };
     let model = match choice {
         NicChoice::Xdp => "xdp",
-        NicChoice::Auto => model_of(&mut *open(dev).map_err(device)?).map_err(device)?,
+        NicChoice::Auto => {
+            let driver = &mut *open(dev).map_err(device)?;
+            model_of(driver, weever_models::nic_of_driver).map_err(device)?
+        }
         NicChoice::Model(model) => {
             takes_rules(&mut *open(dev).map_err(device)?, model)?;
             model
         }
     };
     if choice != NicChoice::Xdp {
-        tracing::info!(device = dev, model, "what sorts its packets");
+        tracing::info!(device = dev, model, "packets are sorted by this model");
     }
     let is_hardware = model != "xdp";
     let nic = match is_hardware {
         true => Nic::linux_of(&weever_models::nic(model)?)?.with_queues(workers(config))?,
         false => program(config)?,
     };
-    Ok(Sorter { dev: dev.to_owned(), nic, is_hardware })
+    Ok(DeviceModel { dev: dev.to_owned(), nic, is_hardware })
 }
 
 fn workers(config: &Config) -> u32 {
@@ -221,14 +201,6 @@ fn takes_rules(driver: &mut dyn Driver, model: &str) -> Result<(), PolicyError> 
             let source = Box::new(DeviceError::Device(error));
             Err(PolicyError::Hardware { link, source })
         }
-    }
-}
-
-/// The five-tuple that the flow is, if it is one.
-fn only_tuple(spec: &FlowSpec) -> Option<FiveTuple> {
-    match &spec.parts[..] {
-        [part] => tuple::of(part),
-        _ => None,
     }
 }
 

@@ -1,0 +1,98 @@
+//! A policy and the flows that are known beforehand, with a plan for them.
+
+use weever_plan::embed::Host;
+use weever_plan::flow::Conj;
+use weever_plan::nic::Nic;
+use weever_plan::search::{FlowId, Options, Search};
+use weever_plan::watch::FiveTuple;
+use weever_policy::Problems;
+use weever_policy::flows::FlowSpec;
+use weever_policy::policy::CheckedPolicy;
+
+/// Where a flow is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The file of flows.
+    File,
+    /// A service of the process that steers, with its port.
+    Service(&'static str, u16),
+    /// Its packets.
+    Traffic(FiveTuple),
+}
+
+/// A search that has planned for the flows that are known beforehand.
+pub struct Planned {
+    pub(crate) search: Search,
+    pub(crate) policy: CheckedPolicy,
+    /// The registered flows, with the five-tuple of those that are one.
+    pub(crate) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
+    /// The packets of the registered flows.
+    pub(crate) packets: Vec<Conj>,
+}
+
+impl Planned {
+    /// Classifies the flows and plans for them on `nic`. `host` is the one whose graph counts if the
+    /// policy says so. Whether the plan is good enough is for [`Planned::complaints`] to say. The
+    /// problems are flows that name an unknown class; they were planned for by the class of their
+    /// packets.
+    pub fn new(
+        mut policy: CheckedPolicy,
+        specs: impl IntoIterator<Item = (Origin, FlowSpec)>,
+        nic: Nic,
+        options: Options,
+        host: Option<&Host<'_>>,
+    ) -> (Planned, Problems) {
+        let (origins, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
+        let tuples: Vec<_> = specs.iter().map(|spec| five_tuple(&spec.parts)).collect();
+        let packets = specs.iter().flat_map(|spec| spec.parts.iter().cloned()).collect();
+        let (mut flows, problems) = policy.classify(specs);
+        // Flows that the policy itself asks for come last, and nobody looks after them.
+        flows.extend(policy.standing_flows());
+        let mut search = Search::new(nic, policy.cost_function(host), options);
+        let ids = search.run(flows).into_iter().zip(origins).zip(tuples);
+        let flows = ids.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
+        (Planned { search, policy, flows, packets }, problems)
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &CheckedPolicy {
+        &self.policy
+    }
+
+    /// The search, for looking at its plan.
+    pub fn search(&mut self) -> &mut Search {
+        &mut self.search
+    }
+
+    /// Why the plan does not satisfy the policy, a line each; none if it does.
+    pub fn complaints(&mut self) -> Vec<String> {
+        complaints(&mut self.search, &self.policy)
+    }
+}
+
+/// Why the present plan does not satisfy the policy, a line each; none if it does.
+pub(crate) fn complaints(search: &mut Search, policy: &CheckedPolicy) -> Vec<String> {
+    if search.cost().is_acceptable() {
+        return Vec::new();
+    }
+    let plan = search.plan();
+    let mut lines = plan.complaints.clone();
+    lines.extend(plan.shortages.iter().map(|shortage| {
+        let flows = if shortage.flows == 1 { "flow" } else { "flows" };
+        let class = policy.document.class_name(shortage.class);
+        let (count, table, reason) = (shortage.flows, &shortage.table, &shortage.reason);
+        format!("{count} {flows} of class `{class}`: {table}: {reason}")
+    }));
+    if search.nic().tables.is_empty() {
+        lines.push(format!("{} has no filters that could steer flows", plan.nic));
+    }
+    lines
+}
+
+/// The five-tuple that a flow is, if it is one.
+fn five_tuple(parts: &[Conj]) -> Option<FiveTuple> {
+    match parts {
+        [part] => FiveTuple::of(part),
+        _ => None,
+    }
+}

@@ -1,0 +1,219 @@
+//! Filters in a program that sorts frames into software queues.
+
+use std::collections::{BTreeMap, HashMap};
+
+use weever_device::xdp::{Outcome, XdpSteering};
+use weever_plan::config::{Configuration, Rule};
+use weever_plan::nic::Nic;
+use weever_plan::search::{DeviceChange, RuleId, Search};
+use weever_plan::watch::FiveTuple;
+
+use crate::attach::Attachment;
+use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
+
+/// How often filters are planned anew at once because the program refuses some.
+const MAX_REPLANS: usize = 16;
+/// More reasons of refused filters are not shown.
+const MAX_REASONS: usize = 10;
+
+/// A program that sorts frames: in front of the sockets of weever's workers, which are its queues, or
+/// onto CPUs, for the kernel's stack. It counts what it does.
+pub struct ProgramTarget {
+    /// Gone once [finished](Target::finish).
+    steering: Option<XdpSteering>,
+    attachment: Option<Attachment>,
+    /// Whether the first plan is in place, and the program attached if it is to be.
+    has_started: bool,
+    /// The filters that the program has, or is about to have, with their tables.
+    filters: BTreeMap<RuleId, (usize, Rule)>,
+    /// The filters of five-tuples, whose hits show that those are alive.
+    tuples: HashMap<RuleId, FiveTuple>,
+}
+
+impl ProgramTarget {
+    /// How a stack's own program counts flows: those told apart between two looks, and the packets of
+    /// which one is looked at.
+    pub const SAMPLING: [u32; 2] = [8192, 4];
+
+    /// A program that somebody else has attached, for instance for the sockets of a link.
+    pub fn attached(steering: XdpSteering) -> ProgramTarget {
+        ProgramTarget {
+            steering: Some(steering),
+            attachment: None,
+            has_started: false,
+            filters: BTreeMap::new(),
+            tuples: HashMap::new(),
+        }
+    }
+
+    /// A program that is attached once its first filters are in place, and detached in the end.
+    pub fn to_attach(steering: XdpSteering, attachment: Attachment) -> ProgramTarget {
+        ProgramTarget { attachment: Some(attachment), ..ProgramTarget::attached(steering) }
+    }
+
+    /// Follows changes of the plan.
+    fn note(&mut self, nic: &Nic, changes: &[DeviceChange]) {
+        for change in changes {
+            match change {
+                DeviceChange::Insert { table, id, rule }
+                | DeviceChange::Retarget { table, id, rule } => {
+                    let packets = rule.matches(&nic.tables[*table].model);
+                    self.tuples.extend(FiveTuple::of(&packets).map(|tuple| (*id, tuple)));
+                    self.filters.insert(*id, (*table, rule.clone()));
+                }
+                DeviceChange::Remove { id, .. } => self.forget(*id),
+            }
+        }
+    }
+
+    fn forget(&mut self, id: RuleId) {
+        self.filters.remove(&id);
+        self.tuples.remove(&id);
+    }
+
+    /// Has the program take all changes, and plans around those that it refuses.
+    fn update(
+        &mut self,
+        search: &mut Search,
+        receivers: &mut dyn Receivers,
+    ) -> Result<Outcome, TargetError> {
+        let mut all = Outcome::default();
+        for _ in 0..MAX_REPLANS {
+            let changes = search.take_changes();
+            if changes.is_empty() {
+                break;
+            }
+            self.note(search.nic(), &changes);
+            receivers.prepare(search.nic(), &self.configuration(search));
+            let Some(steering) = &mut self.steering else { break };
+            let outcome = match steering.apply(&changes) {
+                Ok(outcome) => outcome,
+                Err(error) => {
+                    receivers.abandon();
+                    return Err(error.into());
+                }
+            };
+            for (id, error) in &outcome.failed {
+                self.forget(*id);
+                search.refuse(*id, error.refusal(), &error.to_string());
+            }
+            receivers.commit(search.nic(), &self.configuration(search));
+            all.add(outcome);
+        }
+        Ok(all)
+    }
+
+    /// The first plan: it satisfies the policy, or nothing is attached.
+    fn start(
+        &mut self,
+        search: &mut Search,
+        receivers: &mut dyn Receivers,
+        attach: bool,
+    ) -> Result<Applied, TargetError> {
+        let outcome = self.update(search, receivers)?;
+        if !outcome.failed.is_empty() && !search.cost().is_acceptable() {
+            let mut reasons = reasons(&outcome);
+            reasons.extend(search.plan().complaints);
+            return Err(TargetError::Unsatisfied { reasons });
+        }
+        let mut applied = Applied::default();
+        if let (true, Some(attachment), Some(steering)) =
+            (attach, &self.attachment, &mut self.steering)
+        {
+            // Only when all filters are there, so that no flow goes astray first.
+            applied.lines = attachment.attach(steering)?;
+        }
+        let Applied { lines, refused } = applied_of(&outcome);
+        applied.lines.extend(lines);
+        self.has_started = attach;
+        Ok(Applied { refused, ..applied })
+    }
+}
+
+impl Target for ProgramTarget {
+    fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, TargetError> {
+        // The kernel checks the program without its being attached.
+        let applied = self.start(search, &mut NoReceivers, false)?;
+        let device = self.attachment.as_ref().map(|a| a.device.as_str()).unwrap_or_default();
+        let mut lines = applied.lines;
+        lines.push(format!("a program would be attached to {device}; --apply does it"));
+        Ok(lines)
+    }
+
+    fn apply(
+        &mut self,
+        search: &mut Search,
+        receivers: &mut dyn Receivers,
+    ) -> Result<Applied, TargetError> {
+        match self.has_started {
+            false => self.start(search, receivers, true),
+            true => self.update(search, receivers).map(|outcome| applied_of(&outcome)),
+        }
+    }
+
+    fn configuration(&self, search: &Search) -> Configuration {
+        let mut rules = vec![Vec::new(); search.nic().tables.len()];
+        for (table, rule) in self.filters.values() {
+            rules[*table].push(rule.clone());
+        }
+        // The program has one hash and no contexts.
+        Configuration { rules, rss: search.rss().clone(), ..Configuration::default() }
+    }
+
+    fn take_missed(&mut self, take: &mut dyn FnMut(FiveTuple, u64)) -> Result<(), TargetError> {
+        let Some(steering) = &self.steering else { return Ok(()) };
+        Ok(steering.take_missed(take).map(drop)?)
+    }
+
+    fn take_hits(&mut self, take: &mut dyn FnMut(FiveTuple, u64)) -> Result<(), TargetError> {
+        let Some(steering) = &mut self.steering else { return Ok(()) };
+        for (id, hits) in steering.take_hits()? {
+            self.tuples.get(&id).into_iter().for_each(|tuple| take(*tuple, hits));
+        }
+        Ok(())
+    }
+
+    fn hits(&self) -> Option<Vec<(RuleId, u64)>> {
+        Some(self.steering.as_ref()?.hits().unwrap_or_default())
+    }
+
+    fn counts_flows(&self) -> bool {
+        true
+    }
+
+    fn filters(&self) -> usize {
+        self.filters.len()
+    }
+
+    fn finish(&mut self) -> Result<Vec<String>, TargetError> {
+        let Some(steering) = self.steering.take() else { return Ok(Vec::new()) };
+        let Some(Attachment { device, .. }) = &self.attachment else { return Ok(Vec::new()) };
+        let (taken, missed) = (steering.taken()?, steering.missed()?);
+        drop(steering);
+        Ok(vec![format!(
+            "filters took {taken} frames, {missed} were spread; the program is gone from {device}"
+        )])
+    }
+}
+
+fn applied_of(outcome: &Outcome) -> Applied {
+    let Outcome { inserted, removed, retargeted, exchanged, failed } = outcome;
+    let how = if *exchanged { "a new program" } else { "the maps of the program" };
+    let mut lines = Vec::new();
+    if inserted + removed + retargeted > 0 {
+        lines.push(format!(
+            "filters: {inserted} added, {removed} removed, {retargeted} changed, by {how}"
+        ));
+    }
+    let refused = if failed.is_empty() { Vec::new() } else { reasons(outcome) };
+    Applied { lines, refused }
+}
+
+/// Why filters were refused, with the number of filters for each reason.
+fn reasons(outcome: &Outcome) -> Vec<String> {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, error) in &outcome.failed {
+        *reasons.entry(error.to_string()).or_default() += 1;
+    }
+    reasons.into_iter().take(MAX_REASONS).map(|(why, n)| format!("{n} refused: {why}")).collect()
+}

@@ -1,0 +1,451 @@
+//! The loop.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use weever_plan::flow::{Conj, Flow};
+use weever_plan::search::{FlowId, Plan, RuleId, Search};
+use weever_plan::watch::{self, Due, FiveTuple, Watch};
+use weever_policy::flows::FlowSpec;
+use weever_policy::policy::CheckedPolicy;
+
+use crate::plan::{Origin, Planned, complaints};
+use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
+
+const SECOND: u64 = 1_000_000_000;
+/// The longest pause between two attempts to apply a plan.
+const MAX_RETRY_PAUSE: u64 = 64 * SECOND;
+
+/// How flows are found by their traffic.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// When a five-tuple is worth a filter, and when it has ended.
+    pub watch: watch::Settings,
+    /// Whether five-tuples within flows that are known at the start are left to those. Otherwise each
+    /// gets a place of its own, so that the connections of one service are spread over queues.
+    pub skip_registered: bool,
+}
+
+/// The counts of a registered flow, beside what the search knows.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowCount {
+    /// Where the flow is known from.
+    pub origin: Origin,
+    /// Packets of a five-tuple: those that its filter has steered, and an estimate of others.
+    pub packets: u64,
+    /// The same per second, over about the last one.
+    pub rate: u64,
+    /// Packets that are not in the other two yet.
+    fresh: u64,
+}
+
+/// What a steward has done since its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Searches.
+    pub searches: u64,
+    /// The longest of them with the changes that followed, without the receivers' time.
+    pub slowest: Duration,
+    /// Five-tuples that the policy has no place for.
+    pub unplaced: u64,
+    /// How often a new five-tuple was left out because the watch was full.
+    pub refused: u64,
+}
+
+/// What one step did.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// Five-tuples that were added to the plan.
+    pub came: Vec<FiveTuple>,
+    /// The number of five-tuples that ended.
+    pub gone: usize,
+    /// Five-tuples that the policy has no place for.
+    pub unplaced: Vec<FiveTuple>,
+    /// What was done to the device.
+    pub applied: Applied,
+    /// Why that failed, or why traffic could not be read. It was logged.
+    pub failure: Option<TargetError>,
+}
+
+/// Why the device is not as planned.
+struct Failure {
+    message: String,
+    /// When it is tried again; never for a device that is gone.
+    retry: Option<u64>,
+    pause: u64,
+    is_gone: bool,
+}
+
+/// One device's filters, kept in step with flows that come and go.
+pub struct Steward {
+    /// The device, for logs.
+    name: String,
+    policy: CheckedPolicy,
+    search: Search,
+    watch: Watch,
+    /// The packets of registered flows to which five-tuples within them are left.
+    covered: Vec<Conj>,
+    target: Box<dyn Target>,
+    receivers: Box<dyn Receivers>,
+    flows: HashMap<FlowId, FlowCount>,
+    /// Five-tuples that have a place, registered ones included.
+    tuples: HashMap<FiveTuple, FlowId>,
+    /// Whether registered flows changed since the plan was applied.
+    has_changed: bool,
+    /// Whether the receivers know how to wait under the present plan.
+    modes_are_set: bool,
+    /// When hits were read last.
+    counted: u64,
+    failure: Option<Failure>,
+    /// What the policy lacks because of what the device refuses.
+    shortfall: Option<String>,
+    /// Whether reading traffic failed the last time, which is logged once.
+    is_blind: bool,
+    /// The receivers' time that nobody has asked for yet.
+    waited: Duration,
+    stats: Stats,
+}
+
+impl Steward {
+    /// Brings a plan onto a target, and says what was done. The device is left as it was found when the
+    /// target is dropped.
+    ///
+    /// # Errors
+    /// [`TargetError`]: the plan cannot be applied, or the device refuses what the policy needs.
+    pub fn start(
+        name: &str,
+        planned: Planned,
+        target: Box<dyn Target>,
+        settings: Settings,
+    ) -> Result<(Steward, Applied), TargetError> {
+        let Planned { search, policy, flows, packets } = planned;
+        let mut steward = Steward {
+            name: name.to_owned(),
+            policy,
+            search,
+            watch: Watch::new(settings.watch),
+            covered: if settings.skip_registered { packets } else { Vec::new() },
+            target,
+            receivers: Box::new(NoReceivers),
+            flows: HashMap::new(),
+            tuples: HashMap::new(),
+            has_changed: false,
+            modes_are_set: false,
+            counted: 0,
+            failure: None,
+            shortfall: None,
+            is_blind: false,
+            waited: Duration::ZERO,
+            stats: Stats { searches: 1, ..Stats::default() },
+        };
+        for (id, origin, tuple) in flows {
+            steward.tuples.extend(tuple.map(|tuple| (tuple, id)));
+            steward.flows.insert(id, count_from(origin));
+        }
+        let applied = steward.target.apply(&mut steward.search, &mut *steward.receivers)?;
+        steward.log(&applied);
+        Ok((steward, applied))
+    }
+
+    /// From now on `receivers` adapt to the plan.
+    pub fn attach_receivers(&mut self, receivers: Box<dyn Receivers>) {
+        self.receivers = receivers;
+        let present = self.target.configuration(&self.search);
+        self.receivers.commit(self.search.nic(), &present);
+        self.set_modes();
+    }
+
+    /// The flows of services that there are now, instead of those that were registered before.
+    pub fn set_services(&mut self, services: Vec<(Origin, FlowSpec)>) {
+        let is_service = |origin: Origin| matches!(origin, Origin::Service(..));
+        let registered: Vec<(FlowId, Origin)> =
+            self.flows.iter().map(|(id, flow)| (*id, flow.origin)).collect();
+        for (id, origin) in registered.iter().filter(|(_, origin)| is_service(*origin)) {
+            if services.iter().all(|(service, _)| service != origin) {
+                self.remove(*id);
+                self.has_changed = true;
+            }
+        }
+        for (origin, spec) in services {
+            if registered.iter().all(|(_, known)| *known != origin) {
+                for flow in self.policy.classify([spec]).0 {
+                    self.has_changed |= self.add(flow, origin).is_some();
+                }
+            }
+        }
+    }
+
+    /// Looks at what has come and gone, and acts on it. `now` is in nanoseconds of any clock that does
+    /// not run backwards.
+    pub fn step(&mut self, now: u64) -> Step {
+        let began = Instant::now();
+        let mut step = Step::default();
+        match self.read_traffic(now) {
+            Ok(()) => {
+                self.is_blind = false;
+                self.watch.tick(now);
+                let due = self.watch.due(now);
+                self.has_changed |= !due.is_empty();
+                self.place(due, &mut step);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    tracing::warn!(link = self.name, "flows cannot be counted: {error}");
+                }
+                step.failure = Some(error);
+            }
+        }
+        let retry = self.failure.as_ref().and_then(|failure| failure.retry);
+        if std::mem::take(&mut self.has_changed) || retry.is_some_and(|retry| now >= retry) {
+            self.apply(now, &mut step);
+            let waited = self.receivers.take_time();
+            self.waited += waited;
+            self.stats.searches += 1;
+            self.stats.slowest = self.stats.slowest.max(began.elapsed().saturating_sub(waited));
+        }
+        step
+    }
+
+    /// Counts packets per flow, and tells the watch which five-tuples are alive.
+    fn read_traffic(&mut self, now: u64) -> Result<(), TargetError> {
+        let Steward { target, watch, tuples, flows, .. } = self;
+        let mut count = |tuple, packets| {
+            let flow = tuples.get(&tuple).and_then(|id| flows.get_mut(id));
+            // Registered ones stay whether they are seen or not.
+            if flow.as_ref().is_none_or(|flow| matches!(flow.origin, Origin::Traffic(_))) {
+                watch.saw(now, tuple, packets);
+            }
+            if let Some(flow) = flow {
+                flow.fresh += packets;
+            }
+        };
+        let missed = target.take_missed(&mut count);
+        let since = now.saturating_sub(self.counted);
+        if since >= SECOND {
+            self.counted = now;
+            target.take_hits(&mut count)?;
+            self.work_out_rates(since);
+            if !self.modes_are_set {
+                self.set_modes();
+            }
+        }
+        missed
+    }
+
+    /// Turns the packets of the last `since` nanoseconds into rates.
+    fn work_out_rates(&mut self, since: u64) {
+        for (id, flow) in &mut self.flows {
+            let fresh = std::mem::take(&mut flow.fresh);
+            flow.packets += fresh;
+            flow.rate = (u128::from(fresh) * u128::from(SECOND) / u128::from(since)) as u64;
+            if matches!(flow.origin, Origin::Traffic(_)) && flow.rate > 0 {
+                self.search.set_rate(*id, Some(flow.rate));
+            }
+        }
+    }
+
+    /// Removes the five-tuples that have ended from the plan, and adds those that are worth a filter.
+    fn place(&mut self, due: Due, step: &mut Step) {
+        for tuple in due.gone {
+            if let Some(id) = self.tuples.remove(&tuple) {
+                self.remove(id);
+                step.gone += 1;
+            }
+        }
+        for (tuple, rate) in due.came {
+            if self.tuples.contains_key(&tuple) || self.is_covered(&tuple) {
+                continue;
+            }
+            for flow in self.policy.classify(FlowSpec::seen(tuple, rate)).0 {
+                match self.add(flow, Origin::Traffic(tuple)) {
+                    Some(id) => {
+                        self.tuples.insert(tuple, id);
+                        step.came.push(tuple);
+                    }
+                    None => {
+                        self.stats.unplaced += 1;
+                        step.unplaced.push(tuple);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a registered flow that five-tuples are left to has all packets of this one.
+    fn is_covered(&self, tuple: &FiveTuple) -> bool {
+        let Some(packets) = tuple.packets() else { return false };
+        self.covered.iter().any(|registered| packets.implies(registered))
+    }
+
+    /// A flow that would break the policy stays where unregistered traffic goes.
+    fn add(&mut self, flow: Flow, origin: Origin) -> Option<FlowId> {
+        let name = flow.name.clone();
+        let before = self.search.cost().is_acceptable();
+        let id = self.search.add(flow);
+        if before && !self.search.cost().is_acceptable() {
+            self.search.remove(id);
+            tracing::warn!(
+                link = self.name,
+                flow = name,
+                "the policy has no place for this flow; it is treated as unregistered traffic"
+            );
+            return None;
+        }
+        tracing::debug!(link = self.name, flow = name, "flow added");
+        self.flows.insert(id, count_from(origin));
+        Some(id)
+    }
+
+    fn remove(&mut self, id: FlowId) {
+        self.flows.remove(&id);
+        if let Some(flow) = self.search.remove(id) {
+            tracing::debug!(link = self.name, flow = flow.name, "flow removed");
+        }
+    }
+
+    /// Has the target apply the present plan. If that fails it is tried again later, less and less
+    /// often, except on a device that is gone.
+    fn apply(&mut self, now: u64, step: &mut Step) {
+        // Also flows without a filter of their own can be what was too much.
+        if self.search.cost().is_acceptable() {
+            self.shortfall = None;
+        }
+        if self.failure.as_ref().is_some_and(|failure| failure.is_gone) {
+            return;
+        }
+        self.modes_are_set = false;
+        match self.target.apply(&mut self.search, &mut *self.receivers) {
+            Ok(applied) => {
+                self.failure = None;
+                self.log(&applied);
+                self.note_shortfall(&applied);
+                step.applied = applied;
+            }
+            Err(error) => {
+                self.fail(now, &error);
+                step.failure = Some(error);
+            }
+        }
+    }
+
+    fn fail(&mut self, now: u64, error: &TargetError) {
+        let (message, before) = (error.to_string(), self.failure.take());
+        // Once for as long as it stays the same.
+        if before.as_ref().is_none_or(|before| before.message != message) {
+            tracing::error!(link = self.name, "the device's filters are not set: {message}");
+        }
+        let pause = before.map_or(SECOND, |before| (2 * before.pause).min(MAX_RETRY_PAUSE));
+        let retry = error.is_worth_retrying().then_some(now.saturating_add(pause));
+        self.failure = Some(Failure { message, retry, pause, is_gone: error.is_gone() });
+    }
+
+    /// Notes what the policy lacks, when that begins.
+    fn note_shortfall(&mut self, applied: &Applied) {
+        if self.shortfall.is_none()
+            && !applied.refused.is_empty()
+            && !self.search.cost().is_acceptable()
+        {
+            let refused = applied.refused.join("; ");
+            let shortfall =
+                format!("the policy is not satisfied without what the device refuses: {refused}");
+            tracing::warn!(link = self.name, "{shortfall}");
+            self.shortfall = Some(shortfall);
+        }
+    }
+
+    fn log(&self, applied: &Applied) {
+        applied.lines.iter().for_each(|line| tracing::debug!(link = self.name, "{line}"));
+        for refused in &applied.refused {
+            tracing::warn!(link = self.name, "a filter is not set: {refused}");
+        }
+    }
+
+    /// Each worker waits as the most impatient class wants whose flows arrive at it.
+    fn set_modes(&mut self) {
+        self.modes_are_set = true;
+        let (queues, document) = (self.search.queues(), &self.policy.document);
+        let last = queues.last().map_or(0, |queue| queue.queue as usize);
+        let mut modes = vec![None; last + 1];
+        for queue in queues {
+            let classes = queue.classes.iter().map(|(class, _)| *class);
+            modes[queue.queue as usize] = document.mode_of(classes);
+        }
+        self.receivers.set_modes(modes);
+    }
+
+    /// How long receivers took since the last call; for [`pause_after`](crate::pause_after).
+    pub fn take_receivers_time(&mut self) -> Duration {
+        std::mem::take(&mut self.waited)
+    }
+
+    /// Leaves the device as it was found, or as the target was asked to; says which, a line each.
+    ///
+    /// # Errors
+    /// [`TargetError`] if something could not be undone.
+    pub fn finish(mut self) -> Result<Vec<String>, TargetError> {
+        self.target.finish()
+    }
+
+    /// The device.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &CheckedPolicy {
+        &self.policy
+    }
+
+    /// The search, for looking at its NIC and its cost.
+    pub fn search(&self) -> &Search {
+        &self.search
+    }
+
+    /// The present plan. Takes time in proportion to flows and filters.
+    pub fn plan(&mut self) -> Plan {
+        self.search.plan()
+    }
+
+    /// The counts of a flow; `None` for one that the policy itself asks for.
+    pub fn flow(&self, id: FlowId) -> Option<&FlowCount> {
+        self.flows.get(&id)
+    }
+
+    /// How often each filter was hit; `None` if the device does not count that.
+    pub fn hits(&self) -> Option<HashMap<RuleId, u64>> {
+        Some(self.target.hits()?.into_iter().collect())
+    }
+
+    /// The flows whose packets are counted without filters.
+    pub fn counted_flows(&self) -> Vec<FlowId> {
+        match self.target.counts_flows() {
+            true => self.tuples.values().copied().collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The number of filters on the device.
+    pub fn filters(&self) -> usize {
+        self.target.filters()
+    }
+
+    /// Why the device is not as the policy wants it.
+    pub fn problem(&self) -> Option<&str> {
+        let failure = self.failure.as_ref().map(|failure| failure.message.as_str());
+        failure.or(self.shortfall.as_deref())
+    }
+
+    /// Why the present plan does not satisfy the policy, a line each; none if it does.
+    pub fn complaints(&mut self) -> Vec<String> {
+        complaints(&mut self.search, &self.policy)
+    }
+
+    /// What was done since the start.
+    pub fn stats(&self) -> Stats {
+        Stats { refused: self.watch.refused(), ..self.stats }
+    }
+}
+
+fn count_from(origin: Origin) -> FlowCount {
+    FlowCount { origin, packets: 0, rate: 0, fresh: 0 }
+}

@@ -1,0 +1,145 @@
+//! What is steered, and what receives there.
+
+use std::time::Duration;
+
+use weever_device::nic::NicError;
+use weever_device::xdp::XdpError;
+use weever_plan::config::Configuration;
+use weever_plan::nic::Nic;
+use weever_plan::policy::QueueMode;
+use weever_plan::search::{RuleId, Search};
+use weever_plan::watch::FiveTuple;
+
+/// A device whose packets are sorted into queues by filters. All calls block for as long as the
+/// kernel or the device takes.
+pub trait Target: Send {
+    /// What [`apply`](Target::apply) would do now, a line each, without doing it.
+    ///
+    /// # Errors
+    /// As [`apply`](Target::apply).
+    fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, TargetError>;
+
+    /// Brings what changed in the plan since the last call onto the device. Filters that the device
+    /// refuses are told to the search, and what it plans instead is brought there, a bounded number of
+    /// times. The first time, the policy has to be satisfied in the end; later, a plan that comes as
+    /// near to that as the device allows is better than none.
+    ///
+    /// # Errors
+    /// [`TargetError`]; the receivers are ready for the packets of the earlier plan and of this one.
+    fn apply(
+        &mut self,
+        search: &mut Search,
+        receivers: &mut dyn Receivers,
+    ) -> Result<Applied, TargetError>;
+
+    /// The configuration that was applied last.
+    fn configuration(&self, search: &Search) -> Configuration;
+
+    /// The flows without a filter of their own since the last call, with their packets. A target that
+    /// cannot tell them apart reports all flows.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the counters cannot be read.
+    fn take_missed(&mut self, take: &mut dyn FnMut(FiveTuple, u64)) -> Result<(), TargetError>;
+
+    /// The flows with a filter of their own since the last call, with their packets.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the counters cannot be read.
+    fn take_hits(&mut self, take: &mut dyn FnMut(FiveTuple, u64)) -> Result<(), TargetError>;
+
+    /// How often each filter was hit; `None` if the target does not count that.
+    fn hits(&self) -> Option<Vec<(RuleId, u64)>>;
+
+    /// Whether [`take_missed`](Target::take_missed) reports flows.
+    fn counts_flows(&self) -> bool;
+
+    /// The number of filters on the device.
+    fn filters(&self) -> usize;
+
+    /// Leaves the device as it was found, or as it is if that was asked for; says which, a line each.
+    ///
+    /// # Errors
+    /// [`TargetError`] if something could not be undone.
+    fn finish(&mut self) -> Result<Vec<String>, TargetError>;
+}
+
+/// What runs behind the queues and adapts to what can arrive there.
+pub trait Receivers: Send {
+    /// Packets of the configuration `next` may arrive soon, and those of the present one still do.
+    fn prepare(&mut self, nic: &Nic, next: &Configuration);
+
+    /// The device is configured like this: nothing else arrives any more.
+    fn commit(&mut self, nic: &Nic, present: &Configuration);
+
+    /// The prepared configuration may be in effect in part: packets of both may arrive for now.
+    fn abandon(&mut self);
+
+    /// How the worker of each queue should wait, from queue 0 on, where a class says so.
+    fn set_modes(&mut self, modes: Vec<Option<QueueMode>>);
+
+    /// The time that receivers took since the last call. It is mostly waiting, so it does not count
+    /// as the steward's work.
+    fn take_time(&mut self) -> Duration;
+}
+
+/// The kernel's stack, or anything else that takes whatever arrives at any queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoReceivers;
+
+impl Receivers for NoReceivers {
+    fn prepare(&mut self, _: &Nic, _: &Configuration) {}
+    fn commit(&mut self, _: &Nic, _: &Configuration) {}
+    fn abandon(&mut self) {}
+    fn set_modes(&mut self, _: Vec<Option<QueueMode>>) {}
+
+    fn take_time(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// What was done to a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// What changed, a line each.
+    pub lines: Vec<String>,
+    /// The filters that the device refused, a line each with the reason. The plan is without them.
+    pub refused: Vec<String>,
+}
+
+impl Applied {
+    /// Whether nothing was to be done.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.refused.is_empty()
+    }
+}
+
+/// Why a device is not as planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// The program, or the kernel's reason.
+    #[error(transparent)]
+    Program(#[from] XdpError),
+    /// The NIC, or the record of what was done to it.
+    #[error(transparent)]
+    Nic(#[from] NicError),
+    /// The device refuses filters that the policy needs; nothing was changed.
+    #[error("the device refuses filters that the policy needs:\n  {}", reasons.join("\n  "))]
+    Unsatisfied {
+        /// What was refused, and what the policy lacks, a line each.
+        reasons: Vec<String>,
+    },
+}
+
+impl TargetError {
+    /// Whether the device is gone. What gets its name later is another one.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, TargetError::Nic(error) if error.is_gone())
+    }
+
+    /// Whether the same plan may succeed later. A program that failed as a whole has lost its changes.
+    pub fn is_worth_retrying(&self) -> bool {
+        matches!(self, TargetError::Nic(error) if !error.is_gone())
+    }
+}

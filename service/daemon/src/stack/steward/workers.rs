@@ -1,0 +1,79 @@
+//! Workers adapt to the plan: graphs for what can arrive at their queues, and how they wait.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weever_plan::config::Configuration;
+use weever_plan::embed::{Arrival, either, needs};
+use weever_plan::nic::Nic;
+use weever_plan::policy::QueueMode;
+use weever_steward::Receivers;
+
+use super::super::paces::Paces;
+use super::super::tailor::Tailor;
+
+/// The workers behind the queues of a link.
+pub(in super::super) struct WorkerReceivers {
+    link: u16,
+    /// What makes their graphs; `None` if each worker runs the whole graph.
+    tailor: Option<Arc<Tailor>>,
+    paces: Arc<Paces>,
+    /// What arrives at each queue, and what may arrive next.
+    present: Vec<Arrival>,
+    next: Option<Vec<Arrival>>,
+    took: Duration,
+}
+
+impl WorkerReceivers {
+    /// The workers of link number `link`.
+    pub(in super::super) fn new(
+        link: u16,
+        tailor: Option<Arc<Tailor>>,
+        paces: Arc<Paces>,
+    ) -> WorkerReceivers {
+        let (present, next) = (Vec::new(), None);
+        WorkerReceivers { link, tailor, paces, present, next, took: Duration::ZERO }
+    }
+
+    /// What arrives at each queue under a configuration, as far as graphs can tell.
+    fn arrivals(&self, nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
+        let Some(tailor) = &self.tailor else { return Vec::new() };
+        needs(nic, configuration, &tailor.fields())
+    }
+
+    fn order(&mut self, arrivals: Vec<Arrival>) {
+        if let Some(tailor) = &self.tailor {
+            let began = Instant::now();
+            tailor.order(self.link, arrivals);
+            self.took += began.elapsed();
+        }
+    }
+}
+
+impl Receivers for WorkerReceivers {
+    fn prepare(&mut self, nic: &Nic, next: &Configuration) {
+        let next = self.arrivals(nic, next);
+        self.order(either(&self.present, &next));
+        self.next = Some(next);
+    }
+
+    fn commit(&mut self, nic: &Nic, present: &Configuration) {
+        self.present = self.arrivals(nic, present);
+        self.next = None;
+        self.order(self.present.clone());
+    }
+
+    fn abandon(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.present = either(&self.present, &next);
+        }
+    }
+
+    fn set_modes(&mut self, modes: Vec<Option<QueueMode>>) {
+        self.paces.want(self.link, modes);
+    }
+
+    fn take_time(&mut self) -> Duration {
+        std::mem::take(&mut self.took)
+    }
+}
