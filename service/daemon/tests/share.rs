@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::temporary_path;
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Share};
-use weever_service_api::{Client, InterfaceStatus};
+use weever_service_api::{Changed, Client, InterfaceStatus};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 const ECHO: u16 = 7;
@@ -94,9 +94,9 @@ fn own(stack: &Stack, node: &str, name: &str) -> u64 {
     node.own.iter().find(|c| c.name == name).expect("the counter is there").value
 }
 
-fn set(stack: &Stack, assignment: &str) -> Result<(), String> {
+fn set(stack: &Stack, assignment: &str) -> Result<Changed, String> {
     let mut client = Client::connect(stack.control_path().unwrap()).unwrap();
-    client.set(assignment.parse().unwrap()).map(drop).map_err(|error| error.to_string())
+    client.set(assignment.parse().unwrap()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -137,6 +137,10 @@ fn ports_are_taken_from_the_kernels_address_and_the_rest_is_not_touched() {
     await_refusal(&client, (Fixture::LEFT, ECHO));
     set(&stack, "services.echo=none").unwrap();
     await_refusal(&client, (Fixture::LEFT, OTHER));
+    // A port of a kernel's socket is taken too, and it is said from whom.
+    let notes = set(&stack, "services.discard=9000").unwrap().notes;
+    let process = format!("(pid {})", std::process::id());
+    assert!(notes[0].contains("UDP port 9000 is taken from") && notes[0].contains(&process));
     let error = set(&stack, "interface.left0.addr=10.77.0.9/24").unwrap_err();
     assert!(error.contains("the kernel's"), "{error}");
     assert_eq!(stack.stop().failure, None);

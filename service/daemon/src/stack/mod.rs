@@ -8,6 +8,7 @@ mod error;
 mod held;
 mod host;
 mod kernel;
+mod kernel_sockets;
 mod network;
 mod paces;
 mod picture;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use weever_link_sys::af_xdp::{Port, Steering};
 
+use super::kernel_sockets::holders_of_udp;
 use crate::config::Services;
 
 /// What has been taken from the devices that are shared by port.
@@ -22,15 +23,19 @@ pub(super) fn of(services: &Services) -> BTreeSet<Port> {
 impl TakenPorts {
     /// Devices from which the ports of `services` have been taken.
     pub(super) fn new(devices: Vec<Arc<Steering>>, services: &Services) -> TakenPorts {
-        TakenPorts { devices, taken: Mutex::new(of(services)) }
+        let taken = of(services);
+        if !devices.is_empty() {
+            taken.iter().for_each(|port| drop(warn_of_holders(*port)));
+        }
+        TakenPorts { devices, taken: Mutex::new(taken) }
     }
 
-    /// Takes and gives back what differs; complaints of devices that refused. What was refused is
-    /// tried again the next time.
+    /// Takes and gives back what differs. Returns complaints of devices that refused, which are tried
+    /// again the next time, and what is taken from sockets of the kernel.
     pub(super) fn follow(&self, services: &Services) -> Vec<String> {
         let wanted = of(services);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut complaints = Vec::new();
+        let (mut complaints, mut warnings) = (Vec::new(), Vec::new());
         let mut note = |port: Port, done: Result<(), String>| match done {
             Ok(()) => true,
             Err(why) => {
@@ -48,16 +53,32 @@ impl TakenPorts {
             }
         }
         for port in new {
+            if !self.devices.is_empty() {
+                warnings.extend(warn_of_holders(port));
+            }
             if note(port, self.each(|device| device.add_port(port))) {
                 taken.insert(port);
             }
         }
+        complaints.extend(warnings);
         complaints
     }
 
     fn each<E: ToString>(&self, change: impl Fn(&Steering) -> Result<(), E>) -> Result<(), String> {
         self.devices.iter().try_for_each(|device| change(device)).map_err(|e| e.to_string())
     }
+}
+
+/// Warns of sockets of the kernel that get nothing more from the devices.
+fn warn_of_holders(port: Port) -> Option<String> {
+    let holders = holders_of_udp(port.port)?;
+    let warning = format!(
+        "UDP port {} is taken from {holders}: its socket receives nothing from the shared devices \
+         while this service runs; give one of them another port",
+        port.port
+    );
+    tracing::warn!("{warning}");
+    Some(warning)
 }
 
 #[cfg(test)]
