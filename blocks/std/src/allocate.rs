@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, PortDoc, Ports,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, Nanos, PortDoc, Ports,
+    tasks_marked, tasks_where,
 };
 use weever_graph::Effects;
 use weever_net::pmtu::{Recent, View};
@@ -13,7 +14,7 @@ use weever_net::state::NetState;
 
 use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
-use crate::kinds::{MARKS, block_type, network, tasks_marked, tasks_where};
+use crate::kinds::network;
 
 /// A version of IP, as far as the length of packets on their way out goes.
 pub(crate) trait Version: Send + 'static {
@@ -36,7 +37,7 @@ pub(crate) const fn allocate_header<V: Version>(
 ) -> BlockType {
     BlockType {
         effects: MARKS.union(Effects::MOVES_HEAD),
-        ..block_type(
+        ..BlockType::new(
             name,
             summary,
             &[

@@ -157,13 +157,12 @@ pub fn registry() -> Registry {
 mod tests {
     use std::sync::Arc;
 
-    use weever_block::Buffer;
+    use weever_block::{Buffer, READS};
     use weever_net::state::NetConfig;
 
     use super::*;
     use crate::bench::Bench;
     use crate::host::Network;
-    use crate::kinds::READS;
     use crate::testing::frames::*;
 
     const MANUAL: &str = concat!(

@@ -6,13 +6,15 @@
 //! asks of its [`Cx`]; the engine carries that out. A block therefore never sees the engine, and
 //! the same block runs under every engine.
 //!
-//! To add one, copy `blocks/std/src/counter`, and register its `BlockType`.
+//! To add one, describe it in a [`BlockType`] and add that to the [`Registry`] that a stack is built
+//! with; `examples/sampler` does it from outside this repository's folders.
 #![forbid(unsafe_code)]
 
 mod block;
 mod block_type;
 mod cx;
 mod env;
+mod kinds;
 mod registry;
 
 pub use block::{Block, Ports, State};
@@ -22,5 +24,9 @@ pub use block_type::{
 };
 pub use cx::{Claim, Cx, Priority, Requests, SpawnRequest};
 pub use env::Env;
+pub use kinds::{
+    MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
+    tasks_marked, tasks_where, validator, validator_with,
+};
 pub use registry::{ENDS, Registry, TABLE, WORKER};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weever_graph::{Attr, Graph, Node, NodeId, NodeKind};
 use weever_suggest::nearest;
 
-use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType};
+use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, Way};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
@@ -31,10 +31,16 @@ impl Registry {
         Registry::default()
     }
 
-    /// Adds types; one of the same name replaces the earlier.
+    /// Adds types, from whatever crate. One of the same name replaces the earlier, and shortcuts that
+    /// pass nodes of that type are gone with it.
     #[must_use]
     pub fn with(mut self, types: &[&'static BlockType]) -> Registry {
-        self.types.extend(types.iter().map(|t| (t.name, *t)));
+        for added in types {
+            if self.types.insert(added.name, added).is_some() {
+                let passes = |way: &Way| way.iter().any(|(name, _)| *name == added.name);
+                self.shortcuts.retain(|shortcut| !shortcut.ways.iter().any(passes));
+            }
+        }
         self
     }
 

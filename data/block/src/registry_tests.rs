@@ -106,3 +106,22 @@ fn the_environment_is_shared_by_type() {
     env.provide(std::sync::Arc::new(7u32));
     assert_eq!(env.get::<u32>().as_deref(), Some(&7));
 }
+
+static PASSES_PACERS: ShortcutType = ShortcutType {
+    name: "PassesPacers",
+    summary: "Everything.",
+    ways: &[&[("Source", "out"), ("Pacer", "out")]],
+    make: |build| Err(build.bad_param("rate", "0", "never made here")),
+};
+
+#[test]
+fn no_shortcut_passes_a_type_that_was_replaced() {
+    let shipped = Registry::new().with(&[&PACER]).with_shortcuts(&[&PASSES_PACERS]);
+    static OTHER: BlockType = BlockType { name: "Other", ..PACER };
+    assert_eq!(shipped.clone().with(&[&OTHER]).shortcuts().len(), 1);
+    static MINE: BlockType = BlockType { summary: "Lets everything through", ..PACER };
+    let replaced = shipped.with(&[&MINE]);
+    assert_eq!(replaced.shortcuts().len(), 0);
+    let summaries: Vec<_> = replaced.iter().map(|block| block.summary).collect();
+    assert_eq!(summaries, ["Lets everything through"]);
+}

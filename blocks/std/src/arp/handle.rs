@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Build, BuildError, Burst, Cx, MARKS, Mask, PortDoc, Ports, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::arp::{Outcome, Verdict};
@@ -11,7 +11,6 @@ use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
 use crate::host::{At, At4, Neighbours, V4};
-use crate::kinds::{MARKS, block_type};
 use crate::neighbour::neighbours;
 
 const PORTS: &[PortDoc] = &[
@@ -28,7 +27,7 @@ const fn handler(name: &'static str, summary: &'static str) -> BlockType {
         effects: EFFECTS,
         state: StateKind::Replicated,
         counters: &["answered", "learned", "conflicts"],
-        ..block_type(name, summary, PORTS, make)
+        ..BlockType::new(name, summary, PORTS, make)
     }
 }
 

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind, classifier,
+    tasks_where, validator,
+};
 use weever_graph::Effects;
 use weever_net::addr::{Locals, Martian};
 use weever_wire::arp::{ArpHeader, op};
 
 use crate::host::{Neighbours, V4};
-use crate::kinds::{
-    READS, block_type, classifier, interface, network_validator, tasks_where, validator,
-    validator_type,
-};
+use crate::kinds::{interface, network_validator};
 use crate::neighbour::neighbours;
 
 /// The packet, or `None` when it is cut short.
@@ -21,14 +21,14 @@ pub(super) fn header(packet: &Buffer) -> Option<ArpHeader<'_>> {
 }
 
 /// Is it ARP of IPv4 over Ethernet?
-pub static VALID_HEADER_LENGTH: BlockType = validator_type(
+pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
     "RxL3ARPValidHeaderLength",
     "Is it whole, and about IPv4 over Ethernet?",
     |_| validator(|p| header(p).is_some_and(ArpHeader::is_ethernet_ipv4)),
 );
 
 /// Which operation is it?
-pub static CLASSIFY: BlockType = block_type(
+pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3ARPClassify",
     "Which operation is it?",
     &[
@@ -49,7 +49,7 @@ fn operation(packet: &Buffer) -> usize {
 
 /// Is its target one of our addresses?
 pub static LOCAL_IP_DEST: BlockType =
-    validator_type("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
+    BlockType::validator("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
         network_validator(build, |state, p| {
             let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
             // Whoever asks for what we ask for ourselves is a rival: RFC 5227 §2.1.1.
@@ -58,7 +58,7 @@ pub static LOCAL_IP_DEST: BlockType =
     });
 
 /// Can the sender of a request be another station?
-pub static VALID_REQUEST: BlockType = validator_type(
+pub static VALID_REQUEST: BlockType = BlockType::validator(
     "RxL3ARPValidRequest",
     "Can its sender be another station? A probe has no address yet (RFC 5227 §2.1.1).",
     |build| valid_sender(build, true),
@@ -66,7 +66,7 @@ pub static VALID_REQUEST: BlockType = validator_type(
 
 /// Can the sender of a reply be another station?
 pub static VALID_RESPONSE: BlockType =
-    validator_type("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
+    BlockType::validator("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
         valid_sender(build, false)
     });
 
@@ -91,7 +91,7 @@ fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
 pub static IS_PENDING: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3ARPIsPending",
         "Is the sender a neighbour that we know or ask for, or does it claim our address?",
         |build| {

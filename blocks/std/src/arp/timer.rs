@@ -4,7 +4,6 @@ use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
 
 use crate::host::V4;
-use crate::kinds::block_type;
 use crate::neighbour::timer;
 use crate::periodic::period;
 
@@ -16,7 +15,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("10", "milliseconds between two looks at the neighbour cache")],
     counters: &["requests", "announcements"],
-    ..block_type(
+    ..BlockType::new(
         "TxL3ARPTimer",
         "Repeats ARP requests, asks neighbours in use, announces our addresses, and wakes packets \
          whose neighbour was resolved or given up.",

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, rewriter, validator};
 use weever_graph::Effects;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::arp::{ArpRepr, PACKET_LEN, op};
@@ -10,9 +10,7 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::{MacAddr, WireError};
 
 use crate::headers::push;
-use crate::kinds::{
-    MARKS, block_type, interface, network_validator, rewriter, validator, validator_type,
-};
+use crate::kinds::{interface, network_validator};
 
 fn has_endpoints(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::ENDPOINTS)
@@ -21,7 +19,7 @@ fn has_endpoints(packet: &Buffer) -> bool {
 /// Empties a received packet, for the answer to it.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..validator_type(
+    ..BlockType::validator(
         "TxL3ARPInitiateResponse",
         "Empties a received ARP packet for the answer that its metadata describes.",
         |_| {
@@ -35,14 +33,14 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
 };
 
 /// Where requests start.
-pub static SEND_REQUEST: BlockType = validator_type(
+pub static SEND_REQUEST: BlockType = BlockType::validator(
     "TxL3ARPSendRequest",
     "Where requests for a neighbour's link address start.",
     |_| validator(|p| has_endpoints(p)),
 );
 
 /// Where announcements start.
-pub static SEND_GRATUITOUS: BlockType = validator_type(
+pub static SEND_GRATUITOUS: BlockType = BlockType::validator(
     "TxL3ARPSendGratuitous",
     "Where announcements of our own addresses start (RFC 5227 §2.3).",
     |_| validator(|p| has_endpoints(p)),
@@ -51,7 +49,7 @@ pub static SEND_GRATUITOUS: BlockType = validator_type(
 /// Makes room for the packet.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ARPAllocateHeader",
         "Makes room for an ARP packet.",
         &[
@@ -65,12 +63,16 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 /// Writes the packet.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
-    ..validator_type("TxL3ARPFillHeader", "Writes the ARP packet from the metadata.", |build| {
-        network_validator(build, |state, p| {
-            let own = interface(state, p).map(|iface| iface.mac);
-            own.is_some_and(|own| fill(p, own).is_ok())
-        })
-    })
+    ..BlockType::validator(
+        "TxL3ARPFillHeader",
+        "Writes the ARP packet from the metadata.",
+        |build| {
+            network_validator(build, |state, p| {
+                let own = interface(state, p).map(|iface| iface.mac);
+                own.is_some_and(|own| fill(p, own).is_ok())
+            })
+        },
+    )
 };
 
 fn fill(packet: &mut Buffer, own: MacAddr) -> Result<(), WireError> {

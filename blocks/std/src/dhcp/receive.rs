@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, tasks_where,
+};
 use weever_graph::Effects;
 use weever_net::dhcp4::SERVER_PORT;
 use weever_net::iface::IfaceId;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use super::Dhcp;
-use crate::kinds::{READS, between, block_type, tasks_where};
+use crate::kinds::between;
 
 /// Hands a server's answer to the client of the interface that it came by.
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..block_type(
+    ..BlockType::new(
         "DhcpReceive",
         "Hands a DHCP server's answer to the client of the interface that it came by.",
         &[

@@ -17,7 +17,7 @@ use super::Dhcp;
 use super::apply::{bind, unbind};
 use super::clients::Own;
 use crate::host::{Network, Secret};
-use crate::kinds::{block_type, network};
+use crate::kinds::network;
 use crate::periodic::{Look, period, periodic};
 
 const BROADCAST: usize = 0;
@@ -40,7 +40,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("50", "milliseconds between two looks at the clients")],
     counters: &["messages", "probes", "bound", "lost"],
-    ..block_type(
+    ..BlockType::new(
         "DhcpTimer",
         "Sends what DHCP clients have to say, probes what they were offered, and changes the \
          host's network by their leases.",

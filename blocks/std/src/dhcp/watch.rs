@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind, bits,
+};
 use weever_graph::Effects;
 use weever_wire::arp::{ArpView, op};
 
 use super::Dhcp;
 use super::clients::Watched;
-use crate::kinds::{READS, block_type};
 
 /// Looks for the owners of addresses that are being probed.
 pub static WATCH: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["conflicts"],
-    ..block_type(
+    ..BlockType::new(
         "DhcpWatch",
         "Tells a DHCP client that the address it probes is another station's, or probed by one \
          (RFC 5227 §2.1.1).",

@@ -3,13 +3,11 @@
 use weever_block::{Block, BlockType, Burst, Cx, Mask, PortDoc, Ports};
 use weever_graph::Effects;
 
-use crate::kinds::block_type;
-
 /// The block type.
 pub static DISCARD: BlockType = BlockType {
     effects: Effects::NONE,
     counters: &["packets"],
-    ..block_type(
+    ..BlockType::new(
         "Discard",
         "Ends a packet's journey on purpose: the discard service of RFC 863, or any sink.",
         &[PortDoc { name: "out", doc: "every packet; usually connected to nothing" }],

@@ -1,6 +1,6 @@
 //! Receive: what an Ethernet II header with at most one 802.1Q tag says.
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, classifier, validator};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 use weever_packet::Flags;
@@ -8,10 +8,7 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetHeader, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanHeader, is_tag};
 
-use crate::kinds::{
-    MARKS, block_type, classifier, interface, network_classifier, network_validator, validator,
-    validator_type,
-};
+use crate::kinds::{interface, network_classifier, network_validator};
 
 const UNTAGGED: u16 = HEADER_LEN as u16;
 const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
@@ -19,7 +16,7 @@ const TAGGED: u16 = UNTAGGED + TAG_LEN as u16;
 /// Is there a whole Ethernet header? Records where it and the next header are.
 pub static CLASSIFIED: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL2EtherClassified",
         "Is there an Ethernet header? Records l2, l3, the EtherType and the VLAN tag.",
         |_| validator(classified),
@@ -48,7 +45,7 @@ fn classified(packet: &mut Buffer) -> bool {
 }
 
 /// Is the tag there that the header announces?
-pub static VALID_LENGTH: BlockType = validator_type(
+pub static VALID_LENGTH: BlockType = BlockType::validator(
     "RxL2EtherValidLength",
     "Is the 802.1Q tag whole, if the header announces one?",
     |_| validator(|p| tagged(p) || !is_tag(p.meta().ethertype)),
@@ -73,12 +70,12 @@ fn dst(packet: &Buffer) -> Option<MacAddr> {
 
 /// Is the destination a single station?
 pub static VALID_UNICAST: BlockType =
-    validator_type("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
+    BlockType::validator("RxL2EtherValidUnicast", "Is the destination a single station?", |_| {
         validator(|p| dst(p).is_some_and(|dst| !dst.is_multicast()))
     });
 
 /// Is the destination a group other than all stations?
-pub static VALID_MULTICAST: BlockType = block_type(
+pub static VALID_MULTICAST: BlockType = BlockType::new(
     "RxL2EtherValidMulticast",
     "Is the destination a group of stations, but not all of them, and are we in it?",
     &[
@@ -97,35 +94,40 @@ pub static VALID_MULTICAST: BlockType = block_type(
 
 /// Is the destination every station?
 pub static VALID_BROADCAST: BlockType =
-    validator_type("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
+    BlockType::validator("RxL2EtherValidBroadcast", "Is the destination every station?", |_| {
         validator(|p| dst(p).is_some_and(MacAddr::is_broadcast))
     });
 
 /// Is a frame for a single station for us?
-pub static VALID_LOCAL_MAC: BlockType =
-    validator_type("RxL2EtherValidLocalMAC", "Is it for us: our address, or a group?", |build| {
+pub static VALID_LOCAL_MAC: BlockType = BlockType::validator(
+    "RxL2EtherValidLocalMAC",
+    "Is it for us: our address, or a group?",
+    |build| {
         network_validator(build, |state, p| {
             let ours = |own: MacAddr, dst: MacAddr| dst == own || dst.is_multicast();
             dst(p).is_some_and(|dst| interface(state, p).is_some_and(|i| ours(i.mac, dst)))
         })
-    });
+    },
+);
 
 /// Is the source a single station?
-pub static VALID_SRC: BlockType =
-    validator_type("RxL2EtherValidSrc", "Is the source a single station, as it must be?", |_| {
-        validator(|p| header(p).is_some_and(|h| !h.src().is_multicast()))
-    });
+pub static VALID_SRC: BlockType = BlockType::validator(
+    "RxL2EtherValidSrc",
+    "Is the source a single station, as it must be?",
+    |_| validator(|p| header(p).is_some_and(|h| !h.src().is_multicast())),
+);
 
 /// Is the type field a type?
-pub static VALID_TYPE: BlockType =
-    validator_type("RxL2EtherValidType", "Is the type field a type, not an 802.3 length?", |_| {
-        validator(|p| p.meta().ethertype >= ethertype::MIN)
-    });
+pub static VALID_TYPE: BlockType = BlockType::validator(
+    "RxL2EtherValidType",
+    "Is the type field a type, not an 802.3 length?",
+    |_| validator(|p| p.meta().ethertype >= ethertype::MIN),
+);
 
 /// Is the frame in our VLAN?
 pub static VALID_VLAN: BlockType = BlockType {
     effects: MARKS,
-    ..block_type(
+    ..BlockType::new(
         "RxL2EtherValidVlan",
         "Does an interface of ours receive this VLAN of the link? What is untagged, or tagged \
          with a priority only, is a VLAN of its own. Records the interface.",
@@ -152,7 +154,7 @@ fn member(state: &NetState, packet: &mut Buffer) -> usize {
 }
 
 /// Which network protocol is it?
-pub static CLASSIFY_L3: BlockType = block_type(
+pub static CLASSIFY_L3: BlockType = BlockType::new(
     "RxL2EtherClassifyL3",
     "Which network protocol is it, by the EtherType behind the tag?",
     &[

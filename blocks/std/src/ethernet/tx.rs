@@ -1,6 +1,6 @@
 //! Transmit: the link header.
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, validator};
 use weever_graph::Effects;
 use weever_net::iface::Interface;
 use weever_net::state::NetState;
@@ -9,9 +9,7 @@ use weever_wire::MacAddr;
 use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::vlan::{TAG_LEN, VlanRepr};
 
-use crate::kinds::{
-    MARKS, READS, block_type, interface, network_rewriter, validator, validator_type,
-};
+use crate::kinds::{interface, network_rewriter};
 
 const OUT_OR_DROP: &[PortDoc] = &[
     PortDoc { name: "out", doc: "done" },
@@ -19,7 +17,7 @@ const OUT_OR_DROP: &[PortDoc] = &[
 ];
 
 /// Where packets start that know their link address.
-pub static SEND: BlockType = validator_type(
+pub static SEND: BlockType = BlockType::validator(
     "TxL2EtherSend",
     "Where packets start that already have the link address of whom they are for.",
     |_| validator(|p| p.meta().flags.has(Flags::ENDPOINTS)),
@@ -28,7 +26,7 @@ pub static SEND: BlockType = validator_type(
 /// Makes room for the link header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL2EtherAllocateHeader",
         "Makes room for the Ethernet header, and for a tag if the interface is a VLAN.",
         OUT_OR_DROP,
@@ -46,7 +44,7 @@ fn allocate(state: &NetState, packet: &mut Buffer) -> bool {
 /// Writes the link header.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL2EtherFillHeader",
         "Writes the Ethernet header, from the EtherType and the next hop's address in the \
          metadata.",

@@ -1,16 +1,14 @@
 #![doc = include_str!("README.md")]
 
-use weever_block::{Block, BlockType, Burst, Cx, Mask, Ports};
+use weever_block::{Block, BlockType, Burst, Cx, Mask, Ports, READS};
 use weever_graph::Effects;
-
-use crate::kinds::{READS, block_type};
 
 /// The block type.
 pub static FOREIGN: BlockType = BlockType {
     spawns: &["whole"],
     effects: READS.union(Effects::CONSUMES),
     counters: &["packets"],
-    ..block_type(
+    ..BlockType::new(
         "Foreign",
         "Hands packets that a simplified graph was not made for over to the whole one.",
         &[],

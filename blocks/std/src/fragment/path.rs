@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, tasks_where,
+};
 use weever_graph::Effects;
 use weever_net::pmtu::TooBig;
 use weever_net::state::NetState;
@@ -11,13 +13,13 @@ use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
 use weever_wire::ipv4::Ipv4Header;
 
 use crate::host::{Paths, StateReader};
-use crate::kinds::{READS, between, block_type, network, tasks_where};
+use crate::kinds::{between, network};
 
 /// Learns path MTUs of IPv4.
 pub static PATH_MTU_V4: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..block_type(
+    ..BlockType::new(
         "RxL3ICMPPathMtu",
         "Learns a path's MTU from an ICMP \"fragmentation needed\", if it can be believed \
          (RFC 1191).",

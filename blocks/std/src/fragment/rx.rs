@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    Priority, StateKind, bits,
+    Priority, READS, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::fragment::{Offer, Piece, Reassembler, Reject};
@@ -14,7 +14,7 @@ use super::expired::{Reporter, report6};
 use crate::host::{Fragments, Paths, Room};
 use crate::icmp::IcmpLimits;
 use crate::icmp6::Icmp6Limits;
-use crate::kinds::{READS, between, block_type, network};
+use crate::kinds::{between, network};
 
 const DATAGRAM: usize = 0;
 const EXPIRED: usize = 1;
@@ -36,7 +36,7 @@ const FULL: usize = 4;
 pub static FRAGMENT_V4: BlockType = BlockType {
     spawns: &["fragment"],
     effects: READS.union(Effects::CONSUMES),
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv4Fragment",
         "Hands fragments over to where they are put together, whichever worker that is.",
         &[],
@@ -63,7 +63,7 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
         doc: "milliseconds between two looks at what is overdue",
     }],
     counters: &["reassembled", "expired", "timeouts", "evicted"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv4Reassemble",
         "Keeps fragments until their datagram is whole, and gives up what overlaps or takes too \
          long (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 5722).",

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
-    Priority, StateKind, bits,
+    Priority, READS, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::fragment::{Idents, Split, SplitError, split_v4, split_v6};
@@ -17,7 +17,7 @@ use weever_wire::ipv6::{self, Ipv6Header};
 use weever_wire::udp;
 
 use crate::host::{PathReader, Paths, Secret, StateReader};
-use crate::kinds::{READS, block_type, interface, network};
+use crate::kinds::{interface, network};
 
 const OUT: usize = 0;
 const FORBIDDEN: usize = 1;
@@ -40,7 +40,7 @@ pub static FRAGMENT_OUT_V4: BlockType = BlockType {
               has one",
     }],
     counters: &["fragments"],
-    ..block_type(
+    ..BlockType::new(
         "TxL3IPv4Fragment",
         "Copies a datagram that is too long into fragments that the path and a frame can take \
          (RFC 791 §3.2, RFC 6864).",

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    StateKind, bits,
+    READS, StateKind, bits, tasks_where,
 };
 use weever_graph::Effects;
 use weever_net::icmp::RateLimit;
@@ -12,7 +12,7 @@ use weever_net::state::NetState;
 use weever_wire::ipv4::Ipv4Header;
 
 use crate::host::StateReader;
-use crate::kinds::{READS, block_type, network, tasks_where};
+use crate::kinds::network;
 
 /// How many echo replies the host may still send; shared by all workers, so that the limit is one
 /// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
@@ -65,7 +65,7 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
         ParamDoc { name: "burst", default: "1000", doc: "echo replies that it sends at once" },
     ],
     counters: &["answered"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3ICMPNeedsResponse",
         "Has an echo request answered, if it was sent to us alone (RFC 1122 §3.2.2.6) and not too \
          many were.",

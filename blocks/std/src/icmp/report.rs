@@ -4,8 +4,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, Nanos, ParamDoc, PortDoc,
+    Ports, StateKind, bits, tasks_marked,
 };
 use weever_graph::Effects;
 use weever_net::icmp::{Cause, ErrorLimits, may_report};
@@ -13,7 +13,7 @@ use weever_net::state::{IcmpRates, NetState};
 use weever_packet::Flags;
 
 use crate::host::StateReader;
-use crate::kinds::{MARKS, block_type, network, tasks_marked};
+use crate::kinds::network;
 
 /// How many errors the host may still report; shared by all workers, so that the limit is one of
 /// the host. Locked once per burst that has something to report.
@@ -70,7 +70,7 @@ pub static REPORT: BlockType = BlockType {
         doc: "what is reported: `protocol` or `port` unreachable, or `host`, or what was `recorded` as the entry",
     }],
     counters: &["reported"],
-    ..block_type(
+    ..BlockType::new(
         "IcmpReport",
         "Has a datagram reported to its sender, if that is allowed and not too frequent (RFC 1122 \
          §3.2.2, RFC 1812 §4.3.2.7, §4.3.2.8).",

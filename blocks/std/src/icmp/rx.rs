@@ -1,14 +1,12 @@
 //! Receive: is it a sound message, and what does it say?
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc, classifier, validator};
 use weever_net::icmp::check_error;
 use weever_net::state::NetState;
 use weever_wire::checksum;
 use weever_wire::icmpv4::{IcmpHeader, kind};
 
-use crate::kinds::{
-    between, block_type, classifier, network_classifier, validator, validator_type,
-};
+use crate::kinds::{between, network_classifier};
 
 #[inline(always)]
 fn message(packet: &Buffer) -> &[u8] {
@@ -16,7 +14,7 @@ fn message(packet: &Buffer) -> &[u8] {
 }
 
 /// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = validator_type(
+pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
     "RxL3ICMPValidHeaderLength",
     "Are the first eight bytes of the message there?",
     |_| validator(|p| IcmpHeader::first(message(p)).is_some()),
@@ -24,12 +22,12 @@ pub static VALID_HEADER_LENGTH: BlockType = validator_type(
 
 /// Is the checksum right?
 pub static VALID_CHECKSUM: BlockType =
-    validator_type("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
+    BlockType::validator("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
         validator(|p| checksum::is_valid(checksum::sum(message(p))))
     });
 
 /// What kind of message is it?
-pub static CLASSIFY: BlockType = block_type(
+pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3ICMPClassify",
     "What kind of message is it?",
     &[
@@ -54,7 +52,7 @@ fn kind_of(packet: &Buffer) -> usize {
 }
 
 /// Is an error about something that we sent, and what does it say?
-pub static ERROR: BlockType = block_type(
+pub static ERROR: BlockType = BlockType::new(
     "RxL3ICMPError",
     "Is an error about a datagram that we could have sent, and what does it say?",
     &[

@@ -1,6 +1,6 @@
 //! Transmit: echo replies, made of the request, and errors, which quote what they are about.
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, rewriter};
 use weever_graph::Effects;
 use weever_net::icmp::{Cause, quote_len};
 use weever_net::state::NetState;
@@ -10,12 +10,12 @@ use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, make_echo_reply};
 use weever_wire::ipv4::{Ipv4Header, protocol};
 
 use crate::headers::{answer, push};
-use crate::kinds::{MARKS, READS, block_type, network_rewriter, rewriter};
+use crate::kinds::network_rewriter;
 
 /// Turns a received echo request into a message to its sender.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMPInitiateResponse",
         "Cuts a received datagram down to its ICMP message and addresses it to its sender.",
         &[
@@ -35,7 +35,7 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes an echo reply of the request.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMPFillHeader",
         "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
         &[
@@ -49,7 +49,7 @@ pub static FILL_HEADER: BlockType = BlockType {
 /// Turns a received datagram into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMPInitiateError",
         "Cuts a received datagram down to what an error quotes, and addresses it to its sender.",
         &[
@@ -79,7 +79,7 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
 /// Makes room for an ICMP header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMPAllocateHeader",
         "Makes room for the ICMP header.",
         &[
@@ -93,7 +93,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 /// Writes the header of an error.
 pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMPFillError",
         "Writes the header of an error, as recorded as the packet's entry, in front of its \
          quotation.",

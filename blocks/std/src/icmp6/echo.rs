@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, StateKind,
+    Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
+    StateKind, tasks_where,
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
@@ -11,7 +12,7 @@ use weever_wire::ipv6::Ipv6Header;
 
 use crate::host::StateReader;
 use crate::icmp::EchoLimit;
-use crate::kinds::{READS, block_type, network, tasks_where};
+use crate::kinds::network;
 
 /// Has the echo answered.
 pub static NEEDS_RESPONSE: BlockType = BlockType {
@@ -27,7 +28,7 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
         ParamDoc { name: "burst", default: "1000", doc: "echo replies that it sends at once" },
     ],
     counters: &["answered"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3ICMP6NeedsResponse",
         "Has an echo request answered, if it was sent to us alone and not too many were.",
         &[

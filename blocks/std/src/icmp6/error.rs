@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits};
+use weever_block::{
+    Block, BlockType, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
+};
 use weever_graph::Effects;
 use weever_net::icmp6::{ErrorReject, ReceivedError, check_error};
 use weever_net::iface::IfaceId;
@@ -13,14 +15,14 @@ use weever_wire::icmpv6::kind;
 
 use super::rx::message;
 use crate::host::{Paths, StateReader};
-use crate::kinds::{READS, block_type, network};
+use crate::kinds::network;
 
 /// Reads errors.
 pub static ERROR: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["toobig", "unreachable", "timeexceeded", "problem", "learned"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3ICMP6Error",
         "Is it an error about a packet that we sent? Counts the kinds of those that are, and learns \
          a path's MTU from a \"packet too big\" that can be believed (RFC 8201).",

@@ -1,10 +1,10 @@
 //! Receive: is it a sound message, and which?
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, PortDoc, classifier, validator};
 use weever_wire::icmpv6::{self, Icmpv6Header, kind};
 use weever_wire::ipv6::Ipv6Header;
 
-use crate::kinds::{between, block_type, classifier, validator, validator_type};
+use crate::kinds::between;
 
 /// The message, as far as it is there.
 #[inline(always)]
@@ -13,14 +13,14 @@ pub(super) fn message(packet: &Buffer) -> &[u8] {
 }
 
 /// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = validator_type(
+pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
     "RxL3ICMP6ValidHeaderLength",
     "Are the first eight bytes of the message there?",
     |_| validator(|p| Icmpv6Header::first(message(p)).is_some()),
 );
 
 /// Is the checksum right?
-pub static VALID_CHECKSUM: BlockType = validator_type(
+pub static VALID_CHECKSUM: BlockType = BlockType::validator(
     "RxL3ICMP6ValidChecksum",
     "Is the message's checksum right (RFC 4443 §2.3)?",
     |_| validator(|p| checksum_ok(p)),
@@ -33,7 +33,7 @@ fn checksum_ok(packet: &Buffer) -> bool {
 }
 
 /// Which message is it?
-pub static CLASSIFY: BlockType = block_type(
+pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3ICMP6Classify",
     "Which message is it?",
     &[

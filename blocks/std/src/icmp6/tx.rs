@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, rewriter};
 use weever_graph::Effects;
 use weever_net::icmp6::quote_len;
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Header, fill_checksum, make_echo_reply};
@@ -11,7 +11,7 @@ use weever_wire::ipv6::next_header;
 use super::report::unpack;
 use super::rx::message;
 use crate::headers::{answer, push};
-use crate::kinds::{MARKS, READS, between, block_type, network_rewriter, rewriter};
+use crate::kinds::{between, network_rewriter};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
 
@@ -23,7 +23,7 @@ const OUT_OR_DROP: &[PortDoc] = &[
 /// Turns a received echo request into a message to its sender.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMP6InitiateResponse",
         "Cuts a received packet down to its ICMPv6 message and addresses it to its sender.",
         OUT_OR_DROP,
@@ -40,7 +40,7 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes an echo reply of the request.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMP6FillHeader",
         "Makes the request a reply and repairs its checksum (RFC 1624); the data stay in place.",
         OUT_OR_DROP,
@@ -51,7 +51,7 @@ pub static FILL_HEADER: BlockType = BlockType {
 /// Turns a received packet into the quotation of an error to its sender.
 pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMP6InitiateError",
         "Cuts a received packet down to what an error quotes, and addresses it to its sender, from \
          our address that it was for or the best that we have.",
@@ -80,7 +80,7 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
 /// Makes room for an error's header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMP6AllocateHeader",
         "Makes room for the header of an error.",
         OUT_OR_DROP,
@@ -91,7 +91,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 /// Writes an error in front of what it quotes.
 pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL3ICMP6FillError",
         "Writes the header of the error that the metadata name, with its checksum.",
         OUT_OR_DROP,

@@ -4,13 +4,13 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_wire::igmp::{IgmpQuery, V2_LEN, checksum_ok, kind};
 
 use super::Groups;
-use crate::kinds::{READS, between, block_type};
+use crate::kinds::between;
 
 const OUT: usize = 0;
 const MALFORMED: usize = 1;
@@ -20,7 +20,7 @@ const DROP: usize = 2;
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..block_type(
+    ..BlockType::new(
         "IgmpReceive",
         "Takes queries, and other hosts' reports of older versions (RFC 3376 §7).",
         &[

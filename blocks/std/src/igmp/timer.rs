@@ -11,7 +11,6 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::protocol;
 
 use crate::groups::timer::{Reports, make};
-use crate::kinds::block_type;
 use crate::periodic::period;
 
 /// RFC 3376 §4: "Internetwork Control" precedence.
@@ -24,7 +23,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("50", "milliseconds between two looks at what is due")],
     counters: &["reports"],
-    ..block_type(
+    ..BlockType::new(
         "IgmpTimer",
         "Reports which groups the host's interfaces listen to: changes at once, and what queriers \
          ask after a random delay (RFC 3376 §5).",

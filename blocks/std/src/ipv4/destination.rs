@@ -9,7 +9,7 @@ use weever_packet::Flags;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 
 use super::rx::header;
-use crate::kinds::{block_type, network_classifier};
+use crate::kinds::network_classifier;
 
 /// The port of what is for us.
 pub(crate) const LOCAL: usize = 0;
@@ -21,7 +21,7 @@ const MARTIAN: usize = 4;
 const OTHER: usize = 5;
 
 /// Whose is it?
-pub static DESTINATION: BlockType = block_type(
+pub static DESTINATION: BlockType = BlockType::new(
     "RxL3IPv4Destination",
     "Is the destination one of our addresses, a broadcast address of the link or a group that was \
      joined, or does it go on?",

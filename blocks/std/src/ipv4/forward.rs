@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, StateKind, bits,
+};
 use weever_graph::Effects;
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
@@ -16,7 +18,7 @@ use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, set_ttl};
 use super::rx::{header, whole_header};
 use crate::host::StateReader;
 use crate::icmp::IcmpLimits;
-use crate::kinds::{MARKS, block_type, network};
+use crate::kinds::network;
 use crate::redirect::{RecentRedirects, redirect4};
 
 /// The spawn edge.
@@ -37,7 +39,7 @@ pub static FORWARD: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES).union(Effects::MOVES_HEAD).union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["redirects"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv4Forward",
         "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
          completes a partial transport checksum unless the link that it leaves by does, and records \

@@ -2,7 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, ParamDoc, PortDoc, Ports, bits, classifier,
+    tasks_where, validator,
+};
 use weever_net::icmp::Cause;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::{self, Ipv4Header, OptionReject, check_options, protocol};
@@ -10,10 +13,7 @@ use weever_net::state::NetState;
 
 use weever_wire::checksum;
 
-use crate::kinds::{
-    MARKS, between, block_type, classifier, network_classifier, tasks_where, validator,
-    validator_type,
-};
+use crate::kinds::{between, network_classifier};
 
 /// The fixed header, or `None` when the packet is shorter.
 #[inline(always)]
@@ -30,7 +30,7 @@ pub(super) fn whole_header(packet: &Buffer) -> &[u8] {
 /// Is the header there? Records l4.
 pub static VALID_HEADER_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3IPv4ValidHeaderLength",
         "Is the header whole, and its length field possible? Records l4.",
         |_| validator(valid_header_length),
@@ -49,21 +49,22 @@ fn valid_header_length(packet: &mut Buffer) -> bool {
 }
 
 /// Is it a whole datagram?
-pub static VALID_REASSEMBLY: BlockType =
-    validator_type("RxL3IPv4ValidReassembly", "Is it a whole datagram, and no fragment?", |_| {
-        validator(|p| header(p).is_some_and(ipv4::is_whole))
-    });
+pub static VALID_REASSEMBLY: BlockType = BlockType::validator(
+    "RxL3IPv4ValidReassembly",
+    "Is it a whole datagram, and no fragment?",
+    |_| validator(|p| header(p).is_some_and(ipv4::is_whole)),
+);
 
 /// Is it version 4?
 pub static VALID_VERSION: BlockType =
-    validator_type("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
+    BlockType::validator("RxL3IPv4ValidVersion", "Is the version field 4?", |_| {
         validator(|p| header(p).is_some_and(ipv4::version_ok))
     });
 
 /// Is the total length possible? Records where the packet ends.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3IPv4ValidLength",
         "Does the total length cover the header, and no more than there is? Records the end.",
         |_| validator(valid_length),
@@ -87,7 +88,7 @@ pub static VALID_TTL: BlockType = BlockType {
         default: "0",
         doc: "smallest time to live that is taken; 255 for the security of RFC 5082",
     }],
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3IPv4ValidTTL",
         "Is the time to live at least the minimum? A host takes any (RFC 1122 §3.2.1.7).",
         |build| {
@@ -99,7 +100,7 @@ pub static VALID_TTL: BlockType = BlockType {
 
 /// Is the header's checksum right?
 pub static VALID_CHECKSUM: BlockType =
-    validator_type("RxL3IPv4ValidChecksum", "Is the header's checksum right?", |_| {
+    BlockType::validator("RxL3IPv4ValidChecksum", "Is the header's checksum right?", |_| {
         validator(|p| checksum_ok(p))
     });
 
@@ -118,7 +119,7 @@ fn checksum_ok(packet: &Buffer) -> bool {
 /// Are the options harmless?
 pub static VALID_OPTIONS: BlockType = BlockType {
     effects: MARKS,
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv4ValidOptions",
         "Are the options well formed, without a source route (RFC 7126 §4.3)? Records where one \
          is malformed, to be reported.",
@@ -159,7 +160,7 @@ fn options(packet: &mut Buffer) -> usize {
 }
 
 /// Can the source be a host elsewhere?
-pub static VALID_SOURCE: BlockType = block_type(
+pub static VALID_SOURCE: BlockType = BlockType::new(
     "RxL3IPv4ValidSource",
     "Can the source be another host's address (RFC 1122 §3.2.1.3), and does it lead back to where \
      the datagram came from, if that is asked for (RFC 3704)?",
@@ -188,7 +189,7 @@ pub(crate) fn source(state: &NetState, iface: IfaceId, src: Ipv4Addr) -> usize {
 }
 
 /// Which transport protocol is it?
-pub static CLASSIFY: BlockType = block_type(
+pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3IPv4Classify",
     "Which transport protocol is it?",
     &[

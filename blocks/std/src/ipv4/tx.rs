@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use weever_block::{Block, BlockType, Buffer, Build, BuildError, ParamDoc, PortDoc};
+use weever_block::{Block, BlockType, Buffer, Build, BuildError, MARKS, ParamDoc, PortDoc};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::multicast_mac;
@@ -16,14 +16,12 @@ use weever_wire::ipv4::FLAG_DF;
 use weever_wire::{MacAddr, WireError};
 
 use crate::allocate::{Version, allocate_header};
-use crate::kinds::{
-    MARKS, block_type, interface, network_rewriter, network_validator, validator_type,
-};
+use crate::kinds::{interface, network_rewriter, network_validator};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "TxL3IPv4Routing",
         "Is there a route? Records the interface and the next hop, for groups and broadcasts its \
          link address too, and our address where none was chosen.",
@@ -110,7 +108,7 @@ pub static FILL_HEADER: BlockType = BlockType {
         default: "yes",
         doc: "whether nobody may cut the datagram; `no`: it is to be cut by us",
     }],
-    ..block_type(
+    ..BlockType::new(
         "TxL3IPv4FillHeader",
         "Writes the IPv4 header from the metadata: whole, not to be fragmented unless `df` is no.",
         &[

@@ -4,7 +4,8 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, PortDoc, Ports, StateKind,
+    bits,
 };
 use weever_graph::Effects;
 use weever_net::icmp6::Cause;
@@ -21,7 +22,7 @@ use weever_wire::udp::never_zero;
 use super::{header, whole};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
-use crate::kinds::{MARKS, block_type, network};
+use crate::kinds::network;
 use crate::redirect::{RecentRedirects, redirect6};
 
 const FORWARD_EDGE: usize = 0;
@@ -39,7 +40,7 @@ pub static FORWARD: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES).union(Effects::CONSUMES).union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["forwarded", "reported", "redirects"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv6Forward",
         "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
          be passed on to its sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, ParamDoc, PortDoc, Ports,
     StateKind, bits,
 };
 use weever_graph::Effects;
@@ -17,7 +17,7 @@ use weever_net::state::NetState;
 use super::{header, whole};
 use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, Verdict};
-use crate::kinds::{MARKS, block_type, network};
+use crate::kinds::network;
 
 /// Has the sender of a packet told what is wrong with its headers.
 pub static REPORT: BlockType = BlockType {
@@ -33,7 +33,7 @@ pub static REPORT: BlockType = BlockType {
               answer",
     }],
     counters: &["reported"],
-    ..block_type(
+    ..BlockType::new(
         "ReportIPv6",
         "Has the sender of a packet told what is wrong with its headers, if that is allowed and \
          not too frequent (RFC 4443 §2.4).",

@@ -1,6 +1,6 @@
 //! Receive: one block per rule (RFC 8200 §3, §4, RFC 4291).
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, classifier, validator};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};
@@ -11,27 +11,24 @@ use weever_wire::ipv4::protocol;
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
 use super::{header, whole};
-use crate::kinds::{
-    MARKS, READS, block_type, classifier, network_classifier, network_validator, validator,
-    validator_type,
-};
+use crate::kinds::{network_classifier, network_validator};
 
 /// Is the header there?
 pub static VALID_HEADER_LENGTH: BlockType =
-    validator_type("RxL3IPv6ValidHeaderLength", "Is the fixed header whole?", |_| {
+    BlockType::validator("RxL3IPv6ValidHeaderLength", "Is the fixed header whole?", |_| {
         validator(|p| header(p).is_some())
     });
 
 /// Is it version 6?
 pub static VALID_VERSION: BlockType =
-    validator_type("RxL3IPv6ValidVersion", "Is the version field 6?", |_| {
+    BlockType::validator("RxL3IPv6ValidVersion", "Is the version field 6?", |_| {
         validator(|p| header(p).is_some_and(ipv6::version_ok))
     });
 
 /// Is the payload length possible? Records where the packet ends.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3IPv6ValidLength",
         "Is the payload that the header announces there? Records the end.",
         |_| validator(valid_length),
@@ -49,7 +46,7 @@ fn valid_length(packet: &mut Buffer) -> bool {
 }
 
 /// Can the source be another node?
-pub static VALID_SOURCE: BlockType = validator_type(
+pub static VALID_SOURCE: BlockType = BlockType::validator(
     "RxL3IPv6ValidSource",
     "Can the source be another node's address, or one that is still looking for its own?",
     |build| network_validator(build, |state, p| header(p).is_some_and(|h| source_ok(state, p, h))),
@@ -64,7 +61,7 @@ fn source_ok(state: &NetState, packet: &Buffer, header: Ipv6Header<'_>) -> bool 
 }
 
 /// Whom is it for?
-pub static DESTINATION: BlockType = block_type(
+pub static DESTINATION: BlockType = BlockType::new(
     "RxL3IPv6Destination",
     "Is it for us, or for somebody whom we forward to? A packet for one of our addresses does not \
      come in a frame for a group of stations.",
@@ -115,7 +112,7 @@ fn is_mld(packet: &Buffer) -> bool {
 /// Can the extension headers be followed? Records l4.
 pub static VALID_EXTENSIONS: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL3IPv6ValidExtensions",
         "Can the chain of extension headers be followed to its end (RFC 8200 §4)? Records l4, where \
          what they precede begins.",
@@ -134,7 +131,7 @@ fn valid_extensions(packet: &mut Buffer) -> bool {
 /// What do the headers precede?
 pub static CLASSIFY: BlockType = BlockType {
     effects: READS,
-    ..block_type(
+    ..BlockType::new(
         "RxL3IPv6Classify",
         "Which protocol do the extension headers lead to?",
         &[
@@ -160,7 +157,7 @@ fn protocol_of(packet: &Buffer) -> usize {
 }
 
 /// Which IP is it?
-pub static FAMILY: BlockType = block_type(
+pub static FAMILY: BlockType = BlockType::new(
     "IpFamily",
     "Which version of IP is a received packet?",
     &[PortDoc { name: "ipv4", doc: "IPv4, or none" }, PortDoc { name: "ipv6", doc: "IPv6" }],

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc, validator};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::addr::multicast_mac;
@@ -15,14 +15,12 @@ use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
 use crate::allocate::{Version, allocate_header};
-use crate::kinds::{
-    MARKS, block_type, network_rewriter, network_validator, validator, validator_type,
-};
+use crate::kinds::{network_rewriter, network_validator};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "TxL3IPv6Routing",
         "Is there a route? Records the interface and the next hop, for groups its link address too, \
          and our address where none was chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
@@ -81,7 +79,7 @@ impl Version for V6 {
 /// Writes the header.
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
-    ..block_type(
+    ..BlockType::new(
         "TxL3IPv6FillHeader",
         "Writes the IPv6 header from the metadata.",
         &[
@@ -113,7 +111,7 @@ fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
 /// Where packets that are passed on start.
 pub static FORWARDED: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..validator_type(
+    ..BlockType::validator(
         "TxL3IPv6Forwarded",
         "Where packets that are passed on start: what they came in is cut off.",
         |_| validator(forwarded),

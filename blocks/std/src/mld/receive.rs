@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::ipv6::{Chain, addr::is_link_local};
@@ -13,7 +13,7 @@ use weever_wire::ipv6::Ipv6Header;
 use weever_wire::mld::{MldQuery, V1_LEN};
 
 use crate::igmp::Groups6;
-use crate::kinds::{READS, between, block_type};
+use crate::kinds::between;
 
 const OUT: usize = 0;
 const REMOTE: usize = 1;
@@ -24,7 +24,7 @@ const DROP: usize = 3;
 pub static RECEIVE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    ..block_type(
+    ..BlockType::new(
         "MldReceive",
         "Takes queries, and other hosts' reports of the older version (RFC 3810 §6.2, §8.2).",
         &[

@@ -10,7 +10,6 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::ipv6::{HEADER_LEN, next_header};
 
 use crate::groups::timer::{Reports, make};
-use crate::kinds::block_type;
 use crate::periodic::period;
 
 /// The next header, length 8, the router alert option (RFC 2711) of value 0, "MLD", and padding.
@@ -23,7 +22,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("50", "milliseconds between two looks at what is due")],
     counters: &["reports"],
-    ..block_type(
+    ..BlockType::new(
         "MldTimer",
         "Reports which IPv6 groups the host's interfaces listen to: changes at once, and what \
          queriers ask after a random delay (RFC 3810 §6).",

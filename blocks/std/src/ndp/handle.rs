@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, StateKind, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind,
+    bits,
 };
 use weever_graph::Effects;
 use weever_net::ndp::{Outcome, Received, Reject};
 use weever_wire::ipv6::Ipv6Header;
 
 use crate::host::{At, At6, Neighbours6, V6};
-use crate::kinds::{READS, between, block_type};
+use crate::kinds::between;
 use crate::neighbour::{neighbours, send};
 
 const RESPONSE: usize = 0;
@@ -23,7 +24,7 @@ pub static HANDLE: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
     counters: &["adverts", "learned", "redirects"],
-    ..block_type(
+    ..BlockType::new(
         "RxL3NDPHandle",
         "Learns from neighbour discovery messages: where neighbours are, routers, prefixes, and \
          who else wants our addresses. Answers those that ask for us.",

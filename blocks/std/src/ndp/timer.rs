@@ -4,7 +4,6 @@ use weever_block::{BlockType, PortDoc, StateKind};
 use weever_graph::Effects;
 
 use crate::host::V6;
-use crate::kinds::block_type;
 use crate::neighbour::timer;
 use crate::periodic::period;
 
@@ -16,7 +15,7 @@ pub static TIMER: BlockType = BlockType {
     state: StateKind::SingleHomed,
     params: &[period("10", "milliseconds between two looks at the IPv6 neighbours")],
     counters: &["solicitations"],
-    ..block_type(
+    ..BlockType::new(
         "TxL3NDTimer",
         "Asks for neighbours in use, for our own addresses before we use them, and for routers; \
          ages what they said, and wakes packets whose neighbour was resolved or given up.",

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, State, StateKind,
-    bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, PortDoc, Ports, State,
+    StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_net::neighbour::Lookup as Found;
@@ -14,7 +14,6 @@ use weever_wire::MacAddr;
 use super::waiting::Waiting;
 use super::{Protocol, neighbours, send};
 use crate::host::{At, Neighbourhood, Reader, Session};
-use crate::kinds::{MARKS, block_type};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -44,7 +43,7 @@ pub(crate) const fn lookup<F: Protocol>(
         effects: MARKS.union(Effects::BLOCKS).union(Effects::STATEFUL),
         state: StateKind::Replicated,
         counters: &["requests"],
-        ..block_type(
+        ..BlockType::new(
             name,
             "Records the next hop's link address. Packets to a neighbour that is not known wait \
              here, by interface and address, while it is asked for, and leave before those that \

@@ -1,16 +1,17 @@
 #![doc = include_str!("README.md")]
 
 use weever_block::{
-    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, bits,
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, READS,
+    bits,
 };
 use weever_graph::Effects;
 use weever_net::state::NetState;
 
 use crate::host::{Network, StateReader};
-use crate::kinds::{READS, block_type, interface};
+use crate::kinds::interface;
 
 /// Where packets enter.
-pub static RX_QUEUE: BlockType = block_type(
+pub static RX_QUEUE: BlockType = BlockType::new(
     "RxQueue",
     "Where received packets enter the graph.",
     &[PortDoc { name: "out", doc: "every packet" }],
@@ -25,7 +26,7 @@ pub static TX_QUEUE: BlockType = BlockType {
         default: "interface",
         doc: "`interface`: that of the packet's interface, or where it came from; else a number, as the worker counts links",
     }],
-    ..block_type("TxQueue", "Hands packets to their links.", &[], make_tx)
+    ..BlockType::new("TxQueue", "Hands packets to their links.", &[], make_tx)
 };
 
 fn make_tx(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, BuildError, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{
+    Block, BlockType, Buffer, BuildError, Burst, Cx, MARKS, Made, Mask, PortDoc, Ports,
+    tasks_marked,
+};
 use weever_graph::Effects;
 use weever_wire::udp::HEADER_LEN;
 
 use super::Applications;
 use super::demux::record_ends;
 use crate::headers::{lives, traffic_class};
-use crate::kinds::{MARKS, Made, block_type, tasks_marked};
 
 /// Hands datagrams to the applications' link.
 pub static DELIVER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD).union(Effects::CONSUMES),
-    ..block_type(
+    ..BlockType::new(
         "SocketDeliver",
         "Cuts a datagram down to its payload and hands it to the applications' link.",
         &[PortDoc { name: "drop", doc: "no whole UDP header" }],

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, Priority, bits};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, Priority, bits,
+};
 use weever_net::demux::{FlowKey, SocketTable};
 use weever_packet::{Endpoints, Flags};
 use weever_wire::udp::UdpHeader;
 
 use super::Applications;
 use crate::headers::reversed;
-use crate::kinds::{MARKS, block_type};
 use crate::tee::copy;
 
 /// Looks datagrams up.
@@ -17,7 +18,7 @@ pub static DEMUX: BlockType = BlockType {
     spawns: &["copy"],
     effects: MARKS,
     counters: &["copies", "copies_lost"],
-    ..block_type(
+    ..BlockType::new(
         "SocketDemux",
         "Finds the application's socket that a datagram is for.",
         &[

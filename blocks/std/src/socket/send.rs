@@ -2,18 +2,18 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_block::{BlockType, Buffer, PortDoc};
+use weever_block::{BlockType, Buffer, MARKS, PortDoc};
 use weever_net::iface::IfaceId;
 use weever_net::route::Kind;
 use weever_net::state::NetState;
 use weever_packet::Endpoints;
 
-use crate::kinds::{MARKS, block_type, network_classifier};
+use crate::kinds::network_classifier;
 
 /// Where applications' datagrams enter.
 pub static SEND: BlockType = BlockType {
     effects: MARKS,
-    ..block_type(
+    ..BlockType::new(
         "SocketSend",
         "Gives applications' datagrams their source address.",
         &[

@@ -5,10 +5,11 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-use weever_block::{Block, BlockType, Build, BuildError, Burst, Cx, Mask, Ports, TABLE, bits};
+use weever_block::{
+    Block, BlockType, Build, BuildError, Burst, Cx, MARKS, Mask, Ports, TABLE, bits,
+};
 use weever_graph::{Field, NodeKind, TableSpec};
 
-use crate::kinds::{MARKS, block_type};
 use fields::Extract;
 use index::{Index, Verdict};
 
@@ -16,7 +17,7 @@ use index::{Index, Verdict};
 pub static TABLE_TYPE: BlockType = BlockType {
     effects: MARKS,
     counters: &["hits", "misses"],
-    ..block_type(
+    ..BlockType::new(
         TABLE,
         "Matches packets against a table's entries; a hit writes the entry's id to the metadata \
          and leaves by the entry's port.",

@@ -2,13 +2,11 @@
 
 use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, Priority, bits};
 
-use crate::kinds::block_type;
-
 /// The block type.
 pub static TEE: BlockType = BlockType {
     spawns: &["copy"],
     counters: &["copies", "lost"],
-    ..block_type(
+    ..BlockType::new(
         "Tee",
         "Copies packets; the copies start tasks of their own.",
         &[PortDoc { name: "out", doc: "every packet" }],

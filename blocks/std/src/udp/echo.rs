@@ -1,6 +1,6 @@
 //! The echo service (RFC 862).
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports, READS, tasks_where};
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
@@ -10,14 +10,14 @@ use weever_wire::udp::UdpHeader;
 
 use crate::headers::{is_v6, lives};
 use crate::host::StateReader;
-use crate::kinds::{READS, block_type, network, tasks_where};
+use crate::kinds::network;
 
 /// Answers datagrams with what they carry.
 pub static UDP_ECHO: BlockType = BlockType {
     spawns: &["reply"],
     effects: READS.union(Effects::CONSUMES),
     counters: &["packets"],
-    ..block_type(
+    ..BlockType::new(
         "UdpEcho",
         "Sends datagrams back to where they came from (RFC 862).",
         &[PortDoc {

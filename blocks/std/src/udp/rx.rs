@@ -1,6 +1,8 @@
 //! Receive: header, length, checksum (RFC 768, RFC 1122 §4.1.3).
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, Ports};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, Ports, tasks_marked, validator,
+};
 use weever_net::udp::{Checksum, Partial, judge};
 use weever_packet::Flags;
 use weever_wire::checksum::Pseudo;
@@ -9,7 +11,7 @@ use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use crate::headers::is_v6;
-use crate::kinds::{MARKS, between, tasks_marked, validator, validator_type};
+use crate::kinds::between;
 
 #[inline(always)]
 fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
@@ -20,14 +22,14 @@ fn header(packet: &Buffer) -> Option<UdpHeader<'_>> {
 
 /// Is the header whole?
 pub static VALID_HEADER_LENGTH: BlockType =
-    validator_type("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
+    BlockType::validator("RxL4UDPValidHeaderLength", "Is the UDP header whole?", |_| {
         validator(|p| header(p).is_some())
     });
 
 /// Is the length possible? Records the end.
 pub static VALID_LENGTH: BlockType = BlockType {
     effects: MARKS,
-    ..validator_type(
+    ..BlockType::validator(
         "RxL4UDPValidLength",
         "Does the length cover the header, and no more than the datagram? Records the end.",
         |_| validator(valid_length),
@@ -49,7 +51,7 @@ pub(crate) fn valid_length(packet: &mut Buffer) -> bool {
 pub static VALID_CHECKSUM: BlockType = BlockType {
     effects: MARKS,
     counters: &["absent", "partial"],
-    ..validator_type(
+    ..BlockType::validator(
         "RxL4UDPValidChecksum",
         "Is the checksum right, absent (zero), or partial where the link allows that?",
         |_| Ok(Box::new(ValidChecksum)),

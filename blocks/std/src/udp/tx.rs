@@ -2,7 +2,10 @@
 
 use std::net::Ipv4Addr;
 
-use weever_block::{Block, BlockType, Buffer, Burst, Cx, Mask, PortDoc, Ports};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, rewriter, tasks_marked,
+    tasks_where,
+};
 use weever_graph::Effects;
 use weever_net::ipv4;
 use weever_net::state::NetState;
@@ -13,12 +16,12 @@ use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
 use crate::headers::{answer, lives, push};
 use crate::host::StateReader;
-use crate::kinds::{MARKS, block_type, network, rewriter, tasks_marked, tasks_where};
+use crate::kinds::network;
 
 /// Turns a received datagram into its answer.
 pub static INITIATE_RESPONSE: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL4UDPInitiateResponse",
         "Cuts a received datagram down to its payload and addresses it to its sender.",
         &[
@@ -52,7 +55,7 @@ fn respond(packet: &mut Buffer) -> bool {
 /// Makes room for the header.
 pub static ALLOCATE_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
-    ..block_type(
+    ..BlockType::new(
         "TxL4UDPAllocateHeader",
         "Makes room for the UDP header.",
         &[
@@ -67,7 +70,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
 pub static FILL_HEADER: BlockType = BlockType {
     effects: MARKS.union(Effects::WRITES),
     counters: &["left_to_link"],
-    ..block_type(
+    ..BlockType::new(
         "TxL4UDPFillHeader",
         "Writes the UDP header from the metadata, with its checksum over the payload, or a partial \
          one where the link will complete it.",
