@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::layout::Picture;
+use super::geometry::{Point, Rect, Route};
+use super::picture::Picture;
 use super::tree::Item;
 use super::wires::Wire;
-use super::{Point, Rect, Route};
 
 /// How far below and above nodes these ways turn, and how far apart those that turn near to each
 /// other do so.

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::layout::{Frame, LABEL};
+use super::extras::Extras;
+use super::geometry::{Rect, Route};
+use super::layout::{Frame, Layout};
 use super::path::{number, path};
+use super::picture::LABEL;
 use super::shape::{CellShape, NAME, SMALL, Shape, kind_words};
 use super::style::{STYLE, TINTS};
 use super::text::{escaped, width};
-use super::{Cell, Extras, Layout, Rect, Route, WireKind};
+use super::wires::{Cell, WireKind};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, PortId};
 
 /// The narrowest picture, which has room for the legend.

@@ -5,8 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Extras;
-use super::text::short;
+use super::extras::Extras;
 use super::wires::Cell;
 use crate::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId};
 
@@ -29,6 +28,9 @@ enum Origin {
     Node(NodeId),
     Cluster(Inside),
 }
+
+/// An edge: where it starts at its node, the name there, and the node it leads to.
+type Way<'a> = (Cell, &'a str, NodeId);
 
 /// A folded cluster.
 #[derive(Default)]
@@ -140,12 +142,12 @@ impl Folded {
     /// Gives the image of a node its edges.
     fn join(&mut self, graph: &Graph, id: NodeId, images: &[NodeId]) {
         let (node, image) = (graph.node(id), images[id.index()]);
-        let (mut flows, mut spawns) = (Vec::new(), Vec::new());
+        let (mut flows, mut spawns): (Vec<Way<'_>>, Vec<Way<'_>>) = Default::default();
         for (i, port) in node.ports.iter().enumerate() {
-            flows.extend(port.targets.iter().map(|to| (Cell::Port(i), &port.name, *to)));
+            flows.extend(port.targets.iter().map(|to| (Cell::Port(i), port.name.as_str(), *to)));
         }
         for (i, edge) in node.spawns.iter().enumerate() {
-            spawns.push((Cell::Spawn(i), &edge.label, edge.target));
+            spawns.push((Cell::Spawn(i), edge.label.as_str(), edge.target));
         }
         for (cell, _, to) in flows.iter().chain(&spawns) {
             let target = images[to.index()];
@@ -156,19 +158,36 @@ impl Folded {
                 inside.entries.push((id, *cell));
             }
         }
-        if let Origin::Node(_) = self.origins[image.index()] {
-            let own = self.graph.node_mut(image);
-            for port in &mut own.ports {
-                port.targets.iter_mut().for_each(|to| *to = images[to.index()]);
-                port.targets.dedup();
-            }
-            for edge in own.spawns.iter_mut().chain(&mut own.notifies) {
-                edge.target = images[edge.target.index()];
-            }
-            return;
+        match self.origins[image.index()] {
+            Origin::Node(_) => self.redirect(image, images),
+            Origin::Cluster(_) => self.merge(graph, id, images, &flows, &spawns),
         }
+    }
+
+    /// Leads the edges of a node that was not folded to the images of their targets.
+    fn redirect(&mut self, image: NodeId, images: &[NodeId]) {
+        let own = self.graph.node_mut(image);
+        for port in &mut own.ports {
+            port.targets.iter_mut().for_each(|to| *to = images[to.index()]);
+            port.targets.dedup();
+        }
+        for edge in own.spawns.iter_mut().chain(&mut own.notifies) {
+            edge.target = images[edge.target.index()];
+        }
+    }
+
+    /// Adds the edges of a node to those of its cluster.
+    fn merge(
+        &mut self,
+        graph: &Graph,
+        id: NodeId,
+        images: &[NodeId],
+        flows: &[Way<'_>],
+        spawns: &[Way<'_>],
+    ) {
+        let (node, image) = (graph.node(id), images[id.index()]);
         for (cell, name, to) in flows {
-            self.merge_port(image, images[to.index()], name, (id, cell));
+            self.merge_port(image, images[to.index()], name, (id, *cell));
         }
         for port in node.ports.iter().filter(|port| port.targets.is_empty()) {
             let cell = Cell::Port(node.port(&port.name).unwrap_or_default());
@@ -177,7 +196,7 @@ impl Folded {
             }
         }
         for (cell, label, to) in spawns {
-            self.merge_spawn(image, images[to.index()], label, (id, cell));
+            self.merge_spawn(image, images[to.index()], label, (id, *cell));
         }
         for edge in &node.notifies {
             let target = images[edge.target.index()];
@@ -285,15 +304,6 @@ impl Folded {
             }
             Origin::Cluster(_) => None,
         }
-    }
-}
-
-/// What stands below the name of a folded cluster.
-pub(super) fn line(nodes: usize, packets: Option<u64>) -> String {
-    let nodes = if nodes == 1 { "1 node".into() } else { format!("{nodes} nodes") };
-    match packets {
-        None => nodes,
-        Some(packets) => format!("{nodes} · {} packets", short(packets)),
     }
 }
 

@@ -3,7 +3,7 @@
 //! An edge that passes a layer, enters the cluster or leaves it has a bend there: a vertex with
 //! hardly any width, which keeps room for it.
 
-use super::{order, place, rank};
+use super::rank;
 
 /// Room between two boxes side by side.
 const BOX_GAP: f64 = 20.0;
@@ -80,16 +80,8 @@ pub(super) struct Placed {
     pub(super) strands: Vec<Vec<(f64, f64)>>,
 }
 
-/// Lays out items of these sizes (width, height), joined by `strands`.
-pub(super) fn place(items: &[(f64, f64)], strands: &[Strand]) -> Placed {
-    let mut level = Level::new(items, strands);
-    order::reduce_crossings(&mut level);
-    place::straighten(&mut level);
-    level.finish(items.len(), strands)
-}
-
 impl Level {
-    fn new(items: &[(f64, f64)], strands: &[Strand]) -> Level {
+    pub(super) fn new(items: &[(f64, f64)], strands: &[Strand]) -> Level {
         let (mut edges, mut entered, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for strand in strands {
             match (strand.from, strand.to) {
@@ -195,7 +187,7 @@ impl Level {
         offsets
     }
 
-    fn finish(self, items: usize, strands: &[Strand]) -> Placed {
+    pub(super) fn finish(self, items: usize, strands: &[Strand]) -> Placed {
         let left = self.vertices.iter().map(|v| v.x).fold(f64::INFINITY, f64::min);
         let right = self.vertices.iter().map(|v| v.x + v.width).fold(f64::NEG_INFINITY, f64::max);
         let (tops, bottoms) = self.heights();

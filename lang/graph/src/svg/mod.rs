@@ -10,7 +10,8 @@
 //! wires   every edge, and the clusters it leaves and enters     (wires)
 //! level   per cluster, inner ones first: layers (rank), fewer crossings (order),
 //!         places (place)                                        (level)
-//! layout  places of a cluster's inside become places in the picture
+//! picture places of a cluster's inside become places in the picture
+//! layout  the same with the ways of all edges
 //! draw    text
 //! ```
 //!
@@ -19,11 +20,14 @@
 
 mod behind;
 mod draw;
+mod extras;
 mod fold;
+mod geometry;
 mod layout;
 mod level;
 mod order;
 mod path;
+mod picture;
 mod place;
 mod rank;
 mod shape;
@@ -35,49 +39,13 @@ mod wires;
 #[cfg(test)]
 mod tests;
 
+pub use extras::Extras;
 pub use fold::{EVERY, UnknownCluster};
-pub use layout::{Layout, Point, Rect, Route, layout};
+pub use geometry::{Point, Rect, Route};
+pub use layout::{Layout, layout};
 pub use wires::{Cell, WireKind};
 
-use crate::{Graph, NodeId, PortId};
-
-/// What a picture says beyond the graph itself.
-#[derive(Default)]
-pub struct Extras<'a> {
-    /// How many packets reached a node.
-    pub node: Option<&'a dyn Fn(NodeId) -> Option<u64>>,
-    /// How many packets left by a port.
-    pub port: Option<&'a dyn Fn(PortId) -> Option<u64>>,
-    /// How many tasks a spawn edge started; the edge by its position in the node.
-    pub spawn: Option<&'a dyn Fn(NodeId, usize) -> Option<u64>>,
-    /// What holds of packets that leave by a port, in words.
-    pub condition: Option<&'a dyn Fn(PortId) -> Option<String>>,
-    /// How many nodes a box stands for, if it is a folded cluster. [`svg_folded`] says so itself.
-    pub folded: Option<&'a dyn Fn(NodeId) -> Option<usize>>,
-}
-
-impl Extras<'_> {
-    /// Whether the picture has counters: then the width of a line says how much went along it.
-    fn counted(&self) -> bool {
-        self.node.is_some() || self.port.is_some() || self.spawn.is_some()
-    }
-
-    fn folded(&self, id: NodeId) -> Option<usize> {
-        self.folded.and_then(|inside| inside(id))
-    }
-
-    fn node(&self, id: NodeId) -> Option<u64> {
-        self.node.and_then(|count| count(id))
-    }
-
-    fn cell(&self, node: NodeId, cell: Cell) -> Option<u64> {
-        match cell {
-            Cell::Port(port) => self.port.and_then(|n| n(PortId { node, port: port as u32 })),
-            Cell::Spawn(edge) => self.spawn.and_then(|count| count(node, edge)),
-            Cell::Notify(_) => None,
-        }
-    }
-}
+use crate::{Graph, PortId};
 
 /// Draws the whole of `graph`.
 pub fn svg(graph: &Graph) -> String {

@@ -157,7 +157,6 @@ fn pairs(level: &Level, left: usize, right: usize) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::svg::level::{End, Strand, place};
 
     #[test]
     fn inversions_are_counted() {
@@ -169,15 +168,5 @@ mod tests {
         ] {
             assert_eq!(inversions(&mut values), expected);
         }
-    }
-
-    #[test]
-    fn what_can_be_untangled_is() {
-        // Two rows of four, joined in the opposite order.
-        let items = [(40.0, 20.0); 8];
-        let strand = |i| Strand { from: End::Item(i, 20.0), to: End::Item(7 - i, 20.0) };
-        let placed = place(&items, &[0, 1, 2, 3].map(strand));
-        let uprights = placed.strands.iter().filter(|s| (s[0].0 - s[s.len() - 1].0).abs() < 0.5);
-        assert_eq!(uprights.count(), 4, "{:?}", placed.strands);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Point, Route};
+use super::geometry::{Point, Route};
 
 /// Two points are above each other if they are no further to the side than this.
 const UPRIGHT: f64 = 0.6;

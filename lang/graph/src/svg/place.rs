@@ -4,8 +4,8 @@
 //! For one layer that is least squares with an order to be kept, which pooling of adjacent
 //! violators solves exactly; layers take turns.
 
-use super::level::{Level, Segment};
-use super::order::{lower_x, upper_x};
+use super::level::{Level, Placed, Segment, Strand};
+use super::order::{lower_x, reduce_crossings, upper_x};
 
 const SWEEPS: usize = 28;
 /// As in `order`.
@@ -13,8 +13,16 @@ const BUDGET: usize = 4_000_000;
 /// A vertex without neighbours stays where it is, if nobody needs the place.
 const IDLE: f64 = 0.05;
 
+/// Lays out items of these sizes (width, height), joined by `strands`.
+pub(super) fn place(items: &[(f64, f64)], strands: &[Strand]) -> Placed {
+    let mut level = Level::new(items, strands);
+    reduce_crossings(&mut level);
+    straighten(&mut level);
+    level.finish(items.len(), strands)
+}
+
 /// Moves the vertices of `level` apart and into line.
-pub(super) fn straighten(level: &mut Level) {
+fn straighten(level: &mut Level) {
     let sweeps = (BUDGET / level.segments.len().max(1)).clamp(3, SWEEPS);
     let count = level.layers.len();
     for sweep in 0..sweeps {
@@ -87,6 +95,7 @@ fn isotonic(wanted: impl Iterator<Item = (f64, f64)>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::svg::level::End;
 
     #[test]
     fn what_is_in_order_stays_and_the_rest_meets() {
@@ -94,5 +103,15 @@ mod tests {
         assert_eq!(even(&[1.0, 2.0, 5.0]), [1.0, 2.0, 5.0]);
         assert_eq!(even(&[3.0, 1.0, 2.0, 9.0]), [2.0, 2.0, 2.0, 9.0]);
         assert_eq!(isotonic([(4.0, 3.0), (0.0, 1.0)].into_iter()), [3.0, 3.0]);
+    }
+
+    #[test]
+    fn what_can_be_untangled_is() {
+        // Two rows of four, joined in the opposite order.
+        let items = [(40.0, 20.0); 8];
+        let strand = |i| Strand { from: End::Item(i, 20.0), to: End::Item(7 - i, 20.0) };
+        let placed = place(&items, &[0, 1, 2, 3].map(strand));
+        let uprights = placed.strands.iter().filter(|s| (s[0].0 - s[s.len() - 1].0).abs() < 0.5);
+        assert_eq!(uprights.count(), 4, "{:?}", placed.strands);
     }
 }

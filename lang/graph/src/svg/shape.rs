@@ -1,7 +1,8 @@
 //! How large a node is drawn, and where its ports are.
 
+use super::extras::Extras;
 use super::text::{clipped, short, width};
-use super::{Cell, Extras, fold};
+use super::wires::Cell;
 use crate::caption::{operator_name, short_name};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, Op};
 
@@ -62,7 +63,7 @@ impl Shape {
             _ => None,
         };
         let line = match extras.folded(id) {
-            Some(nodes) => Some(fold::line(nodes, extras.node(id))),
+            Some(nodes) => Some(folded_line(nodes, extras.node(id))),
             None => line(node, extras.node(id)),
         };
         let line = line.map(|line| clipped(&line, LONGEST));
@@ -102,6 +103,15 @@ fn spread(cells: &mut [CellShape], total: f64, row: f64) {
         cell.x = x;
         cell.width += more;
         x += cell.width;
+    }
+}
+
+/// What stands below the name of a folded cluster.
+fn folded_line(nodes: usize, packets: Option<u64>) -> String {
+    let nodes = if nodes == 1 { "1 node".into() } else { format!("{nodes} nodes") };
+    match packets {
+        None => nodes,
+        Some(packets) => format!("{nodes} · {} packets", short(packets)),
     }
 }
 

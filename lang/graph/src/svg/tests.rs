@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testkit::{add, add_kind, add_op};
-use crate::{Attr, ConfigSpec, Edge, Graph, Node, NodeKind, Op, Port, TableSpec};
+use crate::{Attr, ConfigSpec, Edge, Graph, Node, NodeId, NodeKind, Op, Port, TableSpec};
 
 fn edge(label: &str, target: NodeId) -> Edge {
     Edge { label: label.into(), target, predicates: Vec::new() }

@@ -1,0 +1,44 @@
+//! Places, boxes and ways in a picture.
+
+use super::wires::{Cell, WireKind};
+use crate::NodeId;
+
+/// A place in the picture, in pixels from its left upper corner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// To the right.
+    pub x: f64,
+    /// Downwards.
+    pub y: f64,
+}
+
+/// A box.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rect {
+    /// Left end.
+    pub x: f64,
+    /// Upper end.
+    pub y: f64,
+    /// To its right end.
+    pub width: f64,
+    /// To its lower end.
+    pub height: f64,
+}
+
+/// The way of an edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// The node it starts at.
+    pub from: NodeId,
+    /// What it starts at there.
+    pub cell: Cell,
+    /// The node it ends at.
+    pub to: NodeId,
+    /// What it stands for.
+    pub kind: WireKind,
+    /// Its first point lies on the lower border of `from`, its last on the upper border of `to`.
+    pub points: Vec<Point>,
+    /// Whether it goes in right angles and behind nodes, as spawn and notify edges do, and what
+    /// leads upwards from a cluster to another. All others go round every node.
+    pub behind: bool,
+}
