@@ -13,6 +13,8 @@ pub(crate) enum Error {
     Command { command: String, stderr: String },
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
     #[error("{path} is not what it should be: {message}")]
     Parse { path: PathBuf, message: String },
 }

@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask check`.
+//! The project's own checks: `cargo xtask check` and `cargo xtask instructions`.
 //!
 //! What a compiler or a linter cannot know about this project is written down as data beside this
 //! crate (`rules.toml`, `exceptions.toml`), and held against `cargo metadata` and the files that
@@ -11,6 +11,7 @@ mod docs;
 mod error;
 mod exceptions;
 mod files;
+mod instructions;
 mod layers;
 mod metadata;
 mod names;
@@ -32,28 +33,34 @@ use metadata::Workspace;
 use report::Report;
 use rules::Rules;
 
-const USAGE: &str = "usage: cargo xtask check    check the rules that the compiler does not know";
+const USAGE: &str = "\
+usage: cargo xtask check                       hold the tree against the rules in dev/xtask
+       cargo xtask instructions --check        count instructions (needs valgrind); above +3 % fails
+       cargo xtask instructions --update WHY   count them, and write dev/instructions.toml";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] => run_checks(),
+    let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check"] => check().map(Some),
+        ["instructions", "--check"] => {
+            Workspace::load().and_then(|workspace| instructions::check(&workspace)).map(Some)
+        }
+        ["instructions", "--update", why] if !why.trim().is_empty() => Workspace::load()
+            .and_then(|workspace| instructions::update(&workspace, why))
+            .map(|()| None),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
-            ExitCode::SUCCESS
+            Ok(None)
         }
         _ => {
             eprintln!("{USAGE}");
-            ExitCode::from(2)
+            return ExitCode::from(2);
         }
-    }
-}
-
-fn run_checks() -> ExitCode {
-    match check() {
+    };
+    match result {
         Ok(report) => {
-            print!("{report}");
-            if report.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+            report.iter().for_each(|report| print!("{report}"));
+            ExitCode::from(u8::from(report.is_some_and(|report| report.failed())))
         }
         Err(error) => {
             eprintln!("xtask: {error}");
@@ -68,7 +75,7 @@ fn check() -> Result<Report, Error> {
     let exceptions = Exceptions::load(&workspace.root)?;
     let tree = Tree::load(&workspace.root)?;
     let sources = source::parse_all(&tree)?;
-    let mut report = Report::default();
+    let mut report = Report::new("check");
     names::check(&workspace, &mut report);
     names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);

@@ -13,6 +13,8 @@ use crate::error::Error;
 pub(crate) struct Workspace {
     /// The folder of the root manifest.
     pub(crate) root: PathBuf,
+    /// Where cargo puts what it builds.
+    pub(crate) target: PathBuf,
     /// Our crates by name.
     pub(crate) members: BTreeMap<String, Member>,
     /// Normal and build dependencies of every crate, ours or not, by name. Versions of one crate
@@ -77,6 +79,7 @@ struct Raw {
     packages: Vec<RawPackage>,
     workspace_members: BTreeSet<String>,
     workspace_root: PathBuf,
+    target_directory: PathBuf,
     resolve: RawResolve,
 }
 
@@ -135,7 +138,7 @@ impl Raw {
         }
         let ours = self.packages.iter().filter(|p| self.workspace_members.contains(&p.id));
         let members = ours.map(|p| (p.name.clone(), p.member(&self.workspace_root))).collect();
-        Workspace { root: self.workspace_root, members, uses }
+        Workspace { root: self.workspace_root, target: self.target_directory, members, uses }
     }
 }
 
@@ -178,6 +181,7 @@ mod tests {
             {"id": "ext#1", "name": "ext", "manifest_path": "/r/ext/Cargo.toml",
              "targets": [], "dependencies": []}],
         "workspace_members": ["a#1", "b#1", "c#1"], "workspace_root": "/w",
+        "target_directory": "/w/target",
         "resolve": {"nodes": [
             {"id": "a#1", "deps": [{"pkg": "b#1", "dep_kinds": [{"kind": null}]},
                                    {"pkg": "c#1", "dep_kinds": [{"kind": "dev"}]}]},

@@ -5,6 +5,8 @@ use std::fmt;
 /// Findings in the order in which they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
+    /// Which command it is of.
+    command: &'static str,
     failures: Vec<Finding>,
     warnings: Vec<Finding>,
 }
@@ -17,6 +19,11 @@ struct Finding {
 }
 
 impl Report {
+    /// An empty report of the command.
+    pub(crate) fn new(command: &'static str) -> Self {
+        Self { command, ..Self::default() }
+    }
+
     /// A broken rule: the command will fail.
     pub(crate) fn fail(
         &mut self,
@@ -50,7 +57,7 @@ impl fmt::Display for Report {
             }
         }
         let (failures, warnings) = (self.failures.len(), self.warnings.len());
-        writeln!(f, "xtask check: {failures} failures, {warnings} warnings")
+        writeln!(f, "xtask {}: {failures} failures, {warnings} warnings", self.command)
     }
 }
 
