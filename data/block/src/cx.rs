@@ -65,8 +65,8 @@ impl<'a> Cx<'a> {
         self.claim(Claim::Collect, tasks);
     }
 
-    /// Blocks one task at this node until somebody notifies `key` here. The task then starts at
-    /// this node again. When too many wait already, it is a counted drop.
+    /// Blocks one task at this node until `key` is notified here. The task then starts at this node
+    /// again. When too many wait already, it is a counted drop.
     pub fn block(&mut self, task: usize, key: u64) {
         self.claim(Claim::Block { key }, 1 << task);
     }
@@ -89,8 +89,8 @@ impl<'a> Cx<'a> {
         self.requests.notifies.push((edge as u32, Some(key)));
     }
 
-    /// Wakes all tasks that wait at the target of notify edge `edge`, whatever for: a way out for
-    /// who cannot tell any more whom to wake. What is woken for nothing looks again and waits on.
+    /// Wakes all tasks that wait at the target of notify edge `edge`, for blocks that no longer
+    /// know which keys are waited for. A task woken without cause checks again and blocks again.
     pub fn notify_all(&mut self, edge: usize) {
         self.requests.notifies.push((edge as u32, None));
     }

@@ -152,15 +152,14 @@ pub trait LinkQueue: Send {
     /// Whether packets that [`tx`](Self::tx) took still wait for [`flush`](Self::flush).
     fn unsent(&self) -> bool;
 
-    /// Says what time it is, before the other calls of a turn. Links that have to do with time (a
-    /// delay, a rate, a replay) go by it; until the first call their time is 0. Devices have a time
-    /// of their own and ignore it.
+    /// Sets the time, before the other calls of a turn. Links that depend on time (a delay, a rate,
+    /// a replay) use it; until the first call their time is 0. Most devices ignore it.
     fn advance(&mut self, now: Nanos) {
         let _a_device_has_its_own = now;
     }
 
-    /// When there will be something to receive or to flush though nothing else happens: whoever
-    /// sleeps has to [`advance`](Self::advance) the queue by then.
+    /// When there will be something to receive, to flush or to lend although nothing else happens:
+    /// a worker that sleeps has to [`advance`](Self::advance) the queue by then.
     fn next_deadline(&self) -> Option<Nanos> {
         None
     }

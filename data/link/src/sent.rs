@@ -1,4 +1,4 @@
-//! Sending to nobody.
+//! Discarding what is sent.
 
 use std::collections::VecDeque;
 

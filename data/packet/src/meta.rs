@@ -25,7 +25,7 @@ impl Flags {
     pub const LINK_BROADCAST: Flags = Flags(1 << 3);
     /// [`Meta::endpoints`] has been filled in.
     pub const ENDPOINTS: Flags = Flags(1 << 4);
-    /// The packet is somebody else's, on its way through us.
+    /// The packet is being forwarded.
     pub const FORWARDED: Flags = Flags(1 << 15);
     /// [`Endpoints::next_mac`] is known without asking: a group's, or everybody's.
     pub const NEXT_MAC: Flags = Flags(1 << 14);

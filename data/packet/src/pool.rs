@@ -138,8 +138,8 @@ impl Pool {
         self.owner.shared().slots.len()
     }
 
-    /// How many frames lie in the depot: neither in a cache, nor a packet, nor a device's ring.
-    /// Exact only while nobody allocates or frees.
+    /// The number of frames in the depot: in no cache, packet or device ring. Exact only while no
+    /// thread allocates or frees.
     pub fn available(&self) -> usize {
         let shared = self.owner.shared();
         shared.bundles.len() * BUNDLE + shared.singles.len()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parts::{RingError, RingParts};
-use crate::turnstile::Turnstile;
+use crate::sequencer::Sequencer;
 
 /// Several threads consume from a ring that the kernel produces (COREC on AF_XDP).
 ///
@@ -12,7 +12,7 @@ use crate::turnstile::Turnstile;
 /// descriptors are released, and one arrival wakes every waiter: let one thread sleep per queue.
 pub struct MultiConsumer<T> {
     parts: RingParts<T>,
-    gate: Turnstile,
+    gate: Sequencer,
 }
 
 impl<T: Copy + Send> MultiConsumer<T> {
@@ -28,7 +28,7 @@ impl<T: Copy + Send> MultiConsumer<T> {
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
-        let gate = unsafe { Turnstile::new(parts.consumer, parts.producer, parts.len, 0) };
+        let gate = unsafe { Sequencer::new(parts.consumer, parts.producer, parts.len, 0) };
         Ok(MultiConsumer { parts, gate })
     }
 

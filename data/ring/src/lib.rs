@@ -56,9 +56,9 @@
 mod consumer;
 mod parts;
 mod producer;
+mod sequencer;
 pub mod simulated;
 mod sync;
-mod turnstile;
 
 pub use consumer::{Claim, MultiConsumer};
 pub use parts::{RingError, RingParts};

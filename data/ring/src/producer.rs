@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parts::{RingError, RingParts};
-use crate::turnstile::Turnstile;
+use crate::sequencer::Sequencer;
 
 /// Several threads produce into a ring that the kernel consumes.
 ///
@@ -12,7 +12,7 @@ use crate::turnstile::Turnstile;
 /// call; kicking the kernel ([`needs_wakeup`](Self::needs_wakeup)) is the caller's business.
 pub struct MultiProducer<T> {
     parts: RingParts<T>,
-    gate: Turnstile,
+    gate: Sequencer,
 }
 
 impl<T: Copy + Send> MultiProducer<T> {
@@ -29,7 +29,7 @@ impl<T: Copy + Send> MultiProducer<T> {
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
-        let gate = unsafe { Turnstile::new(parts.producer, parts.consumer, parts.len, parts.len) };
+        let gate = unsafe { Sequencer::new(parts.producer, parts.consumer, parts.len, parts.len) };
         Ok(MultiProducer { parts, gate })
     }
 

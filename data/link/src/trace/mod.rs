@@ -41,7 +41,7 @@ impl Event<'_> {
     }
 }
 
-/// Who looks at the packets.
+/// An observer of packets.
 pub trait Observe: Send {
     /// Looks at packets that pass a queue together.
     fn see(&mut self, burst: &mut dyn Iterator<Item = Event<'_>>);
@@ -63,7 +63,7 @@ impl Shared {
         Shared(Arc::new(Mutex::new(observer)))
     }
 
-    /// Shares an observer that somebody else has an eye on, too.
+    /// Shares an observer that the caller keeps a handle to.
     pub fn of(observer: Arc<Mutex<impl Observe + 'static>>) -> Shared {
         Shared(observer)
     }

@@ -94,7 +94,7 @@ impl Classifier {
         let before =
             (std::mem::replace(&mut self.parts.ordered, rules), self.parts.ordered_hits.take());
         match self.make_ordered_hits().and_then(|()| self.exchange()) {
-            // Read when nobody adds to them any more.
+            // Read once the program no longer adds to them.
             Ok(()) => before.1.as_ref().map_or(Ok(Vec::new()), numbers),
             Err(error) => {
                 (self.parts.ordered, self.parts.ordered_hits) = before;

@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-pub(crate) struct Turnstile {
+pub(crate) struct Sequencer {
     ours: NonNull<AtomicU32>,
     theirs: NonNull<AtomicU32>,
     slack: u32,
@@ -27,13 +27,13 @@ pub(crate) struct Turnstile {
 }
 
 // SAFETY: the pointers lead to atomics, which may be used from any thread.
-unsafe impl Send for Turnstile {}
+unsafe impl Send for Sequencer {}
 // SAFETY: as above; all other state is atomic.
-unsafe impl Sync for Turnstile {}
+unsafe impl Sync for Sequencer {}
 
-impl Turnstile {
+impl Sequencer {
     /// # Safety
-    /// `ours` and `theirs` stay valid while the turnstile lives; nobody else writes `ours`.
+    /// `ours` and `theirs` stay valid while the sequencer lives; nobody else writes `ours`.
     pub(crate) unsafe fn new(
         ours: NonNull<AtomicU32>,
         theirs: NonNull<AtomicU32>,
@@ -47,7 +47,7 @@ impl Turnstile {
         let marks = (0..len).map(|_| AtomicU64::new(0)).collect();
         let head_cell = CachePadded::new(AtomicU64::new(head));
         let limit = CachePadded::new(AtomicU64::new(head));
-        Turnstile { ours, theirs, slack, head: head_cell, limit, marks }
+        Sequencer { ours, theirs, slack, head: head_cell, limit, marks }
     }
 
     fn ours(&self) -> &AtomicU32 {
@@ -109,8 +109,8 @@ impl Turnstile {
     /// The range was claimed here and has not been completed before.
     #[inline]
     pub(crate) unsafe fn complete(&self, claimed: Range<u64>) {
-        // While `claimed.start` is unmarked nobody but its owner can move the index beyond it, so
-        // the owner needs neither mark nor CAS once the index has arrived there.
+        // While `claimed.start` is unmarked only its owner can move the index beyond it, so the
+        // owner needs neither mark nor CAS once the index has arrived there.
         if self.ours().load(Ordering::Acquire) == claimed.start as u32 {
             self.ours().store(claimed.end as u32, Ordering::Release);
         } else {
@@ -123,9 +123,9 @@ impl Turnstile {
 
     /// Moves the index over finished positions until there is an unfinished one right behind it.
     ///
-    /// Whoever moves the index looks for a mark behind it afterwards, whoever leaves a mark looks
-    /// at the index afterwards, with a SeqCst fence between the two in both cases: so at least one
-    /// of the two sees the other, and no finished position is left lying.
+    /// A thread that moves the index then looks for a mark behind it, and a thread that leaves a
+    /// mark then looks at the index, with a SeqCst fence in between in both cases: so at least one
+    /// of the two sees the other, and no finished position is forgotten.
     #[inline]
     fn carry_over_marks(&self) {
         loop {
