@@ -9,7 +9,7 @@ use rustix::net::{SendFlags, send};
 use weever_packet::{BURST, Pool};
 use weever_ring::RingParts;
 
-use super::close::{DRAIN_TIMEOUT, Homecoming, grace_period};
+use super::close::{DRAIN_TIMEOUT, FrameReturn, grace_period};
 use super::frames::Frames;
 use super::open::{Opening, check_mtu};
 use super::socket::{Origin, Socket};
@@ -20,7 +20,7 @@ use crate::netdev::Interface;
 /// buffers. It uses up the pool that it is opened with.
 pub struct Bare {
     socket: Socket,
-    homecoming: Homecoming,
+    frame_return: FrameReturn,
     steering: Arc<Steering>,
     pool: Pool,
     /// The frames that go round.
@@ -56,9 +56,9 @@ impl Bare {
     }
 
     pub(super) fn new(socket: Socket, pool: &Pool, steering: Arc<Steering>) -> Bare {
-        let (frames, homecoming) = (Frames::of(pool), Homecoming::new(pool.clone()));
+        let (frames, frame_return) = (Frames::of(pool), FrameReturn::new(pool.clone()));
         let (pool, taken) = (pool.clone(), Vec::new());
-        let mut bare = Bare { socket, homecoming, steering, pool, taken, out: 0 };
+        let mut bare = Bare { socket, frame_return, steering, pool, taken, out: 0 };
         let mut cache = bare.pool.cache();
         let fill = bare.socket.frames.fill_parts;
         for slot in 0..fill.len {
@@ -150,7 +150,7 @@ impl Drop for Bare {
         }
         let copied = self.socket.is_zero_copy().is_ok_and(|zero_copy| !zero_copy);
         if quiet && copied && self.out == 0 {
-            self.homecoming.indices = std::mem::take(&mut self.taken);
+            self.frame_return.indices = std::mem::take(&mut self.taken);
         }
     }
 }

@@ -12,18 +12,18 @@ use weever_ring::RingParts;
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Frames that go home when this is dropped, which has to be after the socket is closed.
-pub(super) struct Homecoming {
+pub(super) struct FrameReturn {
     pool: Pool,
     pub(super) indices: Vec<u32>,
 }
 
-impl Homecoming {
-    pub(super) fn new(pool: Pool) -> Homecoming {
-        Homecoming { pool, indices: Vec::new() }
+impl FrameReturn {
+    pub(super) fn new(pool: Pool) -> FrameReturn {
+        FrameReturn { pool, indices: Vec::new() }
     }
 }
 
-impl Drop for Homecoming {
+impl Drop for FrameReturn {
     fn drop(&mut self) {
         let mut cache = self.pool.cache();
         for index in self.indices.drain(..) {

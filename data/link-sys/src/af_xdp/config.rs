@@ -32,10 +32,10 @@ pub enum Queues {
     First(u16),
 }
 
-/// Who completes partial transport checksums of sent packets, where the kernel offers it.
+/// Where partial transport checksums of sent packets are completed, if the kernel supports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumOffload {
-    /// Nobody: the stack has to.
+    /// Nowhere: the stack completes them before it sends.
     None,
     /// The device.
     #[default]
@@ -116,7 +116,7 @@ pub struct AfXdpConfig {
     pub rings: RingSizes,
     /// Where the steering program runs.
     pub attach: Attach,
-    /// Who completes partial checksums.
+    /// Where partial checksums are completed.
     pub checksums: ChecksumOffload,
     /// Whether the device may read and write the frames itself, if it can.
     pub zero_copy: bool,

@@ -47,7 +47,7 @@ pub enum OpenError {
         /// The interface.
         interface: String,
     },
-    /// Somebody else's XDP program is attached.
+    /// Another XDP program is attached.
     #[error(
         "interface {interface}: another XDP program is attached, perhaps by another weever; stop that (`bpftool link` tells whose it is), or, if it was attached without an owner, `ip link set dev {interface} xdp off`"
     )]

@@ -256,7 +256,7 @@ fn sizes(config: &AfXdpConfig, queues: u16, sockets: u16) -> Result<(RingSizes, 
         return Ok((config.rings, lend));
     }
     let wide = |size: u32| (size * u32::from(sockets)).next_power_of_two().min(MOST_SLOTS);
-    // A queue that nobody empties must not hold the frames of the others in its ring.
+    // A queue that no worker serves must not hold the frames of the others in its ring.
     let rx = config.rings.rx.min(1 << lend.ilog2());
     let (fill, completion) = (wide(config.rings.fill), wide(config.rings.completion));
     let lend = lend.min(fill / u32::from(sockets));

@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use weever_link::{LinkError, LinkQueue, QueueStats};
-use weever_packet::{Buffer, Burst, Flags, Pool, PoolCache};
+use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
 
 use super::Steering;
-use super::close::{DRAIN_TIMEOUT, Homecoming, grace_period, unconsumed};
+use super::close::{DRAIN_TIMEOUT, FrameReturn, grace_period, unconsumed};
 use super::frames::{Frames, METADATA};
 use super::receive::Receiver;
 use super::socket::Socket;
 use super::transmit::Transmitter;
 
+/// How often a sleeping worker is woken to lend frames to a device that has none.
+const RELEND_EVERY: Nanos = 1_000_000;
 /// How often a queue that receives nothing asks whether its device is still there.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// After how many polls in vain the clock is read to see whether it is time for that. After a
@@ -29,7 +31,7 @@ const IDLE_POLLS: u32 = 64;
 /// frames when those that can be proven free go home.
 pub(super) struct XskQueue {
     pub(super) socket: Socket,
-    pub(super) homecoming: Homecoming,
+    pub(super) frame_return: FrameReturn,
     pub(super) receiver: Receiver,
     pub(super) transmitter: Transmitter,
     pub(super) steering: Arc<Steering>,
@@ -41,10 +43,12 @@ pub(super) struct XskQueue {
     link: String,
     pool: Pool,
     idle: u32,
-    /// Whether somebody has waited on the descriptor since the clock was read.
+    /// Whether a worker has slept on the descriptor since the clock was read.
     waited: Cell<bool>,
     checked: Instant,
     stats: QueueStats,
+    /// The time of the worker's turn.
+    now: Nanos,
 }
 
 /// What a queue is, beside its socket.
@@ -68,7 +72,7 @@ impl XskQueue {
         let room = if socket.metadata { METADATA } else { 0 };
         XskQueue {
             socket,
-            homecoming: Homecoming::new(facts.pool.clone()),
+            frame_return: FrameReturn::new(facts.pool.clone()),
             receiver: Receiver::new(frames, facts.index, facts.flags, facts.lend),
             transmitter: Transmitter::new(frames, facts.mtu, most_out, room),
             steering,
@@ -81,6 +85,7 @@ impl XskQueue {
             waited: Cell::new(false),
             checked: Instant::now(),
             stats: QueueStats::default(),
+            now: 0,
         }
     }
 
@@ -98,7 +103,7 @@ impl XskQueue {
 
     /// Lends the device frames before the socket is bound.
     pub(super) fn lend(&mut self, pool: &mut PoolCache) {
-        self.receiver.refill(&self.socket, pool);
+        self.receiver.refill(&self.socket, pool, true);
     }
 
     /// Asks for the device when it is time. Nothing received is also what a zero-copy device
@@ -121,7 +126,12 @@ impl XskQueue {
     fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
         let link = self.link.clone();
         match errno {
-            Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NETDOWN | Errno::INTR => Ok(()),
+            Errno::AGAIN
+            | Errno::BUSY
+            | Errno::NOBUFS
+            | Errno::NOMEM
+            | Errno::NETDOWN
+            | Errno::INTR => Ok(()),
             Errno::NXIO | Errno::NODEV => {
                 Err(LinkError::Gone { link, why: "the interface was removed".into() })
             }
@@ -140,7 +150,7 @@ impl LinkQueue for XskQueue {
     ) -> Result<usize, LinkError> {
         self.check(pool)?;
         let n = self.receiver.receive(&self.socket.rx, pool, burst, max, &mut self.stats);
-        self.receiver.refill(&self.socket, pool);
+        self.receiver.refill(&self.socket, pool, n > 0);
         if n > 0 {
             return Ok(n);
         }
@@ -176,6 +186,16 @@ impl LinkQueue for XskQueue {
 
     fn unsent(&self) -> bool {
         self.transmitter.unsent()
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        self.now = now;
+    }
+
+    /// A device without frames receives nothing that would wake its worker: it is lent frames as soon as
+    /// the pool has some again.
+    fn next_deadline(&self) -> Option<Nanos> {
+        self.receiver.is_starved().then(|| self.now.saturating_add(RELEND_EVERY))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -236,7 +256,7 @@ impl Drop for XskQueue {
         // zero-copy mode may have them in its own rings.
         if quiet && !self.zero_copy {
             let (lent, frames) = (unconsumed(&rings.fill_parts), Frames::of(&self.pool));
-            self.homecoming.indices = lent.into_iter().map(|at| frames.index(at)).collect();
+            self.frame_return.indices = lent.into_iter().map(|at| frames.index(at)).collect();
         }
     }
 }

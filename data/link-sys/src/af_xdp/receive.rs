@@ -17,6 +17,8 @@ pub(super) struct Receiver {
     frames: Frames,
     queue: u16,
     flags: Flags,
+    /// How many frames the device has when it lacks none.
+    lent: u32,
     /// How many frames the device lacks.
     owed: u32,
     batch: u32,
@@ -26,7 +28,7 @@ impl Receiver {
     pub(super) fn new(frames: Frames, queue: u16, flags: Flags, lend: u32) -> Receiver {
         // A batch as large as the loan would leave the device with nothing before it gets more.
         let batch = (lend / 4).clamp(1, BATCH as u32);
-        Receiver { frames, queue, flags, owed: lend, batch }
+        Receiver { frames, queue, flags, lent: lend, owed: lend, batch }
     }
 
     /// Moves up to `max` received packets into the burst. `pool` is a cache of the socket's pool.
@@ -62,16 +64,24 @@ impl Receiver {
         n as usize
     }
 
-    /// Lends the device what it lacks, in whole batches, as far as the pool goes.
+    /// Lends the device what it lacks, in whole batches, as far as the pool goes; `received`: whether the
+    /// queue has just received something.
     #[inline]
-    pub(super) fn refill(&mut self, socket: &Socket, pool: &mut PoolCache) {
-        if self.owed < self.batch || !self.lend(&socket.frames.fill, pool) {
-            return;
-        }
-        if socket.frames.fill.needs_wakeup() {
-            // Only zero-copy drivers ask; one that is gone is noticed elsewhere.
+    pub(super) fn refill(&mut self, socket: &Socket, pool: &mut PoolCache, received: bool) {
+        let lent = self.owed >= self.batch && self.lend(&socket.frames.fill, pool);
+        // A zero-copy driver that found the ring empty sleeps until it is woken, also if another socket
+        // of the device queue has filled the ring: so every poll in vain looks at the flag.
+        let fill = &socket.frames.fill;
+        if (lent || !received) && fill.needs_wakeup() && fill.free() < fill.capacity() {
+            // A device that is gone is noticed elsewhere.
             let _next_time = recv(socket, &mut [0; 0], RecvFlags::DONTWAIT);
         }
+    }
+
+    /// Whether the device has no frame left to receive into, since the pool had none to lend.
+    #[inline]
+    pub(super) fn is_starved(&self) -> bool {
+        self.owed >= self.lent
     }
 
     /// Throws away what lies in the RX ring, and lends the device the frames of others in its place,
@@ -199,6 +209,17 @@ mod tests {
         assert!(bench.receiver.lend(&bench.fill, &mut bench.cache));
         assert_eq!(bench.receiver.lend_batch(7, &bench.fill, &mut bench.cache), 0);
         assert_eq!(bench.home(), 192);
+    }
+
+    #[test]
+    fn a_device_without_frames_is_starved_until_the_pool_has_some() {
+        let mut bench = bench();
+        let hoard: Vec<_> = std::iter::from_fn(|| bench.cache.alloc()).collect();
+        assert!(!bench.receiver.lend(&bench.fill, &mut bench.cache));
+        assert!(bench.receiver.is_starved());
+        drop(hoard);
+        assert!(bench.receiver.lend(&bench.fill, &mut bench.cache));
+        assert!(!bench.receiver.is_starved());
     }
 
     #[test]

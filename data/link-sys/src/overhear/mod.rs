@@ -185,7 +185,7 @@ impl LinkQueue for Listener {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        // Whoever sleeps on it listens first when it wakes.
+        // The worker that sleeps on it processes these first when it wakes.
         self.due.set(true);
         let own = self.queue.fd();
         self.both.as_ref().map(AsFd::as_fd).or(own)

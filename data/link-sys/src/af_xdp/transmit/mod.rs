@@ -137,13 +137,23 @@ impl Transmitter {
         if out == 0 {
             return;
         }
-        let frames = self.frames;
-        let done = rings.completion.drain(out, |address| {
-            // SAFETY: this frame, of this pool, was given up in `gather`, by us or by another queue
-            // on these rings; the kernel hands it back once, when it has done with it.
-            unsafe { pool.free_raw(frames.index(address)) };
-        });
-        rings.out.fetch_sub(done as u32, Ordering::Relaxed);
+        let mut addresses = [0; BURST];
+        let mut left = out as usize;
+        while left > 0 {
+            // Copied out first: freeing may have to wait for another thread at the pool's depot, and a
+            // claim that is held keeps the kernel and the other sockets of the device queue waiting.
+            let n = rings.completion.pop(&mut addresses[..left.min(BURST)]);
+            if n == 0 {
+                return;
+            }
+            rings.out.fetch_sub(n as u32, Ordering::Relaxed);
+            for address in &addresses[..n] {
+                // SAFETY: this frame, of this pool, was given up in `gather`, by us or by another queue
+                // on these rings; the kernel hands it back once, when it has done with it.
+                unsafe { pool.free_raw(self.frames.index(*address)) };
+            }
+            left -= n;
+        }
     }
 }
 
@@ -183,7 +193,8 @@ fn kick(socket: &Socket) -> Result<(), Errno> {
     }
 }
 
-/// What changes when the kernel sends: neither falls while nobody transmits or reaps.
+/// Two values of which at least one grows when the kernel sends; neither falls while no thread
+/// transmits or reaps.
 #[inline]
 fn progress(socket: &Socket) -> (u32, u32) {
     (socket.tx.free(), socket.frames.completion.available())
