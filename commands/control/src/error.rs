@@ -18,6 +18,17 @@ pub enum CliError {
         /// The directories that were searched.
         looked_in: Vec<PathBuf>,
     },
+    /// A directory of control sockets may not be read.
+    #[error(
+        "cannot look for control sockets in {}: {source}\nonly the user who started a stack, and root, may ask it: try `sudo weever`",
+        directory.display()
+    )]
+    Unreadable {
+        /// The directory.
+        directory: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
     /// Only sockets of stacks that were killed were found.
     #[error(
         "no stack is running: nobody answers on {}\nstart one with `weever up --dev DEVICE --addr ADDRESS`",
@@ -52,7 +63,7 @@ fn hint(error: &ClientError) -> &'static str {
             "\nstart a stack with `weever up`, or name another one's socket with --socket or --dev"
         }
         ClientError::Connect { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            "\nonly the user who started the stack, and root, may ask it"
+            "\nonly the user who started the stack, and root, may ask it: try `sudo weever`"
         }
         _ => "",
     }

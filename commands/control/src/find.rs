@@ -51,26 +51,38 @@ fn on_device(directories: &[PathBuf], dev: &str) -> Result<Client, CliError> {
 fn only_one(directories: &[PathBuf]) -> Result<Client, CliError> {
     let sockets = socket::list(directories);
     if sockets.is_empty() {
-        return Err(CliError::NothingRuns { looked_in: directories.to_vec() });
+        return Err(nothing_found(directories));
     }
-    let mut alive = Vec::new();
+    let (mut alive, mut unusable) = (Vec::new(), None);
     for path in &sockets {
         match Client::connect(path) {
             Ok(client) => alive.push(client),
             Err(ClientError::NotRunning { .. }) => {}
-            // One that may not be used is no answer to "which is the only one".
-            Err(e) if sockets.len() == 1 => return Err(e.into()),
-            Err(_) => {}
+            Err(e) => drop(unusable.get_or_insert(e)),
         }
     }
     match (alive.pop(), alive.is_empty()) {
-        (None, _) => Err(CliError::OnlyDeadSockets { sockets }),
+        // A stack that may not be asked is not one that does not run.
+        (None, _) => Err(unusable.map_or(CliError::OnlyDeadSockets { sockets }, CliError::from)),
         (Some(only), true) => Ok(only),
         (Some(last), false) => {
             alive.push(last);
             Err(CliError::Several { devices: alive.iter().map(device).collect() })
         }
     }
+}
+
+/// Why no socket was found: there is none, or a directory may not be read.
+fn nothing_found(directories: &[PathBuf]) -> CliError {
+    for directory in directories {
+        match std::fs::read_dir(directory) {
+            Err(source) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                return CliError::Unreadable { directory: directory.clone(), source };
+            }
+            _ => {}
+        }
+    }
+    CliError::NothingRuns { looked_in: directories.to_vec() }
 }
 
 fn device(client: &Client) -> String {
@@ -121,6 +133,17 @@ mod tests {
         drop(directory.listen("dead"));
         let error = find(&directory.0, None).unwrap_err().to_string();
         assert!(error.contains("dead.sock"), "{error}");
+    }
+
+    /// Root may use every socket, so one that nobody may use is made of a path that is too long.
+    #[test]
+    fn a_stack_that_cannot_be_asked_is_not_one_that_does_not_run() {
+        let directory = Directory::new("unusable");
+        drop(directory.listen("dead"));
+        std::fs::write(socket::in_directory(&directory.0, &"x".repeat(120)), "").unwrap();
+        let error = find(&directory.0, None).unwrap_err();
+        assert!(matches!(error, CliError::Client(ClientError::Connect { .. })), "{error}");
+        assert!(error.to_string().contains("xxx.sock"), "{error}");
     }
 
     #[test]

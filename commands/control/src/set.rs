@@ -17,7 +17,7 @@ fn help() -> String {
     format!("{}\n{EXAMPLES}", paths_help())
 }
 
-/// Changes settings of a running stack, one after the other, without losing a packet.
+/// Changes settings of a running stack, all of them or none, without losing a packet.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = help())]
 pub struct SetArgs {
@@ -29,16 +29,18 @@ pub struct SetArgs {
 }
 
 impl SetArgs {
-    /// Changes one setting after the other, up to the first that is refused.
+    /// Changes all settings, or none.
     ///
     /// # Errors
-    /// When the stack cannot be asked, or refuses: those before have been changed, and said so.
+    /// When the stack cannot be asked, or refuses: then nothing has changed.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
         let mut client = self.target.connect()?;
-        for assignment in &self.assignments {
-            let changed = client.set(assignment.clone())?;
-            writeln!(out, "{assignment}{}", described(&changed))?;
-        }
+        let mut assignments = self.assignments.iter().cloned();
+        // The command line has one at least.
+        let Some(first) = assignments.next() else { return Ok(()) };
+        let changed = client.set_all(first, assignments.collect())?;
+        let all: Vec<String> = self.assignments.iter().map(ToString::to_string).collect();
+        writeln!(out, "{}{}", all.join(" "), described(&changed))?;
         Ok(())
     }
 }

@@ -31,6 +31,36 @@ pub struct Assignment {
     pub how: How,
 }
 
+/// Parameters of `set`: an assignment, and others to make with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetRequest {
+    /// As in [`Assignment`].
+    pub path: String,
+    /// As in [`Assignment`].
+    pub value: String,
+    /// As in [`Assignment`].
+    #[serde(default)]
+    pub how: How,
+    /// More assignments, made after this one. All are made, or none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Assignment>,
+}
+
+impl SetRequest {
+    /// A request that makes `first`, then `also`.
+    pub fn new(first: Assignment, also: Vec<Assignment>) -> SetRequest {
+        let Assignment { path, value, how } = first;
+        SetRequest { path, value, how, also }
+    }
+
+    /// Every assignment, in order.
+    pub fn assignments(self) -> Vec<Assignment> {
+        let SetRequest { path, value, how, also } = self;
+        std::iter::once(Assignment { path, value, how }).chain(also).collect()
+    }
+}
+
 /// Text that is no assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not PATH=VALUE, PATH+=VALUE or PATH-=VALUE, such as services.echo=7")]

@@ -12,7 +12,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::{
     ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters,
     Flows, GraphFormat, GraphRequest, GraphText, LineError, LineReader, Outcome, Queues, Request,
-    Response, Status, Stopping, VERSION, decode_response,
+    Response, SetRequest, Status, Stopping, VERSION, decode_response,
 };
 
 /// How long [`Client::connect`] and each call may take.
@@ -179,7 +179,19 @@ impl Client {
     /// # Errors
     /// As [`apply`](Self::apply).
     pub fn set(&mut self, assignment: Assignment) -> Result<Changed, ClientError> {
-        self.call(Call::Set(assignment))
+        self.set_all(assignment, Vec::new())
+    }
+
+    /// Changes settings, `first` and then the others: all of them, or none when one is refused.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn set_all(
+        &mut self,
+        first: Assignment,
+        also: Vec<Assignment>,
+    ) -> Result<Changed, ClientError> {
+        self.call(Call::Set(SetRequest::new(first, also)))
     }
 
     /// Begins to copy packets as they pass. The connection is the capture's from then on.

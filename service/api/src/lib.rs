@@ -44,7 +44,7 @@ pub use capture::{
     CaptureEnd, CaptureEvent, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket,
     Direction, MAX_SNAPLEN,
 };
-pub use change::{Assignment, Changed, How, ParseAssignmentError};
+pub use change::{Assignment, Changed, How, ParseAssignmentError, SetRequest};
 pub use client::{CaptureStream, Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApiError, Assignment, CaptureRequest, ErrorKind, MAX_FLOWS, VERSION};
+use crate::{ApiError, CaptureRequest, ErrorKind, MAX_FLOWS, SetRequest, VERSION};
 
 /// A question or an order to a running stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,8 +45,8 @@ pub enum Call {
         /// The graph in Unicorn.
         text: String,
     },
-    /// Changes one setting; answered by [`Changed`](crate::Changed).
-    Set(Assignment),
+    /// Changes settings, all or none; answered by [`Changed`](crate::Changed).
+    Set(SetRequest),
     /// The running graph with its counters; answered by [`GraphText`](crate::GraphText).
     Graph(GraphRequest),
     /// Copies packets as they pass; answered by [`CaptureEvent`](crate::CaptureEvent)s.
@@ -200,7 +200,7 @@ fn read_call(mut fields: Map<String, Value>) -> Result<Call, ApiError> {
         "stop" => parameters::<NoParameters>(method, fields).map(|_| Call::Stop),
         "apply" => parameters::<ApplyParameters>(method, fields)
             .map(|ApplyParameters { name, text }| Call::Apply { name, text }),
-        "set" => parameters::<Assignment>(method, fields).map(Call::Set),
+        "set" => parameters::<SetRequest>(method, fields).map(Call::Set),
         "graph" => parameters::<GraphRequest>(method, fields).map(Call::Graph),
         "capture" => parameters::<CaptureRequest>(method, fields).map(Call::Capture),
         other => {
@@ -266,6 +266,7 @@ mod tests {
             }),
             Call::Capture(CaptureRequest::default()),
             Call::Capture(capture),
+            Call::Set(SetRequest::new("a=1".parse().unwrap(), vec!["b+=2".parse().unwrap()])),
         ];
         for (id, call) in calls.into_iter().enumerate() {
             let request = Request { version: VERSION, id: id as u64, call };

@@ -72,7 +72,7 @@ fn answer(writer: &mut UnixStream, source: &dyn Source, request: Request) -> io:
         Call::Queues { filters } => Ok(Reply::Queues(source.queues(filters))),
         Call::Stop => Ok(Reply::Stopping(Stopping { pid: std::process::id() })),
         Call::Apply { name, text } => source.apply(&name, &text).map(Reply::Changed),
-        Call::Set(assignment) => source.set(&[assignment]).map(Reply::Changed),
+        Call::Set(request) => source.set(&request.assignments()).map(Reply::Changed),
         Call::Graph(wanted) => source.graph(&wanted).map(Reply::Graph),
         _ => Err(ApiError::new(
             ErrorKind::UnknownMethod,

@@ -19,7 +19,7 @@ use weever_service_api::{Client, ClientError, Status, socket as places};
 pub enum ControlError {
     /// Another stack answers there.
     #[error(
-        "control socket {}: in use by {owner}; stop it with `weever stop --socket {}`, or choose another with --control",
+        "control socket {}: in use by {owner}; stop it with `weever stop --socket {}`, or {alternative}",
         path.display(), path.display()
     )]
     InUse {
@@ -27,6 +27,8 @@ pub enum ControlError {
         path: PathBuf,
         /// Who answers.
         owner: String,
+        /// What else to do.
+        alternative: &'static str,
     },
     /// There is a file that is no socket.
     #[error("control socket {}: there is a file that is no socket; choose another with --control", path.display())]
@@ -112,6 +114,11 @@ impl ControlSocket {
                 ControlError::Io { path, what, source }
             });
             match made.and_then(|()| ControlSocket::bind(&path)) {
+                Err(ControlError::InUse { path, owner, .. }) => {
+                    // Another socket would not help: a device carries one stack.
+                    let alternative = "use another device: a device carries one stack";
+                    return Err(ControlError::InUse { path, owner, alternative });
+                }
                 Err(refusal @ ControlError::Io { .. }) => {
                     first_refusal.get_or_insert(refusal);
                 }
@@ -168,14 +175,17 @@ fn clear(path: &Path) -> Result<(), ControlError> {
     }
     let owner = match Client::connect_within(path, OWNER_PATIENCE) {
         Err(ClientError::NotRunning { .. }) => None,
-        Err(e) => Some(format!("somebody who does not answer ({e})")),
+        Err(e) => Some(format!("a process that does not answer ({e})")),
         Ok(mut client) => Some(match client.status() {
             Ok(Status { pid, link, .. }) => format!("a stack on {link}, process {pid}"),
-            Err(e) => format!("somebody who does not answer ({e})"),
+            Err(e) => format!("a process that does not answer ({e})"),
         }),
     };
     match owner {
-        Some(owner) => Err(ControlError::InUse { path: path.to_owned(), owner }),
+        Some(owner) => {
+            let (path, alternative) = (path.to_owned(), "choose another with --control");
+            Err(ControlError::InUse { path, owner, alternative })
+        }
         None => fs::remove_file(path).map_err(|source| ControlError::Io {
             path: path.to_owned(),
             what: "replace what a dead process left",

@@ -110,6 +110,8 @@ fn nodes(counters: &Counters) -> Vec<Family> {
         }
     }
     let mut drops = Family::counter("dropped_packets", "Packets dropped, by place and reason");
+    // An alert needs a series before the first drop. Which reasons there are shows as they occur.
+    drops.add(&[], 0);
     for drop in &counters.drops {
         let port = drop.port.as_deref().unwrap_or_default();
         let labels = [("node", drop.node.as_str()), ("port", port), ("reason", &drop.reason)];

@@ -17,6 +17,7 @@ const ETHERNET: u16 = 1;
 pub(super) struct Device {
     pub(super) name: String,
     pub(super) up: bool,
+    pub(super) is_loopback: bool,
     /// Its packet-level address, for sending by it.
     pub(super) link: LinkAddr,
     /// Its hardware address, if it is an Ethernet device.
@@ -46,6 +47,7 @@ fn device(entry: &InterfaceAddress) -> Option<Device> {
     Some(Device {
         name: entry.interface_name.clone(),
         up: entry.flags.contains(InterfaceFlags::IFF_UP),
+        is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
         link,
         ethernet: link.addr().filter(|_| is_ethernet).map(MacAddr),
         addresses: Vec::new(),
@@ -75,7 +77,7 @@ mod tests {
     fn the_loopback_is_there_and_no_ethernet() {
         let all = devices().unwrap();
         let lo = all.iter().find(|i| i.name == "lo").unwrap();
-        assert_eq!(lo.ethernet, None);
+        assert!(lo.ethernet.is_none() && lo.is_loopback);
         for prefix in &lo.addresses {
             assert!(prefix.addr().is_loopback());
         }

@@ -23,7 +23,7 @@ pub(crate) use weever_host::allowed_cores;
 pub enum PreflightError {
     /// The process may not do what a stack has to.
     #[error(
-        "no permission: {missing} missing; run as root, or `setcap cap_net_admin,cap_net_raw,cap_bpf+ep` the program"
+        "no permission: {missing} missing; run as root, or give the program the capabilities: `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep $(command -v weever)` (cap_ipc_lock lifts the limit of locked memory, which packet buffers count against)"
     )]
     Permission {
         /// The capabilities that are missing.
@@ -36,6 +36,14 @@ pub enum PreflightError {
         dev: String,
         /// A suggestion, or nothing.
         hint: String,
+    },
+    /// The device is the loopback.
+    #[error(
+        "device {dev} is the loopback, whose packets never leave the kernel's own stack; use a network device, or a pair made by `ip link add a0 type veth peer name b0`"
+    )]
+    Loopback {
+        /// The device.
+        dev: String,
     },
     /// The device is set down.
     #[error("device {dev} is down; set it up with `ip link set {dev} up`")]
@@ -109,10 +117,11 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
 }
 
 fn usable(all: &[Device], dev: &str) -> Result<(), PreflightError> {
-    match find(all, dev)?.up {
-        true => Ok(()),
-        false => Err(PreflightError::Down { dev: dev.into() }),
+    let device = find(all, dev)?;
+    if device.is_loopback {
+        return Err(PreflightError::Loopback { dev: dev.into() });
     }
+    if device.up { Ok(()) } else { Err(PreflightError::Down { dev: dev.into() }) }
 }
 
 /// Asks the devices' networks whether somebody has an IPv4 address of the configuration (RFC 5227
