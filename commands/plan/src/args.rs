@@ -13,7 +13,7 @@ static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
     format!("The NIC: the name of a model that ships ({}), or a Unicorn file", models.join(", "))
 });
 
-/// Plans which queue gets which flow, on any NIC that there is a model of.
+/// Plans which queue gets which flow, on any NIC that has a model.
 ///
 /// Exits with 1 if the policy cannot be satisfied, and with 2 if a file is wrong.
 #[derive(Args, Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct PlanArgs {
     /// The NIC: a model that ships, or a Unicorn file.
     #[arg(long, value_name = "MODEL|FILE", help = NIC_HELP.as_str())]
     pub nic: String,
-    /// Use this many of its queues; all that it has if not given.
+    /// Use this many of its queues; by default all.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
     /// The flows: one per line or JSON; `-` for standard input.
@@ -30,35 +30,35 @@ pub struct PlanArgs {
     /// The policy, in TOML. Without it, flows are balanced.
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
-    /// Use what Linux exposes of the NIC. This is what is used anyway, if it exposes anything.
+    /// Use the filters that Linux exposes of the NIC; the default if it exposes any.
     #[arg(long, conflicts_with = "silicon")]
     pub linux: bool,
-    /// Use all that the silicon can do.
+    /// Use all filters that the silicon has.
     #[arg(long)]
     pub silicon: bool,
     /// How to show the plan.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Say for each flow why it is where it is, what the runner-up was, and why that lost (formats `text`
-    /// and `json`).
+    /// Explain for each flow its queue, and which other choice came second and why (formats `text` and
+    /// `json`).
     #[arg(long)]
     pub explain: bool,
-    /// Say how much of the host's graph each queue needs (formats `text` and `json`).
+    /// Show how much of the host's graph each queue needs (formats `text` and `json`).
     #[arg(long)]
     pub graphs: bool,
-    /// Show the host's graph as it is behind this queue instead of the plan: as `svg`, or as text.
+    /// Show the host's graph behind this queue instead of the plan (formats `svg` and `text`).
     #[arg(long, value_name = "QUEUE")]
     pub graph: Option<u32>,
-    /// The device that `ethtool` commands name.
+    /// The device in the `ethtool` commands.
     #[arg(long, value_name = "NAME", default_value = "eth0")]
     pub dev: String,
-    /// The key of the NIC's hash, in hexadecimal: then it is known where it sends a flow.
+    /// The key of the NIC's hash, in hexadecimal; with it the plan knows where the hash sends a flow.
     #[arg(long, value_name = "HEX")]
     pub rss_key: Option<String>,
-    /// Decides the order of flows where it is tried at random; the same seed gives the same plan.
+    /// Seed for the random orders of flows that the search tries; the same seed gives the same plan.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Plan with the flows that can be read although others cannot.
+    /// Skip flows that cannot be read instead of stopping.
     #[arg(long)]
     pub keep_going: bool,
     /// Write to this file instead of standard output.
@@ -67,7 +67,7 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// What is asked for that the format has no room for. Nothing is left out in silence.
+    /// The option that the format cannot show, if one was given. Nothing is left out in silence.
     pub(crate) fn misfit(&self) -> Option<PlanToolError> {
         let (option, formats) = match self.graph {
             Some(_) if self.explain => {
@@ -113,7 +113,7 @@ impl std::fmt::Display for Format {
 /// Work with policies.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// Reports every mistake and contradiction in a policy; exit with 1 if there is one.
+    /// Reports all mistakes in a policy, each with its line and a remedy. The exit status is 1 if there is one.
     Check(PolicyCheck),
 }
 
@@ -122,7 +122,7 @@ pub enum PolicyCommand {
 pub struct PolicyCheck {
     /// The policy, in TOML; `-` for standard input.
     pub file: PathBuf,
-    /// Check also that a NIC with so many queues has enough of them.
+    /// Check also that this many queues are enough.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
 }

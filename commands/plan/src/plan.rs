@@ -22,7 +22,7 @@ use crate::{Format, PlanArgs, PlanToolError};
 /// and told by the exit status 1.
 pub fn run(args: &PlanArgs) -> std::result::Result<ExitCode, PlanToolError> {
     let made = make(args)?;
-    // Whoever does not read them has not asked for them.
+    // A closed standard error is no failure.
     let _ = made.notes.iter().try_for_each(|note| writeln!(std::io::stderr(), "{note}"));
     write(args.output.as_deref(), &made.text)?;
     Ok(if made.acceptable { ExitCode::SUCCESS } else { ExitCode::FAILURE })

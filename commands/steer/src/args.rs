@@ -27,12 +27,12 @@ impl From<Mode> for ProgramMode {
     }
 }
 
-/// Steers the flows of the kernel's stack to queues as a policy wants, by the NIC's filters or by a
-/// program that weever generates.
+/// Steers flows of the kernel's stack to queues by a policy, with the NIC's filters or with a program that
+/// weever generates.
 ///
-/// Without --apply it only shows what it would do. With it, it runs until Ctrl-C and leaves the device
-/// as it found it. Exits with 1 if the policy cannot be satisfied or something failed, and with 2 if a
-/// file is wrong; nothing is changed then.
+/// Without --apply it only shows what it would do. With --apply it runs until Ctrl-C, then restores the
+/// device. The exit status is 1 if the policy cannot be satisfied or something failed, and 2 if a file is
+/// wrong; nothing is changed in these cases.
 #[derive(Args, Clone, Debug)]
 pub struct SteerArgs {
     /// The device.
@@ -44,49 +44,48 @@ pub struct SteerArgs {
     /// The flows: one per line or JSON; `-` for standard input.
     #[arg(long, value_name = "FILE")]
     pub flows: Option<PathBuf>,
-    /// Plan with the flows that can be read although others cannot.
+    /// Skip flows that cannot be read instead of stopping.
     #[arg(long)]
     pub keep_going: bool,
-    /// How many queues to use: all that the NIC has switched on, or as many as there are CPUs.
+    /// The number of queues to use; by default all that the NIC has enabled, or one for each CPU.
     #[arg(long, value_name = "N")]
     pub queues: Option<u32>,
-    /// The model: that of a NIC or a Unicorn file for its own filters, `xdp` for a program on any
-    /// device, `auto` for what the driver's name tells.
+    /// The model: a NIC's name or a Unicorn file to use the NIC's own filters, `xdp` to use a program on
+    /// any device, `auto` to choose by the device's driver.
     #[arg(long, value_name = "MODEL|FILE", default_value = "auto")]
     pub model: String,
-    /// The CPUs that are the queues of the model `xdp`, as `0,2-5`; all that are online if not given.
+    /// The CPUs to use as queues of the model `xdp`, as `0,2-5`; by default all that are online.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Where the program of the model `xdp` runs: in the driver, behind it, or what is right for the
-    /// device.
+    /// Where the program of the model `xdp` runs.
     #[arg(long, value_enum, default_value_t)]
     pub mode: Mode,
-    /// Do it.
+    /// Apply the plan.
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Leave it so on exit. `--undo` undoes it later. Not with the model `xdp`, whose program goes with
-    /// the process.
+    /// Leave the filters in place on exit; `--undo` removes them later. Not with the model `xdp`, whose
+    /// program ends with the process.
     #[arg(long, requires = "apply")]
     pub persist: bool,
-    /// Undo what was left, by --persist or by a process that was killed.
+    /// Undo changes left by --persist or by a process that was killed.
     #[arg(long)]
     pub undo: bool,
     /// Find new flows by their traffic, and forget those that have ended.
     #[arg(long, requires = "apply")]
     pub watch: bool,
-    /// With --watch: a flow with so many packets per second gets a place of its own.
+    /// With --watch: packets per second from which a flow gets a filter of its own.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub rate: u64,
-    /// With --watch: a flow has ended when no packet came for so many seconds.
+    /// With --watch: seconds without a packet after which a flow has ended.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub stale: u64,
-    /// With --watch: so many flows are kept in mind at most.
+    /// With --watch: the largest number of flows to keep track of.
     #[arg(long, value_name = "N", default_value_t = 1 << 16)]
     pub most: u32,
-    /// With --watch: look at one packet in so many, a power of two.
+    /// With --watch: look at one packet in N; a power of two.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub every: u32,
-    /// Decides the order of flows where it is tried at random.
+    /// Seed for the random orders of flows that the search tries.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 }

@@ -210,7 +210,7 @@ fn shown(queue: u32, cpus: Option<&[u32]>) -> String {
     cpu.map_or_else(|| format!("queue {queue}"), |cpu| format!("queue {queue}, CPU {cpu}"))
 }
 
-/// Nobody may be left to read it.
+/// Prints lines. A closed standard output is no failure.
 fn tell(lines: &[String]) {
     let mut out = io::stdout().lock();
     for line in lines {

@@ -31,7 +31,7 @@ pub struct Claim {
     _label: Option<UnixDatagram>,
 }
 
-/// Who steers a device.
+/// The process that steers a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The process, as it knows itself: in a container the number may be another one outside.
@@ -50,7 +50,7 @@ impl fmt::Display for Holder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Somebody has it.
+    /// Another process has it.
     #[error(
         "{device} is steered already, by {holder}; two would undo each other's work, so end that \
          first: `kill -INT {pid}`", pid = holder.pid
@@ -58,10 +58,10 @@ pub enum ClaimError {
     Held {
         /// The device.
         device: String,
-        /// Who has it.
+        /// The process that has it.
         holder: Holder,
     },
-    /// Somebody has it who does not say so.
+    /// An unknown process has it.
     #[error(
         "{device} is steered already; `ss -xap src '@{name}'` shows by which process: end that first"
     )]
@@ -86,7 +86,7 @@ impl Claim {
     /// for. Does not wait.
     ///
     /// # Errors
-    /// [`ClaimError::Held`] names who has it.
+    /// [`ClaimError::Held`] names the process that has it.
     pub fn of(device: &str, ifindex: u32, what: &str) -> Result<Claim, ClaimError> {
         let name = name(ifindex);
         match bind(&name) {
@@ -108,7 +108,7 @@ impl Claim {
     }
 }
 
-/// Who steers an interface of the calling thread's network namespace, if anybody does who says so.
+/// The process that steers an interface of the calling thread's network namespace, if one says so.
 pub fn holder(ifindex: u32) -> Option<Holder> {
     let mut text = Vec::new();
     File::open(SOCKETS).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
@@ -116,7 +116,7 @@ pub fn holder(ifindex: u32) -> Option<Holder> {
     String::from_utf8_lossy(&text).lines().find_map(|line| parse(line.split_once(&label)?.1))
 }
 
-/// `1234 what it does`; whoever wrote it, no control character gets to a terminal.
+/// `1234 what it does`, without control characters: any process may have written it.
 fn parse(label: &str) -> Option<Holder> {
     let (pid, what) = label.split_once(' ')?;
     let what = what.chars().filter(|c| !c.is_control()).collect();

@@ -46,7 +46,7 @@ impl Planned {
         let tuples: Vec<_> = specs.iter().map(|spec| five_tuple(&spec.parts)).collect();
         let packets = specs.iter().flat_map(|spec| spec.parts.iter().cloned()).collect();
         let (mut flows, problems) = policy.classify(specs);
-        // Flows that the policy itself asks for come last, and nobody looks after them.
+        // Flows that the policy itself asks for come last, and are not counted.
         flows.extend(policy.standing_flows());
         let mut search = Search::new(nic, policy.cost_function(host), options);
         let ids = search.run(flows).into_iter().zip(origins).zip(tuples);

@@ -35,7 +35,7 @@ impl ProgramTarget {
     /// which one is looked at.
     pub const SAMPLING: [u32; 2] = [8192, 4];
 
-    /// A program that somebody else has attached, for instance for the sockets of a link.
+    /// A program that is attached elsewhere, for instance for the sockets of a link.
     pub fn attached(steering: XdpSteering) -> ProgramTarget {
         ProgramTarget {
             steering: Some(steering),

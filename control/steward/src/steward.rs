@@ -101,7 +101,7 @@ pub struct Steward {
     shortfall: Option<String>,
     /// Whether reading traffic failed the last time, which is logged once.
     is_blind: bool,
-    /// The receivers' time that nobody has asked for yet.
+    /// The receivers' time since [`Steward::take_receivers_time`].
     waited: Duration,
     stats: Stats,
 }

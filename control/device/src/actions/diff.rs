@@ -20,7 +20,7 @@ pub struct Actions {
 }
 
 impl Actions {
-    /// The steps to what is wanted. Rules of the record that somebody changed are given up.
+    /// The steps to what is wanted. Rules of the record that others changed are given up.
     ///
     /// # Errors
     /// The device's answer, or why it cannot be what is wanted; nothing was changed.
@@ -59,7 +59,7 @@ impl Actions {
     ) -> Result<(), EthtoolError> {
         for location in record.verify(driver)? {
             self.notes.push(format!(
-                "rule {location} was ours, and somebody changed or removed it: it is left alone"
+                "rule {location} was ours, and another program changed or removed it: it is left alone"
             ));
         }
         Ok(())

@@ -6,8 +6,8 @@
 //! taken back. [`undo`] is the way back to the device as it was found. [`bring`] does all of it for a
 //! search's plan, and has the search plan around rules that the device refuses.
 //!
-//! Rules that are not in the record are somebody else's: they are never touched, and their locations
-//! are never used. A rule of ours that somebody changed since is somebody else's, too.
+//! Rules that are not in the record belong to others: they are never touched, and their locations are
+//! never used. A rule of ours that others changed since belongs to them, too.
 
 mod apply;
 mod bring;

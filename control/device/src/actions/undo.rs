@@ -5,7 +5,7 @@ use weever_graph::nic::FlowType;
 use super::{Actions, Record, Step};
 use crate::ethtool::{Driver, EthtoolError};
 
-/// The steps back to the device as it was found. What somebody changed since is left as it is, with a
+/// The steps back to the device as it was found. What others changed since is left as it is, with a
 /// note.
 ///
 /// # Errors

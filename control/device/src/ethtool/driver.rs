@@ -5,7 +5,7 @@ use weever_graph::nic::{FlowType, RssFields};
 
 use super::{EthtoolError, RuleSpec};
 
-/// Who drives the device.
+/// The driver of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The driver's name, as `ixgbe`.
@@ -93,7 +93,7 @@ impl From<RssFields> for HashFields {
 pub trait Driver {
     /// The device's name.
     fn device(&self) -> &str;
-    /// Who drives it.
+    /// The device's driver.
     fn identity(&mut self) -> Result<Identity, EthtoolError>;
     /// How many queues there are.
     fn channels(&mut self) -> Result<Channels, EthtoolError>;

@@ -113,7 +113,7 @@ impl Driver for KernelDriver {
     fn identity(&mut self) -> Result<Identity, EthtoolError> {
         let mut buffer = [0; driver::SIZE];
         put_u32(&mut buffer, 0, command::DRIVER_INFO);
-        self.call(&mut buffer, "say who drives it")?;
+        self.call(&mut buffer, "name its driver")?;
         let text = |at: usize| {
             let field = &buffer[at..at + driver::TEXT];
             let end = field.iter().position(|b| *b == 0).unwrap_or(field.len());

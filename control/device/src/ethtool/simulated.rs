@@ -24,7 +24,7 @@ pub struct Failing {
 /// A simulated device with the limits of real ones, for tests and for trying policies out.
 ///
 /// It enforces what drivers enforce: the size of the table, one set of masks for all rules if it has
-/// only that, locations that somebody has to choose, and queues that exist.
+/// only that, locations that the caller has to choose, and queues that exist.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
     /// The device's name.
@@ -124,7 +124,7 @@ impl Driver for Simulated {
     }
 
     fn identity(&mut self) -> Result<Identity, EthtoolError> {
-        self.look("say who drives it")?;
+        self.look("name its driver")?;
         Ok(Identity { driver: self.driver.clone(), bus: String::new() })
     }
 

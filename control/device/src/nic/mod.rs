@@ -160,7 +160,7 @@ impl NicSteering {
         };
         let failed = actions.apply_all(&mut *self.driver, &mut self.record);
         if failed.is_empty() || failed.iter().all(EthtoolError::is_gone) {
-            // What is still noted is what somebody else answers for now.
+            // The rest of the record belongs to others now.
             self.forget()?;
             return Ok(actions);
         }
@@ -205,7 +205,7 @@ impl Drop for NicSteering {
         if self.is_ours
             && let Err(error) = self.undo()
         {
-            // Nobody is left to be told in another way.
+            // A destructor cannot return an error.
             eprintln!("{}: {error}", self.driver.device());
         }
     }

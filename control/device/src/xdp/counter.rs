@@ -27,7 +27,7 @@ impl FlowCounter {
         Ok(FlowCounter { classifier: Arc::new(Mutex::new(classifier)) })
     }
 
-    /// Likewise in a program that somebody else has loaded and attached, as long as it is.
+    /// Likewise in a program that is loaded and attached elsewhere, for as long as that lives.
     ///
     /// # Errors
     /// [`XdpError::Bpf`].

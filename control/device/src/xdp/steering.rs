@@ -63,7 +63,7 @@ impl XdpSteering {
         Ok(XdpSteering::with(Arc::new(Mutex::new(classifier)), nic, targets))
     }
 
-    /// Takes a program that somebody else has loaded and attached, for instance for a link with
+    /// Takes a program that is loaded and attached elsewhere, for instance for a link with
     /// several sockets on each device queue; queue `i` is its software queue `i`. Filters that it has
     /// stay.
     ///

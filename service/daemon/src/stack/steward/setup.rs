@@ -58,7 +58,7 @@ impl PolicySetup {
         PolicySetup::with(config, &mut |dev| Ok(Box::new(KernelDriver::open(dev)?)))
     }
 
-    /// Likewise, with devices that somebody else knows.
+    /// Likewise, with devices that may be simulated.
     pub(super) fn with(
         config: &Config,
         open: &mut Opener<'_>,
