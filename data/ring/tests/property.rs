@@ -25,7 +25,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         any::<usize>().prop_map(Step::Finish),
         (0u32..9).prop_map(Step::Kernel),
     ];
-    prop::collection::vec(step, 0..200)
+    prop::collection::vec(step, 0..if cfg!(miri) { 40 } else { 200 })
 }
 
 fn ring_shape() -> impl Strategy<Value = (u32, u32)> {

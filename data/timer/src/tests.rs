@@ -61,7 +61,7 @@ fn a_clock_that_goes_back_loses_nothing() {
 #[test]
 fn does_not_allocate_beyond_its_capacity() {
     let mut wheel = Wheel::new(1, 2, 0);
-    for round in 0..1000u64 {
+    for round in 0..if cfg!(miri) { 50 } else { 1000u64 } {
         wheel.insert(round * 3 + 1, 0);
         wheel.insert(round * 3 + 2, 1);
         assert_eq!(fired(&mut wheel, round * 3 + 3), [0, 1]);
