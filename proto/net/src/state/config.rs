@@ -6,17 +6,12 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 use weever_wire::MacAddr;
 
-use super::{Settings, StateError};
+use super::routes;
+use super::{MAX_INTERFACES, MIN_MTU, Settings, StateError};
 use crate::addr::{Cidr, Locals};
 use crate::group::Filter;
 use crate::iface::{IfaceId, Interface};
 use crate::route::{Origin, Route, Way};
-
-/// Interfaces that a host can have.
-pub const MAX_INTERFACES: usize = 1024;
-/// RFC 791 §3.2: "Every internet module must be able to forward a datagram of 68 octets without
-/// further fragmentation."
-pub const MIN_MTU: u16 = 68;
 
 /// A host's network as it is configured. Every method either does what it says or changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -284,25 +279,12 @@ impl NetConfig {
     /// [`StateError::GatewayOffLink`], [`StateError::NoWay`], [`StateError::NoInterface`],
     /// [`StateError::RouteExists`].
     pub fn add_route(&mut self, route: Route<Ipv4Addr>) -> Result<(), StateError> {
-        let route = Route { to: route.to.network(), ..route };
-        let (to, metric) = (route.to, route.metric);
         if let Some(id) = route.iface {
             self.position(id)?;
         }
-        match route.way {
-            Way::Via(gateway) if route.iface.is_none() && self.subnet_of(gateway).is_none() => {
-                return Err(StateError::GatewayOffLink { gateway: gateway.to_string() });
-            }
-            Way::OnLink if route.iface.is_none() => {
-                return Err(StateError::NoWay { to: to.to_string() });
-            }
-            _ => {}
-        }
-        if self.routes4.iter().any(|r| (r.to, r.metric) == (to, metric)) {
-            return Err(StateError::RouteExists { to: to.to_string(), metric });
-        }
-        self.routes4.push(route);
-        Ok(())
+        let near = matches!(route.way, Way::Via(gateway) if self.subnet_of(gateway).is_some());
+        let same = |a: &Route<Ipv4Addr>, b: &Route<Ipv4Addr>| (a.to, a.metric) == (b.to, b.metric);
+        routes::add(&mut self.routes4, route, near, same)
     }
 
     /// Removes the first route to exactly these destinations, an operator's before others.
@@ -310,12 +292,7 @@ impl NetConfig {
     /// # Errors
     /// [`StateError::RouteMissing`].
     pub fn remove_route(&mut self, to: Cidr) -> Result<Route<Ipv4Addr>, StateError> {
-        let to = to.network();
-        let operators = |route: &Route<_>| route.to == to && route.origin == Origin::Static;
-        let at = self.routes4.iter().position(operators);
-        let at = at.or_else(|| self.routes4.iter().position(|route| route.to == to));
-        let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
-        Ok(self.routes4.remove(at))
+        routes::remove(&mut self.routes4, to)
     }
 
     /// Removes the first route to exactly these destinations that is of this origin.

@@ -1,9 +1,9 @@
 //! The IPv6 part of the configuration.
 
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
+use super::routes;
 use super::{NetConfig, StateError};
 use crate::addr::{Cidr6, Prefix};
 use crate::group::Filter;
@@ -125,23 +125,10 @@ impl NetConfig {
         if let Some(id) = route.iface {
             self.position(id)?;
         }
-        let to = || route.to.to_string();
-        match (route.way, route.iface) {
-            (Way::OnLink, None) => return Err(StateError::NoWay { to: to() }),
-            (Way::Via(gateway), None) if self.subnet6_of(gateway).is_none() => {
-                return Err(StateError::GatewayOffLink { gateway: gateway.to_string() });
-            }
-            _ => {}
-        }
-        let same = |r: &Route<Ipv6Addr>| {
-            (r.to, r.metric, r.origin, r.iface)
-                == (route.to, route.metric, route.origin, route.iface)
-        };
-        if self.routes6.iter().any(same) {
-            return Err(StateError::RouteExists { to: to(), metric: route.metric });
-        }
-        self.routes6.push(route);
-        Ok(())
+        let near = matches!(route.way, Way::Via(gateway) if self.subnet6_of(gateway).is_some());
+        // Several routers may advertise the same.
+        let key = |r: &Route<Ipv6Addr>| (r.to, r.metric, r.origin, r.iface);
+        routes::add(&mut self.routes6, route, near, |a, b| key(a) == key(b))
     }
 
     /// Removes the first IPv6 route to exactly these destinations, an operator's before others.
@@ -149,12 +136,7 @@ impl NetConfig {
     /// # Errors
     /// [`StateError::RouteMissing`].
     pub fn remove_route6(&mut self, to: Cidr6) -> Result<Route<Ipv6Addr>, StateError> {
-        let to = to.network();
-        let operators = |route: &Route<_>| route.to == to && route.origin == Origin::Static;
-        let at = self.routes6.iter().position(operators);
-        let at = at.or_else(|| self.routes6.iter().position(|route| route.to == to));
-        let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
-        Ok(self.routes6.remove(at))
+        routes::remove(&mut self.routes6, to)
     }
 
     /// Takes over what neighbour discovery found out on an interface: its addresses in their

@@ -20,15 +20,15 @@ mod config6;
 mod error;
 mod lookup6;
 mod resolve;
-mod resolve6;
+mod routes;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use config::{MAX_INTERFACES, MIN_MTU, NetConfig};
+pub use config::NetConfig;
 pub use config6::Advertised;
 pub use error::StateError;
-pub use settings::{IcmpRates, Rate, ReversePath, Settings};
+pub use settings::{IcmpRates, MAX_INTERFACES, MIN_MTU, Rate, ReversePath, Settings};
 
 /// A host's network at one moment.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl NetState {
         let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
         let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
         let fib4 = Fib::new(resolve::ipv4(&config));
-        let fib6 = Fib::new(resolve6::ipv6(&config));
+        let fib6 = Fib::new(resolve::ipv6(&config));
         let (interfaces, members) = (interfaces.collect(), members.into());
         Self { config, generation, interfaces, members, fib4, fib6 }
     }

@@ -1,6 +1,12 @@
-//! Settings of the whole host.
+//! Settings of the whole host, and its bounds.
 
 use crate::ipv4::DEFAULT_TTL;
+
+/// Interfaces that a host can have.
+pub const MAX_INTERFACES: usize = 1024;
+/// RFC 791 §3.2: "Every internet module must be able to forward a datagram of 68 octets without
+/// further fragmentation."
+pub const MIN_MTU: u16 = 68;
 
 /// How the source of a datagram is held against the routes (RFC 3704).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
