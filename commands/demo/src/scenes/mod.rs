@@ -1,5 +1,6 @@
 //! Networks of their own, for what two hosts on one link cannot show. They need the kernel.
 
+mod hosts;
 mod neighbours;
 mod net;
 mod routed;

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use super::hosts::{Errors, SERVICE, SETTLING, answers, bound, talk};
 use super::net::Net;
-use super::router::{Errors, SERVICE, SETTLING, answers, bound, talk};
 use crate::error::DemoError;
 use crate::pattern;
 use crate::peer::PeerError;

@@ -5,8 +5,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::hosts::{SERVICE, SETTLING, answers, bound, talk};
 use super::net::{NARROW, Net, Side, TWICE, set};
-use super::router::{SERVICE, SETTLING, answers, bound, talk};
 use crate::error::DemoError;
 use crate::exercises::{PATIENCE, WINDOW};
 use crate::pattern;

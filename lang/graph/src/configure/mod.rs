@@ -3,16 +3,17 @@
 //! The node is replaced: by edges, by a table in its place, or by a subgraph. What replaces it
 //! may only touch the node's own neighbours, so that the effect of a value stays local.
 
+mod error;
 mod subgraph;
 mod table_value;
 #[cfg(test)]
 mod tests;
 
+pub use error::ConfigError;
 pub use subgraph::{From, NewEdge, Subgraph, To};
 
-use crate::config::ValueError;
 use crate::verify::check_table;
-use crate::{ConfigSpec, ConfigType, Graph, Node, NodeId, NodeKind, TableSpec, Value};
+use crate::{ConfigSpec, ConfigType, Graph, Node, NodeKind, TableSpec, Value};
 
 /// A value for a config node.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,68 +24,6 @@ pub enum ConfigValue {
     Table(TableSpec),
     /// Nodes and edges, computed by a configuration function.
     Subgraph(Subgraph),
-}
-
-/// Why a value cannot be applied. The graph is as it was.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// No node has the name.
-    #[error("there is no node `{0}`; use the full name, with those of its clusters")]
-    NoNode(String),
-    /// The node is of another kind.
-    #[error("`{0}` is no config node, or already has its value")]
-    NotConfig(String),
-    /// The configuration space cannot be read.
-    #[error("the type of `{node}` cannot be read: {reason}")]
-    BadType {
-        /// The node.
-        node: String,
-        /// What is wrong with its type.
-        reason: String,
-    },
-    /// The value lies outside the configuration space.
-    #[error("the value for `{node}` is outside its type: {reason}")]
-    OutsideType {
-        /// The node.
-        node: String,
-        /// Which part, and why.
-        reason: ValueError,
-    },
-    /// The node has no such port.
-    #[error("`{node}` has no port `{port}`; it has {known}")]
-    NoPort {
-        /// The node.
-        node: String,
-        /// The value.
-        port: String,
-        /// The ports it has.
-        known: String,
-    },
-    /// The table does not fit the node.
-    #[error("the table for `{node}` does not fit it: {reason}")]
-    BadTable {
-        /// The node.
-        node: String,
-        /// What does not fit.
-        reason: String,
-    },
-    /// A spawn or notify edge needs the node to stay.
-    #[error("`{node}` would vanish, but `{edge}` starts or ends there; give it a table instead")]
-    StillNeeded {
-        /// The node.
-        node: String,
-        /// The edge's label.
-        edge: String,
-    },
-    /// An edge's end is neither new nor a neighbour of the node.
-    #[error("the value for `{node}` connects `{end}`, which is neither new nor its neighbour")]
-    NotLocal {
-        /// The node.
-        node: String,
-        /// The end.
-        end: String,
-    },
 }
 
 /// Replaces the config node called `name` by what `value` makes of it. Ids of other nodes change
@@ -137,16 +76,4 @@ fn check_choice(node: &Node, ty: Option<&ConfigType>, port: &str) -> Result<(), 
     };
     let checked = ty.map_or(Ok(()), |ty| ty.check(&value));
     checked.map_err(|reason| ConfigError::OutsideType { node: node.name.clone(), reason })
-}
-
-fn require_port(node: &Node, name: &str) -> Result<usize, ConfigError> {
-    node.port(name).ok_or_else(|| ConfigError::NoPort {
-        node: node.name.clone(),
-        port: name.into(),
-        known: node.ports.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
-    })
-}
-
-fn name_of(graph: &Graph, id: NodeId) -> String {
-    graph.node(id).name.clone()
 }

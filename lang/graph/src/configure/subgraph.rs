@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{ConfigError, name_of, require_port};
+use super::error::{ConfigError, name_of, require_port};
 use crate::{Graph, Node, NodeId, PortId};
 
 /// What replaces a config node.

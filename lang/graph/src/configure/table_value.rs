@@ -4,7 +4,7 @@
 //! `prio` and so on. What a label means decides which part of an entry is checked against its
 //! type; labels with other meanings are left unchecked.
 
-use super::ConfigError;
+use super::error::ConfigError;
 use crate::config::ValueError;
 use crate::{ConfigType, Entry, Field, Key, Node, TableSpec, Value};
 
