@@ -1,28 +1,20 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
+//!
+//! ```text
+//!  start ──► run: host, settings, changes, network watcher
+//!              ├──► steward: the policy
+//!              ├──► device: links, shared ports and addresses, the kernel's network
+//!              ├──► graph: text and services, parts for workers, captures
+//!              └──► report: status and counters for control messages
+//! ```
 
-mod aids;
-mod capture;
-mod change;
-mod devices;
+mod device;
 mod error;
-mod held;
-mod host;
-mod kernel;
-mod kernel_sockets;
-mod network;
-mod paces;
-mod picture;
-mod ports;
-mod program;
-mod replay;
+mod graph;
 mod report;
-mod secret;
-mod shared;
+mod run;
 mod start;
 mod steward;
-mod tailor;
-mod view;
-mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -37,15 +29,15 @@ use crate::control::{ControlServer, Source};
 use crate::metrics::MetricsServer;
 
 pub use error::StartError;
-pub use report::Report;
+pub use report::totals::Report;
 pub use steward::PolicyError;
 pub use weever_host::Stopper;
 
-use aids::Recording;
-use kernel::Follower;
-use shared::Shared;
+use device::kernel::Follower;
+use device::middleware::Recording;
+use run::shared::Shared;
+use run::watch::NetworkWatcher;
 use steward::Routine;
-use watch::NetworkWatcher;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
 /// it; [`stop`](Stack::stop) also tells what it has done.

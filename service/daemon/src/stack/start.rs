@@ -8,18 +8,20 @@ use weever_link_sys::mirror::Mirror;
 use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
-use super::devices::{Device, Grip};
-use super::kernel::{Follower, Kernel};
-use super::ports::TakenPorts;
-use super::program::{Program, ProgramError};
-use super::shared::Shared;
+use super::device::{kernel, links, middleware};
+use super::run::{host, secret};
 use super::steward::{PolicySetup, Routine, Steward};
-use super::watch::NetworkWatcher;
-use super::{Stack, StartError, aids, devices, host, kernel, secret};
+use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::MetricsServer;
 use crate::preflight;
+use crate::stack::device::kernel::{Follower, Kernel};
+use crate::stack::device::links::{AddressFilter, Device};
+use crate::stack::device::ports::TakenPorts;
+use crate::stack::graph::program::{Program, ProgramError};
+use crate::stack::run::shared::Shared;
+use crate::stack::run::watch::NetworkWatcher;
 
 /// What can be found out without touching anything comes first, and the devices come last.
 pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
@@ -37,7 +39,7 @@ pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::probe(&config)?;
     config.state.get_or_insert_with(secret::usual_directory);
     let pool = Pool::new(config.pool)?;
-    let devices = devices::open(&config, policy.as_ref(), &pool)?;
+    let devices = links::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
     assemble(devices, kernel, pool, config, Some(socket))
@@ -58,7 +60,7 @@ pub(super) fn on_links(
         let problem = "policy: only devices that were opened by name take filters";
         return Err(StartError::Setting(problem.into()));
     }
-    let wanted = devices::names(&config).len();
+    let wanted = links::names(&config).len();
     if links.len() != wanted {
         let have = links.len();
         let problem = format!("{have} links for {wanted} devices: give one for each");
@@ -75,8 +77,8 @@ pub(super) fn assemble(
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
-    let (links, grips, stewards) = apart(devices);
-    let (links, recording) = aids::wrap(links, &config.aids)?;
+    let (links, filters, stewards) = apart(devices);
+    let (links, recording) = middleware::wrap(links, &config.aids)?;
     let in_parts = stewards.iter().any(|(_, steward)| steward.policy().simplify);
     let mut program = Program::new(config.services).in_parts(in_parts);
     let graph = program.graph().map_err(defect)?;
@@ -84,15 +86,15 @@ pub(super) fn assemble(
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
     builder.graph(graph, HOST_SOURCE);
     let host = builder.build(monotonic())?;
-    let by_port = grips.iter().filter(|(_, grip)| grip.by_port);
-    let by_port = by_port.map(|(_, grip)| Arc::clone(&grip.steering)).collect();
+    let by_port = filters.iter().filter(|(_, filter)| filter.by_port);
+    let by_port = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
     let ports = TakenPorts::new(by_port, &config.services);
     let shared = Arc::new(Shared::new(config, host.handle().clone(), program, stewards, ports));
     let metrics = metrics(&shared)?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
-    let Attendants { watcher, follower, routine } = Attendants::start(&shared, grips, kernel)?;
+    let Attendants { watcher, follower, routine } = Attendants::start(&shared, filters, kernel)?;
     announce(&shared);
     let (running, watcher) = (Some(running), Some(watcher));
     Ok(Stack { running, watcher, routine, follower, recording, control, metrics, shared })
@@ -112,10 +114,10 @@ struct Attendants {
 impl Attendants {
     fn start(
         shared: &Shared,
-        grips: Grips,
+        filters: AddressFilters,
         kernel: Option<(Mirror, Kernel)>,
     ) -> Result<Attendants, StartError> {
-        let watcher = NetworkWatcher::start(shared.host.clone(), grips);
+        let watcher = NetworkWatcher::start(shared.host.clone(), filters);
         let watcher = watcher.map_err(failed("start to watch the network"))?;
         let follower = kernel.map(|kernel| Follower::start(kernel, &shared.host.env)).transpose();
         let follower = follower.map_err(failed("start to follow the kernel"))?;
@@ -128,20 +130,20 @@ impl Attendants {
 }
 
 /// What was taken from the devices of these numbers.
-type Grips = Vec<(u16, Grip)>;
+type AddressFilters = Vec<(u16, AddressFilter)>;
 
 /// Who looks after the devices of these numbers.
 type Leaders = Vec<(u16, Steward)>;
 
 /// The links, what was taken from the devices of which numbers, and who looks after them.
-fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, Grips, Leaders) {
-    let (mut links, mut grips, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, Device { link, grip, steward }) in (0u16..).zip(devices) {
+fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, Leaders) {
+    let (mut links, mut filters, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, Device { link, filter, steward }) in (0u16..).zip(devices) {
         links.push(link);
         stewards.extend(steward.map(|steward| (number, steward)));
-        grips.extend(grip.map(|grip| (number, grip)));
+        filters.extend(filter.map(|filter| (number, filter)));
     }
-    (links, grips, stewards)
+    (links, filters, stewards)
 }
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use weever_engine::monotonic;
 use weever_steward::StewardThread;
 
-use super::program::Program;
+use crate::stack::graph::program::Program;
 
 pub use error::PolicyError;
 pub(super) use setup::PolicySetup;

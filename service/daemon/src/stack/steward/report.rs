@@ -21,7 +21,7 @@ struct Report<'s> {
 }
 
 /// Adds the flows of a steward, at most `most` in all. Takes time in proportion to flows and filters.
-pub(in super::super) fn add_flows(steward: &mut Steward, to: &mut Flows, most: usize) {
+pub(in crate::stack) fn add_flows(steward: &mut Steward, to: &mut Flows, most: usize) {
     let report = Report::new(steward);
     let mut flows: Vec<FlowStatus> =
         report.plan.flows.iter().map(|flow| report.flow(flow)).collect();
@@ -39,7 +39,7 @@ pub(in super::super) fn add_flows(steward: &mut Steward, to: &mut Flows, most: u
 
 /// Says in the rows of the steward's link which classes and filters lead to each queue, with at most
 /// `most` filters.
-pub(in super::super) fn describe(steward: &mut Steward, rows: &mut [QueueStatus], most: usize) {
+pub(in crate::stack) fn describe(steward: &mut Steward, rows: &mut [QueueStatus], most: usize) {
     let report = Report::new(steward);
     let plan = &report.plan;
     let names: HashMap<_, &str> =
@@ -65,7 +65,7 @@ pub(in super::super) fn describe(steward: &mut Steward, rows: &mut [QueueStatus]
 }
 
 /// Why the device is not as the policy wants it.
-pub(in super::super) fn problem(steward: &Steward) -> Option<String> {
+pub(in crate::stack) fn problem(steward: &Steward) -> Option<String> {
     steward.problem().map(|problem| format!("{}: {problem}", steward.name()))
 }
 

@@ -16,9 +16,9 @@ use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, CheckedPolicy};
 use weever_steward::{Origin, Planned};
 
-use super::super::program::Program;
 use super::PolicyError;
 use crate::config::{Config, LinkKind, NicChoice, Services};
+use crate::stack::graph::program::Program;
 
 /// In MiB: a million flows, with long lines.
 const LONGEST: u64 = 256;
@@ -28,12 +28,12 @@ pub(super) type Opener<'a> = dyn FnMut(&str) -> Result<Box<dyn Driver + Send>, E
 
 /// The model by which a device's packets are sorted.
 #[derive(Clone, Debug)]
-pub(in super::super) struct DeviceModel {
+pub(in crate::stack) struct DeviceModel {
     dev: String,
     /// The model, with a queue for each worker.
-    pub(in super::super) nic: Nic,
+    pub(in crate::stack) nic: Nic,
     /// Whether the device itself sorts, rather than a program.
-    pub(in super::super) is_hardware: bool,
+    pub(in crate::stack) is_hardware: bool,
 }
 
 /// A policy, the flows that are known beforehand, and the models of the devices.
@@ -88,7 +88,7 @@ impl PolicySetup {
     }
 
     /// The model by which a device's packets are sorted.
-    pub(in super::super) fn model(&self, dev: &str) -> Option<&DeviceModel> {
+    pub(in crate::stack) fn model(&self, dev: &str) -> Option<&DeviceModel> {
         self.models.iter().find(|model| model.dev == dev)
     }
 

@@ -20,14 +20,14 @@ use super::PolicyError;
 use super::setup::{DeviceModel, PolicySetup};
 
 /// A NIC with as many queues as there are workers, and the plan for it.
-pub(in super::super) struct PreparedNic {
-    pub(in super::super) steering: SharedNicSteering,
+pub(in crate::stack) struct PreparedNic {
+    pub(in crate::stack) steering: SharedNicSteering,
     planned: Planned,
 }
 
 impl PreparedNic {
     /// Gives a device of the calling thread's network namespace its queues.
-    pub(in super::super) fn open(
+    pub(in crate::stack) fn open(
         dev: &str,
         setup: &PolicySetup,
         model: &DeviceModel,
@@ -65,7 +65,7 @@ fn queues_only(search: &mut Search) -> Result<Desired, NicError> {
 }
 
 /// A steward of the program in front of a link's sockets; none if a single worker gets everything.
-pub(in super::super) fn on_program(
+pub(in crate::stack) fn on_program(
     link: &str,
     steering: &Steering,
     setup: &PolicySetup,
@@ -83,7 +83,7 @@ pub(in super::super) fn on_program(
 
 /// A steward of a NIC's own filters. The program that hands packets to the sockets counts flows, if
 /// there is one.
-pub(in super::super) fn on_nic(
+pub(in crate::stack) fn on_nic(
     link: &str,
     prepared: PreparedNic,
     steering: Option<&Steering>,

@@ -18,8 +18,9 @@ use weever_testbed::{Fixture, require_net_admin};
 use super::{PolicyError, PolicySetup, PreparedNic, on_nic};
 use crate::config::{Config, Interface, NicChoice, Share};
 use crate::control::Source;
-use crate::stack::devices::Device;
-use crate::stack::{Stack, held, start};
+use crate::stack::device::claimed;
+use crate::stack::device::links::Device;
+use crate::stack::{Stack, start};
 
 const NAME: &str = "sim0";
 /// Both services at the second queue, which gets nothing else.
@@ -117,8 +118,8 @@ fn assembled(
 ) -> Result<Stack, PolicyError> {
     let undone_later = ready.steering.clone();
     let steward = on_nic(&link.info().name, ready, steering)?;
-    let link = held::holding(link, Some(undone_later), None);
-    let device = Device { link, grip: None, steward: Some(steward) };
+    let link = claimed::holding(link, Some(undone_later), None);
+    let device = Device { link, filter: None, steward: Some(steward) };
     Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
 }
 

@@ -9,15 +9,15 @@ use weever_plan::nic::Nic;
 use weever_plan::policy::QueueMode;
 use weever_steward::Receivers;
 
-use super::super::paces::Paces;
-use super::super::tailor::Tailor;
+use crate::stack::graph::parts::GraphParts;
+use crate::stack::run::wait_modes::WaitModes;
 
 /// The workers behind the queues of a link.
-pub(in super::super) struct WorkerReceivers {
+pub(in crate::stack) struct WorkerReceivers {
     link: u16,
     /// What makes their graphs; `None` if each worker runs the whole graph.
-    tailor: Option<Arc<Tailor>>,
-    paces: Arc<Paces>,
+    graph_parts: Option<Arc<GraphParts>>,
+    wait_modes: Arc<WaitModes>,
     /// What arrives at each queue, and what may arrive next.
     present: Vec<Arrival>,
     next: Option<Vec<Arrival>>,
@@ -26,25 +26,25 @@ pub(in super::super) struct WorkerReceivers {
 
 impl WorkerReceivers {
     /// The workers of link number `link`.
-    pub(in super::super) fn new(
+    pub(in crate::stack) fn new(
         link: u16,
-        tailor: Option<Arc<Tailor>>,
-        paces: Arc<Paces>,
+        graph_parts: Option<Arc<GraphParts>>,
+        wait_modes: Arc<WaitModes>,
     ) -> WorkerReceivers {
         let (present, next) = (Vec::new(), None);
-        WorkerReceivers { link, tailor, paces, present, next, took: Duration::ZERO }
+        WorkerReceivers { link, graph_parts, wait_modes, present, next, took: Duration::ZERO }
     }
 
     /// What arrives at each queue under a configuration, as far as graphs can tell.
     fn arrivals(&self, nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
-        let Some(tailor) = &self.tailor else { return Vec::new() };
-        needs(nic, configuration, &tailor.fields())
+        let Some(graph_parts) = &self.graph_parts else { return Vec::new() };
+        needs(nic, configuration, &graph_parts.fields())
     }
 
     fn order(&mut self, arrivals: Vec<Arrival>) {
-        if let Some(tailor) = &self.tailor {
+        if let Some(graph_parts) = &self.graph_parts {
             let began = Instant::now();
-            tailor.order(self.link, arrivals);
+            graph_parts.order(self.link, arrivals);
             self.took += began.elapsed();
         }
     }
@@ -70,7 +70,7 @@ impl Receivers for WorkerReceivers {
     }
 
     fn set_modes(&mut self, modes: Vec<Option<QueueMode>>) {
-        self.paces.want(self.link, modes);
+        self.wait_modes.want(self.link, modes);
     }
 
     fn take_time(&mut self) -> Duration {

@@ -1,0 +1,135 @@
+//! The thread that listens to the kernel, and asks it for neighbours.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use weever_block::Env;
+use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Resolver};
+use weever_engine::monotonic;
+use weever_link_sys::mirror::Mirror;
+use weever_net::iface::IfaceId;
+
+use super::questions::Questions;
+use super::{Heard, Kernel};
+
+/// How long to leave a kernel alone that refuses to tell.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Keeps the network in step with the kernel. Dropping it ends the thread.
+pub(in crate::stack) struct Follower {
+    questions: Arc<Questions>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has.
+struct Listener {
+    mirror: Mirror,
+    kernel: Kernel,
+    host: Arc<Network>,
+    neighbours: Arc<Neighbours>,
+    neighbours6: Arc<Neighbours6>,
+    questions: Arc<Questions>,
+}
+
+impl Follower {
+    /// Follows the kernel for the sake of the host in `env`.
+    pub(in crate::stack) fn start(
+        (mirror, kernel): (Mirror, Kernel),
+        env: &Env,
+    ) -> io::Result<Follower> {
+        let questions = Arc::new(Questions::new()?);
+        let asked = Arc::clone(&questions);
+        let resolver = env.get_or_default::<Resolver>();
+        resolver.ask_by(move |iface, ip| asked.ask(iface, ip));
+        let missing = || io::Error::other("the environment has no host");
+        let listener = Listener {
+            mirror,
+            kernel,
+            host: env.get().ok_or_else(missing)?,
+            neighbours: env.get().ok_or_else(missing)?,
+            neighbours6: env.get().ok_or_else(missing)?,
+            questions: Arc::clone(&questions),
+        };
+        let work = move || listener.run();
+        let thread = thread::Builder::new().name("kernel".into()).spawn(work)?;
+        Ok(Follower { questions, thread: Some(thread) })
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.questions.end();
+        if let Some(thread) = self.thread.take() {
+            // If it has panicked, it has said so.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Listener {
+    fn run(mut self) {
+        self.kernel.known().into_iter().for_each(|heard| self.pass_on(heard));
+        while let Some(asked) = self.questions.take() {
+            self.listen();
+            asked.into_iter().for_each(|(iface, ip)| self.answer(iface, ip));
+            self.wait();
+        }
+    }
+
+    fn listen(&mut self) {
+        let mut heard = Vec::new();
+        let Listener { mirror, kernel, .. } = self;
+        if let Err(error) = mirror.poll(|event| heard.extend(kernel.learn(event))) {
+            tracing::warn!("the kernel does not tell of its network: {error}");
+            thread::sleep(PAUSE);
+        }
+        if self.kernel.is_news {
+            let shaped = self.host.update(|network| {
+                self.kernel.shape(network);
+                Ok::<(), std::convert::Infallible>(())
+            });
+            let Ok(()) = shaped;
+        }
+        heard.into_iter().for_each(|heard| self.pass_on(heard));
+    }
+
+    fn pass_on(&self, Heard { iface, ip, mac }: Heard) {
+        let now = monotonic();
+        match (ip, mac) {
+            (IpAddr::V4(v4), Some(mac)) => self.neighbours.adopt(iface, v4, mac, now),
+            (IpAddr::V4(v4), None) => self.neighbours.withdraw(iface, v4, now),
+            (IpAddr::V6(v6), Some(mac)) => self.neighbours6.adopt(iface, v6, mac, now),
+            (IpAddr::V6(v6), None) => self.neighbours6.withdraw(iface, v6, now),
+        }
+    }
+
+    /// From what is known, and has the kernel find out or confirm it.
+    fn answer(&mut self, iface: IfaceId, ip: IpAddr) {
+        let Some((device, mac)) = self.kernel.find(iface, ip) else { return };
+        if mac.is_some() {
+            self.pass_on(Heard { iface, ip, mac });
+        }
+        if let Err(error) = self.mirror.resolve(device, ip) {
+            tracing::warn!(%ip, "the kernel cannot be asked for a neighbour: {error}");
+        }
+    }
+
+    /// Until the kernel tells something, or a neighbour is asked for.
+    fn wait(&self) {
+        let mirror = PollFd::new(self.mirror.as_fd(), PollFlags::POLLIN);
+        let bell = PollFd::new(self.questions.bell(), PollFlags::POLLIN);
+        match poll(&mut [mirror, bell], PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => {
+                tracing::warn!("cannot wait for the kernel: {error}");
+                thread::sleep(PAUSE);
+            }
+        }
+    }
+}

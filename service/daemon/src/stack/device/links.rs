@@ -1,0 +1,169 @@
+//! The configuration's devices as links: one for each device, however many interfaces it has.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weever_link::{Link, LinkInfo};
+use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, Steering};
+use weever_link_sys::overhear::overhear;
+use weever_link_sys::tap::{Tap, TapConfig};
+use weever_packet::Pool;
+
+use super::{claimed, ports, replay};
+use crate::config::{Config, Interface, LinkKind, Share};
+use crate::stack::StartError;
+use crate::stack::steward::{self, PolicyError, PolicySetup, PreparedNic, Steward};
+
+/// A device that was opened.
+pub(in crate::stack) struct Device {
+    pub(in crate::stack) link: Box<dyn Link>,
+    /// Which addresses' packets come from it; `None` if all do.
+    pub(in crate::stack) filter: Option<AddressFilter>,
+    /// What carries out the policy, if there is one and the device takes filters.
+    pub(in crate::stack) steward: Option<Steward>,
+}
+
+/// What has been taken from a device that the kernel uses too.
+#[derive(Debug)]
+pub(in crate::stack) struct AddressFilter {
+    pub(in crate::stack) steering: Arc<Steering>,
+    pub(in crate::stack) addresses: BTreeSet<IpAddr>,
+    /// Whether only some ports of them are taken.
+    pub(in crate::stack) by_port: bool,
+}
+
+impl From<Box<dyn Link>> for Device {
+    fn from(link: Box<dyn Link>) -> Device {
+        Device { link, filter: None, steward: None }
+    }
+}
+
+/// The devices' names, in the order in which links are numbered.
+pub(in crate::stack) fn names(config: &Config) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for interface in &config.interfaces {
+        if !names.contains(&interface.dev.as_str()) {
+            names.push(&interface.dev);
+        }
+    }
+    names
+}
+
+/// The number of a device's link. The device is one of the configuration's.
+pub(in crate::stack) fn number_of(config: &Config, dev: &str) -> u16 {
+    names(config).iter().position(|name| *name == dev).unwrap_or_default() as u16
+}
+
+/// Opens every device; those opened are closed again if one cannot be.
+pub(in crate::stack) fn open(
+    config: &Config,
+    policy: Option<&PolicySetup>,
+    pool: &Pool,
+) -> Result<Vec<Device>, StartError> {
+    names(config).into_iter().map(|dev| open_one(config, policy, dev, pool)).collect()
+}
+
+fn open_one(
+    config: &Config,
+    policy: Option<&PolicySetup>,
+    dev: &str,
+    pool: &Pool,
+) -> Result<Device, StartError> {
+    let of_device = || config.interfaces.iter().filter(|i| i.dev == dev);
+    let Some(first) = of_device().next() else {
+        return Err(StartError::Setting(format!("no interface is on {dev}")));
+    };
+    if policy.is_some() && first.link != LinkKind::AfXdp {
+        tracing::warn!(device = dev, "it takes no filters: the policy is not followed there");
+    }
+    match first.link {
+        LinkKind::Tap => open_tap(config, first),
+        LinkKind::Pcap => replay::open(first, config.aids.station).map(Device::from),
+        LinkKind::AfXdp => {
+            let own = of_device().flat_map(|i| &i.addresses).map(|address| address.addr());
+            open_af_xdp(config, first, own.collect(), policy, pool)
+        }
+    }
+}
+
+fn open_af_xdp(
+    config: &Config,
+    interface: &Interface,
+    addresses: BTreeSet<IpAddr>,
+    policy: Option<&PolicySetup>,
+    pool: &Pool,
+) -> Result<Device, StartError> {
+    let share = match interface.share {
+        Share::Address => af_xdp::Share::Address(addresses.iter().copied().collect()),
+        // The addresses are the kernel's, which has not been asked yet.
+        Share::Ports => {
+            af_xdp::Share::Ports(Vec::new(), ports::of(&config.services).into_iter().collect())
+        }
+        Share::None => af_xdp::Share::None,
+    };
+    let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
+    let claim = claimed::claim(&interface.dev)?;
+    let workers = config.cores.len().max(1) as u16;
+    let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));
+    let prepared = prepared.transpose()?.flatten();
+    match prepared {
+        // Its queues are the workers'; the program only counts.
+        Some(_) => settings.classifies = true,
+        // One for each worker, on every queue.
+        None if policy.is_some() => settings.sockets_per_queue = workers,
+        None => {}
+    }
+    let nic = prepared.as_ref().map(|prepared| prepared.steering.clone());
+    let link = AfXdp::open(&settings)?;
+    let steward = policy.map(|policy| start_steward(&link, prepared, workers, policy));
+    let steward = steward.transpose()?.flatten();
+    let by_port = interface.share == Share::Ports;
+    let filter = (interface.share != Share::None).then(|| AddressFilter {
+        steering: Arc::clone(link.steering()),
+        addresses,
+        by_port,
+    });
+    let link: Box<dyn Link> = match interface.share {
+        Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
+        Share::Ports | Share::None => Box::new(link),
+    };
+    let link = claimed::holding(link, nic, claim);
+    Ok(Device { link, filter, steward })
+}
+
+/// The device with a queue for each worker, if it sorts packets itself and there are several.
+fn prepare(
+    dev: &str,
+    workers: u16,
+    policy: &PolicySetup,
+) -> Result<Option<PreparedNic>, PolicyError> {
+    let model = policy.model(dev).filter(|model| model.is_hardware && workers > 1);
+    model.map(|model| PreparedNic::open(dev, policy, model)).transpose()
+}
+
+fn start_steward(
+    link: &AfXdp,
+    prepared: Option<PreparedNic>,
+    workers: u16,
+    policy: &PolicySetup,
+) -> Result<Option<Steward>, PolicyError> {
+    let LinkInfo { name, queues, .. } = link.info();
+    let (link, queues) = (link.steering(), *queues);
+    match (prepared, policy.model(name)) {
+        (Some(_), _) if queues < workers => {
+            Err(PolicyError::Queues { link: name.clone(), queues, workers: workers.into() })
+        }
+        (Some(prepared), _) => steward::on_nic(name, prepared, Some(link)).map(Some),
+        (None, Some(model)) => steward::on_program(name, link, policy, model),
+        (None, None) => Ok(None),
+    }
+}
+
+/// A queue for each worker. The kernel's stack is at the other end, so nothing is shared.
+fn open_tap(config: &Config, interface: &Interface) -> Result<Device, StartError> {
+    let queues = config.cores.len().max(1) as u16;
+    let settings = TapConfig { queues, mtu: interface.mtu, ..TapConfig::new(&interface.dev) };
+    let link: Box<dyn Link> = Box::new(Tap::open(&settings)?);
+    Ok(link.into())
+}

@@ -1,0 +1,220 @@
+//! Captures: blocks that are spliced into the running graph while somebody looks.
+
+mod places;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weever_blocks_std::capture::{Tap, TapConfig, Taps};
+use weever_engine::{Publisher, monotonic};
+use weever_graph::Predicate;
+use weever_service_api::{
+    ApiError, CaptureRequest, CaptureStarted, CapturedPacket, ErrorKind, MAX_SNAPLEN,
+};
+use weever_unicorn::predicate::parse;
+
+use crate::control::Capturing;
+use crate::stack::graph::program::Program;
+
+pub(in crate::stack) use places::Splices;
+use places::refused;
+
+/// Captures that may go on at once: each has rings of its own.
+const MOST: usize = 8;
+/// Places of one capture.
+const MOST_PLACES: usize = 32;
+
+/// What captures of a stack share.
+#[derive(Debug)]
+pub(in crate::stack) struct Captures {
+    base: Base,
+    links: Vec<String>,
+    running: Arc<AtomicUsize>,
+}
+
+/// What a capture needs until its end.
+#[derive(Clone, Debug)]
+struct Base {
+    program: Arc<Mutex<Program>>,
+    publisher: Arc<Publisher>,
+    taps: Arc<Taps>,
+}
+
+impl Base {
+    fn program(&self) -> MutexGuard<'_, Program> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Captures {
+    pub(in crate::stack) fn new(
+        program: Arc<Mutex<Program>>,
+        publisher: Arc<Publisher>,
+        taps: Arc<Taps>,
+        links: Vec<String>,
+    ) -> Captures {
+        Captures { base: Base { program, publisher, taps }, links, running: Arc::default() }
+    }
+
+    /// Changes the graph so that packets are copied.
+    pub(in crate::stack) fn begin(
+        &self,
+        wanted: &CaptureRequest,
+    ) -> Result<Box<dyn Capturing>, ApiError> {
+        let filter = filter(&wanted.filter)?;
+        let permit = Permit::get(&self.running)?;
+        let snaplen = wanted.snaplen.unwrap_or(MAX_SNAPLEN).min(MAX_SNAPLEN);
+        let places = places::find(&self.base.program().untapped()?, &wanted.at)?;
+        if places.len() > MOST_PLACES {
+            let message = format!("{} places are more than a capture may have", places.len());
+            return Err(refused(message, format!("name at most {MOST_PLACES}")));
+        }
+        let config = TapConfig {
+            filter,
+            snaplen: snaplen as usize,
+            clock: Some(monotonic),
+            ..TapConfig::default()
+        };
+        let tap = Arc::new(Tap::new(config));
+        let number = self.base.taps.add(Arc::clone(&tap));
+        let (ports, places) =
+            places.into_iter().map(|place| ((place.node, place.port), place.shown)).unzip();
+        let started = CaptureStarted { links: self.links.clone(), places, snaplen };
+        // From here on, dropping it takes back what has been done.
+        let (base, offset) = (self.base.clone(), calendar_offset());
+        let capture = Capture { base, number, tap, started, offset, _permit: permit };
+        let splices = Splices { tap: number, ports };
+        let mut program = self.base.program();
+        let changed = program.change(&self.base.publisher, |program| program.add_tap(splices));
+        drop(program);
+        changed.map_err(|error| ApiError {
+            remedy: "choose other places; `weever graph show --running` lists them".into(),
+            ..ApiError::from(error)
+        })?;
+        Ok(Box::new(capture))
+    }
+}
+
+fn filter(text: &str) -> Result<Predicate, ApiError> {
+    if text.trim().is_empty() {
+        return Ok(Predicate::True);
+    }
+    let predicate = parse(text).map_err(|e| {
+        let help = e.help.unwrap_or_else(|| "use pcap-filter's syntax: `udp dst port 53`".into());
+        refused(format!("capture: filter, at byte {}: {}", e.at, e.message), help)
+    })?;
+    match label(&predicate) {
+        Some(label) => Err(refused(
+            format!("capture: no field of a packet is called `{label}`"),
+            "use pcap-filter's syntax: `udp dst port 53`",
+        )),
+        None => Ok(predicate),
+    }
+}
+
+/// A label in the predicate, if there is one: nobody knows its value here.
+fn label(predicate: &Predicate) -> Option<&str> {
+    match predicate {
+        Predicate::Atom { label, .. } => Some(label),
+        Predicate::Not(inner) => label(inner),
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().find_map(label),
+        _ => None,
+    }
+}
+
+/// One of so many captures.
+struct Permit(Arc<AtomicUsize>);
+
+impl Permit {
+    fn get(running: &Arc<AtomicUsize>) -> Result<Permit, ApiError> {
+        let more = |n: usize| (n < MOST).then_some(n + 1);
+        match running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(Permit(Arc::clone(running))),
+            Err(_) => Err(ApiError::new(
+                ErrorKind::Busy,
+                format!("{MOST} captures go on already"),
+                "end one of them and try again",
+            )),
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A capture. Dropping it takes its blocks out of the graph.
+struct Capture {
+    base: Base,
+    number: u32,
+    tap: Arc<Tap>,
+    started: CaptureStarted,
+    /// What is added to the worker's time to make it the calendar's.
+    offset: u64,
+    _permit: Permit,
+}
+
+/// In nanoseconds: measurements of the offset differ by less, unless the calendar was set.
+const OFFSET_TOLERANCE: u64 = 1_000_000;
+
+/// How many nanoseconds the calendar is ahead of the worker's clock, modulo 2^64. The two clocks are
+/// read one after the other, so the quickest of some readings is the best.
+fn calendar_offset() -> u64 {
+    let reading = |_| {
+        let before = monotonic();
+        let calendar = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let took = monotonic() - before;
+        (took, (calendar.as_nanos() as u64).wrapping_sub(before + took / 2))
+    };
+    (0..3).map(reading).min().map_or(0, |(_, offset)| offset)
+}
+
+impl Capturing for Capture {
+    fn started(&self) -> CaptureStarted {
+        self.started.clone()
+    }
+
+    fn collect(&mut self, most: usize) -> Vec<CapturedPacket> {
+        let packets = self.tap.collect(most);
+        if packets.is_empty() {
+            return Vec::new();
+        }
+        // The same for every packet, so that none overtakes another, until the calendar is set anew.
+        let current = calendar_offset();
+        if (current.wrapping_sub(self.offset) as i64).unsigned_abs() > OFFSET_TOLERANCE {
+            self.offset = current;
+        }
+        let offset = self.offset;
+        let packet = |captured: weever_blocks_std::capture::Captured| CapturedPacket {
+            place: captured.place,
+            link: captured.link,
+            time_ns: captured.time.wrapping_add(offset),
+            length: captured.original,
+            data: captured.data,
+        };
+        packets.into_iter().map(packet).collect()
+    }
+
+    fn missed(&self) -> u64 {
+        self.tap.missed_so_far()
+    }
+
+    fn is_removed(&self) -> bool {
+        self.tap.is_idle()
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let mut program = self.base.program();
+        // A worker that does not turn switches later; the graph of the program is without them.
+        drop(program.change(&self.base.publisher, |program| program.remove_tap(self.number)));
+        // If it was refused, the next change does it: no graph may name a capture that is gone.
+        program.remove_tap(self.number);
+        drop(program);
+        self.base.taps.remove(self.number);
+    }
+}

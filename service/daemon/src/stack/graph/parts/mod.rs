@@ -1,0 +1,149 @@
+//! Every worker runs what its queues need of the graph (design note 0013).
+//!
+//! Stewards say what can arrive by their links: [`GraphParts::order`]. The part of each worker is made of the
+//! graph of all by [`simplify`], now and whenever that graph changes. What a part is not made for goes to
+//! the whole graph at the first worker, so an order may be late, wrong or refused, and no packet is lost.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weever_block::{Registry, StateKind, WORKER};
+use weever_blocks_std::registry;
+use weever_engine::{Fit, Publisher};
+use weever_graph::{Field, Graph, Node, Predicate, Verified, verify};
+use weever_plan::embed::{Arrival, tested};
+use weever_plan::flow::Conj;
+use weever_plan::simplify::{Given, HandOver, Home, Strangers, simplify};
+
+/// Parts that are remembered: plans go back and forth.
+const REMEMBERED: usize = 64;
+
+/// Has workers run parts of the graph.
+pub(in crate::stack) struct GraphParts {
+    publisher: Arc<Publisher>,
+    workshop: Arc<Workshop>,
+    /// The last order was not followed: when it comes again, it is tried again.
+    behind: AtomicBool,
+}
+
+struct Workshop {
+    /// By link, what can arrive; `None`: anything, at any worker.
+    orders: Mutex<Vec<Option<Vec<Arrival>>>>,
+    /// The latest last.
+    made: Mutex<VecDeque<Part>>,
+    registry: Registry,
+}
+
+/// A part that was made.
+struct Part {
+    whole: Arc<Graph>,
+    worker: u16,
+    arriving: Vec<Conj>,
+    graph: Option<Graph>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl GraphParts {
+    /// Nothing is known of `links` links: everybody runs everything.
+    pub(in crate::stack) fn new(publisher: Arc<Publisher>, links: usize) -> GraphParts {
+        let orders = Mutex::new(vec![None; links]);
+        let (made, registry) = (Mutex::default(), registry());
+        let workshop = Arc::new(Workshop { orders, made, registry });
+        GraphParts { publisher, workshop, behind: AtomicBool::new(false) }
+    }
+
+    /// The fields of packets that the graph can tell apart.
+    pub(in crate::stack) fn fields(&self) -> BTreeSet<Field> {
+        tested(&self.publisher.graph())
+    }
+
+    /// From now on nothing else arrives by a link than this at each queue, the number of which is that
+    /// of the worker. Blocks until every worker runs its part.
+    pub(in crate::stack) fn order(&self, link: u16, arriving: Vec<Arrival>) {
+        {
+            let mut orders = lock(&self.workshop.orders);
+            let order = &mut orders[usize::from(link)];
+            if order.as_ref() == Some(&arriving) && !self.behind.load(Ordering::Relaxed) {
+                return;
+            }
+            *order = Some(arriving);
+        }
+        let workshop = Arc::clone(&self.workshop);
+        let fit: Arc<Fit> = Arc::new(move |whole, worker| workshop.part(whole, worker));
+        let fitted = self.publisher.fit(Some(fit));
+        self.behind.store(fitted.is_err(), Ordering::Relaxed);
+        match fitted {
+            Ok(published) if published.steps == 0 => {}
+            Ok(published) => {
+                let (epoch, sizes) = (published.epoch, self.publisher.sizes());
+                tracing::debug!(epoch, ?sizes, "workers run parts of the graph");
+            }
+            // Strangers are handed over whatever they run.
+            Err(error) => tracing::warn!("workers run what they ran: {error}"),
+        }
+    }
+}
+
+impl Workshop {
+    fn part(&self, whole: &Verified, worker: u16) -> Option<Graph> {
+        let arriving = self.arriving(u32::from(worker))?;
+        let mut made = lock(&self.made);
+        let is_it = |part: &&Part| {
+            part.worker == worker && part.arriving == arriving && *part.whole == **whole
+        };
+        if let Some(part) = made.iter().find(is_it) {
+            return part.graph.clone();
+        }
+        let graph = self.simplified(whole, worker, &arriving);
+        if made.len() == REMEMBERED {
+            made.pop_front();
+        }
+        let known = made.iter().map(|part| &part.whole).find(|known| ***known == **whole);
+        let whole = known.cloned().unwrap_or_else(|| Arc::new(Graph::clone(whole)));
+        made.push_back(Part { whole, worker, arriving, graph: graph.clone() });
+        graph
+    }
+
+    /// What can arrive at a worker; `None`: anything.
+    fn arriving(&self, queue: u32) -> Option<Vec<Conj>> {
+        let mut all = Vec::new();
+        for order in lock(&self.orders).iter() {
+            let arrival = order.as_ref()?.iter().find(|arrival| arrival.queue == queue);
+            all.extend(arrival.into_iter().flat_map(|arrival| arrival.parts.iter().cloned()));
+        }
+        (!all.iter().any(Conj::is_all)).then_some(all)
+    }
+
+    fn simplified(&self, whole: &Verified, worker: u16, arriving: &[Conj]) -> Option<Graph> {
+        let home = |node: &Node| self.home(node, worker);
+        let strangers = Strangers::HandOver(HandOver::default());
+        let vouched = Predicate::True;
+        let given = Given { home: &home, strangers, ..Given::of(arriving, &vouched) };
+        let part = simplify(whole, &given).graph;
+        match verify(part.clone()) {
+            Ok(_) => Some(part),
+            Err(errors) => {
+                let error = errors.first().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(worker, "its part of the graph is not sound: {error}");
+                None
+            }
+        }
+    }
+
+    fn home(&self, node: &Node, worker: u16) -> Home {
+        let tagged = node.param(WORKER).and_then(|tag| tag.parse().ok());
+        let state = self.registry.type_of(node).map(|t| t.state).unwrap_or_default();
+        match tagged.or((state == StateKind::SingleHomed).then_some(0)) {
+            None => Home::Any,
+            Some(home) if home == worker => Home::Here,
+            Some(home) => Home::Elsewhere(home),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Changes that operators ask for: another graph, or another value of a setting.
+
+mod interface;
+mod route;
+mod values;
+
+use std::sync::{MutexGuard, PoisonError};
+
+use weever_engine::Published;
+use weever_net::state::NetConfig;
+use weever_service_api::{ApiError, Assignment, Changed};
+
+use crate::config::Services;
+use crate::stack::graph::program::Program;
+use crate::stack::run::shared::Shared;
+use values::{
+    PREFIX, Refusal, mtu, only_set, optional, parse, refused, reverse_path, switch, unknown,
+};
+
+impl Shared {
+    /// Waits for a change that is under way.
+    pub(in crate::stack) fn program(&self) -> MutexGuard<'_, Program> {
+        self.program.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::stack) fn apply_text(&self, name: &str, text: &str) -> Result<Changed, ApiError> {
+        self.change_program(|program| program.set_text(name, text))
+    }
+
+    fn change_program(&self, edit: impl FnOnce(&mut Program)) -> Result<Changed, ApiError> {
+        let (published, ()) = self.program().change(&self.host.publisher, edit)?;
+        Ok(changed(published))
+    }
+
+    /// Changes settings, in their order: all of them, or none when one is refused. Blocks until every
+    /// worker runs the new graph, if the graph changes.
+    pub(in crate::stack) fn assign(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        // Held until the end: what another operator sets meanwhile must not be lost.
+        let mut program = self.program();
+        let before = program.clone();
+        let mut wanted = before.clone();
+        let mut network = self.host.network.state().config().clone();
+        let mut of_network = Vec::new();
+        for assignment in assignments {
+            match self.edit(assignment, &mut wanted, &mut network)? {
+                Part::Network => of_network.push(assignment),
+                Part::Graph => {}
+            }
+        }
+        let mut all = Changed { epoch: self.host.publisher.epoch(), ..Changed::default() };
+        let mut late = None;
+        if of_network.len() < assignments.len() {
+            let services = wanted.services();
+            match program.change(&self.host.publisher, |program| *program = wanted) {
+                Ok((published, ())) => all = changed(published),
+                // The worker has the change before it, and nothing takes it back.
+                Err(error) if error.is_late() => late = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+            self.set_served(services, &mut all);
+        }
+        if let Err(refused) = self.change_network(&of_network) {
+            // What was possible a moment ago is not any more: a lease or a router changed the network.
+            let services = before.services();
+            let undone = program.change(&self.host.publisher, |program| *program = before);
+            self.set_served(services, &mut all);
+            undone?;
+            return Err(refused);
+        }
+        late.map_or(Ok(all), |error| Err(error.into()))
+    }
+
+    /// Takes what the graph serves as served: what is shown, and what is taken from devices that are
+    /// shared by port.
+    fn set_served(&self, services: Services, changed: &mut Changed) {
+        *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = services;
+        changed.notes.extend(self.ports.follow(&services));
+    }
+
+    /// Makes a change of the network that was tried before.
+    fn change_network(&self, assignments: &[&Assignment]) -> Result<(), ApiError> {
+        if assignments.is_empty() {
+            return Ok(());
+        }
+        // Settings of the network leave the program alone.
+        let mut program = Program::new(Services::default());
+        self.host.network.update(|network| {
+            assignments
+                .iter()
+                .try_for_each(|assignment| self.edit(assignment, &mut program, network).map(drop))
+        })?;
+        for assignment in assignments {
+            tracing::info!(setting = %assignment, "network changed");
+        }
+        Ok(())
+    }
+
+    /// Does what an assignment says to either of the two; which one it is.
+    fn edit(
+        &self,
+        assignment: &Assignment,
+        program: &mut Program,
+        network: &mut NetConfig,
+    ) -> Result<Part, ApiError> {
+        let path: Vec<&str> = assignment.path.split('.').collect();
+        let done = match path[..] {
+            ["services", service @ ("echo" | "discard")] => {
+                set_service(program, service, assignment)?;
+                return Ok(Part::Graph);
+            }
+            ["node", node, param] => {
+                program.set_param(node, param, only_set(assignment)?);
+                return Ok(Part::Graph);
+            }
+            ["route", ..] => {
+                let to = assignment.path.trim_start_matches("route.");
+                route::set(network, parse(assignment, to, PREFIX)?, assignment)
+            }
+            ["interface", ref name @ .., key] if !name.is_empty() => {
+                let name = name.join(".");
+                if key == "mtu" {
+                    self.fits_its_link(&name, network, assignment)?;
+                }
+                interface::set(network, &name, key, assignment, self.config.probe)
+            }
+            ["forwarding"] => self.set_forwarding(network, assignment),
+            ["redirects"] => {
+                network.settings.redirects = switch(assignment)?;
+                Ok(())
+            }
+            ["reverse-path"] => {
+                network.settings.reverse_path = reverse_path(assignment)?;
+                Ok(())
+            }
+            _ => return Err(unknown(&assignment.path)),
+        };
+        done.map(|()| Part::Network).map_err(|why| match why {
+            Refusal::State(error) => refused(assignment, &error.to_string()),
+            Refusal::Api(error) => *error,
+        })
+    }
+
+    fn set_forwarding(
+        &self,
+        network: &mut NetConfig,
+        assignment: &Assignment,
+    ) -> Result<(), Refusal> {
+        let on = switch(assignment)?;
+        if let Some(name) = self.config.interface_for_itself().filter(|_| on) {
+            let why = format!(
+                "{name} leaves packets for others to the kernel: the stack has \
+                               to be started with `share = \"none\"` on every interface"
+            );
+            return Err(refused(assignment, &why).into());
+        }
+        network.settings.forwarding = on;
+        Ok(())
+    }
+
+    /// What is longer than the device takes would be lost there, packet by packet.
+    fn fits_its_link(
+        &self,
+        name: &str,
+        network: &NetConfig,
+        assignment: &Assignment,
+    ) -> Result<(), ApiError> {
+        let wanted: u16 = mtu(assignment)?;
+        // The caller reports an interface that is not there.
+        let Some(interface) = network.interface_named(name) else { return Ok(()) };
+        let link = &self.host.links[usize::from(interface.link)];
+        let too_long =
+            format!("{} was opened with an MTU of {}: use that or less", link.name, link.mtu);
+        if wanted > link.mtu { Err(refused(assignment, &too_long)) } else { Ok(()) }
+    }
+}
+
+/// What an assignment changes.
+enum Part {
+    /// The graph: what it serves, parameters of its nodes.
+    Graph,
+    /// Addresses, routes and settings of the network.
+    Network,
+}
+
+fn set_service(
+    program: &mut Program,
+    service: &str,
+    assignment: &Assignment,
+) -> Result<(), ApiError> {
+    only_set(assignment)?;
+    let port = optional(assignment, "a UDP port, 1 to 65535, or none")?;
+    let mut services = program.services();
+    let other = match service {
+        "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
+        _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
+    };
+    match port {
+        Some(0) => return Err(refused(assignment, "port 0 cannot be bound: use 1 to 65535")),
+        Some(_) if port == other => {
+            return Err(refused(assignment, "another service has that port"));
+        }
+        _ => {}
+    }
+    program.set_services(services);
+    Ok(())
+}
+
+fn changed(published: Published) -> Changed {
+    let Published { epoch, steps, afresh } = published;
+    Changed { epoch, steps, afresh, notes: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use weever_net::addr::Cidr;
+    use weever_net::iface::IfaceId;
+    use weever_net::route::{Origin, Route, Way};
+    use weever_service_api::settings::TABLE;
+    use weever_service_api::{ErrorKind, How};
+
+    use super::values::list;
+    use super::*;
+    use crate::config::Prefix;
+
+    #[test]
+    fn every_setting_of_an_interface_is_there() {
+        let mut network = NetConfig::single(weever_wire::MacAddr::ZERO, &[]);
+        let name = network.interfaces()[0].name.clone();
+        let keys = TABLE.iter().filter_map(|setting| setting.path.strip_prefix("interface.NAME."));
+        for key in keys {
+            let path = format!("interface.{name}.{key}");
+            let assignment = Assignment { path, how: How::Set, value: "nonsense".into() };
+            match interface::set(&mut network, &name, key, &assignment, true) {
+                Err(Refusal::Api(error)) => assert_eq!(error.kind, ErrorKind::Refused, "{key}"),
+                Err(Refusal::State(error)) => panic!("{key}: {error}"),
+                Ok(()) => panic!("{key} takes nonsense"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_operators_route_is_set_beside_those_of_others() {
+        let mut network = NetConfig::single(
+            weever_wire::MacAddr([2, 0, 0, 0, 0, 1]),
+            &["10.0.0.1/24".parse().unwrap()],
+        );
+        let lease = Route::new(Cidr::ALL, Way::Via([10, 0, 0, 2].into()));
+        let lease = lease.by(IfaceId(0)).with_metric(100).from(Origin::Dhcp);
+        network.add_route(lease).unwrap();
+        let origins = |network: &NetConfig| -> Vec<Origin> {
+            network.routes4().iter().map(|route| route.origin).collect()
+        };
+        for (value, expected) in [
+            ("10.0.0.3", &[Origin::Dhcp, Origin::Static][..]),
+            ("10.0.0.4", &[Origin::Dhcp, Origin::Static]),
+            ("none", &[Origin::Dhcp]),
+        ] {
+            let assignment: Assignment = format!("route.0.0.0.0/0={value}").parse().unwrap();
+            assert!(route::set(&mut network, Prefix::ALL_V4, &assignment).is_ok(), "{value}");
+            assert_eq!(origins(&network), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn lists_are_read_and_none_is_an_empty_one() {
+        let assignment = |text: &str| text.parse::<Assignment>().unwrap();
+        let addresses = list::<IpAddr>(&assignment("a=10.0.0.1, ::1"), "a").unwrap();
+        assert_eq!(addresses.len(), 2);
+        assert!(list::<IpAddr>(&assignment("a=none"), "a").unwrap().is_empty());
+        let error = list::<IpAddr>(&assignment("a=10.0.0.1,x"), "an address").unwrap_err();
+        assert!(
+            error.message.starts_with("a=10.0.0.1,x: `x` is not an address"),
+            "{}",
+            error.message
+        );
+        assert!(list::<IpAddr>(&assignment("a+=none"), "a").is_err());
+        assert!(switch(&assignment("a+=on")).is_err());
+    }
+}

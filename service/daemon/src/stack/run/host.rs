@@ -1,0 +1,63 @@
+//! A configuration as a host.
+
+use weever_host::{HostBuilder, InterfaceConfig};
+use weever_link::Link;
+use weever_net::state::ReversePath;
+use weever_packet::Pool;
+
+use super::secret;
+use crate::config::{self, Config, Share};
+use crate::stack::StartError;
+use crate::stack::device::kernel::Kernel;
+use crate::stack::device::links;
+use crate::stack::run::wait_modes::wait_mode;
+
+/// The host that a configuration describes, with the addresses and routes that are the kernel's.
+/// `links` are those of its devices, in their order; an interface has the number of its place there.
+/// Sockets and graph are up to the caller.
+pub(in crate::stack) fn builder(
+    config: &Config,
+    links: Vec<Box<dyn Link>>,
+    pool: Pool,
+    kernel: Option<&mut Kernel>,
+) -> Result<HostBuilder, StartError> {
+    let mut builder = HostBuilder::new(pool);
+    for link in links {
+        builder.link(link);
+    }
+    for interface in &config.interfaces {
+        let link = links::number_of(config, &interface.dev);
+        builder.interface(of_interface(interface, link))?;
+    }
+    let settings = &mut builder.network().settings;
+    settings.forwarding = config.forwarding;
+    settings.redirects = config.redirects;
+    settings.reverse_path = match config.reverse_path {
+        config::ReversePath::None => ReversePath::None,
+        config::ReversePath::Loose => ReversePath::Loose,
+        config::ReversePath::Strict => ReversePath::Strict,
+    };
+    // Before the routes, whose routers may be in the kernel's networks.
+    if let Some(kernel) = kernel {
+        kernel.shape(builder.network());
+    }
+    config.routes.iter().try_for_each(|route| builder.route(route))?;
+    config.neighbours.iter().for_each(|(address, mac)| builder.neighbour(*address, *mac));
+    builder.stable_identifiers(secret::of(config));
+    builder.cores(&config.cores);
+    builder.mode(wait_mode(config.mode));
+    Ok(builder)
+}
+
+fn of_interface(interface: &config::Interface, link: u16) -> InterfaceConfig {
+    InterfaceConfig {
+        vlan: interface.vlan,
+        addresses: interface.addresses.clone(),
+        mtu: interface.mtu,
+        groups: interface.groups.clone(),
+        dhcp: interface.dhcp,
+        slaac: interface.slaac,
+        borrowed: interface.share == Share::Ports,
+        ..InterfaceConfig::new(interface.name.as_str(), link)
+    }
+}

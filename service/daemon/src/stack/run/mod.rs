@@ -1,0 +1,9 @@
+//! Running: the configuration as a host, what is shared while it runs, changes, and what follows
+//! from the state of the network.
+
+mod change;
+pub(super) mod host;
+pub(super) mod secret;
+pub(super) mod shared;
+pub(super) mod wait_modes;
+pub(super) mod watch;

@@ -1,0 +1,359 @@
+//! What the control socket's threads may ask of a stack.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use weever_blocks_std::capture::Taps;
+use weever_engine::{Reading, sum};
+use weever_host::{HostHandle, WorkerHandle};
+use weever_net::addr::Cidr;
+use weever_service_api::{
+    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, ErrorKind, Flows,
+    GraphFormat, GraphRequest, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status,
+    WorkerStatus,
+};
+use weever_wire::MacAddr;
+
+use super::wait_modes;
+use crate::config::{Config, Services};
+use crate::control::{Capturing, Source};
+use crate::stack::Report;
+use crate::stack::device::ports::TakenPorts;
+use crate::stack::graph::capture::Captures;
+use crate::stack::graph::parts::GraphParts;
+use crate::stack::graph::program::Program;
+use crate::stack::report::{counters, network, picture};
+use crate::stack::run::wait_modes::WaitModes;
+use crate::stack::steward::{self, Steward, Stewards, WorkerReceivers};
+
+pub(in crate::stack) struct Shared {
+    /// As the stack was started.
+    pub(in crate::stack) config: Config,
+    /// The host as it is.
+    pub(in crate::stack) host: HostHandle,
+    pub(in crate::stack) program: Arc<Mutex<Program>>,
+    /// What it serves. Kept apart: who asks what a late worker does is not to wait for that worker,
+    /// as the change does that has the program.
+    pub(in crate::stack) serves: Mutex<Services>,
+    pub(in crate::stack) captures: Captures,
+    /// What services have taken from devices that are shared by port.
+    pub(in crate::stack) ports: TakenPorts,
+    /// What carries out the policy, a device each.
+    pub(in crate::stack) stewards: Arc<Stewards>,
+    pub(in crate::stack) started: Instant,
+}
+
+impl Shared {
+    /// `stewards` come with the numbers of their links.
+    pub(in crate::stack) fn new(
+        config: Config,
+        host: HostHandle,
+        program: Program,
+        mut stewards: Vec<(u16, Steward)>,
+        ports: TakenPorts,
+    ) -> Shared {
+        let (publisher, links) = (&host.publisher, host.links.len());
+        let graph_parts = Arc::new(GraphParts::new(Arc::clone(publisher), links));
+        let wait_modes = Arc::new(WaitModes::new(Arc::clone(&host.workers), config.mode, links));
+        for (link, steward) in &mut stewards {
+            let graph_parts = steward.policy().simplify.then(|| Arc::clone(&graph_parts));
+            let workers = WorkerReceivers::new(*link, graph_parts, Arc::clone(&wait_modes));
+            steward.attach_receivers(Box::new(workers));
+        }
+        let stewards = stewards.into_iter().map(|(_, steward)| steward).collect();
+        let program = Arc::new(Mutex::new(program));
+        let names = host.links.iter().map(|link| link.name.clone()).collect();
+        let taps = host.env.get_or_default::<Taps>();
+        let captures = Captures::new(Arc::clone(&program), Arc::clone(publisher), taps, names);
+        Shared {
+            stewards: Arc::new(Stewards::new(stewards)),
+            program,
+            serves: Mutex::new(config.services),
+            captures,
+            ports,
+            started: Instant::now(),
+            config,
+            host,
+        }
+    }
+
+    pub(in crate::stack) fn report(&self) -> Report {
+        Report { counters: self.counters(), failure: self.host.failure() }
+    }
+
+    pub(in crate::stack) fn picture(&self, wanted: &GraphRequest) -> Result<String, ApiError> {
+        if wanted.format == GraphFormat::Unicorn {
+            return Ok(self.program().text().to_owned());
+        }
+        picture::draw(&self.host.publisher.graph(), &sum(&self.readings()), wanted)
+    }
+
+    /// What a worker runs, with what it has counted.
+    fn picture_of(&self, worker: u32, wanted: &GraphRequest) -> Result<String, ApiError> {
+        let refused = |message: String, remedy: &str| {
+            Err(ApiError::new(ErrorKind::BadParameters, message, remedy))
+        };
+        let graph = self.host.publisher.executed(worker as usize);
+        let Some((graph, handle)) = graph.zip(self.host.workers.get(worker as usize)) else {
+            let last = self.host.workers.len() - 1;
+            return refused(format!("there is no worker {worker}"), &format!("use 0 to {last}"));
+        };
+        if wanted.format == GraphFormat::Unicorn {
+            let message = format!("the text is of the graph of all, not of worker {worker}'s part");
+            return refused(message, "ask without a worker, or for text, svg or dot");
+        }
+        picture::draw(&graph, &handle.counters.describe(), wanted)
+    }
+
+    fn readings(&self) -> Vec<Vec<Reading>> {
+        self.host.readings()
+    }
+
+    fn uptime_ns(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Packets whose queue had failed by the time they were to be sent.
+    fn undeliverable(&self, worker: &WorkerHandle) -> Option<DropCounter> {
+        let packets = worker.stats.undeliverable();
+        let (node, reason) = (worker.name.clone(), "the link's queue has failed".into());
+        (packets > 0).then_some(DropCounter { node, port: None, reason, packets })
+    }
+
+    fn services(&self) -> Vec<ServiceStatus> {
+        let services = *self.serves.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = [("echo", services.echo), ("discard", services.discard)];
+        let running = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
+        let status = |(name, port): (&str, u16)| ServiceStatus {
+            name: name.into(),
+            protocol: "udp".into(),
+            port,
+        };
+        running.map(status).collect()
+    }
+
+    fn worker(&self, worker: &WorkerHandle) -> WorkerStatus {
+        WorkerStatus {
+            name: worker.name.clone(),
+            core: worker.core,
+            mode: wait_modes::name(worker.pace.mode()),
+            queues: worker.queues.iter().map(|(_, queue)| *queue).collect(),
+            turns: worker.stats.turns(),
+            sleeps: worker.stats.sleeps(),
+            received: worker.stats.received(),
+            sent: worker.stats.sent(),
+            handed_over: worker.stats.handed_over(),
+            taken_over: worker.stats.taken_over(),
+            state: worker.failures().last().cloned().unwrap_or_else(|| "running".into()),
+        }
+    }
+
+    fn pool_counters(&self) -> PoolCounters {
+        let (frames, available) =
+            (self.host.pool.frames() as u64, self.host.pool.available() as u64);
+        PoolCounters { frames, available }
+    }
+
+    /// A row for each link from which the worker receives.
+    fn queues_of(&self, number: u32, worker: &WorkerHandle, nodes: &[usize]) -> Vec<QueueStatus> {
+        let nodes_of = |number: usize| nodes.get(number).map_or(0, |nodes| *nodes as u64);
+        let mut rows: Vec<QueueStatus> = Vec::new();
+        for counted in self.links_of(worker) {
+            let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
+                rows.push(QueueStatus {
+                    link: counted.link.clone(),
+                    queue: number,
+                    worker: worker.name.clone(),
+                    core: worker.core,
+                    turns: worker.stats.turns(),
+                    sleeps: worker.stats.sleeps(),
+                    nodes: nodes_of(number as usize),
+                    nodes_of_all: nodes_of(0),
+                    ..QueueStatus::default()
+                });
+                rows.len() - 1
+            });
+            let row = &mut rows[at];
+            row.sockets.push(counted.queue);
+            row.received += counted.rx_packets;
+            row.sent += counted.tx_packets;
+            row.dropped += counted.rx_dropped;
+        }
+        rows
+    }
+
+    fn links_of<'a>(
+        &'a self,
+        worker: &'a WorkerHandle,
+    ) -> impl Iterator<Item = weever_service_api::LinkCounters> + 'a {
+        let stats = worker.stats.queues().into_iter();
+        stats.zip(&worker.queues).map(|((link, stats), (_, number))| {
+            counters::queue(&self.host.links[usize::from(link)].name, *number, &stats)
+        })
+    }
+}
+
+impl Source for Shared {
+    fn counters(&self) -> Counters {
+        let mut counters = counters::nodes(&self.readings());
+        counters.uptime_ns = self.uptime_ns();
+        for worker in self.host.workers.iter() {
+            counters.links.extend(self.links_of(worker));
+            counters.drops.extend(self.undeliverable(worker));
+        }
+        counters.links.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
+        counters.drops.extend(counters.links.iter().flat_map(counters::lost));
+        counters.pools.push(self.pool_counters());
+        counters
+    }
+
+    fn status(&self) -> Status {
+        let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
+        // As it is now: addresses change, and with some ways of sharing they are the kernel's.
+        let state = self.host.network.state();
+        let now = state.config().interface_named(&interface.name);
+        let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
+        let gateway = network::gateway(state.config());
+        Status {
+            pid: std::process::id(),
+            program: env!("CARGO_PKG_VERSION").into(),
+            uptime_ns: self.uptime_ns(),
+            link: link.name.clone(),
+            mac: MacAddr(link.mac).to_string(),
+            mtu: now.map_or(link.mtu, |iface| iface.mtu),
+            queues: link.queues,
+            mode: link.mode.clone(),
+            share: interface.share.to_string(),
+            address: address.addr(),
+            prefix: address.prefix_len(),
+            gateway,
+            services: self.services(),
+            workers: self.host.workers.iter().map(|worker| self.worker(worker)).collect(),
+            interfaces: network::interfaces(state.config(), &self.host.links),
+            routes: network::routes(state.config()),
+            neighbours: network::neighbours(
+                state.config(),
+                &self.host.neighbours,
+                &self.host.neighbours6,
+            ),
+            pools: vec![self.pool_counters()],
+        }
+    }
+
+    fn flows(&self, most: usize) -> Flows {
+        let mut flows = Flows { uptime_ns: self.uptime_ns(), ..Flows::default() };
+        for steward in self.stewards.lock().iter_mut() {
+            steward::report::add_flows(steward, &mut flows, most);
+        }
+        flows
+    }
+
+    fn queues(&self, filters: usize) -> Queues {
+        let (workers, nodes) =
+            ((0u32..).zip(self.host.workers.iter()), self.host.publisher.sizes());
+        let mut queues: Vec<QueueStatus> =
+            workers.flat_map(|(number, worker)| self.queues_of(number, worker, &nodes)).collect();
+        queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
+        let mut problems = Vec::new();
+        for steward in self.stewards.lock().iter_mut() {
+            steward::report::describe(steward, &mut queues, filters);
+            problems.extend(steward::report::problem(steward));
+        }
+        Queues { uptime_ns: self.uptime_ns(), queues, problems }
+    }
+
+    fn graph(&self, wanted: &GraphRequest) -> Result<GraphText, ApiError> {
+        let text = match wanted.worker {
+            None => self.picture(wanted)?,
+            Some(worker) => self.picture_of(worker, wanted)?,
+        };
+        Ok(GraphText { format: wanted.format, text })
+    }
+
+    fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError> {
+        self.apply_text(name, text)
+    }
+
+    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
+        self.assign(assignments)
+    }
+
+    fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
+        self.captures.begin(wanted)
+    }
+
+    fn stop(&self) {
+        self.host.stopper.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use weever_link::memory::{MemoryConfig, pair};
+    use weever_packet::{Pool, PoolConfig};
+
+    use super::*;
+    use crate::stack::Stack;
+
+    fn stack() -> (Stack, weever_link::memory::MemoryLink) {
+        let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
+        config.probe = false;
+        config.services.echo = Some(7);
+        let pool = Pool::new(PoolConfig { frames: 2048, ..PoolConfig::default() }).unwrap();
+        let link = MemoryConfig { waitable: true, ..MemoryConfig::default() };
+        let (ours, theirs) = pair(&link).unwrap();
+        (Stack::start_on(vec![Box::new(ours)], pool, config).unwrap(), theirs)
+    }
+
+    #[test]
+    fn settings_change_together_or_not_at_all() {
+        let (stack, _theirs) = stack();
+        let set = |texts: &[&str]| {
+            let all: Vec<Assignment> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            stack.shared.set(&all)
+        };
+        let before = (stack.status(), stack.shared.host.publisher.epoch());
+        for (refused, culprit) in [
+            ("forwarding=maybe", "forwarding"),
+            ("services.discard=8", "services.discard"),
+            ("node.Nobody.period=1", "Nobody"),
+            ("nonsense=1", "nonsense"),
+        ] {
+            let all = ["services.echo=8", "interface.memory0.addr+=10.0.0.9/24", refused];
+            let error = set(&all).unwrap_err();
+            assert!(error.message.contains(culprit), "{error:?}");
+            let after = (stack.status(), stack.shared.host.publisher.epoch());
+            assert_eq!(after.0.services, before.0.services, "{refused}");
+            assert_eq!(after.0.interfaces, before.0.interfaces, "{refused}");
+            assert_eq!(after.1, before.1, "{refused}");
+        }
+        let too_small = ["interface.memory0.mtu=1200", "interface.memory0.addr+=2001:db8::1/64"];
+        assert!(set(&too_small).unwrap_err().message.contains("mtu"));
+        assert_eq!(stack.status().interfaces[0].mtu, 1500);
+        let changed = set(&["services.echo=8", "interface.memory0.mtu=1300"]).unwrap();
+        let status = stack.status();
+        assert!(changed.steps > 0 && changed.epoch == before.1 + 1);
+        assert_eq!((status.services[0].port, status.interfaces[0].mtu), (8, 1300));
+    }
+
+    #[test]
+    fn the_status_does_not_wait_for_a_change() {
+        let (stack, _theirs) = stack();
+        // As a change that waits for a late worker.
+        let change = stack.shared.program();
+        let (told, tells) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let shared = Arc::clone(&stack.shared);
+            scope.spawn(move || told.send(shared.status()).unwrap());
+            let status = tells.recv_timeout(Duration::from_secs(20));
+            drop(change);
+            assert_eq!(status.expect("it waited").services[0].port, 7);
+        });
+        let moved = stack.shared.assign(&["services.echo=8".parse().unwrap()]);
+        assert!(moved.is_ok(), "{moved:?}");
+        assert_eq!(stack.status().services[0].port, 8);
+    }
+}

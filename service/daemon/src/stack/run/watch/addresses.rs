@@ -1,0 +1,117 @@
+//! Which packets a device hands over: those for the addresses and groups of its interfaces.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use weever_blocks_std::dhcp::Status;
+use weever_net::iface::{IfaceId, Interface};
+use weever_net::state::NetState;
+
+use crate::stack::device::links::AddressFilter;
+
+/// The interfaces that wait for an address of a DHCP server, whose answers are broadcast.
+pub(super) fn seeking(clients: &[Status]) -> Vec<IfaceId> {
+    clients.iter().filter(|client| client.lease.is_none()).map(|client| client.iface).collect()
+}
+
+/// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, but for as
+/// long as an address is sought by them. What is for all hosts and all nodes is the kernel's too,
+/// and the link overhears it.
+pub(super) fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
+    let up = |iface: &&Interface| iface.link == link && iface.up;
+    let interfaces = state.config().interfaces().iter().filter(up);
+    let seeks = interfaces.clone().any(|iface| seeking.contains(&iface.id));
+    let broadcast = seeks.then_some(IpAddr::V4(Ipv4Addr::BROADCAST));
+    interfaces.flat_map(of_interface).chain(broadcast).collect()
+}
+
+fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
+    let own = iface.v4.iter().chain(iface.tentative.iter()).map(|cidr| cidr.addr());
+    let filtered = iface.filters.iter().map(|(group, _)| *group);
+    let v4 = own.chain(iface.groups.iter().copied()).chain(filtered).map(IpAddr::V4);
+    v4.chain(of_interface6(iface).map(IpAddr::V6))
+}
+
+/// Questions about addresses are handed over by their target, so that their groups, which the
+/// kernel's addresses may share, stay the kernel's.
+fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
+    let speaks = iface.v6_settings.enabled;
+    let own = iface.v6.iter().map(|own| own.cidr.addr());
+    let filtered = iface.filters6.iter().map(|(group, _)| *group);
+    own.chain(iface.groups6.iter().copied()).chain(filtered).filter(move |_| speaks)
+}
+
+/// Takes and gives back what differs. What the device refuses is asked for again at the next change.
+pub(super) fn follow(filter: &mut AddressFilter, wanted: BTreeSet<IpAddr>) {
+    let AddressFilter { steering, addresses, .. } = filter;
+    let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();
+    let new: Vec<IpAddr> = wanted.difference(addresses).copied().collect();
+    for address in gone {
+        match steering.remove_address(address) {
+            Ok(_) => drop(addresses.remove(&address)),
+            Err(error) => {
+                tracing::warn!(%address, "the device goes on handing packets over: {error}");
+            }
+        }
+    }
+    for address in new {
+        match steering.add_address(address) {
+            Ok(()) => drop(addresses.insert(address)),
+            Err(error) => tracing::warn!(%address, "the device hands no packets over: {error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weever_net::group::{Filter, Mode};
+    use weever_net::ipv6::V6Settings;
+    use weever_net::state::NetConfig;
+    use weever_wire::MacAddr;
+
+    use super::*;
+
+    #[test]
+    fn of_ipv6_it_hands_over_addresses_in_whatever_state_and_groups() {
+        let mut config = NetConfig::new();
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        config.add_interface(Interface::new(IfaceId(0), "eth0", 0, mac)).unwrap();
+        let settings = V6Settings { enabled: true, accept_ra: true, ..V6Settings::default() };
+        config.set_v6(IfaceId(0), settings).unwrap();
+        config.add_address6(IfaceId(0), "2001:db8::1/64".parse().unwrap()).unwrap();
+        let text = |config: &NetConfig| -> Vec<String> {
+            let state = NetState::new(config.clone(), 1);
+            wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(text(&config), ["2001:db8::1"], "what routers say is overheard");
+        config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
+        let only = Filter::new(Mode::Include, &["2001:db8::9".parse().unwrap()]);
+        config.set_filters6(IfaceId(0), vec![("ff35::8".parse().unwrap(), only)]).unwrap();
+        assert_eq!(text(&config), ["2001:db8::1", "ff05::7", "ff35::8"]);
+        config.set_v6(IfaceId(0), V6Settings::default()).unwrap();
+        assert_eq!(text(&config), [""; 0]);
+    }
+
+    #[test]
+    fn a_link_hands_over_what_its_interfaces_have_and_are_in() {
+        let mut config = NetConfig::new();
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+        for (id, link) in [(0, 0), (1, 1)] {
+            let iface = Interface::new(IfaceId(id), format!("eth{id}"), link, mac);
+            config.add_interface(iface).unwrap();
+        }
+        config.add_address(IfaceId(0), "10.0.0.1/24".parse().unwrap()).unwrap();
+        config.add_address(IfaceId(1), "10.1.0.1/24".parse().unwrap()).unwrap();
+        config.join(IfaceId(0), [239, 1, 2, 3].into()).unwrap();
+        let text = |config: &NetConfig| -> Vec<String> {
+            let state = NetState::new(config.clone(), 1);
+            wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
+        };
+        assert_eq!(text(&config), ["10.0.0.1", "239.1.2.3"]);
+        let state = NetState::new(config.clone(), 1);
+        assert!(wanted(&state, 0, &[IfaceId(0)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));
+        assert!(!wanted(&state, 0, &[IfaceId(1)]).contains(&IpAddr::V4(Ipv4Addr::BROADCAST)));
+        config.set_up(IfaceId(0), false).unwrap();
+        assert!(text(&config).is_empty());
+    }
+}
