@@ -19,8 +19,8 @@ pub struct Cubic {
     k: f32,
     /// cwnd_epoch, for the Reno-friendly region.
     cwnd_prior: f32,
-    /// When this stage of congestion avoidance began.
-    epoch: Option<Nanos>,
+    /// When this stage of congestion avoidance began; 0 before it has.
+    epoch: Nanos,
     /// Octets of growth that do not make up a segment yet.
     credit: f32,
     hystart: HyStart,
@@ -31,7 +31,7 @@ pub struct Cubic {
 impl Cubic {
     /// Begins a stage of congestion avoidance.
     fn begin(&mut self, cwnd: f64, now: Nanos) {
-        self.epoch = Some(now);
+        self.epoch = now.max(1);
         self.w_est = cwnd as f32;
         self.credit = 0.0;
         if cwnd < f64::from(self.w_max) {
@@ -52,10 +52,10 @@ impl Cubic {
         let mss = f64::from(window.mss);
         let cwnd = f64::from(window.cwnd) / mss;
         let segments = f64::from(acked.octets) / mss;
-        if self.epoch.is_none() {
+        if self.epoch == 0 {
             self.begin(cwnd, acked.now);
         }
-        let t = acked.now.saturating_sub(self.epoch.unwrap_or(acked.now)) as f64 / 1e9;
+        let t = acked.now.saturating_sub(self.epoch) as f64 / 1e9;
         let rtt = acked.smoothed_rtt as f64 / 1e9;
         // §4.3 (4): W_est = W_est + α_cubic * (segments_acked / cwnd); α_cubic is 1 "once W_est has
         // grown to reach the cwnd at the time of most recently setting ssthresh".
@@ -109,7 +109,7 @@ impl CongestionControl for Cubic {
         let lower = cwnd < self.w_max;
         self.w_max = if lower { cwnd * ((1.0 + BETA as f32) / 2.0) } else { cwnd };
         self.cwnd_prior = cwnd;
-        self.epoch = None;
+        self.epoch = 0;
         // §4.6: "ssthresh = cwnd * β_cubic", at least two segments.
         let fallen = (f64::from(window.cwnd) * BETA) as u32;
         fallen.max(2 * window.mss)
@@ -117,11 +117,11 @@ impl CongestionControl for Cubic {
 
     fn restored(&mut self) {
         (self.w_max, self.k) = self.before;
-        self.epoch = None;
+        self.epoch = 0;
     }
 
     fn idle(&mut self) {
         // §5.8: the time that nothing was sent must not count as time since the last reduction.
-        self.epoch = None;
+        self.epoch = 0;
     }
 }

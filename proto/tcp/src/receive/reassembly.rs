@@ -13,9 +13,13 @@ struct Run {
     stamp: u32,
 }
 
-/// Runs of octets, in order, neither overlapping nor touching.
+/// Runs of octets, in order, neither overlapping nor touching. As long as nothing is missing, which
+/// for most connections is always, they take up one pointer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reassembly {
+pub(crate) struct Reassembly(Option<Box<Runs>>);
+
+#[derive(Clone, Debug, Default)]
+struct Runs {
     runs: Vec<Run>,
     stamp: u32,
 }
@@ -33,15 +37,44 @@ pub(crate) enum Inserted {
 
 impl Reassembly {
     pub(crate) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.0.is_none()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.runs.len()
+        self.0.as_ref().map_or(0, |runs| runs.runs.len())
     }
 
     /// Adds the octets from `start` to `end`.
     pub(crate) fn insert(&mut self, start: Seq, end: Seq) -> Inserted {
+        self.0.get_or_insert_default().insert(start, end)
+    }
+
+    /// Takes out what continues the stream at `nxt`, or lies before it: where the stream now ends.
+    pub(crate) fn advance(&mut self, nxt: Seq) -> Seq {
+        let Some(runs) = &mut self.0 else { return nxt };
+        let end = runs.advance(nxt);
+        if runs.runs.is_empty() {
+            self.0 = None;
+        }
+        end
+    }
+
+    /// Fills in blocks, the latest change first. RFC 2018 §4: "The first SACK block (i.e., the one
+    /// immediately following the kind and length fields in the option) MUST specify the contiguous
+    /// block of data containing the segment which triggered this ACK", and the others repeat "the
+    /// most recently reported SACK blocks".
+    pub(crate) fn blocks(&self, out: &mut [(Seq, Seq)]) -> usize {
+        self.0.as_ref().map_or(0, |runs| runs.blocks(out))
+    }
+
+    /// The block that holds `seq`.
+    pub(crate) fn block_with(&self, seq: Seq) -> Option<(Seq, Seq)> {
+        self.0.as_ref()?.block_with(seq)
+    }
+}
+
+impl Runs {
+    fn insert(&mut self, start: Seq, end: Seq) -> Inserted {
         let first = self.runs.partition_point(|run| run.end.lt(start));
         let last = first + self.runs[first..].partition_point(|run| run.start.le(end));
         self.stamp = self.stamp.wrapping_add(1);
@@ -65,8 +98,7 @@ impl Reassembly {
         Inserted::New
     }
 
-    /// Takes out what continues the stream at `nxt`, or lies before it: where the stream now ends.
-    pub(crate) fn advance(&mut self, nxt: Seq) -> Seq {
+    fn advance(&mut self, nxt: Seq) -> Seq {
         let mut nxt = nxt;
         let mut gone = 0;
         while let Some(run) = self.runs.get(gone).filter(|run| run.start.le(nxt)) {
@@ -74,17 +106,10 @@ impl Reassembly {
             gone += 1;
         }
         self.runs.drain(..gone);
-        if self.runs.is_empty() {
-            self.runs = Vec::new();
-        }
         nxt
     }
 
-    /// Fills in blocks, the latest change first. RFC 2018 §4: "The first SACK block (i.e., the one
-    /// immediately following the kind and length fields in the option) MUST specify the contiguous
-    /// block of data containing the segment which triggered this ACK", and the others repeat "the
-    /// most recently reported SACK blocks".
-    pub(crate) fn blocks(&self, out: &mut [(Seq, Seq)]) -> usize {
+    fn blocks(&self, out: &mut [(Seq, Seq)]) -> usize {
         let mut below = None;
         for (count, slot) in out.iter_mut().enumerate() {
             let age = |run: &Run| self.stamp.wrapping_sub(run.stamp);
@@ -96,8 +121,7 @@ impl Reassembly {
         out.len()
     }
 
-    /// The block that holds `seq`.
-    pub(crate) fn block_with(&self, seq: Seq) -> Option<(Seq, Seq)> {
+    fn block_with(&self, seq: Seq) -> Option<(Seq, Seq)> {
         let run = self.runs.iter().find(|run| run.start.le(seq) && run.end.gt(seq))?;
         Some((run.start, run.end))
     }
