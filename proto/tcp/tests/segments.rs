@@ -458,6 +458,23 @@ fn a_smaller_path_is_believed_only_about_what_is_in_flight() {
 }
 
 #[test]
+fn a_fin_before_text_that_arrived_is_not_believed() {
+    let mut lab = Lab::new(Config::default());
+    let id = lab.established(TcpOptions::default());
+    let sent = |flags, seq, payload| Sent { flags, seq, ack: 1, payload, ..Sent::default() };
+    lab.give(sent(ACK, 11, b"behind")).unwrap();
+    lab.give(sent(ACK | flag::FIN, 5, b"")).unwrap();
+    lab.give(sent(ACK, 1, b"0123456789")).unwrap();
+    assert_eq!(
+        (lab.state(id), lab.endpoint.get(id).unwrap().readable()),
+        (State::Established, 0..16)
+    );
+    lab.give(sent(ACK | flag::FIN, 17, b"")).unwrap();
+    assert_eq!(lab.state(id), State::CloseWait);
+    assert_eq!(lab.give(sent(ACK, 17, b"more")), Err(Reject::AfterFin));
+}
+
+#[test]
 fn limits_refuse_new_connections_and_keep_old_ones() {
     let mut lab = Lab::new(Config { max_connections: 3, ..Config::default() });
     let mut refused = 0;

@@ -10,8 +10,11 @@ impl Connection {
     /// same message, advance RCV.NXT over the FIN, and send an acknowledgment for the FIN." One that
     /// comes before the text does waits for it.
     pub(super) fn take_fin(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
-        if arrival.fin && self.rcv.fin.is_none() && self.state.can_receive() {
-            self.rcv.fin = Some(arrival.seq + arrival.range.len() as u32);
+        let fin = arrival.seq + arrival.range.len() as u32;
+        // A peer that sent text behind it already contradicts itself: its FIN is not believed.
+        let contradicts = self.rcv.ahead.end().is_some_and(|end| end.gt(fin));
+        if arrival.fin && !contradicts && self.rcv.fin.is_none() && self.state.can_receive() {
+            self.rcv.fin = Some(fin);
             self.ack_need.raise(AckNeed::Now);
         }
         if self.rcv.fin != Some(self.rcv.nxt) || self.rcv.fin_taken {

@@ -44,6 +44,11 @@ impl Reassembly {
         self.0.as_ref().map_or(0, |runs| runs.runs.len())
     }
 
+    /// Where the last run ends.
+    pub(crate) fn end(&self) -> Option<Seq> {
+        self.0.as_ref()?.runs.last().map(|run| run.end)
+    }
+
     /// Adds the octets from `start` to `end`.
     pub(crate) fn insert(&mut self, start: Seq, end: Seq) -> Inserted {
         self.0.get_or_insert_default().insert(start, end)
