@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
         } else if let Ok(query) = IgmpQuery::parse(bytes) {
             groups.query(query.into(), query.sources.iter(), now);
         } else {
-            groups.heard(group, now);
+            groups.receive_report(group, now);
         }
         let mut messages = 0;
         while let Some(sent) = groups.poll(now, Ipv4Addr::LOCALHOST, &mut out) {

@@ -61,7 +61,9 @@ fn take(groups: &Groups, packet: &Buffer, now: Nanos) -> usize {
         }
         kind::V1_REPORT | kind::V2_REPORT => {
             let group: Option<&[u8; 4]> = message[4..V2_LEN].first_chunk();
-            group.into_iter().for_each(|group| memberships.heard(Ipv4Addr::from(*group), now));
+            group
+                .into_iter()
+                .for_each(|group| memberships.receive_report(Ipv4Addr::from(*group), now));
             OUT
         }
         _ => DROP,

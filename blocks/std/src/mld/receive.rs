@@ -68,7 +68,7 @@ fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
             let group: Option<&[u8; 16]> =
                 message.get(8..V1_LEN).and_then(|group| group.first_chunk());
             let Some(group) = group else { return MALFORMED };
-            memberships.heard(Ipv6Addr::from(*group), now);
+            memberships.receive_report(Ipv6Addr::from(*group), now);
             OUT
         }
         _ => DROP,

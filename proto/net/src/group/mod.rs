@@ -4,7 +4,7 @@
 //! [`Memberships`] is the machine of one interface. It has these kinds of methods:
 //! - *users*: [`Memberships::set`] says what a user of the interface (a socket, the operator) wants
 //!   to hear of a group; what the interface listens to is what all of them want together (§3.2);
-//! - *per packet*: [`Memberships::query`] and [`Memberships::heard`] for what others say;
+//! - *per packet*: [`Memberships::query`] and [`Memberships::receive_report`] for what others send;
 //!   [`Memberships::accepts`] whether a datagram to a group is wanted;
 //! - *time*: [`Memberships::poll`], again and again until it writes nothing more, once
 //!   [`Memberships::poll_at`] has come.
@@ -15,14 +15,14 @@
 
 mod family;
 mod filter;
-mod heard;
 mod machine;
 mod member;
-mod said;
+mod received;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub use family::{Family, Query};
 pub use filter::{Filter, MAX_SOURCES, Mode};
 pub use machine::{Config, GroupError, Memberships, Version};
-pub use said::Outgoing;
+pub use report::Outgoing;

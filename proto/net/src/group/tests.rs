@@ -175,7 +175,7 @@ fn older_queriers_are_lived_with() {
     // Another host answers first.
     ask(&mut host, query(Version::Older, None), &[], now);
     assert!(host.poll_at().is_some());
-    host.heard(group(1), now);
+    host.receive_report(group(1), now);
     assert!(host.poll_at().is_none());
     host.set(1, group(1), Filter::none(), now).unwrap();
     assert!(messages(&mut host, now).is_empty(), "the other one still listens");
@@ -347,7 +347,7 @@ proptest! {
             if message[1] & 1 == 0 { message[4..8].copy_from_slice(&group(1).octets()); }
             if let Ok(query) = IgmpQuery::parse(&message) {
                 host.query(query.into(), query.sources.iter(), now);
-                host.heard(query.group, now);
+                host.receive_report(query.group, now);
             }
             now += u64::from(message[7]) * MILLIS * 50;
             prop_assert!(self::messages(&mut host, now).len() < 8);

@@ -1,4 +1,4 @@
-//! What is said to queriers, and when.
+//! Reports to queriers: what is in them, and when they are sent.
 
 use weever_wire::listener::ReportWriter;
 use weever_wire::listener::record_kind::{ALLOW_NEW, BLOCK_OLD};

@@ -1,4 +1,4 @@
-//! What queriers and other hosts say.
+//! Queries, and reports of other hosts.
 
 use alloc::vec::Vec;
 
@@ -39,9 +39,9 @@ impl<A: Family> Memberships<A> {
         }
     }
 
-    /// Takes another host's report of an older version: RFC 2236 §3, who hears one need not send
-    /// his own.
-    pub fn heard(&mut self, group: A, now: u64) {
+    /// Takes another host's report of an older version: RFC 2236 §3, a host that receives one need not
+    /// send its own.
+    pub fn receive_report(&mut self, group: A, now: u64) {
         if self.version(now) == Version::Newest {
             return;
         }
