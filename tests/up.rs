@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weever_app_sockets::{AppQueue, Config, Event};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 const STACK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
@@ -483,4 +484,54 @@ fn a_capture_shows_what_the_kernel_does_not_see() {
     assert!(!up.ask(&["graph", "show"]).contains("Capture0"));
     echo(&net, &[64]);
     drop(up);
+}
+
+/// A program with sockets on the stack, in a process other than the stack's; the client is the
+/// kernel's.
+#[test]
+fn an_application_answers_and_its_end_closes_its_port() {
+    require_net_admin!();
+    let net = net(1);
+    let apps = temporary("apps");
+    let up = Up::start(&net, &["--apps", apps.to_str().unwrap()]);
+    assert!(up.banner.contains(apps.to_str().unwrap()), "{}", up.banner);
+    let config = Config { path: apps.clone(), name: "answerer".into(), ..Config::default() };
+    let mut queue = AppQueue::connect(&config).unwrap();
+    let taken = queue.bind_udp(([0, 0, 0, 0], ECHO).into()).unwrap_err();
+    assert!(taken.to_string().contains("in use"), "{taken}");
+    queue.bind_udp(([0, 0, 0, 0], 5353).into()).unwrap();
+    let client = net.right.run(|| UdpSocket::bind("0.0.0.0:0").unwrap());
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.connect((STACK, 5353)).unwrap();
+    for size in [0, 1, 1000, 4000] {
+        let payload = vec![7; size];
+        client.send(&payload).unwrap();
+        let datagram = loop {
+            if let Some(Event::Datagram(datagram)) = queue.next().unwrap() {
+                break datagram;
+            }
+            assert!(queue.wait(Some(PATIENCE)).unwrap(), "{size} bytes did not arrive");
+        };
+        assert_eq!(datagram.remote().port(), client.local_addr().unwrap().port());
+        assert_eq!(datagram.to_vec(), payload);
+        queue.reply(datagram).unwrap();
+        queue.commit().unwrap();
+        let mut answer = [0; 5000];
+        assert_eq!(client.recv(&mut answer).unwrap(), size);
+    }
+    drop(queue);
+    // The port is closed: the kernel is told by ICMP.
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let refused = client.send(b"anybody?").and_then(|_| client.recv(&mut [0; 10]));
+        if refused.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "the port is still open");
+    }
+    let mut queue = AppQueue::connect(&config).unwrap();
+    up.signal(Signal::SIGTERM);
+    assert!(matches!(queue.wait(Some(PATIENCE)), Err(weever_app_sockets::Error::Disconnected)));
+    assert!(up.end().0.success());
+    assert!(!apps.exists());
 }

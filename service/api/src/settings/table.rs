@@ -69,6 +69,10 @@ pub const TABLE: &[Setting] = &[
     ),
     stack("metrics", Kind::Endpoint, Without("no metrics are served"), "\"127.0.0.1:9464\"")
         .doc("Where Prometheus gets the counters: `/metrics` by HTTP, without a password."),
+    stack("apps", Kind::Path, Without("applications are not served"), "\"/run/weever/apps.sock\"").doc(
+        "The socket on which applications open queues and sockets. Who may connect: root and the user \
+         whom weever runs as. See docs/applications.md.",
+    ),
     stack("policy", Kind::Path, Without("worker *i* has the device's queues *i*, *i* + workers, …"), "\"policy.toml\"").doc(
         "The policy that says which worker gets which flow. Each worker then has a socket on every queue \
          of the device. See docs/policies.md.",

@@ -59,6 +59,8 @@ pub struct Config {
     pub state: Option<PathBuf>,
     /// Where counters can be had by Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
+    /// Where applications are served, if they are.
+    pub apps: Option<PathBuf>,
     /// The policy by which flows are given to workers, if not every worker has device queues of its
     /// own.
     pub policy: Option<PathBuf>,

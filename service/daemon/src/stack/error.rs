@@ -2,6 +2,7 @@
 
 use std::io;
 
+use weever_app_server::ListenError;
 use weever_device::claim::ClaimError;
 use weever_host::HostError;
 use weever_link_sys::af_xdp::OpenError;
@@ -43,6 +44,9 @@ pub enum StartError {
     /// The host cannot be assembled from its parts, or its workers not be started.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// Applications cannot be served.
+    #[error("apps: {0}")]
+    Applications(#[from] ListenError),
     /// The address for metrics cannot be had.
     #[error("metrics = {address}: {source}; choose another, or 127.0.0.1:0 for any free port")]
     Metrics {

@@ -33,6 +33,8 @@ pub use report::totals::Report;
 pub use steward::PolicyError;
 pub use weever_host::Stopper;
 
+use weever_app_server::AppListener;
+
 use device::kernel::Follower;
 use device::middleware::Recording;
 use run::shared::Shared;
@@ -49,6 +51,7 @@ pub struct Stack {
     recording: Option<Recording>,
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
+    applications: Option<AppListener>,
     shared: Arc<Shared>,
 }
 
@@ -100,6 +103,11 @@ impl Stack {
         &self.shared.config
     }
 
+    /// Where applications are served, if they are.
+    pub fn applications_path(&self) -> Option<&Path> {
+        self.applications.as_ref().map(AppListener::path)
+    }
+
     /// Where Prometheus gets the counters, if anywhere.
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
@@ -137,6 +145,8 @@ impl Stack {
     fn shut_down(&mut self) -> Report {
         // Before the leases are released, which is no news then.
         self.watcher = None;
+        // While workers run: applications learn that their queues are closed.
+        self.applications = None;
         let stopped = self.running.take().map(RunningHost::stop);
         (self.follower, self.routine) = (None, None);
         let mut report = self.shared.report();

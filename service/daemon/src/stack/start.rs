@@ -9,7 +9,7 @@ use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
 use super::device::{kernel, links, middleware};
-use super::run::{host, secret};
+use super::run::{applications, host, secret};
 use super::steward::{PolicySetup, Routine, Steward};
 use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
@@ -79,12 +79,16 @@ pub(super) fn assemble(
 ) -> Result<Stack, StartError> {
     let (links, filters, stewards) = apart(devices);
     let (links, recording) = middleware::wrap(links, &config.aids)?;
-    let in_parts = stewards.iter().any(|(_, steward)| steward.policy().simplify);
+    // Sockets come and go at every worker, so every worker needs the whole graph.
+    let in_parts =
+        config.apps.is_none() && stewards.iter().any(|(_, steward)| steward.policy().simplify);
     let mut program = Program::new(config.services).in_parts(in_parts);
     let graph = program.graph().map_err(defect)?;
     let mut builder =
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
     builder.graph(graph, HOST_SOURCE);
+    let server = config.apps.as_ref().map(|_| applications::server(&mut builder, &config));
+    let server = server.transpose()?;
     let host = builder.build(monotonic())?;
     let by_port = filters.iter().filter(|(_, filter)| filter.by_port);
     let by_port = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
@@ -94,10 +98,22 @@ pub(super) fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
+    let applications = server.map(|server| applications::serve(server, &shared.config));
+    let applications = applications.transpose()?.flatten();
     let Attendants { watcher, follower, routine } = Attendants::start(&shared, filters, kernel)?;
     announce(&shared);
     let (running, watcher) = (Some(running), Some(watcher));
-    Ok(Stack { running, watcher, routine, follower, recording, control, metrics, shared })
+    Ok(Stack {
+        running,
+        watcher,
+        routine,
+        follower,
+        recording,
+        control,
+        metrics,
+        applications,
+        shared,
+    })
 }
 
 fn defect(error: ProgramError) -> StartError {

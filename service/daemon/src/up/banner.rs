@@ -37,6 +37,9 @@ pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
     if let Some(address) = stack.metrics_address() {
         writeln!(out, "  metrics   http://{address}/metrics")?;
     }
+    if let Some(path) = stack.applications_path() {
+        writeln!(out, "  apps      {}", path.display())?;
+    }
     if let Some(path) = stack.control_path() {
         writeln!(out, "  control   {}", path.display())?;
     }

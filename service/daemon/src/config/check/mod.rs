@@ -65,6 +65,7 @@ impl Config {
             control: top.path("control"),
             state: top.path("state"),
             metrics: top.find("metrics"),
+            apps: top.path("apps"),
             policy: top.path("policy"),
             flows: top.path("flows"),
             probe: top.get("probe"),

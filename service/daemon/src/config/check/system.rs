@@ -3,7 +3,7 @@
 use weever_packet::{HugePages, PoolConfig};
 
 use super::super::settings::Table;
-use super::super::{Config, Services};
+use super::super::{Config, Services, Share};
 use super::Problems;
 
 /// In bytes: what AF_XDP takes.
@@ -36,6 +36,15 @@ pub(super) fn check(config: &Config, problems: &mut Problems) {
         let remedy = format!("use {} or {} (bytes)", FRAME_SIZES[0], FRAME_SIZES[1]);
         let problem = "AF_XDP has no frames of that size";
         problems.add("pool.frame-size", config.pool.frame_size, problem, &remedy);
+    }
+    let by_port = config.interfaces.iter().find(|interface| interface.share == Share::Ports);
+    if let Some((apps, interface)) = config.apps.as_deref().zip(by_port) {
+        let problem = format!(
+            "applications bind ports as they run, and {} has the kernel's addresses, by port",
+            interface.name
+        );
+        let remedy = "use `share = \"address\"`, with an address of its own";
+        problems.add("apps", apps.display(), &problem, remedy);
     }
     if config.flows.is_some() && config.policy.is_none() {
         let flows = config.flows.as_deref().unwrap_or("".as_ref()).display();

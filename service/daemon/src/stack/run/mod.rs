@@ -1,6 +1,7 @@
 //! Running: the configuration as a host, what is shared while it runs, changes, and what follows
 //! from the state of the network.
 
+pub(super) mod applications;
 mod change;
 pub(super) mod host;
 pub(super) mod secret;
