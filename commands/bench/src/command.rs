@@ -65,6 +65,7 @@ enum Part {
     /// Work for callgrind to count, which `cargo xtask instructions` does: without a name, their list
     #[command(hide = true)]
     Instructions {
+        /// The scenario; without it, their names
         #[arg(value_name = "SCENARIO")]
         scenario: Option<String>,
     },
