@@ -13,8 +13,8 @@
 //! ```
 //!
 //! One path, a received datagram: the graph's demux node looks it up in the worker's
-//! [`SocketTable`](weever_net::demux::SocketTable), notes the socket in the metadata's `entry`, cuts
-//! the packet down to its payload, and hands it to this link. [`tx`](weever_link::LinkQueue::tx)
+//! [`SocketTable`](weever_net::demux::SocketTable), notes the socket in the metadata's `entry` and
+//! where the payload is in `l4` and `end`, and hands it to this link. [`tx`](weever_link::LinkQueue::tx)
 //! copies it into the channel of the socket's queue at this worker. A ring that is full, or an
 //! application that lent no frame, costs that datagram: it is counted against its socket, and
 //! nobody else waits.

@@ -206,13 +206,14 @@ impl AppLinkQueue {
             self.stats.tx_dropped += 1;
             return;
         }
-        let delivered = channel.end.deliver(packet.meta().entry, &info_of(packet), packet.data());
+        let payload = payload(packet);
+        let delivered = channel.end.deliver(packet.meta().entry, &info_of(packet), payload);
         match delivered {
             Ok(Delivery::Delivered) => {
                 channel.dirty = true;
                 socket.stats.count_delivered();
                 self.stats.tx_packets += 1;
-                self.stats.tx_bytes += packet.len() as u64;
+                self.stats.tx_bytes += payload.len() as u64;
                 return;
             }
             Ok(Delivery::RingFull) => socket.stats.count_ring_full(),
@@ -289,7 +290,14 @@ fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
     })
 }
 
-/// What the application learns of a packet that was cut down to its payload.
+/// The payload of a packet for an application: from `l4` in its metadata to `end`.
+fn payload(packet: &Buffer) -> &[u8] {
+    let meta = packet.meta();
+    let bytes = packet.at(meta.l4);
+    bytes.get(..usize::from(meta.end.saturating_sub(meta.l4))).unwrap_or(bytes)
+}
+
+/// What the application learns of a packet.
 fn info_of(packet: &Buffer) -> PacketInfo {
     let meta = packet.meta();
     let ends = &meta.endpoints;

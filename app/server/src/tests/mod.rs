@@ -76,7 +76,9 @@ impl Bench {
     fn datagram(&mut self, socket: u32, payload: &[u8]) -> Buffer {
         let mut packet = self.cache.alloc().unwrap();
         assert!(packet.append(payload));
+        let (start, end) = (packet.head(), packet.head() + packet.len() as u16);
         let meta = packet.meta_mut();
+        (meta.l4, meta.end) = (start, end);
         meta.entry = socket;
         meta.flags = Flags::ENDPOINTS;
         meta.endpoints = Endpoints {
@@ -192,7 +194,9 @@ fn datagrams_longer_than_a_frame_go_both_ways() {
     let sent = bench.turn(Vec::new());
     assert_eq!(sent[0].data(), payload);
     let mut back = sent.into_iter().next().unwrap();
-    back.meta_mut().entry = socket;
+    let (start, end) = (back.head(), back.head() + back.len() as u16);
+    let meta = back.meta_mut();
+    (meta.l4, meta.end, meta.entry) = (start, end, socket);
     bench.turn(vec![back]);
     let mut got = Vec::new();
     while let Some(received) = app.receive().unwrap() {

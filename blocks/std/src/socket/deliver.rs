@@ -15,10 +15,10 @@ use crate::headers::{lives, traffic_class};
 
 /// Hands datagrams to the applications' link.
 pub static DELIVER: BlockType = BlockType {
-    effects: MARKS.union(Effects::MOVES_HEAD).union(Effects::CONSUMES),
+    effects: MARKS.union(Effects::CONSUMES),
     ..BlockType::new(
         "SocketDeliver",
-        "Cuts a datagram down to its payload and hands it to the applications' link.",
+        "Records both ends of a datagram and where its payload is, and hands it to the applications' link.",
         &[PortDoc { name: "drop", doc: "no whole UDP header" }],
         |build| make(build.env.get()),
     )
@@ -39,18 +39,18 @@ impl Block for Deliver {
             ports.enable(0, input);
             return;
         };
-        let cut = tasks_marked(burst, input, cut_to_payload);
-        cx.transmit(link, cut);
-        ports.enable(0, input & !cut);
+        let recorded = tasks_marked(burst, input, record);
+        cx.transmit(link, recorded);
+        ports.enable(0, input & !recorded);
     }
 }
 
-fn cut_to_payload(packet: &mut Buffer) -> bool {
+/// Leaves the packet's bounds alone: a capture may look at it in the same batch.
+fn record(packet: &mut Buffer) -> bool {
     let (Some(ttl), Some(tos)) = (lives(packet), traffic_class(packet)) else { return false };
-    let meta = *packet.meta();
-    record_ends(packet, ttl, tos)
-        && meta
-            .l4
-            .checked_add(HEADER_LEN as u16)
-            .is_some_and(|start| packet.set_bounds(start, meta.end))
+    let payload = packet.meta().l4.checked_add(HEADER_LEN as u16);
+    let Some(payload) = payload.filter(|start| *start <= packet.meta().end) else { return false };
+    let recorded = record_ends(packet, ttl, tos);
+    packet.meta_mut().l4 = payload;
+    recorded
 }

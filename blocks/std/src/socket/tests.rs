@@ -90,7 +90,7 @@ fn an_application_gets_the_payload_and_learns_both_ends() {
     let burst = bench.single(packet);
     let ran = bench.run(&DELIVER, burst, 1);
     assert_eq!(ran.requests.claims, [(Claim::Transmit { link: LINK }, 1)]);
-    assert_eq!(ran.packet(0).data(), b"question");
+    assert_eq!(ran.packet(0).at(ran.packet(0).meta().l4), b"question");
     let ends = ran.packet(0).meta().endpoints;
     assert_eq!((ends.local_port, ends.remote_port, ends.ttl), (53, 5000, 64));
     assert_eq!(ends.remote, Endpoints::mapped(PEER.to_bits()));
