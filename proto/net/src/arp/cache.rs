@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
+use weever_wire::arp::{ArpRepr, op};
 
 use super::claim::Claims;
 use super::probe::Probes;
@@ -61,6 +62,28 @@ impl Cache {
         self.claims = Claims::default();
         self.claims.set(&self.locals, now);
         self.entries.arm(now);
+    }
+
+    /// Replaces the addresses that are asked for before they are used: [`Action::Free`] or
+    /// [`Verdict::Duplicate`](super::Verdict::Duplicate) will tell of each.
+    pub fn set_tentative(&mut self, tentative: &Locals, now: u64) {
+        self.probes.set(tentative, now);
+        self.entries.arm(now);
+    }
+
+    /// Whether `ip` is being asked for before it is used.
+    pub fn is_tentative(&self, ip: Ipv4Addr) -> bool {
+        self.probes.has(ip)
+    }
+
+    /// RFC 5227 §2.1.1: a tentative address is somebody else's if any ARP packet has it as its
+    /// sender, or another station's probe asks for it. It is not asked for any longer then.
+    pub(super) fn duplicate(&mut self, arp: &ArpRepr) -> Option<Ipv4Addr> {
+        let probed = arp.op == op::REQUEST && arp.spa.is_unspecified();
+        let ip = if probed { arp.tpa } else { arp.spa };
+        let taken = self.probes.has(ip) && arp.sha != self.mac;
+        taken.then(|| self.probes.remove(ip));
+        taken.then_some(ip)
     }
 }
 

@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
 use weever_wire::MacAddr;
-use weever_wire::arp::{ArpRepr, op};
 
-use super::{Cache, Transmit};
+use super::Transmit;
 use crate::addr::Locals;
 use crate::neighbour::NEVER;
 use crate::{MILLIS, SECOND};
@@ -33,7 +32,7 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    fn set(&mut self, tentative: &Locals, now: u64) {
+    pub(super) fn set(&mut self, tentative: &Locals, now: u64) {
         self.probes.retain(|probe| tentative.is_ours(probe.ip));
         for ip in tentative.iter().map(|cidr| cidr.addr()) {
             if !self.has(ip) {
@@ -42,8 +41,12 @@ impl Probes {
         }
     }
 
-    fn has(&self, ip: Ipv4Addr) -> bool {
+    pub(super) fn has(&self, ip: Ipv4Addr) -> bool {
         self.probes.iter().any(|probe| probe.ip == ip)
+    }
+
+    pub(super) fn remove(&mut self, ip: Ipv4Addr) {
+        self.probes.retain(|probe| probe.ip != ip);
     }
 
     /// Calls `probe` for each address that is to be asked for, `free` for each that nobody has;
@@ -69,31 +72,6 @@ impl Probes {
             true
         });
         self.probes.iter().map(|probe| probe.next).min().unwrap_or(NEVER)
-    }
-}
-
-impl Cache {
-    /// Replaces the addresses that are asked for before they are used:
-    /// [`Action::Free`](super::Action::Free) or
-    /// [`Verdict::Duplicate`](super::Verdict::Duplicate) will tell of each.
-    pub fn set_tentative(&mut self, tentative: &Locals, now: u64) {
-        self.probes.set(tentative, now);
-        self.entries.arm(now);
-    }
-
-    /// Whether `ip` is being asked for before it is used.
-    pub fn is_tentative(&self, ip: Ipv4Addr) -> bool {
-        self.probes.has(ip)
-    }
-
-    /// RFC 5227 §2.1.1: a tentative address is somebody else's if any ARP packet has it as its
-    /// sender, or another station's probe asks for it. It is not asked for any longer then.
-    pub(super) fn duplicate(&mut self, arp: &ArpRepr) -> Option<Ipv4Addr> {
-        let probed = arp.op == op::REQUEST && arp.spa.is_unspecified();
-        let ip = if probed { arp.tpa } else { arp.spa };
-        let taken = self.probes.has(ip) && arp.sha != self.mac;
-        taken.then(|| self.probes.probes.retain(|probe| probe.ip != ip));
-        taken.then_some(ip)
     }
 }
 

@@ -6,7 +6,8 @@ use core::net::IpAddr;
 
 use crate::random::keyed_hash;
 
-use super::{Binding, Sharing, mapped};
+use super::Sharing;
+use super::binding::{Binding, mapped};
 
 /// A socket that binds, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

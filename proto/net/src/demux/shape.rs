@@ -1,6 +1,6 @@
-//! Which fields a binding gives.
+//! Which fields a binding gives, and whether a packet has the same in them.
 
-use super::{Binding, Family, FlowKey, mapped};
+use super::binding::{Binding, Family, FlowKey, mapped};
 
 /// The fields that a binding gives, one bit each. The order of the numbers is the order in which
 /// shapes are tried: a peer says more than an address of ours, that more than an interface, and so
@@ -75,5 +75,18 @@ impl Shape {
             interface: binding.interface.unwrap_or_default(),
         };
         self.key(&packet, binding.family())
+    }
+}
+
+impl Binding {
+    /// Whether a packet is one that the binding wants: the meaning that the table's lookup has.
+    pub fn wants(&self, packet: &FlowKey) -> bool {
+        let shape = Shape::of(self);
+        let families = match self.family() {
+            Family::Both => true,
+            Family::V4 => packet.is_v4(),
+            Family::V6 => !packet.is_v4(),
+        };
+        families && shape.key(packet, self.family()) == shape.key_of(self)
     }
 }

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
+use super::binding::{Binding, Family, FlowKey};
 use super::shape::{Key, SHAPES, Shape};
-use super::{Binding, Family, FlowKey, Sharing, SocketRef};
+use super::{Sharing, SocketRef};
 
 /// The entries are spread over this many hash tables, so that one which grows moves few of them.
 const SHARDS: usize = 256;

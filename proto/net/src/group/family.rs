@@ -6,8 +6,18 @@ use weever_wire::icmpv6;
 use weever_wire::listener::{self, Address};
 use weever_wire::{igmp, mld};
 
-use super::Version;
 use crate::addr;
+
+/// The protocol version that is spoken, after the oldest querier heard of late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// IGMPv1.
+    Oldest,
+    /// IGMPv2 or MLDv1.
+    Older,
+    /// IGMPv3 or MLDv2.
+    Newest,
+}
 
 /// A query, of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

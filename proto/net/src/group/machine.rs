@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::family::Family;
+use super::family::{Family, Version};
 use super::filter::{Filter, MAX_SOURCES};
 use super::member::Member;
 use crate::SECOND;
@@ -28,17 +28,6 @@ impl Default for Config {
     fn default() -> Self {
         Self { groups: 256, robustness: 2, seed: 0 }
     }
-}
-
-/// The protocol version that is spoken, after the oldest querier heard of late.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// IGMPv1.
-    Oldest,
-    /// IGMPv2 or MLDv1.
-    Older,
-    /// IGMPv3 or MLDv2.
-    Newest,
 }
 
 /// Why a user cannot have what it wants.

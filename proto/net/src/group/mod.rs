@@ -22,7 +22,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use family::{Family, Query};
+pub use family::{Family, Query, Version};
 pub use filter::{Filter, MAX_SOURCES, Mode};
-pub use machine::{Config, GroupError, Memberships, Version};
+pub use machine::{Config, GroupError, Memberships};
 pub use report::Outgoing;

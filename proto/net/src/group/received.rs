@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::family::{Family, Query};
+use super::family::{Family, Query, Version};
 use super::filter::MAX_SOURCES;
-use super::machine::{Memberships, Version};
+use super::machine::Memberships;
 use super::member::Asked;
 use crate::SECOND;
 

@@ -3,8 +3,8 @@
 use weever_wire::listener::ReportWriter;
 use weever_wire::listener::record_kind::{ALLOW_NEW, BLOCK_OLD};
 
-use super::family::{Family, OldKind};
-use super::machine::{Memberships, Version};
+use super::family::{Family, OldKind, Version};
+use super::machine::Memberships;
 use super::member::{Asked, Member};
 use crate::SECOND;
 

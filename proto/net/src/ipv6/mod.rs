@@ -5,12 +5,14 @@ pub use weever_wire::ipv6::{Chain, ChainFault, HEADER_LEN, Ipv6Header, Ipv6Repr,
 
 pub mod addr;
 mod locals;
+mod own;
 mod receive;
 mod select;
 mod settings;
 mod transmit;
 
-pub use locals::{AddrOrigin, AddrState, Locals6, OwnAddr};
+pub use locals::Locals6;
+pub use own::{AddrOrigin, AddrState, OwnAddr};
 pub use receive::{
     Martian6, check_source, may_forward, may_hide_source, payload_len_ok, version_ok,
 };

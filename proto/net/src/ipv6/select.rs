@@ -5,7 +5,7 @@
 use core::net::Ipv6Addr;
 
 use super::addr::Scope;
-use super::{AddrState, OwnAddr};
+use super::own::{AddrState, OwnAddr};
 
 /// The best of `candidates` for packets to `dst`; those that may not be used are left out.
 pub fn best_source(dst: Ipv6Addr, candidates: impl Iterator<Item = OwnAddr>) -> Option<Ipv6Addr> {

@@ -2,8 +2,8 @@
 
 use weever_wire::MacAddr;
 
+use super::state::{Learned, Lookup, Neighbour, State, TableFull};
 use super::table::{Entry, NEVER, Table};
-use super::{Learned, Lookup, Neighbour, State, TableFull};
 use crate::addr::Address;
 
 /// The neighbours of one interface, known or asked for. Allocates all it will ever need at once: a

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weever_wire::MacAddr;
 
-use super::{Neighbour, State, TableFull};
+use super::state::{Neighbour, State, TableFull};
 use crate::addr::Address;
 
 /// Never, as a deadline.

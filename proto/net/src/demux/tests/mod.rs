@@ -2,7 +2,7 @@
 
 mod bindings;
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
