@@ -5,7 +5,7 @@ use weever_graph::nic::{
     TableOrder,
 };
 
-use super::{Comment, Comments, Loc, Reference};
+use super::text::{Comment, Comments, Loc, Reference};
 
 /// `WORD { … }`: lines of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]

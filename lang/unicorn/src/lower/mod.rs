@@ -7,7 +7,7 @@ mod nic;
 mod tests;
 
 use weever_graph::nic::Queues;
-use weever_graph::{Graph, NodeId, NodeKind, Op, Span};
+use weever_graph::{Graph, NodeKind, Op, Span};
 
 use crate::ast::{self, Ast};
 use crate::diagnostic::{Diagnostic, has_errors};
@@ -69,8 +69,4 @@ fn kind(kind: ast::NodeKind) -> NodeKind {
 fn span(loc: ast::Loc) -> Span {
     let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     Span { start: offset(loc.start), end: offset(loc.end) }
-}
-
-fn node_id(index: usize) -> NodeId {
-    NodeId(u32::try_from(index).unwrap_or(u32::MAX))
 }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use weever_graph::NodeId;
 use weever_suggest::nearest;
 
-use super::node_id;
 use crate::Diagnostic;
 use crate::ast::{Ast, Item, Node, Reference};
 
@@ -114,6 +113,10 @@ impl<'a> Scope<'a> {
         let meant = nearest(name, names)?;
         Some(format!("did you mean `{}`?", relative(meant, clusters)))
     }
+}
+
+fn node_id(index: usize) -> NodeId {
+    NodeId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 /// The shortest way to write a full name inside `clusters`.

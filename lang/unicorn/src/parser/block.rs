@@ -3,9 +3,8 @@
 use weever_graph::nic::QueueRange;
 use weever_suggest::did_you_mean;
 
-use super::clause;
+use super::clause::{self, starts_item};
 use super::cursor::Parser;
-use super::items::starts_item;
 use crate::Diagnostic;
 use crate::ast::{Block, Comments, Line, Loc};
 use crate::token::Kind;

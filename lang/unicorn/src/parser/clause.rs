@@ -4,7 +4,6 @@ use weever_graph::{ConfigType, Effects};
 use weever_suggest::{did_you_mean, nearest};
 
 use super::cursor::Parser;
-use super::items::starts_item;
 use crate::Diagnostic;
 use crate::ast::{Clause, ClauseKind, Comments, Ident, Loc, NodeKind, Reference, Text};
 use crate::token::{Kind, is_reserved};
@@ -25,6 +24,12 @@ pub(super) const WORDS: [&str; 13] = [
     "predicate",
     "semantics",
 ];
+
+/// Whether a word starts a node or cluster. No clause goes on past it, so a body whose closing
+/// brace is missing ends there.
+pub(super) fn starts_item(word: &str) -> bool {
+    word == "cluster" || NodeKind::from_word(word).is_some()
+}
 
 impl Parser<'_> {
     /// One clause. After an error, goes on to where the next one may start.

@@ -2,6 +2,7 @@
 
 use weever_suggest::nearest;
 
+use super::clause::{self, starts_item};
 use super::cursor::Parser;
 use crate::Diagnostic;
 use crate::ast::{Clause, Cluster, Comments, Item, Node, NodeKind};
@@ -9,10 +10,6 @@ use crate::token::Kind;
 
 /// Clusters nest no deeper than this.
 const MAX_DEPTH: usize = 64;
-
-pub(super) fn starts_item(word: &str) -> bool {
-    word == "cluster" || NodeKind::from_word(word).is_some()
-}
 
 impl Parser<'_> {
     /// Everything up to the brace that closes the graph or cluster.
@@ -44,7 +41,7 @@ impl Parser<'_> {
         let declares = self.ahead(1) == Kind::Word && self.ahead(2) == Kind::BraceOpen;
         let help = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None if super::clause::WORDS.contains(&word) => {
+            None if clause::WORDS.contains(&word) => {
                 format!("`{word}` belongs in the body of a node")
             }
             None => "a graph holds `node`, `config`, `boolean`, `and`, `nand`, `or`, `nor`, \

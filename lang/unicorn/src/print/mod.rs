@@ -1,28 +1,20 @@
 //! A syntax tree back as text, in one canonical layout. Parsing the result gives an equal tree.
 
 mod nic;
+mod printer;
 
 use weever_graph::ConfigType;
 
 use crate::ast::{
-    Ast, Clause, ClauseKind, Cluster, Comment, Comments, Helpers, Ident, Item, Node, NodeKind, Raw,
-    Reference, Text,
+    Ast, Clause, ClauseKind, Cluster, Helpers, Ident, Item, Node, NodeKind, Reference, Text,
 };
-
-const INDENT: usize = 4;
-/// Lists of targets are broken before this column.
-const WIDTH: usize = 100;
+use printer::{Printer, WIDTH, quoted_str, reference};
 
 /// The tree's text. Comments stay with what they belong to.
 pub fn print(ast: &Ast) -> String {
     let mut printer = Printer { out: String::new(), indent: 0 };
     printer.ast(ast);
     printer.out
-}
-
-struct Printer {
-    out: String,
-    indent: usize,
 }
 
 impl Printer {
@@ -43,11 +35,6 @@ impl Printer {
         self.start("}");
         self.out.push('\n');
         self.comment_lines(&ast.comments.trailing);
-    }
-
-    fn start(&mut self, text: &str) {
-        self.out.push_str(&" ".repeat(self.indent * INDENT));
-        self.out.push_str(text);
     }
 
     fn helpers(&mut self, helpers: &Helpers) {
@@ -168,57 +155,6 @@ impl Printer {
         self.indent -= 1;
         self.start(&format!("){close}"));
     }
-
-    fn raw(&mut self, raw: &Raw) {
-        if !raw.text.contains(['\n', ';']) {
-            self.out.push_str(&format!("{{ {} }}", raw.text));
-            return;
-        }
-        self.out.push_str("{\n");
-        self.indent += 1;
-        for line in raw.text.split('\n') {
-            if !line.is_empty() {
-                self.start(line);
-            }
-            self.out.push('\n');
-        }
-        self.indent -= 1;
-        self.start("}");
-    }
-
-    fn comment_lines(&mut self, comments: &[Comment]) {
-        for comment in comments {
-            self.start("");
-            self.comment(comment);
-            self.out.push_str(if comment.gap { "\n\n" } else { "\n" });
-        }
-    }
-
-    /// Puts a comment here; its further lines start relative to this column.
-    fn comment(&mut self, comment: &Comment) {
-        let indent = " ".repeat(self.column());
-        for (i, line) in comment.text.split('\n').enumerate() {
-            if i > 0 {
-                self.out.push('\n');
-                self.out.push_str(if line.is_empty() { "" } else { &indent });
-            }
-            self.out.push_str(line);
-        }
-    }
-
-    /// Ends a line, after the comments that belong on it.
-    fn end(&mut self, comments: &Comments) {
-        for comment in &comments.trailing {
-            self.out.push(' ');
-            self.comment(comment);
-        }
-        self.out.push('\n');
-    }
-
-    fn column(&self) -> usize {
-        let line = self.out.rfind('\n').map_or(0, |n| n + 1);
-        self.out[line..].chars().count()
-    }
 }
 
 /// Whether the item takes one line, so that it may stand next to others like it.
@@ -234,17 +170,8 @@ fn words(first: &str, names: &[Ident]) -> String {
     names.iter().fold(first.to_string(), |all, n| format!("{all} {}", n.name))
 }
 
-fn reference(reference: &Reference) -> String {
-    format!("{}{}", ".".repeat(reference.dots), reference.name)
-}
-
 fn quoted(text: &Text) -> String {
     quoted_str(&text.value)
-}
-
-fn quoted_str(text: &str) -> String {
-    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{escaped}\"")
 }
 
 /// Clauses that fit one line.

@@ -5,7 +5,7 @@ use weever_graph::nic::{
     TableOrder, When,
 };
 
-use super::{Printer, WIDTH, quoted_str, reference};
+use super::printer::{Printer, WIDTH, quoted_str, reference};
 use crate::ast::{Action, Block, Line, RssLine, TableLine};
 use crate::predicate::field_name;
 
