@@ -2,7 +2,7 @@
 
 use weever_host::allowed_cores;
 
-use super::PreflightError;
+use super::error::PreflightError;
 
 pub(super) fn check(wanted: &[usize]) -> Result<(), PreflightError> {
     let what = "read the affinity of the process";

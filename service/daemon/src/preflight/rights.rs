@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::PreflightError;
+use super::error::PreflightError;
 
 /// Numbers of `linux/capability.h`.
 const CAP_NET_ADMIN: u32 = 12;

@@ -20,8 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weever_host::RunningHost;
-use weever_link::{Link, LinkInfo};
-use weever_packet::Pool;
+use weever_link::LinkInfo;
 use weever_service_api::{ApiError, Counters, GraphFormat, GraphRequest, Status};
 
 use crate::config::Config;
@@ -56,30 +55,6 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Opens the configuration's devices, in the network namespace of the calling thread, and
-    /// starts a stack on them. Blocks for about half a second for each address.
-    ///
-    /// # Errors
-    /// See [`StartError`]; nothing is left behind.
-    pub fn start(config: Config) -> Result<Stack, StartError> {
-        start::on_devices(config)
-    }
-
-    /// Starts a stack on links that are open already, whose buffers come from `pool`: one for each
-    /// device of the configuration, in their order. The addresses are taken without asking. There
-    /// is a control socket only if the configuration names one, and workers are bound to cores only
-    /// if it names those; without, there is one.
-    ///
-    /// # Errors
-    /// See [`StartError`].
-    pub fn start_on(
-        links: Vec<Box<dyn Link>>,
-        pool: Pool,
-        config: Config,
-    ) -> Result<Stack, StartError> {
-        start::on_links(links, pool, config)
-    }
-
     /// What has been counted so far.
     pub fn counters(&self) -> Counters {
         self.shared.counters()

@@ -23,8 +23,34 @@ use crate::stack::graph::program::{Program, ProgramError};
 use crate::stack::run::shared::Shared;
 use crate::stack::run::watch::NetworkWatcher;
 
+impl Stack {
+    /// Opens the configuration's devices, in the network namespace of the calling thread, and
+    /// starts a stack on them. Blocks for about half a second for each address.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left behind.
+    pub fn start(config: Config) -> Result<Stack, StartError> {
+        on_devices(config)
+    }
+
+    /// Starts a stack on links that are open already, whose buffers come from `pool`: one for each
+    /// device of the configuration, in their order. The addresses are taken without asking. There
+    /// is a control socket only if the configuration names one, and workers are bound to cores only
+    /// if it names those; without, there is one.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start_on(
+        links: Vec<Box<dyn Link>>,
+        pool: Pool,
+        config: Config,
+    ) -> Result<Stack, StartError> {
+        on_links(links, pool, config)
+    }
+}
+
 /// What can be found out without touching anything comes first, and the devices come last.
-pub(super) fn on_devices(mut config: Config) -> Result<Stack, StartError> {
+fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::check(&config)?;
     let cores = preflight::allowed_cores().map_err(failed("read the affinity of the process"))?;
     if config.cores.is_empty() {
@@ -51,11 +77,7 @@ fn control_name(config: &Config) -> &str {
     if first.link == LinkKind::Pcap { &first.name } else { &first.dev }
 }
 
-pub(super) fn on_links(
-    links: Vec<Box<dyn Link>>,
-    pool: Pool,
-    config: Config,
-) -> Result<Stack, StartError> {
+fn on_links(links: Vec<Box<dyn Link>>, pool: Pool, config: Config) -> Result<Stack, StartError> {
     if config.policy.is_some() {
         let problem = "policy: only devices that were opened by name take filters";
         return Err(StartError::Setting(problem.into()));
