@@ -6,7 +6,7 @@ use std::path::Path;
 use super::super::host::unfit_for_host;
 use super::super::settings::{Settings, Table};
 use super::super::{Config, ConfigError, Interface, LinkKind, NicChoice, Prefix, Share};
-use super::Problems;
+use super::problems::Problems;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
 const LONGEST_NAME: usize = 15;
@@ -130,7 +130,7 @@ fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
     if given.is_empty() && !interface.dhcp && !interface.slaac {
         let remedy = "give `--addr 192.0.2.10/24`, or `addr = \"192.0.2.10/24\"` in the \
                       configuration, or have one given: `--dhcp`, `--slaac`";
-        problems.0.push(ConfigError::Missing { key: "addr", remedy });
+        problems.note(Err(ConfigError::Missing { key: "addr", remedy }));
     }
     let key = format!("{at}addr");
     for (i, address) in given.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! From settings to a configuration.
 
 mod interface;
+mod problems;
 mod reach;
 mod system;
 
@@ -8,31 +9,8 @@ use super::settings::Table;
 use super::value::Cores;
 use super::{Config, ConfigError, Interface, Prefix, Settings};
 pub(crate) use interface::shortest_mtu;
+use problems::Problems;
 pub(crate) use reach::Own;
-
-/// What is wrong so far: a configuration is looked at as a whole.
-#[derive(Default)]
-struct Problems(Vec<ConfigError>);
-
-impl Problems {
-    fn note(&mut self, checked: Result<(), ConfigError>) {
-        self.0.extend(checked.err());
-    }
-
-    fn add(&mut self, key: &str, value: impl ToString, problem: &str, remedy: &str) {
-        self.0.push(ConfigError::invalid(key, value, problem, remedy));
-    }
-
-    /// Nothing if there are no problems, else all of them with the places where values were written.
-    fn found_in(mut self, settings: &Settings) -> Result<(), ConfigError> {
-        for problem in &mut self.0 {
-            if let ConfigError::Invalid { at, key, value, .. } = problem {
-                *at = settings.origin(key, value);
-            }
-        }
-        ConfigError::all(self.0)
-    }
-}
 
 impl Config {
     /// A configuration with the defaults, for a device (or a name, for a link that is none) and

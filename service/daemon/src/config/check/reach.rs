@@ -8,7 +8,7 @@ use weever_wire::MacAddr;
 use super::super::host::unfit_for_host;
 use super::super::settings::Table;
 use super::super::{ConfigError, Interface, Prefix, Route, Settings, Share};
-use super::Problems;
+use super::problems::Problems;
 
 /// What is known of the stack's own networks before it starts.
 pub(crate) struct Own {

@@ -4,7 +4,7 @@ use weever_packet::{HugePages, PoolConfig};
 
 use super::super::settings::Table;
 use super::super::{Config, Services, Share};
-use super::Problems;
+use super::problems::Problems;
 
 /// In bytes: what AF_XDP takes.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
