@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
-use crate::PlanToolError;
+use crate::{Format, PlanToolError};
 
 /// The help of `--nic`, with the models that ship.
 static NIC_HELP: LazyLock<String> = LazyLock::new(|| {
@@ -83,30 +83,6 @@ impl PlanArgs {
         };
         let format = self.format;
         (!formats.contains(&format)).then_some(PlanToolError::Misfit { option, format, formats })
-    }
-}
-
-/// How a plan is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Tables for people.
-    Text,
-    /// For programs.
-    Json,
-    /// The `ethtool` commands that would make it.
-    Ethtool,
-    /// A picture of the NIC with its filters.
-    Svg,
-}
-
-impl std::fmt::Display for Format {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Format::Text => "text",
-            Format::Json => "json",
-            Format::Ethtool => "ethtool",
-            Format::Svg => "svg",
-        })
     }
 }
 

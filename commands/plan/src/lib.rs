@@ -7,13 +7,15 @@
 
 mod args;
 mod error;
+mod format;
 mod load;
 mod plan;
 mod policy;
 mod render;
 
-pub use args::{Format, PlanArgs, PolicyCheck, PolicyCommand};
+pub use args::{PlanArgs, PolicyCheck, PolicyCommand};
 pub use error::PlanToolError;
+pub use format::Format;
 pub use load::{Model, load_flows, load_model, load_policy};
 pub use plan::{Made, make, run as run_plan};
 pub use policy::{check as check_policy, run as run_policy};
