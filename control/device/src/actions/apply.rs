@@ -1,9 +1,10 @@
-//! Taking steps, and taking them back.
+//! Taking steps, noting beforehand what they will have done, and taking them back.
 
 use std::fmt;
 
+use super::record::Intended;
 use super::{Actions, Record};
-use crate::ethtool::{Driver, EthtoolError};
+use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 
 /// A step failed, and what became of those before it.
 #[derive(Debug)]
@@ -66,5 +67,28 @@ impl Actions {
     /// Takes the steps that can be taken, for ways back, and returns what failed.
     pub fn apply_all(&self, driver: &mut dyn Driver, record: &mut Record) -> Vec<EthtoolError> {
         self.steps.iter().filter_map(|step| step.take(driver, record).err()).collect()
+    }
+}
+
+impl Record {
+    /// What is to be written down before `actions` are taken, so that somebody can undo them should
+    /// the process be killed meanwhile.
+    ///
+    /// # Errors
+    /// The device's answer.
+    pub fn foreseeing(
+        &self,
+        actions: &Actions,
+        driver: &mut dyn Driver,
+    ) -> Result<Record, EthtoolError> {
+        let mut ahead = self.clone();
+        let rules: Vec<RuleSpec> =
+            actions.steps.iter().filter_map(|step| step.foresee(&mut ahead)).collect();
+        if !rules.is_empty() {
+            let present = driver.locations()?.into_iter();
+            let others = present.filter(|at| !self.ours.contains_key(at)).collect();
+            ahead.intended = Some(Intended { rules, others });
+        }
+        Ok(ahead)
     }
 }

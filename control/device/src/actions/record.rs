@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use weever_graph::nic::FlowType;
 
-use super::Actions;
 use crate::ethtool::{
     ANY_LOCATION, Channels, Driver, EthtoolError, HashFields, RuleSpec, Spreading,
 };
@@ -91,27 +90,6 @@ impl Record {
     /// The locations of the rules that we made.
     pub fn locations(&self) -> impl Iterator<Item = u32> + '_ {
         self.ours.keys().copied()
-    }
-
-    /// What is to be written down before `actions` are taken, so that somebody can undo them should
-    /// the process be killed meanwhile.
-    ///
-    /// # Errors
-    /// The device's answer.
-    pub fn foreseeing(
-        &self,
-        actions: &Actions,
-        driver: &mut dyn Driver,
-    ) -> Result<Record, EthtoolError> {
-        let mut ahead = self.clone();
-        let rules: Vec<RuleSpec> =
-            actions.steps.iter().filter_map(|step| step.foresee(&mut ahead)).collect();
-        if !rules.is_empty() {
-            let present = driver.locations()?.into_iter();
-            let others = present.filter(|at| !self.ours.contains_key(at)).collect();
-            ahead.intended = Some(Intended { rules, others });
-        }
-        Ok(ahead)
     }
 
     /// Takes over the rules that a killed process has made without writing them down, and gives up
