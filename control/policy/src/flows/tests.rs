@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Place;
 
 fn whole(text: &str) -> Vec<FlowSpec> {
     let list = parse(text.as_bytes());

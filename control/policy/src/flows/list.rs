@@ -1,0 +1,75 @@
+//! Flows as a file describes them.
+
+use weever_plan::flow::Conj;
+use weever_plan::watch::FiveTuple;
+
+use crate::{Place, Problem, Problems};
+
+/// No file has more flows.
+pub const MAX_FLOWS: usize = 1 << 20;
+
+/// A flow as a file describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowSpec {
+    /// Where it stands.
+    pub place: Place,
+    /// What to call it: its name, or its expression as written.
+    pub name: String,
+    /// Its packets.
+    pub parts: Vec<Conj>,
+    /// Its packets per second, or whatever unit the file uses throughout.
+    pub rate: Option<u64>,
+    /// The name of its class, if the file says so.
+    pub class: Option<String>,
+    /// The application that it belongs to.
+    pub app: Option<String>,
+    /// The core on which that application runs.
+    pub core: Option<u16>,
+    /// How much it counts beside other flows.
+    pub weight: u32,
+}
+
+impl FlowSpec {
+    /// A flow that no file describes: it was seen, at so many packets per second. `None` if it has no
+    /// packets ([`FiveTuple::packets`]).
+    pub fn seen(tuple: FiveTuple, rate: u64) -> Option<FlowSpec> {
+        Some(FlowSpec {
+            place: Place::File,
+            name: tuple.to_string(),
+            parts: vec![tuple.packets()?],
+            rate: Some(rate),
+            class: None,
+            app: None,
+            core: None,
+            weight: 1,
+        })
+    }
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowList {
+    /// The flows that could be read, in the order of the file.
+    pub flows: Vec<FlowSpec>,
+    /// What could not.
+    pub problems: Problems,
+}
+
+impl FlowList {
+    /// Takes a flow of the file, or why it cannot be read.
+    pub(super) fn take(&mut self, flow: Result<FlowSpec, Problem>) {
+        match flow {
+            Ok(_) if self.flows.len() == MAX_FLOWS => {
+                self.problems.more += 1;
+            }
+            Ok(flow) => self.flows.push(flow),
+            Err(problem) => self.problems.add(problem),
+        }
+        if self.flows.len() == MAX_FLOWS && self.problems.first.len() < crate::problem::MAX_KEPT {
+            let full = format!("there are more than {MAX_FLOWS} flows, which is too many");
+            if !self.problems.first.iter().any(|p| p.message == full) {
+                self.problems.add(Problem::new(Place::File, full));
+            }
+        }
+    }
+}
