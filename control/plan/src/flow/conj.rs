@@ -1,6 +1,6 @@
 //! Conjunctions over packet fields, in a normal form in which the questions are cheap.
 
-use weever_graph::{Field, Predicate};
+use weever_graph::Field;
 
 use super::atoms::Atoms;
 use super::inline::Tests;
@@ -252,11 +252,6 @@ impl Conj {
         }
         hull.drop_said_by_kinds();
         hull
-    }
-
-    /// The predicate that says the same.
-    pub fn to_predicate(&self) -> Predicate {
-        super::dnf::to_predicate(self)
     }
 
     pub(super) fn atoms(&self) -> &Atoms {

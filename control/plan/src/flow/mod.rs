@@ -11,6 +11,7 @@ mod conj;
 mod dnf;
 mod inline;
 mod kinds;
+mod predicate;
 #[cfg(test)]
 mod tests;
 mod values;
