@@ -11,17 +11,24 @@ const TO_QUEUES: [&str; 2] = ["queues", "queue"];
 /// The port by which packets leave that a table had no rule for.
 const DEFAULT: &str = "default";
 
-pub(super) fn read(prg: &Graph) -> Result<Nic, NicError> {
-    let source = source(prg)?;
-    let (exit, queues) = exit(prg)?;
-    let mut walk = Walk { prg, exit, queues, tables: Vec::new(), rss: None };
-    let first = walk.only_target(source, 0)?;
-    walk.follow(first)?;
-    let Walk { tables, rss, .. } = walk;
-    let tables = with_pools(tables)?;
-    check_locations(&tables)?;
-    let (name, default_queue) = (prg.name.clone(), queues.all.lo);
-    Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue })
+impl Nic {
+    /// Reads a PRG that has no configuration yet.
+    ///
+    /// # Errors
+    /// [`NicError`] names the node at which the graph stops being a pipeline, or the table that is
+    /// impossible.
+    pub fn of(prg: &Graph) -> Result<Nic, NicError> {
+        let source = source(prg)?;
+        let (exit, queues) = exit(prg)?;
+        let mut walk = Walk { prg, exit, queues, tables: Vec::new(), rss: None };
+        let first = walk.only_target(source, 0)?;
+        walk.follow(first)?;
+        let Walk { tables, rss, .. } = walk;
+        let tables = with_pools(tables)?;
+        check_locations(&tables)?;
+        let (name, default_queue) = (prg.name.clone(), queues.all.lo);
+        Ok(Nic { name, queues: queues.all, tables, rss, locations: None, default_queue })
+    }
 }
 
 /// The device has one number of locations, which every table may say.
