@@ -1,6 +1,5 @@
-//! Which class a flow is of, and what classes ask for by themselves.
+//! Which class a flow is of.
 
-use super::Document;
 use crate::flow::{ClassId, Conj, Flow, MAX_PARTS};
 
 /// Gives flows their classes.
@@ -30,35 +29,10 @@ impl Classifier {
         let mut theirs = before.flat_map(|at| &self.classes[*at].2);
         theirs.any(|theirs| flow.parts.iter().any(|part| !part.disjoint(theirs)))
     }
-
-    /// Flows that the policy itself asks for: all packets of each class that is dropped, so that the NIC
-    /// drops those that nobody registered, too; and before them what classes of more precedence have of
-    /// these packets, which has to arrive.
-    pub(super) fn standing(&self, document: &Document) -> Vec<Flow> {
-        let mut flows = Vec::new();
-        for (at, (id, weight, conjs)) in self.classes.iter().enumerate() {
-            if !document.classes[usize::from(id.0)].drop {
-                continue;
-            }
-            let name = document.class_name(*id);
-            for (other, other_weight, theirs) in &self.classes[..at] {
-                let both = shared(conjs, theirs);
-                if both.is_empty() || document.classes[usize::from(other.0)].drop {
-                    continue;
-                }
-                let kept = Flow::of(format!("{} of {name}", document.class_name(*other)), both);
-                let kept = Flow { class: *other, weight: *other_weight, ..kept };
-                flows.push(Flow { yields: self.yields(&kept), ..kept });
-            }
-            let whole = Flow::of(format!("all of {name}"), conjs.clone());
-            flows.push(Flow { class: *id, weight: *weight, ..whole });
-        }
-        flows
-    }
 }
 
 /// The packets that two classes have both.
-fn shared(one: &[Conj], other: &[Conj]) -> Vec<Conj> {
+pub(super) fn shared(one: &[Conj], other: &[Conj]) -> Vec<Conj> {
     let both = one.iter().flat_map(|c| other.iter().map(|t| c.and(t)));
     both.filter(|c| !c.is_empty()).collect()
 }

@@ -5,12 +5,12 @@
 //! that was put together otherwise plans badly, but never panics.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::classifier::shared;
 use super::{
-    Balance, Classifier, Dedicated, GraphCosts, Isolate, Locality, Measure, Pack, Paths, Policy,
-    QueueSet, Share, Sum,
+    Balance, Classifier, Dedicated, GraphCosts, Isolate, Locality, Measure, Pack, PathCosts, Paths,
+    Policy, QueueSet, Share, Sum,
 };
 use crate::embed::{Host, graph_costs};
 use crate::flow::{AppId, ClassId, Conj, Flow};
@@ -109,24 +109,6 @@ pub struct CoreLocality {
     pub weight: u32,
 }
 
-/// Packets should have short paths through the graph of their queue. Costs are in units of an
-/// ordinary node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathCosts {
-    /// The cost of a flow that goes through the whole graph, beside the objective.
-    pub weight: u32,
-    /// The cost of handing packets to a node that runs at the default queue's worker only.
-    pub crossing: u32,
-    /// The costs of nodes that are not ordinary, by name.
-    pub nodes: BTreeMap<String, u32>,
-}
-
-impl Default for PathCosts {
-    fn default() -> PathCosts {
-        PathCosts { weight: 1, crossing: 20, nodes: BTreeMap::new() }
-    }
-}
-
 impl Class {
     /// Whether it has a setting that only a class with queues can have.
     pub fn wants_queues(&self) -> bool {
@@ -192,10 +174,30 @@ impl Document {
         Some((ClassId(at as u16), self.classes[at].weight))
     }
 
-    /// Flows that the policy asks for whatever else is registered: see [`Class::drop`]. The classifier
+    /// Flows that the policy asks for whatever else is registered: all packets of each class that is
+    /// dropped ([`Class::drop`]), so that the NIC drops those that nobody registered, too; and before
+    /// them what classes of more precedence have of these packets, which has to arrive. The classifier
     /// is the document's own.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
-        classifier.standing(self)
+        let mut flows = Vec::new();
+        for (at, (id, weight, conjs)) in classifier.classes.iter().enumerate() {
+            if !self.classes[usize::from(id.0)].drop {
+                continue;
+            }
+            let name = self.class_name(*id);
+            for (other, other_weight, theirs) in &classifier.classes[..at] {
+                let both = shared(conjs, theirs);
+                if both.is_empty() || self.classes[usize::from(other.0)].drop {
+                    continue;
+                }
+                let kept = Flow::of(format!("{} of {name}", self.class_name(*other)), both);
+                let kept = Flow { class: *other, weight: *other_weight, ..kept };
+                flows.push(Flow { yields: classifier.yields(&kept), ..kept });
+            }
+            let whole = Flow::of(format!("all of {name}"), conjs.clone());
+            flows.push(Flow { class: *id, weight: *weight, ..whole });
+        }
+        flows
     }
 
     /// How a worker waits at whose queue flows of these classes arrive; nothing if none of them has a

@@ -28,15 +28,13 @@ pub use balance::{Balance, Measure};
 pub use classifier::{Classifier, can_be_kept};
 pub use cost::Cost;
 pub use dedicated::Dedicated;
-pub use document::{
-    Class, CoreLocality, Dedication, Document, Objective, PathCosts, QueueMode, Queues,
-};
+pub use document::{Class, CoreLocality, Dedication, Document, Objective, QueueMode, Queues};
 pub use isolate::{Isolate, Share};
 pub use locality::{Distance, Locality};
 pub use only::Only;
 pub use pack::Pack;
 pub(crate) use paths::NodeSet;
-pub use paths::{GraphCosts, Paths};
+pub use paths::{GraphCosts, PathCosts, Paths};
 pub use queues::QueueSet;
 pub use sum::Sum;
 

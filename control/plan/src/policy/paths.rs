@@ -1,9 +1,28 @@
 //! Paths: what the graph behind each queue costs the packets that go through it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::map::{Placement, WHOLE};
+
+/// Packets should have short paths through the graph of their queue. Costs are in units of an
+/// ordinary node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathCosts {
+    /// The cost of a flow that goes through the whole graph, beside the objective.
+    pub weight: u32,
+    /// The cost of handing packets to a node that runs at the default queue's worker only.
+    pub crossing: u32,
+    /// The costs of nodes that are not ordinary, by name.
+    pub nodes: BTreeMap<String, u32>,
+}
+
+impl Default for PathCosts {
+    fn default() -> PathCosts {
+        PathCosts { weight: 1, crossing: 20, nodes: BTreeMap::new() }
+    }
+}
 
 /// A set of nodes of the host's graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
