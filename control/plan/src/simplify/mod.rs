@@ -27,6 +27,7 @@ mod tests;
 
 pub use guard::HandOver;
 pub use report::{Report, Size};
+pub use stub::Home;
 
 use std::collections::HashSet;
 
@@ -35,17 +36,6 @@ use weever_graph::{Graph, Node, Predicate, Verified};
 use crate::flow::Conj;
 use cond::Cond;
 use spread::{Starts, spread};
-
-/// Where a node runs, if several workers share a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// At each worker.
-    Any,
-    /// At the worker that the graph is for, where others may start tasks.
-    Here,
-    /// At the worker of this number: only its name is needed here.
-    Elsewhere(u16),
-}
 
 /// What becomes of packets that the graph is not made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +83,7 @@ pub struct Simplified {
 pub fn simplify(graph: &Verified, given: &Given<'_>) -> Simplified {
     let mut now = Graph::clone(graph);
     let entrances = stub::entrances(&now, given.home);
-    stub::stand_in(&mut now, given);
+    stub::stand_in(&mut now, given.home, given.pass_on);
     let vouched = meaning::meaning(given.vouched, true);
     let arriving = Cond::of(given.arriving.iter().cloned()).and(&vouched);
     let mut report = Report::of(graph);

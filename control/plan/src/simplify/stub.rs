@@ -4,7 +4,16 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port};
 
-use super::{Given, Home};
+/// Where a node runs, if several workers share a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// At each worker.
+    Any,
+    /// At the worker that the graph is for, where others may start tasks.
+    Here,
+    /// At the worker of this number: only its name is needed here.
+    Elsewhere(u16),
+}
 
 /// The names of the nodes where tasks start here that no edge starts here: those with `init`, roots
 /// that are nobody's target, and what other workers start.
@@ -28,11 +37,11 @@ pub(super) fn entrances(graph: &Graph, home: &dyn Fn(&Node) -> Home) -> HashSet<
 }
 
 /// Puts a node that leads nowhere in the place of each that is at home elsewhere.
-pub(super) fn stand_in(graph: &mut Graph, given: &Given<'_>) {
+pub(super) fn stand_in(graph: &mut Graph, home: &dyn Fn(&Node) -> Home, pass_on: &str) {
     let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
     for id in ids {
-        if let Home::Elsewhere(worker) = (given.home)(graph.node(id)) {
-            let stub = stub(&graph.node(id).name, given.pass_on, worker);
+        if let Home::Elsewhere(worker) = home(graph.node(id)) {
+            let stub = stub(&graph.node(id).name, pass_on, worker);
             let old = graph.node_mut(id);
             let (clusters, span) = (std::mem::take(&mut old.clusters), old.span);
             *old = Node { clusters, span, ..stub };
