@@ -1,5 +1,5 @@
 //! The search as the paper wrote it, as a yardstick: Algorithm 1 of the Dragonet queue management
-//! paper, and brute force.
+//! paper, and for the tests of this crate brute force.
 //!
 //! Nothing here is incremental. Every candidate is judged by building the flow map, the tables and
 //! the policy's sums from nothing. Use it in tests and benchmarks only: it takes time in proportion
@@ -63,10 +63,12 @@ impl<'a> Reference<'a> {
 
     /// The least cost that any choice of one of the oracles' changes for each flow has, the flows
     /// being taken in their order.
-    pub fn brute_force(&self, flows: &[Flow]) -> Cost {
+    #[cfg(test)]
+    pub(crate) fn brute_force(&self, flows: &[Flow]) -> Cost {
         self.best_from(&mut Vec::new(), flows)
     }
 
+    #[cfg(test)]
     fn best_from<'f>(&self, decided: &mut Decided<'f>, flows: &'f [Flow]) -> Cost {
         let Some((flow, rest)) = flows.split_first() else { return self.cost(decided) };
         let candidates = self.candidates(decided, flow);

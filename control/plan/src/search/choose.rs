@@ -3,22 +3,12 @@
 use weever_graph::Field;
 use weever_graph::nic::QueueRange;
 
-use super::Search;
+use super::{Search, Thoroughness};
 use crate::config::Target;
 use crate::flow::Conj;
 use crate::map::Placement;
 use crate::oracle::{self, Fate, Proposal, Refusal, Situation};
 use crate::policy::{Change, Cost, Subject, cost_with};
-
-/// How many candidates are tried for a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Thoroughness {
-    /// The tables in the order in which their entries are least missed, until one steers the flow
-    /// without concerning others: what follows cannot cost less.
-    Quick,
-    /// Every table in the NIC's order, as the paper's Algorithm 1 does.
-    AsWritten,
-}
 
 /// The best that was found for a flow.
 struct Best {

@@ -1,7 +1,7 @@
 //! Flows that the NIC is to drop.
 
 use super::Search;
-use super::choose::Thoroughness::Quick;
+use super::Thoroughness::Quick;
 use crate::map::Placement;
 use crate::oracle::Refusal;
 use crate::policy::{Change, cost_with};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::Search;
-use super::choose::Thoroughness::{self, AsWritten, Quick};
+use super::Thoroughness::{self, AsWritten, Quick};
 use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;

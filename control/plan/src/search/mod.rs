@@ -32,7 +32,6 @@ use crate::nic::Nic;
 use crate::oracle::State;
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
 use changes::Changes;
-use choose::Thoroughness;
 
 /// What a search may be told.
 #[derive(Clone, Debug)]
@@ -70,6 +69,16 @@ impl Default for Options {
 pub struct FlowId {
     index: u32,
     generation: u32,
+}
+
+/// How many candidates are tried for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Thoroughness {
+    /// The tables in the order in which their entries are least missed, until one steers the flow
+    /// without concerning others: what follows cannot cost less.
+    Quick,
+    /// Every table in the NIC's order, as the paper's Algorithm 1 does.
+    AsWritten,
 }
 
 /// A NIC's configuration, the flows that it is for, and a policy.
@@ -174,11 +183,6 @@ impl Search {
         let ids: Vec<u32> = flows.into_iter().map(|f| self.map.register(f)).collect();
         self.place_all();
         ids.into_iter().map(|i| self.id(i)).collect()
-    }
-
-    /// Places all flows anew, as [`Search::run`] does.
-    pub fn rerun(&mut self) {
-        self.place_all();
     }
 
     /// Adds a flow and leaves the others where they are. If that makes an acceptable plan

@@ -180,6 +180,6 @@ fn placing_anew_tells_only_what_is_different() {
     let mut search = search(i82599(4), balanced());
     search.run(flows(0, 40));
     search.take_changes();
-    search.rerun();
+    search.place_all();
     assert_eq!(search.take_changes(), []);
 }

@@ -71,7 +71,7 @@ fn a_refused_rule_is_planned_around() {
     assert_eq!(by_device.count(), 2, "{:?}", flow.refused);
     let said = flow.refused[0].1.to_string();
     assert!(said.ends_with("the device says no"), "{said}");
-    search.rerun();
+    search.place_all();
     assert_eq!(device.follow(&mut search), 0, "nothing that was refused is tried again");
 }
 

@@ -73,7 +73,7 @@ fn contexts_run_out_and_are_used_again() {
     assert_eq!(plan.contexts, [vec![1, 2]], "there is one");
     assert!(search.placement(ids[1]).unwrap().queue().is_some(), "so the other has one queue");
     search.remove(ids[0]);
-    search.rerun();
+    search.place_all();
     assert_eq!(search.plan().contexts, [vec![3, 4]]);
     assert!(search.refuse_contexts(0, "the driver has none"));
     let plan = search.plan();
@@ -97,7 +97,7 @@ fn a_device_with_fewer_contexts_than_its_model_says_gets_as_many_as_it_has() {
     assert_eq!(used(&mut search), 1);
     assert!(search.plan().is_acceptable());
     assert!(!search.refuse_contexts(1, "there is one"), "nothing is left to give up");
-    search.rerun();
+    search.place_all();
     assert_eq!(used(&mut search), 1);
 }
 
