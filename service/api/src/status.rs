@@ -15,7 +15,7 @@ pub struct Status {
     pub program: String,
     /// Nanoseconds since the stack was started.
     pub uptime_ns: u64,
-    /// The link's name: the interface's, for a device.
+    /// The link's name: what the network device is called now, if it is one.
     pub link: String,
     /// The link's MAC address, as six pairs of hexadecimal digits joined by colons.
     pub mac: String,

@@ -231,6 +231,29 @@ fn a_device_that_goes_down_and_comes_back_works_again() {
 }
 
 #[test]
+fn a_renamed_device_has_its_new_name_in_the_status() {
+    require_net_admin!();
+    for share in [Share::None, Share::Address, Share::Ports] {
+        let net = Fixture::pair(1).unwrap();
+        net.assign_addresses().unwrap();
+        let stack = start(&net, share);
+        assert_eq!(stack.status().link, "left0");
+        for name in ["wan0", "left0", "lan0"] {
+            let before = stack.status().link;
+            net.left.rename(&before, name).unwrap();
+            await_status(&stack, "renamed", |interface| interface.link == name);
+            let status = stack.status();
+            assert_eq!(status.link, name);
+            assert_eq!(status.interfaces[0].name, "left0", "that is the configuration's name");
+        }
+        let client = socket(&net.right, Fixture::RIGHT, 0);
+        let to = if share == Share::Ports { Fixture::LEFT } else { STACK };
+        await_echo(&client, (to, ECHO), 100);
+        assert_eq!(stack.stop().failure, None);
+    }
+}
+
+#[test]
 fn the_mtu_of_the_device_is_the_stacks() {
     require_net_admin!();
     let net = Fixture::pair(1).unwrap();

@@ -157,7 +157,8 @@ impl Attendants {
     ) -> Result<Attendants, StartError> {
         let watcher = NetworkWatcher::start(shared.host.clone(), filters);
         let watcher = watcher.map_err(failed("start to watch the network"))?;
-        let follower = kernel.map(|kernel| Follower::start(kernel, &shared.host.env)).transpose();
+        let follow = |kernel| Follower::start(kernel, &shared.host.env, Arc::clone(&shared.names));
+        let follower = kernel.map(follow).transpose();
         let follower = follower.map_err(failed("start to follow the kernel"))?;
         let attend = || Routine::start(Arc::clone(&shared.stewards), Arc::clone(&shared.program));
         let has_stewards = !shared.stewards.lock().is_empty();

@@ -5,5 +5,6 @@ pub(super) mod kernel;
 mod kernel_sockets;
 pub(super) mod links;
 pub(super) mod middleware;
+pub(super) mod names;
 pub(super) mod ports;
 mod replay;

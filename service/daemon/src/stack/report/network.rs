@@ -5,7 +5,6 @@ use std::fmt::Display;
 use std::net::Ipv4Addr;
 
 use weever_blocks_std::host::{Neighbours, Neighbours6};
-use weever_link::LinkInfo;
 use weever_net::addr::{Address, Cidr, Cidr6};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::ipv6::{AddrState, OwnAddr};
@@ -14,13 +13,11 @@ use weever_net::route::{Origin, Route, Way};
 use weever_net::state::NetConfig;
 use weever_service_api::{InterfaceStatus, NeighbourStatus, RouteStatus};
 
-pub(in crate::stack) fn interfaces(
-    network: &NetConfig,
-    links: &[LinkInfo],
-) -> Vec<InterfaceStatus> {
+/// `links` are the links' names, by their number.
+pub(in crate::stack) fn interfaces(network: &NetConfig, links: &[String]) -> Vec<InterfaceStatus> {
     let status = |interface: &Interface| InterfaceStatus {
         name: interface.name.clone(),
-        link: links.get(usize::from(interface.link)).map(|l| l.name.clone()).unwrap_or_default(),
+        link: links.get(usize::from(interface.link)).cloned().unwrap_or_default(),
         vlan: interface.vlan,
         mac: interface.mac.to_string(),
         mtu: interface.mtu,

@@ -18,6 +18,7 @@ use super::wait_modes;
 use crate::config::{Config, Services};
 use crate::control::{Capturing, Source};
 use crate::stack::Report;
+use crate::stack::device::names::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
 use crate::stack::graph::parts::GraphParts;
@@ -36,6 +37,8 @@ pub(in crate::stack) struct Shared {
     /// as the change does that has the program.
     pub(in crate::stack) serves: Mutex<Services>,
     pub(in crate::stack) captures: Captures,
+    /// What the links' devices are called now.
+    pub(in crate::stack) names: Arc<DeviceNames>,
     /// What services have taken from devices that are shared by port.
     pub(in crate::stack) ports: TakenPorts,
     /// What carries out the policy, a device each.
@@ -70,6 +73,7 @@ impl Shared {
             program,
             serves: Mutex::new(config.services),
             captures,
+            names: Arc::new(DeviceNames::new(&config, &host.links)),
             ports,
             started: Instant::now(),
             config,
@@ -209,6 +213,7 @@ impl Source for Shared {
 
     fn status(&self) -> Status {
         let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
+        let names = self.names.all();
         // As it is now: addresses change, and with some ways of sharing they are the kernel's.
         let state = self.host.network.state();
         let now = state.config().interface_named(&interface.name);
@@ -218,7 +223,7 @@ impl Source for Shared {
             pid: std::process::id(),
             program: env!("CARGO_PKG_VERSION").into(),
             uptime_ns: self.uptime_ns(),
-            link: link.name.clone(),
+            link: names[0].clone(),
             mac: MacAddr(link.mac).to_string(),
             mtu: now.map_or(link.mtu, |iface| iface.mtu),
             queues: link.queues,
@@ -229,7 +234,7 @@ impl Source for Shared {
             gateway,
             services: self.services(),
             workers: self.host.workers.iter().map(|worker| self.worker(worker)).collect(),
-            interfaces: network::interfaces(state.config(), &self.host.links),
+            interfaces: network::interfaces(state.config(), &names),
             routes: network::routes(state.config()),
             neighbours: network::neighbours(
                 state.config(),

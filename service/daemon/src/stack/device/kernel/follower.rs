@@ -17,6 +17,7 @@ use weever_net::iface::IfaceId;
 
 use super::questions::Questions;
 use super::{Heard, Kernel};
+use crate::stack::device::names::DeviceNames;
 
 /// How long to leave a kernel alone that refuses to tell.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -34,14 +35,16 @@ struct Listener {
     host: Arc<Network>,
     neighbours: Arc<Neighbours>,
     neighbours6: Arc<Neighbours6>,
+    names: Arc<DeviceNames>,
     questions: Arc<Questions>,
 }
 
 impl Follower {
-    /// Follows the kernel for the sake of the host in `env`.
+    /// Follows the kernel for the sake of the host in `env`, and keeps the devices' names up to date.
     pub(in crate::stack) fn start(
         (mirror, kernel): (Mirror, Kernel),
         env: &Env,
+        names: Arc<DeviceNames>,
     ) -> io::Result<Follower> {
         let questions = Arc::new(Questions::new()?);
         let asked = Arc::clone(&questions);
@@ -54,6 +57,7 @@ impl Follower {
             host: env.get().ok_or_else(missing)?,
             neighbours: env.get().ok_or_else(missing)?,
             neighbours6: env.get().ok_or_else(missing)?,
+            names,
             questions: Arc::clone(&questions),
         };
         let work = move || listener.run();
@@ -90,6 +94,7 @@ impl Listener {
             thread::sleep(PAUSE);
         }
         if self.kernel.is_news {
+            self.names.refresh();
             let shaped = self.host.update(|network| {
                 self.kernel.shape(network);
                 Ok::<(), std::convert::Infallible>(())
