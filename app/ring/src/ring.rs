@@ -101,11 +101,6 @@ impl<'m> Producer<'m> {
         self.published = self.next;
         true
     }
-
-    /// Entries written but not published.
-    pub fn unpublished(&self) -> u32 {
-        self.next.wrapping_sub(self.published)
-    }
 }
 
 /// The end that reads.
