@@ -17,6 +17,14 @@ use crate::sockets::{self, Datagram, Inbox, KEEP, SEND, SEND_TYPE};
 
 const FRAMES: u32 = 4096;
 
+/// A host of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) usize);
+
+/// A cable of a topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CableId(pub(crate) usize);
+
 /// One end of a cable, and what is there.
 pub(crate) struct Port {
     pub(crate) addr: String,

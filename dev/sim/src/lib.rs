@@ -28,9 +28,10 @@ mod sockets;
 mod topology;
 
 pub use error::SimError;
+pub use host::{CableId, HostId};
 pub use run::Sim;
 pub use sockets::Datagram;
-pub use topology::{CableId, HostId, Topology};
+pub use topology::Topology;
 
 /// Nanoseconds in a millisecond of the virtual clock.
 pub const MILLIS: u64 = 1_000_000;

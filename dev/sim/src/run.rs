@@ -7,8 +7,8 @@ use weever_blocks_std::host::Network;
 use weever_engine::{Publisher, Reading};
 use weever_packet::Nanos;
 
-use crate::host::{HostSpec, SimHost};
-use crate::{CableId, Datagram, HostId, SimError};
+use crate::host::{CableId, HostId, HostSpec, SimHost};
+use crate::{Datagram, SimError};
 
 /// Turns without time passing after which a simulation is taken for one that never comes to rest.
 const RESTLESS: usize = 100_000;

@@ -7,16 +7,9 @@ use weever_link::fault::{FaultConfig, Faults};
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
 use weever_wire::MacAddr;
 
-use crate::host::{HostSpec, Port};
-use crate::{Sim, SimError};
-
-/// A host of a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub(crate) usize);
-
-/// A cable of a topology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CableId(pub(crate) usize);
+use crate::SimError;
+use crate::host::{CableId, HostId, HostSpec, Port};
+use crate::run::Sim;
 
 /// A cable and the interfaces at its ends.
 struct Cable {

@@ -1,15 +1,44 @@
-//! A set-up under test: the link's queues taken, and the moves that every behaviour needs.
+//! A set-up to test, and one under test: the link's queues taken, and the moves that every
+//! behaviour needs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use weever_packet::{BURST, Buffer, Burst, Pool, PoolCache};
 
-use super::{ETHERTYPE, Peer, Setup};
-use crate::{LinkInfo, LinkQueue, QueueStats};
+use crate::{Link, LinkInfo, LinkQueue, QueueStats};
 
 /// How long something may take that must happen.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The EtherType of the suite's frames: IEEE 802 local experimental 1 (RFC 7042 §B.2), which no
+/// kernel answers. A peer on a shared medium filters by it.
+pub const ETHERTYPE: u16 = 0x88b5;
+
+/// The other end of the link under test.
+pub trait Peer {
+    /// Sends a frame that arrives at the link's queue `queue`; false if there is no room now.
+    fn send(&mut self, queue: u16, frame: &[u8]) -> bool;
+
+    /// The next frame that the link has sent, waiting up to 100 ms for it, and the queue it was
+    /// sent on if that can be told. Frames that are not the suite's own are left out.
+    fn receive(&mut self) -> Option<(Option<u16>, Vec<u8>)>;
+
+    /// Goes away for good. False if it cannot.
+    fn leave(&mut self) -> bool {
+        false
+    }
+}
+
+/// A fresh link, its pool, and the other end.
+pub struct Setup {
+    /// The link under test, its queues not taken.
+    pub link: Box<dyn Link>,
+    /// The pool its frames come from; nothing of it is in use except by the link.
+    pub pool: Pool,
+    /// The other end.
+    pub peer: Box<dyn Peer>,
+}
 
 pub(super) struct Bench {
     behaviour: &'static str,
@@ -20,7 +49,7 @@ pub(super) struct Bench {
     pub(super) peer: Box<dyn Peer>,
     began: Instant,
     /// The link itself, which may hold its queues together.
-    _link: Box<dyn crate::Link>,
+    _link: Box<dyn Link>,
 }
 
 impl Bench {

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use weever_packet::{BURST, Burst};
 
-use super::Setup;
-use super::bench::{Bench, frame};
+use super::bench::{Bench, Setup, frame};
 use crate::LinkError;
 
 /// Once the link and everything received are gone, every frame of the pool is home.

@@ -2,8 +2,7 @@
 
 use weever_packet::{BURST, Buffer};
 
-use super::Setup;
-use super::bench::{Bench, frame};
+use super::bench::{Bench, Setup, frame};
 
 /// Packets of one queue come in the order in which they were sent, none twice, none lost while
 /// there is room; each on the queue it was sent to; the counters say so.

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use weever_packet::Buffer;
 
-use super::Setup;
-use super::bench::{Bench, frame};
+use super::bench::{Bench, Setup, frame};
 
 /// Packets of one queue arrive in the order in which they were given, none twice, none lost; the
 /// counters say so.

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 
 use crate::bytes::{array, be16, first, put, room};
 use crate::checksum;
-use crate::listener::{Query, Report, Sources, floating, unexpected};
+use crate::listener::{Address, Query, Report, Sources, floating, unexpected};
 use crate::{Layer, WireError};
 
 #[cfg(test)]
@@ -30,6 +30,20 @@ pub mod kind {
     pub const V2_LEAVE: u8 = 0x17;
     /// Version 3: what I listen to.
     pub const V3_REPORT: u8 = 0x22;
+}
+
+impl Address for Ipv4Addr {
+    const LEN: usize = 4;
+    const LAYER: Layer = Layer::Igmp;
+    const REPORT: u8 = kind::V3_REPORT;
+
+    fn get(from: &[u8]) -> Self {
+        from.first_chunk::<4>().map_or(Self::UNSPECIFIED, |octets| Self::from_octets(*octets))
+    }
+
+    fn put(self, to: &mut [u8]) {
+        to[..4].copy_from_slice(&self.octets());
+    }
 }
 
 /// A query.

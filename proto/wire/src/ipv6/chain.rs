@@ -1,6 +1,6 @@
 //! The chain of extension headers (RFC 8200 §4), walked once, with bounds.
 
-use super::options::{self, OptionFault};
+use super::options::{self, OptionFault, Report};
 use super::{FragmentHeader, HEADER_LEN, Ipv6Header, next_header};
 
 /// Most extension headers of one packet. RFC 8504 §5.3 allows a host such a limit, and RFC 8200
@@ -63,18 +63,6 @@ pub enum ChainFault {
         /// Where its type stands.
         pointer: usize,
     },
-}
-
-/// Whether the sender of an option is told that nobody knows it: the two highest bits of its type
-/// (RFC 8200 §4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Report {
-    /// 01: silently discarded.
-    Never,
-    /// 10: even if the packet was sent to a group.
-    Always,
-    /// 11: unless the packet was sent to a group.
-    UnlessGroup,
 }
 
 impl Chain {

@@ -1,7 +1,5 @@
 //! Options of hop-by-hop and destination headers (RFC 8200 §4.2).
 
-use super::Report;
-
 /// Option types that are known.
 pub mod option_kind {
     /// One byte of padding, without a length.
@@ -66,6 +64,18 @@ impl<'a> Iterator for Ipv6Options<'a> {
         };
         Some(option)
     }
+}
+
+/// Whether the sender of an option is told that nobody knows it: the two highest bits of its type
+/// (RFC 8200 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// 01: silently discarded.
+    Never,
+    /// 10: even if the packet was sent to a group.
+    Always,
+    /// 11: unless the packet was sent to a group.
+    UnlessGroup,
 }
 
 /// What is wrong with an area of options.

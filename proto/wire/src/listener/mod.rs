@@ -8,10 +8,9 @@
 //! ```
 
 use core::marker::PhantomData;
-use core::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::bytes::{be16, first};
-use crate::{Layer, WireError, icmpv6, igmp};
+use crate::{Layer, WireError};
 
 #[cfg(test)]
 mod tests;
@@ -53,26 +52,6 @@ pub trait Address: Copy {
     /// Writes it to the front of `to`, where there is room.
     fn put(self, to: &mut [u8]);
 }
-
-macro_rules! address {
-    ($type:ty, $len:literal, $layer:expr, $report:expr) => {
-        impl Address for $type {
-            const LEN: usize = $len;
-            const LAYER: Layer = $layer;
-            const REPORT: u8 = $report;
-
-            fn get(from: &[u8]) -> Self {
-                from.first_chunk::<$len>().map_or(Self::UNSPECIFIED, |o| Self::from_octets(*o))
-            }
-
-            fn put(self, to: &mut [u8]) {
-                to[..$len].copy_from_slice(&self.octets());
-            }
-        }
-    };
-}
-address!(Ipv4Addr, 4, Layer::Igmp, igmp::kind::V3_REPORT);
-address!(Ipv6Addr, 16, Layer::Mld, icmpv6::kind::MLDV2_REPORT);
 
 /// A list of addresses, whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,6 @@
 use super::*;
+use crate::igmp;
+use core::net::{Ipv4Addr, Ipv6Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;

@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 
 use crate::bytes::{array, be16, first};
 use crate::icmpv6::kind;
-use crate::listener::{Query, Report, Sources, floating, unexpected};
+use crate::listener::{Address, Query, Report, Sources, floating, unexpected};
 use crate::{Layer, WireError};
 
 #[cfg(test)]
@@ -17,6 +17,20 @@ pub const V1_LEN: usize = 24;
 pub const QUERY_LEN: usize = 28;
 const MAX_RESPONSE: usize = 4;
 const GROUP: usize = 8;
+
+impl Address for Ipv6Addr {
+    const LEN: usize = 16;
+    const LAYER: Layer = Layer::Mld;
+    const REPORT: u8 = kind::MLDV2_REPORT;
+
+    fn get(from: &[u8]) -> Self {
+        from.first_chunk::<16>().map_or(Self::UNSPECIFIED, |octets| Self::from_octets(*octets))
+    }
+
+    fn put(self, to: &mut [u8]) {
+        to[..16].copy_from_slice(&self.octets());
+    }
+}
 
 /// A query.
 pub type MldQuery<'a> = Query<'a, Ipv6Addr>;

@@ -13,6 +13,7 @@
 mod at;
 mod family;
 mod links;
+mod neighbourhood;
 mod news;
 mod session;
 mod snapshot;
@@ -21,10 +22,9 @@ mod tests;
 mod v4;
 mod v6;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
 use weever_block::Nanos;
 use weever_net::iface::IfaceId;
 use weever_net::neighbour::{Discovery, Neighbour, State, TableFull};
@@ -35,10 +35,11 @@ pub(crate) use at::{At, At4, At6};
 use family::Ip;
 pub(crate) use family::{Family, Sent};
 use links::Links;
+pub use neighbourhood::Neighbourhood;
+use neighbourhood::Slow;
 use news::News;
 pub(crate) use session::Session;
 pub(crate) use snapshot::Reader;
-use snapshot::Snapshot;
 pub use v4::{AddressConflict, V4};
 pub use v6::V6;
 
@@ -46,31 +47,6 @@ pub use v6::V6;
 pub type Neighbours = Neighbourhood<V4>;
 /// The IPv6 neighbours of a host.
 pub type Neighbours6 = Neighbourhood<V6>;
-
-/// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
-/// host's network is followed by whoever uses them next, the workers' timers at the latest.
-#[derive(Debug)]
-pub struct Neighbourhood<F: Family> {
-    host: Arc<Network>,
-    resolver: Arc<Resolver>,
-    slow: Mutex<Slow<F>>,
-    published: Arc<ArcSwap<Snapshot<F::At>>>,
-    /// Copies of what the lock guards, for a glance without it.
-    news: AtomicU64,
-    wake: AtomicU64,
-    followed: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Slow<F: Family> {
-    family: F,
-    links: Links<F::Machine>,
-    /// That of the links when they were published.
-    generation: u64,
-    /// The generation of the host's network that the links are made for.
-    followed: u64,
-    news: News,
-}
 
 impl<F: Family> Neighbourhood<F> {
     /// A machine for each interface, whose first polls announce the host's addresses; `resolver`
@@ -137,48 +113,11 @@ impl<F: Family> Neighbourhood<F> {
             neighbours.remove(ip);
         }
     }
-
-    /// The latest snapshot, to be read once per burst.
-    pub(crate) fn reader(&self) -> Reader<F::At> {
-        arc_swap::Cache::new(Arc::clone(&self.published))
-    }
-
-    /// Whether something is due, `seen` is not the latest news, or the host's network has changed.
-    /// Does not lock.
-    pub(crate) fn is_due(&self, seen: u64, now: Nanos) -> bool {
-        self.news.load(Ordering::Acquire) != seen
-            || self.wake.load(Ordering::Acquire) <= now
-            || self.followed.load(Ordering::Acquire) != self.host.generation()
-    }
-
-    /// Access for one burst; what changed is published when it ends.
-    pub(crate) fn session(&self, now: Nanos) -> Session<'_, F> {
-        let mut slow = self.lock();
-        if slow.followed != self.host.generation() {
-            slow.follow(&self.host, now);
-        }
-        Session::new(self, slow)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Slow<F>> {
-        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Neighbourhood<V4> {
     /// The address conflicts since the last call, each pair of address and station once. Locks.
     pub fn take_conflicts(&self) -> Vec<AddressConflict> {
         self.lock().family.take_conflicts()
-    }
-}
-
-impl<F: Family> Slow<F> {
-    #[cold]
-    fn follow(&mut self, host: &Network, now: Nanos) {
-        let state = host.state();
-        let news = &mut self.news;
-        let in_vain = |iface, ip| news.tell(F::At::new(iface, ip).key());
-        self.family.follow(&mut self.links, &state, now, in_vain);
-        self.followed = state.generation();
     }
 }

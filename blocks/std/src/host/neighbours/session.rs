@@ -8,8 +8,8 @@ use weever_net::neighbour::{Action, Discovery, Learned, Lookup};
 
 use super::at::At;
 use super::family::{Family, Ip, Sent};
+use super::neighbourhood::{Neighbourhood, Slow};
 use super::snapshot::Snapshot;
-use super::{Neighbourhood, Slow};
 
 /// The neighbours, locked. What changed is published when it is dropped.
 pub(crate) struct Session<'a, F: Family> {
@@ -17,11 +17,18 @@ pub(crate) struct Session<'a, F: Family> {
     pub(super) slow: MutexGuard<'a, Slow<F>>,
 }
 
-impl<'a, F: Family> Session<'a, F> {
-    pub(super) fn new(shared: &'a Neighbourhood<F>, slow: MutexGuard<'a, Slow<F>>) -> Self {
-        Session { shared, slow }
+impl<F: Family> Neighbourhood<F> {
+    /// Access for one burst; what changed is published when it ends.
+    pub(crate) fn session(&self, now: Nanos) -> Session<'_, F> {
+        let mut slow = self.lock();
+        if slow.followed != self.host.generation() {
+            slow.follow(&self.host, now);
+        }
+        Session { shared: self, slow }
     }
+}
 
+impl<F: Family> Session<'_, F> {
     /// What is known of a neighbour; `None` if its interface is down or gone, or does not speak the
     /// family.
     pub(crate) fn lookup(&mut self, at: F::At, now: Nanos) -> Option<Lookup<Sent<F>>> {

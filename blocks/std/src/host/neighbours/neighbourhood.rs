@@ -1,0 +1,70 @@
+//! What the workers of a host share of its neighbours: the machines behind a lock, and copies for a
+//! glance without it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use weever_block::Nanos;
+
+use super::super::{Network, Resolver};
+use super::at::At;
+use super::family::Family;
+use super::links::Links;
+use super::news::News;
+use super::snapshot::{Reader, Snapshot};
+
+/// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
+/// host's network is followed by whoever uses them next, the workers' timers at the latest.
+#[derive(Debug)]
+pub struct Neighbourhood<F: Family> {
+    pub(super) host: Arc<Network>,
+    pub(super) resolver: Arc<Resolver>,
+    pub(super) slow: Mutex<Slow<F>>,
+    pub(super) published: Arc<ArcSwap<Snapshot<F::At>>>,
+    /// Copies of what the lock guards, for a glance without it.
+    pub(super) news: AtomicU64,
+    pub(super) wake: AtomicU64,
+    pub(super) followed: AtomicU64,
+}
+
+#[derive(Debug)]
+pub(super) struct Slow<F: Family> {
+    pub(super) family: F,
+    pub(super) links: Links<F::Machine>,
+    /// That of the links when they were published.
+    pub(super) generation: u64,
+    /// The generation of the host's network that the links are made for.
+    pub(super) followed: u64,
+    pub(super) news: News,
+}
+
+impl<F: Family> Neighbourhood<F> {
+    /// The latest snapshot, to be read once per burst.
+    pub(crate) fn reader(&self) -> Reader<F::At> {
+        arc_swap::Cache::new(Arc::clone(&self.published))
+    }
+
+    /// Whether something is due, `seen` is not the latest news, or the host's network has changed.
+    /// Does not lock.
+    pub(crate) fn is_due(&self, seen: u64, now: Nanos) -> bool {
+        self.news.load(Ordering::Acquire) != seen
+            || self.wake.load(Ordering::Acquire) <= now
+            || self.followed.load(Ordering::Acquire) != self.host.generation()
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Slow<F>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F: Family> Slow<F> {
+    #[cold]
+    pub(super) fn follow(&mut self, host: &Network, now: Nanos) {
+        let state = host.state();
+        let news = &mut self.news;
+        let in_vain = |iface, ip| news.tell(F::At::new(iface, ip).key());
+        self.family.follow(&mut self.links, &state, now, in_vain);
+        self.followed = state.generation();
+    }
+}
