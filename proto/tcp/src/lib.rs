@@ -43,6 +43,7 @@ pub mod congestion;
 mod connection;
 mod endpoint;
 mod input;
+mod name;
 mod output;
 mod receive;
 mod recovery;
@@ -52,11 +53,12 @@ mod segment;
 pub use config::{Config, EcnMode, KeepAlive};
 pub use connection::{Connection, Events, Failure, Settings, State};
 pub use endpoint::{
-    ConnectError, Counters, Endpoint, Handled, Id, ListenError, ListenerConfig, ListenerId,
+    ConnectError, Counters, Endpoint, Handled, ListenError, ListenerConfig, ListenerId,
 };
 pub use input::{Payload, Reject};
+pub use name::{Id, Tuple};
 pub use region::Region;
-pub use segment::{Ecn, Segment, Transmit, Tuple};
+pub use segment::{Ecn, Segment, Transmit};
 
 /// Nanoseconds since an instant that the caller chose.
 pub type Nanos = weever_timer::Nanos;

@@ -1,56 +1,13 @@
 //! Segments as they arrive and as they are to be sent.
 
-use core::net::IpAddr;
 use core::ops::Range;
 
-use weever_net::random::keyed_hash;
+use weever_net::MILLIS;
 use weever_wire::WireError;
 use weever_wire::tcp::{HEADER_LEN, Seq, TcpOptions, TcpOptionsRepr, TcpRepr, TcpView, flag};
 
-use crate::Id;
-
-/// The two ends of a connection, as the local one sees them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tuple {
-    /// Our address, of the same family as the remote one.
-    pub local: IpAddr,
-    /// The peer's address.
-    pub remote: IpAddr,
-    /// Our port.
-    pub local_port: u16,
-    /// The peer's port.
-    pub remote_port: u16,
-}
-
-impl Tuple {
-    /// A hash that nobody without the key can foretell.
-    pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
-        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
-        match (self.local, self.remote) {
-            (IpAddr::V4(local), IpAddr::V4(remote)) => {
-                let hosts = u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits());
-                keyed_hash(key, &[hosts, ports])
-            }
-            (local, remote) => {
-                let ([a, b], [c, d]) = (halves(local), halves(remote));
-                keyed_hash(key, &[a, b, c, d, ports])
-            }
-        }
-    }
-
-    /// Bytes of an IP header without options between these ends.
-    pub(crate) fn ip_header_len(&self) -> u16 {
-        if self.local.is_ipv4() { 20 } else { 40 }
-    }
-}
-
-fn halves(address: IpAddr) -> [u64; 2] {
-    let bits = match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    [(bits >> 64) as u64, bits as u64]
-}
+use crate::Nanos;
+use crate::name::{Id, Tuple};
 
 /// The ECN field of an IP header (RFC 3168 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,4 +136,10 @@ impl Transmit {
         }
         Ok(buf.len())
     }
+}
+
+/// A time on the clock of timestamps, which ticks in milliseconds (RFC 7323 §5.4: between 1 ms and 1
+/// s), with an offset of the connection's (§7.1).
+pub(crate) fn stamp(now: Nanos, offset: u32) -> u32 {
+    ((now / MILLIS) as u32).wrapping_add(offset)
 }

@@ -1,6 +1,7 @@
 //! CUBIC (RFC 9438), with HyStart++ for its slow start.
 
-use super::{Acked, Congestion, CongestionControl, HyStart, Window};
+use super::control::{Acked, Congestion, CongestionControl, MAX_WINDOW, Window};
+use super::hystart::HyStart;
 use crate::Nanos;
 
 /// RFC 9438 §4.6: β_cubic.
@@ -78,7 +79,7 @@ impl Cubic {
         self.credit += (growth.max(0.0) * mss) as f32;
         let whole = self.credit.floor();
         self.credit -= whole;
-        window.cwnd = window.cwnd.saturating_add(whole as u32).min(super::MAX_WINDOW);
+        window.cwnd = window.cwnd.saturating_add(whole as u32).min(MAX_WINDOW);
     }
 }
 

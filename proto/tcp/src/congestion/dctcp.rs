@@ -2,7 +2,8 @@
 
 use weever_wire::tcp::Seq;
 
-use super::{Acked, Congestion, CongestionControl, Reno, Window};
+use super::control::{Acked, Congestion, CongestionControl, Window};
+use super::reno::Reno;
 use crate::Nanos;
 
 /// RFC 8257 §3.3: g, as a shift: 1/16.

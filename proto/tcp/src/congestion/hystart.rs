@@ -2,7 +2,7 @@
 
 use weever_wire::tcp::Seq;
 
-use super::{Acked, Window};
+use super::control::{Acked, Window};
 
 // RFC 9406 §4.3, times in microseconds.
 const MIN_RTT_THRESH: u32 = 4_000;

@@ -3,6 +3,8 @@
 //! Recovery decides *when* something was lost and how a reduction is carried out (proportional rate
 //! reduction); a [`CongestionControl`] decides how the window grows and how far it falls.
 
+mod algorithm;
+mod control;
 mod cubic;
 mod dctcp;
 mod hystart;
@@ -10,154 +12,15 @@ mod prr;
 mod reno;
 mod validation;
 
-use weever_wire::tcp::Seq;
-
-use crate::Nanos;
+pub use algorithm::Algorithm;
+pub(crate) use algorithm::Controller;
+pub(crate) use control::initial_window;
+pub use control::{Acked, Congestion, CongestionControl, Window};
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
-pub(crate) use hystart::HyStart;
 pub(crate) use prr::Prr;
 pub use reno::Reno;
 pub(crate) use validation::Validation;
-
-/// The congestion window of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// cwnd: octets that may be in flight.
-    pub cwnd: u32,
-    /// ssthresh: below it the window grows exponentially.
-    pub ssthresh: u32,
-    /// SMSS: octets of a full segment's payload.
-    pub mss: u32,
-}
-
-impl Window {
-    /// Whether the window grows exponentially.
-    pub fn in_slow_start(&self) -> bool {
-        self.cwnd < self.ssthresh
-    }
-
-    /// Slow start with appropriate byte counting. RFC 5681 §3.1: "cwnd += min (N, SMSS)"; L = 2
-    /// segments for an acknowledgement of more (RFC 3465 §2.2).
-    pub(crate) fn slow_start(&mut self, acked: u32) {
-        let grown = self.cwnd.saturating_add(acked.min(2 * self.mss));
-        self.cwnd = grown.min(self.ssthresh.max(self.cwnd)).min(MAX_WINDOW);
-    }
-}
-
-/// More than any window can be (RFC 7323 §2.2: 2^30).
-pub(crate) const MAX_WINDOW: u32 = 1 << 30;
-
-/// An acknowledgement that made progress.
-#[derive(Clone, Copy, Debug)]
-pub struct Acked {
-    /// When it came.
-    pub now: Nanos,
-    /// Octets that it reported as received and no other before it.
-    pub octets: u32,
-    /// A round trip that it measured.
-    pub rtt: Option<Nanos>,
-    /// The smoothed round trip time; 0 if none was measured yet.
-    pub smoothed_rtt: Nanos,
-    /// The least one of the last minutes; 0 if none was measured yet.
-    pub min_rtt: Nanos,
-    /// SND.UNA behind it.
-    pub una: Seq,
-    /// SND.NXT.
-    pub nxt: Seq,
-    /// Whether it echoes a mark of congestion.
-    pub marked: bool,
-    /// Whether the window may grow: it was used, and nothing is being repaired.
-    pub may_grow: bool,
-}
-
-/// Why a window is reduced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Congestion {
-    /// Segments were lost and will be repaired by fast recovery.
-    Loss,
-    /// A mark of congestion came back.
-    Mark,
-    /// The retransmission timer ran out.
-    Timeout,
-}
-
-/// How a window grows and falls. All values are octets.
-pub trait CongestionControl {
-    /// Its name, as in `TCP_CONGESTION`.
-    fn name(&self) -> &'static str;
-
-    /// An acknowledgement made progress: grows the window if it may.
-    fn acked(&mut self, window: &mut Window, acked: &Acked);
-
-    /// The slow start threshold after congestion; `window.cwnd` is what was really used. Called once
-    /// in a window of data.
-    fn reduce(&mut self, window: &Window, cause: Congestion, now: Nanos) -> u32;
-
-    /// The last reduction was a mistake and the window has been restored.
-    fn restored(&mut self) {}
-
-    /// Nothing was in flight for a while.
-    fn idle(&mut self) {}
-}
-
-/// The algorithms that ship.
-#[derive(Clone, Copy, Debug)]
-pub enum Algorithm {
-    /// RFC 5681 and RFC 6582.
-    Reno,
-    /// RFC 9438 with RFC 9406.
-    Cubic,
-    /// RFC 8257.
-    Dctcp,
-    /// One's own.
-    Custom(fn() -> Box<dyn CongestionControl + Send>),
-}
-
-/// The algorithm of a connection, kept in place.
-pub(crate) enum Controller {
-    Reno(Reno),
-    Cubic(Cubic),
-    Dctcp(Dctcp),
-    Custom(Box<dyn CongestionControl + Send>),
-}
-
-impl Controller {
-    pub(crate) fn new(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Reno => Self::Reno(Reno::default()),
-            Algorithm::Cubic => Self::Cubic(Cubic::default()),
-            Algorithm::Dctcp => Self::Dctcp(Dctcp::default()),
-            Algorithm::Custom(make) => Self::Custom(make()),
-        }
-    }
-
-    pub(crate) fn get(&mut self) -> &mut dyn CongestionControl {
-        match self {
-            Self::Reno(control) => control,
-            Self::Cubic(control) => control,
-            Self::Dctcp(control) => control,
-            Self::Custom(control) => control.as_mut(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Controller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Reno(control) => control.fmt(f),
-            Self::Cubic(control) => control.fmt(f),
-            Self::Dctcp(control) => control.fmt(f),
-            Self::Custom(control) => f.write_str(control.name()),
-        }
-    }
-}
-
-/// RFC 6928 §2: "min (10*MSS, max (2*MSS, 14600))", with the configured number of segments.
-pub(crate) fn initial_window(mss: u32, segments: u32) -> u32 {
-    let segments = segments.max(1);
-    (segments * mss).min((2 * mss).max(1460 * segments)).max(mss)
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Proportional rate reduction: how much is sent while losses are repaired (RFC 9937).
 
-use super::Window;
+use super::control::Window;
 
 /// The state of one recovery.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! Reno: additive increase, multiplicative decrease (RFC 5681).
 
-use super::{Acked, Congestion, CongestionControl, Window};
+use super::control::{Acked, Congestion, CongestionControl, MAX_WINDOW, Window};
 use crate::Nanos;
 
 /// Reno with appropriate byte counting (RFC 3465).
@@ -29,7 +29,7 @@ impl CongestionControl for Reno {
         self.counted = self.counted.saturating_add(acked.octets);
         if self.counted >= window.cwnd {
             self.counted -= window.cwnd;
-            window.cwnd = window.cwnd.saturating_add(window.mss).min(super::MAX_WINDOW);
+            window.cwnd = window.cwnd.saturating_add(window.mss).min(MAX_WINDOW);
         }
     }
 

@@ -4,6 +4,7 @@ use weever_net::{MILLIS, SECOND};
 use weever_wire::tcp::Seq;
 
 use super::*;
+use crate::Nanos;
 
 const MSS: u32 = 1000;
 

@@ -3,7 +3,7 @@
 use weever_net::SECOND;
 use weever_wire::tcp::Seq;
 
-use super::{MAX_WINDOW, Window};
+use super::control::{MAX_WINDOW, Window};
 use crate::Nanos;
 
 /// RFC 7661 §4.1: the non-validated period.

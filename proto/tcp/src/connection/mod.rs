@@ -1,6 +1,8 @@
 //! One connection: the transmission control block (RFC 9293 §3.3.1).
 
 mod check;
+mod deadlines;
+mod state;
 mod timers;
 mod user;
 
@@ -9,138 +11,12 @@ use std::sync::Arc;
 use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq, TIMESTAMPS_LEN, TcpOptions};
 
 use crate::congestion::{Controller, Window, initial_window};
-use crate::output::AckNeed;
 use crate::receive::Receiver;
 use crate::recovery::{Recovery, Rtt, Sent};
-use crate::{Config, KeepAlive, Nanos, Tuple};
+use crate::{Config, Nanos, Tuple};
+pub(crate) use state::{AckNeed, Probe};
+pub use state::{Events, Failure, Settings, State};
 pub(crate) use timers::{Resend, Timers};
-
-/// The states of RFC 9293 §3.3.2. LISTEN is a listener of the endpoint's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the states are named and documented in RFC 9293 §3.3.2")]
-pub enum State {
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait1,
-    FinWait2,
-    CloseWait,
-    Closing,
-    LastAck,
-    TimeWait,
-    Closed,
-}
-
-impl State {
-    /// Whether both ends know each other's sequence numbers.
-    pub fn is_synchronized(self) -> bool {
-        !matches!(self, State::SynSent | State::SynReceived | State::Closed)
-    }
-
-    /// Whether data or FIN may be sent or sent again.
-    pub(crate) fn can_send(self) -> bool {
-        use State::{CloseWait, Closing, Established, FinWait1, LastAck};
-        matches!(self, Established | CloseWait | FinWait1 | Closing | LastAck)
-    }
-
-    /// Whether data of the peer's may arrive.
-    pub(crate) fn can_receive(self) -> bool {
-        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
-    }
-
-    /// Whether the application may still hold the connection for reading or writing.
-    pub(crate) fn is_read_by_application(self) -> bool {
-        matches!(self, State::Established | State::CloseWait | State::FinWait2)
-    }
-}
-
-/// Why a connection ended before both sides had closed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The peer refused it: "connection refused".
-    Refused,
-    /// The peer reset it: "connection reset".
-    Reset,
-    /// No answer for as long as the settings allow: "connection aborted due to user timeout".
-    TimedOut,
-    /// The application aborted it.
-    Aborted,
-    /// The network says that the peer cannot be reached.
-    Unreachable,
-}
-
-/// What an application has to know, as bits; several may have come together.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Events(u8);
-
-impl Events {
-    /// The connection that was asked for is established.
-    pub const CONNECTED: Events = Events(1);
-    /// There is more to read, see [`Connection::readable`].
-    pub const READABLE: Events = Events(2);
-    /// Data was acknowledged, see [`Connection::acknowledged`]: its place is free.
-    pub const ACKED: Events = Events(4);
-    /// The peer will send no more; all it sent is readable.
-    pub const FINISHED: Events = Events(8);
-    /// The connection is over, see [`Connection::failure`].
-    pub const CLOSED: Events = Events(16);
-    /// The peer announced urgent data, see [`Connection::urgent`].
-    pub const URGENT: Events = Events(32);
-
-    /// Whether any of `events` is among these.
-    pub const fn has(self, events: Events) -> bool {
-        self.0 & events.0 != 0
-    }
-
-    /// Whether there are none.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(crate) const fn add(&mut self, events: Events) {
-        self.0 |= events.0;
-    }
-
-    pub(crate) const fn take(&mut self) -> Events {
-        let all = *self;
-        self.0 = 0;
-        all
-    }
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [&str; 6] = ["CONNECTED", "READABLE", "ACKED", "FINISHED", "CLOSED", "URGENT"];
-        let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 != 0);
-        f.debug_set().entries(names.map(|(_, name)| name)).finish()
-    }
-}
-
-/// What an application sets for one connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Send small segments at once: the Nagle algorithm is off (RFC 9293 §3.7.4, MUST-17).
-    pub no_delay: bool,
-    /// Probes of the idle connection.
-    pub keep_alive: Option<KeepAlive>,
-    /// Nanoseconds without an acknowledgement before the connection is given up.
-    pub user_timeout: Nanos,
-}
-
-/// A segment that is due although neither window nor congestion control ask for one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Probe {
-    None,
-    /// Of the last segment (RFC 8985 §7).
-    Tail,
-    /// The first segment, after a timeout.
-    Head,
-    /// Of a closed window.
-    Window,
-    /// Of a silent peer.
-    KeepAlive,
-}
 
 /// The send sequence space (RFC 9293 §3.3.1) and the stream that it carries.
 #[derive(Clone, Copy, Debug)]

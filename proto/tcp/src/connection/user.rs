@@ -1,7 +1,6 @@
 //! Calls of the user (RFC 9293 §3.10.2 to §3.10.5): SEND, RECEIVE, CLOSE, ABORT.
 
-use super::{Events, Failure, Settings, State};
-use crate::output::AckNeed;
+use super::state::{AckNeed, Events, Failure, Probe, Settings, State};
 use crate::{Connection, NEVER, Nanos};
 
 /// The most that may be queued and unacknowledged: sequence numbers that are compared must be closer
@@ -121,7 +120,7 @@ impl Connection {
         self.failure = failure;
         self.events.add(Events::CLOSED);
         self.ack_need = AckNeed::None;
-        self.probe = super::Probe::None;
+        self.probe = Probe::None;
         let timers = &mut self.timers;
         (timers.resend, timers.ack, timers.keep_alive) = (NEVER, NEVER, NEVER);
         (timers.end, timers.pace, timers.reorder) = (NEVER, NEVER, NEVER);

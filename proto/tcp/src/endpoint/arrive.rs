@@ -3,9 +3,9 @@
 use weever_wire::tcp::{Seq, TcpOptionsRepr, TcpRepr, flag};
 
 use super::open::is_host;
-use super::{Endpoint, Handled, Id, MAX_REPLIES};
+use super::{Endpoint, Handled, MAX_REPLIES};
 use crate::segment::Transmit;
-use crate::{Ecn, Nanos, Reject, Segment, State, Tuple};
+use crate::{Ecn, Id, Nanos, Reject, Segment, State, Tuple};
 
 impl Endpoint {
     /// Takes a segment that arrived between the ends of `tuple`, with a right checksum.

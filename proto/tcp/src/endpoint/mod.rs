@@ -2,6 +2,7 @@
 
 mod arrive;
 mod icmp;
+mod listen;
 mod listener;
 mod open;
 mod secrets;
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use weever_net::{MILLIS, SECOND};
 use weever_timer::{Key, Wheel};
 
-use crate::output::AckNeed;
+use crate::connection::AckNeed;
+use crate::name::Id;
 use crate::segment::Transmit;
 use crate::{Config, Connection, Events, NEVER, Nanos, Payload, Reject, Settings, State, Tuple};
 use listener::Listener;
@@ -21,13 +23,6 @@ pub use listener::{ListenError, ListenerConfig, ListenerId};
 pub use open::ConnectError;
 use secrets::Secrets;
 use table::Table;
-
-/// Names a connection. An id outlives its connection harmlessly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
-    index: u32,
-    generation: u32,
-}
 
 /// A segment that was taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

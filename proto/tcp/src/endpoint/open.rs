@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Endpoint, Id};
+use super::Endpoint;
 use crate::connection::Birth;
-use crate::{Connection, Nanos, Tuple};
+use crate::{Connection, Id, Nanos, Tuple};
 
 /// Ports that connections of ours begin at (RFC 6335 §6: the dynamic ports).
 const FIRST_PORT: u16 = 49152;

@@ -5,7 +5,7 @@ use weever_net::MILLIS;
 use weever_net::random::keyed_hash;
 use weever_wire::tcp::Seq;
 
-use crate::recovery::stamp;
+use crate::segment::stamp;
 use crate::{Nanos, Tuple};
 
 /// The keys of an endpoint.

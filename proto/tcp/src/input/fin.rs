@@ -1,8 +1,7 @@
 //! Eighth: FIN (RFC 9293 §3.10.7.4).
 
 use super::Arrival;
-use crate::connection::Events;
-use crate::output::AckNeed;
+use crate::connection::{AckNeed, Events};
 use crate::{Connection, Nanos, State};
 
 impl Connection {

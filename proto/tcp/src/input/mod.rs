@@ -17,7 +17,7 @@ use core::ops::Range;
 use weever_net::MILLIS;
 use weever_wire::tcp::Seq;
 
-use crate::output::AckNeed;
+use crate::connection::AckNeed;
 use crate::{Connection, Nanos, Segment, State};
 
 /// Payload that was accepted.

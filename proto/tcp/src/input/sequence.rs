@@ -3,7 +3,7 @@
 use weever_wire::tcp::{Seq, flag};
 
 use super::{Arrival, Reject};
-use crate::output::AckNeed;
+use crate::connection::AckNeed;
 use crate::{Connection, Nanos, Segment, State};
 
 impl Connection {

@@ -3,8 +3,7 @@
 use weever_wire::tcp::flag;
 
 use super::{Arrival, Payload, Reject};
-use crate::connection::{Events, Failure};
-use crate::output::AckNeed;
+use crate::connection::{AckNeed, Events, Failure};
 use crate::{Connection, EcnMode, Nanos, Segment, State};
 
 impl Connection {

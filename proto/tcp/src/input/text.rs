@@ -3,8 +3,7 @@
 use weever_wire::tcp::flag;
 
 use super::{Arrival, Payload, Reject};
-use crate::connection::Events;
-use crate::output::AckNeed;
+use crate::connection::{AckNeed, Events};
 use crate::receive::Inserted;
 use crate::{Connection, Ecn, Nanos};
 

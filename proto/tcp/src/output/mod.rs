@@ -8,27 +8,10 @@ mod segment;
 
 use weever_wire::tcp::flag;
 
-use crate::connection::Probe;
+use crate::connection::{AckNeed, Probe};
 use crate::recovery::{Frto, Phase, Record};
 use crate::segment::Transmit;
 use crate::{Connection, NEVER, Nanos, State};
-
-/// How urgently an acknowledgement has to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum AckNeed {
-    None,
-    /// With the next segment, or when the timer runs out.
-    Delayed,
-    /// In answer to something unacceptable: within the endpoint's limit.
-    Challenge,
-    Now,
-}
-
-impl AckNeed {
-    pub(crate) fn raise(&mut self, need: AckNeed) {
-        *self = (*self).max(need);
-    }
-}
 
 impl Connection {
     /// Whether [`poll_transmit`](Self::poll_transmit) may have something.

@@ -6,9 +6,8 @@ use weever_wire::tcp::{
     MAX_OPTIONS_LEN, MAX_SACK_BLOCKS, Seq, TcpOptionsRepr, TcpRepr, Timestamps, flag,
 };
 
-use super::AckNeed;
-use crate::recovery::stamp;
-use crate::segment::Transmit;
+use crate::connection::AckNeed;
+use crate::segment::{Transmit, stamp};
 use crate::{Connection, Ecn, EcnMode, NEVER, Nanos, State};
 
 impl Connection {

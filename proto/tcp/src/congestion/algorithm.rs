@@ -1,0 +1,58 @@
+//! Which algorithm a connection uses.
+
+use super::control::CongestionControl;
+use super::cubic::Cubic;
+use super::dctcp::Dctcp;
+use super::reno::Reno;
+
+/// The algorithms that ship.
+#[derive(Clone, Copy, Debug)]
+pub enum Algorithm {
+    /// RFC 5681 and RFC 6582.
+    Reno,
+    /// RFC 9438 with RFC 9406.
+    Cubic,
+    /// RFC 8257.
+    Dctcp,
+    /// One's own.
+    Custom(fn() -> Box<dyn CongestionControl + Send>),
+}
+
+/// The algorithm of a connection, kept in place.
+pub(crate) enum Controller {
+    Reno(Reno),
+    Cubic(Cubic),
+    Dctcp(Dctcp),
+    Custom(Box<dyn CongestionControl + Send>),
+}
+
+impl Controller {
+    pub(crate) fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Reno => Self::Reno(Reno::default()),
+            Algorithm::Cubic => Self::Cubic(Cubic::default()),
+            Algorithm::Dctcp => Self::Dctcp(Dctcp::default()),
+            Algorithm::Custom(make) => Self::Custom(make()),
+        }
+    }
+
+    pub(crate) fn get(&mut self) -> &mut dyn CongestionControl {
+        match self {
+            Self::Reno(control) => control,
+            Self::Cubic(control) => control,
+            Self::Dctcp(control) => control,
+            Self::Custom(control) => control.as_mut(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Reno(control) => control.fmt(f),
+            Self::Cubic(control) => control.fmt(f),
+            Self::Dctcp(control) => control.fmt(f),
+            Self::Custom(control) => f.write_str(control.name()),
+        }
+    }
+}

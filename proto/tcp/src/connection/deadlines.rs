@@ -1,0 +1,72 @@
+//! What is done when a deadline has come, and the probes of an idle connection.
+
+use super::state::{AckNeed, Failure, Probe, State};
+use crate::{Connection, NEVER, Nanos};
+
+impl Connection {
+    /// When [`timeout`](Self::timeout) has to be called.
+    pub(crate) fn next_deadline(&self) -> Nanos {
+        let timers = &self.timers;
+        timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(timers.pace)
+    }
+
+    /// Does what is due at `now`.
+    pub(crate) fn timeout(&mut self, now: Nanos) {
+        if self.timers.ack <= now {
+            self.timers.ack = NEVER;
+            self.ack_need = AckNeed::Now;
+        }
+        if self.timers.pace <= now {
+            self.timers.pace = NEVER;
+        }
+        if self.timers.end <= now {
+            self.timers.end = NEVER;
+            return self.finish();
+        }
+        if self.timers.keep_alive <= now {
+            self.keep_alive_timeout(now);
+        }
+        // What follows a reordering timer may be due as well: each of the others counts from now on.
+        while self.timers.resend <= now && self.state != State::Closed {
+            self.timers.resend = NEVER;
+            self.resend_timeout(now);
+            if self.probe == Probe::None {
+                self.arm_resend(now);
+            }
+        }
+        debug_assert!(self.next_deadline() > now, "{:?} is in the past at {now}", self.timers);
+    }
+
+    pub(crate) fn arm_keep_alive(&mut self, now: Nanos) {
+        let after = self.settings.keep_alive.map(|keep_alive| keep_alive.idle);
+        self.timers.keep_alive = after.map_or(NEVER, |after| now.saturating_add(after));
+    }
+
+    /// RFC 9293 §3.8.4: probes are sent "only ... when no sent data is outstanding, and no data or
+    /// acknowledgment packets have been received for the connection within an interval" (MUST-25).
+    fn keep_alive_timeout(&mut self, now: Nanos) {
+        self.timers.keep_alive = NEVER;
+        let Some(settings) = self.settings.keep_alive else { return };
+        if !self.state.is_synchronized() || self.state == State::TimeWait {
+            return;
+        }
+        let silent = now.saturating_sub(self.timers.heard);
+        if silent < settings.idle || !self.sent.is_empty() {
+            // Heard since, or what is outstanding is a probe itself: idleness begins anew.
+            self.keep_alive_probes = 0;
+            let from = if silent < settings.idle { self.timers.heard } else { now };
+            self.timers.keep_alive = from.saturating_add(settings.idle.max(1));
+            return;
+        }
+        // MUST-28: "failure to respond to any specific probe MUST NOT be interpreted as a dead
+        // connection".
+        if self.keep_alive_probes >= settings.probes.max(1) {
+            self.fail(Failure::TimedOut, now);
+            self.reset_due = true;
+            return;
+        }
+        self.keep_alive_probes += 1;
+        self.probe = Probe::KeepAlive;
+        self.timers.keep_alive = now.saturating_add(settings.interval.max(1));
+    }
+}

@@ -1,0 +1,74 @@
+//! What the sender knows and does about losses.
+
+use weever_wire::tcp::Seq;
+
+use super::rack::Rack;
+use crate::congestion::{Prr, Validation};
+
+/// What the sender is doing about losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing is known to be lost.
+    Open,
+    /// Losses are being repaired, up to [`Recovery::point`].
+    Recovery,
+    /// The retransmission timer ran out.
+    Loss,
+}
+
+/// Steps of F-RTO (RFC 5682 §3.1): was the timeout spurious?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frto {
+    /// It was not, or nobody asks.
+    Off,
+    /// Step 2: the first acknowledgement after the timeout decides how to go on.
+    First,
+    /// Step 3: new data was sent; the next acknowledgement tells.
+    NewData,
+}
+
+/// The sender's view of losses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recovery {
+    pub(crate) phase: Phase,
+    pub(crate) frto: Frto,
+    /// Where a phase ends: SND.NXT when it began (recover of RFC 6582).
+    pub(crate) point: Seq,
+    /// Reactions to marks of congestion wait until this is acknowledged.
+    pub(crate) reduced_until: Option<Seq>,
+    /// Acknowledgements in a row that repeat another.
+    pub(super) duplicates: u8,
+    /// What duplicates stand for, without SACK.
+    pub(super) duplicate_octets: u32,
+    pub(crate) prr: Prr,
+    /// cwnd and ssthresh before a timeout.
+    pub(super) undo: Option<(u32, u32)>,
+    pub(crate) rack: Rack,
+    /// TLP.end_seq: a probe of the tail is out.
+    pub(crate) probe_end: Option<Seq>,
+    /// TLP.is_retrans.
+    pub(crate) probe_is_retransmission: bool,
+    pub(crate) validation: Validation,
+    /// The window was the reason why not more was sent.
+    pub(crate) limited: bool,
+}
+
+impl Recovery {
+    pub(crate) fn new(iss: Seq) -> Self {
+        Self {
+            phase: Phase::Open,
+            frto: Frto::Off,
+            point: iss,
+            reduced_until: None,
+            duplicates: 0,
+            duplicate_octets: 0,
+            prr: Prr::default(),
+            undo: None,
+            rack: Rack::new(iss),
+            probe_end: None,
+            probe_is_retransmission: false,
+            validation: Validation::default(),
+            limited: false,
+        }
+    }
+}
