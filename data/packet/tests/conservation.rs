@@ -20,7 +20,9 @@ const EACH: u32 = if cfg!(miri) { 200 } else { 20_000 };
 
 #[test]
 fn every_frame_can_be_had_once() {
-    for frames in [1, 64, 65, 1000, 4096] {
+    // Miri takes a second for a hundred frames.
+    let sizes: &[u32] = if cfg!(miri) { &[1, 64, 65] } else { &[1, 64, 65, 1000, 4096] };
+    for &frames in sizes {
         let pool = pool(frames);
         let rounded = (frames as usize).next_multiple_of(64);
         assert_eq!((pool.frames(), pool.available()), (rounded, rounded));
