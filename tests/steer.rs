@@ -119,7 +119,8 @@ impl Steering {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
         let (status, errors) = self.ended();
         assert!(status.success(), "{errors}");
-        self.lines.try_iter().last().unwrap_or_default()
+        // The thread that reads ends with the output.
+        self.lines.iter().last().unwrap_or_default()
     }
 
     fn ended(&mut self) -> (ExitStatus, String) {

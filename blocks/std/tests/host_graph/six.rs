@@ -170,7 +170,11 @@ fn a_neighbour_that_does_not_answer_is_given_up() {
     let mut host = quiet();
     host.receive(&[from_peer6(&udp6((PEER6, 5000), (HOST6, 7), 64, b"x"))]);
     host.advance(5 * SECOND);
-    assert_eq!(host.sent().len(), 3, "three questions, a second apart");
+    // Reports of groups, at random times, may come between.
+    let is_question = |frame: &&Vec<u8>| frame.get(54) == Some(&135);
+    let sent = host.sent();
+    let questions = sent.iter().filter(is_question).count();
+    assert_eq!(questions, 3, "three questions, a second apart");
     let lost = host.count("TxL3NDUnreachable", CounterKind::Port, "silent");
     assert_eq!(lost, 1, "nobody but us is concerned");
     host.finish();
