@@ -25,13 +25,13 @@ pub enum Sink {
     /// To the AF_XDP socket of (hardware queue, software queue): the map's entry at hardware queue
     /// times `queues` plus software queue. A frame for which there is none goes to the kernel.
     Sockets {
-        /// An [`MapKind::XskMap`].
+        /// An [`MapKind::XskMap`](crate::sys::MapKind::XskMap).
         map: Map,
         /// How many software queues there are.
         queues: u32,
     },
     /// To the CPU of the queue's number, where the kernel's stack takes it: an
-    /// [`MapKind::CpuMap`].
+    /// [`MapKind::CpuMap`](crate::sys::MapKind::CpuMap).
     Cpus(Map),
     /// Nowhere: it is counted and dropped, for measurements.
     Count,
