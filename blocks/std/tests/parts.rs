@@ -16,7 +16,7 @@ use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Service, host};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
 use weever_plan::flow::Conj;
-use weever_plan::simplify::{Given, HandOver, Home, Strangers, simplify};
+use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 
 #[allow(dead_code, reason = "shared with tests that need more of it")]
 #[path = "predicates"]
@@ -43,10 +43,10 @@ fn parts(whole: &weever_graph::Verified) -> Vec<Option<Graph>> {
             false => Home::Any,
         }
     };
-    let strangers = || Strangers::HandOver(HandOver::default());
+    let foreign = || ForeignPackets::HandOver(HandOver::default());
     let part = |arriving: Vec<Conj>| {
-        let given = Given::of(&arriving, &Predicate::True);
-        simplify(whole, &Given { home: &home, strangers: strangers(), ..given }).graph
+        let given = QueueFacts::of(&arriving, &Predicate::True);
+        simplify(whole, &QueueFacts { home: &home, foreign: foreign(), ..given }).graph
     };
     plans().into_iter().map(|plan| plan.map(part)).collect()
 }

@@ -13,7 +13,9 @@ use weever_models::{HostConfig, Service, host};
 use weever_plan::config::{Configuration, Rss, Rule, Target};
 use weever_plan::embed::{Arrival, arrivals};
 use weever_plan::nic::Nic;
-use weever_plan::simplify::{Given, HandOver, Home, Report, Simplified, Strangers, simplify};
+use weever_plan::simplify::{
+    ForeignPackets, HandOver, Home, QueueFacts, Simplified, SimplifyReport, simplify,
+};
 use weever_wire::fields::summarize;
 
 #[allow(dead_code, reason = "shared with a test that needs more of it")]
@@ -41,20 +43,20 @@ pub(crate) fn nic() -> Nic {
     Nic::of(&weever_models::nic("xdp").unwrap()).unwrap().with_queues(4).unwrap()
 }
 
-pub(crate) fn simplified_for(arrival: &Arrival, strangers: Strangers) -> Simplified {
+pub(crate) fn simplified_for(arrival: &Arrival, foreign: ForeignPackets) -> Simplified {
     let vouched = Predicate::True;
-    simplify(&whole(), &Given { strangers, ..Given::of(&arrival.parts, &vouched) })
+    simplify(&whole(), &QueueFacts { foreign, ..QueueFacts::of(&arrival.parts, &vouched) })
 }
 
 /// As another worker than the default one runs it.
-pub(crate) fn at_worker(arrival: &Arrival, strangers: Strangers) -> Simplified {
+pub(crate) fn at_worker(arrival: &Arrival, foreign: ForeignPackets) -> Simplified {
     let registry = weever_blocks_std::registry();
     let home = |node: &Node| match registry.type_of(node) {
         Ok(t) if t.state == weever_block::StateKind::SingleHomed => Home::Elsewhere(0),
         _ => Home::Any,
     };
     let vouched = Predicate::True;
-    let given = Given { home: &home, strangers, ..Given::of(&arrival.parts, &vouched) };
+    let given = QueueFacts { home: &home, foreign, ..QueueFacts::of(&arrival.parts, &vouched) };
     simplify(&whole(), &given)
 }
 
@@ -148,8 +150,8 @@ proptest! {
         frames in prop::collection::vec(frames(), 60),
     ) {
         for arrival in arrivals(&nic(), &configuration) {
-            let strangers = Strangers::HandOver(HandOver::default());
-            let mut pair = Pair::new(at_worker(&arrival, strangers));
+            let foreign = ForeignPackets::HandOver(HandOver::default());
+            let mut pair = Pair::new(at_worker(&arrival, foreign));
             for frame in &frames {
                 pair.check(frame)?;
             }
@@ -163,7 +165,7 @@ proptest! {
         frames in prop::collection::vec(frames(), 200),
     ) {
         for arrival in arrivals(&nic(), &configuration) {
-            let simplified = simplified_for(&arrival, Strangers::Never);
+            let simplified = simplified_for(&arrival, ForeignPackets::Never);
             prop_assert!(simplified.graph.find("RxForeign").is_none());
             let mut pair = Pair::new(simplified);
             for frame in frames.iter().filter(|f| arrives(&arrival, f)) {

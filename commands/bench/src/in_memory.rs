@@ -12,7 +12,7 @@ use weever_models::counters::{HOST_SOURCE, SOURCE, chain};
 use weever_models::{HostConfig, Service, host};
 use weever_packet::{BURST, Burst, Pool, PoolCache, PoolConfig, first_n};
 use weever_plan::flow::{Conj, Kinds};
-use weever_plan::simplify::{Given, HandOver, Strangers, simplify};
+use weever_plan::simplify::{ForeignPackets, HandOver, QueueFacts, simplify};
 use weever_wire::MacAddr;
 
 use crate::assemble::{self, Leg};
@@ -123,8 +123,8 @@ fn simplified() -> Result<Graph, BenchError> {
     weever_blocks_std::registry().annotate(&mut graph).map_err(|error| failed(&error))?;
     let graph = verify(graph).map_err(|_| failed(&"it is not sound"))?;
     let arriving = [Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Dst, PORT.into())];
-    let strangers = Strangers::HandOver(HandOver::default());
-    let given = Given { strangers, ..Given::of(&arriving, &Predicate::True) };
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let given = QueueFacts { foreign, ..QueueFacts::of(&arriving, &Predicate::True) };
     Ok(simplify(&graph, &given).graph)
 }
 

@@ -17,5 +17,5 @@ pub use args::{PlanArgs, PolicyCheck, PolicyCommand};
 pub use error::PlanToolError;
 pub use format::Format;
 pub use load::{Model, load_flows, load_model, load_policy};
-pub use plan::{Made, make, run as run_plan};
+pub use plan::{PlannedOutput, make, run as run_plan};
 pub use policy::{check as check_policy, run as run_policy};

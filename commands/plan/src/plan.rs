@@ -30,7 +30,7 @@ pub fn run(args: &PlanArgs) -> std::result::Result<ExitCode, PlanToolError> {
 
 /// A plan that was made.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct PlannedOutput {
     /// It, in the format that was asked for.
     pub text: String,
     /// What a person should see beside it, a line each.
@@ -43,7 +43,7 @@ pub struct Made {
 ///
 /// # Errors
 /// [`PlanToolError`] if a file is wrong.
-pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
+pub fn make(args: &PlanArgs) -> std::result::Result<PlannedOutput, PlanToolError> {
     if let Some(misfit) = args.misfit() {
         return Err(misfit);
     }
@@ -76,7 +76,7 @@ pub fn make(args: &PlanArgs) -> std::result::Result<Made, PlanToolError> {
     if args.graphs || args.graph.is_some() {
         planned.embedded = render::embedded(&planned)?;
     }
-    Ok(Made { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
+    Ok(PlannedOutput { text: show(args, &planned)?, notes, acceptable: plan.is_acceptable() })
 }
 
 /// The policy's cost function. The host's graph is made only if the policy asks for its costs.

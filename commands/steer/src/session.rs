@@ -10,9 +10,9 @@ use weever_device::{ifindex, model_of, name_of};
 use weever_plan::map::Placement;
 use weever_plan::search::Plan;
 use weever_policy::policy::CheckedPolicy;
-use weever_steward::{Planned, Step, Steward, Target, TargetError, pause_after};
+use weever_steward::{InitialPlan, Step, Steward, Target, TargetError, pause_after};
 
-use crate::signals::Ending;
+use crate::signals::StopFlag;
 use crate::{SteerArgs, SteerError, setup};
 
 /// More flows are not shown one by one.
@@ -68,10 +68,10 @@ pub fn run(args: &SteerArgs) -> Result<ExitCode, SteerError> {
 fn apply(
     args: &SteerArgs,
     index: u32,
-    planned: Planned,
+    planned: InitialPlan,
     target: Box<dyn Target>,
 ) -> Result<(), SteerError> {
-    let ending = Ending::watch()?;
+    let ending = StopFlag::watch()?;
     let started = Steward::start(&args.dev, planned, target, setup::settings(args));
     let (mut steward, applied) = started.map_err(unsatisfied)?;
     tell(&applied.lines);
@@ -95,7 +95,7 @@ fn apply(
 fn steer(
     args: &SteerArgs,
     index: u32,
-    ending: &Ending,
+    ending: &StopFlag,
     steward: &mut Steward,
 ) -> Result<(), SteerError> {
     tell(&["steering; Ctrl-C ends it".into()]);

@@ -14,7 +14,7 @@ use weever_plan::watch;
 use weever_policy::Problems;
 use weever_policy::flows::FlowList;
 use weever_steward::{
-    Attachment, NicTarget, Origin, Planned, ProgramTarget, Settings, SharedNicSteering, Target,
+    Attachment, InitialPlan, NicTarget, Origin, ProgramTarget, Settings, SharedNicSteering, Target,
 };
 
 use crate::{SteerArgs, SteerError};
@@ -34,7 +34,7 @@ pub(crate) fn plan(
     args: &SteerArgs,
     model: &str,
     queues: u32,
-) -> Result<(Planned, Vec<String>), SteerError> {
+) -> Result<(InitialPlan, Vec<String>), SteerError> {
     let policy = load_policy(args.policy.as_deref())?;
     let list = match &args.flows {
         Some(path) => load_flows(path, args.keep_going)?,
@@ -49,7 +49,7 @@ pub(crate) fn plan(
     let Model { nic, silicon, .. } = load_model(model, Some(queues))?;
     let options = Options { seed: args.seed, silicon, ..Options::default() };
     let flows = list.flows.into_iter().map(|flow| (Origin::File, flow));
-    let (mut planned, problems) = Planned::new(policy, flows, nic, options, None);
+    let (mut planned, problems) = InitialPlan::new(policy, flows, nic, options, None);
     note(&mut notes, "class of the packets used instead", &problems);
     let complaints = planned.complaints();
     match complaints.is_empty() {
@@ -95,7 +95,7 @@ pub(crate) fn program(
     driver: &mut dyn Driver,
     ifindex: u32,
     cpus: &[u32],
-    planned: &mut Planned,
+    planned: &mut InitialPlan,
 ) -> Result<Box<dyn Target>, SteerError> {
     let search = planned.search();
     let watched = if args.watch { args.most as usize } else { 0 };

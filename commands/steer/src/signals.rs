@@ -14,17 +14,17 @@ const INTERRUPTED: i32 = 130;
 
 /// Says when a signal has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Ending(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
-impl Ending {
+impl StopFlag {
     /// Takes the signals over from now on. A second one ends the process at once.
-    pub(crate) fn watch() -> Result<Ending, SteerError> {
+    pub(crate) fn watch() -> Result<StopFlag, SteerError> {
         let mut signals = SigSet::empty();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             signals.add(signal);
         }
         signals.thread_block().map_err(|e| SteerError::Signals(e.into()))?;
-        let ending = Ending(Arc::default());
+        let ending = StopFlag(Arc::default());
         let (told, waiter) = (ending.clone(), thread::current());
         let watch = move || told.wait_for(&signals, &waiter);
         let started = thread::Builder::new().name("signals".into()).spawn(watch);

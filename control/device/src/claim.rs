@@ -33,14 +33,14 @@ pub struct Claim {
 
 /// The process that steers a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct ClaimHolder {
     /// The process, as it knows itself: in a container the number may be another one outside.
     pub pid: u32,
     /// What it does, in a few words.
     pub what: String,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ClaimHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "process {} ({})", self.pid, self.what)
     }
@@ -59,7 +59,7 @@ pub enum ClaimError {
         /// The device.
         device: String,
         /// The process that has it.
-        holder: Holder,
+        holder: ClaimHolder,
     },
     /// An unknown process has it.
     #[error(
@@ -109,7 +109,7 @@ impl Claim {
 }
 
 /// The process that steers an interface of the calling thread's network namespace, if one says so.
-pub fn holder(ifindex: u32) -> Option<Holder> {
+pub fn holder(ifindex: u32) -> Option<ClaimHolder> {
     let mut text = Vec::new();
     File::open(SOCKETS).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;
     let label = format!("@{}/", name(ifindex));
@@ -117,10 +117,10 @@ pub fn holder(ifindex: u32) -> Option<Holder> {
 }
 
 /// `1234 what it does`, without control characters: any process may have written it.
-fn parse(label: &str) -> Option<Holder> {
+fn parse(label: &str) -> Option<ClaimHolder> {
     let (pid, what) = label.split_once(' ')?;
     let what = what.chars().filter(|c| !c.is_control()).collect();
-    Some(Holder { pid: pid.parse().ok()?, what })
+    Some(ClaimHolder { pid: pid.parse().ok()?, what })
 }
 
 fn name(ifindex: u32) -> String {
@@ -146,7 +146,7 @@ mod tests {
         let error = Claim::of("eth0", ifindex, "other").unwrap_err();
         let ClaimError::Held { holder: named, .. } = &error else { panic!("{error}") };
         let what = "`weever steer`, by filters".to_string();
-        assert_eq!(*named, Holder { pid: std::process::id(), what });
+        assert_eq!(*named, ClaimHolder { pid: std::process::id(), what });
         let text = error.to_string();
         assert!(text.contains("eth0 is steered already, by process") && text.contains("kill -INT"));
         let other = Claim::of("eth1", ifindex + 1, "other").unwrap();

@@ -1,6 +1,6 @@
 //! What a veth answers to `ethtool`'s calls: it has channels, and neither rules nor spreading.
 
-use weever_device::actions::{Actions, Desired, Record, undo};
+use weever_device::actions::{ConfigurationSteps, DesiredConfiguration, Record, undo};
 use weever_device::ethtool::{Action, Driver, EthtoolError, KernelDriver, Match};
 use weever_device::{ifindex, name_of};
 use weever_graph::nic::FlowType;
@@ -61,8 +61,8 @@ fn queues_are_brought_to_a_plan_and_back() {
     inside(&net, |driver| {
         let found = driver.channels().unwrap();
         let mut record = Record::default();
-        let desired = Desired { receiving: 3, ..Desired::default() };
-        let actions = Actions::between(driver, &mut record, &desired).unwrap();
+        let desired = DesiredConfiguration { receiving: 3, ..DesiredConfiguration::default() };
+        let actions = ConfigurationSteps::between(driver, &mut record, &desired).unwrap();
         assert_eq!(actions.commands("left0"), ["ethtool -L left0 rx 3"]);
         actions.apply(driver, &mut record).unwrap();
         assert_eq!(driver.channels().unwrap().receiving(), 3);

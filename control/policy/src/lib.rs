@@ -16,4 +16,4 @@ pub mod policy;
 mod filter;
 mod problem;
 
-pub use problem::{Place, Problem, Problems};
+pub use problem::{Position, Problem, Problems};

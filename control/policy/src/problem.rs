@@ -9,7 +9,7 @@ const MAX_SHOWN: usize = 50;
 
 /// Where in a file something stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Position {
     /// In this line, counted from 1.
     Line(usize),
     /// In this entry of a JSON list, counted from 1.
@@ -18,12 +18,12 @@ pub enum Place {
     File,
 }
 
-impl Display for Place {
+impl Display for Position {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self {
-            Place::Line(n) => write!(f, "line {n}"),
-            Place::Entry(n) => write!(f, "entry {n}"),
-            Place::File => f.write_str("the file"),
+            Position::Line(n) => write!(f, "line {n}"),
+            Position::Entry(n) => write!(f, "entry {n}"),
+            Position::File => f.write_str("the file"),
         }
     }
 }
@@ -32,7 +32,7 @@ impl Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
-    pub place: Place,
+    pub place: Position,
     /// What is wrong, in one sentence.
     pub message: String,
     /// What to do, if that is known.
@@ -41,7 +41,7 @@ pub struct Problem {
 
 impl Problem {
     /// A mistake at `place`.
-    pub fn new(place: Place, message: impl Into<String>) -> Problem {
+    pub fn new(place: Position, message: impl Into<String>) -> Problem {
         Problem { place, message: message.into(), help: None }
     }
 

@@ -39,7 +39,7 @@ mod thread;
 
 pub use attach::{Attachment, ProgramMode};
 pub use nic::{NicTarget, SharedNicSteering};
-pub use plan::{Origin, Planned};
+pub use plan::{InitialPlan, Origin};
 pub use program::ProgramTarget;
 pub use steward::{FlowCount, Settings, Stats, Step, Steward};
 pub use target::{Applied, NoReceivers, Receivers, Target, TargetError};

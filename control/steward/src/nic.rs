@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weever_device::actions::{Actions, Brought};
+use weever_device::actions::{ApplyReport, ConfigurationSteps};
 use weever_device::nic::{NicError, NicSteering, planned};
 use weever_device::xdp::FlowCounter;
 use weever_plan::config::Configuration;
@@ -66,7 +66,7 @@ impl NicTarget {
         })
     }
 
-    fn lines(&self, actions: &Actions) -> Vec<String> {
+    fn lines(&self, actions: &ConfigurationSteps) -> Vec<String> {
         let mut lines: Vec<String> = actions.notes.iter().map(|n| format!("note: {n}")).collect();
         let commands = actions.commands(self.steering.lock().driver().device());
         let more = commands.len().saturating_sub(MAX_COMMANDS);
@@ -110,7 +110,7 @@ impl Target for NicTarget {
         let followed = self.steering.lock().follow_telling(search, &mut about_to);
         self.has_failed = followed.is_err();
         match (followed, last) {
-            (Ok(Brought { actions, refused }), last) => {
+            (Ok(ApplyReport { actions, refused }), last) => {
                 if let Some(present) = last {
                     receivers.commit(search.nic(), &present);
                     self.configuration = Some(present);

@@ -21,7 +21,7 @@ pub enum Origin {
 }
 
 /// A search that has planned for the flows that are known beforehand.
-pub struct Planned {
+pub struct InitialPlan {
     pub(crate) search: Search,
     pub(crate) policy: CheckedPolicy,
     /// The registered flows, with the five-tuple of those that are one.
@@ -30,9 +30,9 @@ pub struct Planned {
     pub(crate) packets: Vec<Conj>,
 }
 
-impl Planned {
+impl InitialPlan {
     /// Classifies the flows and plans for them on `nic`. `host` is the one whose graph counts if the
-    /// policy says so. Whether the plan is good enough is for [`Planned::complaints`] to say. The
+    /// policy says so. Whether the plan is good enough is for [`InitialPlan::complaints`] to say. The
     /// problems are flows that name an unknown class; they were planned for by the class of their
     /// packets.
     pub fn new(
@@ -41,7 +41,7 @@ impl Planned {
         nic: Nic,
         options: Options,
         host: Option<&Host<'_>>,
-    ) -> (Planned, Problems) {
+    ) -> (InitialPlan, Problems) {
         let (origins, specs): (Vec<_>, Vec<_>) = specs.into_iter().unzip();
         let tuples: Vec<_> = specs.iter().map(|spec| five_tuple(&spec.parts)).collect();
         let packets = specs.iter().flat_map(|spec| spec.parts.iter().cloned()).collect();
@@ -51,7 +51,7 @@ impl Planned {
         let mut search = Search::new(nic, policy.cost_function(host), options);
         let ids = search.run(flows).into_iter().zip(origins).zip(tuples);
         let flows = ids.map(|((id, origin), tuple)| (id, origin, tuple)).collect();
-        (Planned { search, policy, flows, packets }, problems)
+        (InitialPlan { search, policy, flows, packets }, problems)
     }
 
     /// The policy.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use weever_device::xdp::{Outcome, XdpSteering};
+use weever_device::xdp::{ProgramReport, XdpSteering};
 use weever_plan::config::{Configuration, Rule};
 use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId, Search};
@@ -76,8 +76,8 @@ impl ProgramTarget {
         &mut self,
         search: &mut Search,
         receivers: &mut dyn Receivers,
-    ) -> Result<Outcome, TargetError> {
-        let mut all = Outcome::default();
+    ) -> Result<ProgramReport, TargetError> {
+        let mut all = ProgramReport::default();
         for _ in 0..MAX_REPLANS {
             let changes = search.take_changes();
             if changes.is_empty() {
@@ -196,8 +196,8 @@ impl Target for ProgramTarget {
     }
 }
 
-fn applied_of(outcome: &Outcome) -> Applied {
-    let Outcome { inserted, removed, retargeted, exchanged, failed } = outcome;
+fn applied_of(outcome: &ProgramReport) -> Applied {
+    let ProgramReport { inserted, removed, retargeted, exchanged, failed } = outcome;
     let how = if *exchanged { "a new program" } else { "the maps of the program" };
     let mut lines = Vec::new();
     if inserted + removed + retargeted > 0 {
@@ -210,7 +210,7 @@ fn applied_of(outcome: &Outcome) -> Applied {
 }
 
 /// Why filters were refused, with the number of filters for each reason.
-fn reasons(outcome: &Outcome) -> Vec<String> {
+fn reasons(outcome: &ProgramReport) -> Vec<String> {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for (_, error) in &outcome.failed {
         *reasons.entry(error.to_string()).or_default() += 1;

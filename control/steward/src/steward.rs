@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use weever_plan::flow::{Conj, Flow};
 use weever_plan::search::{FlowId, Plan, RuleId, Search};
-use weever_plan::watch::{self, Due, FiveTuple, Watch};
+use weever_plan::watch::{self, DueFlow, FiveTuple, Watch};
 use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
-use crate::plan::{Origin, Planned, complaints};
+use crate::plan::{InitialPlan, Origin, complaints};
 use crate::target::{Applied, NoReceivers, Receivers, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
@@ -114,11 +114,11 @@ impl Steward {
     /// [`TargetError`]: the plan cannot be applied, or the device refuses what the policy needs.
     pub fn start(
         name: &str,
-        planned: Planned,
+        planned: InitialPlan,
         target: Box<dyn Target>,
         settings: Settings,
     ) -> Result<(Steward, Applied), TargetError> {
-        let Planned { search, policy, flows, packets } = planned;
+        let InitialPlan { search, policy, flows, packets } = planned;
         let mut steward = Steward {
             name: name.to_owned(),
             policy,
@@ -245,7 +245,7 @@ impl Steward {
     }
 
     /// Removes the five-tuples that have ended from the plan, and adds those that are worth a filter.
-    fn place(&mut self, due: Due, step: &mut Step) {
+    fn place(&mut self, due: DueFlow, step: &mut Step) {
         for tuple in due.gone {
             if let Some(id) = self.tuples.remove(&tuple) {
                 self.remove(id);

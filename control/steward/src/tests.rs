@@ -13,7 +13,7 @@ use weever_plan::search::{DeviceChange, Options, Refused, RuleId, Search};
 use weever_plan::watch::FiveTuple;
 use weever_policy::{flows, policy};
 
-use crate::{Applied, Origin, Planned, Receivers, Settings, Steward, Target, TargetError};
+use crate::{Applied, InitialPlan, Origin, Receivers, Settings, Steward, Target, TargetError};
 
 const SECOND: u64 = 1_000_000_000;
 /// Class `fast` has queue 1 for itself.
@@ -57,7 +57,7 @@ impl Device {
         let policy = policy::parse(text).unwrap_or_else(|e| panic!("{e}"));
         let nic = Nic::of(&weever_models::nic("xdp").unwrap()).unwrap().with_queues(3).unwrap();
         let file = flows::parse(lines.as_bytes()).flows.into_iter().map(|f| (Origin::File, f));
-        let (planned, problems) = Planned::new(policy, file, nic, Options::default(), None);
+        let (planned, problems) = InitialPlan::new(policy, file, nic, Options::default(), None);
         assert!(problems.is_empty(), "{problems}");
         Steward::start("sim0", planned, Box::new(self.clone()), settings)
     }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use weever_graph::svg::Extras;
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Op, PortId, Predicate};
 
-use crate::predicate::Shown;
+use crate::predicate::PredicateText;
 
 /// Nodes by cluster: kind, effects, attributes, then a line per port and edge.
 pub fn show(graph: &Graph) -> String {
@@ -31,7 +31,7 @@ pub fn show_with(graph: &Graph, extras: &Extras) -> String {
 pub fn condition(graph: &Graph, id: PortId) -> Option<String> {
     match &graph.node(id.node).ports[id.port as usize].predicate {
         Predicate::True => None,
-        predicate => Some(Shown(predicate).to_string()),
+        predicate => Some(PredicateText(predicate).to_string()),
     }
 }
 

@@ -48,9 +48,9 @@ fn names(of: &Simplified) -> Vec<&str> {
 
 #[test]
 fn a_queue_of_one_port_knows_neither_arp_nor_icmp() {
-    for strangers in [Strangers::Never, Strangers::HandOver(HandOver::default())] {
-        let simplified = at_worker(&udp_to_7(), strangers.clone());
-        show(&format!("UDP to port 7, {strangers:?}"), &simplified.report);
+    for foreign in [ForeignPackets::Never, ForeignPackets::HandOver(HandOver::default())] {
+        let simplified = at_worker(&udp_to_7(), foreign.clone());
+        show(&format!("UDP to port 7, {foreign:?}"), &simplified.report);
         let left = names(&simplified);
         let gone =
             ["RxL3ARP", "RxL3ICMP", "RxL3IPv6", "RxL3NDP", "RxL4UDPClosedPort", "RxL4UDPDiscard"];
@@ -64,9 +64,9 @@ fn a_queue_of_one_port_knows_neither_arp_nor_icmp() {
 
 #[test]
 fn a_queue_of_arp_and_icmp_knows_no_udp() {
-    for strangers in [Strangers::Never, Strangers::HandOver(HandOver::default())] {
-        let simplified = at_worker(&arp_and_icmp(), strangers.clone());
-        show(&format!("ARP and ICMP, {strangers:?}"), &simplified.report);
+    for foreign in [ForeignPackets::Never, ForeignPackets::HandOver(HandOver::default())] {
+        let simplified = at_worker(&arp_and_icmp(), foreign.clone());
+        show(&format!("ARP and ICMP, {foreign:?}"), &simplified.report);
         let left = names(&simplified);
         assert!(
             !left.iter().any(|n| n.starts_with("RxL4UDP") || n.starts_with("RxL3IPv6")),
@@ -79,7 +79,7 @@ fn a_queue_of_arp_and_icmp_knows_no_udp() {
 
 #[test]
 fn a_queue_of_everything_keeps_everything() {
-    let simplified = simplified_for(&everything(), Strangers::HandOver(HandOver::default()));
+    let simplified = simplified_for(&everything(), ForeignPackets::HandOver(HandOver::default()));
     show("everything", &simplified.report);
     assert!(simplified.report.foreign.is_empty(), "{:?}", simplified.report.foreign);
     // No socket of DHCP, so nobody gets to its client.

@@ -10,7 +10,7 @@ use weever_plan::nic::Nic;
 use weever_plan::search::Options;
 use weever_plan::watch::FiveTuple;
 use weever_policy::policy;
-use weever_steward::{Planned, ProgramTarget, Settings, Steward, StewardThread};
+use weever_steward::{InitialPlan, ProgramTarget, Settings, Steward, StewardThread};
 use weever_testbed::pin_to;
 
 use crate::BenchError;
@@ -30,7 +30,7 @@ pub(super) fn start(
     let graph = weever_models::nic("xdp").map_err(|e| failed(e.to_string()))?;
     let nic = Nic::of(&graph).and_then(|nic| nic.with_queues(workers));
     let nic = nic.map_err(|e| failed(e.to_string()))?;
-    let (mut planned, _) = Planned::new(policy, [], nic.clone(), Options::default(), None);
+    let (mut planned, _) = InitialPlan::new(policy, [], nic.clone(), Options::default(), None);
     let Some(classifier) = steering.classifier() else {
         return Err(failed("one socket only".into()));
     };

@@ -7,29 +7,29 @@ use weever_block::StateKind;
 use weever_graph::svg::svg;
 use weever_graph::{Field, Node, Verified, verify};
 use weever_models::{HostConfig, Service};
-use weever_plan::embed::{Embedded, Running, embed};
+use weever_plan::embed::{Embedded, ExecutionModel, embed};
 use weever_plan::flow::Conj;
-use weever_plan::simplify::{HandOver, Size, Strangers};
+use weever_plan::simplify::{ForeignPackets, HandOver, Size};
 
 use super::Result;
 use super::table::columns;
 use crate::PlanToolError;
 
-type Made<T> = std::result::Result<T, PlanToolError>;
+type PlannedOutput<T> = std::result::Result<T, PlanToolError>;
 
 /// Sockets of the host that is looked at.
 const MAX_SOCKETS: usize = 4096;
 
 /// The graph of every queue at which anything can arrive. The host has a UDP socket on each port that
 /// flows name as their destination.
-pub(crate) fn embedded(result: &Result<'_>) -> Made<Vec<Embedded>> {
+pub(crate) fn embedded(result: &Result<'_>) -> PlannedOutput<Vec<Embedded>> {
     let host = host(result.flows.iter().flat_map(|flow| &flow.parts))?;
     let nic = &result.model.nic;
     let configuration = result.plan.configuration(nic.tables.len());
     let single_homed = single_homed();
-    let strangers = Strangers::HandOver(HandOver::default());
-    let running = Running { strangers, single_homed: &single_homed };
-    Ok(embed(&result.model.prg, nic, &configuration, &host, &running))
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let execution = ExecutionModel { foreign, single_homed: &single_homed };
+    Ok(embed(&result.model.prg, nic, &configuration, &host, &execution))
 }
 
 /// Whether a node runs at the default queue's worker only.
@@ -39,7 +39,7 @@ pub(crate) fn single_homed() -> impl Fn(&Node) -> bool {
 }
 
 /// The graph of a host with a UDP socket on each port to which all of some of `parts` goes.
-pub(crate) fn host<'a>(parts: impl Iterator<Item = &'a Conj>) -> Made<Verified> {
+pub(crate) fn host<'a>(parts: impl Iterator<Item = &'a Conj>) -> PlannedOutput<Verified> {
     let ports = parts.filter_map(|part| u16::try_from(part.single(Field::L4Dst)?).ok());
     let ports: BTreeSet<u16> = ports.filter(|port| *port != 0).take(MAX_SOCKETS).collect();
     let socket = |config: HostConfig, port| config.and(Service::Discard, port);
@@ -89,7 +89,11 @@ pub(crate) fn values(embedded: &[Embedded]) -> Value {
 }
 
 /// The graph of one queue: a picture, or its nodes with their ports and edges for people.
-pub(crate) fn of_queue(embedded: &[Embedded], queue: u32, as_picture: bool) -> Made<String> {
+pub(crate) fn of_queue(
+    embedded: &[Embedded],
+    queue: u32,
+    as_picture: bool,
+) -> PlannedOutput<String> {
     let found = embedded.iter().find(|e| e.arrival.queue == queue);
     let Some(found) = found else {
         let known: Vec<String> = embedded.iter().map(|e| e.arrival.queue.to_string()).collect();

@@ -2,7 +2,7 @@
 
 use weever_graph::svg::{Extras, svg_with};
 use weever_plan::expanded::expand;
-use weever_unicorn::predicate::Shown;
+use weever_unicorn::predicate::PredicateText;
 
 use super::Result;
 use crate::PlanToolError;
@@ -22,7 +22,7 @@ pub(crate) fn picture(result: &Result<'_>) -> std::result::Result<String, PlanTo
     let condition = |port: weever_graph::PortId| {
         let port = graph.node(port.node).ports.get(port.port as usize)?;
         // That a filter does not match follows from its other port.
-        (port.name == "true").then(|| Shown(&port.predicate).to_string())
+        (port.name == "true").then(|| PredicateText(&port.predicate).to_string())
     };
     Ok(svg_with(&graph, &Extras { condition: Some(&condition), ..Extras::default() }))
 }

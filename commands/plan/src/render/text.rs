@@ -127,7 +127,7 @@ pub(super) fn rule(model: &TableModel, rule: &Rule) -> String {
     for (m, key) in model.matches.iter().zip(&rule.keys).filter(|(_, k)| k.mask != 0) {
         let test =
             weever_graph::Predicate::Match { field: m.field, mask: key.mask, value: key.value };
-        parts.push(weever_unicorn::predicate::Shown(&test).to_string());
+        parts.push(weever_unicorn::predicate::PredicateText(&test).to_string());
     }
     if parts.is_empty() { "everything".into() } else { parts.join(", ") }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::record::Intended;
-use super::{Actions, Record};
+use super::record::IntendedRules;
+use super::{ConfigurationSteps, Record};
 use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 
 /// A step failed, and what became of those before it.
@@ -11,7 +11,7 @@ use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 pub struct ApplyError {
     /// What the step would have been, as a command.
     pub step: Box<str>,
-    /// Its position in [`Actions::steps`].
+    /// Its position in [`ConfigurationSteps::steps`].
     pub at: usize,
     /// Why it failed.
     pub source: EthtoolError,
@@ -40,7 +40,7 @@ impl std::error::Error for ApplyError {
     }
 }
 
-impl Actions {
+impl ConfigurationSteps {
     /// Takes all steps. The record is of what is then so, whether they succeed or not.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Record {
     /// The device's answer.
     pub fn foreseeing(
         &self,
-        actions: &Actions,
+        actions: &ConfigurationSteps,
         driver: &mut dyn Driver,
     ) -> Result<Record, EthtoolError> {
         let mut ahead = self.clone();
@@ -87,7 +87,7 @@ impl Record {
         if !rules.is_empty() {
             let present = driver.locations()?.into_iter();
             let others = present.filter(|at| !self.ours.contains_key(at)).collect();
-            ahead.intended = Some(Intended { rules, others });
+            ahead.intended = Some(IntendedRules { rules, others });
         }
         Ok(ahead)
     }

@@ -7,7 +7,10 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{Plan, PlannedRule, Refused, RuleId, Search};
 
 use super::desired::words;
-use super::{Actions, ActionsError, ApplyError, Desired, PersistError, Record, Step};
+use super::{
+    ApplyError, ConfigurationError, ConfigurationSteps, DesiredConfiguration, PersistError, Record,
+    Step,
+};
 use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
 
 /// Is told what the record may become, for somebody to write it down.
@@ -21,9 +24,9 @@ const MOST_REPLANS: usize = 16;
 
 /// What became of a plan.
 #[derive(Clone, Debug, Default)]
-pub struct Brought {
+pub struct ApplyReport {
     /// What was done.
-    pub actions: Actions,
+    pub actions: ConfigurationSteps,
     /// What the device refused, a line each. The plan is without it now.
     pub refused: Vec<String>,
 }
@@ -34,7 +37,7 @@ pub struct Brought {
 pub enum BringError {
     /// The plan does not fit the device.
     #[error(transparent)]
-    Actions(#[from] ActionsError),
+    ConfigurationSteps(#[from] ConfigurationError),
     /// A step failed, and planning anew did not help or would not.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -65,7 +68,7 @@ pub fn bring(
     driver: &mut dyn Driver,
     record: &mut Record,
     search: &mut Search,
-) -> Result<Brought, BringError> {
+) -> Result<ApplyReport, BringError> {
     bring_noting(driver, record, search, &mut |_| Ok(()), &mut |_, _| ())
 }
 
@@ -77,18 +80,18 @@ pub(crate) fn bring_noting(
     search: &mut Search,
     ahead: &mut Ahead<'_>,
     about_to: &mut AboutTo<'_>,
-) -> Result<Brought, BringError> {
+) -> Result<ApplyReport, BringError> {
     let mut refused = Vec::new();
     let acceptable = search.cost().is_acceptable();
     loop {
         let plan = search.plan();
         let configuration = plan.configuration(search.nic().tables.len());
-        let desired = Desired::of(search.nic(), &configuration)?;
+        let desired = DesiredConfiguration::of(search.nic(), &configuration)?;
         about_to(search.nic(), &configuration);
         let (actions, tried) = attempt(driver, record, &desired, ahead);
         // Comparing with the device takes the place of the search's list of changes.
         search.take_changes();
-        let Err(error) = tried else { return Ok(Brought { actions, refused }) };
+        let Err(error) = tried else { return Ok(ApplyReport { actions, refused }) };
         let said = match &error {
             BringError::Apply(error) => format!("{} (`{}`)", error.source, error.step),
             error => error.to_string(),
@@ -107,11 +110,11 @@ pub(crate) fn bring_noting(
 fn attempt(
     driver: &mut dyn Driver,
     record: &mut Record,
-    desired: &Desired,
+    desired: &DesiredConfiguration,
     ahead: &mut Ahead<'_>,
-) -> (Actions, Result<(), BringError>) {
-    match Actions::between(driver, record, desired) {
-        Err(error) => (Actions::default(), Err(error.into())),
+) -> (ConfigurationSteps, Result<(), BringError>) {
+    match ConfigurationSteps::between(driver, record, desired) {
+        Err(error) => (ConfigurationSteps::default(), Err(error.into())),
         Ok(actions) => {
             let taken = take(driver, record, &actions, ahead);
             (actions, taken)
@@ -123,7 +126,7 @@ fn attempt(
 pub(crate) fn take(
     driver: &mut dyn Driver,
     record: &mut Record,
-    actions: &Actions,
+    actions: &ConfigurationSteps,
     ahead: &mut Ahead<'_>,
 ) -> Result<(), BringError> {
     if !actions.is_empty() {
@@ -134,10 +137,17 @@ pub(crate) fn take(
 
 /// Tells the search what the device refused, if that is a rule or there are too many, and the device is
 /// as it was. Says whether another plan may help.
-fn plan_around(search: &mut Search, plan: &Plan, actions: &Actions, error: &BringError) -> bool {
+fn plan_around(
+    search: &mut Search,
+    plan: &Plan,
+    actions: &ConfigurationSteps,
+    error: &BringError,
+) -> bool {
     match error {
         BringError::Apply(error) => without_step(search, plan, actions, error),
-        BringError::Actions(error @ ActionsError::NoRoom { locations, others, wanted, .. }) => {
+        BringError::ConfigurationSteps(
+            error @ ConfigurationError::NoRoom { locations, others, wanted, .. },
+        ) => {
             let room = (*locations as usize).saturating_sub(*others);
             let many = wanted.saturating_sub(room);
             let youngest = plan.rules.iter().rev().take(many);
@@ -149,7 +159,12 @@ fn plan_around(search: &mut Search, plan: &Plan, actions: &Actions, error: &Brin
     }
 }
 
-fn without_step(search: &mut Search, plan: &Plan, actions: &Actions, error: &ApplyError) -> bool {
+fn without_step(
+    search: &mut Search,
+    plan: &Plan,
+    actions: &ConfigurationSteps,
+    error: &ApplyError,
+) -> bool {
     let Some(what) = error.source.refusal().filter(|_| error.rollback.is_empty()) else {
         return false;
     };
@@ -180,7 +195,7 @@ fn about_others(
     refused: &PlannedRule,
     what: Refused,
     at: usize,
-    actions: &Actions,
+    actions: &ConfigurationSteps,
 ) -> Refused {
     let left = actions.steps[at..].iter().filter(|step| matches!(step, Step::Insert { .. }));
     let left = left.filter_map(|step| planned(nic, plan, step.rule()?));
@@ -291,7 +306,8 @@ mod tests {
         let mut search = search(Box::new(Isolate::new(classes)), all);
         let mut device = Simulated::new("sim0", 4, 256);
         // The table, the switch for rules; then the rule of class `own`.
-        device.failing = Some(crate::ethtool::Failing { at: 2, count: 1, errno: libc::EBUSY });
+        device.failing =
+            Some(crate::ethtool::InjectedFailure { at: 2, count: 1, errno: libc::EBUSY });
         let before = device.clone();
         let mut record = Record::default();
         let error = bring(&mut device, &mut record, &mut search).unwrap_err();
@@ -306,7 +322,8 @@ mod tests {
     fn a_device_that_goes_is_no_refusal() {
         let mut search = search(near(), flows(4));
         let mut device = Simulated::new("sim0", 4, 256);
-        device.failing = Some(crate::ethtool::Failing { at: 1, count: 99, errno: libc::ENODEV });
+        device.failing =
+            Some(crate::ethtool::InjectedFailure { at: 1, count: 99, errno: libc::ENODEV });
         let error = bring(&mut device, &mut Record::default(), &mut search).unwrap_err();
         assert!(matches!(&error, BringError::Apply(e) if e.source.is_gone()), "{error}");
     }

@@ -4,12 +4,12 @@ use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
 use weever_plan::config::{Configuration, Rule, Target};
 use weever_plan::nic::{Nic, Table};
 
-use super::ActionsError;
+use super::ConfigurationError;
 use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
 
 /// What a device should be told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Desired {
+pub struct DesiredConfiguration {
     /// How many queues receive.
     pub receiving: u32,
     /// The queues that the hash points to, to be repeated; empty to leave them as they are.
@@ -25,12 +25,15 @@ pub struct Desired {
     pub rules: Vec<RuleSpec>,
 }
 
-impl Desired {
+impl DesiredConfiguration {
     /// A configuration of `nic`, which is a NIC as Linux exposes it.
     ///
     /// # Errors
-    /// [`ActionsError::Hidden`] or [`ActionsError::Field`] if a rule has no words.
-    pub fn of(nic: &Nic, configuration: &Configuration) -> Result<Desired, ActionsError> {
+    /// [`ConfigurationError::Hidden`] or [`ConfigurationError::Field`] if a rule has no words.
+    pub fn of(
+        nic: &Nic,
+        configuration: &Configuration,
+    ) -> Result<DesiredConfiguration, ConfigurationError> {
         let mut rules = Vec::new();
         for (table, of_table) in nic.tables.iter().zip(&configuration.rules) {
             for rule in of_table {
@@ -38,7 +41,7 @@ impl Desired {
             }
         }
         let fields = configuration.rss.fields.iter();
-        Ok(Desired {
+        Ok(DesiredConfiguration {
             receiving: nic.queues.hi + 1,
             table: configuration.rss.table.clone(),
             key: configuration.rss.key.clone(),
@@ -49,9 +52,9 @@ impl Desired {
     }
 }
 
-pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError> {
+pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ConfigurationError> {
     let Exposure::Ethtool(ethtool) = &table.model.linux else {
-        return Err(ActionsError::Hidden { table: table.name.clone() });
+        return Err(ConfigurationError::Hidden { table: table.name.clone() });
     };
     let flow_type = rule.flow_type.unwrap_or(FlowType::Ether);
     let keys = table.model.matches.iter().zip(&rule.keys).filter(|(_, key)| key.mask != 0);
@@ -64,7 +67,7 @@ pub(super) fn words(table: &Table, rule: &Rule) -> Result<RuleSpec, ActionsError
     let spec = Match { flow_type, fields }.to_rule(action);
     let spec = spec.map_err(|field| {
         let table = table.name.clone();
-        ActionsError::Field { table, flow_type, field }
+        ConfigurationError::Field { table, flow_type, field }
     })?;
     let is_placed =
         ethtool.location == Location::Mandatory || table.model.order == TableOrder::Location;

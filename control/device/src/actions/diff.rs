@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::locations::assign;
-use super::record::{OurContext, Ours};
-use super::{ActionsError, Desired, Record, Step};
+use super::record::{InstalledContext, InstalledRule};
+use super::{ConfigurationError, DesiredConfiguration, Record, Step};
 use crate::ethtool::{ANY_LOCATION, Action, Driver, EthtoolError, RuleSpec, Spreading};
 
 /// No driver's table is larger, if it does not say how large it is.
@@ -12,14 +12,14 @@ const MOST_LOCATIONS: u32 = 1 << 16;
 
 /// Steps in the order in which they have to be taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Actions {
+pub struct ConfigurationSteps {
     /// The steps.
     pub steps: Vec<Step>,
     /// What a person should know beside them, a line each.
     pub notes: Vec<String>,
 }
 
-impl Actions {
+impl ConfigurationSteps {
     /// The steps to what is wanted. Rules of the record that others changed are given up.
     ///
     /// # Errors
@@ -27,9 +27,9 @@ impl Actions {
     pub fn between(
         driver: &mut dyn Driver,
         record: &mut Record,
-        desired: &Desired,
-    ) -> Result<Actions, ActionsError> {
-        let mut actions = Actions::default();
+        desired: &DesiredConfiguration,
+    ) -> Result<ConfigurationSteps, ConfigurationError> {
+        let mut actions = ConfigurationSteps::default();
         actions.give_up(driver, record)?;
         let last = actions.queues(driver, desired)?;
         let changes_queues = last.is_some() || !actions.steps.is_empty();
@@ -69,8 +69,8 @@ impl Actions {
     fn queues(
         &mut self,
         driver: &mut dyn Driver,
-        desired: &Desired,
-    ) -> Result<Option<Step>, ActionsError> {
+        desired: &DesiredConfiguration,
+    ) -> Result<Option<Step>, ConfigurationError> {
         let from = match driver.channels() {
             Err(e) if e.is_unsupported() => {
                 self.notes.push(format!("{e}: its queues are taken as they are"));
@@ -81,7 +81,7 @@ impl Actions {
         let most = from.most[0].saturating_add(from.most[3]);
         let (device, wanted) = (driver.device().to_string(), desired.receiving);
         if wanted > most.max(from.receiving()) {
-            return Err(ActionsError::Queues { device, most, wanted });
+            return Err(ConfigurationError::Queues { device, most, wanted });
         }
         let step = Step::Channels { from, to: from.with_receiving(wanted) };
         match wanted.cmp(&from.receiving()) {
@@ -94,7 +94,11 @@ impl Actions {
         }
     }
 
-    fn fields(&mut self, driver: &mut dyn Driver, desired: &Desired) -> Result<(), EthtoolError> {
+    fn fields(
+        &mut self,
+        driver: &mut dyn Driver,
+        desired: &DesiredConfiguration,
+    ) -> Result<(), EthtoolError> {
         for (flow_type, to) in &desired.fields {
             let from = driver.hash_fields(*flow_type)?;
             if from != *to {
@@ -107,9 +111,9 @@ impl Actions {
     fn spreading(
         &mut self,
         driver: &mut dyn Driver,
-        desired: &Desired,
+        desired: &DesiredConfiguration,
         changes_queues: bool,
-    ) -> Result<(), ActionsError> {
+    ) -> Result<(), ConfigurationError> {
         if desired.table.is_empty() {
             return Ok(());
         }
@@ -118,7 +122,7 @@ impl Actions {
                 let spares = (0..desired.receiving).any(|queue| !desired.table.contains(&queue));
                 let device = driver.device().to_string();
                 return match spares {
-                    true => Err(ActionsError::Spreading { device, source }),
+                    true => Err(ConfigurationError::Spreading { device, source }),
                     false => Ok(()),
                 };
             }
@@ -140,8 +144,8 @@ impl Actions {
         &mut self,
         driver: &mut dyn Driver,
         record: &Record,
-        desired: &Desired,
-    ) -> Result<(Vec<u32>, Vec<OurContext>), EthtoolError> {
+        desired: &DesiredConfiguration,
+    ) -> Result<(Vec<u32>, Vec<InstalledContext>), EthtoolError> {
         let mut unused = record.contexts.clone();
         let mut names = Vec::new();
         let mut next = unused.iter().map(|c| c.number.max(c.name)).max().unwrap_or(0) + 1;
@@ -167,9 +171,9 @@ impl Actions {
         &mut self,
         driver: &mut dyn Driver,
         record: &Record,
-        desired: &Desired,
+        desired: &DesiredConfiguration,
         contexts: &[u32],
-    ) -> Result<(), ActionsError> {
+    ) -> Result<(), ConfigurationError> {
         if desired.rules.is_empty() && record.ours.is_empty() {
             return Ok(());
         }
@@ -187,7 +191,7 @@ impl Actions {
         let end = size.locations.unwrap_or(MOST_LOCATIONS);
         let named: Vec<RuleSpec> = desired.rules.iter().map(|r| named(r, contexts)).collect();
         let wanted = placed(&named, &others, end, size.chooses);
-        let wanted = wanted.ok_or_else(|| ActionsError::NoRoom {
+        let wanted = wanted.ok_or_else(|| ConfigurationError::NoRoom {
             device: driver.device().into(),
             locations: end,
             others: others.len(),
@@ -234,7 +238,7 @@ pub(super) fn named(rule: &RuleSpec, contexts: &[u32]) -> RuleSpec {
     }
 }
 
-fn same(ours: &std::collections::BTreeMap<u32, Ours>, rule: &RuleSpec) -> Option<u32> {
+fn same(ours: &std::collections::BTreeMap<u32, InstalledRule>, rule: &RuleSpec) -> Option<u32> {
     ours.iter().find(|(_, ours)| ours.sent.says_the_same(rule)).map(|(location, _)| *location)
 }
 

@@ -1,8 +1,8 @@
 //! From what a device is told to what a plan wants it to be told.
 //!
-//! [`Desired`] is a plan's configuration in the kernel's words. [`Actions::between`] compares it with
+//! [`DesiredConfiguration`] is a plan's configuration in the kernel's words. [`ConfigurationSteps::between`] compares it with
 //! the device and with the [`Record`] of what we did to it, and is a list of [`Step`]s, each with the
-//! command that does the same. [`Actions::apply`] takes them: when one fails, those before it are
+//! command that does the same. [`ConfigurationSteps::apply`] takes them: when one fails, those before it are
 //! taken back. [`undo`] is the way back to the device as it was found. [`bring`] does all of it for a
 //! search's plan, and has the search plan around rules that the device refuses.
 //!
@@ -22,10 +22,10 @@ mod tests;
 mod undo;
 
 pub use apply::ApplyError;
-pub use bring::{AboutTo, BringError, Brought, bring};
+pub use bring::{AboutTo, ApplyReport, BringError, bring};
 pub(crate) use bring::{Ahead, bring_noting, take};
-pub use desired::Desired;
-pub use diff::Actions;
+pub use desired::DesiredConfiguration;
+pub use diff::ConfigurationSteps;
 pub use persist::{PersistError, StateFile};
 pub use record::Record;
 pub use step::Step;
@@ -36,7 +36,7 @@ use crate::ethtool::EthtoolError;
 /// Why a plan cannot be brought onto a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ActionsError {
+pub enum ConfigurationError {
     /// The device's answer.
     #[error(transparent)]
     Device(#[from] EthtoolError),

@@ -11,7 +11,7 @@ use crate::ethtool::{
 
 /// A setting that we changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Changed<T> {
+pub(super) struct ChangedSetting<T> {
     /// As it was found.
     pub(super) found: T,
     /// As we left it.
@@ -20,7 +20,7 @@ pub(super) struct Changed<T> {
 
 /// A rule that we made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ours {
+pub struct InstalledRule {
     /// As it was asked for.
     pub(super) sent: RuleSpec,
     /// As the driver shows it, which may round what it was told.
@@ -29,7 +29,7 @@ pub struct Ours {
 
 /// A context that we made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OurContext {
+pub struct InstalledContext {
     /// How the steps that follow its making name it; steps of later plans call it by its number.
     pub(super) name: u32,
     /// Its number on the device.
@@ -39,27 +39,27 @@ pub struct OurContext {
 }
 
 /// What we did to a device: the rules that we made, and the settings that we changed, with what they
-/// were. It starts empty, and [`super::Actions::apply`] keeps it.
+/// were. It starts empty, and [`super::ConfigurationSteps::apply`] keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// By location.
-    pub(super) ours: BTreeMap<u32, Ours>,
-    pub(super) channels: Option<Changed<Channels>>,
-    pub(super) ntuple: Option<Changed<bool>>,
-    pub(super) spreading: Option<Changed<Spreading>>,
+    pub(super) ours: BTreeMap<u32, InstalledRule>,
+    pub(super) channels: Option<ChangedSetting<Channels>>,
+    pub(super) ntuple: Option<ChangedSetting<bool>>,
+    pub(super) spreading: Option<ChangedSetting<Spreading>>,
     /// In the order of their making.
     #[serde(default)]
-    pub(super) contexts: Vec<OurContext>,
+    pub(super) contexts: Vec<InstalledContext>,
     /// By the names of flow types.
-    pub(super) fields: BTreeMap<String, Changed<HashFields>>,
+    pub(super) fields: BTreeMap<String, ChangedSetting<HashFields>>,
     /// What a process was about to do of which nobody knows how far it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) intended: Option<Intended>,
+    pub(super) intended: Option<IntendedRules>,
 }
 
 /// Rules that were about to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Intended {
+pub(super) struct IntendedRules {
     pub(super) rules: Vec<RuleSpec>,
     /// Where there were rules of others then.
     pub(super) others: BTreeSet<u32>,
@@ -131,7 +131,7 @@ impl Record {
     fn adopt(
         &mut self,
         driver: &mut dyn Driver,
-        mut intended: Intended,
+        mut intended: IntendedRules,
     ) -> Result<(), EthtoolError> {
         let present = driver.locations()?.into_iter();
         for location in present.filter(|at| !intended.others.contains(at)) {
@@ -144,7 +144,7 @@ impl Record {
             };
             if let Some(at) = intended.rules.iter().position(is_it) {
                 let sent = intended.rules.swap_remove(at);
-                self.ours.insert(location, Ours { sent, read });
+                self.ours.insert(location, InstalledRule { sent, read });
             }
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Record {
         let found = self.fields.get(&name).map_or(from, |changed| changed.found);
         match found == to {
             true => self.fields.remove(&name),
-            false => self.fields.insert(name, Changed { found, set: to }),
+            false => self.fields.insert(name, ChangedSetting { found, set: to }),
         };
     }
 }
@@ -192,7 +192,7 @@ fn is_still(ours: &RuleSpec, location: u32, driver: &mut dyn Driver) -> Result<b
 }
 
 /// Notes that a setting went from `from` to `to`; nothing remains noted if it is as it was found.
-pub(super) fn note<T: PartialEq + Clone>(slot: &mut Option<Changed<T>>, from: &T, to: &T) {
+pub(super) fn note<T: PartialEq + Clone>(slot: &mut Option<ChangedSetting<T>>, from: &T, to: &T) {
     let found = slot.as_ref().map_or(from, |changed| &changed.found).clone();
-    *slot = (found != *to).then(|| Changed { found, set: to.clone() });
+    *slot = (found != *to).then(|| ChangedSetting { found, set: to.clone() });
 }

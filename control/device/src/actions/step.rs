@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weever_graph::nic::FlowType;
 
-use super::record::{OurContext, Ours, Record, note};
+use super::record::{InstalledContext, InstalledRule, Record, note};
 use crate::ethtool::{ANY_LOCATION, Action, Channels, Driver, EthtoolError, HashFields};
 use crate::ethtool::{RuleSpec, Spreading};
 
@@ -49,21 +49,21 @@ pub enum Step {
     /// A context of ours goes, which no rule chooses any more.
     RemoveContext {
         /// The context.
-        context: OurContext,
+        context: InstalledContext,
     },
     /// A rule of ours goes.
     Remove {
         /// Where it is.
         location: u32,
         /// The rule.
-        rule: Ours,
+        rule: InstalledRule,
     },
     /// A rule of ours becomes another one.
     Replace {
         /// Where it is.
         location: u32,
         /// The rule.
-        from: Ours,
+        from: InstalledRule,
         /// As it should be.
         to: RuleSpec,
     },
@@ -175,7 +175,7 @@ impl Step {
         match self {
             Step::Replace { location, from, to } => match driver.rule(*location) {
                 Ok(rule) if rule.says_the_same(to) => {
-                    let made = Ours { sent: to.clone(), read: rule };
+                    let made = InstalledRule { sent: to.clone(), read: rule };
                     record.ours.insert(*location, made.clone());
                     let (location, to) = (*location, from.sent.clone().at(*location));
                     Some(Step::Replace { location, from: made, to })
@@ -189,7 +189,7 @@ impl Step {
             Step::Insert { rule } if rule.location() != ANY_LOCATION => {
                 let read = driver.rule(rule.location()).ok().filter(|r| r.says_the_same(rule))?;
                 let (location, sent) = (rule.location(), rule.clone());
-                let rule = Ours { sent, read };
+                let rule = InstalledRule { sent, read };
                 record.ours.insert(location, rule.clone());
                 Some(Step::Remove { location, rule })
             }
@@ -248,7 +248,7 @@ fn add_context(
     table: &[u32],
 ) -> Result<Step, EthtoolError> {
     let number = driver.add_context(table)?;
-    let context = OurContext { name, number, table: table.to_vec() };
+    let context = InstalledContext { name, number, table: table.to_vec() };
     record.contexts.push(context.clone());
     Ok(Step::RemoveContext { context })
 }
@@ -257,7 +257,7 @@ fn insert(
     driver: &mut dyn Driver,
     record: &mut Record,
     rule: &RuleSpec,
-) -> Result<(u32, Ours), EthtoolError> {
+) -> Result<(u32, InstalledRule), EthtoolError> {
     let rule = &match rule.action() {
         Action::Context { context, queue } => {
             let context = record.number_of(context);
@@ -268,7 +268,7 @@ fn insert(
     let location = driver.insert(rule)?;
     // A driver that cannot show rules is taken by its word.
     let read = driver.rule(location).unwrap_or_else(|_| rule.clone().at(location));
-    let ours = Ours { sent: rule.clone(), read };
+    let ours = InstalledRule { sent: rule.clone(), read };
     record.ours.insert(location, ours.clone());
     Ok((location, ours))
 }

@@ -8,7 +8,7 @@ use weever_plan::search::{Options, Search};
 
 use super::*;
 use crate::ethtool::{
-    ANY_LOCATION, Action, Channels, Driver, Failing, HashFields, Match, RuleSpec, Simulated,
+    ANY_LOCATION, Action, Channels, Driver, HashFields, InjectedFailure, Match, RuleSpec, Simulated,
 };
 
 const QUEUES: u32 = 4;
@@ -20,8 +20,8 @@ fn rule(port: u16, queue: u32) -> RuleSpec {
 }
 
 /// Spread over the first two queues, these rules.
-fn desired(rules: Vec<RuleSpec>) -> Desired {
-    Desired {
+fn desired(rules: Vec<RuleSpec>) -> DesiredConfiguration {
+    DesiredConfiguration {
         receiving: QUEUES,
         table: vec![0, 1],
         key: None,
@@ -46,13 +46,13 @@ fn seen(device: &Simulated) -> impl PartialEq + std::fmt::Debug + use<> {
 fn bring(
     device: &mut Simulated,
     record: &mut Record,
-    desired: &Desired,
-) -> Result<Actions, ApplyError> {
-    let actions = Actions::between(device, record, desired).unwrap();
+    desired: &DesiredConfiguration,
+) -> Result<ConfigurationSteps, ApplyError> {
+    let actions = ConfigurationSteps::between(device, record, desired).unwrap();
     actions.apply(device, record).map(|()| actions)
 }
 
-fn take_back(device: &mut Simulated, record: &mut Record) -> Actions {
+fn take_back(device: &mut Simulated, record: &mut Record) -> ConfigurationSteps {
     let actions = undo(device, record).unwrap();
     assert!(actions.apply_all(device, record).is_empty());
     actions
@@ -166,7 +166,7 @@ fn a_failure_at_any_step_takes_back_what_came_before() {
             let mut wanted = desired(rules.clone());
             wanted.table = vec![2, 3];
             device.failing =
-                Some(Failing { at: device.changes + at, count: 1, errno: libc::ENOSPC });
+                Some(InjectedFailure { at: device.changes + at, count: 1, errno: libc::ENOSPC });
             let Err(error) = bring(&mut device, &mut record, &wanted) else { break };
             assert!(error.rollback.is_empty(), "{error}");
             let text = error.to_string();
@@ -188,7 +188,7 @@ fn a_failure_at_any_step_takes_back_what_came_before() {
 fn when_the_way_back_fails_too_both_errors_are_told() {
     let mut device = device(false);
     let mut record = Record::default();
-    device.failing = Some(Failing { at: 5, count: 2, errno: libc::EIO });
+    device.failing = Some(InjectedFailure { at: 5, count: 2, errno: libc::EIO });
     let error =
         bring(&mut device, &mut record, &desired(vec![rule(1, 0), rule(2, 0)])).unwrap_err();
     assert_eq!(error.rollback.len(), 1);
@@ -203,10 +203,12 @@ fn a_device_that_vanishes_is_named() {
     let mut record = Record::default();
     bring(&mut device, &mut record, &desired(vec![rule(1, 0)])).unwrap();
     device.gone = true;
-    let error = Actions::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
+    let error =
+        ConfigurationSteps::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
     assert!(error.to_string().contains("no device `sim0`"), "{error}");
     assert!(undo(&mut device, &mut record).unwrap_err().is_gone());
-    let actions = Actions { steps: vec![Step::Insert { rule: rule(1, 0) }], notes: vec![] };
+    let actions =
+        ConfigurationSteps { steps: vec![Step::Insert { rule: rule(1, 0) }], notes: vec![] };
     let error = actions.apply(&mut device, &mut record).unwrap_err();
     assert!(error.source.is_gone() && !error.to_string().contains("as it was"), "{error}");
 }
@@ -217,18 +219,20 @@ fn what_does_not_fit_is_told_before_anything_is_changed() {
     let before = seen(&device);
     let mut record = Record::default();
     let many: Vec<_> = (0..100_000u32).map(|n| rule(n as u16, 0)).collect();
-    let error = Actions::between(&mut device, &mut record, &desired(many)).unwrap_err();
-    assert!(matches!(error, ActionsError::NoRoom { wanted: 100_000, .. }), "{error}");
-    let queues = Desired { receiving: 65, ..Desired::default() };
-    let error = Actions::between(&mut device, &mut record, &queues).unwrap_err();
-    assert!(matches!(error, ActionsError::Queues { most: 64, wanted: 65, .. }), "{error}");
+    let error = ConfigurationSteps::between(&mut device, &mut record, &desired(many)).unwrap_err();
+    assert!(matches!(error, ConfigurationError::NoRoom { wanted: 100_000, .. }), "{error}");
+    let queues = DesiredConfiguration { receiving: 65, ..DesiredConfiguration::default() };
+    let error = ConfigurationSteps::between(&mut device, &mut record, &queues).unwrap_err();
+    assert!(matches!(error, ConfigurationError::Queues { most: 64, wanted: 65, .. }), "{error}");
     device.spreading.clear();
-    let error = Actions::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
-    assert!(matches!(error, ActionsError::Spreading { .. }), "{error}");
+    let error =
+        ConfigurationSteps::between(&mut device, &mut record, &desired(vec![])).unwrap_err();
+    assert!(matches!(error, ConfigurationError::Spreading { .. }), "{error}");
     device = self::device(false);
     assert_eq!(seen(&device), before);
     device.size = 0;
-    let error = Actions::between(&mut device, &mut record, &desired(vec![rule(1, 1)])).unwrap_err();
+    let error = ConfigurationSteps::between(&mut device, &mut record, &desired(vec![rule(1, 1)]))
+        .unwrap_err();
     assert!(error.to_string().contains("--model xdp"), "the remedy: {error}");
 }
 
@@ -237,8 +241,12 @@ fn fewer_queues_come_last_and_more_first() {
     let mut device = Simulated::new("sim0", 8, 16);
     let before = seen(&device);
     let mut record = Record::default();
-    let wanted =
-        Desired { receiving: 2, table: vec![0, 1], rules: vec![rule(1, 1)], ..Desired::default() };
+    let wanted = DesiredConfiguration {
+        receiving: 2,
+        table: vec![0, 1],
+        rules: vec![rule(1, 1)],
+        ..DesiredConfiguration::default()
+    };
     let actions = bring(&mut device, &mut record, &wanted).unwrap();
     assert!(matches!(actions.steps.last(), Some(Step::Channels { .. })));
     assert_eq!(device.channels.combined, 2);
@@ -291,11 +299,12 @@ fn plans_of_models_become_the_commands_that_the_planner_prints() {
         let plan = search.plan();
         let nic = search.nic().clone();
         let configuration = plan.configuration(nic.tables.len());
-        let desired = Desired::of(&nic, &configuration).unwrap();
+        let desired = DesiredConfiguration::of(&nic, &configuration).unwrap();
         assert!(!desired.rules.is_empty(), "{model}");
         let mut device = Simulated::new("sim0", QUEUES, 9000);
         device.chooses = desired.rules.iter().all(|rule| rule.location() == ANY_LOCATION);
-        let actions = Actions::between(&mut device, &mut Record::default(), &desired).unwrap();
+        let actions =
+            ConfigurationSteps::between(&mut device, &mut Record::default(), &desired).unwrap();
         let rules = |lines: Vec<String>| -> Vec<String> {
             let rules = lines.into_iter().filter(|line| line.contains("flow-type"));
             rules.collect()
@@ -322,12 +331,12 @@ fn a_driver_with_one_mask_refuses_and_is_put_back() {
 }
 
 /// Rules of two contexts, and one that drops.
-fn with_contexts(sets: [&[u32]; 2]) -> Desired {
+fn with_contexts(sets: [&[u32]; 2]) -> DesiredConfiguration {
     let sending = |port: u16, action: Action| rule(port, 0).sending(action);
     let spread = |context: u32| Action::Context { context, queue: 0 };
     let rules = vec![sending(1, spread(0)), sending(2, spread(1)), sending(3, Action::Drop)];
     let contexts = sets.map(<[u32]>::to_vec).to_vec();
-    Desired { contexts, ..desired(rules) }
+    DesiredConfiguration { contexts, ..desired(rules) }
 }
 
 #[test]
@@ -399,7 +408,7 @@ fn contexts_are_taken_back_whatever_fails() {
         let before = device.clone();
         let found = record.clone();
         let changes = device.changes;
-        device.failing = Some(Failing { at: changes + at, count: 1, errno: libc::EBUSY });
+        device.failing = Some(InjectedFailure { at: changes + at, count: 1, errno: libc::EBUSY });
         let wanted = with_contexts([&[0, 3], &[0, 1]]);
         match bring(&mut device, &mut record, &wanted) {
             Ok(_) => assert!(at >= 6, "six steps: two contexts, two rules, two contexts less"),

@@ -2,7 +2,7 @@
 
 use weever_graph::nic::FlowType;
 
-use super::{Actions, Record, Step};
+use super::{ConfigurationSteps, Record, Step};
 use crate::ethtool::{Driver, EthtoolError};
 
 /// The steps back to the device as it was found. What others changed since is left as it is, with a
@@ -10,8 +10,11 @@ use crate::ethtool::{Driver, EthtoolError};
 ///
 /// # Errors
 /// The device's answer; nothing was changed.
-pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, EthtoolError> {
-    let mut actions = Actions::default();
+pub fn undo(
+    driver: &mut dyn Driver,
+    record: &mut Record,
+) -> Result<ConfigurationSteps, EthtoolError> {
+    let mut actions = ConfigurationSteps::default();
     actions.give_up(driver, record)?;
     let rules = record.ours.iter();
     let removed = rules.map(|(at, rule)| Step::Remove { location: *at, rule: rule.clone() });
@@ -32,7 +35,7 @@ pub fn undo(driver: &mut dyn Driver, record: &mut Record) -> Result<Actions, Eth
     Ok(actions)
 }
 
-impl Actions {
+impl ConfigurationSteps {
     fn kept(&mut self, what: &str) {
         self.notes.push(format!("{what} changed since: it is left as it is"));
     }

@@ -45,20 +45,25 @@ pub(super) fn hash_number_of(flow_type: FlowType) -> u32 {
 
 /// Where a field lies, and what has to be said for it to count.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldLocation {
     values: usize,
     masks: usize,
     bytes: usize,
     flag: u32,
 }
 
-fn place(flow_type: FlowType, field: Field) -> Option<Place> {
+fn place(flow_type: FlowType, field: Field) -> Option<FieldLocation> {
     let own = |offset, bytes| {
-        Some(Place { values: spec::VALUES + offset, masks: spec::MASKS + offset, bytes, flag: 0 })
+        Some(FieldLocation {
+            values: spec::VALUES + offset,
+            masks: spec::MASKS + offset,
+            bytes,
+            flag: 0,
+        })
     };
     let extra = |offset, bytes, flag| {
         let (values, masks) = (spec::EXT_VALUES + offset, spec::EXT_MASKS + offset);
-        Some(Place { values, masks, bytes, flag })
+        Some(FieldLocation { values, masks, bytes, flag })
     };
     let (version, has_ports) = (flow_type.ip_version(), flow_type.protocol().is_some());
     match (field, version) {

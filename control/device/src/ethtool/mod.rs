@@ -25,7 +25,7 @@ pub use error::EthtoolError;
 pub use kernel::KernelDriver;
 pub use matching::Match;
 pub use shared::SharedDevice;
-pub use simulated::{Failing, Simulated};
+pub use simulated::{InjectedFailure, Simulated};
 pub use spec::{Action, RuleSpec};
 
 /// A location that lets the driver choose (`RX_CLS_LOC_ANY`).

@@ -12,7 +12,7 @@ use super::{
 
 /// When changes fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failing {
+pub struct InjectedFailure {
     /// Which change fails first, counted from 0.
     pub at: usize,
     /// How many fail from there on.
@@ -54,7 +54,7 @@ pub struct Simulated {
     /// What is hashed, where it is not addresses.
     pub fields: Vec<(FlowType, HashFields)>,
     /// What is to fail.
-    pub failing: Option<Failing>,
+    pub failing: Option<InjectedFailure>,
     /// Whether the device is gone.
     pub gone: bool,
     /// How many changes were attempted.

@@ -8,8 +8,8 @@
 use weever_plan::search::Search;
 
 use crate::actions::{
-    AboutTo, Actions, ActionsError, Ahead, BringError, Brought, Desired, PersistError, Record,
-    StateFile, bring_noting, take, undo,
+    AboutTo, Ahead, ApplyReport, BringError, ConfigurationError, ConfigurationSteps,
+    DesiredConfiguration, PersistError, Record, StateFile, bring_noting, take, undo,
 };
 use crate::ethtool::{Driver, EthtoolError};
 
@@ -39,7 +39,8 @@ impl NicError {
         match self {
             NicError::Device(error)
             | NicError::Bring(
-                BringError::Device(error) | BringError::Actions(ActionsError::Device(error)),
+                BringError::Device(error)
+                | BringError::ConfigurationSteps(ConfigurationError::Device(error)),
             ) => error.is_gone(),
             NicError::Bring(BringError::Apply(error)) => error.source.is_gone(),
             _ => false,
@@ -77,8 +78,11 @@ impl NicSteering {
     ///
     /// # Errors
     /// The device's answer, or why the plan does not fit it.
-    pub fn preview(&mut self, desired: &Desired) -> Result<Actions, ActionsError> {
-        Actions::between(&mut *self.driver, &mut self.record, desired)
+    pub fn preview(
+        &mut self,
+        desired: &DesiredConfiguration,
+    ) -> Result<ConfigurationSteps, ConfigurationError> {
+        ConfigurationSteps::between(&mut *self.driver, &mut self.record, desired)
     }
 
     /// Brings the device to what is wanted of it, and says what was done. From the first time that
@@ -86,7 +90,10 @@ impl NicSteering {
     ///
     /// # Errors
     /// [`NicError`]; the device is as it was before, unless the error says otherwise.
-    pub fn bring(&mut self, desired: &Desired) -> Result<Actions, NicError> {
+    pub fn bring(
+        &mut self,
+        desired: &DesiredConfiguration,
+    ) -> Result<ConfigurationSteps, NicError> {
         let actions = self.preview(desired).map_err(BringError::from)?;
         let file = self.file.clone();
         let mut ahead = move |record: &Record| file.save(record);
@@ -101,7 +108,7 @@ impl NicSteering {
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
-    pub fn follow(&mut self, search: &mut Search) -> Result<Brought, NicError> {
+    pub fn follow(&mut self, search: &mut Search) -> Result<ApplyReport, NicError> {
         self.follow_telling(search, &mut |_, _| ())
     }
 
@@ -114,7 +121,7 @@ impl NicSteering {
         &mut self,
         search: &mut Search,
         about_to: &mut AboutTo<'_>,
-    ) -> Result<Brought, NicError> {
+    ) -> Result<ApplyReport, NicError> {
         let file = self.file.clone();
         let ahead: &mut Ahead<'_> = &mut move |record| file.save(record);
         let (driver, record) = (&mut *self.driver, &mut self.record);
@@ -149,12 +156,12 @@ impl NicSteering {
     ///
     /// # Errors
     /// [`NicError::Undo`]: some of it could not be; the record says what is left.
-    pub fn undo(&mut self) -> Result<Actions, NicError> {
+    pub fn undo(&mut self) -> Result<ConfigurationSteps, NicError> {
         self.is_ours = false;
         let actions = match undo(&mut *self.driver, &mut self.record) {
             Err(error) if error.is_gone() => {
                 self.forget()?;
-                return Ok(Actions::default());
+                return Ok(ConfigurationSteps::default());
             }
             actions => actions?,
         };
@@ -193,11 +200,11 @@ impl NicSteering {
 /// A search's plan in the kernel's words.
 ///
 /// # Errors
-/// [`ActionsError`] if it has none for a rule.
-pub fn planned(search: &mut Search) -> Result<Desired, ActionsError> {
+/// [`ConfigurationError`] if it has none for a rule.
+pub fn planned(search: &mut Search) -> Result<DesiredConfiguration, ConfigurationError> {
     let plan = search.plan();
     let nic = search.nic();
-    Desired::of(nic, &plan.configuration(nic.tables.len()))
+    DesiredConfiguration::of(nic, &plan.configuration(nic.tables.len()))
 }
 
 impl Drop for NicSteering {

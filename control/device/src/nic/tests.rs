@@ -5,7 +5,9 @@ use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};
 
 use super::*;
-use crate::ethtool::{Action, Failing, Match, RuleSpec, SharedDevice, Simulated, Spreading};
+use crate::ethtool::{
+    Action, InjectedFailure, Match, RuleSpec, SharedDevice, Simulated, Spreading,
+};
 
 fn rule(port: u16, queue: u32) -> RuleSpec {
     let key = Key { mask: 0xffff, value: port.into() };
@@ -13,9 +15,14 @@ fn rule(port: u16, queue: u32) -> RuleSpec {
     matches.to_rule(Action::Queue(queue)).unwrap()
 }
 
-fn desired(ports: std::ops::Range<u16>, queues: u32) -> Desired {
+fn desired(ports: std::ops::Range<u16>, queues: u32) -> DesiredConfiguration {
     let rules = ports.map(|port| rule(port, u32::from(port) % queues)).collect();
-    Desired { receiving: queues, table: vec![0, 1], rules, ..Desired::default() }
+    DesiredConfiguration {
+        receiving: queues,
+        table: vec![0, 1],
+        rules,
+        ..DesiredConfiguration::default()
+    }
 }
 
 /// A device, and a folder for its file.
@@ -90,7 +97,7 @@ fn what_is_not_left_is_undone_when_it_is_dropped_also_by_a_panic() {
 #[test]
 fn wherever_a_process_is_killed_the_next_one_undoes_it() {
     for device in [Simulated::new("sim0", 2, 16), choosing()] {
-        let plans = [desired(1..5, 4), Desired { table: vec![1], ..desired(3..9, 4) }];
+        let plans = [desired(1..5, 4), DesiredConfiguration { table: vec![1], ..desired(3..9, 4) }];
         let mut ends = 0;
         for after in 0.. {
             let mut scene = Scene::new(device.clone());
@@ -101,7 +108,7 @@ fn wherever_a_process_is_killed_the_next_one_undoes_it() {
             steering.bring(&plans[0]).unwrap();
             // From then on the device does not hear this process any more.
             let at = scene.device.lock().changes + after;
-            let failing = Failing { at, count: usize::MAX / 2, errno: libc::EIO };
+            let failing = InjectedFailure { at, count: usize::MAX / 2, errno: libc::EIO };
             scene.device.lock().failing = Some(failing);
             // What is written down ahead of the steps is all that the next process has.
             let actions = steering.preview(&plans[1]).unwrap();
@@ -146,9 +153,11 @@ fn a_rule_that_was_lost_when_its_successor_was_refused_comes_back() {
     let before = scene.seen();
     for nth in 0..3 {
         let at = scene.device.lock().changes + nth;
-        scene.device.lock().failing = Some(Failing { at, count: 1, errno: libc::ENOSPC });
-        let other =
-            Desired { rules: (1..4).map(|n| rule(n + 20, 0)).collect(), ..desired(0..0, 4) };
+        scene.device.lock().failing = Some(InjectedFailure { at, count: 1, errno: libc::ENOSPC });
+        let other = DesiredConfiguration {
+            rules: (1..4).map(|n| rule(n + 20, 0)).collect(),
+            ..desired(0..0, 4)
+        };
         let error = steering.bring(&other).unwrap_err();
         assert!(error.to_string().contains("as it was"), "{error}");
         assert_eq!(scene.seen(), before);
@@ -212,7 +221,7 @@ fn a_table_that_goes_with_the_number_of_queues_is_set_again() {
     scene.device.lock().spreading.insert(0, own);
     let before = scene.seen();
     let mut steering = scene.steering();
-    steering.bring(&Desired { table: vec![1, 0, 0, 0], ..desired(1..2, 4) }).unwrap();
+    steering.bring(&DesiredConfiguration { table: vec![1, 0, 0, 0], ..desired(1..2, 4) }).unwrap();
     drop(steering);
     assert_eq!(scene.seen(), before, "also on the way back");
 }
@@ -234,7 +243,7 @@ fn a_driver_that_refuses_everything_leaves_nothing_behind() {
     for errno in [libc::EINVAL, libc::EBUSY, libc::EPERM, libc::EOPNOTSUPP, libc::EIO] {
         let scene = Scene::new(Simulated::new("sim0", 4, 16));
         let before = scene.seen();
-        scene.device.lock().failing = Some(Failing { at: 0, count: usize::MAX / 2, errno });
+        scene.device.lock().failing = Some(InjectedFailure { at: 0, count: usize::MAX / 2, errno });
         let mut steering = scene.steering();
         let error = steering.bring(&desired(1..4, 4)).unwrap_err();
         assert!(matches!(error, NicError::Bring(_)), "{error}");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use weever_ebpf::xdp::classify::{Classifier, Rule, Test};
 use weever_plan::search::RuleId;
 
-use super::{Outcome, XdpError};
+use super::{ProgramReport, XdpError};
 
 #[derive(Debug)]
 struct Exact {
@@ -33,7 +33,7 @@ impl ExactRules {
         classifier: &mut Classifier,
         id: RuleId,
         rule: Rule,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         if self.by_tests.contains_key(&rule.tests) {
             return Err(XdpError::Duplicate);
@@ -55,7 +55,7 @@ impl ExactRules {
         &mut self,
         classifier: &mut Classifier,
         id: RuleId,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         let Some(gone) = self.all.remove(&id) else { return Ok(()) };
         self.by_tests.remove(&gone.rule.tests);
@@ -71,7 +71,7 @@ impl ExactRules {
         classifier: &mut Classifier,
         id: RuleId,
         rule: Rule,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         let Some(present) = self.all.get_mut(&id) else { return Ok(()) };
         // The entry's counter starts again with its new target.

@@ -20,7 +20,7 @@ mod tests;
 pub use counter::FlowCounter;
 pub use cpus::cpu_map;
 pub use error::XdpError;
-pub use outcome::Outcome;
+pub use outcome::ProgramReport;
 pub use steering::XdpSteering;
 /// Where in the receive path a program runs.
 pub use weever_ebpf::sys::AttachMode;

@@ -4,7 +4,7 @@ use weever_ebpf::sys::BpfError;
 use weever_ebpf::xdp::classify::{Classifier, MOST_ORDERED, Rule, Target};
 use weever_plan::search::RuleId;
 
-use super::{Outcome, XdpError};
+use super::{ProgramReport, XdpError};
 
 /// Its jumps cannot reach so far.
 const TOO_LONG: &str = "a program of so many ordered filters would be too long";
@@ -46,10 +46,10 @@ impl OrderedRules {
         &mut self,
         classifier: &mut Classifier,
         changes: Vec<Change>,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         let mut next = OrderedRules { all: self.all.clone(), retired: self.retired };
-        let mut done = Outcome::default();
+        let mut done = ProgramReport::default();
         changes.into_iter().for_each(|change| next.note(change, &mut done));
         next.all.sort_by_key(|rule| (rule.rank, rule.id));
         let hits = next.hand_over(classifier, &mut done)?;
@@ -65,7 +65,7 @@ impl OrderedRules {
         Ok(())
     }
 
-    fn note(&mut self, change: Change, outcome: &mut Outcome) {
+    fn note(&mut self, change: Change, outcome: &mut ProgramReport) {
         match change {
             Change::Insert(id, rank, rule) => {
                 self.all.push(Ordered { id, rank, rule, before: 0 });
@@ -91,7 +91,7 @@ impl OrderedRules {
     fn hand_over(
         &mut self,
         classifier: &mut Classifier,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<Vec<u64>, XdpError> {
         loop {
             let rules = self.all.iter().map(|rule| rule.rule.clone()).collect();
@@ -108,7 +108,7 @@ impl OrderedRules {
         }
     }
 
-    fn give_up_last(&mut self, why: &str, outcome: &mut Outcome) {
+    fn give_up_last(&mut self, why: &str, outcome: &mut ProgramReport) {
         let most = MOST_ORDERED;
         let keep = if self.all.len() > most { most } else { self.all.len() * 7 / 8 };
         for gone in self.all.split_off(keep) {

@@ -6,7 +6,7 @@ use super::XdpError;
 
 /// What [`XdpSteering::apply`](super::XdpSteering::apply) did.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct ProgramReport {
     /// How many rules are new.
     pub inserted: usize,
     /// How many are gone.
@@ -19,9 +19,9 @@ pub struct Outcome {
     pub failed: Vec<(RuleId, XdpError)>,
 }
 
-impl Outcome {
+impl ProgramReport {
     /// Adds what a later call did.
-    pub fn add(&mut self, other: Outcome) {
+    pub fn add(&mut self, other: ProgramReport) {
         self.inserted += other.inserted;
         self.removed += other.removed;
         self.retargeted += other.retargeted;

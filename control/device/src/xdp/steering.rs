@@ -13,7 +13,7 @@ use weever_plan::search::{DeviceChange, RuleId};
 use super::exact::ExactRules;
 use super::ordered::{Change, OrderedRules};
 use super::rules::tests;
-use super::{Outcome, XdpError, cpu_map};
+use super::{ProgramReport, XdpError, cpu_map};
 
 /// A plan that a program carries out.
 #[derive(Debug)]
@@ -122,8 +122,8 @@ impl XdpSteering {
     ///
     /// # Errors
     /// The kernel's word about something that is no rule's fault: the device or the program is gone.
-    pub fn apply(&mut self, changes: &[DeviceChange]) -> Result<Outcome, XdpError> {
-        let mut outcome = Outcome::default();
+    pub fn apply(&mut self, changes: &[DeviceChange]) -> Result<ProgramReport, XdpError> {
+        let mut outcome = ProgramReport::default();
         let mut ordered = Vec::new();
         for change in changes {
             let (table, id) = match change {
@@ -161,7 +161,7 @@ impl XdpSteering {
     fn apply_exact(
         &mut self,
         change: &DeviceChange,
-        outcome: &mut Outcome,
+        outcome: &mut ProgramReport,
     ) -> Result<(), XdpError> {
         let made = match change {
             DeviceChange::Insert { table, rule, .. }

@@ -27,8 +27,8 @@ fn search() -> Search {
 }
 
 /// Has the program take what changed, and the search plan around what it refuses.
-fn follow(steering: &mut XdpSteering, search: &mut Search) -> Outcome {
-    let mut all = Outcome::default();
+fn follow(steering: &mut XdpSteering, search: &mut Search) -> ProgramReport {
+    let mut all = ProgramReport::default();
     loop {
         let outcome = steering.apply(&search.take_changes()).unwrap();
         for (id, error) in &outcome.failed {

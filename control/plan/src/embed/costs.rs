@@ -6,7 +6,7 @@ use weever_graph::{Attr, Graph, Node, NodeId, Predicate, Verified};
 
 use crate::flow::Conj;
 use crate::policy::{GraphCosts, NodeSet, PathCosts};
-use crate::simplify::{Given, simplify};
+use crate::simplify::{QueueFacts, simplify};
 
 /// The graph that runs behind a NIC's queues.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &PathCosts)
         set
     };
     let of_class =
-        |conjs: &Vec<Conj>| set(&simplify(host.lpg, &Given::of(conjs, host.vouched)).graph);
+        |conjs: &Vec<Conj>| set(&simplify(host.lpg, &QueueFacts::of(conjs, host.vouched)).graph);
     let mut at_home = NodeSet::default();
     let homed = all.iter().enumerate().filter(|(_, (_, node))| (host.single_homed)(node));
     homed.for_each(|(at, _)| at_home.insert(at));

@@ -22,7 +22,7 @@ use weever_graph::{Attr, Graph, Node, Predicate, Verified};
 use crate::config::Configuration;
 use crate::flow::Conj;
 use crate::nic::Nic;
-use crate::simplify::{Given, Home, Simplified, Strangers, simplify};
+use crate::simplify::{ForeignPackets, Home, QueueFacts, Simplified, simplify};
 
 /// What can arrive at a queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,9 +57,9 @@ pub struct Embedded {
 }
 
 /// How the graphs of queues are to be run.
-pub struct Running<'a> {
+pub struct ExecutionModel<'a> {
     /// What becomes of packets that a queue's graph is not made for.
-    pub strangers: Strangers,
+    pub foreign: ForeignPackets,
     /// Whether a node is at home at the default worker, number 0, because its state is in one place.
     /// The default worker serves the default queue, others the other queues.
     pub single_homed: &'a dyn Fn(&Node) -> bool,
@@ -71,17 +71,17 @@ pub fn embed(
     nic: &Nic,
     configuration: &Configuration,
     lpg: &Verified,
-    running: &Running<'_>,
+    execution: &ExecutionModel<'_>,
 ) -> Vec<Embedded> {
     let vouched = stated(prg);
-    let elsewhere = |node: &Node| match (running.single_homed)(node) {
+    let elsewhere = |node: &Node| match (execution.single_homed)(node) {
         true => Home::Elsewhere(0),
         false => Home::Any,
     };
     let graph = |arrival: Arrival| {
-        let known = Given::of(&arrival.parts, &vouched);
+        let known = QueueFacts::of(&arrival.parts, &vouched);
         let home = if arrival.queue == nic.default_queue { known.home } else { &elsewhere };
-        let given = Given { strangers: running.strangers.clone(), home, ..known };
+        let given = QueueFacts { foreign: execution.foreign.clone(), home, ..known };
         let simplified = simplify(lpg, &given);
         Embedded { arrival, simplified }
     };

@@ -25,9 +25,9 @@ pub use placement::{Placement, Spread, WHOLE};
 
 use contexts::Contexts;
 use list::List;
-use placement::Mix;
+use placement::PlacementSum;
 use spreading::Spreading;
-use walk::{Met, To};
+use walk::{Destination, MatchedEntry};
 
 use crate::config::{Configuration, Rss, Target};
 use crate::flow::{Conj, Flow};
@@ -111,17 +111,21 @@ pub fn place(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement
         }
     }
     met.sort_by_key(|(turn, ..)| *turn);
-    let met: Vec<Met<'_>> =
-        met.iter().map(|(_, conj, target)| Met { conj, to: to(*target, &contexts) }).collect();
+    let met: Vec<MatchedEntry<'_>> = met
+        .iter()
+        .map(|(_, conj, target)| MatchedEntry { conj, to: to(*target, &contexts) })
+        .collect();
     walk::place(conj, &met, &spreading)
 }
 
-fn to(target: Target, contexts: &[Spreading]) -> To<'_> {
+fn to(target: Target, contexts: &[Spreading]) -> Destination<'_> {
     match target {
-        Target::Queue(queue) => To::Queue(queue),
+        Target::Queue(queue) => Destination::Queue(queue),
         // One that is not configured takes packets nowhere.
-        Target::Context(at) => contexts.get(at as usize).map_or(To::Nowhere, To::Spread),
-        Target::Drop => To::Nowhere,
+        Target::Context(at) => {
+            contexts.get(at as usize).map_or(Destination::Nowhere, Destination::Spread)
+        }
+        Target::Drop => Destination::Nowhere,
     }
 }
 
@@ -429,11 +433,11 @@ impl FlowMap {
         }
     }
 
-    fn to(&self, target: Target) -> To<'_> {
+    fn to(&self, target: Target) -> Destination<'_> {
         match target {
-            Target::Queue(queue) => To::Queue(queue),
-            Target::Context(context) => To::Spread(self.contexts.spreading(context)),
-            Target::Drop => To::Nowhere,
+            Target::Queue(queue) => Destination::Queue(queue),
+            Target::Context(context) => Destination::Spread(self.contexts.spreading(context)),
+            Target::Drop => Destination::Nowhere,
         }
     }
 
@@ -461,8 +465,10 @@ impl FlowMap {
         }
         let mut seen: Vec<&Entry> = seen.iter().map(|e| &self.entries[e]).collect();
         seen.sort_unstable_by_key(|e| e.turn());
-        let met: Vec<Met<'_>> =
-            seen.iter().map(|e| Met { conj: &e.rule.conj, to: self.to(e.rule.target) }).collect();
+        let met: Vec<MatchedEntry<'_>> = seen
+            .iter()
+            .map(|e| MatchedEntry { conj: &e.rule.conj, to: self.to(e.rule.target) })
+            .collect();
         walk::place(conj, &met, &self.spreading)
     }
 
@@ -473,7 +479,7 @@ impl FlowMap {
         if placements.all(|p| p == first) {
             return first.clone();
         }
-        let mut mix = Mix::default();
+        let mut mix = PlacementSum::default();
         parts.iter().for_each(|p| mix.merge(&self.parts[p].placement, 1.0));
         mix.finish()
     }

@@ -79,20 +79,20 @@ impl Placement {
 
 /// Gathers shares in any unit.
 #[derive(Debug)]
-pub(crate) struct Mix {
+pub(crate) struct PlacementSum {
     shares: Vec<(u32, f64)>,
     /// What is dropped, if anything is.
     dropped: Option<f64>,
     pub(crate) certain: bool,
 }
 
-impl Default for Mix {
-    fn default() -> Mix {
-        Mix { shares: Vec::new(), dropped: None, certain: true }
+impl Default for PlacementSum {
+    fn default() -> PlacementSum {
+        PlacementSum { shares: Vec::new(), dropped: None, certain: true }
     }
 }
 
-impl Mix {
+impl PlacementSum {
     pub(crate) fn add(&mut self, queue: u32, share: f64) {
         match self.shares.iter_mut().find(|(q, _)| *q == queue) {
             Some((_, sum)) => *sum += share,

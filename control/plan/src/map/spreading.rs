@@ -3,7 +3,7 @@
 use weever_graph::Field;
 use weever_graph::nic::{FlowType, RssFields, RssHash};
 
-use super::placement::{Mix, Placement};
+use super::placement::{Placement, PlacementSum};
 use super::toeplitz::Toeplitz;
 use crate::config::Rss;
 use crate::flow::{Conj, Kinds};
@@ -59,7 +59,7 @@ impl Spreading {
         if second.is_none() {
             return self.place_hashed(conj, first.fields);
         }
-        let mut mix = Mix::default();
+        let mut mix = PlacementSum::default();
         for group in self.groups.iter().filter(meets) {
             let part = conj.clone().of(group.kinds);
             mix.merge(&self.place_hashed(&part, group.fields), conj.share_of(&part));
@@ -135,7 +135,7 @@ fn combinations(basis: &[u32]) -> impl Iterator<Item = u32> + '_ {
 }
 
 fn over(queues: impl Iterator<Item = u32>, certain: bool) -> Placement {
-    let mut mix = Mix::default();
+    let mut mix = PlacementSum::default();
     mix.certain = certain;
     queues.for_each(|q| mix.add(q, 1.0));
     mix.finish()

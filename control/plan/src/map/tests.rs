@@ -20,15 +20,17 @@ fn from_nothing(map: &FlowMap, id: u32) -> Placement {
             .filter(|e| !e.rule.conj.disjoint(conj) && !owned_by_narrower(map, e, part))
             .collect();
         met.sort_by_key(|e| e.turn());
-        let met: Vec<Met<'_>> =
-            met.iter().map(|e| Met { conj: &e.rule.conj, to: map.to(e.rule.target) }).collect();
+        let met: Vec<MatchedEntry<'_>> = met
+            .iter()
+            .map(|e| MatchedEntry { conj: &e.rule.conj, to: map.to(e.rule.target) })
+            .collect();
         walk::place(conj, &met, &map.spreading)
     };
     let placed: Vec<Placement> = parts.into_iter().map(place).collect();
     if placed.iter().all(|p| *p == placed[0]) {
         return placed[0].clone();
     }
-    let mut mix = Mix::default();
+    let mut mix = PlacementSum::default();
     placed.iter().for_each(|p| mix.merge(p, 1.0));
     mix.finish()
 }

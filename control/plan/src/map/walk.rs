@@ -1,6 +1,6 @@
 //! Where a conjunction's packets go, given the entries that some of them meet.
 
-use super::placement::{Mix, Placement};
+use super::placement::{Placement, PlacementSum};
 use super::spreading::Spreading;
 use crate::flow::Conj;
 
@@ -10,35 +10,35 @@ pub(crate) const MAX_EXACT: usize = 32;
 const MAX_PIECES: usize = 256;
 
 /// What the walk has to know of an entry.
-pub(crate) struct Met<'a> {
+pub(crate) struct MatchedEntry<'a> {
     pub(crate) conj: &'a Conj,
-    pub(crate) to: To<'a>,
+    pub(crate) to: Destination<'a>,
 }
 
 /// What an entry does with its packets.
 #[derive(Clone, Copy)]
-pub(crate) enum To<'a> {
+pub(crate) enum Destination<'a> {
     Queue(u32),
     Spread(&'a Spreading),
     Nowhere,
 }
 
-impl To<'_> {
+impl Destination<'_> {
     /// Where the packets of `conj` go, all of which the entry takes.
     fn place(&self, conj: &Conj) -> Placement {
         match self {
-            To::Queue(queue) => Placement::One(*queue),
-            To::Spread(spreading) => spreading.place(conj),
-            To::Nowhere => Placement::nowhere(),
+            Destination::Queue(queue) => Placement::One(*queue),
+            Destination::Spread(spreading) => spreading.place(conj),
+            Destination::Nowhere => Placement::nowhere(),
         }
     }
 
-    fn add(&self, mix: &mut Mix, pieces: &[Conj], of: &Conj) {
+    fn add(&self, mix: &mut PlacementSum, pieces: &[Conj], of: &Conj) {
         let share = || pieces.iter().map(|p| of.share_of(p)).sum();
         match self {
-            To::Queue(queue) => mix.add(*queue, share()),
-            To::Nowhere => mix.drop(share()),
-            To::Spread(spreading) => {
+            Destination::Queue(queue) => mix.add(*queue, share()),
+            Destination::Nowhere => mix.drop(share()),
+            Destination::Spread(spreading) => {
                 pieces.iter().for_each(|p| mix.merge(&spreading.place(p), of.share_of(p)));
             }
         }
@@ -50,12 +50,12 @@ impl To<'_> {
 /// Exact: a queue is in the placement if and only if some packet gets there, unless more than
 /// [`MAX_EXACT`] entries overlap or a difference takes more than [`MAX_PIECES`] pieces. Then
 /// queues may be listed that no packet reaches, but never one missed.
-pub(crate) fn place(conj: &Conj, met: &[Met<'_>], spreading: &Spreading) -> Placement {
+pub(crate) fn place(conj: &Conj, met: &[MatchedEntry<'_>], spreading: &Spreading) -> Placement {
     let Some(first) = met.first() else { return spreading.place(conj) };
     if conj.implies(first.conj) {
         return first.to.place(conj);
     }
-    let mut mix = Mix::default();
+    let mut mix = PlacementSum::default();
     for (i, entry) in met.iter().enumerate() {
         let taken = conj.and(entry.conj);
         let before = if met.len() <= MAX_EXACT { &met[..i] } else { &[] };
@@ -78,7 +78,7 @@ pub(crate) fn place(conj: &Conj, met: &[Met<'_>], spreading: &Spreading) -> Plac
 }
 
 /// What of `conj` none of the `entries` takes.
-fn rest(conj: &Conj, entries: &[Met<'_>]) -> Vec<Conj> {
+fn rest(conj: &Conj, entries: &[MatchedEntry<'_>]) -> Vec<Conj> {
     let mut pieces = vec![conj.clone()];
     for entry in entries {
         if pieces.iter().all(|p| p.disjoint(entry.conj)) {

@@ -13,7 +13,7 @@ const MAX_SPELT: u32 = 16;
 
 /// What one rule can say.
 #[derive(Clone, Debug)]
-pub(crate) struct Said {
+pub(crate) struct Expressed {
     pub(crate) flow_type: Option<FlowType>,
     pub(crate) conj: Conj,
     /// Whether it matches nothing but what was to be said.
@@ -21,7 +21,7 @@ pub(crate) struct Said {
 }
 
 /// The rules of `table` that together match every packet of `conj`.
-pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Said>, Refusal> {
+pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Expressed>, Refusal> {
     let mut all = Vec::new();
     for flow_type in types_for(table, conj.kinds())? {
         let narrowed;
@@ -34,7 +34,7 @@ pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Said>, Refu
             }
         };
         if said_exactly(table, flow_type, part) {
-            all.push(Said { flow_type, conj: part.clone(), tight: true });
+            all.push(Expressed { flow_type, conj: part.clone(), tight: true });
         } else {
             spell_out(table, flow_type, part, &mut all)?;
         }
@@ -100,7 +100,7 @@ fn spell_out(
     table: &TableModel,
     flow_type: Option<FlowType>,
     conj: &Conj,
-    all: &mut Vec<Said>,
+    all: &mut Vec<Expressed>,
 ) -> Result<(), Refusal> {
     let mut rules = vec![Conj::of_kinds(flow_type.map_or(Kinds::ALL, Kinds::of))];
     let mut looks = flow_type.is_some_and(|t| t != FlowType::Ether);
@@ -119,7 +119,7 @@ fn spell_out(
     }
     all.extend(rules.into_iter().map(|rule| {
         let tight = rule.implies(conj);
-        Said { flow_type, conj: rule, tight }
+        Expressed { flow_type, conj: rule, tight }
     }));
     Ok(())
 }

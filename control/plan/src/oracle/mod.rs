@@ -26,7 +26,7 @@ use crate::flow::{Conj, Kinds, Values};
 use crate::map::{FlowMap, NewEntry};
 use crate::nic::Nic;
 use crate::policy::{Policy, Subject};
-use express::Said;
+use express::Expressed;
 
 /// A rule that matches more than its flow may catch so many parts of flows, its own among them.
 const MOST_CAUGHT: usize = 16;
@@ -93,7 +93,7 @@ pub(crate) fn propose(
             (queues, Target::Queue(queues.lo))
         }
     };
-    let mut said: Vec<Said> = Vec::new();
+    let mut said: Vec<Expressed> = Vec::new();
     for conj in at.map.parts_of(flow) {
         said.extend(express::express(model, conj)?);
         if said.len() > express::MAX_RULES {
@@ -108,7 +108,7 @@ pub(crate) fn propose(
     if fate == Fate::Dropped && !tight {
         return Err(Refusal::DropsOthers);
     }
-    let rule = |Said { flow_type, conj, .. }| NewEntry {
+    let rule = |Expressed { flow_type, conj, .. }| NewEntry {
         table,
         flow_type,
         conj,
@@ -127,13 +127,13 @@ pub(crate) fn steerable(nic: &Nic, table: usize) -> Option<QueueRange> {
 }
 
 /// Parts of a flow that overlap may be said by the same rule.
-fn drop_doubles(said: &mut Vec<Said>) {
+fn drop_doubles(said: &mut Vec<Expressed>) {
     if said.len() < 2 {
         return;
     }
-    let mut kept: Vec<Said> = Vec::new();
+    let mut kept: Vec<Expressed> = Vec::new();
     for one in said.drain(..) {
-        let within = |by: &Said| one.flow_type == by.flow_type && one.conj.implies(&by.conj);
+        let within = |by: &Expressed| one.flow_type == by.flow_type && one.conj.implies(&by.conj);
         if !kept.iter().any(within) {
             kept.push(one);
         }
@@ -146,7 +146,7 @@ fn drop_doubles(said: &mut Vec<Said>) {
 fn agree_on_masks(
     at: &Situation<'_>,
     table: usize,
-    said: &mut [Said],
+    said: &mut [Expressed],
     evict: &mut Vec<u32>,
 ) -> Result<u8, Refusal> {
     let model = &at.nic.tables[table].model;
@@ -185,7 +185,10 @@ fn agree_on_masks(
     Ok(scarcity)
 }
 
-fn masks_of(model: &TableModel, said: &Said) -> (Option<weever_graph::nic::FlowType>, Vec<u128>) {
+fn masks_of(
+    model: &TableModel,
+    said: &Expressed,
+) -> (Option<weever_graph::nic::FlowType>, Vec<u128>) {
     let key = if model.mask_scope == MaskScope::Link { None } else { said.flow_type };
     let rule = crate::config::Rule::of(model, said.flow_type, &said.conj);
     (key, rule.keys.iter().map(|k| k.mask).collect())
@@ -203,7 +206,7 @@ pub(crate) fn can_say(model: &TableModel, conj: &Conj) -> bool {
 }
 
 /// Widens a rule to masks that are in use, if those look at nothing that the rule leaves open.
-fn widen(model: &TableModel, said: &mut Said, masks: &[u128]) -> Result<(), Refusal> {
+fn widen(model: &TableModel, said: &mut Expressed, masks: &[u128]) -> Result<(), Refusal> {
     let own = crate::config::Rule::of(model, said.flow_type, &said.conj);
     let kinds = said.flow_type.map_or(Kinds::ALL, Kinds::of);
     let mut wide = Conj::of_kinds(kinds);
@@ -224,7 +227,7 @@ fn widen(model: &TableModel, said: &mut Said, masks: &[u128]) -> Result<(), Refu
 fn make_room(
     at: &Situation<'_>,
     table: usize,
-    said: &[Said],
+    said: &[Expressed],
     evict: &mut Vec<u32>,
 ) -> Result<(), Refusal> {
     let nic = at.nic;

@@ -15,7 +15,7 @@ const MOST_TRIALS: usize = 1 << 16;
 const SECOND_LOOKS: usize = 2;
 
 /// A configuration that was found.
-struct Found {
+struct Snapshot {
     cost: Cost,
     /// The flows in the order of their coming, with whether no table took them.
     flows: Vec<(u32, bool)>,
@@ -67,12 +67,12 @@ impl Search {
         flows.saturating_mul(self.nic.queues.count() as usize) <= MOST_TRIALS
     }
 
-    fn least(&self, best: &Option<Found>) -> Cost {
+    fn least(&self, best: &Option<Snapshot>) -> Cost {
         best.as_ref().map_or(self.cost(), |b| b.cost.min(self.cost()))
     }
 
     /// Places all flows in another order; what is there now goes to `best` if it is better.
-    fn try_order(&mut self, order: &[u32], how: Thoroughness, best: &mut Option<Found>) {
+    fn try_order(&mut self, order: &[u32], how: Thoroughness, best: &mut Option<Snapshot>) {
         if best.as_ref().is_none_or(|b| self.cost() < b.cost) {
             *best = Some(self.found());
         }
@@ -175,17 +175,17 @@ impl Search {
         }
     }
 
-    fn found(&self) -> Found {
+    fn found(&self) -> Snapshot {
         let flows = self.in_given_order().into_iter();
         let flows = flows.map(|i| (i, self.map.flows[i].unplaced)).collect();
         let owned = self.map.entries.iter().filter_map(|(_, e)| Some((e.owner?, e)));
         let mut rules: Vec<(u64, u32, NewEntry)> =
             owned.map(|(flow, e)| (e.seq, flow, e.rule.clone())).collect();
         rules.sort_unstable_by_key(|(seq, ..)| *seq);
-        Found { cost: self.cost(), flows, rules, contexts: self.map.contexts.in_use() }
+        Snapshot { cost: self.cost(), flows, rules, contexts: self.map.contexts.in_use() }
     }
 
-    fn restore(&mut self, found: Found) {
+    fn restore(&mut self, found: Snapshot) {
         self.start_over();
         self.map.contexts.restore(&self.nic, &self.rss, &found.contexts);
         for (index, _) in &found.flows {

@@ -7,19 +7,19 @@ const MAX_PARTS: usize = 24;
 
 /// A set of packets, or one that contains it. No part is empty; without parts it is empty.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Cond(Vec<Conj>);
+pub(super) struct PacketSet(Vec<Conj>);
 
-impl Cond {
-    pub(super) fn never() -> Cond {
-        Cond(Vec::new())
+impl PacketSet {
+    pub(super) fn never() -> PacketSet {
+        PacketSet(Vec::new())
     }
 
-    pub(super) fn always() -> Cond {
-        Cond(vec![Conj::all()])
+    pub(super) fn always() -> PacketSet {
+        PacketSet(vec![Conj::all()])
     }
 
-    pub(super) fn of(parts: impl IntoIterator<Item = Conj>) -> Cond {
-        let mut all = Cond::never();
+    pub(super) fn of(parts: impl IntoIterator<Item = Conj>) -> PacketSet {
+        let mut all = PacketSet::never();
         parts.into_iter().for_each(|p| all.absorb(p));
         all.bounded()
     }
@@ -28,23 +28,23 @@ impl Cond {
         self.0.is_empty()
     }
 
-    pub(super) fn or(mut self, other: &Cond) -> Cond {
+    pub(super) fn or(mut self, other: &PacketSet) -> PacketSet {
         other.0.iter().for_each(|p| self.absorb(p.clone()));
         self.bounded()
     }
 
-    pub(super) fn and(&self, other: &Cond) -> Cond {
+    pub(super) fn and(&self, other: &PacketSet) -> PacketSet {
         let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| a.and(b)));
-        Cond::of(pairs)
+        PacketSet::of(pairs)
     }
 
     /// What is in `self` and surely not in `other`, or more.
-    pub(super) fn minus(self, other: &Conj) -> Cond {
+    pub(super) fn minus(self, other: &Conj) -> PacketSet {
         if self.0.iter().all(|p| p.disjoint(other)) {
             return self;
         }
         let cut = |p: Conj| p.minus(other, MAX_PARTS).unwrap_or_else(|| vec![p]);
-        Cond::of(self.0.into_iter().flat_map(cut))
+        PacketSet::of(self.0.into_iter().flat_map(cut))
     }
 
     /// Whether some packet of it can be in `conj`.
@@ -60,10 +60,10 @@ impl Cond {
         self.0.push(conj);
     }
 
-    fn bounded(self) -> Cond {
+    fn bounded(self) -> PacketSet {
         if self.0.len() <= MAX_PARTS {
             return self;
         }
-        Cond(self.0.into_iter().reduce(|a, b| a.hull(&b)).into_iter().collect())
+        PacketSet(self.0.into_iter().reduce(|a, b| a.hull(&b)).into_iter().collect())
     }
 }

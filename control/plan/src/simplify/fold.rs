@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId, verify};
 
-use super::cond::Cond;
+use super::cond::PacketSet;
 use super::meaning::meaning;
 use super::rebuild::only;
 use super::sever::operands;
@@ -14,7 +14,7 @@ use super::spread::{Spread, incoming};
 pub(super) fn fold(
     graph: &mut Graph,
     spread: &Spread,
-    vouched: &Cond,
+    vouched: &PacketSet,
     entrances: &HashSet<String>,
 ) -> Vec<String> {
     let started = started(graph, entrances);
@@ -50,7 +50,7 @@ fn started(graph: &Graph, entrances: &HashSet<String>) -> Vec<bool> {
 }
 
 /// A validator or classifier that only looks, and of whose ports one is taken always.
-fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, vouched: &Cond) -> bool {
+fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, vouched: &PacketSet) -> bool {
     let node = graph.node(id);
     let Some(port) = only_port(node, id, spread) else { return false };
     let out = &node.ports[port];
@@ -82,7 +82,7 @@ fn only_port(node: &Node, id: NodeId, spread: &Spread) -> Option<usize> {
 
 /// Whether nobody misses what else the node does: it only reads, or what it would record the NIC has
 /// found out.
-fn may_go(node: &Node, port: usize, vouched: &Cond) -> bool {
+fn may_go(node: &Node, port: usize, vouched: &PacketSet) -> bool {
     let reads = Effects::READS.union(Effects::NEEDS_BUFFER);
     let Some(effects) = node.effects else { return false };
     if !node.spawns.is_empty() || !node.notifies.is_empty() {

@@ -10,11 +10,11 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, PortId, verify};
 
-use super::cond::Cond;
+use super::cond::PacketSet;
 use super::rebuild::only;
-use super::report::Report;
+use super::report::SimplifyReport;
 use super::sever::{operands, settle_operators};
-use super::spread::{Spread, Starts, spread};
+use super::spread::{Spread, TaskStarts, spread};
 use super::stub::stub;
 
 /// How packets get from a queue's graph to the whole one.
@@ -65,15 +65,15 @@ impl HandOver {
 /// would leave it; the graph itself, should the verifier not be able to follow.
 pub(super) fn guard(
     graph: &Graph,
-    arriving: &Cond,
+    arriving: &PacketSet,
     entrances: &HashSet<String>,
     to: &HandOver,
     pass_on: &str,
-    report: &mut Report,
+    report: &mut SimplifyReport,
 ) -> Graph {
     let mut forced: Vec<NodeId> = Vec::new();
     loop {
-        let spread = spread(graph, &Starts { arriving, entrances, forced: &forced });
+        let spread = spread(graph, &TaskStarts { arriving, entrances, forced: &forced });
         let kept = kept(graph, &spread);
         let frontier = frontier(graph, &spread, &kept);
         let objections = objections(graph, &kept, &frontier);
@@ -118,7 +118,7 @@ fn kept(graph: &Graph, spread: &Spread) -> Vec<bool> {
     }
 }
 
-/// The ports by which only strangers leave what is kept.
+/// The ports by which only foreign packets leave the kept part.
 fn frontier(graph: &Graph, spread: &Spread, kept: &[bool]) -> Vec<PortId> {
     let mut frontier = Vec::new();
     for (node, n) in graph.iter().filter(|(id, _)| kept[id.index()]) {

@@ -7,36 +7,36 @@
 
 use weever_graph::{Entry, Field, Predicate, TableSpec};
 
-use super::cond::Cond;
+use super::cond::PacketSet;
 use crate::flow::{Conj, Kinds, conjunctions, conjunctions_of_not};
 
 /// Pieces of the complement of one test.
 const MAX_PIECES: usize = 256;
 
 /// The packets of which `predicate` is true (or false), or more.
-pub(super) fn meaning(predicate: &Predicate, holds: bool) -> Cond {
+pub(super) fn meaning(predicate: &Predicate, holds: bool) -> PacketSet {
     match (predicate, holds) {
-        (Predicate::True, true) | (Predicate::False, false) => Cond::always(),
-        (Predicate::True, false) | (Predicate::False, true) => Cond::never(),
+        (Predicate::True, true) | (Predicate::False, false) => PacketSet::always(),
+        (Predicate::True, false) | (Predicate::False, true) => PacketSet::never(),
         (Predicate::Match { field, .. } | Predicate::Range { field, .. }, _) => {
             test(predicate, *field, holds)
         }
         (Predicate::Atom { label, value }, _) => atom(label, value, holds),
         (Predicate::Not(p), _) => meaning(p, !holds),
         (Predicate::And(all), true) | (Predicate::Or(all), false) => {
-            all.iter().fold(Cond::always(), |both, p| both.and(&meaning(p, holds)))
+            all.iter().fold(PacketSet::always(), |both, p| both.and(&meaning(p, holds)))
         }
         (Predicate::Or(any), true) | (Predicate::And(any), false) => {
-            any.iter().fold(Cond::never(), |either, p| either.or(&meaning(p, holds)))
+            any.iter().fold(PacketSet::never(), |either, p| either.or(&meaning(p, holds)))
         }
     }
 }
 
-fn atom(label: &str, value: &str, holds: bool) -> Cond {
-    Cond::of([Conj::all().having_atom(label, value, holds)])
+fn atom(label: &str, value: &str, holds: bool) -> PacketSet {
+    PacketSet::of([Conj::all().having_atom(label, value, holds)])
 }
 
-fn test(predicate: &Predicate, field: Field, holds: bool) -> Cond {
+fn test(predicate: &Predicate, field: Field, holds: bool) -> PacketSet {
     match field {
         Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => plain(predicate, holds),
         // Frames of IPv4 may claim another version.
@@ -51,17 +51,17 @@ fn test(predicate: &Predicate, field: Field, holds: bool) -> Cond {
     }
 }
 
-fn plain(predicate: &Predicate, holds: bool) -> Cond {
+fn plain(predicate: &Predicate, holds: bool) -> PacketSet {
     let parts = match holds {
         true => conjunctions(predicate, MAX_PIECES),
         false => conjunctions_of_not(predicate, MAX_PIECES),
     };
-    parts.map_or_else(|_| Cond::always(), Cond::of)
+    parts.map_or_else(|_| PacketSet::always(), PacketSet::of)
 }
 
 /// A test of which nothing is known but that it comes out the same every time. What a field equals
 /// excludes what else it may equal.
-fn opaque(predicate: &Predicate, holds: bool) -> Cond {
+fn opaque(predicate: &Predicate, holds: bool) -> PacketSet {
     match predicate {
         Predicate::Match { field, mask, value } if *mask == field.full_mask() => {
             atom(field.name(), &value.to_string(), holds)
@@ -71,10 +71,10 @@ fn opaque(predicate: &Predicate, holds: bool) -> Cond {
 }
 
 /// What is true of a field that stands behind extension headers.
-fn behind_extensions(predicate: &Predicate, field: Field) -> Cond {
+fn behind_extensions(predicate: &Predicate, field: Field) -> PacketSet {
     match is_deep(field) {
-        true => Cond::of([Conj::of_kinds(Kinds::IP6_OTHER)]).and(&opaque(predicate, true)),
-        false => Cond::never(),
+        true => PacketSet::of([Conj::of_kinds(Kinds::IP6_OTHER)]).and(&opaque(predicate, true)),
+        false => PacketSet::never(),
     }
 }
 
@@ -86,8 +86,8 @@ fn is_deep(field: Field) -> bool {
 }
 
 /// Of the packets that get to a table, those that leave by each of its ports, or more.
-pub(super) fn by_entries(table: &TableSpec, ports: usize, runs: &Cond) -> Vec<Cond> {
-    let mut out = vec![Cond::never(); ports];
+pub(super) fn by_entries(table: &TableSpec, ports: usize, runs: &PacketSet) -> Vec<PacketSet> {
+    let mut out = vec![PacketSet::never(); ports];
     let mut missed = runs.clone();
     for entry in &table.entries {
         let hit = matched(table, entry);
@@ -96,16 +96,16 @@ pub(super) fn by_entries(table: &TableSpec, ports: usize, runs: &Cond) -> Vec<Co
         if let Some(port) = out.get_mut(entry.port as usize)
             && (runs.meets(&hit) || (deep && runs.meets(&hidden)))
         {
-            let mut caught = runs.and(&Cond::of([hit.clone()]));
+            let mut caught = runs.and(&PacketSet::of([hit.clone()]));
             if deep {
-                caught = caught.or(&runs.and(&Cond::of([hidden])));
+                caught = caught.or(&runs.and(&PacketSet::of([hidden])));
             }
-            *port = std::mem::replace(port, Cond::never()).or(&caught);
+            *port = std::mem::replace(port, PacketSet::never()).or(&caught);
             missed = missed.minus(&hit);
         }
     }
     if let Some(port) = out.get_mut(table.miss as usize) {
-        *port = std::mem::replace(port, Cond::never()).or(&missed);
+        *port = std::mem::replace(port, PacketSet::never()).or(&missed);
     }
     out
 }

@@ -7,11 +7,11 @@
 //! operand left, become edges (`fold`). What spawn edges, timers and other workers start stays.
 //!
 //! A packet may arrive that a queue's graph was not made for: a plan is being changed, or the NIC does
-//! not do what its model says. With [`Strangers::HandOver`], the tests that tell such packets apart
+//! not do what its model says. With [`ForeignPackets::HandOver`], the tests that tell such packets apart
 //! stay, and where a packet leaves what was kept it goes to the whole graph at the default worker
 //! (`guard`). The graph is then right for *every* packet, whatever the plan; the plan decides only
 //! which of them take the long way. Validators are left out only because of what the NIC vouches for
-//! or because of other nodes of the graph. With [`Strangers::Never`], all that the plan says is used.
+//! or because of other nodes of the graph. With [`ForeignPackets::Never`], all that the plan says is used.
 
 mod cond;
 mod fold;
@@ -26,7 +26,7 @@ mod stub;
 mod tests;
 
 pub use guard::HandOver;
-pub use report::{Report, Size};
+pub use report::{SimplifyReport, Size};
 pub use stub::Home;
 
 use std::collections::HashSet;
@@ -34,12 +34,12 @@ use std::collections::HashSet;
 use weever_graph::{Graph, Node, Predicate, Verified};
 
 use crate::flow::Conj;
-use cond::Cond;
-use spread::{Starts, spread};
+use cond::PacketSet;
+use spread::{TaskStarts, spread};
 
 /// What becomes of packets that the graph is not made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Strangers {
+pub enum ForeignPackets {
     /// There are none: what the plan says is true of every packet that arrives.
     #[default]
     Never,
@@ -48,7 +48,7 @@ pub enum Strangers {
 }
 
 /// What is known of a queue and its worker.
-pub struct Given<'a> {
+pub struct QueueFacts<'a> {
     /// Every packet that can arrive is in one of these.
     pub arriving: &'a [Conj],
     /// What the NIC vouches for of every packet.
@@ -56,16 +56,16 @@ pub struct Given<'a> {
     /// Where nodes run.
     pub home: &'a dyn Fn(&Node) -> Home,
     /// What becomes of other packets.
-    pub strangers: Strangers,
+    pub foreign: ForeignPackets,
     /// The implementation, with one port `out`, that stands in for nodes which run elsewhere.
     pub pass_on: &'a str,
 }
 
-impl<'a> Given<'a> {
+impl<'a> QueueFacts<'a> {
     /// Knows this of a queue; one worker runs everything, and no other packets come.
-    pub fn of(arriving: &'a [Conj], vouched: &'a Predicate) -> Given<'a> {
-        let (home, strangers) = (&|_: &Node| Home::Any, Strangers::Never);
-        Given { arriving, vouched, home, strangers, pass_on: "RxQueue" }
+    pub fn of(arriving: &'a [Conj], vouched: &'a Predicate) -> QueueFacts<'a> {
+        let (home, foreign) = (&|_: &Node| Home::Any, ForeignPackets::Never);
+        QueueFacts { arriving, vouched, home, foreign, pass_on: "RxQueue" }
     }
 }
 
@@ -75,22 +75,22 @@ pub struct Simplified {
     /// The graph. Nodes that were in the graph before keep their names.
     pub graph: Graph,
     /// What was done.
-    pub report: Report,
+    pub report: SimplifyReport,
 }
 
 /// Takes away from `graph` what no packet that is `given` can reach. Effects of nodes must have been
 /// filled in; a node without stays a node.
-pub fn simplify(graph: &Verified, given: &Given<'_>) -> Simplified {
+pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let mut now = Graph::clone(graph);
     let entrances = stub::entrances(&now, given.home);
     stub::stand_in(&mut now, given.home, given.pass_on);
     let vouched = meaning::meaning(given.vouched, true);
-    let arriving = Cond::of(given.arriving.iter().cloned()).and(&vouched);
-    let mut report = Report::of(graph);
+    let arriving = PacketSet::of(given.arriving.iter().cloned()).and(&vouched);
+    let mut report = SimplifyReport::of(graph);
     let known = |arriving| Known { arriving, vouched: &vouched, entrances: &entrances };
-    let checked = match &given.strangers {
-        Strangers::Never => &arriving,
-        Strangers::HandOver(to) => {
+    let checked = match &given.foreign {
+        ForeignPackets::Never => &arriving,
+        ForeignPackets::HandOver(to) => {
             // What nobody needs, nobody has to be handed over for.
             while known(&vouched).round(&mut now, &mut report) {}
             now = guard::guard(&now, &arriving, &entrances, to, given.pass_on, &mut report);
@@ -103,15 +103,15 @@ pub fn simplify(graph: &Verified, given: &Given<'_>) -> Simplified {
 }
 
 struct Known<'a> {
-    arriving: &'a Cond,
-    vouched: &'a Cond,
+    arriving: &'a PacketSet,
+    vouched: &'a PacketSet,
     entrances: &'a HashSet<String>,
 }
 
 impl Known<'_> {
     /// Severs and folds what can be; says whether there was anything.
-    fn round(&self, graph: &mut Graph, report: &mut Report) -> bool {
-        let starts = Starts { arriving: self.arriving, entrances: self.entrances, forced: &[] };
+    fn round(&self, graph: &mut Graph, report: &mut SimplifyReport) -> bool {
+        let starts = TaskStarts { arriving: self.arriving, entrances: self.entrances, forced: &[] };
         let spread_now = spread(graph, &starts);
         let severed = sever::sever(graph, &spread_now);
         let again = spread(graph, &starts);

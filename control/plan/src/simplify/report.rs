@@ -39,7 +39,7 @@ fn longest(graph: &Graph, id: NodeId, known: &mut [Option<usize>]) -> usize {
 
 /// What became of a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct SimplifyReport {
     /// How large it was.
     pub before: Size,
     /// How large it is.
@@ -53,10 +53,10 @@ pub struct Report {
     names: Vec<String>,
 }
 
-impl Report {
-    pub(super) fn of(graph: &Graph) -> Report {
+impl SimplifyReport {
+    pub(super) fn of(graph: &Graph) -> SimplifyReport {
         let names = graph.iter().map(|(_, n)| n.name.clone()).collect();
-        Report { before: Size::of(graph), names, ..Report::default() }
+        SimplifyReport { before: Size::of(graph), names, ..SimplifyReport::default() }
     }
 
     pub(super) fn finish(&mut self, graph: &Graph) {

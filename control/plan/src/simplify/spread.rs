@@ -5,15 +5,15 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId};
 
-use super::cond::Cond;
+use super::cond::PacketSet;
 use super::meaning::{by_entries, meaning};
 
 /// What gets where.
 pub(super) struct Spread {
     /// By node: the packets for which it runs. An operator runs when it has an outcome.
-    pub(super) runs: Vec<Cond>,
+    pub(super) runs: Vec<PacketSet>,
     /// By node and port.
-    pub(super) ports: Vec<Vec<Cond>>,
+    pub(super) ports: Vec<Vec<PacketSet>>,
 }
 
 impl Spread {
@@ -29,9 +29,9 @@ impl Spread {
 }
 
 /// Where tasks start that no edge of the graph starts.
-pub(super) struct Starts<'a> {
+pub(super) struct TaskStarts<'a> {
     /// What can arrive at the nodes with the attribute `source`.
-    pub(super) arriving: &'a Cond,
+    pub(super) arriving: &'a PacketSet,
     /// The names of the others.
     pub(super) entrances: &'a HashSet<String>,
     /// Nodes that count as reached by anything.
@@ -39,15 +39,15 @@ pub(super) struct Starts<'a> {
 }
 
 /// Spreads packets from the starts; spawned tasks start anew, with packets of which nothing is known.
-pub(super) fn spread(graph: &Graph, starts: &Starts<'_>) -> Spread {
+pub(super) fn spread(graph: &Graph, starts: &TaskStarts<'_>) -> Spread {
     let order = order(graph);
     let incoming = incoming(graph);
-    let mut started: Vec<Option<Cond>> =
+    let mut started: Vec<Option<PacketSet>> =
         graph.iter().map(|(id, node)| first_start(id, node, starts)).collect();
     loop {
         let mut now = Spread {
-            runs: vec![Cond::never(); graph.len()],
-            ports: graph.iter().map(|(_, n)| vec![Cond::never(); n.ports.len()]).collect(),
+            runs: vec![PacketSet::never(); graph.len()],
+            ports: graph.iter().map(|(_, n)| vec![PacketSet::never(); n.ports.len()]).collect(),
         };
         for id in &order {
             let at = Place { graph, id: *id, incoming: &incoming[id.index()] };
@@ -60,21 +60,21 @@ pub(super) fn spread(graph: &Graph, starts: &Starts<'_>) -> Spread {
 }
 
 /// Tasks start at what the nodes that run spawn and wake. Says whether that is new.
-fn start_more(graph: &Graph, now: &Spread, started: &mut [Option<Cond>]) -> bool {
+fn start_more(graph: &Graph, now: &Spread, started: &mut [Option<PacketSet>]) -> bool {
     let mut more = false;
     for (_, node) in graph.iter().filter(|(id, _)| now.reaches(*id)) {
         for edge in node.spawns.iter().chain(&node.notifies) {
             let start = &mut started[edge.target.index()];
-            more |= start.as_ref() != Some(&Cond::always());
-            *start = Some(Cond::always());
+            more |= start.as_ref() != Some(&PacketSet::always());
+            *start = Some(PacketSet::always());
         }
     }
     more
 }
 
-fn first_start(id: NodeId, node: &Node, starts: &Starts<'_>) -> Option<Cond> {
+fn first_start(id: NodeId, node: &Node, starts: &TaskStarts<'_>) -> Option<PacketSet> {
     if starts.entrances.contains(&node.name) || starts.forced.contains(&id) {
-        return Some(Cond::always());
+        return Some(PacketSet::always());
     }
     node.has(&Attr::Source).then(|| starts.arriving.clone())
 }
@@ -86,7 +86,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn visit(&self, now: &mut Spread, start: Option<&Cond>) {
+    fn visit(&self, now: &mut Spread, start: Option<&PacketSet>) {
         let node = self.graph.node(self.id);
         let at = self.id.index();
         if let NodeKind::Operator(op) = node.kind {
@@ -98,7 +98,7 @@ impl Place<'_> {
             now.ports[at] = outcome.into_iter().take(node.ports.len()).collect();
             return;
         }
-        let start = start.cloned().unwrap_or_else(Cond::never);
+        let start = start.cloned().unwrap_or_else(PacketSet::never);
         let leaving = |p: &PortId| &now.ports[p.node.index()][p.port as usize];
         let runs = self.incoming.iter().fold(start, |all, p| all.or(leaving(p)));
         if !runs.is_never() {
@@ -108,21 +108,23 @@ impl Place<'_> {
     }
 
     /// `false` and `true` of an operator (design/0000 §4.2): an operand is a source node.
-    fn outcome(&self, op: Op, now: &Spread) -> [Cond; 2] {
+    fn outcome(&self, op: Op, now: &Spread) -> [PacketSet; 2] {
         let mut sources: Vec<NodeId> = self.incoming.iter().map(|p| p.node).collect();
         sources.sort_unstable();
         sources.dedup();
         let of = |source: NodeId, name: &str| {
             let from = |p: &&PortId| p.node == source && self.name(**p) == name;
             let port = self.incoming.iter().find(from);
-            port.map_or_else(Cond::never, |p| now.ports[p.node.index()][p.port as usize].clone())
+            port.map_or_else(PacketSet::never, |p| {
+                now.ports[p.node.index()][p.port as usize].clone()
+            })
         };
         let each = |name: &'static str| sources.iter().map(move |s| of(*s, name));
         let every = |name| match sources.is_empty() {
-            true => Cond::never(),
-            false => each(name).fold(Cond::always(), |all, c| all.and(&c)),
+            true => PacketSet::never(),
+            false => each(name).fold(PacketSet::always(), |all, c| all.and(&c)),
         };
-        let some = |name| each(name).fold(Cond::never(), |any, c| any.or(&c));
+        let some = |name| each(name).fold(PacketSet::never(), |any, c| any.or(&c));
         match op {
             Op::And => [some("false"), every("true")],
             Op::Or => [every("false"), some("true")],
@@ -136,11 +138,11 @@ impl Place<'_> {
     }
 }
 
-fn leaving_by(node: &Node, runs: &Cond) -> Vec<Cond> {
+fn leaving_by(node: &Node, runs: &PacketSet) -> Vec<PacketSet> {
     // What is known of a packet is not known of what was made of it.
     let changes = Effects::WRITES.union(Effects::MOVES_HEAD);
     let forgets = node.effects.is_some_and(|e| e.intersects(changes));
-    let after = if forgets { Cond::always() } else { runs.clone() };
+    let after = if forgets { PacketSet::always() } else { runs.clone() };
     match &node.kind {
         NodeKind::Table(table) => by_entries(table, node.ports.len(), &after),
         _ => node.ports.iter().map(|p| after.and(&meaning(&p.predicate, true))).collect(),

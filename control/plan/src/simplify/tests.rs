@@ -4,7 +4,7 @@ use weever_graph::{
     Attr, Effects, Field, Graph, Node, NodeId, NodeKind, Op, Port, Predicate, Verified, verify,
 };
 
-use super::{Given, HandOver, Simplified, Strangers, simplify};
+use super::{ForeignPackets, HandOver, QueueFacts, Simplified, simplify};
 use crate::flow::Conj;
 
 const READS: Effects = Effects::READS;
@@ -62,8 +62,9 @@ fn host() -> Verified {
     verify(graph).unwrap()
 }
 
-fn simplified(arriving: &[Conj], vouched: &Predicate, strangers: Strangers) -> Simplified {
-    let simplified = simplify(&host(), &Given { strangers, ..Given::of(arriving, vouched) });
+fn simplified(arriving: &[Conj], vouched: &Predicate, foreign: ForeignPackets) -> Simplified {
+    let simplified =
+        simplify(&host(), &QueueFacts { foreign, ..QueueFacts::of(arriving, vouched) });
     verify(simplified.graph.clone()).unwrap();
     simplified
 }
@@ -84,7 +85,7 @@ fn targets<'g>(of: &'g Simplified, node: &str, port: &str) -> Vec<&'g str> {
 
 #[test]
 fn a_classifier_that_is_sure_becomes_an_edge() {
-    let only_ip = simplified(&ip(), &Predicate::True, Strangers::Never);
+    let only_ip = simplified(&ip(), &Predicate::True, ForeignPackets::Never);
     assert_eq!(names(&only_ip), ["take", "both", "length", "sum", "in"]);
     assert_eq!(targets(&only_ip, "in", "out"), ["length", "sum"]);
     assert_eq!(only_ip.report.folded, ["classify"]);
@@ -94,8 +95,8 @@ fn a_classifier_that_is_sure_becomes_an_edge() {
 
 #[test]
 fn strangers_go_to_the_whole_graph_where_the_classifier_tells_them() {
-    let strangers = Strangers::HandOver(HandOver::default());
-    let guarded = simplified(&ip(), &Predicate::True, strangers);
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let guarded = simplified(&ip(), &Predicate::True, foreign);
     assert_eq!(targets(&guarded, "classify", "arp"), ["RxForeign"]);
     // It needs nothing for what the whole graph drops as well.
     assert_eq!(targets(&guarded, "classify", "no"), Vec::<&str>::new());
@@ -107,34 +108,34 @@ fn strangers_go_to_the_whole_graph_where_the_classifier_tells_them() {
 
 #[test]
 fn what_the_nic_has_verified_is_not_verified_again() {
-    for strangers in [Strangers::Never, Strangers::HandOver(HandOver::default())] {
-        let verified = simplified(&[Conj::all()], &atom("sum", true), strangers);
+    for foreign in [ForeignPackets::Never, ForeignPackets::HandOver(HandOver::default())] {
+        let verified = simplified(&[Conj::all()], &atom("sum", true), foreign);
         assert_eq!(verified.report.folded, ["sum"]);
         assert_eq!(targets(&verified, "length", "true"), ["both"]);
     }
     // A plan says nothing of sums; and what is vouched for without being marked as done, stays.
-    let said = simplified(&ip(), &atom("length", true), Strangers::Never);
+    let said = simplified(&ip(), &atom("length", true), ForeignPackets::Never);
     assert_eq!(said.report.folded, ["classify", "length"]);
 }
 
 #[test]
 fn an_operator_with_one_operand_left_goes_unless_it_counts_drops() {
     let both = Predicate::And(vec![atom("length", true), atom("sum", true)]);
-    let left = simplified(&ip(), &both, Strangers::Never);
+    let left = simplified(&ip(), &both, ForeignPackets::Never);
     // One of the two is needed to say when the other's outcome counts.
     assert!(left.graph.find("both").is_some() && left.report.folded.len() == 2, "{left:?}");
 }
 
 #[test]
 fn nothing_arrives_nothing_runs() {
-    let idle = simplified(&[], &Predicate::True, Strangers::Never);
+    let idle = simplified(&[], &Predicate::True, ForeignPackets::Never);
     assert_eq!(names(&idle), Vec::<&str>::new());
 }
 
 #[test]
 fn where_nothing_is_expected_everybody_is_a_stranger() {
-    let strangers = Strangers::HandOver(HandOver::default());
-    let idle = simplified(&[], &Predicate::True, strangers);
+    let foreign = ForeignPackets::HandOver(HandOver::default());
+    let idle = simplified(&[], &Predicate::True, foreign);
     assert_eq!(names(&idle), ["in", "RxWhole", "RxForeign"]);
     assert_eq!(targets(&idle, "in", "out"), ["RxForeign"]);
 }

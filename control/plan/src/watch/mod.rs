@@ -12,5 +12,5 @@ mod tests;
 mod tuple;
 
 pub use bucket::TokenBucket;
-pub use table::{Due, Settings, Watch};
+pub use table::{DueFlow, Settings, Watch};
 pub use tuple::FiveTuple;

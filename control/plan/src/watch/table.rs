@@ -40,14 +40,14 @@ impl Default for Settings {
 
 /// What a search is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct DueFlow {
     /// Flows to be added, with their packets per second, the fastest first.
     pub came: Vec<(FiveTuple, u64)>,
     /// Flows to be removed.
     pub gone: Vec<FiveTuple>,
 }
 
-impl Due {
+impl DueFlow {
     /// Whether there is nothing to search for.
     pub fn is_empty(&self) -> bool {
         self.came.is_empty() && self.gone.is_empty()
@@ -117,10 +117,10 @@ impl Watch {
 
     /// What a search is to be told now: nothing if nothing is due, or the last searches are not long
     /// enough ago. What is returned counts as told.
-    pub fn due(&mut self, now: u64) -> Due {
+    pub fn due(&mut self, now: u64) -> DueFlow {
         let mut due = self.all_due(now);
         if due.is_empty() || !self.bucket.take(now) {
-            return Due::default();
+            return DueFlow::default();
         }
         due.came.sort_unstable_by_key(|(flow, rate)| (std::cmp::Reverse(*rate), *flow));
         due.came.truncate(self.settings.batch);
@@ -136,8 +136,8 @@ impl Watch {
         due
     }
 
-    fn all_due(&self, now: u64) -> Due {
-        let mut due = Due::default();
+    fn all_due(&self, now: u64) -> DueFlow {
+        let mut due = DueFlow::default();
         for (flow, seen) in &self.flows {
             let is_stale = now.saturating_sub(seen.last) >= self.settings.stale;
             match seen.is_known {

@@ -29,7 +29,7 @@ fn a_flow_is_due_once_it_is_fast_and_again_when_it_has_gone() {
     assert_eq!(watch.rate(&flow(2)), Some(350));
     assert_eq!(watch.due(2 * SECOND).came.len(), 1, "the first has become fast");
     watch.tick(10 * SECOND);
-    assert_eq!(watch.due(10 * SECOND), Due { came: vec![], gone: vec![flow(3)] });
+    assert_eq!(watch.due(10 * SECOND), DueFlow { came: vec![], gone: vec![flow(3)] });
     assert!(watch.due(10 * SECOND).is_empty());
     watch.saw(13 * SECOND, flow(3), 1000);
     watch.tick(13 * SECOND);

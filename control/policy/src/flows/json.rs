@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::settings::{self, Settings};
 use super::{FlowList, FlowSpec, text};
-use crate::{Place, Problem};
+use crate::{Position, Problem};
 
 /// A flow's object.
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(super) fn parse(bytes: &[u8]) -> FlowList {
     match entries(bytes) {
         Ok(entries) => {
             for (i, entry) in entries.into_iter().enumerate() {
-                out.take(flow(entry, Place::Entry(i + 1)));
+                out.take(flow(entry, Position::Entry(i + 1)));
             }
         }
         Err(problem) => out.problems.add(problem),
@@ -56,12 +56,12 @@ fn entries(bytes: &[u8]) -> Result<Vec<Value>, Problem> {
     };
     read.map_err(|e| {
         let help = "a list of objects is expected, or an object whose `flows` is one".to_string();
-        Problem::new(Place::Line(e.line().max(1)), format!("this is no list of flows: {e}"))
+        Problem::new(Position::Line(e.line().max(1)), format!("this is no list of flows: {e}"))
             .help(help)
     })
 }
 
-fn flow(entry: Value, place: Place) -> Result<FlowSpec, Problem> {
+fn flow(entry: Value, place: Position) -> Result<FlowSpec, Problem> {
     let object: Object =
         serde_json::from_value(entry).map_err(|e| Problem::new(place, e.to_string()))?;
     let problem = |(message, help): settings::SettingError| Problem::new(place, message).help(help);

@@ -3,7 +3,7 @@
 use weever_plan::flow::Conj;
 use weever_plan::watch::FiveTuple;
 
-use crate::{Place, Problem, Problems};
+use crate::{Position, Problem, Problems};
 
 /// No file has more flows.
 pub const MAX_FLOWS: usize = 1 << 20;
@@ -12,7 +12,7 @@ pub const MAX_FLOWS: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSpec {
     /// Where it stands.
-    pub place: Place,
+    pub place: Position,
     /// What to call it: its name, or its expression as written.
     pub name: String,
     /// Its packets.
@@ -34,7 +34,7 @@ impl FlowSpec {
     /// packets ([`FiveTuple::packets`]).
     pub fn seen(tuple: FiveTuple, rate: u64) -> Option<FlowSpec> {
         Some(FlowSpec {
-            place: Place::File,
+            place: Position::File,
             name: tuple.to_string(),
             parts: vec![tuple.packets()?],
             rate: Some(rate),
@@ -68,7 +68,7 @@ impl FlowList {
         if self.flows.len() == MAX_FLOWS && self.problems.first.len() < crate::problem::MAX_KEPT {
             let full = format!("there are more than {MAX_FLOWS} flows, which is too many");
             if !self.problems.first.iter().any(|p| p.message == full) {
-                self.problems.add(Problem::new(Place::File, full));
+                self.problems.add(Problem::new(Position::File, full));
             }
         }
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Place;
+use crate::Position;
 
 fn whole(text: &str) -> Vec<FlowSpec> {
     let list = parse(text.as_bytes());
@@ -27,7 +27,7 @@ fn lines_have_an_expression_settings_and_a_comment() {
     let first = &flows[0];
     assert_eq!((first.name.as_str(), first.rate, first.weight), ("c1", Some(12_000), 2));
     assert_eq!((first.class.as_deref(), first.app.as_deref()), (Some("hp"), Some("kv")));
-    assert_eq!((first.core, first.place), (Some(3), Place::Line(3)));
+    assert_eq!((first.core, first.place), (Some(3), Position::Line(3)));
     assert_eq!(flows[1].name, "udp dst port 53 and src net 10.0.0.0/8");
 }
 
@@ -85,7 +85,7 @@ fn json_says_the_same() {
         {"match": "udp 10.0.0.1:1 -> *:53", "rate": "2k", "name": "n", "core": 1}]"#;
     let flows = whole(list);
     assert_eq!((flows[0].rate, flows[1].rate), (Some(7), Some(2000)));
-    assert_eq!((flows[1].name.as_str(), flows[1].place), ("n", Place::Entry(2)));
+    assert_eq!((flows[1].name.as_str(), flows[1].place), ("n", Position::Entry(2)));
     assert_eq!(whole(&format!("{{\"flows\": {list}}}")), flows);
 }
 
@@ -93,8 +93,8 @@ fn json_says_the_same() {
 fn garbage_in_json_is_reported_by_entry() {
     let list = parse(br#"[{"match": "udp"}, 7, {"mach": "udp"}, {"match": "udp", "rate": "x"}]"#);
     assert_eq!(list.flows.len(), 1);
-    let places: Vec<Place> = list.problems.first.iter().map(|p| p.place).collect();
-    assert_eq!(places, [Place::Entry(2), Place::Entry(3), Place::Entry(4)]);
+    let places: Vec<Position> = list.problems.first.iter().map(|p| p.place).collect();
+    assert_eq!(places, [Position::Entry(2), Position::Entry(3), Position::Entry(4)]);
     assert_eq!(parse(b"[{]").problems.count(), 1);
     assert_eq!(parse(b"{\"flow\": []}").problems.count(), 1);
 }

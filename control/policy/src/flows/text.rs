@@ -5,7 +5,7 @@ use weever_plan::flow::Conj;
 use super::settings::{Settings, is_setting};
 use super::{FlowList, FlowSpec, tuple};
 use crate::filter::{self, FilterError};
-use crate::{Place, Problem};
+use crate::{Position, Problem};
 
 /// No flow takes a longer line.
 const MAX_LINE: usize = 8192;
@@ -13,7 +13,7 @@ const MAX_LINE: usize = 8192;
 pub(super) fn parse(bytes: &[u8]) -> FlowList {
     let mut out = FlowList::default();
     for (i, line) in bytes.split(|b| *b == b'\n').enumerate() {
-        let place = Place::Line(i + 1);
+        let place = Position::Line(i + 1);
         if line.len() > MAX_LINE {
             let message = format!("the line is longer than {MAX_LINE} bytes");
             out.take(Err(Problem::new(place, message)));
@@ -44,7 +44,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-fn flow(text: &str, place: Place) -> Result<FlowSpec, Problem> {
+fn flow(text: &str, place: Position) -> Result<FlowSpec, Problem> {
     let mut settings = Settings::default();
     let mut expression = text;
     // Settings come last.
@@ -63,7 +63,7 @@ fn flow(text: &str, place: Place) -> Result<FlowSpec, Problem> {
 pub(super) fn spec(
     expression: &str,
     settings: Settings,
-    place: Place,
+    place: Position,
 ) -> Result<FlowSpec, Problem> {
     let name = settings.name.unwrap_or_else(|| expression.to_string());
     Ok(FlowSpec {
@@ -79,7 +79,7 @@ pub(super) fn spec(
 }
 
 /// The packets of a five-tuple or a filter. It is a mistake to mean none.
-fn parts(expression: &str, place: Place) -> Result<Vec<Conj>, Problem> {
+fn parts(expression: &str, place: Position) -> Result<Vec<Conj>, Problem> {
     let predicate = match tuple::parse(expression) {
         Some(tuple) => tuple.map_err(|message| Problem::new(place, message))?,
         None => filter::parse(expression).map_err(|e| no_filter(e, place))?,
@@ -87,6 +87,6 @@ fn parts(expression: &str, place: Place) -> Result<Vec<Conj>, Problem> {
     filter::packets(&predicate).map_err(|e| no_filter(e, place))
 }
 
-fn no_filter(error: FilterError, place: Place) -> Problem {
+fn no_filter(error: FilterError, place: Position) -> Problem {
     Problem::new(place, error.message).help(error.help)
 }

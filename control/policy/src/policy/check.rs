@@ -4,7 +4,7 @@ use weever_plan::flow::{Conj, MAX_PARTS};
 use weever_plan::policy::{Class, Queues, can_be_kept};
 
 use super::decode::{Decoded, problem};
-use crate::{Place, Problems};
+use crate::{Position, Problems};
 
 /// All errors and warnings.
 pub(super) fn check(decoded: &Decoded) -> (Problems, Problems) {
@@ -48,7 +48,7 @@ fn check_drops(decoded: &Decoded, errors: &mut Problems) {
 /// A queue has one owner.
 fn check_queues(decoded: &Decoded, errors: &mut Problems) {
     let mut owners: Vec<(u32, String)> = Vec::new();
-    let mut own = |queue: u32, owner: String, place: Place| {
+    let mut own = |queue: u32, owner: String, place: Position| {
         if let Some((_, first)) = owners.iter().find(|(q, _)| *q == queue) {
             let message = format!("queue {queue} is promised to {first} and to {owner}");
             errors.add(problem(place, message, "give it to one of them"));
@@ -82,7 +82,7 @@ fn check_overlaps(decoded: &Decoded, errors: &mut Problems, warnings: &mut Probl
 /// Two classes, of which the first is asked first.
 fn check_pair(
     [first, second]: [&Class; 2],
-    place: Place,
+    place: Position,
     errors: &mut Problems,
     warnings: &mut Problems,
 ) {
@@ -113,7 +113,7 @@ fn check_pair(
 /// Two classes that share some packets: an error if both need them for themselves and neither is first.
 fn check_overlap(
     [first, second]: [&Class; 2],
-    place: Place,
+    place: Position,
     errors: &mut Problems,
     warnings: &mut Problems,
 ) {

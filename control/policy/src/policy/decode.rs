@@ -9,7 +9,7 @@ use weever_plan::policy::{
 };
 
 use super::section::{Reader, Section, Value};
-use crate::{Place, Problem, Problems, filter};
+use crate::{Position, Problem, Problems, filter};
 
 /// More classes than this are no policy that anyone has written.
 const MAX_CLASSES: usize = 1024;
@@ -28,16 +28,16 @@ pub(super) struct Decoded {
     pub(super) simplify: bool,
     pub(super) errors: Problems,
     /// Where the parts stand.
-    pub(super) classes: Vec<ClassPlaces>,
-    pub(super) dedications: Vec<Place>,
+    pub(super) classes: Vec<ClassPositions>,
+    pub(super) dedications: Vec<Position>,
 }
 
 /// Where the settings of a class stand.
-pub(super) struct ClassPlaces {
-    pub(super) name: Place,
-    pub(super) matches: Place,
-    pub(super) queues: Place,
-    pub(super) drop: Place,
+pub(super) struct ClassPositions {
+    pub(super) name: Position,
+    pub(super) matches: Position,
+    pub(super) queues: Position,
+    pub(super) drop: Position,
 }
 
 /// Reads all that can be read of a policy.
@@ -107,7 +107,11 @@ fn is_empty_list(value: &Value<'_>) -> bool {
     value.get_ref().as_array().is_some_and(|list| list.is_empty())
 }
 
-fn class(reader: &mut Reader<'_>, number: usize, (table, span): Table<'_>) -> (Class, ClassPlaces) {
+fn class(
+    reader: &mut Reader<'_>,
+    number: usize,
+    (table, span): Table<'_>,
+) -> (Class, ClassPositions) {
     let mut section = Section::new(reader, table, span, "a class", &CLASS);
     let name = section.required("name", "`name = \"…\"`");
     let name = name.and_then(|value| section.text("name", value)).map(str::to_owned);
@@ -130,7 +134,7 @@ fn class(reader: &mut Reader<'_>, number: usize, (table, span): Table<'_>) -> (C
         mode: mode(&mut section),
         drop: section.flag_or("drop", false),
     };
-    let places = ClassPlaces {
+    let places = ClassPositions {
         name: section.place_of("name"),
         matches: section.place_of("match"),
         queues: section.place_of("queues"),
@@ -233,7 +237,7 @@ fn mode(section: &mut Section<'_, '_, '_>) -> Option<QueueMode> {
 fn dedication<'d>(
     reader: &mut Reader<'_>,
     (table, span): Table<'d>,
-) -> Option<(&'d str, u32, Place)> {
+) -> Option<(&'d str, u32, Position)> {
     let mut section = Section::new(reader, table, span.clone(), "a dedication", &["app", "queue"]);
     let app = section.required("app", "the application's name, as `app = \"kv\"`");
     let app = app.and_then(|value| section.text("app", value));
@@ -278,7 +282,7 @@ fn paths(reader: &mut Reader<'_>, (table, span): Table<'_>) -> PathCosts {
 }
 
 /// A mistake of the document's own, for `check`.
-pub(super) fn problem(place: Place, message: String, help: impl Into<String>) -> Problem {
+pub(super) fn problem(place: Position, message: String, help: impl Into<String>) -> Problem {
     Problem::new(place, message).help(help.into())
 }
 

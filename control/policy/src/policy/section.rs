@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weever_suggest::did_you_mean;
 
-use crate::{Place, Problem, Problems};
+use crate::{Position, Problem, Problems};
 
 /// A value with its position.
 pub(super) type Value<'d> = Spanned<DeValue<'d>>;
@@ -38,7 +38,7 @@ impl<'t> Reader<'t> {
         self.broken.push(line);
         let message = error.message().lines().collect::<Vec<_>>().join("; ");
         let help = remedy(self.lines.get(line - 1).copied().unwrap_or_default());
-        self.errors.add(Problem::new(Place::Line(line), message).help(help));
+        self.errors.add(Problem::new(Position::Line(line), message).help(help));
     }
 
     /// The line of an offset, counted from 1.
@@ -46,8 +46,8 @@ impl<'t> Reader<'t> {
         self.starts.partition_point(|start| *start <= at).max(1)
     }
 
-    pub(super) fn place(&self, span: &Range<usize>) -> Place {
-        Place::Line(self.line(span.start))
+    pub(super) fn place(&self, span: &Range<usize>) -> Position {
+        Position::Line(self.line(span.start))
     }
 
     pub(super) fn wrong(
@@ -121,7 +121,7 @@ impl<'r, 't, 'd> Section<'r, 't, 'd> {
     }
 
     /// Where the setting stands, or the section if it is not there.
-    pub(super) fn place_of(&self, key: &str) -> Place {
+    pub(super) fn place_of(&self, key: &str) -> Position {
         let span = self.get(key).map_or(self.span.clone(), Spanned::span);
         self.reader.place(&span)
     }

@@ -25,9 +25,9 @@ impl fmt::Display for Imm64 {
 }
 
 /// A memory operand as the verifier writes it: `*(u32 *)(r1 +4)`.
-struct Place(Width, Reg, i16);
+struct MemoryOperand(Width, Reg, i16);
 
-impl fmt::Display for Place {
+impl fmt::Display for MemoryOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "*(u{} *)({} {:+})", self.0.bits(), self.1, self.2)
     }
@@ -72,14 +72,14 @@ impl fmt::Display for Insn {
             Insn::LittleEndian { dst, bits } => write!(f, "{dst} = le{bits} {dst}"),
             Insn::LoadImm64 { dst, imm } => write!(f, "{dst} = {imm}"),
             Insn::Load { width, dst, base, off } => {
-                write!(f, "{dst} = {}", Place(width, base, off))
+                write!(f, "{dst} = {}", MemoryOperand(width, base, off))
             }
             Insn::Store { width, base, off, src } => {
-                write!(f, "{} = {src}", Place(width, base, off))
+                write!(f, "{} = {src}", MemoryOperand(width, base, off))
             }
             Insn::Atomic { wide, op, base, off, src } => {
                 let width = if wide { Width::DW } else { Width::W };
-                write!(f, "lock {} {}, {src}", atomic_name(op), Place(width, base, off))
+                write!(f, "lock {} {}, {src}", atomic_name(op), MemoryOperand(width, base, off))
             }
             Insn::Jump { off } => write!(f, "goto {off:+}"),
             Insn::JumpIf { wide, cond, dst, src, off } => {

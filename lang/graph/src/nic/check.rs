@@ -1,8 +1,8 @@
 //! Which tables and spreadings are impossible.
 
 use super::{
-    Actions, Cost, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, MaskScope,
-    QueueRange, Queues, RssFields, RssHash, RssModel, RssType, TableModel, TableOrder, When,
+    Actions, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity,
+    MaskScope, QueueRange, Queues, RssFields, RssHash, RssModel, RssType, TableModel, TableOrder,
 };
 
 /// The part of a model that a [`Problem`] is about.
@@ -126,7 +126,7 @@ impl TableModel {
                 let message = format!("a rule takes {cost} entries, but there are only {entries}");
                 found.add(Part::Cost(i), message, "");
             }
-            if let When::Types(types) = when
+            if let CostScope::Types(types) = when
                 && let Some(other) = types.iter().find(|t| !self.flow_types.contains(t))
             {
                 let message = format!("the table has no rules of the flow type {other}");

@@ -17,8 +17,8 @@ pub use check::{Part, Problem};
 pub use flow_type::FlowType;
 pub use rss::{RssFields, RssHash, RssModel, RssType};
 pub use table::{
-    Actions, Capacity, Cost, Ethtool, Exposure, Failure, FieldMatch, Granularity, Location,
-    MaskScope, TableModel, TableOrder, When,
+    Actions, Capacity, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, Granularity,
+    Location, MaskScope, TableModel, TableOrder,
 };
 
 /// A range of queues, both ends inclusive.

@@ -74,12 +74,12 @@ pub struct Cost {
     /// How many entries.
     pub entries: u32,
     /// Which rules.
-    pub when: When,
+    pub when: CostScope,
 }
 
 /// Which rules a [`Cost`] is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum CostScope {
     /// All of them.
     Always,
     /// Those of these flow types.
@@ -207,9 +207,9 @@ impl Capacity {
     /// no rule can tell.
     pub fn cost(&self, flow_type: Option<FlowType>, holds: impl Fn(&str) -> bool) -> u32 {
         let applies = |cost: &&Cost| match &cost.when {
-            When::Always => true,
-            When::Types(types) => flow_type.is_some_and(|t| types.contains(&t)),
-            When::Said(condition) => holds(condition),
+            CostScope::Always => true,
+            CostScope::Types(types) => flow_type.is_some_and(|t| types.contains(&t)),
+            CostScope::Said(condition) => holds(condition),
         };
         self.costs.iter().find(applies).map_or(1, |c| c.entries)
     }

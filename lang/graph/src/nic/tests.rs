@@ -57,8 +57,10 @@ fn masks_are_held_against_the_granularity() {
 #[test]
 fn the_first_cost_that_applies_counts() {
     let cost = |entries, when| Cost { entries, when };
-    let costs =
-        vec![cost(4, When::Types(vec![FlowType::Tcp6])), cost(2, When::Said("a tunnel".into()))];
+    let costs = vec![
+        cost(4, CostScope::Types(vec![FlowType::Tcp6])),
+        cost(2, CostScope::Said("a tunnel".into())),
+    ];
     let capacity = Capacity { entries: 9, shared_with: None, costs };
     assert_eq!(capacity.cost(Some(FlowType::Tcp6), |_| true), 4);
     assert_eq!(capacity.cost(Some(FlowType::Tcp4), |said| said == "a tunnel"), 2);

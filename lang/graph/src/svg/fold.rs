@@ -18,7 +18,7 @@ const DROPS: &str = "drops";
 const NAMES: usize = 3;
 
 /// A graph of which clusters were folded, and how it is made of the whole one.
-pub(super) struct Folded {
+pub(super) struct FoldedGraph {
     pub(super) graph: Graph,
     origins: Vec<Origin>,
 }
@@ -103,7 +103,7 @@ fn homes(graph: &Graph) -> Vec<Option<String>> {
 }
 
 /// Folds every cluster but those in `unfold`, each given by its full name or its own.
-pub(super) fn fold(graph: &Graph, unfold: &[String]) -> Folded {
+pub(super) fn fold(graph: &Graph, unfold: &[String]) -> FoldedGraph {
     let stays = |home: &str, node: &Node| {
         unfold.iter().any(|name| name == EVERY || is_called(node, Some(home), name))
     };
@@ -125,7 +125,7 @@ pub(super) fn fold(graph: &Graph, unfold: &[String]) -> Folded {
             inside.nodes.push(id);
         }
     }
-    let mut folded = Folded { graph: folded, origins };
+    let mut folded = FoldedGraph { graph: folded, origins };
     for (id, _) in graph.iter() {
         folded.join(graph, id, &images);
     }
@@ -138,7 +138,7 @@ fn cluster(name: String, clusters: &[String]) -> Node {
     node
 }
 
-impl Folded {
+impl FoldedGraph {
     /// Gives the image of a node its edges.
     fn join(&mut self, graph: &Graph, id: NodeId, images: &[NodeId]) {
         let (node, image) = (graph.node(id), images[id.index()]);

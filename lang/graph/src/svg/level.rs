@@ -28,7 +28,7 @@ pub(super) enum End {
 
 /// A piece of an edge within one cluster.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Strand {
+pub(super) struct EdgeSegment {
     pub(super) from: End,
     pub(super) to: End,
 }
@@ -70,7 +70,7 @@ pub(super) struct Level {
 
 /// A finished level.
 #[derive(Debug, Default)]
-pub(super) struct Placed {
+pub(super) struct LaidOutLevel {
     pub(super) width: f64,
     pub(super) height: f64,
     /// By item: left upper corner.
@@ -81,7 +81,7 @@ pub(super) struct Placed {
 }
 
 impl Level {
-    pub(super) fn new(items: &[(f64, f64)], strands: &[Strand]) -> Level {
+    pub(super) fn new(items: &[(f64, f64)], strands: &[EdgeSegment]) -> Level {
         let (mut edges, mut entered, mut left) = (Vec::new(), Vec::new(), Vec::new());
         for strand in strands {
             match (strand.from, strand.to) {
@@ -115,7 +115,7 @@ impl Level {
     }
 
     /// Adds what a strand needs: a bend in every layer between its ends, and at the border.
-    fn thread(&mut self, strand: Strand, last: usize) {
+    fn thread(&mut self, strand: EdgeSegment, last: usize) {
         let start = match strand.from {
             End::Item(item, at) => Some((item, at)),
             End::Border => None,
@@ -187,13 +187,13 @@ impl Level {
         offsets
     }
 
-    pub(super) fn finish(self, items: usize, strands: &[Strand]) -> Placed {
+    pub(super) fn finish(self, items: usize, strands: &[EdgeSegment]) -> LaidOutLevel {
         let left = self.vertices.iter().map(|v| v.x).fold(f64::INFINITY, f64::min);
         let right = self.vertices.iter().map(|v| v.x + v.width).fold(f64::NEG_INFINITY, f64::max);
         let (tops, bottoms) = self.heights();
         let vertex = |id: usize| (self.vertices[id].x - left, tops[self.vertices[id].layer]);
         let pairs = self.chains.iter().zip(strands);
-        let strand = |(chain, strand): (&Vec<usize>, &Strand)| {
+        let strand = |(chain, strand): (&Vec<usize>, &EdgeSegment)| {
             let mut points = Vec::new();
             for (i, id) in chain.iter().enumerate() {
                 let (x, top) = vertex(*id);
@@ -209,7 +209,7 @@ impl Level {
             }
             points
         };
-        Placed {
+        LaidOutLevel {
             width: if items == 0 { 0.0 } else { right - left },
             height: bottoms.last().copied().unwrap_or(0.0),
             items: (0..items).map(vertex).collect(),

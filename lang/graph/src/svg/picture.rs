@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::geometry::{Point, Rect, Route};
-use super::level::{End, Placed, Strand};
+use super::level::{EdgeSegment, End, LaidOutLevel};
 use super::shape::Shape;
 use super::tree::{Item, ROOT, Tree};
 use super::wires::Wire;
@@ -33,7 +33,7 @@ pub(super) struct Picture<'a> {
     /// end, from the item's left end.
     leaves: Vec<f64>,
     enters: Vec<f64>,
-    placed: Vec<Placed>,
+    placed: Vec<LaidOutLevel>,
     /// By cluster, its box.
     pub(super) sizes: Vec<(f64, f64)>,
     corners: Vec<(f64, f64)>,
@@ -60,7 +60,7 @@ impl<'a> Picture<'a> {
             place,
             leaves: wires.iter().map(|w| shapes[w.from.index()].start(w.cell)).collect(),
             enters: wires.iter().map(|w| shapes[w.to.index()].width / 2.0).collect(),
-            placed: (0..count).map(|_| Placed::default()).collect(),
+            placed: (0..count).map(|_| LaidOutLevel::default()).collect(),
             sizes: vec![(0.0, 0.0); count],
             corners: vec![(0.0, 0.0); count],
             nodes: vec![Rect { x: 0.0, y: 0.0, width: 0.0, height: 0.0 }; shapes.len()],
@@ -72,7 +72,7 @@ impl<'a> Picture<'a> {
         let items = &self.tree.clusters[cluster].items;
         let sizes: Vec<(f64, f64)> = items.iter().map(|item| self.size(*item)).collect();
         let places: HashMap<Item, usize> = items.iter().copied().zip(0..).collect();
-        let strands: Vec<Strand> =
+        let strands: Vec<EdgeSegment> =
             self.inside[cluster].iter().map(|w| self.strand(cluster, *w, &places)).collect();
         let placed = place::place(&sizes, &strands);
         for ((wire, strand), points) in
@@ -101,14 +101,14 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn strand(&self, cluster: usize, wire: usize, places: &HashMap<Item, usize>) -> Strand {
+    fn strand(&self, cluster: usize, wire: usize, places: &HashMap<Item, usize>) -> EdgeSegment {
         let Wire { from, to, .. } = self.wires[wire];
         // Not there, if the end lies outside.
         let end = |node, at| {
             let item = places.get(&self.tree.item_in(node, cluster));
             item.map_or(End::Border, |item| End::Item(*item, at))
         };
-        Strand { from: end(from, self.leaves[wire]), to: end(to, self.enters[wire]) }
+        EdgeSegment { from: end(from, self.leaves[wire]), to: end(to, self.enters[wire]) }
     }
 
     /// Gives everything its place in the picture, outer clusters first.

@@ -4,7 +4,7 @@
 //! For one layer that is least squares with an order to be kept, which pooling of adjacent
 //! violators solves exactly; layers take turns.
 
-use super::level::{Level, Placed, Segment, Strand};
+use super::level::{EdgeSegment, LaidOutLevel, Level, Segment};
 use super::order::{lower_x, reduce_crossings, upper_x};
 
 const SWEEPS: usize = 28;
@@ -14,7 +14,7 @@ const BUDGET: usize = 4_000_000;
 const IDLE: f64 = 0.05;
 
 /// Lays out items of these sizes (width, height), joined by `strands`.
-pub(super) fn place(items: &[(f64, f64)], strands: &[Strand]) -> Placed {
+pub(super) fn place(items: &[(f64, f64)], strands: &[EdgeSegment]) -> LaidOutLevel {
     let mut level = Level::new(items, strands);
     reduce_crossings(&mut level);
     straighten(&mut level);
@@ -109,7 +109,7 @@ mod tests {
     fn what_can_be_untangled_is() {
         // Two rows of four, joined in the opposite order.
         let items = [(40.0, 20.0); 8];
-        let strand = |i| Strand { from: End::Item(i, 20.0), to: End::Item(7 - i, 20.0) };
+        let strand = |i| EdgeSegment { from: End::Item(i, 20.0), to: End::Item(7 - i, 20.0) };
         let placed = place(&items, &[0, 1, 2, 3].map(strand));
         let uprights = placed.strands.iter().filter(|s| (s[0].0 - s[s.len() - 1].0).abs() < 0.5);
         assert_eq!(uprights.count(), 4, "{:?}", placed.strands);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::index::Index;
-use super::report::Report;
+use super::report::FindingList;
 use crate::{Attr, Graph, Kind, Node, NodeId, NodeKind, Op, PortId};
 
-pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut Report) {
+pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut FindingList) {
     for (id, node) in graph.iter().filter(|(_, n)| n.has(&Attr::Init)) {
         if !index.incoming[id.index()].is_empty() {
             let message = format!("`{}` is `init`, but dataflow edges lead to it", node.name);
@@ -15,7 +15,7 @@ pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut Report)
     }
 }
 
-pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
+pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut FindingList) {
     for (id, node) in graph.iter().filter(|(_, n)| matches!(n.kind, NodeKind::Operator(_))) {
         let incoming = &index.incoming[id.index()];
         if incoming.is_empty() {
@@ -55,7 +55,13 @@ fn shows(operator: &Node, only_true: bool) -> bool {
     operator.ports.iter().any(|p| p.name == hidden && !p.targets.is_empty())
 }
 
-fn half_operand(graph: &Graph, operator: NodeId, source: NodeId, only: &str, report: &mut Report) {
+fn half_operand(
+    graph: &Graph,
+    operator: NodeId,
+    source: NodeId,
+    only: &str,
+    report: &mut FindingList,
+) {
     let (name, source) = (&graph.node(operator).name, &graph.node(source).name);
     let message = format!("`{name}` sees only the `{only}` of its operand `{source}`");
     report.add(Kind::HalfOperand, operator, message, "the other outcome leaves it undecided");
@@ -63,7 +69,7 @@ fn half_operand(graph: &Graph, operator: NodeId, source: NodeId, only: &str, rep
 
 /// Every unreachable node lies behind a root that nothing starts, so the roots are reported. A
 /// graph that declares no start at all is a fragment whose roots are its entries.
-pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut Report) {
+pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut FindingList) {
     if index.declared_starts.is_empty() {
         return;
     }
@@ -77,7 +83,7 @@ pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut Report) {
 
 /// A port where packets end ought to say why. `out` by itself says that nothing is left to do, and
 /// an operator's outcome may have no consequence. In a fragment, ports may be joined to others yet.
-pub(crate) fn dead_ends(graph: &Graph, index: &Index, report: &mut Report) {
+pub(crate) fn dead_ends(graph: &Graph, index: &Index, report: &mut FindingList) {
     if index.declared_starts.is_empty() {
         return;
     }

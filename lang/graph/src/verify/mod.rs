@@ -18,7 +18,7 @@ pub(crate) use shape::check_table;
 
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
 use index::Index;
-use report::Report;
+use report::FindingList;
 
 /// A graph that may be executed. The only way to get one is [`verify`].
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl std::ops::Deref for Verified {
 /// Every error found, sorted by node. Checks that need an order are left out while there is a
 /// cycle or an edge to nowhere.
 pub fn verify(graph: Graph) -> Result<Verified, Vec<GraphError>> {
-    let mut report = Report::new(&graph);
+    let mut report = FindingList::new(&graph);
     let order = check_structure(&graph, &mut report);
     shape::configured(&graph, &mut report);
     if let Some((index, order)) = &order {
@@ -78,12 +78,12 @@ pub fn verify(graph: Graph) -> Result<Verified, Vec<GraphError>> {
 /// The checks that hold before config nodes have values: everything but operand ports, effects
 /// and blocking. Errors first, then warnings, then notes.
 pub fn verify_unconfigured(graph: &Graph) -> Vec<Finding> {
-    let mut report = Report::new(graph);
+    let mut report = FindingList::new(graph);
     check_structure(graph, &mut report);
     report.into_findings()
 }
 
-fn check_structure(graph: &Graph, report: &mut Report) -> Option<(Index, Vec<NodeId>)> {
+fn check_structure(graph: &Graph, report: &mut FindingList) -> Option<(Index, Vec<NodeId>)> {
     shape::names(graph, report);
     shape::ports(graph, report);
     shape::tables(graph, report);
@@ -105,7 +105,7 @@ fn check_structure(graph: &Graph, report: &mut Report) -> Option<(Index, Vec<Nod
     }
 }
 
-fn report_cycle(graph: &Graph, cycle: &[NodeId], report: &mut Report) {
+fn report_cycle(graph: &Graph, cycle: &[NodeId], report: &mut FindingList) {
     let names: Vec<&str> = cycle.iter().map(|id| graph.node(*id).name.as_str()).collect();
     let (path, first) = (names.join("` → `"), names[0]);
     let message = format!("dataflow edges form a cycle: `{path}` → `{first}`");

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
 
-pub(crate) struct Report<'a> {
+pub(crate) struct FindingList<'a> {
     graph: &'a Graph,
     findings: Vec<Finding>,
     known: HashSet<(Kind, NodeId, String)>,
 }
 
-impl<'a> Report<'a> {
-    pub(crate) fn new(graph: &'a Graph) -> Report<'a> {
-        Report { graph, findings: Vec::new(), known: HashSet::new() }
+impl<'a> FindingList<'a> {
+    pub(crate) fn new(graph: &'a Graph) -> FindingList<'a> {
+        FindingList { graph, findings: Vec::new(), known: HashSet::new() }
     }
 
     /// Adds a finding about `node`, once.

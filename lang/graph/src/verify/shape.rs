@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::index::Index;
-use super::report::Report;
+use super::report::FindingList;
 use crate::{Attr, Graph, Kind, Node, NodeId, NodeKind, TableSpec};
 
 /// Whether every edge has a target in the graph. Nothing else can be checked until it does.
-pub(crate) fn dangling(graph: &Graph, report: &mut Report) -> bool {
+pub(crate) fn dangling(graph: &Graph, report: &mut FindingList) -> bool {
     let mut found = false;
     for (id, node) in graph.iter() {
         let flows = node.ports.iter().flat_map(|p| &p.targets);
@@ -21,7 +21,7 @@ pub(crate) fn dangling(graph: &Graph, report: &mut Report) -> bool {
     found
 }
 
-pub(crate) fn names(graph: &Graph, report: &mut Report) {
+pub(crate) fn names(graph: &Graph, report: &mut FindingList) {
     let mut first: HashMap<&str, NodeId> = HashMap::new();
     for (id, node) in graph.iter() {
         if first.insert(&node.name, id).is_some() {
@@ -31,7 +31,7 @@ pub(crate) fn names(graph: &Graph, report: &mut Report) {
     }
 }
 
-pub(crate) fn ports(graph: &Graph, report: &mut Report) {
+pub(crate) fn ports(graph: &Graph, report: &mut FindingList) {
     for (id, node) in graph.iter() {
         duplicate_ports(id, node, report);
         match node.kind {
@@ -41,7 +41,7 @@ pub(crate) fn ports(graph: &Graph, report: &mut Report) {
     }
 }
 
-fn duplicate_ports(id: NodeId, node: &Node, report: &mut Report) {
+fn duplicate_ports(id: NodeId, node: &Node, report: &mut FindingList) {
     let mut seen = std::collections::HashSet::new();
     for port in node.ports.iter().filter(|p| !seen.insert(p.name.as_str())) {
         let message = format!("`{}` has two ports called `{}`", node.name, port.name);
@@ -49,7 +49,7 @@ fn duplicate_ports(id: NodeId, node: &Node, report: &mut Report) {
     }
 }
 
-fn operator_ports(id: NodeId, node: &Node, report: &mut Report) {
+fn operator_ports(id: NodeId, node: &Node, report: &mut FindingList) {
     if !node.ports.iter().map(|p| p.name.as_str()).eq(["false", "true"]) {
         let names: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
         let message = format!("operator `{}` has the ports [{}]", node.name, names.join(" "));
@@ -57,7 +57,7 @@ fn operator_ports(id: NodeId, node: &Node, report: &mut Report) {
     }
 }
 
-fn boolean_order(id: NodeId, node: &Node, report: &mut Report) {
+fn boolean_order(id: NodeId, node: &Node, report: &mut FindingList) {
     let (no, yes) = (node.port("false"), node.port("true"));
     if no.is_some() && yes.is_some() && (no, yes) != (Some(0), Some(1)) {
         let message = format!("`{}` has `false` and `true`, but not as its first ports", node.name);
@@ -65,7 +65,7 @@ fn boolean_order(id: NodeId, node: &Node, report: &mut Report) {
     }
 }
 
-pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
+pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut FindingList) {
     for (id, node) in graph.iter().filter(|(_, n)| matches!(n.kind, NodeKind::Operator(_))) {
         for port in &index.incoming[id.index()] {
             let source = graph.node(port.node);
@@ -80,14 +80,14 @@ pub(crate) fn operands(graph: &Graph, index: &Index, report: &mut Report) {
     }
 }
 
-pub(crate) fn configured(graph: &Graph, report: &mut Report) {
+pub(crate) fn configured(graph: &Graph, report: &mut FindingList) {
     for (id, node) in graph.iter().filter(|(_, n)| matches!(n.kind, NodeKind::Config(_))) {
         let message = format!("config node `{}` has no value", node.name);
         report.add(Kind::NotConfigured, id, message, "configure it before the graph runs");
     }
 }
 
-pub(crate) fn tables(graph: &Graph, report: &mut Report) {
+pub(crate) fn tables(graph: &Graph, report: &mut FindingList) {
     for (id, node) in graph.iter() {
         if let NodeKind::Table(table) = &node.kind
             && let Err(what) = check_table(table, node.ports.len())
@@ -126,7 +126,7 @@ pub(crate) fn check_table(table: &TableSpec, ports: usize) -> Result<(), String>
     })
 }
 
-pub(crate) fn attributes(graph: &Graph, report: &mut Report) {
+pub(crate) fn attributes(graph: &Graph, report: &mut FindingList) {
     for (id, node) in graph.iter() {
         for attr in &node.attrs {
             if let Attr::Other(text) = attr {

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::condition::Conditions;
 use super::index::{Index, NodeSet, descendants, reached_from};
-use super::report::Report;
+use super::report::FindingList;
 use crate::{Effects, Graph, Kind, NodeId, NodeKind, PortId};
 
 /// A node with more incoming edges has only these compared with each other.
 const MAX_EDGES_COMPARED: usize = 256;
 
 /// Runs every check for every place where a task may start.
-pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut Report) {
+pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut FindingList) {
     let mut reach = Reach { graph, cache: HashMap::new() };
     let mut position = vec![0; graph.len()];
     for (at, id) in order.iter().enumerate() {
@@ -68,7 +68,7 @@ impl Task<'_> {
         &self.graph.node(id).name
     }
 
-    fn conflicts(&self, reach: &mut Reach, report: &mut Report) {
+    fn conflicts(&self, reach: &mut Reach, report: &mut FindingList) {
         let touching: Vec<NodeId> =
             self.runnable().filter(|id| self.effects(*id) != Effects::NONE).collect();
         for (i, a) in touching.iter().enumerate() {
@@ -84,7 +84,7 @@ impl Task<'_> {
         }
     }
 
-    fn report_conflict(&self, a: NodeId, b: NodeId, report: &mut Report) {
+    fn report_conflict(&self, a: NodeId, b: NodeId, report: &mut FindingList) {
         let (a_does, b_does) = (effect_list(self.effects(a)), effect_list(self.effects(b)));
         let message = format!(
             "`{}` ({a_does}) and `{}` ({b_does}) can both run on one packet, in either order",
@@ -97,7 +97,7 @@ impl Task<'_> {
 
     /// A task that blocks resumes at the blocking node with nothing else remembered. So when the
     /// node runs, no earlier node may have enabled anything that does not come before it.
-    fn blocking(&self, reach: &mut Reach, report: &mut Report) {
+    fn blocking(&self, reach: &mut Reach, report: &mut FindingList) {
         let blockers = self.runnable().filter(|id| self.effects(*id).contains(Effects::BLOCKS));
         for blocker in blockers {
             let when = self.conditions.of(blocker);
@@ -112,7 +112,7 @@ impl Task<'_> {
         }
     }
 
-    fn report_blocking(&self, blocker: NodeId, from: NodeId, to: NodeId, report: &mut Report) {
+    fn report_blocking(&self, blocker: NodeId, from: NodeId, to: NodeId, report: &mut FindingList) {
         let (name, from, to) = (self.name(blocker), self.name(from), self.name(to));
         let message = format!(
             "`{name}` may block its task while the edge from `{from}` to `{to}` is enabled: \
@@ -122,7 +122,7 @@ impl Task<'_> {
         report.add(Kind::BlockingNotCut, blocker, message, remedy);
     }
 
-    fn enabled_twice(&self, report: &mut Report) {
+    fn enabled_twice(&self, report: &mut FindingList) {
         for id in self.runnable() {
             let incoming = &self.index.incoming[id.index()];
             let operator = matches!(self.graph.node(id).kind, NodeKind::Operator(_));

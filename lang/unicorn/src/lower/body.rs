@@ -4,13 +4,13 @@ use weever_graph::nic::Queues;
 use weever_graph::{Attr, Edge, Effects, Node, NodeKind, Port, Predicate};
 use weever_suggest::did_you_mean;
 
-use super::names::{Declared, Scope};
+use super::names::{DeclaredNode, Scope};
 use crate::ast::{self, ClauseKind, Ident, Raw, Reference, Text};
 use crate::{Diagnostic, predicate};
 
 pub(super) struct Context<'c, 'a> {
     pub(super) scope: &'c Scope<'a>,
-    pub(super) declared: &'c Declared<'a>,
+    pub(super) declared: &'c DeclaredNode<'a>,
     pub(super) queues: Option<Queues>,
     pub(super) diagnostics: &'c mut Vec<Diagnostic>,
 }

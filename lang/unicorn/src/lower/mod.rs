@@ -11,7 +11,7 @@ use weever_graph::{Graph, NodeKind, Op, Span};
 
 use crate::ast::{self, Ast};
 use crate::diagnostic::{Diagnostic, has_errors};
-use names::{Declared, Scope};
+use names::{DeclaredNode, Scope};
 
 /// Makes a graph of a tree without errors.
 ///
@@ -37,7 +37,7 @@ pub(crate) fn lower_into(ast: &Ast, diagnostics: &mut Vec<Diagnostic>) -> Graph 
 }
 
 fn node(
-    declared: &Declared,
+    declared: &DeclaredNode,
     scope: &Scope,
     queues: Option<Queues>,
     diagnostics: &mut Vec<Diagnostic>,

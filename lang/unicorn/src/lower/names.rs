@@ -13,7 +13,7 @@ use crate::ast::{Ast, Item, Node, Reference};
 const MAX_SUGGESTIONS: usize = 32;
 
 /// A node where it was declared.
-pub(super) struct Declared<'a> {
+pub(super) struct DeclaredNode<'a> {
     pub(super) ast: &'a Node,
     pub(super) clusters: Vec<&'a str>,
     pub(super) full_name: String,
@@ -21,7 +21,7 @@ pub(super) struct Declared<'a> {
 
 /// Every node of the text, each name once.
 pub(super) struct Scope<'a> {
-    pub(super) nodes: Vec<Declared<'a>>,
+    pub(super) nodes: Vec<DeclaredNode<'a>>,
     by_name: HashMap<String, usize>,
     suggestions: Cell<usize>,
 }
@@ -54,7 +54,7 @@ impl<'a> Scope<'a> {
 
     fn declare(&mut self, ast: &'a Node, clusters: &[&'a str], found: &mut Vec<Diagnostic>) {
         let full_name = format!("{}{}", clusters.concat(), ast.name.name);
-        let declared = Declared { ast, clusters: clusters.to_vec(), full_name };
+        let declared = DeclaredNode { ast, clusters: clusters.to_vec(), full_name };
         match self.by_name.get(&declared.full_name) {
             Some(first) => found.push(duplicate(&self.nodes[*first], &declared)),
             None => {
@@ -130,7 +130,7 @@ fn relative(full_name: &str, clusters: &[&str]) -> String {
     format!("{}{rest}", ".".repeat(clusters.len() - outer))
 }
 
-fn duplicate(first: &Declared, second: &Declared) -> Diagnostic {
+fn duplicate(first: &DeclaredNode, second: &DeclaredNode) -> Diagnostic {
     let same = first.clusters == second.clusters
         && first.ast.kind == second.ast.kind
         && first.ast.body.iter().map(|c| &c.kind).eq(second.ast.body.iter().map(|c| &c.kind));

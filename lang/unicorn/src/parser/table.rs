@@ -2,8 +2,8 @@
 
 use weever_graph::Field;
 use weever_graph::nic::{
-    Cost, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location, MaskScope,
-    TableOrder, When,
+    Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity, Location,
+    MaskScope, TableOrder,
 };
 use weever_suggest::did_you_mean;
 
@@ -130,9 +130,9 @@ impl Parser<'_> {
         self.keyword("per")?;
         self.keyword("rule")?;
         let when = match self.take_keyword("when") {
-            false => When::Always,
-            true if self.kind() == Kind::Text => When::Said(self.text("a condition")?.value),
-            true => When::Types(self.flow_types()?),
+            false => CostScope::Always,
+            true if self.kind() == Kind::Text => CostScope::Said(self.text("a condition")?.value),
+            true => CostScope::Types(self.flow_types()?),
         };
         Some(Cost { entries, when })
     }

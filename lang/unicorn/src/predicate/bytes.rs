@@ -9,17 +9,19 @@ pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[6:2],
     icmp6[0], icmp6[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
 
 /// What lies at a place.
-pub(super) enum Place {
+pub(super) enum ByteField {
     /// A field and nothing else.
     Whole(Field),
     /// A field of `bits` bits, `shift` bits from the right.
     Part { field: Field, shift: u32, bits: u32 },
 }
 
-pub(super) fn field_at(proto: &str, place: &str) -> Option<Place> {
+pub(super) fn field_at(proto: &str, place: &str) -> Option<ByteField> {
     let field = match (proto, place) {
-        ("ip", "0") => return Some(Place::Part { field: Field::IpVersion, shift: 4, bits: 4 }),
-        ("ip", "6:2") => return Some(Place::Part { field: Field::Ip4Frag, shift: 0, bits: 14 }),
+        ("ip", "0") => return Some(ByteField::Part { field: Field::IpVersion, shift: 4, bits: 4 }),
+        ("ip", "6:2") => {
+            return Some(ByteField::Part { field: Field::Ip4Frag, shift: 0, bits: 14 });
+        }
         ("ether", "12:2") => Field::EthType,
         ("arp", "6:2") => Field::ArpOp,
         ("arp", "24:4") => Field::ArpTpa,
@@ -37,7 +39,7 @@ pub(super) fn field_at(proto: &str, place: &str) -> Option<Place> {
         ("tcp" | "udp" | "sctp", "2:2") => Field::L4Dst,
         _ => return None,
     };
-    Some(Place::Whole(field))
+    Some(ByteField::Whole(field))
 }
 
 /// Fields that several protocols share are only meant for this one.

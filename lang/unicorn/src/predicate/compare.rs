@@ -2,13 +2,13 @@
 
 use weever_graph::{Field, Predicate};
 
-use super::parse::{Outcome, Parser};
+use super::parse::{ParseResult, Parser};
 use super::token::Token;
 use super::{fields, labels};
 
 impl Parser<'_> {
     /// What follows a field: `[& mask] OP value`, or `in lo-hi`.
-    pub(super) fn comparison(&mut self, field: Field) -> Outcome {
+    pub(super) fn comparison(&mut self, field: Field) -> ParseResult {
         if self.take_word("in") {
             return self.range(field);
         }
@@ -22,7 +22,7 @@ impl Parser<'_> {
         self.compared(field, mask, sign, value)
     }
 
-    fn compared(&self, field: Field, mask: Option<u128>, sign: &str, value: u128) -> Outcome {
+    fn compared(&self, field: Field, mask: Option<u128>, sign: &str, value: u128) -> ParseResult {
         let full = field.full_mask();
         let range = |lo: u128, hi: u128| Predicate::Range { field, lo, hi };
         Ok(match (sign, mask) {
@@ -38,7 +38,7 @@ impl Parser<'_> {
         })
     }
 
-    fn range(&mut self, field: Field) -> Outcome {
+    fn range(&mut self, field: Field) -> ParseResult {
         let at = self.clone();
         let Token::Word(word) = self.next() else { return at.fail("expected a range, as `1-9`") };
         let bounds = word.split_once('-');
@@ -53,7 +53,7 @@ impl Parser<'_> {
     }
 
     /// A value that fits the field.
-    pub(super) fn number(&mut self, field: Field) -> Outcome<u128> {
+    pub(super) fn number(&mut self, field: Field) -> ParseResult<u128> {
         match self.number_or_prefix(field)? {
             (None, value) => Ok(value),
             _ => self.fail("a prefix cannot stand here"),
@@ -61,7 +61,7 @@ impl Parser<'_> {
     }
 
     /// `tcp-syn|tcp-ack)`: the bits of all of them.
-    fn alternatives(&mut self, field: Field) -> Outcome<u128> {
+    fn alternatives(&mut self, field: Field) -> ParseResult<u128> {
         let mut bits = self.number(field)?;
         while self.take(Token::Sign("|")) {
             bits |= self.number(field)?;
@@ -72,7 +72,7 @@ impl Parser<'_> {
 
     /// A value that fits the field, and the mask if a prefix length follows it. Bits behind the
     /// prefix are cleared.
-    pub(super) fn number_or_prefix(&mut self, field: Field) -> Outcome<(Option<u128>, u128)> {
+    pub(super) fn number_or_prefix(&mut self, field: Field) -> ParseResult<(Option<u128>, u128)> {
         let at = self.clone();
         if self.take(Token::Sign("(")) {
             return self.alternatives(field).map(|value| (None, value));

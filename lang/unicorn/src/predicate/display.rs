@@ -7,9 +7,9 @@ use weever_graph::{Field, Predicate};
 use super::fields;
 
 /// Shows a predicate: calls of `and`, `or`, `not` and `pred` around field comparisons.
-pub struct Shown<'a>(pub &'a Predicate);
+pub struct PredicateText<'a>(pub &'a Predicate);
 
-impl Display for Shown<'_> {
+impl Display for PredicateText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         match self.0 {
             Predicate::True => f.write_str("true"),
@@ -19,7 +19,7 @@ impl Display for Shown<'_> {
                 write!(f, "{} in {lo}-{hi}", fields::field_name(*field))
             }
             Predicate::Atom { label, value } => show_atom(f, label, value),
-            Predicate::Not(inner) => write!(f, "not({})", Shown(inner)),
+            Predicate::Not(inner) => write!(f, "not({})", PredicateText(inner)),
             Predicate::And(parts) => show_call(f, "and", parts),
             Predicate::Or(parts) => show_call(f, "or", parts),
         }
@@ -53,7 +53,7 @@ fn show_atom(f: &mut Formatter<'_>, label: &str, value: &str) -> Result {
 fn show_call(f: &mut Formatter<'_>, name: &str, parts: &[Predicate]) -> Result {
     write!(f, "{name}(")?;
     for (i, part) in parts.iter().enumerate() {
-        write!(f, "{}{}", if i == 0 { "" } else { ", " }, Shown(part))?;
+        write!(f, "{}{}", if i == 0 { "" } else { ", " }, PredicateText(part))?;
     }
     f.write_str(")")
 }

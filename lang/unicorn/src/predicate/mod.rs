@@ -20,7 +20,7 @@ mod pcap;
 mod tests;
 mod token;
 
-pub use display::Shown;
+pub use display::PredicateText;
 pub use fields::field_name;
 pub use parse::parse;
 

@@ -45,7 +45,7 @@ pub(super) struct Parser<'t> {
     depth: u32,
 }
 
-pub(super) type Outcome<T = Predicate> = Result<T, PredicateError>;
+pub(super) type ParseResult<T = Predicate> = Result<T, PredicateError>;
 
 impl<'t> Parser<'t> {
     fn rest(&self) -> (&'t str, usize) {
@@ -77,20 +77,20 @@ impl<'t> Parser<'t> {
         self.take(Token::Word(word))
     }
 
-    pub(super) fn fail<T>(&self, message: impl Into<String>) -> Outcome<T> {
+    pub(super) fn fail<T>(&self, message: impl Into<String>) -> ParseResult<T> {
         let at = self.at + self.rest().1;
         Err(PredicateError { at, message: message.into(), help: None })
     }
 
-    pub(super) fn fail_with<T>(&self, message: impl Into<String>, help: &str) -> Outcome<T> {
+    pub(super) fn fail_with<T>(&self, message: impl Into<String>, help: &str) -> ParseResult<T> {
         self.fail(message).map_err(|e| PredicateError { help: Some(help.into()), ..e })
     }
 
-    pub(super) fn expect(&mut self, sign: &str) -> Outcome<()> {
+    pub(super) fn expect(&mut self, sign: &str) -> ParseResult<()> {
         if self.take(Token::Sign(sign)) { Ok(()) } else { self.fail(format!("expected `{sign}`")) }
     }
 
-    fn expression(&mut self) -> Outcome {
+    fn expression(&mut self) -> ParseResult {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return self.fail(too_deep());
@@ -123,7 +123,7 @@ impl<'t> Parser<'t> {
         Some(and)
     }
 
-    fn negation(&mut self) -> Outcome {
+    fn negation(&mut self) -> ParseResult {
         let mut negations = 0u32;
         while self.take_word("not") || self.take(Token::Sign("!")) {
             negations += 1;
@@ -135,7 +135,7 @@ impl<'t> Parser<'t> {
         Ok((0..negations).fold(inner, |p, _| Predicate::Not(Box::new(p))))
     }
 
-    fn primary(&mut self) -> Outcome {
+    fn primary(&mut self) -> ParseResult {
         if self.take(Token::Sign("(")) {
             let inner = self.expression()?;
             self.expect(")")?;
@@ -163,13 +163,13 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn constant(&mut self, predicate: Predicate) -> Outcome {
+    fn constant(&mut self, predicate: Predicate) -> ParseResult {
         self.next();
         Ok(predicate)
     }
 
     /// `and(a, b, …)` or `or(a, b, …)`.
-    fn junction(&mut self, and: bool) -> Outcome {
+    fn junction(&mut self, and: bool) -> ParseResult {
         self.next();
         self.expect("(")?;
         let mut parts = Vec::new();
@@ -183,7 +183,7 @@ impl<'t> Parser<'t> {
     }
 
     /// `pred(label,value)`.
-    fn atom(&mut self) -> Outcome {
+    fn atom(&mut self) -> ParseResult {
         self.next();
         self.expect("(")?;
         let label = self.atom_part("a label")?;
@@ -193,7 +193,7 @@ impl<'t> Parser<'t> {
         Ok(labels::atom(label, value))
     }
 
-    fn atom_part(&mut self, what: &str) -> Outcome<&'t str> {
+    fn atom_part(&mut self, what: &str) -> ParseResult<&'t str> {
         match self.peek() {
             Token::Word(part) | Token::Quoted(part) => {
                 self.next();
@@ -203,7 +203,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn primitive_or_label(&mut self, word: &'t str) -> Outcome {
+    fn primitive_or_label(&mut self, word: &'t str) -> ParseResult {
         if let Some(primitive) = self.primitive()? {
             return Ok(primitive);
         }
@@ -236,7 +236,7 @@ fn join(left: Predicate, and: bool, right: Predicate, grows: bool) -> Predicate 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Shown;
+    use super::super::PredicateText;
     use super::*;
 
     #[test]
@@ -248,6 +248,6 @@ mod tests {
         }
         let mixed = format!("{}(!a)", "(!b and ".repeat(20)) + &")".repeat(20);
         let predicate = parse(&mixed).unwrap();
-        assert_eq!(parse(&Shown(&predicate).to_string()), Ok(predicate));
+        assert_eq!(parse(&PredicateText(&predicate).to_string()), Ok(predicate));
     }
 }

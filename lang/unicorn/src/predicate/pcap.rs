@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use weever_graph::{Field, Predicate};
 use weever_suggest::did_you_mean;
 
-use super::parse::{Outcome, Parser};
+use super::parse::{ParseResult, Parser};
 use super::token::Token;
 use super::{bytes, fields, labels};
 
@@ -31,7 +31,7 @@ impl Way {
 
 impl<'t> Parser<'t> {
     /// A primitive, if one starts here; nothing is taken if not.
-    pub(super) fn primitive(&mut self) -> Outcome<Option<Predicate>> {
+    pub(super) fn primitive(&mut self) -> ParseResult<Option<Predicate>> {
         let start = self.clone();
         let Token::Word(word) = self.next() else {
             *self = start;
@@ -55,7 +55,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn qualified(&mut self, proto: &str) -> Outcome {
+    fn qualified(&mut self, proto: &str) -> ParseResult {
         let alone = protocol(proto);
         match self.unqualified(proto)? {
             // An ARP address is no IP address, and needs no further condition.
@@ -66,7 +66,7 @@ impl<'t> Parser<'t> {
     }
 
     /// `[src|dst] (host|net|port|portrange|proto) …`, if that is what follows.
-    fn unqualified(&mut self, proto: &str) -> Outcome<Option<Predicate>> {
+    fn unqualified(&mut self, proto: &str) -> ParseResult<Option<Predicate>> {
         let directed = matches!(self.peek(), Token::Word("src" | "dst"));
         let way = self.way();
         let Token::Word(word) = self.peek() else {
@@ -95,7 +95,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Packets for many, told by the addresses of Ethernet, or of `proto`.
-    fn many(&mut self, proto: &str, all: bool) -> Outcome {
+    fn many(&mut self, proto: &str, all: bool) -> ParseResult {
         Ok(match (proto, all) {
             ("", false) => ether_group(),
             ("", true) => Predicate::eq(Field::EthDst, Field::EthDst.full_mask()),
@@ -126,12 +126,12 @@ impl<'t> Parser<'t> {
         if joint == "or" { Way::Either } else { Way::Both }
     }
 
-    fn port(&mut self, way: Way) -> Outcome {
+    fn port(&mut self, way: Way) -> ParseResult {
         let port = self.number(Field::L4Dst)?;
         Ok(way.of(Predicate::eq(Field::L4Src, port), Predicate::eq(Field::L4Dst, port)))
     }
 
-    fn port_range(&mut self, way: Way) -> Outcome {
+    fn port_range(&mut self, way: Way) -> ParseResult {
         let at = self.clone();
         let bounds = match self.next() {
             Token::Word(word) => word.split_once('-'),
@@ -145,7 +145,7 @@ impl<'t> Parser<'t> {
         Ok(way.of(range(Field::L4Src), range(Field::L4Dst)))
     }
 
-    fn ip_proto(&mut self, proto: &str) -> Outcome {
+    fn ip_proto(&mut self, proto: &str) -> ParseResult {
         let field = if proto == "ip6" { Field::Ip6Next } else { Field::Ip4Proto };
         let number = self.number(field)?;
         Ok(match proto {
@@ -166,7 +166,7 @@ impl<'t> Parser<'t> {
     }
 
     /// An address or prefix, or `net A mask M`.
-    fn address(&mut self, proto: &str, way: Way) -> Outcome {
+    fn address(&mut self, proto: &str, way: Way) -> ParseResult {
         let at = self.clone();
         let Token::Word(word) = self.next() else { return at.fail("expected an address") };
         let address = word.split('/').next().unwrap_or(word);
@@ -194,7 +194,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn ether(&mut self) -> Outcome {
+    fn ether(&mut self) -> ParseResult {
         if self.take_word("proto") {
             return Ok(Predicate::eq(Field::EthType, self.number(Field::EthType)?));
         }
@@ -225,7 +225,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn length(&mut self, less: bool) -> Outcome {
+    fn length(&mut self, less: bool) -> ParseResult {
         let field = Field::FrameLen;
         let bound = self.number(field)?;
         let (lo, hi) = if less { (0, bound) } else { (bound, field.full_mask()) };
@@ -233,17 +233,17 @@ impl<'t> Parser<'t> {
     }
 
     /// `proto[offset:size] [& mask] OP value`, for the bytes that are a known field.
-    fn bytes_of(&mut self, proto: &str) -> Outcome {
+    fn bytes_of(&mut self, proto: &str) -> ParseResult {
         let at = self.clone();
         self.expect("[")?;
         let Token::Word(place) = self.next() else { return at.fail("expected a byte offset") };
         self.expect("]")?;
         match bytes::field_at(proto, place) {
-            Some(bytes::Place::Whole(field)) => {
+            Some(bytes::ByteField::Whole(field)) => {
                 let inner = self.comparison(field)?;
                 Ok(bytes::qualified(proto, field, inner))
             }
-            Some(bytes::Place::Part { field, shift, bits }) => {
+            Some(bytes::ByteField::Part { field, shift, bits }) => {
                 let inner = self.part(field, shift, bits)?;
                 Ok(bytes::qualified(proto, field, inner))
             }
@@ -255,7 +255,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Bytes of which a field is only a part: the mask must select nothing else.
-    fn part(&mut self, field: Field, shift: u32, bits: u32) -> Outcome {
+    fn part(&mut self, field: Field, shift: u32, bits: u32) -> ParseResult {
         let at = self.clone();
         let wide = Field::ArpTpa;
         if !self.take(Token::Sign("&")) {

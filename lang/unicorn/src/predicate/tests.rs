@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use weever_graph::{Field, Predicate};
 
-use super::{Shown, parse};
+use super::{PredicateText, parse};
 
 fn p(text: &str) -> Predicate {
     parse(text).unwrap_or_else(|e| panic!("{text}: {e} at {}", e.at))
@@ -221,7 +221,7 @@ proptest! {
 
     #[test]
     fn what_is_shown_is_read_back(predicate in predicate()) {
-        let text = Shown(&predicate).to_string();
+        let text = PredicateText(&predicate).to_string();
         prop_assert_eq!(parse(&text), Ok(predicate), "{}", text);
     }
 

@@ -1,8 +1,8 @@
 //! The clauses of NIC models as text.
 
 use weever_graph::nic::{
-    Cost, Ethtool, Exposure, Failure, FieldMatch, FlowType, Location, MaskScope, Queues, RssHash,
-    TableOrder, When,
+    Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Location, MaskScope, Queues,
+    RssHash, TableOrder,
 };
 
 use super::printer::{Printer, WIDTH, quoted_str, reference};
@@ -77,9 +77,9 @@ fn table_line(line: &TableLine) -> String {
         }
         TableLine::Cost(Cost { entries, when }) => {
             let when = match when {
-                When::Always => String::new(),
-                When::Types(list) => format!(" when {}", types(list)),
-                When::Said(condition) => format!(" when {}", quoted_str(condition)),
+                CostScope::Always => String::new(),
+                CostScope::Types(list) => format!(" when {}", types(list)),
+                CostScope::Said(condition) => format!(" when {}", quoted_str(condition)),
             };
             format!("cost {entries} per rule{when}")
         }

@@ -29,9 +29,9 @@ fn field_match() -> impl Strategy<Value = FieldMatch> {
 
 fn cost() -> impl Strategy<Value = Cost> {
     let when = prop_oneof![
-        Just(When::Always),
-        types().prop_map(When::Types),
-        text().prop_map(|t| When::Said(t.value)),
+        Just(CostScope::Always),
+        types().prop_map(CostScope::Types),
+        text().prop_map(|t| CostScope::Said(t.value)),
     ];
     (number(), when).prop_map(|(entries, when)| Cost { entries, when })
 }

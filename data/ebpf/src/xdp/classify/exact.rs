@@ -1,6 +1,6 @@
 //! Filters with the same masks: one hash map, one lookup.
 
-use super::layout::{self, Lane, Masked, code_of};
+use super::layout::{self, FieldWord, Masked, code_of};
 use super::parse::at;
 use super::rule::{Rule, setting};
 use crate::asm::Reg::{R0, R1, R2, R10};
@@ -16,7 +16,7 @@ const HITS: i16 = 8;
 const PORTS_END: usize = 36;
 
 /// Which bits of which lanes count: what the filters of one map have in common.
-pub(super) type Signature = Vec<(Lane, u64)>;
+pub(super) type Signature = Vec<(FieldWord, u64)>;
 
 pub(super) fn signature(masked: &[Masked]) -> Signature {
     masked.iter().map(|m| (m.lane, m.mask)).collect()
@@ -94,8 +94,8 @@ impl ExactTable {
 }
 
 /// The lanes of a key, widest first so that each is aligned, and where each lies.
-fn places(signature: &Signature) -> impl Iterator<Item = (Lane, usize)> + '_ {
-    let end_of_wider = |lane: Lane| -> usize {
+fn places(signature: &Signature) -> impl Iterator<Item = (FieldWord, usize)> + '_ {
+    let end_of_wider = |lane: FieldWord| -> usize {
         signature.iter().map(|(l, _)| l.bytes()).filter(|bytes| *bytes > lane.bytes()).sum()
     };
     signature.iter().enumerate().map(move |(i, (lane, _))| {

@@ -37,14 +37,14 @@ pub(super) fn code_of(target: Target) -> u32 {
 
 /// A part of a field that one instruction loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Lane {
+pub(super) struct FieldWord {
     pub(super) offset: usize,
     pub(super) width: Width,
     /// How far the lane's lowest bit lies above the field's.
     pub(super) shift: u32,
 }
 
-impl Lane {
+impl FieldWord {
     pub(super) fn bytes(self) -> usize {
         self.width.bits() as usize / 8
     }
@@ -75,10 +75,10 @@ impl Lane {
 }
 
 /// The lanes of a field, most significant first.
-pub(super) fn lanes(field: Field) -> Vec<Lane> {
-    let one = |offset, width| vec![Lane { offset, width, shift: 0 }];
+pub(super) fn lanes(field: Field) -> Vec<FieldWord> {
+    let one = |offset, width| vec![FieldWord { offset, width, shift: 0 }];
     let two = |offset| {
-        let lane = |offset, shift| Lane { offset, width: Width::DW, shift };
+        let lane = |offset, shift| FieldWord { offset, width: Width::DW, shift };
         vec![lane(offset, 64), lane(offset + 8, 0)]
     };
     match field {
@@ -95,7 +95,7 @@ pub(super) fn lanes(field: Field) -> Vec<Lane> {
     }
 }
 
-const PRESENCE: Lane = Lane { offset: PRESENT, width: Width::B, shift: 0 };
+const PRESENCE: FieldWord = FieldWord { offset: PRESENT, width: Width::B, shift: 0 };
 
 /// Which fields a packet must have for the rule to match.
 fn presence(rule: &Rule) -> u8 {
@@ -115,7 +115,7 @@ fn presence(rule: &Rule) -> u8 {
 /// `area[lane] & mask == value`, all in network order as loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Masked {
-    pub(super) lane: Lane,
+    pub(super) lane: FieldWord,
     pub(super) mask: u64,
     pub(super) value: u64,
 }

@@ -21,7 +21,7 @@ mod tree;
 
 pub use filters::{MOST_MASKS, MOST_ORDERED};
 pub use program::{Fallback, SPREAD, Sink};
-use program::{Parts, write_spread};
+use program::{ProgramParts, write_spread};
 use rule::setting;
 pub use rule::{Field, Rule, Target, Test};
 pub use sample::MissedFlow;
@@ -37,7 +37,7 @@ use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
 pub struct Classifier {
     /// How many filters each map takes.
     capacity: u32,
-    parts: Parts,
+    parts: ProgramParts,
     program: XdpProgram,
     link: Option<XdpLink>,
 }
@@ -78,7 +78,7 @@ impl Classifier {
         let spread = Map::create(MapKind::Array, "weever_spread", 4, 4 * SPREAD as u32, 1)?;
         let missed = Map::create(MapKind::Array, "weever_missed", 4, 8, 1)?;
         write_spread(&spread, &fallback)?;
-        let parts = Parts {
+        let parts = ProgramParts {
             gate,
             exact: Vec::new(),
             ordered: Vec::new(),

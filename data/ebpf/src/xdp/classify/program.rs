@@ -51,7 +51,7 @@ pub enum Fallback {
 
 /// What a program is made of.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct ProgramParts {
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) exact: Vec<ExactTable>,
     pub(super) ordered: Vec<Rule>,
@@ -63,13 +63,13 @@ pub(super) struct Parts {
     pub(super) sampling: Option<Sampling>,
 }
 
-impl Parts {
+impl ProgramParts {
     pub(super) fn load(&self) -> Result<XdpProgram, BpfError> {
         XdpProgram::load("weever_sort", &emit(self)?)
     }
 }
 
-fn emit(parts: &Parts) -> Result<Program, AsmError> {
+fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let hit = asm.label("hit");
     let passed = match &parts.gate {
@@ -101,7 +101,7 @@ fn emit(parts: &Parts) -> Result<Program, AsmError> {
 }
 
 /// Leaves the target's code in R1.
-fn fall_back(asm: &mut Assembler, parts: &Parts) {
+fn fall_back(asm: &mut Assembler, parts: &ProgramParts) {
     asm.note("no filter matches");
     asm.load_map_value(R2, &parts.missed, 0).mov(R3, 1);
     asm.atomic(crate::asm::AtomicOp::Add, R2, 0, R3);
@@ -133,7 +133,7 @@ fn spread(asm: &mut Assembler, table: &Map) {
 }
 
 /// Sends the frame to the target whose code is in R1.
-fn deliver(asm: &mut Assembler, parts: &Parts) {
+fn deliver(asm: &mut Assembler, parts: &ProgramParts) {
     let queue = asm.label("to a queue");
     asm.note("a queue, the kernel or nowhere?");
     asm.jump_if(Cond::Le, R1, LAST_QUEUE as i32, queue);
@@ -157,14 +157,14 @@ fn deliver(asm: &mut Assembler, parts: &Parts) {
 }
 
 /// To what the map has under R1; the kernel gets the frame if that is nothing.
-fn redirect(asm: &mut Assembler, map: &Map, parts: &Parts) {
+fn redirect(asm: &mut Assembler, map: &Map, parts: &ProgramParts) {
     asm.note("redirect").mov(R2, R1).load_map(R1, map);
     asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
     end(asm, parts);
 }
 
 /// Ends with the action in R0, which is counted if there are counters.
-fn end(asm: &mut Assembler, parts: &Parts) {
+fn end(asm: &mut Assembler, parts: &ProgramParts) {
     match &parts.gate {
         Some(_) => steer_program::account(asm),
         None => drop(asm.exit()),

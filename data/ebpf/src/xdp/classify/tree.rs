@@ -4,7 +4,7 @@
 //! as short as can be; a filter whose interval lies on both sides is in both, as far as there is room
 //! for copies. A leaf asks its filters one by one, in order.
 
-use super::layout::{self, Lane, code_of, lanes, masked_lanes};
+use super::layout::{self, FieldWord, code_of, lanes, masked_lanes};
 use super::parse::at;
 use super::rule::{Rule, Test};
 use crate::asm::Reg::{R1, R2, R3, R10};
@@ -20,11 +20,11 @@ const DEEPEST: usize = 32;
 #[derive(Debug)]
 pub(super) enum Node {
     Leaf(Vec<usize>),
-    Split { lane: Lane, at: u64, below: Box<Node>, above: Box<Node> },
+    Split { lane: FieldWord, at: u64, below: Box<Node>, above: Box<Node> },
 }
 
 /// The interval of a lane's values that a rule can match.
-fn interval(rule: &Rule, field: super::Field, lane: Lane) -> (u64, u64) {
+fn interval(rule: &Rule, field: super::Field, lane: FieldWord) -> (u64, u64) {
     let most = u64::MAX >> (64 - lane.width.bits());
     let test = rule.tests.iter().find(|test| test.field() == field);
     match test {
@@ -41,7 +41,7 @@ fn interval(rule: &Rule, field: super::Field, lane: Lane) -> (u64, u64) {
 }
 
 /// Below the lane in which the ends differ first, everything can occur.
-fn range_of_lane(lo: u128, hi: u128, lane: Lane) -> (u64, u64) {
+fn range_of_lane(lo: u128, hi: u128, lane: FieldWord) -> (u64, u64) {
     let most = u64::MAX >> (64 - lane.width.bits());
     let higher = |number: u128| number.checked_shr(lane.shift + lane.width.bits()).unwrap_or(0);
     if higher(lo) == higher(hi) { (lane.part(lo), lane.part(hi)) } else { (0, most) }
@@ -68,7 +68,7 @@ fn grow(rules: &[Rule], numbers: Vec<usize>, depth: usize, copies: &mut usize) -
 }
 
 struct Split {
-    lane: Lane,
+    lane: FieldWord,
     at: u64,
     below: Vec<usize>,
     above: Vec<usize>,
@@ -93,7 +93,12 @@ fn best_split(rules: &[Rule], numbers: &[usize]) -> Option<Split> {
 }
 
 /// Splits at the median of where the rules' intervals begin.
-fn split_by(rules: &[Rule], numbers: &[usize], field: super::Field, lane: Lane) -> Option<Split> {
+fn split_by(
+    rules: &[Rule],
+    numbers: &[usize],
+    field: super::Field,
+    lane: FieldWord,
+) -> Option<Split> {
     let of = |number: &usize| interval(&rules[*number], field, lane);
     let mut starts: Vec<u64> = numbers.iter().map(|n| of(n).0).filter(|lo| *lo > 0).collect();
     starts.sort_unstable();
@@ -140,7 +145,7 @@ fn emit_node(
 }
 
 /// R1 = the lane's value as a number.
-fn load_number(asm: &mut Assembler, lane: Lane) {
+fn load_number(asm: &mut Assembler, lane: FieldWord) {
     asm.load(lane.width, R1, R10, at(lane.offset));
     if lane.width != Width::B {
         asm.big_endian(R1, lane.width.bits());
@@ -196,7 +201,7 @@ fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: &Map, hit: L
 }
 
 /// Goes to `no` unless the number in the lanes is between `lo` and `hi`.
-fn emit_range(asm: &mut Assembler, lanes: &[Lane], lo: u128, hi: u128, no: Label) {
+fn emit_range(asm: &mut Assembler, lanes: &[FieldWord], lo: u128, hi: u128, no: Label) {
     for (end, out) in [(lo, Cond::Lt), (hi, Cond::Gt)] {
         let inside = asm.label("inside");
         for (i, lane) in lanes.iter().enumerate() {

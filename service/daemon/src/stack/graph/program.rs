@@ -5,7 +5,7 @@ use weever_graph::change::Change;
 use weever_graph::{ChangeSet, Graph, Predicate, apply};
 use weever_host::with_dhcp_socket;
 use weever_models::{HOST, HostConfig, ModelError, Service, with_sockets};
-use weever_plan::simplify::{Given, HandOver};
+use weever_plan::simplify::{HandOver, QueueFacts};
 use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
@@ -128,7 +128,7 @@ impl Program {
             graph = apply(&graph, &ChangeSet { changes: self.params.iter().map(set).collect() })?;
         }
         if self.in_parts {
-            let pass_on = Given::of(&[], &Predicate::True).pass_on;
+            let pass_on = QueueFacts::of(&[], &Predicate::True).pass_on;
             graph = HandOver::default().with_entrance(&graph, pass_on);
         }
         Ok(graph)

@@ -14,7 +14,7 @@ use weever_plan::nic::Nic;
 use weever_plan::search::Options;
 use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, CheckedPolicy};
-use weever_steward::{Origin, Planned};
+use weever_steward::{InitialPlan, Origin};
 
 use super::PolicyError;
 use crate::config::{Config, LinkKind, NicChoice, Services};
@@ -93,7 +93,7 @@ impl PolicySetup {
     }
 
     /// A plan for the flows that are known beforehand.
-    pub(super) fn plan(&self, nic: &Nic) -> Result<Planned, PolicyError> {
+    pub(super) fn plan(&self, nic: &Nic) -> Result<InitialPlan, PolicyError> {
         let file = self.specs.iter().map(|spec| (Origin::File, spec.clone()));
         let specs = file.chain(service_flows(&self.services));
         let lpg = self.graph();
@@ -104,7 +104,7 @@ impl PolicySetup {
         let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
         let (policy, nic, options) = (self.policy.clone(), nic.clone(), Options::default());
-        let (mut planned, problems) = Planned::new(policy, specs, nic, options, host.as_ref());
+        let (mut planned, problems) = InitialPlan::new(policy, specs, nic, options, host.as_ref());
         if !problems.is_empty() {
             return Err(PolicyError::Text { path: self.path.clone(), problems });
         }

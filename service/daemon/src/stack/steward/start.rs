@@ -6,14 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weever_device::actions::{BringError, Desired, StateFile};
+use weever_device::actions::{BringError, DesiredConfiguration, StateFile};
 use weever_device::ethtool::{Driver, KernelDriver};
 use weever_device::nic::{NicError, NicSteering, planned};
 use weever_device::xdp::{FlowCounter, XdpSteering};
 use weever_link_sys::af_xdp::Steering;
 use weever_plan::search::Search;
 use weever_steward::{
-    NicTarget, Planned, ProgramTarget, Settings, SharedNicSteering, Steward, Target, TargetError,
+    InitialPlan, NicTarget, ProgramTarget, Settings, SharedNicSteering, Steward, Target,
+    TargetError,
 };
 
 use super::PolicyError;
@@ -22,7 +23,7 @@ use super::setup::{DeviceModel, PolicySetup};
 /// A NIC with as many queues as there are workers, and the plan for it.
 pub(in crate::stack) struct PreparedNic {
     pub(in crate::stack) steering: SharedNicSteering,
-    planned: Planned,
+    planned: InitialPlan,
 }
 
 impl PreparedNic {
@@ -59,9 +60,9 @@ impl PreparedNic {
 }
 
 /// The queues and the spreading of a plan, without its rules.
-fn queues_only(search: &mut Search) -> Result<Desired, NicError> {
+fn queues_only(search: &mut Search) -> Result<DesiredConfiguration, NicError> {
     let all = planned(search).map_err(BringError::from)?;
-    Ok(Desired { rules: Vec::new(), contexts: Vec::new(), ..all })
+    Ok(DesiredConfiguration { rules: Vec::new(), contexts: Vec::new(), ..all })
 }
 
 /// A steward of the program in front of a link's sockets; none if a single worker gets everything.
@@ -97,7 +98,11 @@ pub(in crate::stack) fn on_nic(
     start(link, planned, Box::new(target))
 }
 
-fn start(link: &str, planned: Planned, target: Box<dyn Target>) -> Result<Steward, PolicyError> {
+fn start(
+    link: &str,
+    planned: InitialPlan,
+    target: Box<dyn Target>,
+) -> Result<Steward, PolicyError> {
     let started = Steward::start(link, planned, target, Settings::default());
     let (steward, _) = started.map_err(|error| refused(link, error))?;
     Ok(steward)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use weever_device::actions::StateFile;
-use weever_device::ethtool::{Failing, SharedDevice, Simulated};
+use weever_device::ethtool::{InjectedFailure, SharedDevice, Simulated};
 use weever_link::Link;
 use weever_link::memory::{MemoryConfig, MemoryLink, pair};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Steering};
@@ -105,7 +105,7 @@ impl Scene {
     fn fail(&self, after: usize, count: usize, errno: i32) {
         let mut device = self.device.lock();
         let at = device.changes + after;
-        device.failing = Some(Failing { at, count, errno });
+        device.failing = Some(InjectedFailure { at, count, errno });
     }
 }
 

@@ -17,7 +17,7 @@ use weever_engine::{Fit, Publisher};
 use weever_graph::{Field, Graph, Node, Predicate, Verified, verify};
 use weever_plan::embed::{Arrival, tested};
 use weever_plan::flow::Conj;
-use weever_plan::simplify::{Given, HandOver, Home, Strangers, simplify};
+use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 
 /// Parts that are remembered: plans go back and forth.
 const REMEMBERED: usize = 64;
@@ -123,9 +123,9 @@ impl Workshop {
 
     fn simplified(&self, whole: &Verified, worker: u16, arriving: &[Conj]) -> Option<Graph> {
         let home = |node: &Node| self.home(node, worker);
-        let strangers = Strangers::HandOver(HandOver::default());
+        let foreign = ForeignPackets::HandOver(HandOver::default());
         let vouched = Predicate::True;
-        let given = Given { home: &home, strangers, ..Given::of(arriving, &vouched) };
+        let given = QueueFacts { home: &home, foreign, ..QueueFacts::of(arriving, &vouched) };
         let part = simplify(whole, &given).graph;
         match verify(part.clone()) {
             Ok(_) => Some(part),
