@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libfuzzer_sys::fuzz_target;
 use weever_graph::{Field, Predicate};
-use weever_unicorn::predicate::{Shown, parse};
+use weever_unicorn::predicate::{PredicateText, parse};
 
 fuzz_target!(|text: &str| {
     let predicate = match parse(text) {
@@ -16,7 +16,7 @@ fuzz_target!(|text: &str| {
             return;
         }
     };
-    let shown = Shown(&predicate).to_string();
+    let shown = PredicateText(&predicate).to_string();
     let again = parse(&shown).unwrap_or_else(|e| panic!("{text:?} shown as {shown:?}: {e}"));
     for packet in 0..64 {
         assert_eq!(holds(&predicate, packet), holds(&again, packet), "{text:?} as {shown:?}");

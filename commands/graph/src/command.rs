@@ -25,7 +25,7 @@ pub enum GraphCommand {
     /// Draws FILE, or the running graph with its counters, in the DOT language of Graphviz.
     Dot(Picture),
     /// Shows the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
-    Show(Shown),
+    Show(PredicateText),
     /// Makes the running graph that of FILE: what differs changes, between two packets
     Apply(Apply),
     /// The running graph in the DOT language; the same as `dot --running`.
@@ -82,7 +82,7 @@ pub struct Apply {
 
 /// The graph to show, and in which form.
 #[derive(Args, Clone, Debug)]
-pub struct Shown {
+pub struct PredicateText {
     /// The graph.
     #[command(flatten)]
     pub wanted: Wanted,

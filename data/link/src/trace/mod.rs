@@ -118,7 +118,7 @@ pub struct TracedQueue {
     queue: u16,
     now: Nanos,
     observer: Shared,
-    /// Shown, and not yet taken by the wrapped queue: a packet is shown once.
+    /// PredicateText, and not yet taken by the wrapped queue: a packet is shown once.
     shown: VecDeque<Buffer>,
 }
 

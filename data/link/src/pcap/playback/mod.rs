@@ -22,7 +22,7 @@ pub struct Capture {
     left_out: LeftOut,
 }
 
-/// Packets of a file that cannot be replayed. Shown as a reason: `12 were cut by their capture`.
+/// Packets of a file that cannot be replayed. PredicateText as a reason: `12 were cut by their capture`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// Packets of which the capture kept only a part.

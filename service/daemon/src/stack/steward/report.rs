@@ -8,7 +8,7 @@ use weever_plan::config::Rule;
 use weever_plan::search::{FlowId, Plan, PlannedFlow, PlannedQueue, PlannedRule, RuleId};
 use weever_service_api::{ClassShare, FilterStatus, FlowStatus, Flows, QueueStatus};
 use weever_steward::{Origin, Steward};
-use weever_unicorn::predicate::Shown;
+use weever_unicorn::predicate::PredicateText;
 
 /// A plan with what was counted.
 struct Report<'s> {
@@ -110,7 +110,7 @@ impl<'s> Report<'s> {
         let mut parts: Vec<String> = flow_type.iter().map(|t| t.name().to_string()).collect();
         for (m, key) in model.matches.iter().zip(keys).filter(|(_, key)| key.mask != 0) {
             let test = Predicate::Match { field: m.field, mask: key.mask, value: key.value };
-            parts.push(Shown(&test).to_string());
+            parts.push(PredicateText(&test).to_string());
         }
         if parts.is_empty() { "everything".into() } else { parts.join(", ") }
     }
