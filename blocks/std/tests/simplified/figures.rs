@@ -29,7 +29,7 @@ fn everything() -> Arrival {
     of_queue(&[], 0)
 }
 
-fn show(what: &str, report: &Report) {
+fn show(what: &str, report: &SimplifyReport) {
     let line = |s: weever_plan::simplify::Size| {
         format!("{} nodes, {} steps, depth {}", s.nodes, s.steps, s.depth)
     };
