@@ -201,7 +201,9 @@ impl HostBuilder {
     pub fn build(mut self, now: Nanos) -> Result<Host, HostError> {
         self.set_stable_identifiers();
         let graph = self.graph.take().map(Ok);
-        let (graph, source) = graph.unwrap_or_else(|| shipped(&self.sockets))?;
+        let (graph, source) = graph.unwrap_or_else(|| {
+            shipped(self.sockets.clone().with_applications(self.applications.is_some()))
+        })?;
         let network = provide(&self.env, std::mem::take(&mut self.network), now);
         let provided = "the environment was given them a line above";
         let neighbours = self.env.get::<Neighbours>().expect(provided);
@@ -269,8 +271,8 @@ pub fn with_dhcp_socket(sockets: HostConfig) -> HostConfig {
     if is_taken { sockets } else { sockets.with_dhcp() }
 }
 
-fn shipped(sockets: &HostConfig) -> Result<(Graph, String), HostError> {
-    let graph = weever_models::host(&with_dhcp_socket(sockets.clone()))?;
+fn shipped(sockets: HostConfig) -> Result<(Graph, String), HostError> {
+    let graph = weever_models::host(&with_dhcp_socket(sockets))?;
     Ok((graph, HOST_SOURCE.into()))
 }
 

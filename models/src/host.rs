@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use weever_graph::change::{Change, EdgeName, Outlet, Waiting};
 use weever_graph::{
-    ConfigError, ConfigValue, Entry, Field, Graph, Key, Node, TableSpec, configure,
+    Attr, ChangeError, ChangeSet, ConfigError, ConfigValue, Entry, Field, Graph, Key, Node, NodeId,
+    TableSpec, apply, configure,
 };
 use weever_unicorn::{Errors, load};
 
@@ -14,6 +16,10 @@ use crate::{HOST, Model};
 const SOCKETS: &str = "RxL4UDPSockets";
 /// Every address and port that one host can have open, and more.
 const CAPACITY: usize = 1 << 20;
+/// The attribute of nodes that only applications need.
+const FOR_APPLICATIONS: &str = "for applications";
+/// By this port of such a node goes on what is none of applications'.
+const MISS: &str = "miss";
 /// Where DHCP servers send to (RFC 2131 §4.1).
 const DHCP_CLIENT: u16 = 68;
 
@@ -57,12 +63,20 @@ pub struct HostConfig {
     /// Its UDP sockets. A datagram goes to the one with its very address, before one with any; its
     /// metadata then has the socket's position here as `entry`.
     pub sockets: Vec<Socket>,
+    /// Whether it serves applications. Otherwise the nodes that only they need are left out.
+    pub applications: bool,
 }
 
 impl HostConfig {
     /// A host with one socket on any of its addresses.
     pub fn serving(service: Service, port: u16) -> HostConfig {
-        HostConfig { sockets: vec![Socket { addr: None, port, service }] }
+        HostConfig::default().and(service, port)
+    }
+
+    /// The same for a host that serves applications, or does not.
+    #[must_use]
+    pub fn with_applications(self, applications: bool) -> HostConfig {
+        HostConfig { applications, ..self }
     }
 
     /// The same with the socket on which DHCP clients hear servers; what they do is asked for
@@ -95,6 +109,9 @@ pub enum ModelError {
     /// A config node does not take its value.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The nodes for applications cannot be left out.
+    #[error("without applications: {0}")]
+    Applications(#[from] ChangeError),
     /// Two sockets have the same address and port.
     #[error("two sockets on UDP port {port} of {}: give one another port or address", any_or(addr))]
     AddressInUse {
@@ -132,7 +149,43 @@ pub fn with_sockets(mut graph: Graph, config: &HostConfig) -> Result<Graph, Mode
         socket_table(graph.node(node), &config.sockets)?
     };
     configure(&mut graph, SOCKETS, ConfigValue::Table(table))?;
-    Ok(graph)
+    if config.applications { Ok(graph) } else { without_applications(&graph) }
+}
+
+/// The graph without the nodes that only applications need.
+fn without_applications(graph: &Graph) -> Result<Graph, ModelError> {
+    let is_theirs = |node: &Node| {
+        node.attrs.iter().any(|attr| matches!(attr, Attr::Other(text) if text == FOR_APPLICATIONS))
+    };
+    let mut changes = Vec::new();
+    for (_, node) in graph.iter().filter(|(_, node)| !is_theirs(node)) {
+        for port in &node.ports {
+            for target in &port.targets {
+                let passed_on = node_behind(graph, *target, is_theirs);
+                let bind = |to: &str| Change::Bind {
+                    edge: EdgeName::new(&node.name, Outlet::port(&port.name), to),
+                    predicates: Vec::new(),
+                };
+                changes.extend(passed_on.map(|to| bind(&graph.node(to).name)));
+            }
+        }
+    }
+    let theirs = graph.iter().filter(|(_, node)| is_theirs(node));
+    let remove = |node: &Node| Change::Remove { node: node.name.clone(), waiting: Waiting::Drop };
+    changes.extend(theirs.map(|(_, node)| remove(node)));
+    Ok(apply(graph, &ChangeSet { changes })?)
+}
+
+/// Where the node at `target` passes on what it has no use for, past others of its kind; nothing
+/// when the node stays, or passes nothing on.
+fn node_behind(graph: &Graph, target: NodeId, goes: impl Fn(&Node) -> bool) -> Option<NodeId> {
+    let mut at = target;
+    // Dataflow has no cycles.
+    while goes(graph.node(at)) {
+        let node = graph.node(at);
+        at = *node.ports[node.port(MISS)?].targets.first()?;
+    }
+    (at != target).then_some(at)
 }
 
 /// A model's graph, not configured.
@@ -227,6 +280,22 @@ mod tests {
         assert_eq!(values, [0, 7, addr.to_bits()]);
         config.sockets.push(own);
         assert!(host(&config).unwrap_err().to_string().contains("of ::1"));
+    }
+
+    #[test]
+    fn what_only_applications_need_is_left_out_without_them() {
+        let with = host(&HostConfig::default().with_applications(true)).unwrap();
+        let without = host(&HostConfig::default()).unwrap();
+        let names = |graph: &Graph| -> HashSet<String> {
+            graph.iter().map(|(_, node)| node.name.clone()).collect()
+        };
+        let mut gone: Vec<String> = names(&with).difference(&names(&without)).cloned().collect();
+        gone.sort();
+        assert_eq!(gone, ["RxL4UDPApplications", "RxL4UDPDeliver", "TxL4UDPApplications"]);
+        let sockets = without.node(without.find(SOCKETS).unwrap());
+        let missed = &sockets.ports[sockets.port("miss").unwrap()].targets;
+        let names: Vec<&str> = missed.iter().map(|id| &*without.node(*id).name).collect();
+        assert_eq!(names, ["RxL4UDPClosedPort"]);
     }
 
     #[test]

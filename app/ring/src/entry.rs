@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use weever_wire::ipv6::mapped;
+
 /// The number of a socket on its application queue, given out by the stack.
 pub type SocketId = u32;
 
@@ -185,13 +187,6 @@ impl PacketInfo {
             flags: PacketFlags(bytes[42]),
             timestamp: u64::from_ne_bytes(bytes[48..56].try_into().expect("eight bytes")),
         }
-    }
-}
-
-fn mapped(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }
 

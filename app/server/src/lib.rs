@@ -32,20 +32,23 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod datagram;
+mod error;
 mod link;
 mod listener;
 mod queue;
+mod request;
 mod server;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 pub use command::SharedTable;
+pub use error::ServerError;
 pub use link::AppLink;
 pub use listener::{AppListener, ListenError};
 pub use queue::AppLinkQueue;
-pub use server::{
-    AppServer, Identity, OpenedQueue, OpenedSocket, QueueId, ServerError, SocketRequest,
-    SocketStatus,
-};
+pub use request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
+pub use server::{AppServer, OpenedQueue};
 pub use stats::{SocketCounts, SocketStats};

@@ -11,8 +11,10 @@ use weever_net::demux::SocketTable;
 use weever_packet::Pool;
 
 use crate::command::SharedTable;
+use crate::error::ServerError;
 use crate::queue::AppLinkQueue;
-use crate::server::{AppServer, ServerError, WorkerHandle};
+use crate::server::AppServer;
+use crate::worker::WorkerHandle;
 
 /// Commands that wait for a worker at the most.
 const COMMANDS: usize = 4096;

@@ -19,7 +19,9 @@ use weever_app_ring::control::{
 use weever_app_ring::{Geometry, VERSION};
 use weever_net::demux::{BindError, Family, Sharing};
 
-use crate::server::{AppServer, Identity, OpenedQueue, QueueId, ServerError, SocketRequest};
+use crate::error::ServerError;
+use crate::request::{Identity, QueueId, SocketRequest};
+use crate::server::{AppServer, OpenedQueue};
 
 /// The most applications that are served at once.
 const MAX_CONNECTIONS: usize = 4096;

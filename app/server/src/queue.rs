@@ -1,26 +1,25 @@
 //! The link's queue at one worker.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::Consumer;
-use weever_app_ring::{ChannelError, Delivery, PacketFlags, PacketInfo, StackEnd, Transmit};
+use weever_app_ring::{ChannelError, Delivery, StackEnd};
 use weever_link::{LinkError, LinkQueue, QueueStats};
-use weever_net::demux::{Binding, Sharing, SocketRef};
-use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
+use weever_net::demux::{Sharing, SocketRef};
+use weever_packet::{Buffer, Burst, Nanos, Pool, PoolCache};
 
 use crate::command::{Command, SharedTable};
-use crate::stats::SocketStats;
+use crate::datagram::{Socket, fill, info_of, payload};
 
+/// Commands that are carried out in one turn: opening thousands of sockets delays no packet by more
+/// than this many insertions.
+const COMMANDS_PER_TURN: usize = 256;
 /// A channel without traffic for so many turns is looked at in every so many turns only.
 const IDLE_AFTER: u32 = 256;
 const IDLE_INTERVAL: u32 = 32;
-/// IP protocol number of UDP.
-const UDP: u8 = 17;
-
 /// An application queue's channel at this worker.
 struct Channel {
     queue: u32,
@@ -32,13 +31,6 @@ struct Channel {
     dirty: bool,
     /// The application broke the protocol; its queue is waiting to be closed.
     broken: bool,
-}
-
-struct Socket {
-    queue: u32,
-    binding: Binding,
-    peer: Option<SocketAddr>,
-    stats: Arc<SocketStats>,
 }
 
 /// One worker's queue of the link of applications.
@@ -224,104 +216,6 @@ impl AppLinkQueue {
     }
 }
 
-/// Copies a datagram out of a channel, with its endpoints, or gives the buffer back when it cannot
-/// be sent.
-fn fill(
-    ordinary: Buffer,
-    large: Option<&Pool>,
-    pool: &mut PoolCache,
-    end: &StackEnd,
-    socket: &Socket,
-    transmit: &Transmit,
-) -> Result<Buffer, Buffer> {
-    let Some(endpoints) = endpoints(socket, &transmit.info) else { return Err(ordinary) };
-    let mut buffer = ordinary;
-    if transmit.len > pool.room() {
-        let Some(longer) = large.and_then(Pool::alloc) else { return Err(buffer) };
-        pool.free(buffer);
-        buffer = longer;
-    }
-    buffer.clear();
-    let start = buffer.head();
-    let Some(last) = u16::try_from(transmit.len).ok().and_then(|len| start.checked_add(len)) else {
-        return Err(buffer);
-    };
-    if !buffer.set_bounds(start, last) {
-        return Err(buffer);
-    }
-    end.copy_payload(buffer.data_mut());
-    let meta = buffer.meta_mut();
-    meta.endpoints = endpoints;
-    meta.flags = meta.flags.with(Flags::ENDPOINTS);
-    meta.entry = transmit.socket;
-    Ok(buffer)
-}
-
-/// Both ends of a datagram to send: those in its packet info, or the socket's. Nothing when there
-/// is no destination, or it is not the socket's to send so.
-fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
-    let given = |end: SocketAddr| (!end.ip().is_unspecified()).then_some(end);
-    let remote = given(info.remote).or(socket.peer).filter(|remote| remote.port() != 0)?;
-    let local_port = socket.binding.local_port?;
-    let unspecified = match remote.ip() {
-        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
-    };
-    // A socket that is bound to an address sends from that one; another may choose, and the graph
-    // checks that the address is ours.
-    let local = socket
-        .binding
-        .local_addr
-        .or(given(info.local).map(|local| local.ip()))
-        .unwrap_or(unspecified);
-    if local.is_ipv4() != remote.is_ipv4() {
-        return None;
-    }
-    let set = |flag, value: u8| if info.flags.contains(flag) { value } else { 0 };
-    Some(Endpoints {
-        local: mapped(local),
-        remote: mapped(remote.ip()),
-        local_port,
-        remote_port: remote.port(),
-        protocol: UDP,
-        ttl: set(PacketFlags::HOPS, info.hops),
-        tos: set(PacketFlags::TRAFFIC_CLASS, info.traffic_class),
-        ..Endpoints::default()
-    })
-}
-
-/// The payload of a packet for an application: from `l4` in its metadata to `end`.
-fn payload(packet: &Buffer) -> &[u8] {
-    let meta = packet.meta();
-    let bytes = packet.at(meta.l4);
-    bytes.get(..usize::from(meta.end.saturating_sub(meta.l4))).unwrap_or(bytes)
-}
-
-/// What the application learns of a packet.
-fn info_of(packet: &Buffer) -> PacketInfo {
-    let meta = packet.meta();
-    let ends = &meta.endpoints;
-    let end =
-        |addr: [u8; 16], port| SocketAddr::new(std::net::Ipv6Addr::from(addr).to_canonical(), port);
-    let group = meta.flags.has(Flags::LINK_BROADCAST);
-    PacketInfo {
-        remote: end(ends.remote, ends.remote_port),
-        local: end(ends.local, ends.local_port),
-        interface: meta.iface.into(),
-        hops: ends.ttl,
-        traffic_class: ends.tos,
-        flags: if group { PacketFlags::GROUP } else { PacketFlags::default() },
-        timestamp: meta.arrived,
-    }
-}
-
-fn mapped(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
-}
-
 impl LinkQueue for AppLinkQueue {
     fn rx(
         &mut self,
@@ -378,8 +272,7 @@ impl LinkQueue for AppLinkQueue {
 
     fn advance(&mut self, _now: Nanos) {
         self.turn = self.turn.wrapping_add(1);
-        // All that wait, as many as the ring holds: applications wait for them.
-        for _ in 0..self.commands.slots() {
+        for _ in 0..COMMANDS_PER_TURN {
             let Ok(command) = self.commands.pop() else { break };
             self.carry_out(command);
             // One writer. Release: see `AppServer::settle`.

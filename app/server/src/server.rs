@@ -1,134 +1,27 @@
 //! The control side: who has which queue and which sockets.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, HashSet};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use rtrb::{Producer, PushError};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use weever_app_ring::{ChannelError, Geometry, StackEnd};
-use weever_net::demux::{BindError, Binding, Bindings, Family, Holder, PortRange, Sharing};
+use weever_app_ring::{Geometry, StackEnd};
+use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 
 use crate::command::Command;
+use crate::error::ServerError;
+use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
 use crate::stats::{SocketCounts, SocketStats};
+use crate::worker::WorkerHandle;
 
-/// How often a full ring of commands is looked at again, and how many times.
-const RETRY: Duration = Duration::from_micros(200);
-const RETRIES: u32 = 25_000;
-/// How often a worker is looked at before this thread begins to sleep in between.
-const SPINS: u32 = 100;
 /// Ports below this one are privileged, as on Linux.
 const FIRST_UNPRIVILEGED: u16 = 1024;
 
-/// The number of an application queue.
-pub type QueueId = u32;
-
-/// Why the server cannot do what an application asks for.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// The channel cannot be made.
-    #[error(transparent)]
-    Channel(#[from] ChannelError),
-    /// The address or port is taken.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// There is no such queue, or it is another application's.
-    #[error("there is no application queue {0}")]
-    NoQueue(QueueId),
-    /// There is no such socket on the queue.
-    #[error("there is no socket {0} on this queue")]
-    NoSocket(u32),
-    /// A privileged port.
-    #[error("port {0} is privileged; run the application as root, or use a port from 1024 on")]
-    Privileged(u16),
-    /// The peer is not one.
-    #[error("{0} is no peer to connect to: it needs an address and a port")]
-    Peer(SocketAddr),
-    /// Addresses of two families.
-    #[error("{local} and {peer} are of different families")]
-    Families {
-        /// Our end.
-        local: IpAddr,
-        /// The peer's.
-        peer: IpAddr,
-    },
-    /// The limit on sockets is reached.
-    #[error("all {0} sockets are in use; close some, or raise `sockets` in the configuration")]
-    Sockets(usize),
-    /// A worker did not take commands for seconds.
-    #[error("worker {0} takes no commands; it may be stopped")]
-    Stuck(usize),
-    /// A system call failed.
-    #[error("{call}: {source}")]
-    System {
-        /// The call.
-        call: &'static str,
-        /// The system's error.
-        source: Errno,
-    },
-}
-
-impl ServerError {
-    pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ServerError {
-        move |source| ServerError::System { call, source }
-    }
-}
-
-/// The control side's end of one worker.
-pub(crate) struct WorkerHandle {
-    pub(crate) commands: Producer<Command>,
-    pub(crate) wake: Arc<OwnedFd>,
-    /// How many commands were sent.
-    pub(crate) sent: u64,
-    /// How many of them the worker has carried out.
-    pub(crate) done: Arc<AtomicU64>,
-}
-
-impl WorkerHandle {
-    fn wake(&self) {
-        // The only way to fail is a full counter: then it is readable already.
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-
-    /// Hands a command over. Blocks while the ring is full, 5 s at the most.
-    fn send(&mut self, mut command: Command) -> Result<(), ()> {
-        for _ in 0..RETRIES {
-            match self.commands.push(command) {
-                Ok(()) => {
-                    self.sent += 1;
-                    return Ok(());
-                }
-                Err(PushError::Full(back)) => command = back,
-            }
-            if self.commands.is_abandoned() {
-                return Err(());
-            }
-            self.wake();
-            std::thread::sleep(RETRY);
-        }
-        Err(())
-    }
-}
-
-/// Who an application is, as the kernel says (`SO_PEERCRED`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// Its name, for people.
-    pub name: String,
-    /// Its process.
-    pub pid: u32,
-    /// Its user.
-    pub uid: u32,
-}
-
 struct Queue {
     owner: Identity,
-    sockets: Vec<u32>,
+    sockets: HashSet<u32>,
 }
 
 struct Socket {
@@ -149,49 +42,6 @@ pub struct OpenedQueue {
     pub wake: OwnedFd,
     /// The application writes to the one of a worker that sleeps, in the channels' order.
     pub worker_wakes: Vec<OwnedFd>,
-}
-
-/// What an application wants to bind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SocketRequest {
-    /// Our address; `None`: any.
-    pub local_addr: Option<IpAddr>,
-    /// Our port; `None`: an ephemeral one.
-    pub local_port: Option<u16>,
-    /// Which family, where no address decides it.
-    pub family: Family,
-    /// The peer of a connected socket, which receives from nobody else.
-    pub peer: Option<SocketAddr>,
-    /// The interface that packets must come by; `None`: any.
-    pub interface: Option<u16>,
-    /// Whether others may have the same binding.
-    pub sharing: Sharing,
-}
-
-/// An opened socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenedSocket {
-    /// Its number, by which entries of the channels name it.
-    pub id: u32,
-    /// Its local port.
-    pub local_port: u16,
-}
-
-/// A socket as `weever sockets` shows it.
-#[derive(Clone, Debug)]
-pub struct SocketStatus {
-    /// Its number.
-    pub id: u32,
-    /// Its queue.
-    pub queue: QueueId,
-    /// The application.
-    pub owner: Identity,
-    /// What it receives.
-    pub binding: Binding,
-    /// The peer of a connected one.
-    pub peer: Option<SocketAddr>,
-    /// Its counters, over all workers.
-    pub counts: SocketCounts,
 }
 
 /// Opens and closes queues and sockets. One thread at a time uses it; its calls do not wait for a
@@ -258,7 +108,7 @@ impl AppServer {
         }
         let id = self.next_queue;
         self.next_queue += 1;
-        self.queues.insert(id, Queue { owner, sockets: Vec::new() });
+        self.queues.insert(id, Queue { owner, sockets: HashSet::new() });
         for (worker, (channel, wake)) in ends.into_iter().enumerate() {
             if let Err(error) = self.tell(worker, Command::AddQueue { queue: id, channel, wake }) {
                 self.close_queue(id)?;
@@ -322,7 +172,7 @@ impl AppServer {
         let socket = Socket { queue, binding, peer, stats: stats.clone() };
         self.sockets.insert(id, socket);
         if let Some(queue) = self.queues.get_mut(&queue) {
-            queue.sockets.push(id);
+            queue.sockets.insert(id);
         }
         for (worker, stats) in stats.into_iter().enumerate() {
             let sharing = request.sharing;
@@ -341,8 +191,9 @@ impl AppServer {
     /// [`ServerError::NoQueue`] and [`ServerError::NoSocket`].
     pub fn close_socket(&mut self, queue: QueueId, socket: u32) -> Result<(), ServerError> {
         let owner = self.queues.get_mut(&queue).ok_or(ServerError::NoQueue(queue))?;
-        let place = owner.sockets.iter().position(|there| *there == socket);
-        owner.sockets.swap_remove(place.ok_or(ServerError::NoSocket(socket))?);
+        if !owner.sockets.remove(&socket) {
+            return Err(ServerError::NoSocket(socket));
+        }
         self.forget(socket);
         Ok(())
     }
@@ -385,21 +236,10 @@ impl AppServer {
     /// [`ServerError::Stuck`] after 5 s.
     pub fn settle(&self) -> Result<(), ServerError> {
         self.wake();
-        for (number, worker) in self.workers.iter().enumerate() {
-            let mut looks = 0;
-            // Acquire: what the worker did comes before what the caller does next.
-            while worker.done.load(Ordering::Acquire) < worker.sent {
-                looks += 1;
-                if looks < SPINS {
-                    std::thread::yield_now();
-                } else if looks < RETRIES && !worker.commands.is_abandoned() {
-                    std::thread::sleep(RETRY);
-                } else {
-                    return Err(ServerError::Stuck(number));
-                }
-            }
+        match self.workers.iter().position(|worker| !worker.settle()) {
+            Some(number) => Err(ServerError::Stuck(number)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {

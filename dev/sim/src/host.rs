@@ -11,6 +11,7 @@ use weever_models::counters::HOST_SOURCE;
 use weever_models::{HostConfig, Socket, host};
 use weever_packet::{Burst, Endpoints, Flags, HugePages, Nanos, Pool, PoolConfig};
 use weever_wire::ipv4::protocol;
+use weever_wire::ipv6::mapped;
 
 use crate::SimError;
 use crate::sockets::{self, Datagram, Inbox, KEEP, SEND, SEND_TYPE};
@@ -100,10 +101,6 @@ impl SimHost {
     ) -> Result<(), SimError> {
         let no_route = || SimError::NoRoute { host: self.name.clone(), to: to.ip() };
         let local = self.source_for(to.ip()).ok_or_else(no_route)?;
-        let mapped = |ip| match ip {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-            IpAddr::V6(v6) => v6.octets(),
-        };
         let ends = Endpoints {
             local: mapped(local),
             remote: mapped(to.ip()),
@@ -166,7 +163,7 @@ impl SimHost {
 fn sockets_of(spec: &HostSpec) -> HostConfig {
     let socket =
         |(service, port): &(Service, u16)| Socket { addr: None, port: *port, service: *service };
-    HostConfig { sockets: spec.sockets.iter().map(socket).collect() }
+    HostConfig { sockets: spec.sockets.iter().map(socket).collect(), ..HostConfig::default() }
 }
 
 /// Gives the host an interface on each port, with faults in between; what controls these.

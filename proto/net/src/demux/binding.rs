@@ -3,6 +3,8 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 
+use weever_wire::ipv6::mapped;
+
 /// Which of the two families a binding wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Family {
@@ -93,13 +95,6 @@ impl FlowKey {
     #[inline]
     pub fn is_v4(&self) -> bool {
         is_mapped(&self.local_addr)
-    }
-}
-
-pub(super) fn mapped(addr: IpAddr) -> [u8; 16] {
-    match addr {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
     }
 }
 

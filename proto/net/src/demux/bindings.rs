@@ -4,10 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use weever_wire::ipv6::mapped;
+
 use crate::random::keyed_hash;
 
 use super::Sharing;
-use super::binding::{Binding, mapped};
+use super::binding::Binding;
 
 /// A socket that binds, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Which fields a binding gives, and whether a packet has the same in them.
 
-use super::binding::{Binding, Family, FlowKey, mapped};
+use weever_wire::ipv6::mapped;
+
+use super::binding::{Binding, Family, FlowKey};
 
 /// The fields that a binding gives, one bit each. The order of the numbers is the order in which
 /// shapes are tried: a peer says more than an address of ours, that more than an interface, and so

@@ -1,6 +1,6 @@
 //! The fixed IPv6 header (RFC 8200 §3), and the chain of extension headers behind it (§4).
 
-use core::net::Ipv6Addr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use crate::bytes::{array, be16, be32, first, header, put, room};
 use crate::{Layer, WireError};
@@ -38,6 +38,15 @@ const NEXT: usize = 6;
 const HOP_LIMIT: usize = 7;
 const SRC: usize = 8;
 const DST: usize = 24;
+
+/// An address of either family as 16 bytes, an IPv4 one in the mapped form of RFC 4291 §2.5.5.2.
+#[inline]
+pub fn mapped(addr: IpAddr) -> [u8; 16] {
+    match addr {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
 
 header! {
     /// The fixed header; no value in it has been checked.

@@ -104,7 +104,8 @@ pub(super) fn assemble(
     // Sockets come and go at every worker, so every worker needs the whole graph.
     let in_parts =
         config.apps.is_none() && stewards.iter().any(|(_, steward)| steward.policy().simplify);
-    let mut program = Program::new(config.services).in_parts(in_parts);
+    let program = Program::new(config.services).with_applications(config.apps.is_some());
+    let mut program = program.in_parts(in_parts);
     let graph = program.graph().map_err(defect)?;
     let mut builder =
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;

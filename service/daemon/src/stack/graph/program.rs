@@ -26,6 +26,8 @@ pub(in crate::stack) struct Program {
     params: Vec<(String, String, String)>,
     /// Nodes on edges, by whoever put them there.
     taps: Vec<Splices>,
+    /// Whether applications are served.
+    applications: bool,
     /// Whether workers may run parts of it: there is an entrance for what those are not made for.
     in_parts: bool,
 }
@@ -59,8 +61,14 @@ impl Program {
             services,
             params: Vec::new(),
             taps: Vec::new(),
+            applications: false,
             in_parts: false,
         }
+    }
+
+    /// The same for a stack that serves applications, or does not.
+    pub(in crate::stack) fn with_applications(self, applications: bool) -> Program {
+        Program { applications, ..self }
     }
 
     /// The same for workers that may run parts of it.
@@ -118,7 +126,10 @@ impl Program {
     /// The graph without what captures have put into it.
     pub(in crate::stack) fn untapped(&self) -> Result<Graph, ProgramError> {
         let loaded = load(&self.text, &self.name)?;
-        let mut graph = with_sockets(loaded.graph, &sockets(&self.services))?;
+        let mut graph = with_sockets(
+            loaded.graph,
+            &sockets(&self.services).with_applications(self.applications),
+        )?;
         if !self.params.is_empty() {
             let set = |(node, key, value): &(String, String, String)| Change::Set {
                 node: node.clone(),

@@ -251,9 +251,8 @@ fn workers_know_what_comes_before_the_nic_does_and_what_goes_until_it_has_gone()
     let mut config = scene.config(POLICY, None);
     config.services.echo = None;
     let (stack, _far) = scene.start(config).unwrap();
-    let (little, all) = (nodes(&stack), stack.shared.host.publisher.sizes()[0]);
-    // What applications send may begin at any worker.
-    assert_eq!((scene.rules(), little < all / 3), (0, true), "{little} nodes for no flow");
+    let little = nodes(&stack);
+    assert_eq!((scene.rules(), little < 12), (0, true), "{little} nodes for no flow");
     scene.fail(0, FOREVER, libc::EPERM);
     set(&stack, "services.echo=7");
     wait("it is tried", || !queues(&stack).problems.is_empty());

@@ -1,0 +1,61 @@
+//! What the server refuses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::io::Errno;
+use weever_app_ring::ChannelError;
+use weever_net::demux::BindError;
+
+use crate::request::QueueId;
+
+/// Why the server cannot do what an application asks for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The channel cannot be made.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The address or port is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// There is no such queue, or it is another application's.
+    #[error("there is no application queue {0}")]
+    NoQueue(QueueId),
+    /// There is no such socket on the queue.
+    #[error("there is no socket {0} on this queue")]
+    NoSocket(u32),
+    /// A privileged port.
+    #[error("port {0} is privileged; run the application as root, or use a port from 1024 on")]
+    Privileged(u16),
+    /// The peer is not one.
+    #[error("{0} is no peer to connect to: it needs an address and a port")]
+    Peer(SocketAddr),
+    /// Addresses of two families.
+    #[error("{local} and {peer} are of different families")]
+    Families {
+        /// Our end.
+        local: IpAddr,
+        /// The peer's.
+        peer: IpAddr,
+    },
+    /// The limit on sockets is reached.
+    #[error("all {0} sockets are in use; close some, or raise `sockets` in the configuration")]
+    Sockets(usize),
+    /// A worker did not take commands for seconds.
+    #[error("worker {0} takes no commands; it may be stopped")]
+    Stuck(usize),
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's error.
+        source: Errno,
+    },
+}
+
+impl ServerError {
+    pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ServerError {
+        move |source| ServerError::System { call, source }
+    }
+}

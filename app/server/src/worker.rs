@@ -1,0 +1,69 @@
+//! The control side's end of one worker.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rtrb::{Producer, PushError};
+
+use crate::command::Command;
+
+/// How often a full ring of commands is looked at again, and how many times.
+const RETRY: Duration = Duration::from_micros(200);
+const RETRIES: u32 = 25_000;
+/// How often a worker is looked at before this thread begins to sleep in between.
+const SPINS: u32 = 100;
+
+/// The control side's end of one worker.
+pub(crate) struct WorkerHandle {
+    pub(crate) commands: Producer<Command>,
+    pub(crate) wake: Arc<OwnedFd>,
+    /// How many commands were sent.
+    pub(crate) sent: u64,
+    /// How many of them the worker has carried out.
+    pub(crate) done: Arc<AtomicU64>,
+}
+
+impl WorkerHandle {
+    pub(crate) fn wake(&self) {
+        // The only way to fail is a full counter: then it is readable already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Hands a command over. Blocks while the ring is full, 5 s at the most.
+    pub(crate) fn send(&mut self, mut command: Command) -> Result<(), ()> {
+        for _ in 0..RETRIES {
+            match self.commands.push(command) {
+                Ok(()) => {
+                    self.sent += 1;
+                    return Ok(());
+                }
+                Err(PushError::Full(back)) => command = back,
+            }
+            if self.commands.is_abandoned() {
+                return Err(());
+            }
+            self.wake();
+            std::thread::sleep(RETRY);
+        }
+        Err(())
+    }
+
+    /// Waits until the worker has carried out everything it was told; false after 5 s.
+    pub(crate) fn settle(&self) -> bool {
+        let mut looks = 0;
+        // Acquire: what the worker did comes before what the caller does next.
+        while self.done.load(Ordering::Acquire) < self.sent {
+            looks += 1;
+            if looks < SPINS {
+                std::thread::yield_now();
+            } else if looks < RETRIES && !self.commands.is_abandoned() {
+                std::thread::sleep(RETRY);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+}
