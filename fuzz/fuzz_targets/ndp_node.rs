@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
         mtu: MTU,
         ..Config::default()
     };
-    let node = Node::new(OUR_MAC, config, u64::from(how), 0);
+    let node = Node::new(OUR_MAC, config, weever_net::random::Random::new(how.into()), 0);
     let mut world = World { node, now: 0 };
     while let Some(what) = input.byte() {
         if world.step(what, &mut input).is_none() {

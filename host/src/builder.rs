@@ -17,7 +17,6 @@ use weever_models::{HostConfig, Service, Socket};
 use weever_net::dhcp4::{CLIENT_PORT, Probing};
 use weever_net::iface::IfaceId;
 use weever_net::ipv6::V6Settings;
-use weever_net::random::keyed_hash;
 use weever_net::state::NetConfig;
 use weever_packet::{Nanos, Pool};
 use weever_wire::MacAddr;
@@ -97,10 +96,10 @@ impl HostBuilder {
         large: Option<Pool>,
         max_sockets: usize,
     ) -> Result<AppServer, HostError> {
-        let secret = self.env.get_or_default::<Secret>().0;
-        let secret = [1, 2, 3, 4].map(|use_of| keyed_hash([secret, 0x736f_636b], &[use_of]));
+        let secret = self.env.get_or_default::<Secret>();
+        let ([a, b], [c, d]) = (secret.key("application ports"), secret.key("application sockets"));
         let (mut link, server) =
-            AppLink::new(self.workers.len() as u16, large, secret, max_sockets)?;
+            AppLink::new(self.workers.len() as u16, large, [a, b, c, d], max_sockets)?;
         let tables = link.tables().to_vec();
         let number = self.queues_of(link.info().clone(), link.take_queues());
         self.env.provide(Arc::new(Applications { link: number, tables }));
@@ -183,7 +182,7 @@ impl HostBuilder {
     /// Derives from `seed` what strangers must not be able to predict (identifications, transaction
     /// numbers, hashes, random delays) instead of the system's randomness. For simulations only.
     pub fn secret(&mut self, seed: u64) {
-        self.env.provide(Arc::new(Secret(seed)));
+        self.env.provide(Arc::new(Secret::from_seed(seed)));
     }
 
     /// Makes stable IPv6 interface identifiers of this secret (RFC 7217) instead of the links'

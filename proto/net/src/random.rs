@@ -1,72 +1,113 @@
-//! Randomness for protocols: a generator that a seed determines, so that a simulation repeats, and
-//! a keyed hash whose values nobody without the key can foretell.
+//! Keys and random numbers: one root key per host, a subkey for each use, and generators that
+//! reveal nothing about their key.
+//!
+//! [`Secret`] is the root. Each use (transaction ids, initial sequence numbers, a hash table's seed)
+//! takes a subkey of its own by name, so that what one use reveals tells nothing about another.
+//! [`Random`] is SipHash-2-4 of a counter under a key: its output may go on the wire. [`keyed_hash`]
+//! is SipHash-1-3, for tables whose keys a peer chooses.
 
-/// SplitMix64: good enough for delays and starting points, not for secrets by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Random(u64);
+use core::fmt;
+use core::hash::Hasher;
+
+use siphasher::sip::{SipHasher13, SipHasher24};
+use siphasher::sip128::{Hasher128, SipHasher24 as SipHasher128};
+
+/// A key of SipHash.
+pub type Key = [u64; 2];
+
+/// The root key of a host: 128 bits that never leave it. Its [`Debug`](fmt::Debug) form hides it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Secret(Key);
+
+impl Secret {
+    /// A root key from 128 random bits.
+    pub const fn new(root: Key) -> Self {
+        Self(root)
+    }
+
+    /// A root key that a seed determines, for simulations and tests, which have to repeat.
+    pub const fn from_seed(seed: u64) -> Self {
+        Self([seed, !seed])
+    }
+
+    /// The subkey for one use. `purpose` names the use and is unique in the host; the same purpose
+    /// gives the same subkey. SipHash-2-4 with 128 bits of output is a pseudorandom function: a
+    /// subkey tells nothing about the root or about other subkeys.
+    pub fn key(&self, purpose: &str) -> Key {
+        let mut hasher = SipHasher128::new_with_keys(self.0[0], self.0[1]);
+        hasher.write(purpose.as_bytes());
+        let hash = hasher.finish128();
+        [hash.h1, hash.h2]
+    }
+
+    /// The generator for one use; see [`key`](Self::key).
+    pub fn random(&self, purpose: &str) -> Random {
+        Random::keyed(self.key(purpose))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// A generator whose past and future outputs cannot be computed from those that were seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Random {
+    key: Key,
+    count: u64,
+}
 
 impl Random {
-    /// A generator from `seed`.
+    /// A generator with this key.
+    pub const fn keyed(key: Key) -> Self {
+        Self { key, count: 0 }
+    }
+
+    /// A generator that a seed determines. A seed of 64 bits can be searched for: use
+    /// [`Secret::random`] where the output must stay unpredictable.
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self::keyed([seed, 0])
     }
 
     /// The next 64 bits.
-    pub const fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub fn next_u64(&mut self) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.key[0], self.key[1]);
+        hasher.write_u64(self.count);
+        self.count = self.count.wrapping_add(1);
+        hasher.finish()
     }
 
     /// A number from 0 to `max`, both included.
-    pub const fn up_to(&mut self, max: u64) -> u64 {
+    pub fn up_to(&mut self, max: u64) -> u64 {
         match max {
             u64::MAX => self.next_u64(),
-            _ => ((self.next_u64() as u128 * (max as u128 + 1)) >> 64) as u64,
+            _ => ((u128::from(self.next_u64()) * (u128::from(max) + 1)) >> 64) as u64,
         }
     }
 }
 
-/// SipHash-1-3 of some words: the family that keeps hash tables safe from chosen keys.
-pub fn keyed_hash(key: [u64; 2], words: &[u64]) -> u64 {
-    let mut v = [
-        key[0] ^ 0x736f_6d65_7073_6575,
-        key[1] ^ 0x646f_7261_6e64_6f6d,
-        key[0] ^ 0x6c79_6765_6e65_7261,
-        key[1] ^ 0x7465_6462_7974_6573,
-    ];
-    let last = (words.len() as u64 * 8) << 56;
-    for &word in words.iter().chain(&[last]) {
-        v[3] ^= word;
-        round(&mut v);
-        v[0] ^= word;
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Random(.., {} drawn)", self.count)
     }
-    v[2] ^= 0xff;
-    for _ in 0..3 {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-const fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
+/// SipHash-1-3 of some words under `key`: the family that keeps hash tables safe from chosen keys.
+#[inline]
+pub fn keyed_hash(key: Key, words: &[u64]) -> u64 {
+    let mut hasher = SipHasher13::new_with_keys(key[0], key[1]);
+    words.iter().for_each(|word| hasher.write_u64(*word));
+    hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::hash::Hasher;
+    use std::collections::HashSet;
+    use std::format;
+    use std::vec::Vec;
 
     #[test]
     #[allow(deprecated, reason = "the standard library's SipHash is an independent oracle")]
@@ -84,8 +125,35 @@ mod tests {
     #[test]
     fn numbers_stay_within_bounds_and_reach_them() {
         let mut random = Random::new(3);
-        let seen: std::collections::HashSet<u64> = (0..1000).map(|_| random.up_to(3)).collect();
+        let seen: HashSet<u64> = (0..1000).map(|_| random.up_to(3)).collect();
         assert_eq!(seen, (0..=3).collect());
         assert_eq!(random.up_to(0), 0);
+    }
+
+    #[test]
+    fn each_purpose_has_its_own_subkey() {
+        let secret = Secret::from_seed(7);
+        let keys = ["", "a", "b", "ab", "tcp isn"].map(|purpose| secret.key(purpose));
+        assert_eq!(keys.iter().flatten().collect::<HashSet<_>>().len(), 10);
+        assert_eq!(secret.key("a"), Secret::from_seed(7).key("a"));
+        assert_ne!(secret.key("a"), Secret::from_seed(8).key("a"));
+        assert!(!keys.iter().flatten().any(|half| [7, !7].contains(half)));
+    }
+
+    /// An output of a 64-bit state generator such as SplitMix64 can be inverted to its state; of
+    /// this one no output is the key, the counter, or a fixed function of the output before.
+    #[test]
+    fn outputs_do_not_determine_each_other() {
+        let (mut a, mut b) = (Random::keyed([1, 2]), Random::keyed([1, 3]));
+        let outputs: Vec<u64> = (0..100).map(|_| a.next_u64()).collect();
+        assert!(outputs.windows(2).all(|pair| pair[0].wrapping_sub(pair[1]) != outputs[0]));
+        assert!((0..100).all(|_| !outputs.contains(&b.next_u64())));
+    }
+
+    #[test]
+    fn no_log_shows_a_key() {
+        let secret = Secret::new([0x1234_5678_9abc_def0, 42]);
+        let shown = format!("{secret:?} {:?}", secret.random("x"));
+        assert_eq!(shown, "Secret(..) Random(.., 0 drawn)");
     }
 }

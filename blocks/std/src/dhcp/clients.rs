@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use weever_block::Nanos;
 use weever_net::dhcp4::{Client, Config, Lease, Probing, State};
 use weever_net::iface::IfaceId;
+use weever_net::random::Random;
 use weever_wire::MacAddr;
 
 use super::apply::Applied;
@@ -142,8 +143,9 @@ impl Dhcp {
 impl Own {
     /// The client, made if it is new, after what was wished.
     pub(super) fn ready(&mut self, mac: MacAddr, secret: Secret, now: Nanos) -> &mut Client {
-        let seed = secret.0 ^ now.rotate_left(32) ^ u64::from(self.iface.0);
-        let config = Config { mac, seed, probing: self.probing };
+        let [a, b] = secret.key("dhcp client");
+        let random = Random::keyed([a ^ now, b ^ u64::from(self.iface.0)]);
+        let config = Config { mac, random, probing: self.probing };
         let client = self.client.get_or_insert_with(|| Client::new(config, now));
         match self.wish.take() {
             Some(Wish::Stop) => client.release(now),

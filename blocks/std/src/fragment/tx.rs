@@ -71,7 +71,7 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     };
     let secret = build.env.get_or_default::<Secret>();
     let idents = build.env.get_or_default::<Identifications>();
-    let idents = idents.0.get_or_init(|| Arc::new(Idents::new(secret.0)));
+    let idents = idents.0.get_or_init(|| Arc::new(Idents::new(secret.random("ip identification"))));
     Ok(Box::new(Fragment {
         state: network(build)?.reader(),
         paths: build.env.get_or_default::<Paths>().reader(),

@@ -10,9 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weever_block::Nanos;
 use weever_net::group::{Config, Family, Filter, GroupError, Memberships, Version};
 use weever_net::iface::{IfaceId, Interface};
+use weever_net::random::{Key, Random};
 use weever_net::state::NetState;
 
-use crate::host::{Network, Secret};
+use crate::host::Network;
 use listens::Listens;
 
 /// The user of every group that the host's network names.
@@ -39,7 +40,7 @@ pub type Groups6 = GroupsOf<Ipv6Addr>;
 
 impl<A> Default for GroupsOf<A> {
     fn default() -> Self {
-        Self(Mutex::new(Inner { list: Vec::new(), seen: 0, changed: false }))
+        Self(Mutex::new(Inner { list: Vec::new(), seen: 0, changed: false, key: [0; 2] }))
     }
 }
 
@@ -50,6 +51,8 @@ pub(crate) struct Inner<A> {
     seen: u64,
     /// Whether users may want something else than the network was told.
     changed: bool,
+    /// For the random delays of reports.
+    pub(crate) key: Key,
 }
 
 /// What one interface listens to.
@@ -79,7 +82,7 @@ impl<A: Family> GroupsOf<A> {
         now: Nanos,
     ) -> Result<(), GroupError> {
         let mut inner = self.lock();
-        inner.of(iface, 0).groups.set(user.max(1), group, filter, now)?;
+        inner.of(iface).groups.set(user.max(1), group, filter, now)?;
         inner.changed = true;
         Ok(())
     }
@@ -108,12 +111,13 @@ impl<A: Family> Inner<A> {
     }
 
     /// The memberships of an interface, which begin here if there are none.
-    fn of(&mut self, iface: IfaceId, seed: u64) -> &mut Own<A> {
+    fn of(&mut self, iface: IfaceId) -> &mut Own<A> {
         let at = match self.list.iter().position(|own| own.iface == iface) {
             Some(at) => at,
             None => {
-                let seed = seed ^ u64::from(iface.0) << 48;
-                let groups = Memberships::new(Config { seed, ..Config::default() });
+                let [a, b] = self.key;
+                let random = Random::keyed([a, b ^ u64::from(iface.0)]);
+                let groups = Memberships::new(Config { random, ..Config::default() });
                 self.list.push(Own { iface, groups, downs: None });
                 self.list.len() - 1
             }
@@ -125,7 +129,7 @@ impl<A: Family> Inner<A> {
 impl<A: Listens> Inner<A> {
     /// Joins and leaves as the network says, if it has changed. What users want outlives an
     /// interface's being down; then routers and switches have yet to hear of it.
-    pub(crate) fn follow(&mut self, state: &NetState, secret: Secret, now: Nanos) {
+    pub(crate) fn follow(&mut self, state: &NetState, now: Nanos) {
         if state.generation() == self.seen {
             return;
         }
@@ -133,7 +137,7 @@ impl<A: Listens> Inner<A> {
         let interfaces = state.config().interfaces();
         self.list.retain(|own| interfaces.iter().any(|iface| iface.id == own.iface));
         for iface in interfaces.iter().filter(|iface| iface.up) {
-            let own = self.of(iface.id, secret.0);
+            let own = self.of(iface.id);
             if own.downs.replace(iface.downs).is_some_and(|downs| downs != iface.downs) {
                 own.groups.restart(now);
             }

@@ -34,25 +34,22 @@ pub(crate) trait Reports: Listens + Send + 'static {
 
 /// A block that has reports sent.
 pub(crate) fn make<A: Reports>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let timer = Timer::<A> {
-        host: network(build)?,
-        groups: build.env.get_or_default(),
-        secret: *build.env.get_or_default::<Secret>(),
-    };
+    let groups = build.env.get_or_default::<GroupsOf<A>>();
+    groups.lock().key = build.env.get_or_default::<Secret>().key("group membership");
+    let timer = Timer { host: network(build)?, groups };
     periodic(build, AGAIN, timer)
 }
 
 struct Timer<A> {
     host: Arc<Network>,
     groups: Arc<GroupsOf<A>>,
-    secret: Secret,
 }
 
 impl<A: Reports> Look for Timer<A> {
     fn look(&mut self, cx: &mut Cx<'_>) {
         let mut inner = self.groups.lock();
         let state = self.host.state();
-        inner.follow(&state, self.secret, cx.now);
+        inner.follow(&state, cx.now);
         inner.publish(&self.host);
         for own in &mut inner.list {
             let due = own.groups.poll_at().is_some_and(|at| at <= cx.now);

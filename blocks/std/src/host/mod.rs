@@ -20,7 +20,6 @@ pub use state::{Network, StateReader};
 use std::sync::Arc;
 
 use weever_block::{Env, Nanos};
-use weever_net::random::Random;
 use weever_net::state::NetConfig;
 
 /// Provides what the protocol blocks of one host share: its network, and empty neighbour caches
@@ -31,10 +30,10 @@ pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Network> {
     let family = V4::new(weever_net::arp::Config::default());
     let four = Neighbours::new(Arc::clone(&host), Arc::clone(&resolver), family, now);
     env.provide(Arc::new(four));
-    // Stations that start at the same moment must not wait for the same time.
     let secret = env.get_or_default::<Secret>();
-    let mut random = Random::new(secret.0 ^ 0x6e64_7000);
-    let family = V6::new(weever_net::ndp::Config::default(), random.next_u64());
+    let config = weever_net::ndp::Config::default();
+    // Stations that start at the same moment must not wait for the same time.
+    let family = V6::new(config, secret.key("neighbour discovery"));
     env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), resolver, family, now)));
     env.provide(Arc::clone(&host));
     env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));

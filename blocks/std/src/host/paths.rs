@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
 use weever_net::pmtu::{Config, Disbelief, Entry, PathMtus, Recent, TooBig, View};
-use weever_net::random::Random;
 
 use super::Secret;
 
@@ -30,8 +29,7 @@ impl Default for Paths {
 impl Paths {
     /// Nothing known.
     pub fn new(config: Config, secret: Secret) -> Paths {
-        let mut random = Random::new(secret.0 ^ 0x7061_7468);
-        let recent = Recent::new([random.next_u64(), random.next_u64()]);
+        let recent = Recent::new(secret.key("recent sends"));
         let published = Arc::new(ArcSwap::from_pointee(View::default()));
         Paths { table: Mutex::new(PathMtus::new(config)), published, recent }
     }

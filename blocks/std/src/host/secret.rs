@@ -1,16 +1,37 @@
-//! What nobody outside may know.
+//! The root key of a host.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::ops::Deref;
 
-/// The seed of everything that must not be foretold: identifications, transaction numbers, hashes.
-/// Blocks find it in their [`Env`](weever_block::Env). By default it comes from the system's
-/// randomness; whoever provides another one before, such as a simulation, gets the same run again.
+use weever_net::random;
+
+/// The root key of everything that others must not be able to predict: identifications, transaction
+/// numbers, ports, hash tables. Blocks find it in their [`Env`](weever_block::Env) and take a subkey
+/// for each use: see [`random::Secret`]. By default it is 128 bits of the kernel's randomness; a
+/// simulation provides one from a seed before, and repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Secret(pub u64);
+pub struct Secret(random::Secret);
+
+impl Secret {
+    /// A root key that a seed determines, for simulations and tests only.
+    pub fn from_seed(seed: u64) -> Secret {
+        Secret(random::Secret::from_seed(seed))
+    }
+}
 
 impl Default for Secret {
+    /// Panics if the kernel refuses randomness, which it does only before Linux 3.17: no host may run
+    /// with keys that can be guessed.
     fn default() -> Secret {
-        Secret(RandomState::new().build_hasher().finish())
+        let word =
+            || getrandom::u64().expect("the kernel gives random bytes (getrandom, Linux 3.17)");
+        Secret(random::Secret::new([word(), word()]))
+    }
+}
+
+impl Deref for Secret {
+    type Target = random::Secret;
+
+    fn deref(&self) -> &random::Secret {
+        &self.0
     }
 }

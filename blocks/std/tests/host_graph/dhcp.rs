@@ -41,7 +41,7 @@ struct Configured {
 impl Configured {
     fn new(probing: Probing) -> Configured {
         let env = Env::new();
-        env.provide(Arc::new(Secret(3)));
+        env.provide(Arc::new(Secret::from_seed(3)));
         let net = provide(&env, NetConfig::single(HOST_MAC, &[]), 0);
         let dhcp: Arc<Dhcp> = env.get_or_default();
         let graph = host(&HostConfig::default().with_dhcp()).unwrap();

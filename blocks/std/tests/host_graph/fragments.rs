@@ -17,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 /// A host with an echo on port 7 that knows its peer, and what it has in pieces.
 fn serving() -> (HostBox, Arc<Fragments>) {
     let env = Env::new();
-    env.provide(Arc::new(Secret(1)));
+    env.provide(Arc::new(Secret::from_seed(1)));
     provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let mut host = HostBox::in_env(graph, &env, Limits::default());

@@ -28,7 +28,7 @@ struct Listener {
 
 fn listener() -> Listener {
     let env = Env::new();
-    env.provide(Arc::new(Secret(3)));
+    env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state(), 0);
     let graph = host(&HostConfig::default()).unwrap();
     let mut host = HostBox::in_env(graph, &env, Limits::default());
@@ -96,7 +96,7 @@ fn what_is_joined_and_left_is_reported() {
 #[test]
 fn sources_are_heard_that_somebody_wants() {
     let env = Env::new();
-    env.provide(Arc::new(Secret(3)));
+    env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state(), 0);
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let host = HostBox::in_env(graph, &env, Limits::default());

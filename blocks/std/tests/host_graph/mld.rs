@@ -30,7 +30,7 @@ struct Listener {
 
 fn listener() -> Listener {
     let env = Env::new();
-    env.provide(Arc::new(Secret(3)));
+    env.provide(Arc::new(Secret::from_seed(3)));
     let net = provide(&env, host_state6(), 0);
     let graph = host(&HostConfig::default()).unwrap();
     let host = HostBox::in_env(graph, &env, Limits::default());

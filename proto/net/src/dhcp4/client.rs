@@ -51,7 +51,7 @@ pub struct Config {
     /// The interface's link address.
     pub mac: MacAddr,
     /// For transaction identifiers and delays; another one for every start.
-    pub seed: u64,
+    pub random: Random,
     /// How to probe an address.
     pub probing: Probing,
 }
@@ -139,7 +139,7 @@ impl Client {
     pub fn new(config: Config, now: u64) -> Self {
         let mut client = Self {
             config,
-            random: Random::new(config.seed ^ config.mac.to_bits()),
+            random: config.random,
             state: State::Init,
             xid: 0,
             began: now,

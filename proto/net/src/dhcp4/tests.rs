@@ -8,6 +8,7 @@ use weever_wire::dhcp4::{DhcpOption, DhcpRepr, DhcpView, MessageType, collect, o
 
 use super::*;
 use crate::SECOND;
+use crate::random::Random;
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -15,7 +16,7 @@ const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 50);
 const NOBODY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
 
 fn client(probing: Probing) -> Client {
-    Client::new(Config { mac: MAC, seed: 1, probing }, 0)
+    Client::new(Config { mac: MAC, random: Random::new(1), probing }, 0)
 }
 
 /// All that is to be done at `now`.
@@ -376,7 +377,7 @@ proptest! {
         script in proptest::collection::vec((0u8..9, any::<u32>(), 0u64..30, any::<bool>()), 1..200), seed: u64,
     ) {
         let probing = Probing::RFC5227;
-        let (mut client, mut now) = (Client::new(Config { mac: MAC, seed, probing }, 0), 0);
+        let (mut client, mut now) = (Client::new(Config { mac: MAC, random: Random::new(seed), probing }, 0), 0);
         let (mut xid, mut messages) = (0, 0u64);
         for (kind, bits, wait, conflict) in script {
             now += wait * SECOND;

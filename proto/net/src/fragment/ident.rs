@@ -23,9 +23,8 @@ pub struct Idents {
 }
 
 impl Idents {
-    /// Counters from a seed that nobody else knows.
-    pub fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+    /// Counters and offsets drawn from `random`.
+    pub fn new(mut random: Random) -> Self {
         let secret = [random.next_u64(), random.next_u64()];
         let mut start = || AtomicU32::new(random.next_u64() as u32);
         Self { secret, counters: Box::new(core::array::from_fn(|_| start())) }
@@ -65,24 +64,28 @@ mod tests {
 
     #[test]
     fn one_destination_counts_up_and_another_tells_nothing() {
-        let idents = Idents::new(7);
+        let idents = Idents::new(Random::new(7));
         let first = idents.take(ip(1), ip(2), 17);
         assert_eq!(idents.take(ip(1), ip(2), 17), first.wrapping_add(1));
         let starts: HashSet<u32> = (3..100).map(|n| idents.take(ip(1), ip(n), 17)).collect();
         assert!(starts.len() > 90, "offsets differ");
-        assert_ne!(Idents::new(8).take(ip(1), ip(2), 17), first, "the seed is a secret");
+        assert_ne!(
+            Idents::new(Random::new(8)).take(ip(1), ip(2), 17),
+            first,
+            "the seed is a secret"
+        );
     }
 
     #[test]
     fn does_not_repeat_within_sixteen_bits() {
-        let idents = Idents::new(1);
+        let idents = Idents::new(Random::new(1));
         let mut seen = HashSet::new();
         assert!((0..65_536).all(|_| seen.insert(idents.take(ip(1), ip(2), 17) as u16)));
     }
 
     #[test]
     fn workers_share_all_of_them() {
-        let idents = Idents::new(5);
+        let idents = Idents::new(Random::new(5));
         let take = || (0..16_384).map(|_| idents.take(ip(1), ip(2), 1) as u16).collect::<Vec<_>>();
         let taken: Vec<u16> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();

@@ -21,12 +21,12 @@ pub struct Config {
     /// Times that a change is reported, until a querier says otherwise (RFC 3376 §8.1).
     pub robustness: u8,
     /// For delays.
-    pub seed: u64,
+    pub random: Random,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { groups: 256, robustness: 2, seed: 0 }
+        Self { groups: 256, robustness: 2, random: Random::new(0) }
     }
 }
 
@@ -73,7 +73,7 @@ impl<A: Family> Memberships<A> {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            random: Random::new(config.seed),
+            random: config.random,
             members: Vec::new(),
             robustness: config.robustness.max(1),
             interval: QUERY_INTERVAL,

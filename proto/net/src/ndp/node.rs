@@ -47,9 +47,8 @@ pub struct Node {
 
 impl Node {
     /// A station without addresses but, if configured, a link-local one, which is asked for first.
-    /// `seed` decides delays; give every station its own.
-    pub fn new(mac: MacAddr, config: Config, seed: u64, now: u64) -> Self {
-        let mut random = Random::new(seed);
+    /// `random` decides delays and nonces; give every station its own.
+    pub fn new(mac: MacAddr, config: Config, mut random: Random, now: u64) -> Self {
         let start = now.saturating_add(random.up_to(START_DELAY));
         let asks = config.accept_ra && !config.router;
         let mut node = Self {

@@ -2,6 +2,7 @@ use super::*;
 use crate::addr::Cidr6;
 use crate::ipv6::addr::{ALL_NODES, multicast_mac, solicited_node};
 use crate::ipv6::{AddrOrigin, AddrState};
+use crate::random::Random;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -58,7 +59,9 @@ impl Net {
     }
 
     fn pair(config: Config) -> Net {
-        Net::new([(A, 1), (B, 2)].map(|(mac, seed)| Node::new(mac, config, seed, 0)).into())
+        Net::new(
+            [(A, 1), (B, 2)].map(|(mac, seed)| Node::new(mac, config, Random::new(seed), 0)).into(),
+        )
     }
 
     fn send(&mut self, from: usize, transmit: Transmit) {
@@ -240,7 +243,7 @@ fn who_asks_together_gives_up_together() {
 #[test]
 fn a_stable_identifier_that_is_taken_is_changed() {
     let config = Config { identifier: Identifier::Stable([1, 2]), ..quiet() };
-    let mut net = Net::new([1, 2].map(|seed| Node::new(A, config, seed, 0)).into());
+    let mut net = Net::new([1, 2].map(|seed| Node::new(A, config, Random::new(seed), 0)).into());
     net.run_until(10 * SECOND);
     let used: Vec<_> = net.nodes.iter().filter_map(|node| node.locals().link_local()).collect();
     assert_eq!(used.len(), 2);
@@ -285,14 +288,15 @@ const ROUTER: &str = "fe80::1";
 const ROUTER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 
 fn settled() -> Node {
-    let mut node = Node::new(A, Config { dad_transmits: 0, ..Config::default() }, 1, 0);
+    let mut node =
+        Node::new(A, Config { dad_transmits: 0, ..Config::default() }, Random::new(1), 0);
     node.poll(2 * SECOND, |_| ());
     node
 }
 
 #[test]
 fn routers_are_asked_for_less_and_less_often_until_one_answers() {
-    let mut net = Net::new([Node::new(A, Config::default(), 1, 0)].into());
+    let mut net = Net::new([Node::new(A, Config::default(), Random::new(1), 0)].into());
     net.run_until(1000 * SECOND);
     let asked: Vec<u64> = net
         .sent
@@ -555,7 +559,7 @@ proptest! {
     fn anything_may_come(
         steps in vec((133u8..138, vec(any::<u8>(), 7..80), any::<u8>(), 0u64..5_000), 0..60),
     ) {
-        let mut node = Node::new(A, Config { capacity: 4, ..Config::default() }, 7, 0);
+        let mut node = Node::new(A, Config { capacity: 4, ..Config::default() }, Random::new(7), 0);
         let mut now = 0;
         for (kind, mut message, how, wait) in steps {
             now += wait * MILLIS;

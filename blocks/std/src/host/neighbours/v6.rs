@@ -8,7 +8,7 @@ use weever_net::ipv6::addr::is_link_local;
 use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
 use weever_net::ndp::{Config, Identifier, Node, Outcome, Received, Reject, State, Transmit};
 use weever_net::neighbour::Discovery;
-use weever_net::random::keyed_hash;
+use weever_net::random::{Key, Random, keyed_hash};
 use weever_net::state::{Advertised, NetState};
 use weever_wire::ndp::NdpRepr;
 
@@ -22,18 +22,20 @@ use super::session::Session;
 #[derive(Debug)]
 pub struct V6 {
     base: Config,
-    /// Decides delays.
-    seed: u64,
+    /// For delays and nonces.
+    key: Key,
 }
 
 impl V6 {
-    pub(crate) fn new(base: Config, seed: u64) -> V6 {
-        V6 { base, seed }
+    pub(crate) fn new(base: Config, key: Key) -> V6 {
+        V6 { base, key }
     }
 
     fn insert(&self, links: &mut Links<Node>, iface: &Interface, config: Config, now: Nanos) {
-        let seed = keyed_hash([self.seed, now], &[iface.mac.to_bits(), iface.id.0.into()]);
-        let mut machine = Node::new(iface.mac, config, seed, now);
+        let words =
+            |part| keyed_hash(self.key, &[part, now, iface.mac.to_bits(), iface.id.0.into()]);
+        let random = Random::keyed([words(0), words(1)]);
+        let mut machine = Node::new(iface.mac, config, random, now);
         for (_, kept) in links.kept.extract_if(.., |(of, _)| *of == iface.id.0) {
             let neighbours = machine.neighbours_mut();
             // They fitted before.

@@ -23,7 +23,7 @@ fn neighbours() -> Neighbours6 {
     let mut config = NetConfig::new();
     let iface = Interface::new(LINK, "link0", 0, HOST_MAC).with_v6(Locals6::default());
     config.add_interface(iface).unwrap();
-    let family = V6::new(Config::default(), 1);
+    let family = V6::new(Config::default(), [1, 2]);
     Neighbours6::new(Arc::new(Network::new(config)), Arc::default(), family, 0)
 }
 
