@@ -496,7 +496,7 @@ fn an_application_answers_and_its_end_closes_its_port() {
     let up = Up::start(&net, &["--apps", apps.to_str().unwrap()]);
     assert!(up.banner.contains(apps.to_str().unwrap()), "{}", up.banner);
     let config = Config { path: apps.clone(), name: "answerer".into(), ..Config::default() };
-    let mut queue = AppQueue::connect(&config).unwrap();
+    let queue = AppQueue::connect(&config).unwrap();
     let taken = queue.bind_udp(([0, 0, 0, 0], ECHO).into()).unwrap_err();
     assert!(taken.to_string().contains("in use"), "{taken}");
     queue.bind_udp(([0, 0, 0, 0], 5353).into()).unwrap();
@@ -514,7 +514,7 @@ fn an_application_answers_and_its_end_closes_its_port() {
         };
         assert_eq!(datagram.remote().port(), client.local_addr().unwrap().port());
         assert_eq!(datagram.to_vec(), payload);
-        queue.reply(datagram).unwrap();
+        datagram.reply().unwrap();
         queue.commit().unwrap();
         let mut answer = [0; 5000];
         assert_eq!(client.recv(&mut answer).unwrap(), size);
@@ -529,7 +529,7 @@ fn an_application_answers_and_its_end_closes_its_port() {
         }
         assert!(Instant::now() < deadline, "the port is still open");
     }
-    let mut queue = AppQueue::connect(&config).unwrap();
+    let queue = AppQueue::connect(&config).unwrap();
     up.signal(Signal::SIGTERM);
     assert!(matches!(queue.wait(Some(PATIENCE)), Err(weever_app_sockets::Error::Disconnected)));
     assert!(up.end().0.success());

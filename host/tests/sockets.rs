@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use weever_app_server::{AppListener, ListenError};
-use weever_app_sockets::{AppQueue, Config, Error, Event, Geometry, SendOptions, Share};
+use weever_app_sockets::{
+    AppQueue, Bind, Config, Error, Event, Events, Geometry, RxBuf, SendOptions, Share,
+};
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
 use weever_link::memory::{MemoryConfig, pair};
@@ -49,7 +51,7 @@ fn bench(name: &str, workers: usize) -> Bench {
 impl Bench {
     fn config(&self) -> Config {
         let geometry = Geometry { ring_len: 256, frames: 256, frame_size: 2048 };
-        Config { path: self.path.clone(), name: "test".into(), geometry }
+        Config { path: self.path.clone(), name: "test".into(), geometry, ..Config::default() }
     }
 
     fn connect(&self) -> AppQueue {
@@ -80,7 +82,7 @@ impl Bench {
 }
 
 /// The next datagram of a queue.
-fn receive(queue: &mut AppQueue) -> weever_app_sockets::Datagram {
+fn receive(queue: &AppQueue) -> RxBuf<'_> {
     loop {
         if let Some(event) = queue.next().unwrap() {
             let Event::Datagram(datagram) = event else { panic!("{event:?}") };
@@ -94,15 +96,15 @@ fn receive(queue: &mut AppQueue) -> weever_app_sockets::Datagram {
 fn an_echo_server_in_a_few_lines() {
     for workers in [1, 2] {
         let mut bench = bench(&format!("echo-{workers}"), workers);
-        let mut queue = bench.connect();
+        let queue = bench.connect();
         let socket = queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
         for round in 0..20u8 {
             let payload = [b'q', round, b'.'];
             bench.send(&udp(4000, 53, &payload));
-            let datagram = receive(&mut queue);
+            let datagram = receive(&queue);
             assert_eq!(datagram.payload(), Some(&payload[..]));
-            assert_eq!((datagram.socket(), datagram.remote()), (socket.id, (PEER, 4000).into()));
-            queue.reply(datagram).unwrap();
+            assert_eq!((datagram.socket(), datagram.remote()), (socket, (PEER, 4000).into()));
+            datagram.reply().unwrap();
             queue.commit().unwrap();
             let frame = bench.expect(&payload);
             assert_eq!(frame[34..38], [0, 53, 0x0f, 0xa0], "from port 53 to port 4000");
@@ -116,20 +118,21 @@ fn an_echo_server_in_a_few_lines() {
 #[test]
 fn a_client_sends_first_and_long_datagrams_are_cut_on_the_wire() {
     let mut bench = bench("client", 1);
-    let mut queue = bench.connect();
+    let queue = bench.connect();
     let peer = (PEER, 9).into();
     let socket = queue.connect_udp("0.0.0.0:0".parse().unwrap(), peer).unwrap();
-    assert!(socket.local_port >= 49152);
+    let port = queue.local_port(socket).unwrap();
+    assert!(port >= 49152);
     queue.send(socket, b"hello.").unwrap();
     queue.commit().unwrap();
     let frame = bench.expect(b"hello.");
-    assert_eq!(frame[34..36], socket.local_port.to_be_bytes());
-    bench.send(&udp(9, socket.local_port, b"welcome"));
-    assert_eq!(receive(&mut queue).to_vec(), b"welcome");
+    assert_eq!(frame[34..36], port.to_be_bytes());
+    bench.send(&udp(9, port, b"welcome"));
+    assert_eq!(receive(&queue).to_vec(), b"welcome");
     // From another port than the peer's it is nobody's.
-    bench.send(&udp(10, socket.local_port, b"stranger"));
-    bench.send(&udp(9, socket.local_port, b"friend"));
-    assert_eq!(receive(&mut queue).to_vec(), b"friend");
+    bench.send(&udp(10, port, b"stranger"));
+    bench.send(&udp(9, port, b"friend"));
+    assert_eq!(receive(&queue).to_vec(), b"friend");
 
     let long: Vec<u8> = (0..4000u32).map(|i| (i / 7) as u8).collect();
     let hops = SendOptions { hops: Some(7), ..SendOptions::default() };
@@ -151,11 +154,11 @@ fn a_client_sends_first_and_long_datagrams_are_cut_on_the_wire() {
 fn conflicts_name_the_holder_and_ports_are_free_again_when_it_is_gone() {
     let mut bench = bench("conflict", 1);
     let address = "0.0.0.0:53".parse().unwrap();
-    let mut first = bench.connect();
+    let first = bench.connect();
     let held = first.bind_udp(address).unwrap();
-    let mut second = bench.connect();
+    let second = bench.connect();
     let error = second.bind_udp(address).unwrap_err().to_string();
-    assert!(error.contains(&format!("socket {}", held.id)), "{error}");
+    assert!(error.contains(&format!("socket {}", first.number(held).unwrap())), "{error}");
     second.bind_udp_shared("0.0.0.0:54".parse().unwrap(), Share::ByFlow).unwrap();
     first.bind_udp_shared("0.0.0.0:54".parse().unwrap(), Share::ByFlow).unwrap();
     first.close(held).unwrap();
@@ -168,20 +171,21 @@ fn conflicts_name_the_holder_and_ports_are_free_again_when_it_is_gone() {
         std::thread::sleep(Duration::from_millis(1));
     }
     bench.send(&udp(4000, 53, b"still here"));
-    assert_eq!(receive(&mut first).to_vec(), b"still here");
+    assert_eq!(receive(&first).to_vec(), b"still here");
 }
 
 #[test]
 fn ten_thousand_sockets_are_opened_and_gone_with_their_queue() {
     let mut bench = bench("many", 1);
-    let mut queue = bench.connect();
-    let locals: Vec<_> = (10_000..20_000u16).map(|port| ([0, 0, 0, 0], port).into()).collect();
-    let (opened, result) = queue.bind_many(&locals);
+    let queue = bench.connect();
+    let port = |port: u16| Bind::udp(([0, 0, 0, 0], port).into());
+    let binds: Vec<_> = (10_000..20_000).map(port).collect();
+    let (opened, result) = queue.open_many(&binds);
     result.unwrap();
-    assert_eq!(opened.len(), locals.len());
+    assert_eq!(opened.len(), binds.len());
     bench.send(&udp(4000, 19_999, b"the last"));
-    assert_eq!(receive(&mut queue).socket(), opened[9_999].id);
-    let (none, result) = queue.bind_many(&locals[..3]);
+    assert_eq!(receive(&queue).socket(), opened[9_999]);
+    let (none, result) = queue.open_many(&binds[..3]);
     assert!(none.is_empty() && result.is_err(), "they are taken");
     drop(queue);
     let since = Instant::now();
@@ -194,12 +198,12 @@ fn ten_thousand_sockets_are_opened_and_gone_with_their_queue() {
 #[test]
 fn every_frame_comes_home_whatever_is_dropped() {
     let mut bench = bench("frames", 1);
-    let mut queue = bench.connect();
+    let queue = bench.connect();
     queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
     let mut kept = Vec::new();
     for i in 0..100u8 {
         bench.send(&udp(4000, 53, &[i]));
-        let datagram = receive(&mut queue);
+        let datagram = receive(&queue);
         if i % 3 == 0 { kept.push(datagram) } else { drop(datagram) }
     }
     drop(kept);
@@ -211,7 +215,7 @@ fn every_frame_comes_home_whatever_is_dropped() {
 #[test]
 fn the_end_of_the_stack_is_an_error_and_no_silence() {
     let mut bench = bench("end", 1);
-    let mut queue = bench.connect();
+    let queue = bench.connect();
     assert!(matches!(
         AppListener::start(&bench.path, 0o600, {
             let mut other = HostBuilder::new(pool());
@@ -223,4 +227,121 @@ fn the_end_of_the_stack_is_an_error_and_no_silence() {
     assert!(matches!(queue.wait(Some(PATIENCE)), Err(Error::Disconnected)));
     let error = AppQueue::connect(&bench.config()).map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("weever up"), "{error}");
+}
+
+#[test]
+fn a_poll_finds_events_by_socket_or_in_the_order_of_arrival() {
+    let mut bench = bench("poll", 1);
+    let queue = bench.connect();
+    let sockets = [53, 54].map(|port| queue.bind_udp(([0, 0, 0, 0], port).into()).unwrap());
+    let mut events = Events::default();
+    for by_socket in [true, false] {
+        for (port, payload) in [(54, b"a"), (53, b"b"), (54, b"c")] {
+            bench.send(&udp(4000, port, payload));
+        }
+        let since = Instant::now();
+        let mut found = Vec::new();
+        while found.len() < 3 {
+            assert!(since.elapsed() < PATIENCE && queue.wait(Some(PATIENCE)).unwrap());
+            queue.poll(&mut events).unwrap();
+            let datagram = |event| {
+                let Event::Datagram(datagram) = event else { panic!("{event:?}") };
+                (datagram.socket(), datagram.to_vec())
+            };
+            if by_socket {
+                while let Some((socket, chain)) = events.next_socket() {
+                    found.extend(chain.map(datagram).inspect(|(s, _)| assert_eq!(*s, socket)));
+                }
+            } else {
+                found.extend(events.drain().map(datagram));
+            }
+        }
+        let of = |socket| {
+            let of = found.iter().filter(|(s, _)| *s == socket).map(|(_, payload)| payload[0]);
+            of.collect::<Vec<_>>()
+        };
+        assert_eq!((of(sockets[0]), of(sockets[1])), (b"b".to_vec(), b"ac".to_vec()));
+        if !by_socket {
+            let order: Vec<u8> = found.iter().map(|(_, payload)| payload[0]).collect();
+            assert_eq!(order, b"abc");
+        }
+    }
+}
+
+#[test]
+fn an_answer_is_written_into_a_frame_of_the_queue() {
+    let mut bench = bench("answer", 1);
+    let queue = bench.connect();
+    let socket = queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+    bench.send(&udp(4000, 53, b"question"));
+    let mut answer = receive(&queue).into_answer();
+    assert_eq!(&answer.space()[..8], b"question", "still there");
+    answer.space()[..6].copy_from_slice(b"answer");
+    answer.send(6).unwrap();
+    queue.commit().unwrap();
+    assert_eq!(bench.expect(b"answer")[34..38], [0, 53, 0x0f, 0xa0], "to port 4000");
+    let mut more = queue.alloc(socket).unwrap().to((PEER, 4001).into(), SendOptions::default());
+    more.space()[..4].copy_from_slice(b"more");
+    more.send(4).unwrap();
+    let nowhere = queue.alloc(socket).unwrap();
+    assert!(matches!(nowhere.send(1), Err(Error::NoDestination)));
+    assert!(matches!(queue.send(socket, b"x"), Err(Error::NoDestination)));
+    let mut long = queue.alloc(socket).unwrap();
+    let most = long.space().len();
+    assert!(matches!(long.send(most + 1), Err(Error::TooLong { .. })));
+    queue.commit().unwrap();
+    assert_eq!(bench.expect(b"more")[34..38], [0, 53, 0x0f, 0xa1], "to port 4001");
+    queue.commit().unwrap();
+    let (free, lent) = queue.frames();
+    assert!(free + lent <= 256, "no frame is there twice");
+}
+
+#[test]
+fn opening_does_not_wait_and_answers_come_in_order() {
+    let bench = bench("opening", 1);
+    let queue = bench.connect();
+    let bind = |port: u16| Bind::udp(([0, 0, 0, 0], port).into());
+    let asked: Vec<_> =
+        [2000, 2001, 2000, 2002].map(|port| queue.begin_open(&bind(port)).unwrap()).into();
+    // One that waits takes the answers to those before it, and keeps them.
+    let waited = queue.open(&bind(2003)).unwrap();
+    assert_eq!(queue.local_port(waited).unwrap(), 2003);
+    let mut opened = Vec::new();
+    while let Some((which, result)) = queue.next_opened().unwrap() {
+        opened.push((which, result.ok().map(|socket| queue.local_port(socket).unwrap())));
+    }
+    let ports = [Some(2000), Some(2001), None, Some(2002)];
+    assert_eq!(opened, asked.into_iter().zip(ports).collect::<Vec<_>>());
+    let full = (0..).find_map(|i| queue.begin_open(&bind(3000 + i)).err());
+    assert!(matches!(full, Some(Error::WouldBlock)), "{full:?}");
+}
+
+#[test]
+fn a_queue_and_its_sockets_come_back_on_another_stack() {
+    let mut first = bench("again", 2);
+    let mut queue = first.connect();
+    let socket = queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+    let peer = (PEER, 9).into();
+    let client = queue.connect_udp("0.0.0.0:0".parse().unwrap(), peer).unwrap();
+    let lost = queue.bind_udp("0.0.0.0:99".parse().unwrap()).unwrap();
+    let port = queue.local_port(client).unwrap();
+    drop(first.listener.take());
+    assert!(matches!(queue.wait(Some(PATIENCE)), Err(Error::Disconnected)));
+    assert!(matches!(queue.reconnect(), Err(Error::NoStack { .. })));
+    assert_eq!(queue.sockets(), 3, "it waits for another stack");
+    let mut second = bench("again", 1);
+    let taker = second.connect();
+    taker.bind_udp("0.0.0.0:99".parse().unwrap()).unwrap();
+    let failed = queue.reconnect().unwrap();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].0 == lost && failed[0].1.to_string().contains("in use"), "{failed:?}");
+    assert!(matches!(queue.local_port(lost), Err(Error::NoSocket)));
+    second.send(&udp(4000, 53, b"again"));
+    let datagram = receive(&queue);
+    assert_eq!((datagram.socket(), datagram.to_vec()), (socket, b"again".to_vec()));
+    drop(datagram);
+    assert_eq!(queue.local_port(client).unwrap(), port, "peers know it");
+    queue.send(client, b"to the peer").unwrap();
+    queue.commit().unwrap();
+    second.expect(b"to the peer");
 }

@@ -8,17 +8,63 @@ use crate::entry::{Entry, Kind, NO_FRAME, PacketInfo, SocketId};
 use crate::layout::{ChannelError, Geometry, INFO_SIZE};
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
+use crate::sync::{AtomicU32, Ordering};
 
 /// A frame that the application holds. Give it back by [`AppEnd::release`], or send it: one that is
 /// dropped is lost to the channel.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a frame that is dropped is lost to the channel"]
-pub struct Frame(u32);
+pub struct Frame {
+    index: u32,
+    /// The channel that it belongs to, so that it opens no bytes of another.
+    channel: u32,
+}
 
 impl Frame {
     /// Its number in the channel.
     pub fn index(&self) -> u32 {
-        self.0
+        self.index
+    }
+}
+
+/// The bytes of a channel's frames, for values that hold frames beside the channel.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    memory: Arc<SharedMemory>,
+    channel: u32,
+}
+
+impl Frames {
+    /// `len` bytes from `offset` on; nothing when they are not in the frame, or the frame is another
+    /// channel's.
+    #[inline]
+    pub fn bytes<'f>(&'f self, frame: &'f Frame, offset: u16, len: u16) -> &'f [u8] {
+        if frame.channel != self.channel {
+            return &[];
+        }
+        // SAFETY: a `Frame` is the application's alone until it is released or submitted, which
+        // takes it by value; the stack is trusted to leave it alone (module documentation). The
+        // frame is borrowed for as long as the bytes are, and is this channel's by the check above.
+        unsafe { self.memory.view(frame.index, offset, len.into()) }.unwrap_or(&[])
+    }
+
+    /// The space for a payload; nothing in another channel's frame.
+    #[inline]
+    pub fn space<'f>(&'f self, frame: &'f mut Frame) -> &'f mut [u8] {
+        if frame.channel != self.channel {
+            return &mut [];
+        }
+        let len = self.memory.geometry().payload_size().into();
+        // SAFETY: as in `bytes`; exclusive, since the frame is borrowed mutably.
+        unsafe { self.memory.view_mut(frame.index, INFO_SIZE, len) }.unwrap_or(&mut [])
+    }
+
+    /// The packet info of the first frame of a datagram.
+    #[inline]
+    pub fn info(&self, frame: &Frame) -> PacketInfo {
+        let mut bytes = [0; 56];
+        self.memory.read(frame.index, 0, &mut bytes);
+        PacketInfo::from_bytes(&bytes)
     }
 }
 
@@ -37,28 +83,6 @@ pub struct Received {
     pub len: u16,
     /// How many entries with more of the same datagram follow. Only the first has packet info.
     pub more: u8,
-}
-
-/// A received payload that can be read without its channel at hand.
-#[derive(Debug)]
-pub struct Payload {
-    frame: Frame,
-    offset: u16,
-    len: u16,
-    memory: Arc<SharedMemory>,
-}
-
-impl Payload {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as in `AppEnd::payload`: the frame is this value's alone.
-        unsafe { self.memory.view(self.frame.0, self.offset, self.len.into()) }.unwrap_or(&[])
-    }
-
-    /// The frame, to be released or sent, and where in it the payload is: offset and length.
-    pub fn into_frame(self) -> (Frame, u16, u16) {
-        (self.frame, self.offset, self.len)
-    }
 }
 
 /// Why a frame could not be submitted. It comes back with the error.
@@ -102,8 +126,14 @@ pub struct AppEnd {
     lent: u32,
     /// How many frames to lend.
     share: u32,
-    /// Last, so that it outlives the rings above, which point into it.
-    memory: Arc<SharedMemory>,
+    /// Last, so that its memory outlives the rings above, which point into it.
+    frames: Frames,
+}
+
+/// A number for each channel of the process.
+fn next_channel() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl AppEnd {
@@ -114,7 +144,7 @@ impl AppEnd {
     pub fn map(fd: OwnedFd) -> Result<AppEnd, ChannelError> {
         let memory = Arc::new(SharedMemory::map(fd)?);
         let geometry = memory.geometry();
-        // SAFETY: `memory` is a field of the same struct as everything that points into it.
+        // SAFETY: `frames` keeps the memory in the same struct as everything that points into it.
         let parts = unsafe { memory.parts() };
         let mut end = AppEnd {
             fill: Producer::new(parts.fill),
@@ -126,7 +156,7 @@ impl AppEnd {
             spare: (0..geometry.frames).rev().collect(),
             lent: 0,
             share: (geometry.frames / 2).min(geometry.ring_len),
-            memory,
+            frames: Frames { memory, channel: next_channel() },
         };
         end.lend()?;
         end.fill.publish();
@@ -135,7 +165,7 @@ impl AppEnd {
 
     /// The sizes of rings and frames.
     pub fn geometry(&self) -> Geometry {
-        self.memory.geometry()
+        self.frames.memory.geometry()
     }
 
     fn lend(&mut self) -> Result<(), ChannelError> {
@@ -164,12 +194,12 @@ impl AppEnd {
             Kind::Data if entry.frame >= self.geometry().frames => {
                 return Err(ChannelError::Corrupt("frame number"));
             }
-            Kind::Data if !self.memory.is_payload(entry.offset, entry.len) => {
+            Kind::Data if !self.frames.memory.is_payload(entry.offset, entry.len) => {
                 return Err(ChannelError::Corrupt("payload range"));
             }
             Kind::Data => {
                 self.lent = self.lent.saturating_sub(1);
-                Some(Frame(entry.frame))
+                Some(self.frame(entry.frame))
             }
             _ if entry.frame != NO_FRAME => return Err(ChannelError::Corrupt("event")),
             _ => None,
@@ -178,27 +208,35 @@ impl AppEnd {
         Ok(Some(Received { socket, kind, frame, offset, len, more }))
     }
 
-    /// The payload of a received entry; empty for one without a frame.
+    /// Whether there is something to receive.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: the channel is of no more use.
     #[inline]
-    pub fn payload(&self, received: &Received) -> &[u8] {
-        let Some(frame) = &received.frame else { return &[] };
-        // SAFETY: a `Frame` is the application's alone until it is released or submitted, which
-        // takes it by value; the stack is trusted to leave it alone (module documentation).
-        unsafe { self.memory.view(frame.0, received.offset, received.len.into()) }.unwrap_or(&[])
+    pub fn has_received(&mut self) -> Result<bool, ChannelError> {
+        Ok(self.receive.available()? > 0)
     }
 
-    /// The payload as a value of its own; `None` for an entry without a frame.
-    pub fn into_payload(&self, received: Received) -> Option<Payload> {
-        let Received { frame, offset, len, .. } = received;
-        Some(Payload { frame: frame?, offset, len, memory: Arc::clone(&self.memory) })
+    /// The bytes of this channel's frames.
+    pub fn frames(&self) -> &Frames {
+        &self.frames
+    }
+
+    fn frame(&self, index: u32) -> Frame {
+        Frame { index, channel: self.frames.channel }
+    }
+
+    /// The payload of a received entry; empty for one without a frame.
+    #[inline]
+    pub fn payload<'f>(&'f self, received: &'f Received) -> &'f [u8] {
+        let Some(frame) = &received.frame else { return &[] };
+        self.frames.bytes(frame, received.offset, received.len)
     }
 
     /// The packet info of the first entry of a datagram.
     #[inline]
     pub fn info(&self, frame: &Frame) -> PacketInfo {
-        let mut bytes = [0; 56];
-        self.memory.read(frame.0, 0, &mut bytes);
-        PacketInfo::from_bytes(&bytes)
+        self.frames.info(frame)
     }
 
     /// A free frame to send from, or nothing while all are in use: commit, and wait.
@@ -209,7 +247,7 @@ impl AppEnd {
         if self.spare.is_empty() {
             self.reap()?;
         }
-        Ok(self.spare.pop().map(Frame))
+        Ok(self.spare.pop().map(|index| self.frame(index)))
     }
 
     /// Takes back the frames that the stack has sent.
@@ -226,11 +264,8 @@ impl AppEnd {
 
     /// The space for a payload in a frame that the application holds.
     #[inline]
-    pub fn payload_mut(&mut self, frame: &mut Frame) -> &mut [u8] {
-        let len = self.geometry().payload_size().into();
-        // SAFETY: as in `payload`; exclusive, since the frame is borrowed mutably.
-        let space = unsafe { self.memory.view_mut(frame.0, INFO_SIZE, len) };
-        space.expect("a frame's number was checked when it was received or reaped")
+    pub fn payload_mut<'f>(&'f mut self, frame: &'f mut Frame) -> &'f mut [u8] {
+        self.frames.space(frame)
     }
 
     /// Hands a frame to the stack to send `len` bytes from `offset` on. The stack sees it after
@@ -248,14 +283,14 @@ impl AppEnd {
         info: &PacketInfo,
         (offset, len, more): (u16, u16, u8),
     ) -> Result<(), SubmitError> {
-        if !self.memory.is_payload(offset, len) {
+        if frame.channel != self.frames.channel || !self.frames.memory.is_payload(offset, len) {
             return Err(SubmitError::Range { frame, offset, len });
         }
         if self.transmit.room(1)? == 0 {
             return Err(SubmitError::Full(frame));
         }
-        self.memory.write(frame.0, 0, &info.to_bytes());
-        let entry = Entry { frame: frame.0, socket, offset, len, kind: Kind::Data, more };
+        self.frames.memory.write(frame.index, 0, &info.to_bytes());
+        let entry = Entry { frame: frame.index, socket, offset, len, kind: Kind::Data, more };
         self.transmit.push(entry)?;
         Ok(())
     }
@@ -271,7 +306,10 @@ impl AppEnd {
     /// Gives a frame back that was received or allocated.
     #[inline]
     pub fn release(&mut self, frame: Frame) {
-        self.spare.push(frame.0);
+        debug_assert_eq!(frame.channel, self.frames.channel, "a frame of another channel");
+        if frame.channel == self.frames.channel {
+            self.spare.push(frame.index);
+        }
     }
 
     /// Makes submitted frames visible to the stack, lends it free frames, and says whether its

@@ -210,13 +210,33 @@ impl Connection {
     /// Any. After [`ControlError::Malformed`] and [`ControlError::TooLong`] the next message can be
     /// received.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ControlError> {
+        self.receive_with(RecvFlags::CMSG_CLOEXEC)
+    }
+
+    /// As [`receive`](Self::receive), but `None` when no message is there. Does not block.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive).
+    pub fn receive_now<T: DeserializeOwned>(
+        &self,
+    ) -> Result<Option<(T, Vec<OwnedFd>)>, ControlError> {
+        match self.receive_with(RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT) {
+            Err(ControlError::System { source: Errno::AGAIN, .. }) => Ok(None),
+            received => received.map(Some),
+        }
+    }
+
+    fn receive_with<T: DeserializeOwned>(
+        &self,
+        flags: RecvFlags,
+    ) -> Result<(T, Vec<OwnedFd>), ControlError> {
         let mut text = vec![0; MAX_MESSAGE];
         let mut space =
             vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let into = &mut [IoSliceMut::new(&mut text)];
         let received = loop {
-            match recvmsg(&self.socket, into, &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            match recvmsg(&self.socket, into, &mut beside, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::CONNRESET) => return Err(ControlError::Closed),
                 Err(source) => return Err(ControlError::System { call: "recvmsg", source }),

@@ -56,7 +56,7 @@ mod sync;
 mod tests;
 
 #[cfg(not(loom))]
-pub use app::{AppEnd, Frame, Payload, Received, SubmitError};
+pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 pub use doorbell::Doorbell;
 pub use entry::{Entry, Kind, NO_FRAME, PacketFlags, PacketInfo, SocketId};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// One thread: a queue, a socket, and all there is to do.
 fn serve(port: u16) -> Result<(), Error> {
-    let mut queue = AppQueue::connect(&Config::default())?;
+    let queue = AppQueue::connect(&Config::default())?;
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     queue.bind_udp_shared(any, Share::ByFlow)?;
     loop {
@@ -33,7 +33,7 @@ fn serve(port: u16) -> Result<(), Error> {
         queue.wait(None)?;
         while let Some(event) = queue.next()? {
             if let Event::Datagram(datagram) = event {
-                match queue.reply(datagram) {
+                match datagram.reply() {
                     // The ring is full: the client sends faster than the link takes.
                     Ok(()) | Err(Error::WouldBlock) => {}
                     Err(error) => return Err(error),

@@ -1,33 +1,34 @@
-//! The channels of a queue, and frames on their way back to them.
+//! The channel of one worker.
 
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use weever_app_ring::{AppEnd, Frame};
+use weever_app_ring::{AppEnd, Frames};
 
-/// One worker's channel.
+use crate::error::Error;
+
+/// One worker's channel. The end is borrowed for a moment at a time, never while the caller's code
+/// runs.
 pub(crate) struct Channel {
-    pub(crate) end: AppEnd,
+    pub(crate) end: RefCell<AppEnd>,
+    /// The bytes of its frames, for what buffers hold.
+    pub(crate) frames: Frames,
     /// Wakes the worker.
-    pub(crate) wake: OwnedFd,
+    wake: OwnedFd,
 }
 
-/// Frames of datagrams that were dropped, by channel, until the queue takes them back. Datagrams may
-/// be dropped anywhere, also by other threads and after the queue.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Returns(Arc<Mutex<Vec<(usize, Frame)>>>);
-
-impl Returns {
-    pub(crate) fn give_back(&self, channel: usize, frames: impl Iterator<Item = Frame>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.extend(frames.map(|frame| (channel, frame)));
+impl Channel {
+    pub(crate) fn map(memory: OwnedFd, wake: OwnedFd) -> Result<Channel, Error> {
+        let end = AppEnd::map(memory)?;
+        let frames = end.frames().clone();
+        Ok(Channel { end: RefCell::new(end), frames, wake })
     }
 
-    /// Releases what has come back.
-    pub(crate) fn take_back(&self, channels: &mut [Channel]) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (channel, frame) in waiting.drain(..) {
-            channels[channel].end.release(frame);
+    pub(crate) fn commit(&self) -> Result<(), Error> {
+        if self.end.borrow_mut().commit()? {
+            // The only way to fail is a full counter: then it is readable already.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
+        Ok(())
     }
 }

@@ -22,8 +22,9 @@ pub enum Error {
         /// What the system says.
         source: ControlError,
     },
-    /// The stack has ended, or has closed this queue. Its sockets are gone; connect anew.
-    #[error("the stack has closed the queue; connect anew")]
+    /// The stack has ended, or has closed this queue. [Reconnect](crate::AppQueue::reconnect) opens its sockets
+    /// anew, once a stack serves applications there again.
+    #[error("the stack has ended or closed the queue; reconnect once it is there again")]
     Disconnected,
     /// The stack refused a request; nothing has changed.
     #[error("{message}")]
@@ -51,9 +52,12 @@ pub enum Error {
         /// The longest possible.
         most: usize,
     },
-    /// The socket is not on this queue.
-    #[error("socket {0} is not open on this queue")]
-    NoSocket(u32),
+    /// The socket is not open on this queue: it was closed, or is another queue's.
+    #[error("the socket is not open on this queue")]
+    NoSocket,
+    /// A socket without a peer was to send without a destination.
+    #[error("the socket has no peer; say where to send to, or connect it")]
+    NoDestination,
     /// A system call failed.
     #[error("{call}: {source}")]
     System {
@@ -76,7 +80,9 @@ impl From<Error> for io::Error {
                 _ => io::ErrorKind::InvalidInput,
             },
             Error::WouldBlock => io::ErrorKind::WouldBlock,
-            Error::TooLong { .. } | Error::NoSocket(_) => io::ErrorKind::InvalidInput,
+            Error::TooLong { .. } | Error::NoSocket | Error::NoDestination => {
+                io::ErrorKind::InvalidInput
+            }
             _ => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)

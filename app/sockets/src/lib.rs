@@ -1,36 +1,69 @@
 //! Sockets on a weever stack, for applications.
 //!
 //! An [`AppQueue`] connects a thread of an application with the stack: shared rings and frames, and
-//! any number of sockets on them. Nothing here makes a system call for a packet. What arrives is read
-//! in the order of arrival ([`AppQueue::next`]), in place; what is sent is collected and handed over
-//! by [`AppQueue::commit`]; a thread with nothing to do sleeps in [`AppQueue::wait`].
+//! any number of sockets on them. Nothing here makes a system call for a packet, or allocates for one
+//! that fits into a frame.
+//!
+//! ```text
+//!  open, begin_open ──► Backend: requests and answers ──► the stack, in another process or in this
+//!                                                            │
+//!  next:  in the order of arrival ◄──┐                       │ a channel for each worker
+//!  poll:  by ready socket (Events) ◄─┴─ receive rings ◄──────┤
+//!           │ RxBuf: borrows the queue, lies where the stack has put it
+//!           ▼
+//!  reply, into_answer, alloc (TxBuf), send_to ──► transmit rings ── commit ──► the stack
+//! ```
+//!
+//! A thread with nothing to do sleeps in [`AppQueue::wait`], or by an event loop of its own on the
+//! queue's descriptor ([`AppQueue::arm`]).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weever_app_sockets::Error> {
 //! use weever_app_sockets::{AppQueue, Config, Event};
 //!
-//! let mut queue = AppQueue::connect(&Config::default())?;
+//! let queue = AppQueue::connect(&Config::default())?;
 //! queue.bind_udp("0.0.0.0:7".parse().unwrap())?;
 //! loop {
 //!     queue.wait(None)?;
 //!     while let Some(event) = queue.next()? {
 //!         if let Event::Datagram(datagram) = event {
-//!             queue.reply(datagram)?;
+//!             datagram.reply()?;
 //!         }
 //!     }
-//!     queue.commit()?;
 //! }
+//! # }
+//! ```
+//!
+//! A buffer cannot outlive its queue:
+//!
+//! ```compile_fail,E0505
+//! # fn main() -> Result<(), weever_app_sockets::Error> {
+//! use weever_app_sockets::{AppQueue, Config};
+//!
+//! let queue = AppQueue::connect(&Config::default())?;
+//! let kept = queue.next()?;
+//! drop(queue);
+//! println!("{kept:?}");
+//! # Ok(())
 //! # }
 //! ```
 #![forbid(unsafe_code)]
 
+mod backend;
+mod buffer;
 mod channel;
-mod datagram;
+mod config;
 mod error;
+mod events;
 mod queue;
+mod table;
 
-pub use datagram::{Datagram, Event, SendOptions};
+pub use backend::{Answer, Backend};
+pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
+pub use config::{Config, DEFAULT_PATH};
 pub use error::Error;
-pub use queue::{AppQueue, Config, DEFAULT_PATH, UdpSocket};
-pub use weever_app_ring::control::Share;
+pub use events::{Chain, Event, Events};
+pub use queue::{AppQueue, Opening};
+pub use table::{Bind, UdpSocket};
+pub use weever_app_ring::control::{self, Share};
 pub use weever_app_ring::{Geometry, SocketId};

@@ -1,0 +1,108 @@
+//! Where the stack is: in another process, or in this one.
+//!
+//! A queue needs the same things of both: an answer to each request, channels to every worker, and a
+//! way to sleep until one of them has something. A stack within the process has its worker turn in
+//! the application's thread besides, which is all that [`Backend::work`] and [`Backend::sleep`] are
+//! for. This crate links no stack: `weever-app-library` implements the trait over a host.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use weever_app_ring::control::{Connection, Request, Response};
+
+use crate::config::Config;
+use crate::error::Error;
+
+/// An answer of the stack, with the descriptors that came with it.
+pub type Answer = (Response, Vec<OwnedFd>);
+
+/// The stack, as a queue sees it. Requests are answered one by one, in their order.
+pub trait Backend: Send {
+    /// Sends a request. Does not wait for the answer.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when the stack is gone.
+    fn send(&mut self, request: &Request) -> Result<(), Error>;
+
+    /// The next answer. With `blocking`, waits for it; otherwise `None` means that none has come.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn receive(&mut self, blocking: bool) -> Result<Option<Answer>, Error>;
+
+    /// Has the stack do what there is to do, if its worker is this thread's to turn; true if it did
+    /// something. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when the worker has failed.
+    fn work(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
+    /// The application will wait for the queue's descriptor by itself: whoever turns workers for it
+    /// takes over now.
+    fn hand_over(&mut self) {}
+
+    /// Sleeps until `wake` is readable, the stack has something to do here, or the timeout has
+    /// passed; `None` waits as long as it takes. It may return early.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when the stack is gone, [`Error::System`].
+    fn sleep(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<(), Error>;
+
+    /// Connects anew, after the stack has ended. What was open is gone.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`] when there is none to connect to.
+    fn restart(&mut self) -> Result<(), Error>;
+}
+
+/// A stack in a process of its own, over its Unix socket.
+pub(crate) struct Process {
+    config: Config,
+    control: Connection,
+}
+
+impl Process {
+    pub(crate) fn connect(config: &Config) -> Result<Process, Error> {
+        let control = Connection::connect(&config.path)
+            .map_err(|source| Error::NoStack { path: config.path.clone(), source })?;
+        Ok(Process { config: config.clone(), control })
+    }
+}
+
+impl Backend for Process {
+    fn send(&mut self, request: &Request) -> Result<(), Error> {
+        Ok(self.control.send(request, &[])?)
+    }
+
+    fn receive(&mut self, blocking: bool) -> Result<Option<Answer>, Error> {
+        if blocking {
+            return Ok(Some(self.control.receive()?));
+        }
+        Ok(self.control.receive_now()?)
+    }
+
+    fn sleep(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<(), Error> {
+        let mut fds = [
+            PollFd::from_borrowed_fd(wake, PollFlags::IN),
+            PollFd::new(&self.control, PollFlags::RDHUP),
+        ];
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: t.subsec_nanos().into(),
+        });
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(source) => return Err(Error::System { call: "poll", source }),
+        }
+        if fds[1].revents().is_empty() { Ok(()) } else { Err(Error::Disconnected) }
+    }
+
+    fn restart(&mut self) -> Result<(), Error> {
+        *self = Process::connect(&self.config)?;
+        Ok(())
+    }
+}

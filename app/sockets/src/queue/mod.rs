@@ -1,0 +1,227 @@
+//! A thread's queue: connecting, committing and waiting. What it does with sockets is in `open`, what
+//! comes and goes in `receive` and `send`.
+
+mod open;
+mod receive;
+mod send;
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use weever_app_ring::control::{Request, Response};
+use weever_app_ring::{Frame, Frames, Geometry, VERSION};
+
+use crate::backend::{Backend, Process};
+use crate::channel::Channel;
+use crate::config::Config;
+use crate::error::Error;
+use crate::table::Table;
+pub use open::Opening;
+use open::Openings;
+
+/// An application's queue: its sockets, and the rings to every worker of the stack. It belongs to one
+/// thread at a time; several threads have a queue each. Dropping it closes its sockets.
+pub struct AppQueue {
+    config: Config,
+    backend: RefCell<Box<dyn Backend>>,
+    /// What the stack writes to when this thread sleeps.
+    wake: OwnedFd,
+    channels: Vec<Channel>,
+    /// The channel that is read next.
+    current: Cell<usize>,
+    table: RefCell<Table>,
+    openings: RefCell<Openings>,
+}
+
+impl AppQueue {
+    /// Connects to a stack in a process of its own and opens a queue. Blocks until the stack has
+    /// answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`]; [`Error::Refused`] by a stack of another version, or when the geometry is
+    /// not possible.
+    pub fn connect(config: &Config) -> Result<AppQueue, Error> {
+        AppQueue::over(Box::new(Process::connect(config)?), config)
+    }
+
+    /// Opens a queue on a stack that is reached in another way.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn over(mut backend: Box<dyn Backend>, config: &Config) -> Result<AppQueue, Error> {
+        let (wake, channels) = open_queue(backend.as_mut(), config)?;
+        Ok(AppQueue {
+            config: config.clone(),
+            backend: RefCell::new(backend),
+            wake,
+            channels,
+            current: Cell::new(0),
+            table: RefCell::default(),
+            openings: RefCell::default(),
+        })
+    }
+
+    /// Hands everything sent to the stack, and frames that are free again. A system call only for
+    /// workers that sleep.
+    ///
+    /// # Errors
+    /// [`Error::Channel`]; with the stack in this process, [`Error::Disconnected`] when it has failed.
+    pub fn commit(&self) -> Result<(), Error> {
+        self.channels.iter().try_for_each(Channel::commit)?;
+        self.backend.borrow_mut().work().map(drop)
+    }
+
+    /// [Commits](Self::commit), then waits until there is something to receive, frames have come
+    /// back, or the timeout has passed; `None` waits as long as it takes. True when there is
+    /// something. It polls for [`Config::spin`] before it sleeps.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when the stack is gone, [`Error::Channel`], [`Error::System`].
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, Error> {
+        self.commit()?;
+        let start = Instant::now();
+        loop {
+            if self.is_ready()? {
+                return Ok(true);
+            }
+            if self.backend.borrow_mut().work()? {
+                continue;
+            }
+            let passed = start.elapsed();
+            let left = timeout.map(|timeout| timeout.saturating_sub(passed));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(false);
+            }
+            if passed < self.config.spin {
+                std::hint::spin_loop();
+                continue;
+            }
+            if !self.arm_channels()? {
+                return Ok(true);
+            }
+            let slept = self.backend.borrow_mut().sleep(self.wake.as_fd(), left);
+            self.acknowledge();
+            slept?;
+        }
+    }
+
+    /// Whether there is something to receive.
+    fn is_ready(&self) -> Result<bool, Error> {
+        for channel in &self.channels {
+            if channel.end.borrow_mut().has_received()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// For an event loop that sleeps by itself: has the stack write to this queue's
+    /// [descriptor](AsFd) when something comes. False when there is something already. After the
+    /// descriptor became readable, [`acknowledge`](Self::acknowledge) it.
+    ///
+    /// # Errors
+    /// [`Error::Channel`].
+    pub fn arm(&self) -> Result<bool, Error> {
+        let nothing = self.arm_channels()?;
+        if nothing {
+            self.backend.borrow_mut().hand_over();
+        }
+        Ok(nothing)
+    }
+
+    fn arm_channels(&self) -> Result<bool, Error> {
+        let mut nothing = true;
+        for channel in &self.channels {
+            nothing &= channel.end.borrow_mut().arm()?;
+        }
+        if !nothing {
+            self.disarm();
+        }
+        Ok(nothing)
+    }
+
+    fn disarm(&self) {
+        self.channels.iter().for_each(|channel| channel.end.borrow_mut().disarm());
+    }
+
+    /// Makes the descriptor unreadable again.
+    pub fn acknowledge(&self) {
+        let _nothing_there = rustix::io::read(&self.wake, &mut [0; 8]);
+        self.disarm();
+    }
+
+    /// Frames that are free, and frames lent to the stack, over all channels. For checks: together
+    /// with those in buffers they are all that there are.
+    pub fn frames(&self) -> (usize, usize) {
+        let held = self.channels.iter().map(|channel| channel.end.borrow().held());
+        held.fold((0, 0), |(free, lent), (f, l)| (free + f, lent + l))
+    }
+
+    /// The sizes of rings and frames.
+    pub fn geometry(&self) -> Geometry {
+        self.config.geometry
+    }
+
+    /// How many channels there are: one for each worker of the stack.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(crate) fn frames_of(&self, channel: u16) -> &Frames {
+        &self.channels[usize::from(channel)].frames
+    }
+
+    pub(crate) fn release(&self, channel: u16, frames: impl IntoIterator<Item = Frame>) {
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        frames.into_iter().for_each(|frame| end.release(frame));
+    }
+}
+
+impl AsFd for AppQueue {
+    /// Readable when the stack has woken this queue, after [`arm`](Self::arm).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+impl std::fmt::Debug for AppQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, sockets) = (&self.config.name, self.table.borrow().len());
+        write!(f, "AppQueue({name}, {sockets} sockets, {} channels)", self.channels.len())
+    }
+}
+
+/// Asks for a queue, and maps its channels.
+fn open_queue(
+    backend: &mut dyn Backend,
+    config: &Config,
+) -> Result<(OwnedFd, Vec<Channel>), Error> {
+    let Geometry { ring_len, frames, frame_size } = config.geometry;
+    let name = config.name.clone();
+    backend.send(&Request::OpenQueue { version: VERSION, name, ring_len, frames, frame_size })?;
+    let missing = || Error::Protocol("a descriptor is missing".into());
+    let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
+    let Response::Queue { channels, .. } = accepted(answer)? else {
+        return Err(Error::Protocol("no queue in the answer".into()));
+    };
+    if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
+        let got = descriptors.len();
+        return Err(Error::Protocol(format!("{got} descriptors for {channels} channels")));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let wake = descriptors.next().ok_or_else(missing)?;
+    let mut opened = Vec::new();
+    while let Some(memory) = descriptors.next() {
+        let wake = descriptors.next().ok_or_else(missing)?;
+        opened.push(Channel::map(memory, wake)?);
+    }
+    Ok((wake, opened))
+}
+
+fn accepted(answer: Response) -> Result<Response, Error> {
+    match answer {
+        Response::Refused { kind, message } => Err(Error::Refused { kind, message }),
+        answer => Ok(answer),
+    }
+}

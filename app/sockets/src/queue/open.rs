@@ -1,0 +1,259 @@
+//! Sockets are opened, closed, and opened again on another stack.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weever_app_ring::SocketId;
+use weever_app_ring::control::{Request, Response, Share};
+
+use super::{AppQueue, accepted, open_queue};
+use crate::error::Error;
+use crate::table::{Bind, Entry, UdpSocket};
+
+/// Requests that may be on their way at once: few enough for the socket's buffers on both sides, so
+/// that neither waits for the other.
+const UNDER_WAY: usize = 64;
+
+/// A socket that is being opened: names what [`AppQueue::begin_open`] asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Opening(u64);
+
+/// Opened, or refused.
+type Opened = (Opening, Result<UdpSocket, Error>);
+
+/// Requests whose answers have not been taken.
+#[derive(Default)]
+pub(super) struct Openings {
+    next: u64,
+    /// Not answered yet, in the order of the requests.
+    under_way: VecDeque<(Opening, Bind)>,
+    /// Answered, but not taken.
+    done: VecDeque<Opened>,
+}
+
+impl AppQueue {
+    /// Opens a UDP socket. An unspecified address is any of the stack's (an IPv6 one is of both
+    /// families), port 0 an ephemeral one. Blocks until the stack has answered; what arrives then is
+    /// the socket's.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Disconnected`].
+    pub fn bind_udp(&self, local: SocketAddr) -> Result<UdpSocket, Error> {
+        self.open(&Bind::udp(local))
+    }
+
+    /// As [`bind_udp`](Self::bind_udp), but other sockets may have the same address and port, and
+    /// divide what arrives.
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn bind_udp_shared(&self, local: SocketAddr, sharing: Share) -> Result<UdpSocket, Error> {
+        self.open(&Bind::udp(local).shared(sharing))
+    }
+
+    /// Opens a UDP socket that sends to one peer and receives from it alone.
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn connect_udp(&self, local: SocketAddr, peer: SocketAddr) -> Result<UdpSocket, Error> {
+        self.open(&Bind::udp(local).connected_to(peer))
+    }
+
+    /// Opens a socket. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn open(&self, bind: &Bind) -> Result<UdpSocket, Error> {
+        // Answers come in order: those to earlier requests are kept for `next_opened`.
+        while self.is_opening() {
+            self.answer(true)?;
+        }
+        let opening = self.begin_open(bind)?;
+        self.answer(true)?;
+        let mut openings = self.openings.borrow_mut();
+        match openings.done.pop_back() {
+            Some((which, opened)) if which == opening => opened,
+            _ => Err(Error::Protocol("an answer is missing".into())),
+        }
+    }
+
+    /// Asks for a socket, and does not wait for the answer: [`next_opened`](Self::next_opened) has it
+    /// when it has come. Many requests can be on their way together.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when too many are: take answers first. [`Error::Disconnected`].
+    pub fn begin_open(&self, bind: &Bind) -> Result<Opening, Error> {
+        let mut openings = self.openings.borrow_mut();
+        if openings.under_way.len() >= UNDER_WAY {
+            return Err(Error::WouldBlock);
+        }
+        self.backend.borrow_mut().send(&bind.request())?;
+        openings.next += 1;
+        let opening = Opening(openings.next);
+        openings.under_way.push_back((opening, *bind));
+        Ok(opening)
+    }
+
+    /// The next answer to a [request](Self::begin_open), in their order: a socket, or why there is
+    /// none. `None` when no answer has come, or none is to come. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`].
+    pub fn next_opened(&self) -> Result<Option<Opened>, Error> {
+        if self.openings.borrow().done.is_empty() {
+            self.answer(false)?;
+        }
+        Ok(self.openings.borrow_mut().done.pop_front())
+    }
+
+    /// Opens many sockets; the requests are on their way together. The first that is refused ends
+    /// it: those opened before stay open and come back with the error. Blocks.
+    ///
+    /// # Errors
+    /// As [`bind_udp`](Self::bind_udp).
+    pub fn open_many(&self, binds: &[Bind]) -> (Vec<UdpSocket>, Result<(), Error>) {
+        let mut opened = Vec::with_capacity(binds.len());
+        let result = self.open_all(binds, &mut opened);
+        (opened, result)
+    }
+
+    fn open_all(&self, binds: &[Bind], opened: &mut Vec<UdpSocket>) -> Result<(), Error> {
+        let mut failed = Ok(());
+        let mut waiting = binds.iter().peekable();
+        let earlier = self.openings.borrow().next;
+        loop {
+            while failed.is_ok()
+                && let Some(bind) = waiting.peek()
+            {
+                match self.begin_open(bind) {
+                    Ok(_) => drop(waiting.next()),
+                    Err(Error::WouldBlock) => break,
+                    Err(error) => failed = Err(error),
+                }
+            }
+            if !self.is_opening() {
+                return failed;
+            }
+            self.answer(true)?;
+            let mut openings = self.openings.borrow_mut();
+            let Some(at) = openings.done.iter().position(|(which, _)| which.0 > earlier) else {
+                continue;
+            };
+            match openings.done.remove(at) {
+                Some((_, Ok(socket))) => opened.push(socket),
+                Some((_, Err(error))) => failed = failed.and(Err(error)),
+                None => {}
+            }
+        }
+    }
+
+    fn is_opening(&self) -> bool {
+        !self.openings.borrow().under_way.is_empty()
+    }
+
+    /// Takes one answer, if a request is under way.
+    fn answer(&self, blocking: bool) -> Result<(), Error> {
+        let mut openings = self.openings.borrow_mut();
+        let Some(&(opening, bind)) = openings.under_way.front() else { return Ok(()) };
+        let Some((answer, _)) = self.backend.borrow_mut().receive(blocking)? else { return Ok(()) };
+        openings.under_way.pop_front();
+        let opened = socket_of(answer)
+            .map(|(number, port)| self.table.borrow_mut().insert(number, bind, port));
+        openings.done.push_back((opening, opened));
+        Ok(())
+    }
+
+    /// Asks for something that is answered with no more than that it is done.
+    fn ask(&self, request: &Request) -> Result<Response, Error> {
+        while self.is_opening() {
+            self.answer(true)?;
+        }
+        let mut backend = self.backend.borrow_mut();
+        backend.send(request)?;
+        match backend.receive(true)? {
+            Some((answer, _)) => accepted(answer),
+            None => Err(Error::Protocol("an answer is missing".into())),
+        }
+    }
+
+    /// Closes a socket. Blocks until the stack has answered. What arrived before and was not taken is
+    /// discarded.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`] when it is not open on this queue, [`Error::Disconnected`].
+    pub fn close(&self, socket: UdpSocket) -> Result<(), Error> {
+        let number = self.with(socket, |entry| entry.number)?;
+        self.ask(&Request::Close { socket: number })?;
+        self.table.borrow_mut().remove(socket);
+        Ok(())
+    }
+
+    /// The local port of a socket.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`].
+    pub fn local_port(&self, socket: UdpSocket) -> Result<u16, Error> {
+        self.with(socket, |entry| entry.port)
+    }
+
+    /// The number by which the stack knows a socket, as `weever sockets` shows it.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`].
+    pub fn number(&self, socket: UdpSocket) -> Result<SocketId, Error> {
+        self.with(socket, |entry| entry.number)
+    }
+
+    /// How many sockets are open on this queue.
+    pub fn sockets(&self) -> usize {
+        self.table.borrow().len()
+    }
+
+    pub(super) fn with<T>(
+        &self,
+        socket: UdpSocket,
+        what: impl FnOnce(&Entry) -> T,
+    ) -> Result<T, Error> {
+        self.table.borrow().get(socket).map(what).ok_or(Error::NoSocket)
+    }
+
+    /// After [`Error::Disconnected`]: opens the queue and its sockets anew, on the stack that serves
+    /// applications there now. Handles stay valid, ports stay the same; what was on its way is lost.
+    /// Sockets that cannot be had again are closed and come back with the reason. Blocks until the
+    /// stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoStack`] while there is none: the queue stays as it is, try again later.
+    pub fn reconnect(&mut self) -> Result<Vec<(UdpSocket, Error)>, Error> {
+        let backend = self.backend.get_mut();
+        backend.restart()?;
+        (self.wake, self.channels) = open_queue(backend.as_mut(), &self.config)?;
+        self.current.set(0);
+        let openings = self.openings.get_mut();
+        let lost = openings.under_way.drain(..).map(|(which, _)| (which, Err(Error::Disconnected)));
+        openings.done.extend(lost);
+        let sockets = self.table.get_mut().forget_numbers();
+        let mut failed = Vec::new();
+        for group in sockets.chunks(UNDER_WAY) {
+            group.iter().try_for_each(|(_, bind)| backend.send(&bind.request()))?;
+            for (socket, _) in group {
+                let (answer, _) = backend.receive(true)?.ok_or(Error::Disconnected)?;
+                match socket_of(answer) {
+                    Ok((number, port)) => self.table.get_mut().renumber(*socket, number, port),
+                    Err(error) => {
+                        self.table.get_mut().remove(*socket);
+                        failed.push((*socket, error));
+                    }
+                }
+            }
+        }
+        Ok(failed)
+    }
+}
+
+fn socket_of(answer: Response) -> Result<(SocketId, u16), Error> {
+    match accepted(answer)? {
+        Response::Socket { socket, local_port } => Ok((socket, local_port)),
+        other => Err(Error::Protocol(format!("{other:?}"))),
+    }
+}

@@ -1,0 +1,123 @@
+//! What is sent is put on the rings.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use weever_app_ring::{AppEnd, INFO_SIZE, PacketInfo, SubmitError};
+
+use super::AppQueue;
+use crate::buffer::{Part, Parts, SendOptions, TxBuf};
+use crate::error::Error;
+use crate::table::UdpSocket;
+
+/// Bytes of the longest UDP payload over IPv4 (RFC 768): 65,535 less both headers.
+const LONGEST: usize = 65_507;
+/// A connected socket's peer is the stack's to know.
+const ITS_PEER: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
+impl AppQueue {
+    /// A free frame to write a datagram of this socket into. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when none is free, [`Error::NoSocket`], [`Error::Channel`].
+    pub fn alloc(&self, socket: UdpSocket) -> Result<TxBuf<'_>, Error> {
+        let channel = self.with(socket, |entry| entry.home.get())?;
+        let frame = self.channels[usize::from(channel)].end.borrow_mut().alloc()?;
+        let frame = Some(frame.ok_or(Error::WouldBlock)?);
+        let info = SendOptions::default().info(ITS_PEER);
+        Ok(TxBuf { queue: self, socket, channel, info, frame })
+    }
+
+    /// Sends a payload, which is copied into frames, from a socket to a peer. The stack sees it after
+    /// [`commit`](Self::commit). Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when no frame is free; [`Error::TooLong`]; [`Error::NoSocket`];
+    /// [`Error::Channel`].
+    pub fn send_to(
+        &self,
+        socket: UdpSocket,
+        payload: &[u8],
+        remote: SocketAddr,
+        options: SendOptions,
+    ) -> Result<(), Error> {
+        let channel = self.with(socket, |entry| entry.home.get())?;
+        let parts = {
+            let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+            let size = usize::from(end.geometry().payload_size());
+            let most = LONGEST.min(size * (usize::from(u8::MAX) + 1));
+            if payload.len() > most {
+                return Err(Error::TooLong { len: payload.len(), most });
+            }
+            copied(&mut end, payload, size)?
+        };
+        self.submit(channel, socket, &options.info(remote), parts)
+    }
+
+    /// As [`send_to`](Self::send_to), to a connected socket's peer.
+    ///
+    /// # Errors
+    /// As [`send_to`](Self::send_to); [`Error::NoDestination`] for a socket without a peer.
+    pub fn send(&self, socket: UdpSocket, payload: &[u8]) -> Result<(), Error> {
+        self.send_to(socket, payload, ITS_PEER, SendOptions::default())
+    }
+
+    pub(crate) fn submit(
+        &self,
+        channel: u16,
+        socket: UdpSocket,
+        info: &PacketInfo,
+        Parts { first, more }: Parts,
+    ) -> Result<(), Error> {
+        let number = self.with(socket, |entry| {
+            let nowhere = info.remote.port() == 0 && !entry.is_connected();
+            if nowhere { Err(Error::NoDestination) } else { Ok(entry.number) }
+        });
+        let mut end = self.channels[usize::from(channel)].end.borrow_mut();
+        let count = more.len() + 1;
+        let parts = std::iter::once(first).chain(more);
+        // All of a datagram or nothing.
+        let room = end.transmit_room(count as u32)? as usize;
+        let number = match number.and_then(|number| number) {
+            Ok(number) if room >= count => number,
+            refused => {
+                parts.for_each(|part| end.release(part.frame));
+                return refused.and(Err(Error::WouldBlock));
+            }
+        };
+        for (i, Part { frame, offset, len }) in parts.enumerate() {
+            match end.submit(frame, number, info, (offset, len, (count - 1 - i) as u8)) {
+                Ok(()) => {}
+                Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
+                    end.release(frame);
+                    return Err(Error::WouldBlock);
+                }
+                Err(SubmitError::Channel(error)) => return Err(error.into()),
+                Err(other) => return Err(Error::Protocol(other.to_string())),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A payload in as many frames as it needs; all of them, or none is taken.
+fn copied(end: &mut AppEnd, payload: &[u8], size: usize) -> Result<Parts, Error> {
+    let mut next = |bytes: &[u8]| -> Result<Option<Part>, Error> {
+        let Some(mut frame) = end.alloc()? else { return Ok(None) };
+        end.payload_mut(&mut frame)[..bytes.len()].copy_from_slice(bytes);
+        Ok(Some(Part { frame, offset: INFO_SIZE, len: bytes.len() as u16 }))
+    };
+    let (head, rest) = payload.split_at(payload.len().min(size));
+    let first = next(head)?.ok_or(Error::WouldBlock)?;
+    let mut parts = Parts { first, more: Vec::new() };
+    for bytes in rest.chunks(size) {
+        match next(bytes)? {
+            Some(part) => parts.more.push(part),
+            None => {
+                let Parts { first, more } = parts;
+                std::iter::once(first).chain(more).for_each(|part| end.release(part.frame));
+                return Err(Error::WouldBlock);
+            }
+        }
+    }
+    Ok(parts)
+}
