@@ -43,6 +43,9 @@ impl<'a> Ports<'a> {
 /// slot may be empty unless the type's effects include `needs_buffer`; the engine checks that
 /// before it calls. Blocks do not block, do not allocate on the packet path and do not read a
 /// clock: the time is `cx.now`.
+///
+/// A panic in any of these calls costs the block its state and the packets that it was called with:
+/// the engine goes on with a fresh block, and without one after repeated panics.
 pub trait Block: Send {
     /// Runs the node for the tasks of `input`, in arrival order.
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>);

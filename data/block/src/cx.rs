@@ -174,6 +174,14 @@ impl Requests {
         }
     }
 
+    /// Forgets what was asked for; buffers of new tasks are freed.
+    pub fn clear(&mut self) {
+        self.claims.clear();
+        self.spawns.clear();
+        self.notifies.clear();
+        self.counts.clear();
+    }
+
     /// Whether nothing was asked for.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -2,17 +2,20 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared state by type: addresses, neighbours, sockets. Blocks look it up when they are built,
 /// never per packet, and keep the `Arc`.
 ///
 /// What lies in it is read by many and written by one: a type must offer reads that do not lock
 /// (design/0000 §4.4).
-#[derive(Default)]
+/// Clones share what is provided.
+#[derive(Clone, Default)]
 pub struct Env {
-    entries: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    entries: Arc<Mutex<Entries>>,
 }
+
+type Entries = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 impl Env {
     /// An empty environment.
@@ -33,7 +36,7 @@ impl Env {
 
     /// The `T` of this stack, made on first use.
     pub fn get_or_default<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
-        let made = |slot: &mut HashMap<_, _>| -> Arc<dyn Any + Send + Sync> {
+        let made = |slot: &mut Entries| -> Arc<dyn Any + Send + Sync> {
             let entry = slot.entry(TypeId::of::<T>());
             Arc::clone(
                 entry.or_insert_with(|| Arc::new(T::default()) as Arc<dyn Any + Send + Sync>),
@@ -43,7 +46,7 @@ impl Env {
         any.downcast::<T>().expect("the key is the type")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TypeId, Arc<dyn Any + Send + Sync>>> {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

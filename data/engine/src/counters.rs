@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwap;
 
+use crate::faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault, FaultLog};
+
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -37,6 +39,8 @@ pub enum CounterKind {
     BlockFull,
     /// A block's own counter; the label is its name.
     Own,
+    /// Panics of a node's block. Only nodes whose block has panicked have this counter.
+    Panics,
 }
 
 impl CounterKind {
@@ -55,6 +59,7 @@ impl CounterKind {
             CounterKind::OutboxFull => "outbox_full",
             CounterKind::BlockFull => "block_full",
             CounterKind::Own => "own",
+            CounterKind::Panics => "panics",
         }
     }
 }
@@ -291,11 +296,12 @@ impl Cells {
 #[derive(Debug)]
 pub struct Counters {
     cells: ArcSwap<Cells>,
+    faults: Arc<FaultLog>,
 }
 
 impl Counters {
-    pub(crate) fn new(cells: Arc<Cells>) -> Counters {
-        Counters { cells: ArcSwap::new(cells) }
+    pub(crate) fn new(cells: Arc<Cells>, faults: Arc<FaultLog>) -> Counters {
+        Counters { cells: ArcSwap::new(cells), faults }
     }
 
     /// Makes `cells` what readers see.
@@ -303,15 +309,43 @@ impl Counters {
         self.cells.store(cells);
     }
 
-    /// Every counter with its name, node by node in the order of the graph.
+    /// Every counter with its name, node by node in the order of the graph; then those of blocks
+    /// that have panicked.
     pub fn describe(&self) -> Vec<Reading> {
-        self.cells.load().readings().map(reading).collect()
+        let mut readings: Vec<Reading> = self.cells.load().readings().map(reading).collect();
+        readings.extend(self.of_faults());
+        readings
+    }
+
+    /// The nodes whose blocks have panicked, in the order of their first panic. Does not block the
+    /// engine unless a further block panics meanwhile.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.faults.faults()
+    }
+
+    fn of_faults(&self) -> impl Iterator<Item = Reading> {
+        self.faults.faults().into_iter().flat_map(|fault| {
+            let Fault { node, panics, lost, refused, .. } = fault;
+            let reading = move |kind, label: &str, value| Reading {
+                node: node.clone(),
+                kind,
+                label: label.into(),
+                value,
+            };
+            [
+                reading(CounterKind::Panics, "", panics),
+                reading(CounterKind::Drop, BLOCK_PANICKED, lost),
+                reading(CounterKind::Drop, BLOCK_QUARANTINED, refused),
+            ]
+        })
     }
 
     /// The counters of one node, in the same form.
     pub fn of_node(&self, node: &str) -> Vec<Reading> {
         let cells = self.cells.load();
-        cells.readings().filter(|(label, _)| &*label.node == node).map(reading).collect()
+        let of_node = cells.readings().filter(|(label, _)| &*label.node == node).map(reading);
+        let of_faults = self.of_faults().filter(|reading| &*reading.node == node);
+        of_node.chain(of_faults).collect()
     }
 
     /// The value of the counter of `kind` called `label` at `node`; `None` when there is none.
@@ -319,7 +353,10 @@ impl Counters {
         let is = |l: &Label| l.kind == kind && &*l.node == node && &*l.label == label;
         let cells = self.cells.load();
         let found = cells.readings().find(|(label, _)| is(label));
-        found.map(|(_, cell)| cell.load(Relaxed))
+        found.map(|(_, cell)| cell.load(Relaxed)).or_else(|| {
+            let is = |r: &Reading| r.kind == kind && &*r.node == node && &*r.label == label;
+            self.of_faults().find(is).map(|reading| reading.value)
+        })
     }
 
     /// The value of the total called `label`: `tasks`, `batches`, `conflicts` (second

@@ -14,6 +14,7 @@
 
 mod counters;
 mod doorbell;
+mod faults;
 mod interpreter;
 mod limits;
 mod mailbox;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use counters::{CounterKind, Counters, NODE_WAS_REMOVED, REMOVED, Reading, sum};
 pub use doorbell::Waker;
+pub use faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault};
 pub use interpreter::Engine;
 pub use limits::Limits;
 pub use mailbox::Mailbox;

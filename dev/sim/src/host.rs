@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use weever_engine::{CounterKind, Reading};
+use weever_engine::{CounterKind, Fault, Reading};
 use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix, Route, Service, with_dhcp_socket};
 use weever_link::fault::{FaultConfig, FaultControl, FaultyLink};
 use weever_link::memory::MemoryLink;
@@ -152,6 +152,11 @@ impl SimHost {
         let drops = self.readings().into_iter();
         let drops = drops.filter(|r| r.kind == CounterKind::Drop && r.value > 0);
         drops.map(|r| (r.node.to_string(), r.label.to_string(), r.value)).collect()
+    }
+
+    pub(crate) fn faults(&self) -> Vec<Fault> {
+        let handle = self.stack.handle();
+        handle.workers.iter().flat_map(|worker| worker.counters.faults()).collect()
     }
 
     /// The pool, once nothing of the host is left that could hold a frame.

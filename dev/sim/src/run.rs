@@ -131,6 +131,9 @@ impl Sim {
 
     /// Ends the simulation, and asserts that every buffer has come home.
     pub fn finish(self) {
+        for host in &self.hosts {
+            assert_eq!(host.faults(), [], "no block panics");
+        }
         let pools: Vec<_> = self.hosts.into_iter().map(SimHost::into_pool).collect();
         for pool in pools {
             assert_eq!(pool.available(), pool.frames(), "buffers are conserved");

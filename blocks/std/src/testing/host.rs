@@ -225,6 +225,7 @@ impl HostBox {
         // A timer that finds its queue full is no packet; none does within the default limits.
         assert_eq!(self.received + made, self.sent + ended, "each packet has exactly one fate");
         assert_eq!(self.total("conflicts"), 0);
+        assert_eq!(self.engine.counters().faults(), [], "no block panics");
     }
 
     /// The sum of the blocks' own counters of this name.

@@ -101,7 +101,8 @@ impl LinkBox {
 
     /// Ends both sides, and asserts that every buffer has come home.
     pub fn finish(self) {
-        let LinkBox { worker, peer, cache, pool, received, .. } = self;
+        let LinkBox { mut worker, peer, cache, pool, received, .. } = self;
+        assert_eq!(worker.engine().counters().faults(), [], "no block panics");
         drop((worker, peer, received, cache));
         assert_eq!(pool.available(), pool.frames(), "buffers are conserved");
     }

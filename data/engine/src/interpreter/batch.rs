@@ -7,7 +7,8 @@ use weever_packet::{Burst, Mask, Nanos, bits};
 use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::counters::{Counter, total};
-use crate::schedule::{Entry, Program, TaskMasks};
+use crate::faults::Loss;
+use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
 
 /// The destination of claimed buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,14 @@ pub(crate) struct BatchState {
     pub(crate) notifies: Vec<(Entry, Option<u64>)>,
     /// The tasks that have a disposition.
     pub(crate) disposed: Mask,
+    /// The node whose block is being called, or [`NO_NODE`]: the culprit if that panics.
+    pub(crate) running: u32,
+    /// The shortcut that is being called.
+    pub(crate) shortcut: Option<u32>,
+    /// The claim whose block collects its packets.
+    pub(crate) collecting: Option<usize>,
+    /// Tasks that found no working block: the node, and what happened to it. Mostly empty.
+    pub(crate) lost: Vec<(u32, Loss, Mask)>,
 }
 
 impl BatchState {
@@ -64,6 +73,10 @@ impl BatchState {
             claims: Vec::with_capacity(64),
             notifies: Vec::with_capacity(64),
             disposed: 0,
+            running: NO_NODE,
+            shortcut: None,
+            collecting: None,
+            lost: Vec::new(),
         }
     }
 }
@@ -80,7 +93,7 @@ pub(super) struct Dispositions<'a> {
 
 impl Dispositions<'_> {
     #[inline(always)]
-    pub(super) fn run(mut self) {
+    pub(super) fn run(&mut self) {
         for i in 0..self.state.claims.len() {
             let Claimed { to, tasks, .. } = self.state.claims[i];
             if tasks != 0 {
@@ -108,7 +121,7 @@ impl Dispositions<'_> {
             }
             Destination::Elsewhere { entry, priority } => self.hand_over(entry, priority, tasks),
             Destination::Transmit { link } => self.transmit(link, tasks),
-            Destination::Collect { node } => self.collect(node, tasks),
+            Destination::Collect { node } => self.collect(i, node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
         };
         for claim in self.state.claims[i..].iter_mut().filter(|c| c.to == to) {
@@ -159,13 +172,15 @@ impl Dispositions<'_> {
     }
 
     /// Refuses nothing: what the block leaves in the burst is freed.
-    fn collect(&mut self, node: u32, tasks: Mask) -> Mask {
+    fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
+        (self.state.collecting, self.state.running) = (Some(claim), node);
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
             .on_worker(self.runtime.worker);
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);
         }
         self.drain(node);
+        (self.state.collecting, self.state.running) = (None, NO_NODE);
         self.free(tasks);
         0
     }
@@ -201,7 +216,7 @@ impl Dispositions<'_> {
         0
     }
 
-    fn free(&mut self, tasks: Mask) {
+    pub(super) fn free(&mut self, tasks: Mask) {
         for i in bits(tasks) {
             if let Some(buffer) = self.burst.take(i) {
                 self.runtime.pool.free(buffer);

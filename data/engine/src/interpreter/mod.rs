@@ -2,6 +2,7 @@
 
 mod batch;
 mod blocked;
+mod contain;
 mod peers;
 mod runtime;
 mod switch;
@@ -19,7 +20,8 @@ use weever_block::{Block, Priority, Shortcut};
 use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
 use crate::counters::Cells;
-use crate::schedule::{CompiledGraph, DEFAULT};
+use crate::faults::Faults;
+use crate::schedule::{BlockMaker, CompiledGraph, DEFAULT};
 use crate::{Counters, Entry, Limits, Schedule};
 use batch::BatchState;
 pub(crate) use peers::{Message, PeerSender, Peers};
@@ -90,6 +92,9 @@ pub struct Engine {
     plan: Arc<CompiledGraph>,
     blocks: Vec<Option<Box<dyn Block>>>,
     shortcuts: Vec<Box<dyn Shortcut>>,
+    /// Makes the successors of blocks that panicked.
+    maker: Arc<BlockMaker>,
+    faults: Faults,
     state: BatchState,
     runtime: Runtime,
     /// Shared with readers on other threads.
@@ -103,16 +108,19 @@ pub struct Engine {
 impl Engine {
     /// An engine for `schedule`, whose frames come from `pool`.
     pub fn new(schedule: Schedule, pool: PoolCache, limits: Limits) -> Engine {
-        let Schedule { plan, blocks, shortcuts } = schedule;
+        let Schedule { plan, blocks, shortcuts, maker } = schedule;
+        let faults = Faults::default();
         let cells = Arc::new(Cells::new(&plan.layout));
         let limits = Limits { batch: limits.batch.clamp(1, BURST), ..limits };
         Engine {
             state: BatchState::new(&plan.program),
             runtime: Runtime::new(plan.program.entries.len(), cells.clone(), pool, limits),
-            counters: Arc::new(Counters::new(cells)),
+            counters: Arc::new(Counters::new(cells, faults.log())),
             plan,
             blocks,
             shortcuts,
+            maker,
+            faults,
             burst: Some(Box::new(Burst::new())),
             #[cfg(test)]
             trace: None,
@@ -189,11 +197,14 @@ impl Engine {
     }
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
-        let Engine { plan, blocks, shortcuts, state, runtime, .. } = self;
+        let Engine { plan, blocks, shortcuts, maker, faults, state, runtime, .. } = self;
         let walk = Walk {
+            plan,
             program: &plan.program,
             blocks,
             shortcuts,
+            maker,
+            faults,
             state,
             runtime,
             burst,

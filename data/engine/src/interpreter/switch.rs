@@ -1,6 +1,9 @@
 //! Replacing a worker's graph between two bursts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use weever_block::Priority;
+use weever_packet::Nanos;
 
 use super::Engine;
 use super::runtime::Runtime;
@@ -13,8 +16,11 @@ impl Engine {
     /// runs. Unchanged blocks keep their state and tasks stay queued; tasks at removed nodes go
     /// where the change says, or are counted drops. Afterwards `update` holds what is no longer
     /// needed.
-    pub fn switch(&mut self, update: &mut Update) {
-        self.move_blocks(update);
+    pub fn switch(&mut self, update: &mut Update, now: Nanos) {
+        if !self.faults.is_empty() {
+            self.forget_faults(update);
+        }
+        self.move_blocks(update, now);
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
         std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);
@@ -36,17 +42,34 @@ impl Engine {
         }
     }
 
-    fn move_blocks(&mut self, update: &mut Update) {
+    fn move_blocks(&mut self, update: &mut Update, now: Nanos) {
         for (old, new) in &update.kept {
             update.blocks[*new as usize] = self.blocks[*old as usize].take();
         }
         for (old, new) in &update.replaced {
             let Some(old) = &mut self.blocks[*old as usize] else { continue };
             let Some(successor) = &mut update.blocks[*new as usize] else { continue };
-            if let Some(Err(state)) = old.export_state().map(|state| successor.import_state(state))
-            {
-                let node = &update.plan.program.nodes[*new as usize];
-                update.refused.push((node.name.clone(), state));
+            let node = &update.plan.program.nodes[*new as usize].name;
+            let mut hand_over = || old.export_state().map(|state| successor.import_state(state));
+            match catch_unwind(AssertUnwindSafe(&mut hand_over)) {
+                Ok(None | Some(Ok(()))) => {}
+                Ok(Some(Err(state))) => update.refused.push((node.clone(), state)),
+                Err(panic) => {
+                    self.faults.panicked(node, now, &*panic);
+                    update.refused.push((node.clone(), Box::new(())));
+                }
+            }
+        }
+    }
+
+    /// A new block has a clean record; one that stays keeps its own.
+    fn forget_faults(&mut self, update: &Update) {
+        for name in self.faults.nodes() {
+            let named =
+                |(_, new): &(u32, u32)| update.plan.program.nodes[*new as usize].name == name;
+            let stays = update.kept.iter().any(named);
+            if !stays {
+                self.faults.replaced(&name);
             }
         }
     }

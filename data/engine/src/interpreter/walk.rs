@@ -1,5 +1,7 @@
 //! One batch walks the graph (design/0000 §4.2).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
@@ -7,15 +9,20 @@ use super::batch::{BatchState, Claimed, Destination, Dispositions};
 use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::counters::{Cells, total};
+use crate::faults::{Faults, Loss};
 use crate::schedule::{
-    End, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
+    BlockMaker, CompiledGraph, End, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT,
+    TaskMasks, Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
 pub(crate) struct Walk<'a> {
+    pub(crate) plan: &'a CompiledGraph,
     pub(crate) program: &'a Program,
     pub(crate) blocks: &'a mut [Option<Box<dyn Block>>],
     pub(crate) shortcuts: &'a mut [Box<dyn Shortcut>],
+    pub(crate) maker: &'a BlockMaker,
+    pub(crate) faults: &'a mut Faults,
     pub(crate) state: &'a mut BatchState,
     pub(crate) runtime: &'a mut Runtime,
     pub(crate) burst: &'a mut Burst,
@@ -27,23 +34,35 @@ pub(crate) struct Walk<'a> {
 
 impl Walk<'_> {
     /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
-    /// the masks are empty afterwards.
+    /// the masks are empty afterwards. A panic of a block is [contained](super::contain).
     pub(crate) fn run(mut self) {
-        let program = self.program;
-        let entry = &program.entries[self.batch.entry.index()];
-        let steps = &program.steps[span(&entry.steps)];
+        let entry = &self.program.entries[self.batch.entry.index()];
+        let steps = &self.program.steps[span(&entry.steps)];
+        // Once per batch and not per block: a call that catches panics cannot be inlined.
+        match catch_unwind(AssertUnwindSafe(|| self.run_all(steps))) {
+            Ok(()) => {}
+            Err(panic) => self.contain(steps, panic),
+        }
+    }
+
+    fn run_all(&mut self, steps: &[Step]) {
         self.state.masks.slots[TASKS_SLOT as usize] = self.batch.tasks;
         self.state.disposed = 0;
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
-            trace.begin(&self.batch, self.burst, program);
+            trace.begin(&self.batch, self.burst, self.program);
         }
         self.walk(steps);
+        self.state.running = NO_NODE;
         #[cfg(test)]
         self.record(steps);
         self.count(steps);
+        self.dispositions().run();
+    }
+
+    pub(super) fn dispositions(&mut self) -> Dispositions<'_> {
         let Walk { program, blocks, state, runtime, burst, batch, now, .. } = self;
-        Dispositions { program, blocks, state, runtime, burst, batch, now }.run();
+        Dispositions { program, blocks, state, runtime, burst, batch: *batch, now: *now }
     }
 
     #[cfg(test)]
@@ -88,8 +107,11 @@ impl Walk<'_> {
 
     /// One pass over the masks that the steps left updates the counters and clears the masks. Most
     /// nodes see the same tasks, so most masks equal the previous one.
-    fn count(&mut self, steps: &[Step]) {
-        let unclaimed = self.batch.occupied & !self.state.disposed;
+    pub(super) fn count(&mut self, steps: &[Step]) {
+        let mut unclaimed = self.batch.occupied & !self.state.disposed;
+        if !self.state.lost.is_empty() {
+            unclaimed = self.count_lost(unclaimed);
+        }
         if unclaimed != 0 {
             self.count_drops(steps, unclaimed);
         }
@@ -214,7 +236,7 @@ impl Walk<'_> {
                 return false;
             }
         }
-        let BatchState { masks: TaskMasks { slots, .. }, requests, .. } = &mut *self.state;
+        let BatchState { masks: TaskMasks { slots, .. }, requests, running, .. } = &mut *self.state;
         let Some((place, outputs)) = slots[step.slots()].split_first_mut() else {
             return false;
         };
@@ -225,10 +247,18 @@ impl Walk<'_> {
             return false;
         }
         *place |= input;
-        let Some(block) = &mut self.blocks[step.node as usize] else { return false };
+        let Some(block) = &mut self.blocks[step.node as usize] else {
+            self.state.lost.push((step.node, Loss::Quarantine, input));
+            return true;
+        };
+        *running = step.node;
         let mut cx =
             Cx::new(self.now, &mut self.runtime.pool, requests).on_worker(self.runtime.worker);
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
+        // A broken contract is a defect that tests must see. In a release build, what the block
+        // asked for beyond its edges and counters is its own panic.
+        #[cfg(debug_assertions)]
+        (*running = NO_NODE);
         // If a faulty block enables ports for tasks that are not in its input, or two ports for one
         // task, the error must not spread.
         let mut enabled = 0;
@@ -314,7 +344,9 @@ impl Walk<'_> {
         };
         let plans = &program.ways[span(&plan.ways)];
         let mut ways = [0; MAX_WAYS];
+        self.state.shortcut = Some(plan.number);
         matcher.run(self.burst, left, &mut ways[..plans.len()]);
+        self.state.shortcut = None;
         for (plan, tasks) in plans.iter().zip(ways) {
             let tasks = tasks & left;
             if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use weever_block::{Block, Env, Registry, Shortcut, ShortcutType};
-use weever_graph::{Attr, Graph, NodeId, NodeKind, Verified};
+use weever_block::{Env, Registry};
+use weever_graph::{Attr, Graph, Verified};
 
+use super::Schedule;
 use super::builder::ProgramBuilder;
 use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps};
+use super::maker::{BlockMaker, CompileError};
 use super::nodes::NodePreparer;
 use super::program::{CompiledGraph, EntryPlan, Program};
-use super::{CompileError, Schedule};
 use crate::counters::Layout;
 
 impl Schedule {
@@ -26,52 +27,18 @@ impl Schedule {
         let options =
             CompileOptions { numbers: &numbers, homes: Homes::ONE, whole: None, follows: false };
         let plan = CompiledGraph::compile(graph.clone(), registry, &mut Idps::new(), options)?;
-        Schedule::of(Arc::new(plan), registry, env)
+        let maker = BlockMaker { registry: registry.clone(), env: env.clone() };
+        Schedule::of(Arc::new(plan), Arc::new(maker))
     }
 
     /// Makes the blocks of a compiled graph.
     pub(crate) fn of(
         plan: Arc<CompiledGraph>,
-        registry: &Registry,
-        env: &Env,
+        maker: Arc<BlockMaker>,
     ) -> Result<Schedule, CompileError> {
-        let blocks = build_all(&plan.graph, registry, env)?;
-        let shortcuts = build_shortcuts(&plan, registry, env)?;
-        Ok(Schedule { plan, blocks, shortcuts })
-    }
-}
-
-/// The blocks of a graph, by node.
-pub(super) fn build_all(
-    graph: &Graph,
-    registry: &Registry,
-    env: &Env,
-) -> Result<Vec<Option<Box<dyn Block>>>, CompileError> {
-    graph.iter().map(|(id, _)| build(graph, id, registry, env)).collect()
-}
-
-/// The shortcuts of a graph, by their numbers.
-pub(super) fn build_shortcuts(
-    plan: &CompiledGraph,
-    registry: &Registry,
-    env: &Env,
-) -> Result<Vec<Box<dyn Shortcut>>, CompileError> {
-    let build = |(node, shortcut): &(NodeId, &'static ShortcutType)| {
-        Ok(registry.build_shortcut(shortcut, plan.graph.node(*node), env)?)
-    };
-    plan.program.shortcut_types.iter().map(build).collect()
-}
-
-/// A node's block; none for an operator.
-pub(super) fn build(
-    graph: &Graph,
-    id: NodeId,
-    registry: &Registry,
-    env: &Env,
-) -> Result<Option<Box<dyn Block>>, CompileError> {
-    match graph.node(id).kind {
-        NodeKind::Function | NodeKind::Table(_) => Ok(Some(registry.build(graph.node(id), env)?)),
-        NodeKind::Operator(_) | NodeKind::Config(_) => Ok(None),
+        let blocks = maker.blocks(&plan.graph)?;
+        let shortcuts = maker.shortcuts(&plan)?;
+        Ok(Schedule { plan, blocks, shortcuts, maker })
     }
 }
 

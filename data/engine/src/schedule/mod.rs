@@ -3,6 +3,7 @@
 mod builder;
 mod compile;
 mod ids;
+mod maker;
 mod nodes;
 mod program;
 mod queues;
@@ -13,34 +14,21 @@ mod update;
 
 use std::sync::Arc;
 
-use weever_block::{Block, BuildError, Shortcut};
+use weever_block::{Block, Shortcut};
 
 pub(crate) use compile::CompileOptions;
 pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
 pub use ids::{Entry, Idp, Idps};
+pub(crate) use maker::BlockMaker;
+pub use maker::CompileError;
 pub(crate) use nodes::ends_at;
 pub(crate) use program::{
-    CompiledGraph, End, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT, TaskMasks, Wake,
-    WayPlan, span,
+    CompiledGraph, End, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT,
+    TaskMasks, Wake, WayPlan, span,
 };
 pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub use update::Update;
 pub(crate) use update::{Removed, Transition};
-
-/// Why a verified graph cannot be compiled.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompileError {
-    /// A node has no implementation, or none that fits.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// A config node without a value.
-    #[error("node {node}: a config node cannot run; configure it first")]
-    NotConfigured {
-        /// The node.
-        node: String,
-    },
-}
 
 /// A graph ready to run: one block per F- and T-node, and the steps of each entry.
 ///
@@ -52,6 +40,8 @@ pub struct Schedule {
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
     /// Indexed by their numbers in the program.
     pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
+    /// Makes further blocks.
+    pub(crate) maker: Arc<BlockMaker>,
 }
 
 impl Schedule {

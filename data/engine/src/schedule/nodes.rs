@@ -5,8 +5,8 @@ use std::sync::Arc;
 use weever_block::{BlockType, ENDS, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
-use super::CompileError;
 use super::ids::{Entry, Homes};
+use super::maker::CompileError;
 use super::program::{End, NodePlan, SpawnEdge};
 use crate::counters::{Counter, CounterKind, Layout, leads_nowhere, total};
 

@@ -3,13 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use weever_block::{Block, Env, Registry, Shortcut, State};
+use weever_block::{Block, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 
-use super::CompileError;
-use super::compile::{build, build_shortcuts};
 use super::ids::{Entry, Idp};
+use super::maker::{BlockMaker, CompileError};
 use super::program::{CompiledGraph, TaskMasks};
 use super::queues::FROM_QUEUE;
 use crate::counters::{Cells, Counter, Others};
@@ -95,14 +94,13 @@ impl Transition {
     /// which `is_here` says that they run on this worker.
     pub(crate) fn update(
         &self,
-        registry: &Registry,
-        env: &Env,
+        maker: &BlockMaker,
         is_here: impl Fn(&Node) -> bool,
     ) -> Result<Update, CompileError> {
         let plan = &self.plan;
         let mut blocks: Vec<_> = plan.graph.iter().map(|_| None).collect();
         for (id, _) in &self.built {
-            blocks[id.index()] = build(&plan.graph, *id, registry, env)?;
+            blocks[id.index()] = maker.block(&plan.graph, *id)?;
         }
         let handed_over = |(id, before): &(NodeId, Option<u32>)| {
             before.filter(|_| is_here(plan.graph.node(*id))).map(|before| (before, id.0))
@@ -111,7 +109,7 @@ impl Transition {
         Ok(Update {
             epoch: self.epoch,
             blocks,
-            shortcuts: build_shortcuts(plan, registry, env)?,
+            shortcuts: maker.shortcuts(plan)?,
             kept: self.kept.clone().into(),
             refused: Vec::with_capacity(replaced.len()),
             replaced,

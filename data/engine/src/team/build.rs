@@ -13,7 +13,7 @@ use super::running::{Running, WorkerHandle, annotate_and_verify};
 use super::{Member, MemberQueue, Team, TeamError};
 use crate::doorbell::Doorbell;
 use crate::interpreter::{Message, PeerSender, Peers};
-use crate::schedule::{self, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps};
+use crate::schedule::{self, BlockMaker, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps};
 use crate::{Attached, Engine, Schedule, Worker};
 
 impl Team {
@@ -49,10 +49,11 @@ impl Team {
             members.iter().map(|m| m.queues.iter().map(|q| q.link).collect()).collect();
         let count = members.iter().map(|m| m.limits.links).max().unwrap_or(1);
         let plan = Arc::new(plan);
+        let maker = Arc::new(BlockMaker { registry, env: Env::clone(&env) });
         let (mut workers, mut handles) = (Vec::new(), Vec::new());
         for mut member in members {
             member.limits.links = count;
-            let schedule = Schedule::of(plan.clone(), &registry, &env)?;
+            let schedule = Schedule::of(plan.clone(), maker.clone())?;
             let (worker, handle) = handle(member, schedule)?;
             workers.push(worker);
             handles.push(handle);
@@ -62,7 +63,7 @@ impl Team {
         workers.iter_mut().for_each(|worker| worker.engine().start());
         let plans = vec![plan; handles.len()];
         let running = Running { logical, plans, idps, epoch: 0 };
-        let publisher = Publisher::new(handles, registry, env, homes, running);
+        let publisher = Publisher::new(handles, maker, homes, running);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weever_block::{Env, Registry};
 use weever_graph::change::diff;
 use weever_graph::{ChangeSet, Graph, Verified, apply};
 
@@ -12,7 +11,7 @@ use super::next::{Compiler, Next};
 use super::part::{Fit, PartSelection};
 use super::partition::partition;
 use super::running::{Running, WorkerHandle, annotate_and_verify};
-use crate::schedule::{Homes, Idp, Update};
+use crate::schedule::{BlockMaker, Homes, Idp, Update};
 
 /// How long a change waits for the workers by default. A turn takes microseconds.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,8 +33,7 @@ pub struct Published {
 #[derive(Debug)]
 pub struct Publisher {
     handles: Box<[WorkerHandle]>,
-    registry: Registry,
-    env: Arc<Env>,
+    maker: Arc<BlockMaker>,
     homes: Homes,
     /// Held by the thread that changes the graph and waits for the workers; readers are not
     /// blocked.
@@ -52,21 +50,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Publisher {
     pub(super) fn new(
         handles: Vec<WorkerHandle>,
-        registry: Registry,
-        env: Arc<Env>,
+        maker: Arc<BlockMaker>,
         homes: Homes,
         running: Running,
     ) -> Publisher {
         let (turn, running) = (Mutex::default(), Mutex::new(Arc::new(running)));
-        Publisher {
-            handles: handles.into(),
-            registry,
-            env,
-            homes,
-            turn,
-            running,
-            patience: ADOPT_TIMEOUT,
-        }
+        Publisher { handles: handles.into(), maker, homes, turn, running, patience: ADOPT_TIMEOUT }
     }
 
     /// Sets how long a change waits for the workers, instead of five seconds.
@@ -116,7 +105,7 @@ impl Publisher {
     /// # Errors
     /// As [`change`](Publisher::change).
     pub fn replace(&self, mut wanted: Graph) -> Result<Published, TeamError> {
-        self.registry.annotate(&mut wanted)?;
+        self.maker.registry.annotate(&mut wanted)?;
         let selection = lock(&self.turn);
         let running = self.running();
         let changes = diff(&running.logical, &wanted);
@@ -147,7 +136,7 @@ impl Publisher {
         let mut present = lock(&self.turn);
         let (running, selection) = (self.running(), PartSelection(fit));
         let whole = running.plans[0].graph.clone();
-        let parts = selection.parts(&whole, &self.handles, &self.registry, self.homes)?;
+        let parts = selection.parts(&whole, &self.handles, &self.maker.registry, self.homes)?;
         let wanted = parts.iter().map(|part| part.as_ref().unwrap_or(&whole));
         let steps = running.plans.iter().zip(wanted).filter(|(p, w)| *p.graph != ***w).count();
         if steps == 0 {
@@ -168,11 +157,11 @@ impl Publisher {
         if changes.is_empty() {
             return Ok(Published { epoch: running.epoch, ..Published::default() });
         }
-        let logical = annotate_and_verify(apply(&running.logical, changes)?, &self.registry)?;
+        let logical = annotate_and_verify(apply(&running.logical, changes)?, &self.maker.registry)?;
         self.check_sources(&logical)?;
         self.check_homes(&running.logical, &logical)?;
-        let whole = partition(&logical, &self.registry, self.homes)?;
-        let parts = selection.parts(&whole, &self.handles, &self.registry, self.homes)?;
+        let whole = partition(&logical, &self.maker.registry, self.homes)?;
+        let parts = selection.parts(&whole, &self.handles, &self.maker.registry, self.homes)?;
         let next = Next { logical, whole, parts, steps: changes.len() };
         self.go_on(running, changes, next, || ())
     }
@@ -188,13 +177,13 @@ impl Publisher {
     ) -> Result<Published, TeamError> {
         // A refused change must leave nothing behind, not even names with numbers.
         let mut idps = running.idps.clone();
-        let compiler = Compiler { registry: &self.registry, homes: self.homes, running };
+        let compiler = Compiler { registry: &self.maker.registry, homes: self.homes, running };
         let transitions = compiler.compile(&mut idps, changes, &next)?;
         let updates = (0..).zip(&transitions).map(|(handle, transition)| {
             let is_here = |node: &_| {
-                self.homes.of(node, &self.registry).is_none_or(|home: u16| home == handle)
+                self.homes.of(node, &self.maker.registry).is_none_or(|home: u16| home == handle)
             };
-            transition.update(&self.registry, &self.env, is_here)
+            transition.update(&self.maker, is_here)
         });
         let updates = updates.collect::<Result<Vec<_>, _>>()?;
         self.check_room()?;
@@ -225,7 +214,7 @@ impl Publisher {
     fn check_homes(&self, old: &Graph, new: &Graph) -> Result<(), TeamError> {
         for (_, node) in new.iter() {
             let Some(before) = old.find(&node.name) else { continue };
-            let home = |node| self.homes.of(node, &self.registry);
+            let home = |node| self.homes.of(node, &self.maker.registry);
             let (from, to) = (home(old.node(before)), home(node));
             if from != to {
                 let text = |home: Option<u16>| home.map_or("any".into(), |n| n.to_string());

@@ -97,7 +97,7 @@ impl Worker {
         self.finish_queued(now, turn);
         let Worker { mailbox: Some(mailbox), engine, .. } = self else { return };
         while let Some((number, mut update)) = mailbox.take(epoch) {
-            engine.switch(&mut update);
+            engine.switch(&mut update, now);
             mailbox.done(number, update);
         }
     }

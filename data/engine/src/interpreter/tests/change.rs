@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use weever_block::Env;
 use weever_graph::change::{Change, ChangeSet, Waiting, diff};
 use weever_graph::{Graph, Verified, apply, verify};
 use weever_packet::{Burst, first_n};
@@ -13,27 +12,28 @@ use crate::counters::Others;
 use crate::interpreter::trace::Trace;
 use crate::reference::Record;
 use crate::schedule::{CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps, Transition};
-use crate::testkit::{KINDS, STATELESS, graph, packet, pool, registry};
+use crate::testkit::{KINDS, STATELESS, graph, packet, pool};
 use crate::{CounterKind, Engine, NODE_WAS_REMOVED, REMOVED};
 
 /// Makes `engine` run what `changes` make of its graph.
 pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) -> Verified {
     let next = apply(&engine.plan.graph, changes).expect("fits");
     let next = verify(next).expect("sound");
+    let maker = engine.maker.clone();
     let to = changes.changes.iter().filter_map(|c| match c {
         Change::Remove { waiting: Waiting::To(to), .. } => Some(to.as_str()),
         _ => None,
     });
     let starts: Vec<&str> = to.collect();
     let old = engine.plan.clone();
-    let numbers = EntryNumbers::next(&old.numbers, &[&next], &registry(), &starts);
+    let numbers = EntryNumbers::next(&old.numbers, &[&next], &maker.registry, &starts);
     let (numbers, homes) = (&numbers, Homes::ONE);
     let options = CompileOptions { numbers, homes, whole: None, follows: true };
-    let plan = CompiledGraph::compile(next.clone(), &registry(), idps, options);
+    let plan = CompiledGraph::compile(next.clone(), &maker.registry, idps, options);
     let plan = plan.expect("compiles");
     let transition = Transition::new(engine.epoch() + 1, &old, plan, changes, &Others::NONE);
-    let mut update = transition.update(&registry(), &Env::new(), |_| true).expect("compiles");
-    engine.switch(&mut update);
+    let mut update = transition.update(&maker, |_| true).expect("compiles");
+    engine.switch(&mut update, 0);
     next
 }
 

@@ -38,6 +38,9 @@ fn enter(node: &mut NodeCounters, drops: &mut Vec<DropCounter>, reading: &Readin
         CounterKind::Own => node.own.push(named(reading)),
         CounterKind::Timer if reading.value > 0 => node.own.push(named(reading)),
         CounterKind::Timer => {}
+        CounterKind::Panics => {
+            node.own.push(NamedCounter { name: "panics".into(), value: reading.value })
+        }
         _ => drops.extend(dropped(reading)),
     }
 }

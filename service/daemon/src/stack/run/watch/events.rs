@@ -1,4 +1,4 @@
-//! What happens to leases, addresses and neighbours, for the log.
+//! What happens to leases, addresses, neighbours and blocks, for the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use weever_blocks_std::dhcp::Status;
 use weever_blocks_std::host::AddressConflict;
+use weever_engine::Fault;
 use weever_net::addr::{Address, Cidr};
 use weever_net::dhcp4::Lease;
 use weever_net::iface::{IfaceId, Interface};
@@ -38,6 +39,12 @@ enum Event {
         interface: String,
         address: IpAddr,
         mac: MacAddr,
+    },
+    BlockPanicked {
+        worker: String,
+        node: String,
+        message: String,
+        quarantined: bool,
     },
     NeighbourLost {
         interface: String,
@@ -76,6 +83,16 @@ impl fmt::Display for Event {
             Event::NeighbourLost { interface, address } => {
                 write!(f, "{interface}: neighbour {address} does not answer any more")
             }
+            Event::BlockPanicked { worker, node, message, quarantined: false } => write!(
+                f,
+                "{worker}: the block of node {node} panicked and was replaced by a fresh one; its \
+                 state and its packets at that time are lost ({message})"
+            ),
+            Event::BlockPanicked { worker, node, message, quarantined: true } => write!(
+                f,
+                "{worker}: the block of node {node} panicked repeatedly and is quarantined; its \
+                 packets are dropped until `weever graph apply` replaces the node ({message})"
+            ),
             Event::NeighbourBack { interface, address } => {
                 write!(f, "{interface}: neighbour {address} answers again")
             }
@@ -91,10 +108,23 @@ pub(super) struct EventLog {
     /// Neighbours whose link address was known at the last look.
     known: BTreeSet<(IfaceId, IpAddr)>,
     lost: BTreeSet<(IfaceId, IpAddr)>,
+    /// How often the block of a worker's node had panicked at the last look.
+    panics: BTreeMap<(String, String), u64>,
     events: Vec<Event>,
 }
 
 impl EventLog {
+    /// Looks for blocks that have panicked on a worker.
+    pub(super) fn look_at_faults(&mut self, worker: &str, faults: Vec<Fault>) {
+        for Fault { node, panics, quarantined, message, .. } in faults {
+            let known = self.panics.entry((worker.to_owned(), node.to_string())).or_default();
+            if std::mem::replace(known, panics) < panics {
+                let (worker, node) = (worker.to_owned(), node.to_string());
+                self.events.push(Event::BlockPanicked { worker, node, message, quarantined });
+            }
+        }
+    }
+
     /// Writes what was found out since the last time.
     pub(super) fn write(&mut self) {
         for event in self.events.drain(..) {
@@ -218,6 +248,30 @@ mod tests {
             renew_after: 1,
             rebind_after: 2,
         }
+    }
+
+    #[test]
+    fn a_panic_of_a_block_is_logged_once() {
+        let mut log = EventLog::default();
+        let fault = |panics, quarantined| Fault {
+            node: "Echo".into(),
+            panics,
+            lost: 1,
+            refused: 0,
+            quarantined,
+            message: "index out of bounds".into(),
+        };
+        log.look_at_faults("worker-0", vec![fault(1, false)]);
+        let text = texts(&mut log).remove(0);
+        assert!(
+            text.starts_with("worker-0: the block of node Echo panicked and was replaced"),
+            "{text}"
+        );
+        assert!(text.ends_with("(index out of bounds)"), "{text}");
+        log.look_at_faults("worker-0", vec![fault(1, false)]);
+        assert!(texts(&mut log).is_empty());
+        log.look_at_faults("worker-1", vec![fault(3, true)]);
+        assert!(texts(&mut log).remove(0).contains("is quarantined"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use events::EventLog;
 
 /// How long a change may take to be noticed.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Neighbours are looked at once in so many periods: an unreachable one is known as such for three
+/// Neighbours and panics of blocks are looked at once in so many periods: an unreachable one is known as such for three
 /// seconds.
 const NEIGHBOUR_PERIODS: u32 = 20;
 
@@ -77,6 +77,9 @@ fn watch(host: &HostHandle, mut filters: Vec<(u16, AddressFilter)>, stop: &(Mute
         if periods % NEIGHBOUR_PERIODS == 0 {
             log.look_at_neighbours(state.config(), host.neighbours.entries());
             log.look_at_neighbours(state.config(), host.neighbours6.entries());
+            for worker in &*host.workers {
+                log.look_at_faults(&worker.name, worker.counters.faults());
+            }
         }
         periods = periods.wrapping_add(1);
         log.write();

@@ -1,0 +1,105 @@
+//! A panic of a block costs its batch: what other nodes have taken goes where it was to go, the rest
+//! is dropped and counted, and a fresh block takes the culprit's place.
+//!
+//! Only calls of blocks are contained. After a panic of the engine itself its state would be unknown.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use weever_block::{Block, Burst, Mask, Shortcut};
+use weever_graph::NodeId;
+
+use super::walk::Walk;
+use crate::faults::Loss;
+use crate::schedule::{NO_NODE, Step};
+
+type Panic = Box<dyn Any + Send>;
+
+impl Walk<'_> {
+    /// Ends a batch in which a block panicked.
+    #[cold]
+    pub(super) fn contain(&mut self, steps: &[Step], panic: Panic) {
+        if self.state.collecting.is_some() {
+            self.give_up_claim(panic);
+        } else {
+            let node = self.replace_culprit(panic);
+            self.state.lost.push((node, Loss::Panic, Mask::MAX));
+            self.state.masks.due.fill(0);
+            self.count(steps);
+        }
+        // Each round gives up a claim, so they come to an end.
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.dispositions().run())) {
+            self.give_up_claim(panic);
+        }
+    }
+
+    /// Drops the packets that the culprit was collecting.
+    fn give_up_claim(&mut self, panic: Panic) {
+        let Some(claim) = self.state.collecting.take() else { resume_unwind(panic) };
+        let node = self.replace_culprit(panic);
+        let to = self.state.claims[claim].to;
+        let mut tasks = 0;
+        for claim in self.state.claims[claim..].iter_mut().filter(|claim| claim.to == to) {
+            tasks |= std::mem::take(&mut claim.tasks);
+        }
+        let lost = u64::from((tasks & self.batch.occupied).count_ones());
+        self.faults.count(&self.program.nodes[node as usize].name, Loss::Panic, lost);
+        self.dispositions().free(tasks);
+    }
+
+    /// Puts a fresh block in place of the one that panicked, or none after repeated panics. Returns
+    /// its node.
+    fn replace_culprit(&mut self, panic: Panic) -> u32 {
+        self.state.requests.clear();
+        let shortcut = self.state.shortcut.take();
+        let node = match shortcut {
+            Some(number) => self.program.shortcut_types[number as usize].0.0,
+            None => std::mem::replace(&mut self.state.running, NO_NODE),
+        };
+        if node == NO_NODE {
+            resume_unwind(panic);
+        }
+        let name = &self.program.nodes[node as usize].name;
+        let may_go_on = self.faults.panicked(name, self.now, &*panic);
+        match shortcut {
+            // Its packets go from node to node from now on.
+            Some(number) => self.shortcuts[number as usize] = Box::new(NoShortcut),
+            None => {
+                let block = if may_go_on { self.fresh_block(node) } else { None };
+                let old = std::mem::replace(&mut self.blocks[node as usize], block);
+                // Its destructor meets the state that the panic left, and may well panic again.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+                if self.blocks[node as usize].is_none() {
+                    self.faults.quarantine(name);
+                }
+            }
+        }
+        node
+    }
+
+    fn fresh_block(&self, node: u32) -> Option<Box<dyn Block>> {
+        let make = || self.maker.block(&self.plan.graph, NodeId(node));
+        catch_unwind(AssertUnwindSafe(make)).ok()?.ok()?
+    }
+
+    /// Counts the packets of `unclaimed` that nodes without a working block have lost; returns the
+    /// others.
+    #[cold]
+    pub(super) fn count_lost(&mut self, mut unclaimed: Mask) -> Mask {
+        for (node, loss, tasks) in self.state.lost.drain(..) {
+            let lost = tasks & unclaimed;
+            unclaimed &= !tasks;
+            let name: &Arc<str> = &self.program.nodes[node as usize].name;
+            self.faults.count(name, loss, u64::from(lost.count_ones()));
+        }
+        unclaimed
+    }
+}
+
+/// Takes the place of a shortcut that panicked.
+struct NoShortcut;
+
+impl Shortcut for NoShortcut {
+    fn run(&mut self, _: &mut Burst, _: Mask, _: &mut [Mask]) {}
+}
