@@ -137,7 +137,7 @@ pub fn host(config: &HostConfig) -> Result<Graph, ModelError> {
     with_sockets(parse(HOST)?, config)
 }
 
-/// A host's graph that somebody has written, with these sockets: its config node for them gets its
+/// A given host graph with these sockets: its config node for them gets its
 /// value.
 ///
 /// # Errors

@@ -29,7 +29,7 @@ pub fn nics() -> impl Iterator<Item = &'static str> {
     NICS.iter().map(|(name, _)| *name)
 }
 
-/// The model for devices of a Linux driver: the first whose text names it. Loads the models one by one.
+/// The model for devices of a Linux driver: the first that names it. Loads the models one by one.
 pub fn nic_of_driver(driver: &str) -> Option<&'static str> {
     model_for(NICS, driver)
 }
@@ -67,7 +67,7 @@ pub fn nic(name: &str) -> Result<Graph, NicModelError> {
 mod tests {
     use super::*;
 
-    /// A model of a NIC that nobody has, as a file in `nic/` would be embedded.
+    /// A model of an invented NIC, as a file in `nic/` would be embedded.
     const INVENTED: &[(&str, Model)] = &[(
         "invented",
         Model {

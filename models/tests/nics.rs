@@ -1,4 +1,4 @@
-//! What the NIC models say, held against what is known of the devices.
+//! Compares the NIC models with the known properties of the devices.
 
 use weever_graph::Field;
 use weever_graph::nic::{Failure, FlowType, MaskScope, RssFields, TableOrder};

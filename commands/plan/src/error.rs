@@ -17,7 +17,7 @@ fn either(formats: &[Format; 2]) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanToolError {
-    /// The format has no room for what is asked for.
+    /// The format cannot show the requested part.
     #[error("`--format {format}` has no room for what `{option}` asks for; use {}", either(.formats))]
     Misfit {
         /// What asks.

@@ -58,7 +58,7 @@ fn shortages(policy: &CheckedPolicy, queues: u32) -> Vec<String> {
         })
         .collect();
     let all: u64 = owners.iter().map(|(_, count, _)| count).sum();
-    // One has to be left for traffic that nobody registered.
+    // One has to be left for unregistered traffic.
     if all >= u64::from(queues) {
         let wanted: Vec<String> =
             owners.iter().map(|(owner, count, _)| format!("{owner} {count}")).collect();

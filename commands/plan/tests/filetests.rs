@@ -1,4 +1,4 @@
-//! Runs `filetests/plan`: see the README there. Nobody needs to change this file to add a test.
+//! Runs `filetests/plan`: see the README there. A new test needs no change here.
 
 use std::fmt::Write;
 use std::path::Path;

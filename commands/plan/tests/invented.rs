@@ -1,4 +1,4 @@
-//! A NIC that nobody has, as Unicorn text and nothing else, is planned for.
+//! Plans for an invented NIC, given as Unicorn text and nothing else.
 
 use std::collections::BTreeSet;
 

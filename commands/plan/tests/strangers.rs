@@ -1,4 +1,4 @@
-//! A queue that somebody has for itself gets nobody else's packets, on no NIC, whatever masks its rules
+//! An exclusive queue gets no packets of others, on any NIC, whatever masks its rules
 //! have: checked on what the finished plan lets arrive, not on what the search believes of it.
 
 use weever_plan::embed::arrivals;

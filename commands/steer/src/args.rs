@@ -63,14 +63,14 @@ pub struct SteerArgs {
     /// Apply the plan.
     #[arg(long, conflicts_with = "undo")]
     pub apply: bool,
-    /// Leave the filters in place on exit; `--undo` removes them later. Not with the model `xdp`, whose
+    /// Leave the filters in place on exit; `--undo` removes them later. Not with the model `xdp`: its
     /// program ends with the process.
     #[arg(long, requires = "apply")]
     pub persist: bool,
     /// Undo changes left by --persist or by a process that was killed.
     #[arg(long)]
     pub undo: bool,
-    /// Find new flows by their traffic, and forget those that have ended.
+    /// Find new flows by their traffic, and remove ended ones.
     #[arg(long, requires = "apply")]
     pub watch: bool,
     /// With --watch: packets per second from which a flow gets a filter of its own.

@@ -26,7 +26,7 @@ const MAX_CPUS: u32 = 8192;
 /// The least and the most room in a map of filters.
 const FILTER_ROOM: (usize, usize) = (4096, 1 << 20);
 
-/// Reads policy and flows, and plans. The notes say what is doubtful about the files, a line each.
+/// Reads policy and flows, and plans. The notes are warnings about the files, a line each.
 ///
 /// # Errors
 /// A file is wrong, or the policy cannot be satisfied.

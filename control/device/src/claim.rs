@@ -1,10 +1,10 @@
 //! One process steers a device at a time.
 //!
-//! A [`Claim`] is an abstract Unix socket whose name has the interface's number. The kernel keeps
+//! A [`Claim`] is an abstract Unix socket with the interface's number in its name. The kernel keeps
 //! such names by network namespace, as it does interfaces; it lets one socket have a name, and takes
 //! the name away with the process, however that ends. A lock in the file system does none of the
 //! three: processes that share a network may have folders of their own, a number may come again in
-//! another namespace, and what a killed process leaves has to be understood. A second socket says who
+//! another namespace, and what a killed process leaves has to be understood. A second socket tells who
 //! holds the first, for [`holder`] to read in `/proc`.
 //!
 //! Any process of the namespace may take any name: a claim keeps those apart that mean well, and is
@@ -27,7 +27,7 @@ const LONGEST_WORDS: usize = 64;
 #[derive(Debug)]
 pub struct Claim {
     _name: UnixDatagram,
-    /// A process that cannot say who it is holds the device nevertheless.
+    /// A process that cannot give its name holds the device nevertheless.
     _label: Option<UnixDatagram>,
 }
 

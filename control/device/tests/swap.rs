@@ -19,7 +19,7 @@ use weever_testbed::{Fixture, allowed_cores, require_net_admin};
 const WINDOW: u32 = 32;
 const EXCHANGES: usize = 200;
 
-/// The table whose rules are asked in an order.
+/// The table with ordered rules.
 const ORDERED: usize = 1;
 
 /// One of several rules of different shapes; whatever is there, the datagrams match some.

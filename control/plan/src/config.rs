@@ -1,4 +1,4 @@
-//! What a NIC is told: rules in its tables, and how it spreads the rest.
+//! The configuration of a NIC: rules in its tables, and the spreading of the rest.
 
 use weever_graph::nic::{FlowType, RssFields, RssModel, TableModel, TableOrder};
 use weever_graph::{Field, Key};
@@ -6,7 +6,7 @@ use weever_graph::{Field, Key};
 use crate::flow::{Conj, Kinds, Values};
 use crate::nic::Nic;
 
-/// What a rule does with its packets.
+/// The destination of a rule's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// Sends them to a queue.
@@ -17,7 +17,7 @@ pub enum Target {
     Drop,
 }
 
-/// A rule of a table. What it matches is what its flow type and all of its keys say.
+/// A rule of a table. It matches the packets of its flow type that match all of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its flow type, if the table has those.
@@ -38,7 +38,7 @@ pub struct Rss {
     /// The queues that the hash points to, as many as the model has entries. Empty: all packets go
     /// to the default queue.
     pub table: Vec<u32>,
-    /// The hash's key, if known. Without it nobody can say where a flow goes.
+    /// The hash's key, if known. Without it, the queue of a hashed flow is unknown.
     pub key: Option<Vec<u8>>,
     /// What is hashed, where it is not the model's first choice.
     pub fields: Vec<(FlowType, RssFields)>,
@@ -91,7 +91,7 @@ impl Rule {
         })
     }
 
-    /// How many bits it looks at, which is what makes a rule more specific.
+    /// The number of bits that it looks at: more bits make a rule more specific.
     pub fn bits(&self) -> u32 {
         self.keys.iter().map(|k| k.mask.count_ones()).sum()
     }

@@ -1,4 +1,4 @@
-//! From what is wanted to what the NIC is told: flows, NIC model and policy in, plan out.
+//! The planner: flows, NIC model and policy in, NIC configuration and graphs out.
 //!
 //! A plan is a deterministic function of its arguments: no clock, no threads, no operating system.
 #![forbid(unsafe_code)]

@@ -20,7 +20,7 @@ pub enum Origin {
     Traffic(FiveTuple),
 }
 
-/// A search that has planned for the flows that are known beforehand.
+/// A search with a plan for the flows that are known beforehand.
 pub struct InitialPlan {
     pub(crate) search: Search,
     pub(crate) policy: CheckedPolicy,
@@ -31,7 +31,7 @@ pub struct InitialPlan {
 }
 
 impl InitialPlan {
-    /// Classifies the flows and plans for them on `nic`. `host` is the one whose graph counts if the
+    /// Classifies the flows and plans for them on `nic`. `host` has the graph that counts if the
     /// policy says so. Whether the plan is good enough is for [`InitialPlan::complaints`] to say. The
     /// problems are flows that name an unknown class; they were planned for by the class of their
     /// packets.

@@ -26,7 +26,7 @@ pub struct ProgramTarget {
     has_started: bool,
     /// The filters that the program has, or is about to have, with their tables.
     filters: BTreeMap<RuleId, (usize, Rule)>,
-    /// The filters of five-tuples, whose hits show that those are alive.
+    /// The filters of five-tuples; their hits show that the flows are alive.
     tuples: HashMap<RuleId, FiveTuple>,
 }
 
@@ -71,7 +71,7 @@ impl ProgramTarget {
         self.tuples.remove(&id);
     }
 
-    /// Has the program take all changes, and plans around those that it refuses.
+    /// Applies all changes to the program, and plans around refused ones.
     fn update(
         &mut self,
         search: &mut Search,

@@ -31,7 +31,7 @@ pub struct Settings {
 pub struct FlowCount {
     /// Where the flow is known from.
     pub origin: Origin,
-    /// Packets of a five-tuple: those that its filter has steered, and an estimate of others.
+    /// Packets of a five-tuple: steered by its filter, or estimated by sampling.
     pub packets: u64,
     /// The same per second, over about the last one.
     pub rate: u64,
@@ -155,7 +155,7 @@ impl Steward {
         self.set_modes();
     }
 
-    /// The flows of services that there are now, instead of those that were registered before.
+    /// Replaces the registered flows of services by the present ones.
     pub fn set_services(&mut self, services: Vec<(Origin, FlowSpec)>) {
         let is_service = |origin: Origin| matches!(origin, Origin::Service(..));
         let registered: Vec<(FlowId, Origin)> =
@@ -244,7 +244,7 @@ impl Steward {
         }
     }
 
-    /// Removes the five-tuples that have ended from the plan, and adds those that are worth a filter.
+    /// Removes ended five-tuples from the plan, and adds those that are worth a filter.
     fn place(&mut self, due: DueFlow, step: &mut Step) {
         for tuple in due.gone {
             if let Some(id) = self.tuples.remove(&tuple) {
@@ -360,7 +360,7 @@ impl Steward {
         }
     }
 
-    /// Each worker waits as the most impatient class wants whose flows arrive at it.
+    /// Each worker waits as the most impatient class among its flows asks for.
     fn set_modes(&mut self) {
         self.modes_are_set = true;
         let (queues, document) = (self.search.queues(), &self.policy.document);
@@ -416,7 +416,7 @@ impl Steward {
         Some(self.target.hits()?.into_iter().collect())
     }
 
-    /// The flows whose packets are counted without filters.
+    /// The flows that are counted without filters.
     pub fn counted_flows(&self) -> Vec<FlowId> {
         match self.target.counts_flows() {
             true => self.tuples.values().copied().collect(),

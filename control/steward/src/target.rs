@@ -10,7 +10,7 @@ use weever_plan::policy::QueueMode;
 use weever_plan::search::{RuleId, Search};
 use weever_plan::watch::FiveTuple;
 
-/// A device whose packets are sorted into queues by filters. All calls block for as long as the
+/// A device that sorts packets into queues by filters. All calls block for as long as the
 /// kernel or the device takes.
 pub trait Target: Send {
     /// What [`apply`](Target::apply) would do now, a line each, without doing it.

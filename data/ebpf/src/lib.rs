@@ -1,7 +1,7 @@
 //! An eBPF assembler, the `bpf(2)` layer, and the XDP programs weever loads.
 //!
 //! The kernel needs a program to hand frames to AF_XDP sockets. Loaders in general use take ELF
-//! files made by a C compiler; here the program is made at run time from what is wanted, so there
+//! files made by a C compiler; here the program is generated at run time, so there
 //! is no compiler to install and nothing in it that this configuration does not need.
 //!
 //! - [`asm`]: typed instructions, labels, and for each instruction where it came from.

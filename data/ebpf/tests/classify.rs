@@ -5,7 +5,7 @@ use proptest::test_runner::{Config, TestRunner};
 use weever_ebpf::sys::{BpfError, XdpAction};
 use weever_ebpf::xdp::classify::{Classifier, Fallback, Field, Rule, Sink, Target, Test};
 
-/// A frame by its fields; what is `None` is not in it.
+/// A frame by its fields; `None` is absent.
 #[derive(Clone, Debug)]
 struct Frame {
     vlan: Option<u16>,

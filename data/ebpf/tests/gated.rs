@@ -1,4 +1,4 @@
-//! A classifier behind a gate: what is not ours stays with the kernel, and what is goes to the
+//! A classifier behind a gate: foreign frames stay with the kernel, and ours go to the
 //! socket of its software queue.
 
 mod common;
@@ -121,7 +121,7 @@ fn flows_within_a_wider_filter_are_counted_if_that_is_asked_for() {
     };
     assert_eq!(ports(false), [(8, 1)]);
     assert_eq!(ports(true), [(7, 1), (8, 1), (1500, 1)]);
-    assert_eq!(classifier.ordered_hits().unwrap(), [2], "the target is what it was");
+    assert_eq!(classifier.ordered_hits().unwrap(), [2], "the target is unchanged");
 }
 
 #[test]

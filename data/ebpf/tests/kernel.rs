@@ -133,7 +133,7 @@ fn a_shared_device_gives_only_what_is_addressed_to_us() {
     assert_eq!(verdict(&steer, &ours[0]), Some(XdpAction::Pass));
 }
 
-/// More addresses than the program compares one by one; 0.0.0.0 is nobody's.
+/// More addresses than the program compares one by one; no host has 0.0.0.0.
 #[test]
 fn many_addresses_come_and_go() {
     require_net_admin!();

@@ -39,7 +39,7 @@ fn a_shared_device_gives_what_is_for_our_addresses_of_the_other_family() {
     let socket = XskSocket::new().unwrap();
     steer.set_socket(0, &socket).unwrap();
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0xfb);
-    // To all nodes: somebody has the address that we asked for.
+    // To all nodes: another host has the address that we asked for.
     let advertised = |target| {
         let mut frame = solicitation(target);
         frame[38..54].copy_from_slice(&Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).octets());

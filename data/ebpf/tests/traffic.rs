@@ -37,7 +37,7 @@ fn send(net: &Fixture, settings: &GeneratorSettings, repeat: u32) {
     assert!(matches!(outcome, Ok(LiveOutcome::Finished(_))), "{outcome:?}");
 }
 
-/// The kernel's own stack receives what is generated: every flow, with checksums it accepts.
+/// The kernel's own stack receives the generated frames: every flow, with checksums it accepts.
 #[test]
 fn generated_datagrams_reach_a_socket() {
     require_net_admin!();
@@ -66,7 +66,7 @@ fn receive(socket: &UdpSocket) -> SocketAddr {
     from
 }
 
-/// What belongs to somebody else, or to us without a socket, is counted and left to the kernel.
+/// Frames for other hosts, or for us without a socket, are counted and left to the kernel.
 #[test]
 fn an_attached_steering_program_counts() {
     require_net_admin!();

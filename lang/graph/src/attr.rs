@@ -39,7 +39,7 @@ pub enum Attr {
 }
 
 impl Attr {
-    /// Reads an attribute's text. Never fails: what is not known is [`Attr::Other`].
+    /// Reads an attribute's text. Never fails: unknown ones are [`Attr::Other`].
     pub fn parse(text: &str) -> Attr {
         match text {
             "source" => Attr::Source,

@@ -1,6 +1,6 @@
 //! What a node's implementation does to the buffer of a task (design/0000 §4.2).
 //!
-//! Branches of one task share one buffer, so the verifier rejects two nodes whose effects conflict
+//! Branches of one task share one buffer, so the verifier rejects two nodes with conflicting effects
 //! and which no path of edges orders.
 
 /// A set of effects. The empty set touches neither buffer nor state.

@@ -33,7 +33,7 @@ pub enum Kind {
     NotConfigured,
     /// A T-node's entries do not fit its fields, ports or capacity.
     BadTable,
-    /// Two nodes whose effects conflict can run in one task, in no order.
+    /// Two nodes with conflicting effects can run in one task, in no order.
     ConflictingEffects,
     /// A node may block its task while other nodes of the task are still to run.
     BlockingNotCut,

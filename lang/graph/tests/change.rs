@@ -178,7 +178,7 @@ fn tasks_of_a_node_that_is_renamed_go_with_it() {
     assert_eq!(waiting(&one, &graph(&["New", "Newer"], "Lookup")), [dropped("Old")]);
     let two = graph(&["Old", "Older"], "Lookup");
     assert_eq!(waiting(&two, &graph(&["New"], "Lookup")), [dropped("Old"), dropped("Older")]);
-    // One that stays is nobody's heir.
+    // A node that stays inherits no tasks.
     assert_eq!(waiting(&two, &graph(&["Old"], "Lookup")), [dropped("Older")]);
     let next = graph(&["New"], "Lookup");
     assert_eq!(diff(&apply(&one, &diff(&one, &next)).unwrap(), &next), ChangeSet::new());

@@ -26,7 +26,7 @@ impl<'s> CommentStream<'s> {
         out
     }
 
-    /// Completes the comments of what ends at `end`: those inside it go before it, those that
+    /// Completes the comments of the item that ends at `end`: those inside it go before it, those that
     /// follow on its last line after it.
     pub(crate) fn finish(&mut self, comments: &mut Comments, end: usize) {
         comments.leading.extend(self.before(end).into_iter().map(without_gap));

@@ -7,7 +7,7 @@ use weever_graph::{Finding, Graph, Severity, verify_unconfigured};
 use crate::diagnostic::{Diagnostic, has_errors};
 use crate::{lower, parse, render};
 
-/// A graph, and what there is to say about its text.
+/// A graph, with the diagnostics of its text.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The graph, not configured yet.

@@ -6,7 +6,7 @@ use logos::{Lexer, Logos};
 
 use crate::Diagnostic;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
 #[logos(skip r"[ \t\r\n\f\u{feff}]+")]
 pub(crate) enum Kind {
@@ -88,7 +88,7 @@ pub(crate) struct Tokens {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Never fails: what is no token is reported and left out.
+/// Never fails: text that is no token is reported and skipped.
 pub(crate) fn tokenize(source: &str) -> Tokens {
     let mut out = Tokens { tokens: Vec::new(), comments: Vec::new(), diagnostics: Vec::new() };
     let mut lexer = Kind::lexer(source);

@@ -41,7 +41,7 @@ impl std::error::Error for ApplyError {
 }
 
 impl ConfigurationSteps {
-    /// Takes all steps. The record is of what is then so, whether they succeed or not.
+    /// Takes all steps. Afterwards the record matches the device, whether they succeed or not.
     ///
     /// # Errors
     /// [`ApplyError`]: a step failed, and those before it were taken back.
@@ -71,7 +71,7 @@ impl ConfigurationSteps {
 }
 
 impl Record {
-    /// What is to be written down before `actions` are taken, so that somebody can undo them should
+    /// The record to save before `actions` are taken, so that they can be undone should
     /// the process be killed meanwhile.
     ///
     /// # Errors

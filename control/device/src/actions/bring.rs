@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
 
-/// Is told what the record may become, for somebody to write it down.
+/// Called with the record as it may become, before each step, in order to save it.
 pub(crate) type Ahead<'a> = dyn FnMut(&Record) -> Result<(), PersistError> + 'a;
 
 /// Is told what a NIC is about to be told.
@@ -22,7 +22,7 @@ pub type AboutTo<'a> = dyn FnMut(&Nic, &Configuration) + 'a;
 /// How often a plan is made anew because the device refuses a rule.
 const MOST_REPLANS: usize = 16;
 
-/// What became of a plan.
+/// The result of applying a plan.
 #[derive(Clone, Debug, Default)]
 pub struct ApplyReport {
     /// What was done.
@@ -44,7 +44,7 @@ pub enum BringError {
     /// What is about to be done cannot be written down; nothing was changed.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// The device did not answer what is there.
+    /// The device's configuration could not be read.
     #[error(transparent)]
     Device(#[from] EthtoolError),
     /// Without what the device refuses, the policy cannot be satisfied.
@@ -122,7 +122,7 @@ fn attempt(
     }
 }
 
-/// Writes down what is about to be done, and does it.
+/// Saves the record of the coming steps, and takes them.
 pub(crate) fn take(
     driver: &mut dyn Driver,
     record: &mut Record,

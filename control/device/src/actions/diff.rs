@@ -1,4 +1,4 @@
-//! The steps from a device as it is to what is wanted of it.
+//! The steps from a device's present configuration to the desired one.
 
 use std::collections::BTreeSet;
 
@@ -20,10 +20,10 @@ pub struct ConfigurationSteps {
 }
 
 impl ConfigurationSteps {
-    /// The steps to what is wanted. Rules of the record that others changed are given up.
+    /// The steps to the desired configuration. Rules of the record that others changed are given up.
     ///
     /// # Errors
-    /// The device's answer, or why it cannot be what is wanted; nothing was changed.
+    /// The device's answer, or why it cannot have this configuration; nothing was changed.
     pub fn between(
         driver: &mut dyn Driver,
         record: &mut Record,

@@ -1,10 +1,11 @@
-//! From what a device is told to what a plan wants it to be told.
+//! Applies a plan's configuration to a device.
 //!
-//! [`DesiredConfiguration`] is a plan's configuration in the kernel's words. [`ConfigurationSteps::between`] compares it with
-//! the device and with the [`Record`] of what we did to it, and is a list of [`Step`]s, each with the
-//! command that does the same. [`ConfigurationSteps::apply`] takes them: when one fails, those before it are
-//! taken back. [`undo`] is the way back to the device as it was found. [`bring`] does all of it for a
-//! search's plan, and has the search plan around rules that the device refuses.
+//! [`DesiredConfiguration`] is a plan's configuration in the kernel's terms.
+//! [`ConfigurationSteps::between`] compares it with the device and with the [`Record`] of our changes,
+//! and is a list of [`Step`]s, each with the command that does the same. [`ConfigurationSteps::apply`]
+//! takes them: when one fails, those before it are taken back. [`undo`] restores the device as it was
+//! found. [`bring`] does all of it for a search's plan, and has the search plan around rules that the
+//! device refuses.
 //!
 //! Rules that are not in the record belong to others: they are never touched, and their locations are
 //! never used. A rule of ours that others changed since belongs to them, too.

@@ -1,4 +1,4 @@
-//! What we did to a device.
+//! The record of our changes to a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub struct InstalledContext {
     pub(super) table: Vec<u32>,
 }
 
-/// What we did to a device: the rules that we made, and the settings that we changed, with what they
+/// Our changes to a device: the rules that we made, and the settings that we changed, with what they
 /// were. It starts empty, and [`super::ConfigurationSteps::apply`] keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
@@ -52,7 +52,7 @@ pub struct Record {
     pub(super) contexts: Vec<InstalledContext>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, ChangedSetting<HashFields>>,
-    /// What a process was about to do of which nobody knows how far it came.
+    /// Rules that a process was about to make; unknown is how many of them it made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) intended: Option<IntendedRules>,
 }
@@ -93,8 +93,8 @@ impl Record {
     }
 
     /// Takes over the rules that a killed process has made without writing them down, and gives up
-    /// those that are no longer as we left them, since somebody else answers for them now. Says
-    /// which the latter are.
+    /// those that are no longer as we left them, since they belong to others now. Returns
+    /// the locations of the latter.
     ///
     /// # Errors
     /// The device's answer.

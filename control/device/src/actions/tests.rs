@@ -136,7 +136,7 @@ fn a_rule_of_ours_that_somebody_changed_is_theirs() {
     device.rules.insert(0, rule(7, 1).at(0));
     let actions = take_back(&mut device, &mut record);
     assert!(actions.notes[0].contains("rule 0 was ours"), "{:?}", actions.notes);
-    assert_eq!(device.rules.len(), 1, "what became theirs stays, what is ours goes");
+    assert_eq!(device.rules.len(), 1, "a rule that others changed stays, ours goes");
     assert!(device.rules[&0].says_the_same(&rule(7, 1)));
 }
 
@@ -194,7 +194,7 @@ fn when_the_way_back_fails_too_both_errors_are_told() {
     assert_eq!(error.rollback.len(), 1);
     let text = error.to_string();
     assert!(text.contains("action 0 loc 1`") && text.contains("taking back"), "{text}");
-    assert_eq!(record.locations().collect::<Vec<_>>(), [0], "the record is of what is so");
+    assert_eq!(record.locations().collect::<Vec<_>>(), [0], "the record has what is on the device");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn contexts_come_before_their_rules_and_go_behind_them() {
 #[test]
 fn a_context_is_not_mistaken_for_another_whose_number_was_its_name() {
     let mut device = device(false);
-    // Somebody has the first number, so that ours get others than they were planned with.
+    // The first number is taken, so that our contexts get other numbers than planned.
     let of_others = device.spreading[&0].clone();
     device.spreading.insert(1, of_others);
     let mut record = Record::default();

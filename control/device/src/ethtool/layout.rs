@@ -1,7 +1,7 @@
 //! Where things lie in the structures of `<linux/ethtool.h>`, and the numbers of commands.
 //!
 //! Structures are byte buffers here: they have unions, flexible arrays and padding, and a buffer
-//! has no byte that nobody has set.
+//! has no uninitialised byte.
 
 /// `ETHTOOL_*`.
 pub(super) mod command {

@@ -43,7 +43,7 @@ pub(super) fn hash_number_of(flow_type: FlowType) -> u32 {
     }
 }
 
-/// Where a field lies, and what has to be said for it to count.
+/// The position of a field in a rule, and the other fields that it requires.
 #[derive(Clone, Copy)]
 struct FieldLocation {
     values: usize,

@@ -4,7 +4,7 @@
 //! A [`Driver`] answers for one device. [`KernelDriver`] makes the system calls; [`Simulated`] is a
 //! device that is not there, with the limits and failures of real ones. A rule travels as a
 //! [`RuleSpec`], which is the kernel's structure: it is compared byte by byte, so that a rule that
-//! somebody changed is noticed. [`Match`] is what one says.
+//! another process changed is noticed. [`Match`] is the part that it matches.
 //!
 //! There is no netlink form of steering rules, so all of it goes through the older `SIOCETHTOOL`
 //! (`<linux/ethtool.h>`), which the kernel serves in the network namespace of the socket.

@@ -43,7 +43,7 @@ pub struct Simulated {
     pub one_mask: bool,
     /// Whether it cannot show rules, though it lists where there are some.
     pub hides_rules: bool,
-    /// Whether it removes a rule before it looks at what is to replace it.
+    /// Whether it removes a rule before it checks the replacement.
     pub removes_first: bool,
     /// Whether it spreads over all queues when there are more of them, whatever it was told before.
     pub forgets_table: bool,

@@ -14,7 +14,7 @@ pub enum Action {
     Queue(u32),
     /// Nowhere.
     Drop,
-    /// To the queues of a context, whose entries are added to the queue's number.
+    /// To the queues of a context: the context's entry is added to the queue's number.
     Context {
         /// The context.
         context: u32,

@@ -61,7 +61,7 @@ pub struct NicSteering {
 }
 
 impl NicSteering {
-    /// Takes a device, with what an earlier process left on it according to the file. Whoever calls
+    /// Takes a device, with the changes of an earlier process that the file lists. The caller
     /// has [claimed](crate::claim::Claim) it.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl NicSteering {
         ConfigurationSteps::between(&mut *self.driver, &mut self.record, desired)
     }
 
-    /// Brings the device to what is wanted of it, and says what was done. From the first time that
+    /// Brings the device to the desired configuration, and returns the steps. From the first time that
     /// it succeeds, it is undone when this is dropped.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl NicSteering {
     /// undo, which is no error.
     ///
     /// # Errors
-    /// [`NicError::Undo`]: some of it could not be; the record says what is left.
+    /// [`NicError::Undo`]: some of it could not be; the record keeps the rest.
     pub fn undo(&mut self) -> Result<ConfigurationSteps, NicError> {
         self.is_ours = false;
         let actions = match undo(&mut *self.driver, &mut self.record) {

@@ -102,7 +102,7 @@ fn wherever_a_process_is_killed_the_next_one_undoes_it() {
         for after in 0.. {
             let mut scene = Scene::new(device.clone());
             let before = scene.seen();
-            // A rule of somebody else, which looks like one of ours to be.
+            // A rule of another process, equal to one that we are about to make.
             scene.device.lock().rules.insert(9, rule(2, 2).at(9));
             let mut steering = scene.steering();
             steering.bring(&plans[0]).unwrap();

@@ -29,7 +29,7 @@ pub struct XdpSteering {
 }
 
 impl XdpSteering {
-    /// Loads a program whose queues are CPUs, on which the kernel's stack takes the frames: queue
+    /// Loads a program with CPUs as queues, on which the kernel's stack takes the frames: queue
     /// `i` is `cpus[i]`, and when there are more queues than CPUs they begin again. What no rule
     /// takes is spread as `rss` says. Each map has room for `capacity` rules.
     ///

@@ -1,4 +1,4 @@
-//! Plans in programs, whose hits are compared with what the planner says. Without the rights for it
+//! Runs plans as programs and compares their hits with the planner's placements. Without the rights for it
 //! each test says so and returns.
 
 use std::collections::HashMap;

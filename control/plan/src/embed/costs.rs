@@ -20,7 +20,7 @@ pub struct Host<'a> {
 }
 
 /// What the graph of `host` costs packets of each of `classes`: for each of them, the graph is
-/// simplified for what its packets are, and what is left on the way from the source is what they need.
+/// simplified for its packets, and the nodes that remain on the way from the source are those they need.
 pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &PathCosts) -> GraphCosts {
     let all: Vec<(NodeId, &Node)> = host.lpg.iter().collect();
     let numbers: HashMap<&str, usize> =

@@ -1,5 +1,5 @@
 //! Embedding: a copy of the LPG behind every queue of the configured PRG (Dragonet thesis §2.3.1), each
-//! with what is not needed there taken away (§2.3.2).
+//! without the nodes that are not needed there (§2.3.2).
 //!
 //! [`arrivals`] says what can arrive at each queue: a disjunction that covers every packet which the
 //! filters and the hash may send there, `other` included. [`stated`] is what the NIC vouches for of
@@ -56,9 +56,9 @@ pub struct Embedded {
     pub simplified: Simplified,
 }
 
-/// How the graphs of queues are to be run.
+/// The execution of the queues' graphs: one worker for each queue.
 pub struct ExecutionModel<'a> {
-    /// What becomes of packets that a queue's graph is not made for.
+    /// The treatment of packets that a queue's graph is not made for.
     pub foreign: ForeignPackets,
     /// Whether a node is at home at the default worker, number 0, because its state is in one place.
     /// The default worker serves the default queue, others the other queues.

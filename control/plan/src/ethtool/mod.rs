@@ -1,6 +1,6 @@
 //! A configuration as the `ethtool` commands that would make it.
 //!
-//! For people who want to see or to run them; a device is configured by system calls, elsewhere.
+//! They are for people to read or run; devices are configured by system calls, elsewhere.
 //! What Linux does not expose becomes a comment, so that nothing is lost silently.
 
 mod fields;

@@ -2,7 +2,7 @@
 //! queue management paper draws it (§3.1), and a depth-first walk of it (§3.3).
 //!
 //! Nothing that plans works on this graph: it grows with every rule, and a walk visits all of them.
-//! It is what the flow map is held against, and what a picture shows. [`expand`] makes it by giving
+//! The flow map is tested against it, and pictures show it. [`expand`] makes it by giving
 //! every config node of the PRG its value through [`weever_graph::configure()`], which holds each of
 //! them to the locality rule; [`queues_of`] walks it.
 

@@ -44,7 +44,7 @@ pub(super) fn node(
     Ok(ConfigValue::Subgraph(Subgraph { nodes: vec![node], edges }))
 }
 
-/// A node for each context, whose ports lead to its queues.
+/// A node for each context, with ports that lead to its queues.
 pub(super) fn contexts(
     graph: &Graph,
     nic: &Nic,

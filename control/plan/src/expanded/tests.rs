@@ -287,7 +287,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// What a search keeps while flows come and go is what the graph does.
+    /// The placements that a search keeps while flows come and go equal those of the graph.
     #[test]
     fn flows_arrive_where_the_graph_sends_them(seed in any::<u64>()) {
         let mut dice = Dice(seed);

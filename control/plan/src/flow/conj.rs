@@ -7,7 +7,7 @@ use super::inline::Tests;
 use super::kinds::Kinds;
 use super::values::Values;
 
-/// A set of packets: of some kinds, whose fields have some values.
+/// A set of packets: a set of kinds, and a set of values for each field.
 ///
 /// Normal form: every kind has every field that is tested, and for every kind every test can hold;
 /// a test that holds of all packets of these kinds is left out. So the conjunction is satisfiable

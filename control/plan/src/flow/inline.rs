@@ -9,7 +9,7 @@ const INLINE: usize = 5;
 #[derive(Clone, Debug)]
 #[allow(
     clippy::large_enum_variant,
-    reason = "the large variant is the common one, and boxing it is what this avoids"
+    reason = "the large variant is the common one, and this type exists to avoid the box"
 )]
 pub(crate) enum Tests {
     /// Up to `INLINE` of them; the places behind are empty.

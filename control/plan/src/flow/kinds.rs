@@ -1,7 +1,7 @@
 //! Kinds of packets: which fields a packet has, and which of them its kind decides.
 //!
-//! Every well-formed packet is of exactly one kind. Given the kind, what is left of its fields is
-//! independent of each other, which is what makes the questions about conjunctions exact and cheap.
+//! Every well-formed packet is of exactly one kind. Given the kind, the remaining fields are
+//! independent of each other, which makes questions about conjunctions exact and cheap.
 //! A packet with a later fragment of an IPv4 datagram has no ports; the inner protocol of an IPv6
 //! packet is what its `next header` says.
 

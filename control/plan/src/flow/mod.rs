@@ -1,4 +1,4 @@
-//! Flows: predicates over packet fields, and what is known of their traffic.
+//! Flows: predicates over packet fields, with facts about their traffic.
 //!
 //! A [`Predicate`] becomes a disjunction of [`Conj`]unctions ([`conjunctions`]); a [`Flow`] is one
 //! with a name, a class and a weight. A conjunction is kept in a normal form: the *kinds* of its
@@ -34,7 +34,7 @@ pub struct ClassId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AppId(pub u32);
 
-/// A flow: some packets, and what is known of them.
+/// A flow: a set of packets, with facts about their traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// What a person calls it.

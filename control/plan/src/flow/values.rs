@@ -174,7 +174,7 @@ impl Values {
     }
 }
 
-/// The smallest number from `from` on whose bits in `mask` are `value`.
+/// The smallest number from `from` on that equals `value` in the bits of `mask`.
 fn next_match(from: u128, mask: u128, value: u128, full: u128) -> Option<u128> {
     let differ = (from ^ value) & mask;
     if differ == 0 {

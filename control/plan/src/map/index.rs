@@ -93,7 +93,7 @@ fn mix_wide(state: u64, word: u128) -> u64 {
     if word >> 64 == 0 { low } else { mix(low, (word >> 64) as u64) }
 }
 
-/// The bits that decide a look-up: of a range, those that all its values share.
+/// The bits that decide a look-up: of a range, the bits that all its values share.
 fn index_mask(values: &Values) -> u128 {
     values.mask
 }
@@ -216,7 +216,7 @@ impl Index {
     }
 
     fn slot_for(&mut self, conj: &Conj) -> u32 {
-        // Shapes whose hashes collide are told apart by trying the next number.
+        // Shapes with colliding hashes take the next free number.
         let mut hash = shape_hash(conj);
         loop {
             match self.by_shape.get(&hash) {

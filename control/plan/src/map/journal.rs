@@ -1,4 +1,4 @@
-//! What a change of the flow map did, so that it can be told to a policy.
+//! The effects of a change of the flow map, so that a policy can be told.
 
 use super::Placement;
 

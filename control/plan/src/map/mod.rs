@@ -4,7 +4,7 @@
 //! that can catch a part. A part keeps the list of rules that it *sees*; its placement follows from
 //! them and from how the NIC spreads the rest. A rule that lies whole within a part belongs to the
 //! narrowest such part: wider flows (a listening socket above connected ones) and `other`, the flow
-//! of all packets that nobody registered, see it only if nobody else does.
+//! of all unregistered packets, see it only if no narrower flow does.
 
 mod contexts;
 mod entry;
@@ -27,9 +27,10 @@ use contexts::Contexts;
 use list::List;
 use placement::PlacementSum;
 use spreading::Spreading;
+pub use walk::place_configured as place;
 use walk::{Destination, MatchedEntry};
 
-use crate::config::{Configuration, Rss, Target};
+use crate::config::{Rss, Target};
 use crate::flow::{Conj, Flow};
 use crate::nic::Nic;
 use index::Index;
@@ -93,42 +94,6 @@ pub(crate) struct FlowMap {
     found: Vec<u32>,
 }
 
-/// Where the packets of `conj` arrive on a NIC that is configured so: what a walk of the expanded
-/// graph would find, with no regard to what else is registered. A queue is listed if and only if
-/// some packet gets there, within the bounds that the walk has.
-pub fn place(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement {
-    let spreading = Spreading::new(nic, &configuration.rss);
-    let contexts = (0..configuration.contexts.len() as u32)
-        .map(|c| Spreading::new(nic, &configuration.context(nic, c)));
-    let contexts: Vec<Spreading> = contexts.collect();
-    let mut met: Vec<((usize, i64, usize), Conj, Target)> = Vec::new();
-    for (t, (table, rules)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
-        for (i, rule) in rules.iter().enumerate() {
-            let matches = rule.matches(&table.model);
-            if !matches.disjoint(conj) {
-                met.push(((t, rule.rank(table.model.order), i), matches, rule.target));
-            }
-        }
-    }
-    met.sort_by_key(|(turn, ..)| *turn);
-    let met: Vec<MatchedEntry<'_>> = met
-        .iter()
-        .map(|(_, conj, target)| MatchedEntry { conj, to: to(*target, &contexts) })
-        .collect();
-    walk::place(conj, &met, &spreading)
-}
-
-fn to(target: Target, contexts: &[Spreading]) -> Destination<'_> {
-    match target {
-        Target::Queue(queue) => Destination::Queue(queue),
-        // One that is not configured takes packets nowhere.
-        Target::Context(at) => {
-            contexts.get(at as usize).map_or(Destination::Nowhere, Destination::Spread)
-        }
-        Target::Drop => Destination::Nowhere,
-    }
-}
-
 impl FlowMap {
     pub(crate) fn new(nic: &Nic, rss: &Rss) -> FlowMap {
         let spreading = Spreading::new(nic, rss);
@@ -151,7 +116,7 @@ impl FlowMap {
         }
     }
 
-    /// Whether traffic that nobody registered can reach `queue`.
+    /// Whether unregistered traffic can reach `queue`.
     pub(crate) fn other_reaches(&self, queue: u32) -> bool {
         self.other.get(queue as usize).is_some_and(|n| *n > 0)
     }
@@ -305,8 +270,8 @@ impl FlowMap {
         }
         self.uses(target, 1);
         self.uses(old, -1);
-        // The parts in which it lies see it, and those that lie in it; only a rule that is neither
-        // has to look for who does.
+        // The parts that contain it see it, and the parts within it; only a rule that overlaps
+        // others partly needs a look-up.
         let unclaimed = self.entries[id].cover.is_empty();
         for part in self.overlapping_parts(&self.entries[id].rule.conj.clone()) {
             if self.parts[part].seen.contains(id) {
@@ -351,7 +316,7 @@ impl FlowMap {
         overlapping
     }
 
-    /// Lets a new part see the entries that are there, and hides from wider ones what is its own.
+    /// Lets a new part see the present entries, and hides from wider parts those that it contains.
     fn meet_entries(&mut self, part: u32, journal: &mut Journal) {
         let conj = self.parts[part].conj.clone();
         for entry in self.overlapping_entries(&conj) {
@@ -400,7 +365,7 @@ impl FlowMap {
         part.flow != than.flow && part.conj.implies(&than.conj) && !than.conj.implies(&part.conj)
     }
 
-    /// Counts a rule whose packets are nobody's among the reasons why `other` gets where it sends them.
+    /// Counts a rule without a flow as a reason for `other` to reach the rule's queues.
     fn leak(&mut self, target: Target, by: i32, journal: &mut Journal) {
         if let Target::Queue(queue) = target {
             return self.leak_to(queue, by, journal);

@@ -141,7 +141,7 @@ fn over(queues: impl Iterator<Item = u32>, certain: bool) -> Placement {
     mix.finish()
 }
 
-/// Sorts all kinds by what is hashed of them. Later fragments have no ports, so of them only the
+/// Groups all kinds by their hashed fields. Later fragments have no ports, so of them only the
 /// addresses are.
 fn groups(fields_of: impl Fn(FlowType) -> RssFields) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();

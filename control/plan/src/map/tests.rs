@@ -3,6 +3,7 @@
 use weever_graph::Field;
 
 use super::*;
+use crate::config::Configuration;
 use crate::flow::Values;
 use crate::search::tests::random::{Dice, flow};
 use crate::testkit::*;
@@ -116,7 +117,7 @@ fn kept_equals_made_from_nothing() {
                 _ => {}
             }
             check(&map, seed, step);
-            // Whoever moved is in the journal, with where it was.
+            // A flow that moved is in the journal, with its former placement.
             for (id, old) in before.into_iter().filter(|(i, _)| map.flows.get(*i).is_some()) {
                 let noted = journal.flows.iter().find(|(f, _)| *f == id);
                 let was = noted.map_or(&map.flows[id].placement, |(_, before)| before);
@@ -150,7 +151,7 @@ fn a_narrower_flow_owns_its_rule() {
     assert_eq!(map.flows[wide].placement, Placement::One(0));
     assert!(!map.other_reaches(3));
     map.remove_flow(narrow, &mut journal);
-    assert!(map.flows[wide].placement.reaches(3), "nobody narrower is left");
+    assert!(map.flows[wide].placement.reaches(3), "no narrower flow is left");
     assert!(!map.other_reaches(3));
     map.remove_flow(wide, &mut journal);
     assert!(map.other_reaches(3));
@@ -191,7 +192,7 @@ fn packets_arrive_where_the_placement_says() {
     }
 }
 
-/// Every packet of `conj` whose fields are between 7 and 12: beyond those all are alike.
+/// Every packet of `conj` with fields between 7 and 12: beyond those all are alike.
 fn packets_of(conj: &Conj) -> Vec<Conj> {
     let mut all = vec![conj.clone()];
     for field in [Field::Ip4Src, Field::Ip4Dst, Field::L4Src, Field::L4Dst] {

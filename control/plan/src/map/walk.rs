@@ -2,20 +2,22 @@
 
 use super::placement::{Placement, PlacementSum};
 use super::spreading::Spreading;
+use crate::config::{Configuration, Target};
 use crate::flow::Conj;
+use crate::nic::Nic;
 
 /// More entries than this under one conjunction are not told apart exactly.
 pub(crate) const MAX_EXACT: usize = 32;
 /// The pieces into which a difference is cut at most.
 const MAX_PIECES: usize = 256;
 
-/// What the walk has to know of an entry.
+/// An entry that overlaps the conjunction to be placed.
 pub(crate) struct MatchedEntry<'a> {
     pub(crate) conj: &'a Conj,
     pub(crate) to: Destination<'a>,
 }
 
-/// What an entry does with its packets.
+/// The destination of an entry's packets.
 #[derive(Clone, Copy)]
 pub(crate) enum Destination<'a> {
     Queue(u32),
@@ -42,6 +44,42 @@ impl Destination<'_> {
                 pieces.iter().for_each(|p| mix.merge(&spreading.place(p), of.share_of(p)));
             }
         }
+    }
+}
+
+/// Where the packets of `conj` arrive on a NIC that is configured so: what a walk of the expanded
+/// graph would find, with no regard to what else is registered. A queue is listed if and only if
+/// some packet gets there, within the bounds that the walk has.
+pub fn place_configured(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement {
+    let spreading = Spreading::new(nic, &configuration.rss);
+    let contexts = (0..configuration.contexts.len() as u32)
+        .map(|c| Spreading::new(nic, &configuration.context(nic, c)));
+    let contexts: Vec<Spreading> = contexts.collect();
+    let mut met: Vec<((usize, i64, usize), Conj, Target)> = Vec::new();
+    for (t, (table, rules)) in nic.tables.iter().zip(&configuration.rules).enumerate() {
+        for (i, rule) in rules.iter().enumerate() {
+            let matches = rule.matches(&table.model);
+            if !matches.disjoint(conj) {
+                met.push(((t, rule.rank(table.model.order), i), matches, rule.target));
+            }
+        }
+    }
+    met.sort_by_key(|(turn, ..)| *turn);
+    let met: Vec<MatchedEntry<'_>> = met
+        .iter()
+        .map(|(_, conj, target)| MatchedEntry { conj, to: destination(*target, &contexts) })
+        .collect();
+    place(conj, &met, &spreading)
+}
+
+fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
+    match target {
+        Target::Queue(queue) => Destination::Queue(queue),
+        // One that is not configured takes packets nowhere.
+        Target::Context(at) => {
+            contexts.get(at as usize).map_or(Destination::Nowhere, Destination::Spread)
+        }
+        Target::Drop => Destination::Nowhere,
     }
 }
 

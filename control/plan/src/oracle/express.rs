@@ -1,4 +1,4 @@
-//! How a table can say a conjunction: which rules, and whether they match more than it.
+//! The rules that express a conjunction in a table, and whether they match more than it.
 
 use weever_graph::Field;
 use weever_graph::nic::{FieldMatch, FlowType, Granularity, TableModel};
@@ -11,7 +11,7 @@ pub(crate) const MAX_RULES: usize = 64;
 /// Values that a field is spelt out into, where a table has no mask for them.
 const MAX_SPELT: u32 = 16;
 
-/// What one rule can say.
+/// A conjunction as one rule expresses it.
 #[derive(Clone, Debug)]
 pub(crate) struct Expressed {
     pub(crate) flow_type: Option<FlowType>,
@@ -45,7 +45,7 @@ pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Expressed>,
     Ok(all)
 }
 
-/// The flow types whose rules are needed for these kinds: one if one will do, the most specific.
+/// The flow types of the rules that these kinds need: the most specific one if one suffices.
 fn types_for(table: &TableModel, kinds: Kinds) -> Result<Vec<Option<FlowType>>, Refusal> {
     if table.flow_types.is_empty() {
         return Ok(vec![None]);
@@ -65,12 +65,12 @@ fn types_for(table: &TableModel, kinds: Kinds) -> Result<Vec<Option<FlowType>>, 
     if left.is_empty() { Ok(needed) } else { Err(Refusal::NoFlowType) }
 }
 
-/// Whether `decides` is a field whose value the kind of a packet settles and that rules may name.
+/// The fields that rules may name and that the kind of a packet decides.
 fn deciding() -> [Field; 3] {
     [Field::EthType, Field::Ip4Proto, Field::Ip6Next]
 }
 
-/// The common case: every test can be said as it is, and the kinds follow from what is said.
+/// The common case: every test can be expressed as it is, and the kinds follow from the tests.
 fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> bool {
     let mut kinds = flow_type.map_or(Kinds::ALL, Kinds::of);
     let mut said = 0;

@@ -1,4 +1,4 @@
-//! What a device has refused, which its model knows nothing of.
+//! Limits that a device has shown by refusing rules, and that its model does not have.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub enum Refused {
     },
 }
 
-/// What a rule looks at, and of which packets.
+/// The table, flow type and masks of a rule.
 type Kind = (usize, Option<FlowType>, Vec<u128>);
 
 /// All that was learned. It holds for as long as the search lives.

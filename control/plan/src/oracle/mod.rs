@@ -3,7 +3,7 @@
 //!
 //! For a flow, an oracle offers at most one [`Proposal`] per table: the rules that say the flow
 //! there, leaving their queue open, or why the table cannot. It knows granularity and scope of
-//! masks, what is taken of each pool, hashes that give up early, and which rules are asked before.
+//! masks, the use of each pool, hashes that give up early, and the precedence of rules.
 
 mod express;
 mod learned;
@@ -52,7 +52,7 @@ impl Proposal {
     }
 }
 
-/// What the oracle looks at.
+/// The present configuration, as input of the oracle.
 pub(crate) struct Situation<'a> {
     pub(crate) nic: &'a Nic,
     pub(crate) map: &'a FlowMap,
@@ -61,7 +61,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) stale: &'a VecDeque<u32>,
 }
 
-/// What is to become of a flow.
+/// The intended treatment of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It arrives somewhere.
@@ -142,7 +142,7 @@ fn drop_doubles(said: &mut Vec<Expressed>) {
 }
 
 /// Where masks are shared, checks that the rules' masks are those in use, or widens the rules to
-/// those. Stale rules with other masks are evicted. Returns how scarce what is taken is.
+/// those. Stale rules with other masks are evicted. Returns the scarcity of the resource used.
 fn agree_on_masks(
     at: &Situation<'_>,
     table: usize,
@@ -223,7 +223,7 @@ fn widen(model: &TableModel, said: &mut Expressed, masks: &[u128]) -> Result<(),
     Ok(())
 }
 
-/// Checks that the rules fit, or finds stale ones whose place they can have.
+/// Checks that the rules fit, or finds stale ones that can be evicted for them.
 fn make_room(
     at: &Situation<'_>,
     table: usize,

@@ -1,4 +1,4 @@
-//! What is in a NIC's tables, as far as it decides what else fits.
+//! The contents of a NIC's tables, as far as they decide what else fits.
 
 use weever_graph::nic::{Failure, FlowType, MaskScope, TableModel};
 
@@ -12,7 +12,7 @@ use crate::nic::Nic;
 /// A mask that rules share, and how many use it.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedMask {
-    /// The flow type whose rules share it, if it is not all of them.
+    /// The flow type of the rules that share it, if not all rules of the table do.
     pub(crate) flow_type: Option<FlowType>,
     pub(crate) masks: Vec<u128>,
     pub(crate) live: u32,
@@ -139,7 +139,8 @@ pub(crate) fn cost(model: &TableModel, flow_type: Option<FlowType>) -> u32 {
     model.capacity.cost(flow_type, |_| false)
 }
 
-/// With whom a rule has to agree on masks, and its masks; nothing if it is free.
+/// The group of rules (by flow type) with which a rule has to agree on masks, and its masks; nothing
+/// if the masks are its own.
 pub(crate) fn shared_mask(
     model: &TableModel,
     rule: &NewEntry,

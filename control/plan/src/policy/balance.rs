@@ -12,13 +12,13 @@ pub enum Measure {
     Flows,
     /// Their rates, times their weights.
     Rate {
-        /// What a flow counts whose rate is not known.
+        /// The rate assumed for a flow without a known one.
         assumed: u64,
     },
 }
 
-/// Minimises the variance of what the queues get. Where nobody knows to which of several queues a
-/// flow goes, the expected variance counts: not knowing costs.
+/// Minimises the variance of the queues' loads. Where it is not known to which of several queues a
+/// flow goes, the expected variance counts: uncertainty costs.
 #[derive(Clone, Debug)]
 pub struct Balance {
     measure: Measure,
@@ -28,7 +28,7 @@ pub struct Balance {
     loads: Vec<i128>,
     sum: i128,
     squares: i128,
-    /// What the hashes that nobody knows add to the expected squares.
+    /// The addition of unknown hashes to the expected squares.
     doubt: i128,
 }
 

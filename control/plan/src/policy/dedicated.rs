@@ -1,4 +1,4 @@
-//! Dedicated queues: an application has a queue to itself, or does not have it at all.
+//! Dedicated queues: an application has a queue to itself, or not at all.
 
 use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::flow::AppId;

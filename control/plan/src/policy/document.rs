@@ -128,7 +128,7 @@ impl Objective {
 }
 
 impl Document {
-    /// The cost function. `host` is the one whose graph `paths` is about; without it, `paths` has no
+    /// The cost function. `host` has the graph that `paths` refers to; without it, `paths` has no
     /// effect.
     pub fn policy(&self, host: Option<&Host<'_>>) -> Box<dyn Policy> {
         let costs = host.zip(self.paths.as_ref()).map(|(host, paths)| {
@@ -175,8 +175,8 @@ impl Document {
     }
 
     /// Flows that the policy asks for whatever else is registered: all packets of each class that is
-    /// dropped ([`Class::drop`]), so that the NIC drops those that nobody registered, too; and before
-    /// them what classes of more precedence have of these packets, which has to arrive. The classifier
+    /// dropped ([`Class::drop`]), so that the NIC drops unregistered ones, too; and before
+    /// them the part of these packets that belongs to classes of higher precedence, which has to arrive. The classifier
     /// is the document's own.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
         let mut flows = Vec::new();
@@ -200,7 +200,7 @@ impl Document {
         flows
     }
 
-    /// How a worker waits at whose queue flows of these classes arrive; nothing if none of them has a
+    /// The wait mode of a worker at a queue with flows of these classes; nothing if none of them has a
     /// mode.
     pub fn mode_of(&self, classes: impl IntoIterator<Item = ClassId>) -> Option<QueueMode> {
         let classes = classes.into_iter().filter_map(|id| self.classes.get(usize::from(id.0)));

@@ -38,7 +38,7 @@ fn loses(subject: &Subject, placement: &Placement) -> bool {
     placement.dropped() > 0 && !(subject.yields && placement.arrives())
 }
 
-/// Flows of each class stay on the queues of their class; what is wrong with that is rejected. The
+/// Flows of each class stay on the queues of their class; deviations are rejected. The
 /// cost is the sum of the classes' costs, each of which sees its own flows only. Class `i` of flows
 /// is the `i`-th class here; classes that are not listed are shared without a cost of their own.
 pub struct Isolate {
@@ -189,7 +189,7 @@ impl Policy for Isolate {
 
     fn order_key(&self, subject: &Subject) -> Option<i64> {
         let part = self.parts.get(usize::from(subject.class?.0))?;
-        // Those who need a filter come first, while there are filters.
+        // Flows that need a filter come first, while there are filters.
         let inner = part.inner.order_key(subject).unwrap_or(0).clamp(-(1 << 50), 1 << 50);
         let rank = 2 * i64::from(part.priority.clamp(-1000, 1000)) + i64::from(part.exclusive);
         Some(inner - (rank << 51))

@@ -1,4 +1,4 @@
-//! Policies: what is wanted of a flow map, as a cost.
+//! Policies: the objective for a flow map, as a cost.
 //!
 //! A [`Policy`] is told of every flow that arrives somewhere or no longer does, keeps what it needs
 //! as sums, and answers [`Policy::cost`] from them. A candidate is judged by applying it, asking,
@@ -43,10 +43,10 @@ use weever_graph::nic::QueueRange;
 use crate::flow::{AppId, ClassId, Flow};
 use crate::map::Placement;
 
-/// Whose packets arrive somewhere.
+/// A flow, or the rest of the traffic, as policies see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// Its class; nothing for traffic that nobody registered.
+    /// Its class; nothing for unregistered traffic.
     pub class: Option<ClassId>,
     /// Its application.
     pub app: Option<AppId>,
@@ -61,7 +61,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// All traffic that nobody registered. A policy is told of each queue that it reaches.
+    /// All unregistered traffic. A policy is told of each queue that it reaches.
     pub const OTHER: Subject =
         Subject { class: None, app: None, core: None, weight: 0, rate: None, yields: false };
 
@@ -73,7 +73,7 @@ impl Subject {
         Subject { class, app, core, weight, rate, yields }
     }
 
-    /// Whether it is the traffic that nobody registered.
+    /// Whether it is the unregistered traffic.
     pub fn is_other(&self) -> bool {
         self.class.is_none()
     }
@@ -152,7 +152,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// Whether traffic that nobody registered may arrive at `queue`. Where the NIC spreads, it
+    /// Whether unregistered traffic may arrive at `queue`. Where the NIC spreads, it
     /// spreads over these.
     fn takes_other(&self, _queue: u32) -> bool {
         true

@@ -99,7 +99,7 @@ struct AtQueue {
 
 /// Minimises the way of packets through the graph: each flow counts what a batch costs at its queue,
 /// beside what it would cost in the whole graph. A batch goes through every node that any class needs
-/// whose flows arrive there, and packets are handed over where a node that they need runs at the default
+/// with flows there, and packets are handed over where a node that they need runs at the default
 /// queue's worker; so classes that need other nodes are better apart, and those that need such nodes are
 /// better at that queue.
 pub struct Paths {
@@ -248,7 +248,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// What is kept is what would be counted from nothing, and leaves no trace.
+        /// The sums equal those counted from nothing, and changes leave no trace.
         #[test]
         fn deltas_add_up(steps in proptest::collection::vec((0u16..4, 0u32..4, 0u32..4, any::<bool>()), 0..40)) {
             let mut kept = started();

@@ -1,4 +1,4 @@
-//! What a device has to be told.
+//! The changes that a device needs to follow the search.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -105,7 +105,7 @@ impl Changes {
         self.log.clear();
     }
 
-    /// A search whose changes nobody takes does not collect them for ever.
+    /// Bounded: without a caller of [`Changes::take`] the log does not grow for ever.
     fn log(&mut self, step: Step) {
         if self.everything {
             return;

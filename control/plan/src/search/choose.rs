@@ -30,7 +30,7 @@ impl Search {
             proposals.sort_by_key(|p| (!p.tight, p.scarcity, p.rules[0].table));
         }
         let mut best = self.leave(index);
-        // Rules of equal cost are better than none if without them nobody knows where the flow goes.
+        // Rules of equal cost are better than none if the flow's queue is unknown without them.
         let unknown = quick && !self.map.flows[index].placement.is_certain();
         let mut standing = None;
         let mut took_any = false;
@@ -62,7 +62,7 @@ impl Search {
         self.drop_in(index);
     }
 
-    /// Removes stale rules that catch packets of the flow; what they did is open again.
+    /// Removes stale rules that catch packets of the flow.
     fn clear_way(&mut self, index: u32) {
         if self.stale.is_empty() {
             return;
@@ -73,7 +73,7 @@ impl Search {
         stale.into_iter().for_each(|e| drop(self.drop_stale(e)));
     }
 
-    /// What the tables offer, and why others do not.
+    /// The proposals of the tables, and the refusals of the others.
     pub(super) fn proposals(&mut self, index: u32) -> (Vec<Proposal>, Vec<(usize, Refusal)>) {
         let (mut offers, mut refusals) = (Vec::new(), Vec::new());
         let fate = Fate::of(&self.subject(index), &*self.policy);
@@ -129,7 +129,7 @@ impl Search {
         self.journal.clear();
     }
 
-    /// Whether the rules steer the flow whole and concern nobody else.
+    /// Whether the rules steer all of the flow and affect no other flow.
     fn is_simple(&self, index: u32, proposal: &Proposal) -> bool {
         let placed = self.map.flows[index].placement == Placement::One(proposal.queues.lo);
         placed && !self.journal.caught_others
@@ -171,7 +171,7 @@ impl Search {
         self.map.contexts.over(&self.nic, &self.rss, &queues, most).map(Target::Context)
     }
 
-    /// The best queue for a flow that nobody else depends on.
+    /// The best queue for a flow on which no other flow depends.
     fn best_alone(&mut self, index: u32, queues: QueueRange) -> (Cost, u32) {
         let subject = self.subject(index);
         let at = |search: &mut Search, queue: u32| {

@@ -14,7 +14,7 @@ impl Search {
         let left = self.map.flows[index].placement.clone();
         let leave = cost_with(&mut *self.policy, &[(subject, &left, Change::Comes)]);
         let (proposals, _) = self.proposals(index);
-        // A rule in a table that is asked late leaves those that are asked before it to others.
+        // A rule in a late table leaves the earlier tables to other flows.
         for proposal in proposals.iter().rev() {
             let Ok(rules) = self.try_out(index, proposal) else { continue };
             let losers = self.losers(index);

@@ -10,7 +10,7 @@ use crate::policy::Cost;
 /// What could be done with a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
-    /// The table whose rules would steer it; nothing if it is left to itself.
+    /// The table with the rules that would steer it; nothing if it has no rules.
     pub table: Option<String>,
     /// Where it arrives.
     pub placement: Placement,

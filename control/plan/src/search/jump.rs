@@ -71,7 +71,7 @@ impl Search {
         best.as_ref().map_or(self.cost(), |b| b.cost.min(self.cost()))
     }
 
-    /// Places all flows in another order; what is there now goes to `best` if it is better.
+    /// Places all flows in another order; the present plan goes to `best` if it is better.
     fn try_order(&mut self, order: &[u32], how: Thoroughness, best: &mut Option<Snapshot>) {
         if best.as_ref().is_none_or(|b| self.cost() < b.cost) {
             *best = Some(self.found());

@@ -33,7 +33,7 @@ use crate::oracle::State;
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
 use changes::Changes;
 
-/// What a search may be told.
+/// Settings of a search.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Decides about the order of flows in jumps; the same seed gives the same plan.
@@ -152,7 +152,7 @@ impl Search {
         &self.rss
     }
 
-    /// What the policy thinks of the present configuration.
+    /// The policy's cost of the present configuration.
     pub fn cost(&self) -> Cost {
         self.policy.cost()
     }
@@ -199,8 +199,8 @@ impl Search {
     }
 
     /// Removes a flow and returns it; nothing if there is no such flow. Its rules stay unless the
-    /// policy minds who gets through them now. Flows that came where they are by those that go are
-    /// placed anew if the policy minds where they arrive without them.
+    /// policy minds the packets that they catch now. Flows that depended on rules which go are
+    /// placed anew if the policy minds their new queue.
     pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let index = self.member(id)?;
         let acceptable = self.cost().is_acceptable();
@@ -215,7 +215,7 @@ impl Search {
         let member = self.map.remove_flow(index, &mut self.journal)?;
         self.tell();
         self.stale.extend(&rules);
-        // What nobody asks to be dropped any more arrives again.
+        // Packets of a removed drop rule arrive again.
         let drops = rules.iter().any(|r| self.map.entries[*r].rule.target == Target::Drop);
         let gone = if drops || self.cost() > before { rules } else { Vec::new() };
         let surplus = (self.stale.len() - gone.len()).saturating_sub(self.options.stale);
@@ -228,7 +228,7 @@ impl Search {
         Some(member.flow)
     }
 
-    /// Places flows anew that have lost a rule of somebody else's, and all if that is not enough.
+    /// Places flows anew that relied on another flow's rule, and all flows if that is not enough.
     fn take_care_of(&mut self, orphans: &[u32]) {
         for flow in orphans {
             self.lift(*flow);
@@ -259,7 +259,7 @@ impl Search {
         true
     }
 
-    /// What the device has to be told since this was called last, in this order.
+    /// The changes for the device since the last call, in this order.
     pub fn take_changes(&mut self) -> Vec<DeviceChange> {
         self.changes.take(&self.nic, &self.map.entries)
     }

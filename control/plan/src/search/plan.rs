@@ -1,4 +1,4 @@
-//! A plan: the configuration that was found, and what it means for every flow and queue.
+//! A plan: the configuration that was found, and its effect on every flow and queue.
 
 use super::changes::{RuleId, rule_of};
 use super::{FlowId, Search};
@@ -13,9 +13,9 @@ use crate::policy::Cost;
 pub struct Plan {
     /// The NIC's name.
     pub nic: String,
-    /// What the policy thinks of it. A plan that is not acceptable should not be applied.
+    /// The policy's cost. A plan that is not acceptable should not be applied.
     pub cost: Cost,
-    /// What makes it unacceptable, in words.
+    /// The reasons why it is unacceptable, for people.
     pub complaints: Vec<String>,
     /// The rules of each table of the NIC, those inserted first in front.
     pub rules: Vec<PlannedRule>,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub flows: Vec<PlannedFlow>,
     /// The queues, ascending.
     pub queues: Vec<PlannedQueue>,
-    /// What ran out, for the flows that no table took.
+    /// The scarce resources, for the flows that no table took.
     pub shortages: Vec<Shortage>,
 }
 
@@ -70,7 +70,7 @@ pub struct PlannedQueue {
     pub queue: u32,
     /// How many flows arrive at it, shares added up.
     pub flows: f64,
-    /// Whether traffic that nobody registered can arrive at it.
+    /// Whether unregistered traffic can arrive at it.
     pub other: bool,
     /// The classes whose flows can arrive at it, ascending, with how many there are.
     pub classes: Vec<(ClassId, usize)>,

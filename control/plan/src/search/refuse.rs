@@ -1,4 +1,4 @@
-//! A device takes less than its model says.
+//! Refusals: a device takes less than its model says.
 
 use super::{RuleId, Search};
 use crate::config::Target;
@@ -11,8 +11,8 @@ impl Search {
     /// flows are if that made an acceptable plan unacceptable. Returns whether there is such a rule.
     ///
     /// What has to be told to the device now is among the changes; that the rule is to be removed can
-    /// be, too, and is no mistake. Each call makes the NIC smaller, so that a caller who tries again
-    /// comes to an end; whoever wants to come to it soon tries a bounded number of times.
+    /// be, too, and is no mistake. Each call makes the NIC smaller, so that repeated attempts
+    /// end; a caller that wants them to end soon bounds their number.
     pub fn refuse(&mut self, id: RuleId, what: Refused, why: &str) -> bool {
         let Some(at) = self.entry_of(id) else { return false };
         let acceptable = self.cost().is_acceptable();

@@ -1,4 +1,4 @@
-//! Nodes whose outcome is known become edges.
+//! Replaces nodes with a known outcome by edges.
 
 use std::collections::HashSet;
 
@@ -49,7 +49,7 @@ fn started(graph: &Graph, entrances: &HashSet<String>) -> Vec<bool> {
     started
 }
 
-/// A validator or classifier that only looks, and of whose ports one is taken always.
+/// A validator or classifier that only reads, and always takes the same port.
 fn fold_function(graph: &mut Graph, id: NodeId, spread: &Spread, vouched: &PacketSet) -> bool {
     let node = graph.node(id);
     let Some(port) = only_port(node, id, spread) else { return false };
@@ -80,8 +80,8 @@ fn only_port(node: &Node, id: NodeId, spread: &Spread) -> Option<usize> {
     (node.ports.len() > 1 && ports.next().is_none()).then_some(only)
 }
 
-/// Whether nobody misses what else the node does: it only reads, or what it would record the NIC has
-/// found out.
+/// Whether the node has no other effect that matters: it only reads, or the NIC has already recorded
+/// its result.
 fn may_go(node: &Node, port: usize, vouched: &PacketSet) -> bool {
     let reads = Effects::READS.union(Effects::NEEDS_BUFFER);
     let Some(effects) = node.effects else { return false };

@@ -99,8 +99,8 @@ fn named(graph: &Graph, port: PortId) -> (String, String) {
     (node.name.clone(), node.ports[port.port as usize].name.clone())
 }
 
-/// What `spread` reaches, where packets start though none are expected, and operators all of whose
-/// operands are there: what they come to together may contradict the plan though each alone does not.
+/// The nodes that `spread` reaches, the sources, and operators of which all operands are kept: each
+/// operand may agree with the plan while their combination contradicts it.
 fn kept(graph: &Graph, spread: &Spread) -> Vec<bool> {
     let is_kept = |(id, node): (NodeId, &Node)| spread.reaches(id) || node.has(&Attr::Source);
     let mut kept: Vec<bool> = graph.iter().map(is_kept).collect();

@@ -1,6 +1,6 @@
-//! Simplification: a graph without what no packet of a queue can reach (Dragonet thesis §2.3.2).
+//! Simplification: removes the nodes that no packet of a queue can reach (Dragonet thesis §2.3.2).
 //!
-//! What is known of arriving packets is aggregated along the edges (`spread`): at an F-node the
+//! The conditions on arriving packets are propagated along the edges (`spread`): at an F-node the
 //! predicates of its ports are added, at an O-node the operands' outcomes are combined with its three
 //! values, at a T-node entries select. Ports by which nothing can leave lose their edges, nodes that
 //! nothing reaches go (`sever`), and validators whose outcome is known, with operators that have one
@@ -37,7 +37,7 @@ use crate::flow::Conj;
 use cond::PacketSet;
 use spread::{TaskStarts, spread};
 
-/// What becomes of packets that the graph is not made for.
+/// The treatment of packets that the graph is not made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ForeignPackets {
     /// There are none: what the plan says is true of every packet that arrives.
@@ -47,38 +47,38 @@ pub enum ForeignPackets {
     HandOver(HandOver),
 }
 
-/// What is known of a queue and its worker.
+/// The facts about a queue and its worker that simplification may use.
 pub struct QueueFacts<'a> {
     /// Every packet that can arrive is in one of these.
     pub arriving: &'a [Conj],
-    /// What the NIC vouches for of every packet.
+    /// A predicate that the NIC guarantees for every packet.
     pub vouched: &'a Predicate,
     /// Where nodes run.
     pub home: &'a dyn Fn(&Node) -> Home,
-    /// What becomes of other packets.
+    /// The treatment of other packets.
     pub foreign: ForeignPackets,
     /// The implementation, with one port `out`, that stands in for nodes which run elsewhere.
     pub pass_on: &'a str,
 }
 
 impl<'a> QueueFacts<'a> {
-    /// Knows this of a queue; one worker runs everything, and no other packets come.
+    /// These packets arrive and nothing else; one worker runs all nodes.
     pub fn of(arriving: &'a [Conj], vouched: &'a Predicate) -> QueueFacts<'a> {
         let (home, foreign) = (&|_: &Node| Home::Any, ForeignPackets::Never);
         QueueFacts { arriving, vouched, home, foreign, pass_on: "RxQueue" }
     }
 }
 
-/// A graph that was simplified, and what that brought.
+/// A simplified graph, with a report of the changes.
 #[derive(Clone, Debug)]
 pub struct Simplified {
     /// The graph. Nodes that were in the graph before keep their names.
     pub graph: Graph,
-    /// What was done.
+    /// The changes.
     pub report: SimplifyReport,
 }
 
-/// Takes away from `graph` what no packet that is `given` can reach. Effects of nodes must have been
+/// Removes from `graph` the nodes that no packet of `given` can reach. Effects of nodes must have been
 /// filled in; a node without stays a node.
 pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let mut now = Graph::clone(graph);
@@ -91,7 +91,7 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let checked = match &given.foreign {
         ForeignPackets::Never => &arriving,
         ForeignPackets::HandOver(to) => {
-            // What nobody needs, nobody has to be handed over for.
+            // Packets are not handed over for the sake of nodes that nothing needs.
             while known(&vouched).round(&mut now, &mut report) {}
             now = guard::guard(&now, &arriving, &entrances, to, given.pass_on, &mut report);
             &vouched
@@ -109,7 +109,7 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// Severs and folds what can be; says whether there was anything.
+    /// Severs edges and folds nodes; returns whether anything changed.
     fn round(&self, graph: &mut Graph, report: &mut SimplifyReport) -> bool {
         let starts = TaskStarts { arriving: self.arriving, entrances: self.entrances, forced: &[] };
         let spread_now = spread(graph, &starts);

@@ -37,7 +37,7 @@ fn longest(graph: &Graph, id: NodeId, known: &mut [Option<usize>]) -> usize {
     below + 1
 }
 
-/// What became of a graph.
+/// The effect of simplification on a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimplifyReport {
     /// How large it was.

@@ -28,7 +28,7 @@ impl Spread {
     }
 }
 
-/// Where tasks start that no edge of the graph starts.
+/// The starts of tasks that no edge of the graph starts.
 pub(super) struct TaskStarts<'a> {
     /// What can arrive at the nodes with the attribute `source`.
     pub(super) arriving: &'a PacketSet,

@@ -16,7 +16,7 @@ pub enum Home {
 }
 
 /// The names of the nodes where tasks start here that no edge starts here: those with `init`, roots
-/// that are nobody's target, and what other workers start.
+/// that are no edge's target, and nodes that other workers start.
 pub(super) fn entrances(graph: &Graph, home: &dyn Fn(&Node) -> Home) -> HashSet<String> {
     let mut led_to = vec![false; graph.len()];
     graph.dataflow().for_each(|(_, to)| led_to[to.index()] = true);

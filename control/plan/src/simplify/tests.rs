@@ -113,7 +113,7 @@ fn what_the_nic_has_verified_is_not_verified_again() {
         assert_eq!(verified.report.folded, ["sum"]);
         assert_eq!(targets(&verified, "length", "true"), ["both"]);
     }
-    // A plan says nothing of sums; and what is vouched for without being marked as done, stays.
+    // A plan makes no statement about checksums; a guarantee without its mark keeps the node.
     let said = simplified(&ip(), &atom("length", true), ForeignPackets::Never);
     assert_eq!(said.report.folded, ["classify", "length"]);
 }

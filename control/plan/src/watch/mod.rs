@@ -1,7 +1,7 @@
-//! Which flows there are, told by traffic: what to search a place for, and when.
+//! Detects flows by their traffic, and decides which of them to place and when.
 //!
-//! Whoever sees packets (a program in the kernel, a worker, a socket that opens) tells a [`Watch`] how
-//! many of which five-tuple came. It keeps a bounded table, estimates rates, and from time to time,
+//! Observers (a program in the kernel, a worker, a socket that opens) tell a [`Watch`] how
+//! many packets of each five-tuple came. It keeps a bounded table, estimates rates, and from time to time,
 //! as a token bucket allows, says which flows have become worth a filter and which have gone. The
 //! time is an argument, in nanoseconds of any clock that does not run backwards.
 

@@ -38,7 +38,7 @@ impl Default for Settings {
     }
 }
 
-/// What a search is for.
+/// The flows that a search should add and remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DueFlow {
     /// Flows to be added, with their packets per second, the fastest first.
@@ -151,7 +151,7 @@ impl Watch {
         due
     }
 
-    /// A flow that was due could not be placed, or somebody else removed it: it may become due again.
+    /// A due flow could not be placed, or was removed elsewhere: it may become due again.
     pub fn forget(&mut self, flow: &FiveTuple) {
         self.flows.remove(flow);
     }

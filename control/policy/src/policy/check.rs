@@ -66,7 +66,7 @@ fn check_queues(decoded: &Decoded, errors: &mut Problems) {
     }
 }
 
-/// Classes that match the same packets. A class whose filter is wrong has none, and is left out.
+/// Classes that match the same packets. A class with a wrong filter has no packets and is skipped.
 fn check_overlaps(decoded: &Decoded, errors: &mut Problems, warnings: &mut Problems) {
     let order = decoded.document.by_priority();
     for (at, later) in order.iter().enumerate() {

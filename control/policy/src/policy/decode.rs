@@ -1,4 +1,4 @@
-//! From TOML to a document. Mistakes are noted, and what is wrong is read as if it were not there.
+//! Decodes TOML into a document. Mistakes are collected, and a wrong setting is read as if absent.
 
 use std::collections::BTreeMap;
 

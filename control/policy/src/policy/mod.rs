@@ -65,7 +65,7 @@ pub fn parse(text: &str) -> Result<CheckedPolicy, Problems> {
 }
 
 impl CheckedPolicy {
-    /// The cost function for a planner. `host` is the one whose graph counts if the policy says so
+    /// The cost function for a planner. `host` has the graph that counts if the policy says so
     /// (`[paths]`).
     pub fn cost_function(&self, host: Option<&Host<'_>>) -> Box<dyn Policy> {
         self.document.policy(host)

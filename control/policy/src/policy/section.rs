@@ -214,7 +214,7 @@ impl<'r, 't, 'd> Section<'r, 't, 'd> {
         list.iter().filter_map(|entry| self.number(key, entry, within.clone())).collect()
     }
 
-    /// Notes that a word is none of those that a setting knows.
+    /// Reports a word that the setting does not accept.
     pub(super) fn unknown_word(&mut self, key: &str, value: &Value<'_>, known: &[&str]) {
         let given = value.get_ref().as_str().unwrap_or_default();
         let all = || format!("write one of {}", known.join(", "));

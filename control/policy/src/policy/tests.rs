@@ -225,7 +225,7 @@ const LINES: [&str; 18] = [
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What passes is what the planner takes, and a mistake never goes without a word.
+    /// The planner takes every policy that passes, and every mistake is reported.
     #[test]
     fn a_page_that_is_read_becomes_a_policy(lines in proptest::collection::vec(proptest::sample::select(LINES.to_vec()), 0..12)) {
         match parse(&lines.join("\n")) {

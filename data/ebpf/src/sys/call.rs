@@ -68,7 +68,7 @@ pub(super) unsafe fn bpf_once<A: Attributes>(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-/// A call whose result is a new descriptor.
+/// A call that returns a new descriptor.
 ///
 /// # Safety
 /// As [`bpf`], and the command returns a descriptor.

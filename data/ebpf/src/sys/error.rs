@@ -101,7 +101,7 @@ pub enum BpfError {
 }
 
 impl BpfError {
-    /// Sorts a failed call by whose business it is.
+    /// Sorts a failed call by its cause: missing rights, a missing feature, or anything else.
     pub(super) fn call(action: impl Into<String>, source: io::Error) -> Self {
         let action = action.into();
         match source.raw_os_error() {

@@ -206,7 +206,7 @@ impl Map {
             ..Batch::default()
         };
         // SAFETY: the positions are a word each, keys and values are exclusively ours and have room
-        // for as many entries as `count` says; the map is a hash, whose positions are words.
+        // for as many entries as `count` says; the map is a hash, with words as positions.
         let done = unsafe { bpf(Command::MapDrain, &mut attributes) };
         *position = Some(to[0]);
         match done {

@@ -18,7 +18,7 @@ pub(super) const HAS_V6: i16 = 1;
 const CAPACITY: u32 = 1024;
 
 /// All addresses in a hash map per family, and the first few of IPv4 again in an array that the
-/// program reads without calling anything. Unused places of the array are 0.0.0.0, which nobody
+/// program reads without calling anything. Unused places of the array are 0.0.0.0, which no host
 /// owns.
 #[derive(Debug)]
 pub(super) struct AddressTable {

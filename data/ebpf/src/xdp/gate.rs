@@ -16,14 +16,14 @@ const MAX_PORTS: u32 = 16_384;
 pub enum Share {
     /// Nothing is shared: every frame goes to the socket of its queue (`share = none`).
     None,
-    /// Only what is for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
+    /// Only frames for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
     /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
-    /// them, and neighbour solicitations and advertisements whose target they are; untagged or with one 802.1Q tag. All else stays
+    /// them, and neighbour solicitations and advertisements for them; untagged or with one 802.1Q tag. All else stays
     /// with the kernel, also what goes to multicast groups that were not added: router
     /// advertisements, and neighbours' about themselves, to all nodes are the kernel's unless
     /// ff02::1 is added, and then it does not see them.
     Address,
-    /// Only what is for the addresses and for the ports added by [`Gate::add_port`] (`share =
+    /// Only frames for the addresses and ports added by [`Gate::add_port`] (`share =
     /// ports`), and ICMP errors about packets from them. The addresses are the kernel's own:
     /// address resolution, ICMP and fragments, the first ones too, stay with it.
     Ports,

@@ -1,7 +1,7 @@
 //! The generator's instructions.
 //!
 //! All headers are written anew for each frame, since live frames come back with the receivers'
-//! edits in them. Registers: R2 start of the frame, R8 what is left of the flow's number, R3
+//! edits in them. Registers: R2 start of the frame, R8 rest of the flow's number, R3
 //! source address, R4 its sum, R5 source port, R9 destination port, R0 and R1 scratch.
 
 use super::generator_frame::{self as frame, GeneratorSettings, IP, PAYLOAD, Span, UDP};
@@ -58,7 +58,7 @@ fn next_number(asm: &mut Assembler, counter: &Map) {
 /// Writes Ethernet, IPv4 and UDP headers of flow R8 at R2; calls nothing.
 pub(super) fn write_headers(asm: &mut Assembler, settings: &GeneratorSettings) {
     let template = frame::template(settings);
-    asm.note("write what is the same in every frame");
+    asm.note("write the constant part of every frame");
     write_constant(asm, &template[..PAYLOAD]);
     write_source(asm, settings);
     asm.note("IPv4 checksum");
@@ -81,7 +81,7 @@ fn write_constant(asm: &mut Assembler, bytes: &[u8]) {
     }
 }
 
-/// `dst` = the span's value for the number in R8; R8 = what is left of the number.
+/// `dst` = the span's value for the number in R8; R8 = rest of the number.
 fn pick(asm: &mut Assembler, dst: Reg, first: u32, count: u32) {
     asm.alu32(AluOp::Mov, dst, first as i32);
     if count == 1 {

@@ -61,7 +61,7 @@ pub(super) fn require_port(
     asm.call(Helper::MAP_LOOKUP_ELEM).jump_if(Cond::Eq, R0, 0, pass);
 }
 
-/// Moves R7 behind the header of an IPv4 packet to us, whose protocol goes into the key. Returns
+/// Moves R7 behind the header of an IPv4 packet to us; the protocol goes into the key. Returns
 /// where ICMP goes.
 fn packet4(asm: &mut Assembler, addresses: &AddressTable, pass: Label) -> Label {
     let icmp = asm.label("icmp");

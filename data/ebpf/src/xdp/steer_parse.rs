@@ -66,7 +66,7 @@ pub(super) fn find6(asm: &mut Assembler, addresses: &AddressTable, offset: i16) 
 pub(super) fn require_owned(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
     let owned = asm.label("owned");
     asm.note("is it one of the near addresses?").load_map_value(R2, &addresses.near, 0);
-    // 0.0.0.0 fills the unused places and is nobody's.
+    // 0.0.0.0 fills the unused places; no host has it.
     asm.jump_if(Cond::Eq, R3, 0, pass);
     for place in 1..=NEAR as i16 {
         asm.load(Width::W, R1, R2, 4 * place).jump_if(Cond::Eq, R1, R3, owned);

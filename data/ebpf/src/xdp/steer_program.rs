@@ -63,7 +63,7 @@ fn find_counters(asm: &mut Assembler, counters: &Map) {
     asm.call(Helper::MAP_LOOKUP_ELEM).mov(R9, R0);
 }
 
-/// Goes to `pass` unless the frame is for one of our addresses, or asks or tells whose they are.
+/// Goes to `pass` unless the frame is for one of our addresses, or resolves one of them.
 fn require_address(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
     let (ipv4, arp, ipv6) = (asm.label("ipv4"), asm.label("arp"), asm.label("ipv6"));
     let (loaded, ours) = (asm.label("loaded"), asm.label("ours"));
@@ -99,7 +99,7 @@ fn require_address(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
 /// Goes to `pass` unless the IPv6 packet at R7 solicits a neighbour, or says that it is one. A
 /// solicitation goes to a multicast address that the kernel's addresses may share (RFC 4291
 /// §2.7.1), and the answer to a question whether an address is free goes to all nodes (RFC 4861
-/// §7.2.4), so only the target tells whom it concerns.
+/// §7.2.4), so only the target shows which host it concerns.
 fn solicited_target(asm: &mut Assembler, pass: Label) {
     let concerns = asm.label("concerns");
     asm.note("IPv6: the target of a neighbour's solicitation or advertisement");
@@ -131,7 +131,7 @@ pub(super) fn account(asm: &mut Assembler) {
     asm.exit();
 }
 
-/// Where what is not ours goes.
+/// The label for frames that are not ours.
 pub(super) fn leave(asm: &mut Assembler, passed: Option<Label>) {
     let Some(pass) = passed else { return };
     let done = asm.label("passed");

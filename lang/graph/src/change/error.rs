@@ -14,7 +14,7 @@ pub enum ChangeError {
         /// A suggestion, or nothing.
         hint: String,
     },
-    /// A node is added whose name is taken.
+    /// An added node has a name that is taken.
     #[error("there is a node `{node}` already; replace it, or choose another name")]
     Exists {
         /// The name.

@@ -3,7 +3,7 @@
 //! A running graph is never edited. A [`ChangeSet`] says what shall be different, by names, so that
 //! it means the same on every worker; [`apply`] makes the graph that results, which then is verified
 //! as a whole like any other. [`diff`] finds the change set that leads from one graph to another.
-//! Both are pure: what is wrong with a change shows before anything has happened.
+//! Both are pure: a wrong change is found before anything has happened.
 
 mod apply;
 mod diff;
@@ -61,7 +61,7 @@ impl EdgeName {
     }
 }
 
-/// What becomes of tasks that wait at a node which is removed: queued, delayed or blocked there.
+/// The treatment of tasks that wait at a removed node: queued, delayed or blocked there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
     /// They are dropped and counted.
@@ -71,7 +71,7 @@ pub enum Waiting {
     To(String),
 }
 
-/// What becomes of a block's state when another takes its place.
+/// The treatment of a block's state when the block is replaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Handover {
     /// The new block is offered it.
@@ -145,7 +145,7 @@ pub enum Change {
     },
 }
 
-/// Changes that happen together or not at all.
+/// Changes that happen all together or not.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeSet {
     /// The steps, in order.

@@ -42,7 +42,7 @@ pub enum Granularity {
     Bits,
     /// The highest bits, as many as the rule wants.
     Prefix,
-    /// The whole field, in every rule whose packets have the field.
+    /// The whole field, in every rule for packets that have the field.
     Exact,
 }
 
@@ -62,7 +62,7 @@ pub enum MaskScope {
 pub struct Capacity {
     /// How many entries there are.
     pub entries: u32,
-    /// The full name of the table whose entries these are, if the table has none of its own.
+    /// The full name of the table that owns the entries, if the table has none of its own.
     pub shared_with: Option<String>,
     /// What a rule takes, if that is not one entry; the first that applies counts.
     pub costs: Vec<Cost>,

@@ -1,9 +1,9 @@
-//! What a picture says beyond the graph itself: counters and conditions, from whoever has them.
+//! Additional text in a picture: counters and conditions, from the caller.
 
 use super::wires::Cell;
 use crate::{NodeId, PortId};
 
-/// What a picture says beyond the graph itself.
+/// Additional text in a picture.
 #[derive(Default)]
 pub struct Extras<'a> {
     /// How many packets reached a node.

@@ -17,7 +17,7 @@ const DROPS: &str = "drops";
 /// Of the names of edges that became one, so many are shown.
 const NAMES: usize = 3;
 
-/// A graph of which clusters were folded, and how it is made of the whole one.
+/// A graph with folded clusters, and its relation to the whole graph.
 pub(super) struct FoldedGraph {
     pub(super) graph: Graph,
     origins: Vec<Origin>,

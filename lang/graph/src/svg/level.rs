@@ -14,7 +14,7 @@ const TALL: f64 = 70.0;
 const LINE_GAP: f64 = 9.0;
 /// Room between two layers, at least and at most.
 const LAYER_GAP: (f64, f64) = (26.0, 84.0);
-/// More vertices than this are not worth a careful layout: nobody can look at it.
+/// More vertices than this are not worth a careful layout: such a picture is unreadable.
 const MOST_BENDS: usize = 150_000;
 
 /// One end of a strand.

@@ -67,7 +67,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// Lays out the inside of a cluster whose inner clusters are.
+    /// Lays out the inside of a cluster after its inner clusters.
     pub(super) fn lay_out(&mut self, cluster: usize) {
         let items = &self.tree.clusters[cluster].items;
         let sizes: Vec<(f64, f64)> = items.iter().map(|item| self.size(*item)).collect();

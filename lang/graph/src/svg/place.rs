@@ -10,7 +10,7 @@ use super::order::{lower_x, reduce_crossings, upper_x};
 const SWEEPS: usize = 28;
 /// As in `order`.
 const BUDGET: usize = 4_000_000;
-/// A vertex without neighbours stays where it is, if nobody needs the place.
+/// A vertex without neighbours stays where it is, if the position is free.
 const IDLE: f64 = 0.05;
 
 /// Lays out items of these sizes (width, height), joined by `strands`.

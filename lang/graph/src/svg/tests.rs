@@ -34,7 +34,7 @@ fn example() -> Graph {
     }
     g.node_mut(queue).attrs.push(Attr::Source);
     g.node_mut(sink).attrs.push(Attr::Sink);
-    g.node_mut(table).attrs.push(Attr::parse("drop miss: nobody listens"));
+    g.node_mut(table).attrs.push(Attr::parse("drop miss: no socket"));
     g.node_mut(table).spawns = vec![edge("reply", start), edge("again", table)];
     g.node_mut(table).notifies = vec![edge("found", config)];
     g
@@ -132,7 +132,7 @@ fn a_small_graph_is_drawn_whole() {
         "<title>a &lt;small&gt; graph</title>",
         "RxQueue: source",
         "TxQueue: sink",
-        "drop: nobody listens",
+        "drop: no socket",
         "RxValid.true → RxSockets",
         "spawns reply",
         "notifies found",

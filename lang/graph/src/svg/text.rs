@@ -1,7 +1,7 @@
 //! Text in a picture: how wide it is, and how it is written.
 
 /// How wide `text` is at `size`, in the same unit; a little more than in the usual sans-serif
-/// fonts, since nobody knows which one a viewer has.
+/// fonts, since the viewer's font is unknown.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     const SLACK: f64 = 1.08;
     text.chars().map(advance).sum::<f64>() * size * SLACK

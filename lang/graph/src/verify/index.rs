@@ -1,4 +1,4 @@
-//! What the checks look up again and again: who leads to whom, and where tasks start.
+//! Look-ups that the checks share: the incoming edges of each node, and the start nodes of tasks.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ impl NodeSet {
     }
 }
 
-/// Incoming edges and start nodes of a graph whose edges all have targets in it.
+/// Incoming edges and start nodes of a graph in which all edges have targets.
 pub(crate) struct Index {
     /// Per node, the ports that lead to it, each once.
     pub(crate) incoming: Vec<Vec<PortId>>,

@@ -57,7 +57,7 @@ impl std::ops::Deref for Verified {
     }
 }
 
-/// Checks a configured graph. Takes it, so that nobody changes it afterwards.
+/// Checks a configured graph. Takes ownership, so that it cannot change afterwards.
 ///
 /// # Errors
 /// Every error found, sorted by node. Checks that need an order are left out while there is a

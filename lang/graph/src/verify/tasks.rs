@@ -28,7 +28,7 @@ pub(crate) fn check(graph: &Graph, index: &Index, order: &[NodeId], report: &mut
     }
 }
 
-/// Who reaches whom, computed for the nodes that are asked about.
+/// Reachability, computed for the queried nodes.
 struct Reach<'a> {
     graph: &'a Graph,
     cache: HashMap<NodeId, NodeSet>,

@@ -24,7 +24,7 @@ pub fn lower(ast: &Ast) -> Result<Graph, Vec<Diagnostic>> {
     if has_errors(&diagnostics) { Err(diagnostics) } else { Ok(graph) }
 }
 
-/// The same; what is found goes to `diagnostics`, and the graph is only of use without errors.
+/// The same, with its findings in `diagnostics`. The graph is usable only without errors.
 pub(crate) fn lower_into(ast: &Ast, diagnostics: &mut Vec<Diagnostic>) -> Graph {
     let scope = Scope::new(ast, diagnostics);
     let mut graph = Graph::new(ast.name.name.clone());

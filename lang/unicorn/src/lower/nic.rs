@@ -1,4 +1,4 @@
-//! The clauses of NIC models: from lines to models, and what is impossible about them.
+//! Lowers the clauses of NIC models to models, and reports impossible ones.
 
 use weever_graph::nic::{
     Actions, Capacity, Exposure, Failure, MaskScope, Part, Problem, Queues, RssHash, RssModel,

@@ -25,8 +25,8 @@ pub(super) const WORDS: [&str; 13] = [
     "semantics",
 ];
 
-/// Whether a word starts a node or cluster. No clause goes on past it, so a body whose closing
-/// brace is missing ends there.
+/// Whether a word starts a node or cluster. No clause goes on past it, so a body without its closing
+/// brace ends there.
 pub(super) fn starts_item(word: &str) -> bool {
     word == "cluster" || NodeKind::from_word(word).is_some()
 }

@@ -215,8 +215,8 @@ impl Parser<'_> {
         match self.one_of(&words, "a flow type, or a limit of `ethtool`")? {
             "match" => out.matches.push(self.field_match()?),
             "location" => {
-                let who = [("any", Location::Any), ("mandatory", Location::Mandatory)];
-                out.location = self.choice(who, "who chooses a rule's location")?;
+                let chooser = [("any", Location::Any), ("mandatory", Location::Mandatory)];
+                out.location = self.choice(chooser, "who chooses a rule's location")?;
             }
             "limit" => out.limit = Some(self.number("the number of rules")?),
             "locations" => out.locations = Some(self.number("the device's locations")?),

@@ -8,7 +8,7 @@ pub(super) const KNOWN: &str = "known are ether[12:2], arp[6:2], ip[0], ip[6:2],
     ip[12:4], ip[16:4], ip6[6], icmp[0], icmp[1], \
     icmp6[0], icmp6[1], tcp[13], and [0:2] and [2:2] of tcp, udp and sctp";
 
-/// What lies at a place.
+/// The field at a byte offset.
 pub(super) enum ByteField {
     /// A field and nothing else.
     Whole(Field),

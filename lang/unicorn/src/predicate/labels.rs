@@ -1,4 +1,4 @@
-//! Labels of Dragonet's models whose meaning is known.
+//! Labels of Dragonet's models with a known meaning.
 
 use weever_graph::{Field, Predicate};
 

@@ -2,7 +2,7 @@
 //!
 //! All three may be mixed: `and(pred(EthType,IPv4), udp dst port 53, ip4.ttl > 1)`.
 //! - Dragonet: `pred(label,value)`, `and(…)`, `or(…)`, `not(…)`, `true`, `false`, bare labels,
-//!   `!label`. Labels whose meaning is known become typed.
+//!   `!label`. Labels with a known meaning become typed.
 //! - pcap-filter: `udp dst port 53`, `src net 10.0.0.0/8`, `ip[9] = 17`, …; `and` and `or` have
 //!   the same precedence and associate to the left, as they do there.
 //! - Fields: `ip4.src = 10.0.0.0/8`, `tcp.flags & 0x02 != 0`, `l4.dst in 1024-65535`.

@@ -16,7 +16,7 @@ pub fn parse(text: &str) -> Result<Predicate, PredicateError> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     let predicate = parser.expression()?;
     match parser.peek() {
-        // So that what is shown of it can be read again: there, each level is a parenthesis.
+        // The printed form has a parenthesis per level, and must be readable again.
         Token::End if height(&predicate) > MAX_DEPTH => parser.fail(too_deep()),
         Token::End => Ok(predicate),
         _ => parser.fail("expected `and`, `or` or the end of the predicate"),

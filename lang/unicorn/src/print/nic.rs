@@ -109,11 +109,11 @@ fn ethtool_parts(ethtool: &Ethtool) -> Vec<String> {
         parts.push(types(&ethtool.flow_types));
     }
     parts.extend(ethtool.matches.iter().map(field_match));
-    let who = match ethtool.location {
+    let chooser = match ethtool.location {
         Location::Any => "any",
         Location::Mandatory => "mandatory",
     };
-    parts.push(format!("location {who}"));
+    parts.push(format!("location {chooser}"));
     parts.extend(ethtool.limit.map(|limit| format!("limit {limit}")));
     parts.extend(ethtool.locations.map(|locations| format!("locations {locations}")));
     if ethtool.drop {

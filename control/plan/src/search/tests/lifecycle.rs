@@ -100,7 +100,7 @@ fn one_mask_for_all_rules_is_the_one_that_most_need() {
         let conj = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
         Flow::of(format!("port {p}"), vec![conj.with(Field::L4Dst, p)])
     };
-    // The odd one comes first, and would have the mask if nobody looked further.
+    // The odd one comes first, and would set the mask in a search without look-ahead.
     search.run(std::iter::once(port(53)).chain(flows(0, 8)).collect());
     let plan = search.plan();
     assert_eq!(plan.flows.iter().filter(|f| f.rules.is_empty()).count(), 3, "{:?}", plan.flows);

@@ -10,7 +10,7 @@ use crate::flow::{ClassId, Conj, Kinds};
 use crate::policy::{Balance, Isolate, Measure, Share};
 use crate::testkit::*;
 
-/// A NIC with one table whose rules can do everything.
+/// A NIC with one table in which rules can do everything.
 fn able(queues: u32, contexts: u32) -> Nic {
     let mut model = five_tuple_filters(64);
     (model.actions.context, model.actions.drop) = (true, true);
@@ -277,5 +277,5 @@ fn who_came_by_the_rule_of_a_flow_that_goes_gets_one_of_its_own() {
     let plan = search.plan();
     assert!(plan.is_acceptable(), "{:?}", plan.complaints);
     assert!(clients.iter().all(|id| search.placement(*id).unwrap().queue() == Some(1)));
-    assert!(!plan.queues[1].other, "nobody else comes by a rule that was left");
+    assert!(!plan.queues[1].other, "a stale rule lets no other traffic in");
 }

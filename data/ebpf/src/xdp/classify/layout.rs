@@ -66,7 +66,7 @@ impl FieldWord {
 
     /// A loaded number's bytes in memory, padded.
     pub(super) fn to_bytes(self, loaded: u64) -> [u8; 8] {
-        // Twice swapped is not swapped: the number again, whose bytes lie in network order.
+        // Swapped twice: the number again, with its bytes in network order.
         let (number, count) = (self.as_loaded(loaded), self.bytes());
         let mut bytes = [0; 8];
         bytes[..count].copy_from_slice(&number.to_be_bytes()[8 - count..]);

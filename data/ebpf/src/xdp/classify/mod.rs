@@ -112,7 +112,7 @@ impl Classifier {
         Ok(())
     }
 
-    /// Loads the program of what is to be from now on, and puts it in the place of the other.
+    /// Loads the program for the new filters, and replaces the present one with it.
     fn exchange(&mut self) -> Result<(), BpfError> {
         let program = self.parts.load()?;
         if let Some(link) = &self.link {

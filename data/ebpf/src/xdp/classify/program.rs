@@ -49,7 +49,7 @@ pub enum Fallback {
     Spread(Vec<u32>),
 }
 
-/// What a program is made of.
+/// The parts of a program.
 #[derive(Debug)]
 pub(super) struct ProgramParts {
     pub(super) gate: Option<Arc<Gate>>,
@@ -132,7 +132,7 @@ fn spread(asm: &mut Assembler, table: &Map) {
     asm.alu(AluOp::Add, R2, R1).load(Width::W, R1, R2, 0);
 }
 
-/// Sends the frame to the target whose code is in R1.
+/// Sends the frame to the target with the code in R1.
 fn deliver(asm: &mut Assembler, parts: &ProgramParts) {
     let queue = asm.label("to a queue");
     asm.note("a queue, the kernel or nowhere?");

@@ -28,7 +28,7 @@ pub struct MissedFlow {
     pub src: (IpAddr, u16),
     /// Destination address and port.
     pub dst: (IpAddr, u16),
-    /// How many frames were seen, estimated from those that were counted.
+    /// The number of frames, estimated from the sampled ones.
     pub frames: u64,
 }
 

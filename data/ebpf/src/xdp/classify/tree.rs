@@ -1,7 +1,7 @@
 //! Filters in an order, with masks and ranges: a tree of comparisons with short lists as leaves.
 //!
 //! Each inner node compares one lane of a field with a constant, chosen so that the longer side is
-//! as short as can be; a filter whose interval lies on both sides is in both, as far as there is room
+//! as short as can be; a filter with an interval on both sides is in both, as far as there is room
 //! for copies. A leaf asks its filters one by one, in order.
 
 use super::layout::{self, FieldWord, code_of, lanes, masked_lanes};
@@ -84,7 +84,7 @@ impl Split {
     }
 }
 
-/// The split whose longer side is shortest, if there is one that leaves both sides shorter.
+/// The split with the shortest longer side, if both sides become shorter.
 fn best_split(rules: &[Rule], numbers: &[usize]) -> Option<Split> {
     let fields = super::Field::ALL.into_iter();
     let all = fields.flat_map(|field| lanes(field).into_iter().map(move |lane| (field, lane)));
