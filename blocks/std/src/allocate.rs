@@ -16,22 +16,22 @@ use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
 use crate::kinds::network;
 
-/// A version of IP, as far as the length of packets on their way out goes.
-pub(crate) trait Version: Send + 'static {
+/// The header length and MTUs of a version of IP.
+pub(crate) trait IpVersion: Send + 'static {
     /// Bytes of its header.
     const HEADER_LEN: usize;
-    /// What every path takes.
+    /// The length that every path takes.
     const MIN: u32;
 
     /// The longest packet that the link takes which this one leaves by.
     fn link_mtu(state: &NetState, packet: &Buffer) -> u32;
 
-    /// Whom the packet goes to.
+    /// The packet's destination.
     fn remote(packet: &Buffer) -> IpAddr;
 }
 
 /// A block that makes room for the header of version `V`.
-pub(crate) const fn allocate_header<V: Version>(
+pub(crate) const fn allocate_header<V: IpVersion>(
     name: &'static str,
     summary: &'static str,
 ) -> BlockType {
@@ -53,7 +53,7 @@ pub(crate) const fn allocate_header<V: Version>(
     }
 }
 
-fn make<V: Version>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+fn make<V: IpVersion>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let paths = build.env.get_or_default::<Paths>();
     let state = network(build)?.reader();
     Ok(Box::new(Allocate { state, view: paths.reader(), paths, version: PhantomData::<V> }))
@@ -69,7 +69,7 @@ struct Allocate<V> {
 /// Whether the packet fits its path. Notes to whom long ones go, so that an error about them can be
 /// believed.
 #[inline]
-fn fits<V: Version>(
+fn fits<V: IpVersion>(
     state: &NetState,
     view: &View,
     recent: &Recent,
@@ -86,7 +86,7 @@ fn fits<V: Version>(
     len <= mtu as usize
 }
 
-impl<V: Version> Block for Allocate<V> {
+impl<V: IpVersion> Block for Allocate<V> {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());
         let (now, room) = (cx.now, cx.room());

@@ -1,4 +1,4 @@
-//! Headers that are put in front of a packet, and whom an answer goes to.
+//! Room for headers, and the addresses of an answer.
 
 use weever_block::Buffer;
 use weever_packet::{Endpoints, Flags};
@@ -20,7 +20,7 @@ pub(crate) fn is_v6(packet: &Buffer) -> bool {
 
 /// The time to live or hop limit of a received packet of either family.
 #[inline(always)]
-pub(crate) fn lives(packet: &Buffer) -> Option<u8> {
+pub(crate) fn hop_limit(packet: &Buffer) -> Option<u8> {
     match is_v6(packet) {
         true => packet.array_at(packet.meta().l3).map(|h| Ipv6Header::of(h).hop_limit()),
         false => packet.array_at(packet.meta().l3).map(|h| Ipv4Header::of(h).ttl()),
@@ -51,7 +51,7 @@ pub(crate) fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {
 /// Addresses the answer to a received packet: from where it was sent to, to its sender. False
 /// without an IP header.
 #[inline]
-pub(crate) fn answer(packet: &mut Buffer, protocol: u8) -> bool {
+pub(crate) fn address_reply(packet: &mut Buffer, protocol: u8) -> bool {
     let Some((local, remote)) = reversed(packet) else { return false };
     let meta = packet.meta_mut();
     meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);

@@ -1,11 +1,11 @@
-//! Blocks that look at something again and again: a task that starts itself anew.
+//! Blocks that run periodically: a task that spawns itself anew.
 
 use weever_block::{Block, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, Ports, Priority};
 
-/// Something to be looked at from time to time.
-pub(crate) trait Look: Send {
-    /// Does what is due.
-    fn look(&mut self, cx: &mut Cx<'_>);
+/// Work that is done periodically.
+pub(crate) trait PeriodicTask: Send {
+    /// Does the work that is due.
+    fn run_due(&mut self, cx: &mut Cx<'_>);
 }
 
 /// The parameter of such a block: milliseconds between two looks, `default` unless the graph says
@@ -19,24 +19,24 @@ pub(crate) const fn period(default: &'static str, doc: &'static str) -> ParamDoc
 pub(crate) fn periodic(
     build: &Build<'_>,
     again: usize,
-    look: impl Look + 'static,
+    task: impl PeriodicTask + 'static,
 ) -> Result<Box<dyn Block>, BuildError> {
     let period: u64 = build.param("period")?;
     if !(1..=1000).contains(&period) {
         return Err(build.bad_param("period", &period.to_string(), "use 1 to 1000"));
     }
-    Ok(Box::new(Periodic { period: period * weever_net::MILLIS, again, look }))
+    Ok(Box::new(Periodic { period: period * weever_net::MILLIS, again, task }))
 }
 
-struct Periodic<L> {
+struct Periodic<T> {
     period: Nanos,
     again: usize,
-    look: L,
+    task: T,
 }
 
-impl<L: Look> Block for Periodic<L> {
+impl<T: PeriodicTask> Block for Periodic<T> {
     fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        self.look.look(cx);
+        self.task.run_due(cx);
         cx.spawn_new(self.again, None, self.period, Priority::Low);
         ports.enable(0, input);
     }

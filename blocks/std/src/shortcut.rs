@@ -1,4 +1,4 @@
-//! What nearly every packet takes, in one step: from the Ethernet header to whom an IPv4 datagram is
+//! What nearly every packet takes, in one step: from the Ethernet header to the transport that an IPv4 datagram is
 //! for, and to its UDP socket.
 //!
 //! Written with the same functions as the blocks whose place it takes. It looks at all of a packet

@@ -4,7 +4,7 @@
 //! Controlled Prefix Expansion"): 16 bits, then 8 at a time. Prefixes are expanded to the ends of
 //! their strides when it is built, so that a lookup reads one number per level and compares
 //! nothing. A /24 of IPv4 is found in two reads, a host in three; an IPv6 /64 in seven. The trie is
-//! built once from all of its prefixes and does not change: who changes routes builds another.
+//! built once from all of its prefixes and does not change: a change of routes builds another.
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,4 +1,4 @@
-//! Network interfaces: where a host is attached, and as whom.
+//! Network interfaces: links or VLANs, with their addresses, groups and settings.
 //!
 //! An interface is a link, or one VLAN of a link (IEEE 802.1Q): several may share a link. Its
 //! number stays while it exists; it is what packets carry in their metadata.
@@ -59,7 +59,7 @@ pub struct Interface {
     pub tx_checksum: bool,
     /// Whether it is used: an interface that is down neither receives nor sends, and has no routes.
     pub up: bool,
-    /// How often it has gone down. Who looks now and then sees by it that it was down in between.
+    /// How often it has gone down. A reader that polls sees by it that it was down in between.
     pub downs: u32,
     /// Whether what it receives may be forwarded, if forwarding is on.
     pub forwarding: bool,
@@ -71,10 +71,10 @@ pub struct Interface {
     pub v4: Locals,
     /// IPv4 addresses that wait for the probes of RFC 5227 §2.1.1 before they are used.
     pub tentative: Locals,
-    /// IPv4 addresses that were to be used, and somebody else has.
+    /// IPv4 addresses that were to be used and belong to another station.
     pub duplicate: Locals,
-    /// Its IPv6 addresses, in whatever state. Whoever runs [`ndp::Node`](crate::ndp::Node) for it
-    /// keeps the states.
+    /// Its IPv6 addresses, in whatever state. The owner of its [`ndp::Node`](crate::ndp::Node) keeps
+    /// the states.
     pub v6: Locals6,
     /// Whether and how it speaks IPv6.
     pub v6_settings: V6Settings,
@@ -85,8 +85,8 @@ pub struct Interface {
     /// for every host is in it.
     pub groups: Vec<Ipv4Addr>,
     /// IPv4 groups, ascending, that users of the host want to hear beside [`groups`](Self::groups),
-    /// and which of their sources; whoever runs [`Memberships`](crate::group::Memberships)
-    /// for it keeps them.
+    /// and which of their sources; the owner of its
+    /// [`Memberships`](crate::group::Memberships) keeps them.
     pub filters: Vec<(Ipv4Addr, Filter<Ipv4Addr>)>,
     /// The same of IPv6, beside [`groups6`](Self::groups6).
     pub filters6: Vec<(Ipv6Addr, Filter<Ipv6Addr>)>,

@@ -2,14 +2,14 @@
 //! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
 //!
 //! - [`addr`]: prefixes and the set of our own addresses;
-//! - [`state`]: what a host knows of its network, with [`iface`], [`route`] and [`fib`];
+//! - [`state`]: a host's network configuration and lookups, with [`iface`], [`route`] and [`fib`];
 //! - [`neighbour`]: a cache of neighbours, and the shape of the protocol around it, of either family;
 //! - [`arp`]: that of IPv4, a state machine;
 //! - [`ipv4`]: each validation step as a function of its own, options, building headers;
 //! - [`ipv6`]: the same for IPv6, and choosing a source address;
 //! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;
 //! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
-//! - [`demux`]: which socket a packet is for, and who may bind what;
+//! - [`demux`]: the socket of a packet, and the rules of binding;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
 //! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
@@ -19,7 +19,7 @@
 //! - Source-routed datagrams are refused, although RFC 1122 §3.2.1.8(c) wants a host to be able to
 //!   receive them: RFC 7126 §4.3 and §4.4 recommend the opposite, for security.
 //! - An echo reply returns a record-route or timestamp option without adding us to it, which RFC
-//!   1122 §3.2.2.6 says SHOULD be done: nobody relies on it.
+//!   1122 §3.2.2.6 says SHOULD be done: no program relies on it.
 //! - Any ARP packet that is accepted refreshes its sender's entry, as RFC 1122 §2.3.2.1 suggests,
 //!   where RFC 4861 would only count an answer to our own question.
 //!

@@ -1,9 +1,7 @@
-//! When a router tells a neighbour of a better first hop (RFC 1812 §5.2.7.2, RFC 4861 §8.2), and what
-//! it says.
+//! Redirects: when a router sends one (RFC 1812 §5.2.7.2, RFC 4861 §8.2), and how it is written.
 //!
-//! Both families ask the same: the packet goes out where it came in, its sender is a neighbour, and
-//! so is whom it goes to next. A router that gets its own packet back is told nothing: there is no
-//! shorter way for it than none.
+//! The condition is the same in both families: the packet leaves by the interface that it came by, and its
+//! sender and the next hop are neighbours there. The next hop itself gets no redirect: it sent the packet.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -26,12 +24,12 @@ const BEFORE_QUOTE6: usize = 48;
 /// The option's type (RFC 4861 §4.6.3).
 const REDIRECTED_HEADER: u8 = 4;
 
-/// What a neighbour is told.
+/// The better first hop that a redirect names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice<A> {
     /// Our address that it knows as its router's.
     pub from: A,
-    /// Whom to send to instead.
+    /// The neighbour to send to instead.
     pub to: A,
 }
 

@@ -1,9 +1,9 @@
-//! Routes: where packets for a set of destinations go (RFC 1122 §3.3.1, RFC 1812 §5.2.4).
+//! Routes and next hops (RFC 1122 §3.3.1, RFC 1812 §5.2.4).
 
 use crate::addr::{Address, Prefix};
 use crate::iface::IfaceId;
 
-/// Who a route comes from; the earlier one here is taken where two are otherwise equal.
+/// The origin of a route; of two routes that are otherwise equal, the one with the earlier origin here wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// From an address of ours: its subnet.
@@ -18,27 +18,27 @@ pub enum Origin {
     Ra,
 }
 
-/// What is done with packets for the destinations.
+/// How packets for the destinations are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way<A> {
     /// The destinations are neighbours.
     OnLink,
     /// This neighbour gets them.
     Via(A),
-    /// They are dropped, and their senders told that there is no way.
+    /// They are dropped, and their senders get "host unreachable".
     Unreachable,
-    /// They are dropped, and their senders told that it is forbidden.
+    /// They are dropped, and their senders get "administratively prohibited".
     Prohibited,
-    /// They are dropped without a word.
+    /// They are dropped silently.
     Blackhole,
 }
 
-/// A way to a set of destinations.
+/// A route to a set of destinations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route<A> {
     /// The destinations.
     pub to: Prefix<A>,
-    /// What is done with packets for them.
+    /// How packets for them are handled.
     pub way: Way<A>,
     /// By which interface; `None`: that of the gateway's subnet.
     pub iface: Option<IfaceId>,
@@ -46,7 +46,7 @@ pub struct Route<A> {
     pub source: Option<A>,
     /// Of several routes to the same destinations, the one with the lowest metric counts.
     pub metric: u32,
-    /// Who it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -76,7 +76,7 @@ impl<A: Address> Route<A> {
         self
     }
 
-    /// The same from somebody else.
+    /// The same with this origin.
     #[must_use]
     pub fn from(mut self, origin: Origin) -> Self {
         self.origin = origin;
@@ -99,7 +99,7 @@ impl<A: Address> Route<A> {
     }
 }
 
-/// What an address means to us, as a destination.
+/// The kind of a destination address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// One of ours.
@@ -110,7 +110,7 @@ pub enum Kind {
     Multicast,
     /// One that no packet outside a host has (RFC 1812 §5.3.7).
     Martian,
-    /// Somebody else's, which a neighbour has or knows the way to.
+    /// Another host's, reached directly or through a gateway.
     Unicast,
     /// See [`Way::Unreachable`].
     Unreachable,
@@ -120,10 +120,10 @@ pub enum Kind {
     Blackhole,
 }
 
-/// What is found for a destination.
+/// The result of a route lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hop<A> {
-    /// What it means.
+    /// The destination's kind.
     pub kind: Kind,
     /// By which interface it is reached, or whose address it is.
     pub iface: IfaceId,

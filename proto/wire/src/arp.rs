@@ -23,7 +23,7 @@ const TPA: usize = 24;
 
 /// Operations (RFC 826, "Packet format").
 pub mod op {
-    /// Who has the target protocol address?
+    /// A request for the target's hardware address.
     pub const REQUEST: u16 = 1;
     /// The sender has the sender protocol address.
     pub const REPLY: u16 = 2;

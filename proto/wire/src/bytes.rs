@@ -28,7 +28,7 @@ pub(crate) fn put<const M: usize, const N: usize>(bytes: &mut [u8; N], at: usize
     bytes[at..at + M].copy_from_slice(&value);
 }
 
-/// The first `N` bytes of `bytes`, or who misses how many.
+/// The first `N` bytes of `bytes`, or the layer that is cut short, and by how much.
 #[inline]
 pub(crate) fn first<const N: usize>(bytes: &[u8], layer: Layer) -> Result<&[u8; N], WireError> {
     let have = bytes.len();

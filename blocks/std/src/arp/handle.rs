@@ -1,4 +1,4 @@
-//! What an ARP packet changes: the neighbour cache, and who waits for it.
+//! ARP packets update the neighbour cache and wake the packets that wait for it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use weever_net::arp::{Outcome, Verdict};
 use weever_wire::arp::{ArpRepr, ArpView};
 
 use super::address;
-use crate::host::{At, At4, Neighbours, V4};
+use crate::host::{Key4, NeighbourKey, Neighbours, V4};
 use crate::neighbour::neighbours;
 
 const PORTS: &[PortDoc] = &[
@@ -31,11 +31,11 @@ const fn handler(name: &'static str, summary: &'static str) -> BlockType {
     }
 }
 
-/// Learns from a request to us, and answers it.
+/// Learns from a request to us and answers it.
 pub static INIT_RESPONSE: BlockType =
     handler("RxL3ARPInitResponse", "Learns the sender of a request to us, and has it answered.");
 
-/// Learns from whoever we have to do with.
+/// Learns from neighbours that are known or asked for.
 pub static PROCESS_PENDING_RESPONSE: BlockType = handler(
     "RxL3ARPProcessPendingResponse",
     "Enters a neighbour's link address and wakes what waits for it; defends our addresses.",
@@ -75,7 +75,7 @@ impl Block for Handle {
                 None => ports.enable(port_of(outcome.verdict), 1 << task),
             }
         }
-        // What is woken must find the new address published.
+        // Packets that wake up must find the new address published.
         drop(session);
         self.resolved.drain(..).for_each(|key| cx.notify(0, key));
         cx.count(0, answered.count_ones().into());
@@ -86,7 +86,7 @@ impl Block for Handle {
 fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, iface: u16, outcome: &Outcome) {
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(At4::new(iface, learned.ip).key()));
+        resolved.extend(learned.resolves.then_some(Key4::new(iface, learned.ip).key()));
     }
     let ours = matches!(outcome.verdict, Verdict::Conflict { .. } | Verdict::Duplicate { .. });
     cx.count(2, ours.into());

@@ -1,4 +1,4 @@
-//! Receive: what an ARP packet asks or tells (RFC 826, "Packet Reception").
+//! Receive: validation and classification of ARP packets (RFC 826, "Packet Reception").
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub static LOCAL_IP_DEST: BlockType =
     BlockType::validator("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
         network_validator(build, |state, p| {
             let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
-            // Whoever asks for what we ask for ourselves is a rival: RFC 5227 §2.1.1.
+            // Another station's probe for an address that we probe is a conflict: RFC 5227 §2.1.1.
             iface.v4.is_ours(arp.tpa()) || iface.tentative.is_ours(arp.tpa())
         })
     });
@@ -87,7 +87,7 @@ fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
     probe || matches!(locals.check_source(arp.spa()), Ok(()) | Err(Martian::Own))
 }
 
-/// Do we have to do with the sender?
+/// Is the sender a neighbour of ours?
 pub static IS_PENDING: BlockType = BlockType {
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,

@@ -102,7 +102,7 @@ fn waiting(bench: &mut Bench) -> Burst {
 #[test]
 fn a_packet_waits_for_its_neighbour() {
     let mut bench = bench();
-    let key = At4::new(0, PEER).key();
+    let key = Key4::new(0, PEER).key();
     let burst = waiting(&mut bench);
     let mut ran = bench.run(&LOOKUP, burst, 1);
     assert_eq!(ran.requests.claims, [(Claim::Block { key }, 1)]);

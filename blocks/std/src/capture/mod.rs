@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 //!
-//! Whoever captures makes a [`Tap`], enters it in the [`Taps`] of the environment, and adds blocks
+//! To capture, make a [`Tap`], enters it in the [`Taps`] of the environment, and adds blocks
 //! with its number to the graph. Each block, on each worker, opens a ring of its own into the tap;
 //! [`Tap::collect`] takes out what is in them.
 

@@ -15,7 +15,7 @@ pub(super) struct Writer {
     place: u16,
 }
 
-/// The end that belongs to whoever reads.
+/// The reader's end.
 pub(super) struct Reader(Consumer<u8>);
 
 /// What is known of a copied packet.

@@ -48,7 +48,7 @@ pub struct Captured {
     pub data: Vec<u8>,
 }
 
-/// A capture: what its blocks copy, until somebody collects it.
+/// A capture: what its blocks copy, until a reader collects it.
 pub struct Tap {
     config: TapConfig,
     readers: Mutex<Vec<Reader>>,

@@ -1,4 +1,4 @@
-//! What a lease changes in the host's network.
+//! Applying a lease to the host's network.
 
 use std::convert::Infallible;
 
@@ -12,11 +12,11 @@ use crate::host::Network;
 /// Routes of operators without a metric of their own come first.
 const METRIC: u32 = 100;
 
-/// What a lease has made of an interface.
+/// The changes that a lease made to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Applied {
     /// Whether the address is there because of the lease, and not because of an operator.
-    gave: bool,
+    added: bool,
     /// The interface's own MTU.
     full: u16,
     /// What was set. Another one that is found later is an operator's.
@@ -33,22 +33,22 @@ pub(super) fn bind(
     change(host, |net| {
         let old = net.interface(iface)?.mtu;
         net.remove_routes_of(iface, Origin::Dhcp);
-        let gave = address(net, iface, lease, before.is_some_and(|before| before.gave));
+        let added = address(net, iface, lease, before.is_some_and(|before| before.added));
         let full = before.filter(|b| b.set == old).map_or(old, |before| before.full);
         let set = lease.mtu.map_or(full, |said| said.min(full));
         let _ = net.set_mtu(iface, set);
         routes(net, iface, lease);
-        Some(Applied { gave, full, set })
+        Some(Applied { added, full, set })
     })
 }
 
 /// Gives the interface the lease's address, in place of the same one with another prefix if that
 /// was an earlier lease's; whether the address is the lease's.
-fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, gave: bool) -> bool {
+fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, added: bool) -> bool {
     let wanted = lease.address;
     let held = net.interface(iface).and_then(|i| i.v4.iter().find(|c| c.addr() == wanted.addr()));
     match held {
-        Some(held) if !gave || held == wanted => return gave,
+        Some(held) if !added || held == wanted => return added,
         Some(_) => drop(net.remove_address(iface, wanted.addr())),
         None => {}
     }
@@ -60,7 +60,7 @@ fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, gave: bool) -> bo
 pub(super) fn unbind(host: &Network, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
-        if applied.is_some_and(|applied| applied.gave) {
+        if applied.is_some_and(|applied| applied.added) {
             let _ = net.remove_address(iface, lease.address.addr());
         }
         let now = net.interface(iface).map(|iface| iface.mtu);

@@ -4,9 +4,7 @@ mod apply;
 mod clients;
 mod receive;
 mod timer;
-mod watch;
 
 pub use clients::{Dhcp, Status};
-pub use receive::RECEIVE;
+pub use receive::{RECEIVE, WATCH};
 pub use timer::TIMER;
-pub use watch::WATCH;

@@ -1,16 +1,20 @@
-//! What servers say.
+//! Received server messages, and conflicts over an address that is being probed.
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, tasks_where,
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
+    tasks_where,
 };
 use weever_graph::Effects;
 use weever_net::dhcp4::SERVER_PORT;
 use weever_net::iface::IfaceId;
+use weever_wire::arp::{ArpView, op};
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use super::Dhcp;
+use super::clients::Watched;
 use crate::kinds::between;
 
 /// Hands a server's answer to the client of the interface that it came by.
@@ -49,4 +53,58 @@ fn take(dhcp: &Dhcp, packet: &Buffer, now: Nanos) -> bool {
     let own = clients.iter_mut().find(|own| own.iface == IfaceId(meta.iface));
     let client = own.and_then(|own| own.client.as_mut()).filter(|_| from_server);
     client.is_some_and(|client| client.handle(message, now).is_ok())
+}
+
+/// Looks for the owners of addresses that are being probed.
+pub static WATCH: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["conflicts"],
+    ..BlockType::new(
+        "DhcpWatch",
+        "Tells a DHCP client that the address it probes is another station's, or probed by one \
+         (RFC 5227 §2.1.1).",
+        &[PortDoc { name: "out", doc: "every packet" }],
+        |build| {
+            let dhcp: Arc<Dhcp> = build.env.get_or_default();
+            Ok(Box::new(Watch { watched: dhcp.watched(), dhcp }))
+        },
+    )
+};
+
+struct Watch {
+    dhcp: Arc<Dhcp>,
+    watched: arc_swap::Cache<Arc<ArcSwap<Vec<Watched>>>, Arc<Vec<Watched>>>,
+}
+
+impl Block for Watch {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let watched = self.watched.load();
+        if !watched.is_empty() {
+            for packet in bits(input).filter_map(|task| burst.get(task)) {
+                for (iface, ip, _) in watched.iter().filter(|watched| contested(packet, watched)) {
+                    cx.count(0, 1);
+                    let mut clients = self.dhcp.lock();
+                    let own = clients.iter_mut().find(|own| own.iface.0 == *iface);
+                    if let Some(client) = own.and_then(|own| own.client.as_mut()) {
+                        client.conflict(*ip, cx.now);
+                    }
+                }
+            }
+        }
+        ports.enable(0, input);
+    }
+}
+
+/// RFC 5227 §2.1.1: an ARP packet "where the packet's 'sender IP address' is the address being
+/// probed for", or another station's probe for it.
+fn contested(packet: &Buffer, (iface, ip, own): &Watched) -> bool {
+    let meta = packet.meta();
+    if meta.iface != *iface {
+        return false;
+    }
+    let Ok(arp) = ArpView::new(packet.at(meta.l3)) else { return false };
+    let header = arp.header();
+    let probe = header.op() == op::REQUEST && header.spa().is_unspecified() && header.tpa() == *ip;
+    header.sha() != *own && (header.spa() == *ip || probe)
 }

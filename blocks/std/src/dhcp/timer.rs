@@ -1,4 +1,4 @@
-//! What time does to clients, and what they send.
+//! The timer of DHCP clients, which sends their messages.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::apply::{bind, unbind};
 use super::clients::Own;
 use crate::host::{Network, Secret};
 use crate::kinds::network;
-use crate::periodic::{Look, period, periodic};
+use crate::periodic::{PeriodicTask, period, periodic};
 
 const BROADCAST: usize = 0;
 const UNICAST: usize = 1;
@@ -64,8 +64,8 @@ struct Timer {
     secret: Secret,
 }
 
-impl Look for Timer {
-    fn look(&mut self, cx: &mut Cx<'_>) {
+impl PeriodicTask for Timer {
+    fn run_due(&mut self, cx: &mut Cx<'_>) {
         if !self.dhcp.is_active() {
             return;
         }

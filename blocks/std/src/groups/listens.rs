@@ -1,4 +1,4 @@
-//! A family's part of an interface: its groups, and from whom they are reported.
+//! A family's part of an interface: its groups, and the source address of their reports.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use weever_net::iface::{IfaceId, Interface};
 use weever_net::state::{NetConfig, StateError};
 
 /// A family whose groups an interface may be in.
-pub(crate) trait Listens: Family {
+pub(crate) trait InterfaceGroups: Family {
     /// The groups that the network has joined for all sources.
     fn wanted(iface: &Interface) -> Vec<Self>;
     /// Whether a group is one of them.
@@ -24,7 +24,7 @@ pub(crate) trait Listens: Family {
     fn source(iface: &Interface) -> Self;
 }
 
-impl Listens for Ipv4Addr {
+impl InterfaceGroups for Ipv4Addr {
     fn wanted(iface: &Interface) -> Vec<Ipv4Addr> {
         iface.groups.clone()
     }
@@ -51,7 +51,7 @@ impl Listens for Ipv4Addr {
     }
 }
 
-impl Listens for Ipv6Addr {
+impl InterfaceGroups for Ipv6Addr {
     /// What is joined, and the groups in which neighbours ask for our addresses, tentative ones too
     /// (RFC 4862 §5.4.2). Borrowed addresses are the kernel's to report.
     fn wanted(iface: &Interface) -> Vec<Ipv6Addr> {

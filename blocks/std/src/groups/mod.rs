@@ -1,5 +1,5 @@
-//! What a host's interfaces listen to, of either family: IGMP's and MLD's blocks keep it, and report it
-//! to routers.
+//! The group memberships of a host's interfaces, of either family: the blocks of IGMP and MLD keep them
+//! and report them to routers.
 
 mod listens;
 pub(crate) mod timer;
@@ -14,7 +14,7 @@ use weever_net::random::{Key, Random};
 use weever_net::state::NetState;
 
 use crate::host::Network;
-use listens::Listens;
+use listens::InterfaceGroups;
 
 /// The user of every group that the host's network names.
 const HOST: u64 = 0;
@@ -55,7 +55,7 @@ pub(crate) struct Inner<A> {
     pub(crate) key: Key,
 }
 
-/// What one interface listens to.
+/// The memberships of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening<A> {
     /// The interface.
@@ -87,7 +87,7 @@ impl<A: Family> GroupsOf<A> {
         Ok(())
     }
 
-    /// What each interface listens to.
+    /// The memberships of each interface.
     pub fn listed(&self, now: Nanos) -> Vec<Listening<A>> {
         let inner = self.lock();
         let one = |own: &Own<A>| {
@@ -126,7 +126,7 @@ impl<A: Family> Inner<A> {
     }
 }
 
-impl<A: Listens> Inner<A> {
+impl<A: InterfaceGroups> Inner<A> {
     /// Joins and leaves as the network says, if it has changed. What users want outlives an
     /// interface's being down; then routers and switches have yet to hear of it.
     pub(crate) fn follow(&mut self, state: &NetState, now: Nanos) {

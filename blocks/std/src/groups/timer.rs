@@ -1,4 +1,4 @@
-//! What time does to memberships, and what they send.
+//! The timer of memberships.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use weever_net::iface::{IfaceId, Interface};
 use weever_packet::{Buffer, Endpoints, Flags};
 
 use super::GroupsOf;
-use super::listens::Listens;
+use super::listens::InterfaceGroups;
 use crate::host::{Network, Secret};
 use crate::kinds::network;
-use crate::periodic::{Look, periodic};
+use crate::periodic::{PeriodicTask, periodic};
 
 /// The spawn edge of reports, which are whole but for their link header.
 const REPORT: usize = 0;
@@ -20,7 +20,7 @@ const AGAIN: usize = 1;
 const AT_ONCE: usize = 16;
 
 /// How a family's reports travel.
-pub(crate) trait Reports: Listens + Send + 'static {
+pub(crate) trait ReportFormat: InterfaceGroups + Send + 'static {
     /// Bytes in front of a report, a router alert option included.
     const HEADER_LEN: usize;
 
@@ -33,7 +33,7 @@ pub(crate) trait Reports: Listens + Send + 'static {
 }
 
 /// A block that has reports sent.
-pub(crate) fn make<A: Reports>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+pub(crate) fn make<A: ReportFormat>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let groups = build.env.get_or_default::<GroupsOf<A>>();
     groups.lock().key = build.env.get_or_default::<Secret>().key("group membership");
     let timer = Timer { host: network(build)?, groups };
@@ -45,8 +45,8 @@ struct Timer<A> {
     groups: Arc<GroupsOf<A>>,
 }
 
-impl<A: Reports> Look for Timer<A> {
-    fn look(&mut self, cx: &mut Cx<'_>) {
+impl<A: ReportFormat> PeriodicTask for Timer<A> {
+    fn run_due(&mut self, cx: &mut Cx<'_>) {
         let mut inner = self.groups.lock();
         let state = self.host.state();
         inner.follow(&state, cx.now);
@@ -60,7 +60,7 @@ impl<A: Reports> Look for Timer<A> {
     }
 }
 
-fn report<A: Reports>(cx: &mut Cx<'_>, iface: &Interface, groups: &mut Memberships<A>) {
+fn report<A: ReportFormat>(cx: &mut Cx<'_>, iface: &Interface, groups: &mut Memberships<A>) {
     let src = A::source(iface);
     for _ in 0..AT_ONCE {
         let Some(mut buffer) = cx.alloc() else { return };
@@ -77,7 +77,7 @@ fn report<A: Reports>(cx: &mut Cx<'_>, iface: &Interface, groups: &mut Membershi
     }
 }
 
-fn finish<A: Reports>(buffer: &mut Buffer, iface: IfaceId, src: A, out: Outgoing<A>) {
+fn finish<A: ReportFormat>(buffer: &mut Buffer, iface: IfaceId, src: A, out: Outgoing<A>) {
     buffer.truncate(A::HEADER_LEN + out.len);
     A::header(buffer.data_mut(), src, out.dst);
     let head = buffer.head();

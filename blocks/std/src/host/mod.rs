@@ -10,7 +10,7 @@ mod state;
 pub(crate) use fragments::Room;
 pub use fragments::{Fragments, Pieces};
 pub use neighbours::{AddressConflict, Neighbourhood, Neighbours, Neighbours6, V4, V6};
-pub(crate) use neighbours::{At, At4, At6, Family, Reader, Sent, Session};
+pub(crate) use neighbours::{Family, Key4, Key6, NeighbourKey, Reader, Sent, Session};
 pub(crate) use paths::PathReader;
 pub use paths::Paths;
 pub use resolver::Resolver;

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
-use weever_net::pmtu::{Config, Disbelief, Entry, PathMtus, Recent, TooBig, View};
+use weever_net::pmtu::{Config, Entry, PathMtus, Recent, TooBig, TooBigReject, View};
 
 use super::Secret;
 
 /// A reader's handle: loaded once per burst.
 pub(crate) type PathReader = arc_swap::Cache<Arc<ArcSwap<View>>, Arc<View>>;
 
-/// What a host knows of paths. Blocks find it in their [`Env`](weever_block::Env).
+/// The path MTUs of a host. Blocks find it in their [`Env`](weever_block::Env).
 #[derive(Debug)]
 pub struct Paths {
     table: Mutex<PathMtus>,
@@ -38,13 +38,13 @@ impl Paths {
         arc_swap::Cache::new(Arc::clone(&self.published))
     }
 
-    /// To whom large packets were sent of late.
+    /// The large packets that were sent recently.
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
 
     /// Learns from an ICMP error. Locks, and publishes what has changed.
-    pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, Disbelief> {
+    pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, TooBigReject> {
         self.with(|table| table.learn(said, link_mtu, &self.recent, now))
     }
 

@@ -1,4 +1,4 @@
-//! Neighbours that somebody else finds out: those of interfaces whose addresses are borrowed.
+//! Neighbours that another stack resolves: those of interfaces with borrowed addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use weever_net::iface::IfaceId;
 
 type Ask = Box<dyn Fn(IfaceId, IpAddr) + Send + Sync>;
 
-/// Whoever is asked for the neighbours of [borrowed](weever_net::iface::Interface::borrowed)
-/// interfaces. The answer comes by [`Neighbours::adopt`](super::Neighbours::adopt) or its sister for
+/// Resolves the neighbours of [borrowed](weever_net::iface::Interface::borrowed) interfaces, through the
+/// kernel. The answer comes by [`Neighbours::adopt`](super::Neighbours::adopt) or its sister for
 /// IPv6; without one, the neighbour counts as absent after a while. Blocks find it in their
 /// [`Env`](weever_block::Env).
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Resolver {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let who = if self.0.get().is_some() { "somebody" } else { "nobody" };
-        write!(f, "Resolver({who})")
+        let state = if self.0.get().is_some() { "set" } else { "unset" };
+        write!(f, "Resolver({state})")
     }
 }

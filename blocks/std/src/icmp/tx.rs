@@ -9,7 +9,7 @@ use weever_wire::checksum;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, make_echo_reply};
 use weever_wire::ipv4::{Ipv4Header, protocol};
 
-use crate::headers::{answer, push};
+use crate::headers::{address_reply, push};
 use crate::kinds::network_rewriter;
 
 /// Turns a received echo request into a message to its sender.
@@ -29,7 +29,7 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let message = IcmpHeader::first(packet.at(meta.l4)).is_some();
-    message && answer(packet, protocol::ICMP) && packet.set_bounds(meta.l4, meta.end)
+    message && address_reply(packet, protocol::ICMP) && packet.set_bounds(meta.l4, meta.end)
 }
 
 /// Makes an echo reply of the request.
@@ -67,7 +67,7 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let bytes = packet.at(l3);
     let Some(ip) = Ipv4Header::first(bytes) else { return false };
     let (len, ours) = (quote_len(bytes), state.is_ours(ip.dst()));
-    if !answer(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
+    if !address_reply(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
         return false;
     }
     if !ours {

@@ -10,7 +10,7 @@ use weever_wire::ipv6::next_header;
 
 use super::report::unpack;
 use super::rx::message;
-use crate::headers::{answer, push};
+use crate::headers::{address_reply, push};
 use crate::kinds::{between, network_rewriter};
 use weever_net::iface::IfaceId;
 use weever_net::state::NetState;
@@ -34,7 +34,7 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let whole = Icmpv6Header::first(message(packet)).is_some();
-    whole && answer(packet, next_header::ICMPV6) && packet.set_bounds(meta.l4, meta.end)
+    whole && address_reply(packet, next_header::ICMPV6) && packet.set_bounds(meta.l4, meta.end)
 }
 
 /// Makes an echo reply of the request.
@@ -63,7 +63,7 @@ pub static INITIATE_ERROR: BlockType = BlockType {
 fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let (l3, end, iface) = (packet.meta().l3, packet.meta().end, packet.meta().iface);
     let len = quote_len(between(packet, l3, end)) as u16;
-    if !answer(packet, next_header::ICMPV6) || !packet.set_bounds(l3, l3 + len) {
+    if !address_reply(packet, next_header::ICMPV6) || !packet.set_bounds(l3, l3 + len) {
         return false;
     }
     let ends = &mut packet.meta_mut().endpoints;

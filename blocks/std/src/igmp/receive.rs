@@ -1,4 +1,4 @@
-//! What queriers and other hosts say.
+//! Received queries and reports.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

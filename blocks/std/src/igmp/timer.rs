@@ -1,4 +1,4 @@
-//! What time does to memberships, and what they send.
+//! The timer of IPv4 memberships, and the format of their reports.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use weever_wire::checksum;
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::protocol;
 
-use crate::groups::timer::{Reports, make};
+use crate::groups::timer::{ReportFormat, make};
 use crate::periodic::period;
 
 /// RFC 3376 §4: "Internetwork Control" precedence.
@@ -32,7 +32,7 @@ pub static TIMER: BlockType = BlockType {
     )
 };
 
-impl Reports for Ipv4Addr {
+impl ReportFormat for Ipv4Addr {
     const HEADER_LEN: usize = 24;
 
     /// RFC 3376 §4: a time to live of 1, and a router alert option (RFC 2113).

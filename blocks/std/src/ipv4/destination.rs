@@ -1,4 +1,4 @@
-//! Whose a datagram is: ours, or somebody's we know the way to.
+//! The destination of a datagram: local, to be forwarded, or neither.
 
 use weever_block::{BlockType, PortDoc};
 use weever_net::addr::Destination;
@@ -20,18 +20,18 @@ const GROUP: usize = 3;
 const MARTIAN: usize = 4;
 const OTHER: usize = 5;
 
-/// Whose is it?
+/// Is it for us, or to be forwarded?
 pub static DESTINATION: BlockType = BlockType::new(
     "RxL3IPv4Destination",
     "Is the destination one of our addresses, a broadcast address of the link or a group that was \
      joined, or does it go on?",
     &[
         PortDoc { name: "local", doc: "it is for us" },
-        PortDoc { name: "forward", doc: "somebody else's, and we forward" },
+        PortDoc { name: "forward", doc: "for another host, and forwarding is on" },
         PortDoc { name: "one", doc: "of one host, but in a link broadcast (RFC 1122 §3.3.6)" },
         PortDoc { name: "group", doc: "a group that was not joined, or not for this source" },
-        PortDoc { name: "martian", doc: "nobody's (RFC 1812 §5.3.7)" },
-        PortDoc { name: "other", doc: "somebody else's, and we do not forward" },
+        PortDoc { name: "martian", doc: "an address that no host can have (RFC 1812 §5.3.7)" },
+        PortDoc { name: "other", doc: "for another host, and forwarding is off" },
     ],
     |build| {
         network_classifier::<6>(build, |state, packet| {
@@ -63,7 +63,7 @@ pub(crate) fn destination(
     }
 }
 
-/// Queriers ask for a group at its own address, whomever one wants to hear there.
+/// Queries go to the group's own address, whatever sources are wanted there.
 #[inline]
 fn is_wanted(state: &NetState, iface: IfaceId, header: Ipv4Header<'_>) -> bool {
     match header.protocol() {

@@ -1,4 +1,4 @@
-//! Passing on what is somebody else's (RFC 1812 §5).
+//! Forwarding (RFC 1812 §5).
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub static FORWARD: BlockType = BlockType {
     counters: &["redirects"],
     ..BlockType::new(
         "RxL3IPv4Forward",
-        "Decides where somebody else's datagram goes, takes one from its time to live (RFC 1624), \
+        "Decides where another host's datagram goes, takes one from its time to live (RFC 1624), \
          completes a partial transport checksum unless the link that it leaves by does, and records \
          interface and next hop. Tells a sender who could reach the next hop itself (RFC 1812 \
          §5.2.7.2). What is to be reported stays as it came, with the cause recorded as its entry.",
@@ -49,7 +49,7 @@ pub static FORWARD: BlockType = BlockType {
             PortDoc { name: "out", doc: "the datagram, without its link header" },
             PortDoc { name: "fragment", doc: "the same, longer than the next link takes" },
             PortDoc { name: "expired", doc: "its time to live is spent" },
-            PortDoc { name: "unreachable", doc: "nobody knows the way" },
+            PortDoc { name: "unreachable", doc: "there is no route" },
             PortDoc { name: "prohibited", doc: "a route forbids it" },
             PortDoc { name: "toolong", doc: "too long for the next link, not to be fragmented" },
             PortDoc { name: "options", doc: "options that are not forwarded (RFC 7126)" },

@@ -1,4 +1,4 @@
-//! Transmit: the route, then the header. Who the packet goes to is in its metadata.
+//! Transmit: the route, then the header. The metadata have the packet's destination.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +15,7 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::FLAG_DF;
 use weever_wire::{MacAddr, WireError};
 
-use crate::allocate::{Version, allocate_header};
+use crate::allocate::{IpVersion, allocate_header};
 use crate::kinds::{interface, network_rewriter, network_validator};
 
 /// Finds the next hop.
@@ -85,7 +85,7 @@ pub static ALLOCATE_HEADER: BlockType = allocate_header::<V4>(
 
 struct V4;
 
-impl Version for V4 {
+impl IpVersion for V4 {
     const HEADER_LEN: usize = HEADER_LEN;
     const MIN: u32 = MIN_V4;
 

@@ -152,7 +152,7 @@ fn step(
 }
 
 /// A checksum that the sender's kernel left to a device that never saw the frame is `completed`
-/// before the packet goes where nobody would accept it (design/0000 §4.5), unless the link that it leaves
+/// before the packet goes where it would be dropped (design/0000 §4.5), unless the link that it leaves
 /// by does that. Says whether it is still partial. Links are not trusted to find their way through
 /// extension headers.
 fn settle_checksum(packet: &mut Buffer, completed: bool) -> bool {
@@ -160,7 +160,7 @@ fn settle_checksum(packet: &mut Buffer, completed: bool) -> bool {
         return false;
     }
     let (l3, end) = (packet.meta().l3, packet.meta().end);
-    // Whoever cuts a packet completes its checksum before.
+    // A sender that fragments a packet completes its checksum before.
     let ip = header(packet).filter(|ip| ip.next_header() != next_header::FRAGMENT);
     let Some(addresses) = ip.map(|ip| ip.addresses()) else { return false };
     let Some((protocol, at)) = Chain::skim(whole(packet)) else { return false };

@@ -28,7 +28,7 @@ pub static REPORT: BlockType = BlockType {
         name: "cause",
         default: "chain",
         doc: "what is reported: `chain`, extension headers that cannot be followed, or `unknown`, \
-              a protocol that nobody here speaks, or `port`, a port where nobody listens, or \
+              an unknown protocol, or `port`, a closed port, or \
               `fragment`, one that cannot be part of a packet, or `neighbour`, one that does not \
               answer",
     }],
@@ -38,7 +38,7 @@ pub static REPORT: BlockType = BlockType {
         "Has the sender of a packet told what is wrong with its headers, if that is allowed and \
          not too frequent (RFC 4443 §2.4).",
         &[
-            PortDoc { name: "silent", doc: "it must not be reported, or nobody is obliged to" },
+            PortDoc { name: "silent", doc: "it must not be reported, or need not be" },
             PortDoc { name: "limited", doc: "too many errors were sent lately" },
         ],
         make,
@@ -82,7 +82,7 @@ fn fragment_of(packet: &Buffer) -> Option<Cause> {
     Cause::of_fragment(reject, whole(packet))
 }
 
-/// Whether it is on its way from us: nobody else is to be told.
+/// Whether it is our own packet, about which no error is sent.
 fn is_from_us(state: &NetState, packet: &Buffer) -> bool {
     let iface = IfaceId(packet.meta().iface);
     header(packet).is_some_and(|ip| state.is_ours6(iface, ip.src()))

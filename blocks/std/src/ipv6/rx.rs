@@ -60,16 +60,13 @@ fn source_ok(state: &NetState, packet: &Buffer, header: Ipv6Header<'_>) -> bool 
     }
 }
 
-/// Whom is it for?
+/// Is it for us?
 pub static DESTINATION: BlockType = BlockType::new(
     "RxL3IPv6Destination",
-    "Is it for us, or for somebody whom we forward to? A packet for one of our addresses does not \
+    "Is it for us, or to be forwarded? A packet for one of our addresses does not \
      come in a frame for a group of stations.",
     &[
-        PortDoc {
-            name: "local",
-            doc: "for us, or a group that we are in, and from whom we want to hear there",
-        },
+        PortDoc { name: "local", doc: "for us, or for a group that we joined for this source" },
         PortDoc { name: "forward", doc: "for others, and we are a router" },
         PortDoc { name: "drop", doc: "for others" },
     ],
@@ -93,7 +90,7 @@ fn destination(state: &NetState, packet: &Buffer) -> usize {
     }
 }
 
-/// Queriers ask for a group at its own address, whomever one wants to hear there.
+/// Queries go to the group's own address, whatever sources are wanted there.
 #[inline]
 fn is_wanted(state: &NetState, iface: IfaceId, packet: &Buffer, header: Ipv6Header<'_>) -> bool {
     state.accepts6(iface, header.dst(), header.src()) || is_mld(packet)

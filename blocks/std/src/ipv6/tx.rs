@@ -1,4 +1,4 @@
-//! Transmit: the route, then the header. Who the packet goes to is in its metadata.
+//! Transmit: the route, then the header. The metadata have the packet's destination.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -14,7 +14,7 @@ use weever_packet::Flags;
 use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
-use crate::allocate::{Version, allocate_header};
+use crate::allocate::{IpVersion, allocate_header};
 use crate::kinds::{network_rewriter, network_validator};
 
 /// Finds the next hop.
@@ -61,7 +61,7 @@ pub static ALLOCATE_HEADER: BlockType = allocate_header::<V6>(
 
 struct V6;
 
-impl Version for V6 {
+impl IpVersion for V6 {
     const HEADER_LEN: usize = HEADER_LEN;
     const MIN: u32 = MIN_V6;
 

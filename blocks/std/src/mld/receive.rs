@@ -1,4 +1,4 @@
-//! What queriers and other hosts say.
+//! Received queries and reports.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
 }
 
 /// RFC 3810 §6.2: "If any of these checks fails, the packet is dropped": from a link-local address,
-/// with a hop limit of 1, and with the router alert option, so that nobody beyond the link can ask.
+/// with a hop limit of 1, and with the router alert option, so that no node beyond the link can query.
 fn is_local(packet: &Buffer) -> bool {
     let meta = packet.meta();
     let Some(ip) = packet.array_at(meta.l3).map(Ipv6Header::of) else { return false };

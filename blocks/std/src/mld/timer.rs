@@ -1,4 +1,4 @@
-//! What time does to memberships, and what they send.
+//! The timer of IPv6 memberships, and the format of their reports.
 
 use std::net::Ipv6Addr;
 
@@ -9,7 +9,7 @@ use weever_packet::Endpoints;
 use weever_wire::ethernet::ethertype;
 use weever_wire::ipv6::{HEADER_LEN, next_header};
 
-use crate::groups::timer::{Reports, make};
+use crate::groups::timer::{ReportFormat, make};
 use crate::periodic::period;
 
 /// The next header, length 8, the router alert option (RFC 2711) of value 0, "MLD", and padding.
@@ -31,7 +31,7 @@ pub static TIMER: BlockType = BlockType {
     )
 };
 
-impl Reports for Ipv6Addr {
+impl ReportFormat for Ipv6Addr {
     const HEADER_LEN: usize = HEADER_LEN + HOP_BY_HOP.len();
 
     /// RFC 3810 §5: a hop limit of 1, and a router alert option in a hop-by-hop header.

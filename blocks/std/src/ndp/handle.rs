@@ -1,4 +1,4 @@
-//! What neighbour discovery messages change: neighbours, addresses, routes, and who waits for them.
+//! Neighbour discovery messages update neighbours, addresses and routes, and wake waiting packets.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use weever_graph::Effects;
 use weever_net::ndp::{Outcome, Received, Reject};
 use weever_wire::ipv6::Ipv6Header;
 
-use crate::host::{At, At6, Neighbours6, V6};
+use crate::host::{Key6, NeighbourKey, Neighbours6, V6};
 use crate::kinds::between;
 use crate::neighbour::{neighbours, send};
 
@@ -26,8 +26,8 @@ pub static HANDLE: BlockType = BlockType {
     counters: &["adverts", "learned", "redirects"],
     ..BlockType::new(
         "RxL3NDPHandle",
-        "Learns from neighbour discovery messages: where neighbours are, routers, prefixes, and \
-         who else wants our addresses. Answers those that ask for us.",
+        "Learns from neighbour discovery messages: link addresses, routers, prefixes, and \
+         conflicts over our addresses. Answers solicitations for us.",
         &[
             PortDoc { name: "out", doc: "taken" },
             PortDoc { name: "hoplimit", doc: "it may come from beyond the link" },
@@ -79,7 +79,7 @@ impl Block for Handle {
                 None => ports.enable(DOWN, 1 << task),
             }
         }
-        // What is woken must find the new address published.
+        // Packets that wake up must find the new address published.
         drop(session);
         self.resolved.drain(..).for_each(|key| cx.notify(0, key));
     }
@@ -93,7 +93,7 @@ fn act(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, (iface, queue): (u16, u16), out
     }
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(At6::new(iface, learned.ip).key()));
+        resolved.extend(learned.resolves.then_some(Key6::new(iface, learned.ip).key()));
     }
     cx.count(2, outcome.redirect.is_some().into());
 }

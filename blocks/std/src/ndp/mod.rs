@@ -1,37 +1,62 @@
 #![doc = include_str!("README.md")]
 
 mod handle;
-mod lookup;
-mod timer;
-mod tx;
 
 pub use handle::HANDLE;
-pub use lookup::LOOKUP;
-pub use timer::TIMER;
-pub use tx::SEND;
 
 use std::net::Ipv6Addr;
 
-use weever_block::Buffer;
+use weever_block::{BlockType, Buffer, PortDoc, StateKind, validator};
+use weever_graph::Effects;
 use weever_net::ndp::Transmit;
 use weever_packet::{Endpoints, Flags, NO_IFACE};
 
-use crate::host::{At, At6, V6};
-use crate::neighbour::Protocol;
+use crate::host::{Key6, NeighbourKey, V6};
+use crate::neighbour::lookup::{lookup, ports};
+use crate::neighbour::{Protocol, timer};
+use crate::periodic::period;
 
 /// Bytes of the longest message that is sent: a solicitation with link address and nonce.
 const LONGEST: usize = 40;
-/// RFC 4861: what every message is sent with, so that its receiver knows that no router passed it on.
+/// RFC 4861: the hop limit of every message, by which its receiver knows that no router forwarded it.
 const HOP_LIMIT: u8 = 255;
+
+const PORTS: [PortDoc; 4] = ports("the interface is down, gone or does not speak IPv6");
+
+/// Finds the next hop's link address; packets wait here until it is known.
+pub static LOOKUP: BlockType = lookup::<V6>("TxL3NDLookup_", &PORTS);
+
+/// Repeats solicitations, probes addresses, solicits routers, and wakes packets that wait.
+pub static TIMER: BlockType = BlockType {
+    spawns: &["again", "send"],
+    notifies: &["resolved"],
+    effects: Effects::STATEFUL,
+    state: StateKind::SingleHomed,
+    params: &[period("10", "milliseconds between two looks at the IPv6 neighbours")],
+    counters: &["solicitations"],
+    ..BlockType::new(
+        "TxL3NDTimer",
+        "Asks for neighbours in use, for our own addresses before we use them, and for routers; \
+         ages what they said, and wakes packets whose neighbour was resolved or given up.",
+        &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
+        timer::make::<V6>,
+    )
+};
+
+/// Where messages start: whole, with their checksum, and with their addresses in the metadata.
+pub static SEND: BlockType =
+    BlockType::validator("TxL3NDPSend", "Where neighbour discovery's own messages start.", |_| {
+        validator(|p| p.meta().flags.has(Flags::ENDPOINTS))
+    });
 
 impl Protocol for V6 {
     const WHAT: &'static str = "the IPv6 neighbours";
 
     #[inline(always)]
-    fn next_hop(packet: &Buffer) -> At6 {
+    fn next_hop(packet: &Buffer) -> Key6 {
         let meta = packet.meta();
         debug_assert!(meta.iface != NO_IFACE);
-        At6::new(meta.iface, Ipv6Addr::from_octets(meta.endpoints.next_hop))
+        Key6::new(meta.iface, Ipv6Addr::from_octets(meta.endpoints.next_hop))
     }
 
     fn write(buffer: &mut Buffer, iface: u16, sent: &Transmit) -> bool {

@@ -13,7 +13,7 @@ use weever_wire::MacAddr;
 
 use super::waiting::Waiting;
 use super::{Protocol, neighbours, send};
-use crate::host::{At, Neighbourhood, Reader, Session};
+use crate::host::{NeighbourKey, Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -62,8 +62,8 @@ fn make<F: Protocol>(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 
 struct Lookup<F: Protocol> {
     neighbours: Arc<Neighbourhood<F>>,
-    reader: Reader<F::At>,
-    waiting: Waiting<F::At>,
+    reader: Reader<F::Key>,
+    waiting: Waiting<F::Key>,
 }
 
 impl<F: Protocol> Block for Lookup<F> {
@@ -74,7 +74,7 @@ impl<F: Protocol> Block for Lookup<F> {
         };
         let snapshot = self.reader.load();
         let (mut known, mut unknown) = (0, 0);
-        let mut last: Option<(F::At, MacAddr)> = None;
+        let mut last: Option<(F::Key, MacAddr)> = None;
         for task in bits(input & !held) {
             let Some(packet) = burst.get_mut(task) else { continue };
             if goes_by_itself(packet) {
@@ -108,12 +108,13 @@ impl<F: Protocol> Block for Lookup<F> {
     }
 
     fn import_state(&mut self, state: State) -> Result<(), State> {
-        self.waiting = *state.downcast::<Waiting<F::At>>()?;
+        self.waiting = *state.downcast::<Waiting<F::Key>>()?;
         Ok(())
     }
 }
 
-/// Whoever sent it knows its station: a group's, everybody's, or that of whom it answers.
+/// Whether the packet already has its link address: a group's, the broadcast address, or the sender's
+/// of the packet that it answers.
 #[inline(always)]
 fn goes_by_itself(packet: &Buffer) -> bool {
     packet.meta().flags.has(Flags::NEXT_MAC)
@@ -123,7 +124,7 @@ impl<F: Protocol> Lookup<F> {
     #[cold]
     fn hold(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask) -> Mask {
         let (neighbours, now) = (&self.neighbours, cx.now);
-        // Who goes elsewhere need not wait for the other workers.
+        // Packets to other neighbours need not take the lock.
         let mut session = None;
         let is_asked = |of| session.get_or_insert_with(|| neighbours.session(now)).is_asked(of);
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
@@ -152,7 +153,7 @@ fn find<F: Protocol>(
     cx: &mut Cx<'_>,
     session: &mut Session<'_, F>,
     packet: &mut Buffer,
-    of: F::At,
+    of: F::Key,
 ) -> Option<usize> {
     match session.lookup(of, cx.now) {
         Some(Found::Hit(mac)) => {

@@ -1,5 +1,5 @@
-//! What the blocks of ARP and of neighbour discovery have in common: finding a packet's next hop,
-//! waiting for it, and what time does.
+//! The part that the blocks of ARP and of neighbour discovery share: finding a packet's next hop, waiting
+//! for it, and the timer.
 
 pub(crate) mod lookup;
 pub(crate) mod timer;
@@ -12,13 +12,13 @@ use weever_packet::Buffer;
 
 use crate::host::{Family, Neighbourhood, Sent};
 
-/// What the blocks of a family's neighbour protocol do its own way.
+/// The part of the blocks that is different in each family.
 pub(crate) trait Protocol: Family {
-    /// What a graph without it lacks.
+    /// Its name, for the error of a graph without it.
     const WHAT: &'static str;
 
     /// The neighbour that a packet on its way out goes to next.
-    fn next_hop(packet: &Buffer) -> Self::At;
+    fn next_hop(packet: &Buffer) -> Self::Key;
 
     /// Writes what is to be sent by `iface` into an empty buffer, or into the metadata of a packet
     /// that is sent in its place; false if there is no room.
@@ -36,7 +36,7 @@ pub(crate) fn neighbours<F: Protocol>(
 }
 
 /// Has a packet sent along spawn edge `edge`, on this device queue; false without a buffer, when it
-/// counts as lost and whoever sent it repeats it.
+/// counts as lost and its sender repeats it.
 pub(crate) fn send<F: Protocol>(
     cx: &mut Cx<'_>,
     edge: usize,

@@ -1,4 +1,4 @@
-//! What time does to neighbours, on every worker.
+//! The timer of a neighbour cache.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use weever_block::{Block, Build, BuildError, Cx, Nanos};
 
 use super::{Protocol, neighbours, send};
 use crate::host::Neighbourhood;
-use crate::periodic::{Look, periodic};
+use crate::periodic::{PeriodicTask, periodic};
 
 pub(crate) const AGAIN: usize = 0;
 /// The spawn edge of questions; that of announcements is the next.
@@ -25,8 +25,8 @@ struct Timer<F: Protocol> {
     look_at: Nanos,
 }
 
-impl<F: Protocol> Look for Timer<F> {
-    fn look(&mut self, cx: &mut Cx<'_>) {
+impl<F: Protocol> PeriodicTask for Timer<F> {
+    fn run_due(&mut self, cx: &mut Cx<'_>) {
         if cx.now >= self.look_at || self.neighbours.is_due(self.seen, cx.now) {
             self.look_at = cx.now + weever_net::SECOND;
             self.catch_up(cx);

@@ -3,15 +3,15 @@
 use weever_block::{Buffer, Burst, Cx, Mask, Nanos, bits};
 use weever_packet::Flags;
 
-use crate::host::At;
+use crate::host::NeighbourKey;
 
 /// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
 /// from one of them before those that wait have been told: what comes meanwhile joins them, lest it
 /// overtakes.
 #[derive(Debug)]
 pub(super) struct Waiting<K> {
-    /// Neighbours, ascending, and when each was last known to be waited for. Every packet asks
-    /// while somebody waits, and strangers decide who waits: a search has no worst case.
+    /// Neighbours, ascending, and when each was last known to be waited for. Every packet looks here
+    /// while any packet waits, and strangers choose the neighbours: a search has no worst case.
     list: Vec<(K, Nanos)>,
     tidied: Nanos,
 }
@@ -27,8 +27,8 @@ const MOST_WAITING: usize = 1024;
 /// Longer than it takes packets to go on once their neighbour has answered.
 const TIDY: Nanos = weever_net::SECOND;
 
-impl<K: At> Waiting<K> {
-    /// Whether nobody waits.
+impl<K: NeighbourKey> Waiting<K> {
+    /// Whether no packet waits.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
@@ -60,7 +60,7 @@ impl<K: At> Waiting<K> {
         self.find(neighbour).map(|at| self.list.remove(at)).is_ok()
     }
 
-    /// Forgets neighbours that nobody asks for any more and of whose packets none came back: there
+    /// Forgets neighbours that are no longer asked for and whose packets did not come back: there
     /// was no room for them to wait.
     fn tidy(&mut self, now: Nanos, mut is_asked: impl FnMut(K) -> bool) {
         if now.saturating_sub(self.tidied) < TIDY {
@@ -76,8 +76,8 @@ impl<K: At> Waiting<K> {
     }
 
     /// Has those tasks wait whose neighbour, which `looks` finds, others wait for already, and those
-    /// that waited go on: when the first of them comes, whoever joined them meanwhile is woken after
-    /// them, by notify edge `edge`, which comes back to the block. If nobody else is to wake them,
+    /// that waited go on: when the first of them comes, the packets that joined meanwhile are woken
+    /// after them, by notify edge `edge`, which comes back to the block. If no other event will wake them,
     /// because the news has been told or those before were dropped, they are woken here.
     pub(super) fn hold(
         &mut self,
@@ -114,10 +114,10 @@ impl<K: At> Waiting<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::At4;
+    use crate::host::Key4;
 
-    fn number(of: u32) -> At4 {
-        At4::new(0, of.into())
+    fn number(of: u32) -> Key4 {
+        Key4::new(0, of.into())
     }
 
     #[test]

@@ -11,7 +11,7 @@ use weever_wire::udp::HEADER_LEN;
 
 use super::Applications;
 use super::demux::record_ends;
-use crate::headers::{lives, traffic_class};
+use crate::headers::{hop_limit, traffic_class};
 
 /// Hands datagrams to the applications' link.
 pub static DELIVER: BlockType = BlockType {
@@ -47,7 +47,7 @@ impl Block for Deliver {
 
 /// Leaves the packet's bounds alone: a capture may look at it in the same batch.
 fn record(packet: &mut Buffer) -> bool {
-    let (Some(ttl), Some(tos)) = (lives(packet), traffic_class(packet)) else { return false };
+    let (Some(ttl), Some(tos)) = (hop_limit(packet), traffic_class(packet)) else { return false };
     let payload = packet.meta().l4.checked_add(HEADER_LEN as u16);
     let Some(payload) = payload.filter(|start| *start <= packet.meta().end) else { return false };
     let recorded = record_ends(packet, ttl, tos);

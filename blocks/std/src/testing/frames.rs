@@ -51,7 +51,7 @@ pub fn arp(op: u16, sender: (MacAddr, Ipv4Addr), target: (MacAddr, Ipv4Addr)) ->
     ethernet(to, sha, ethertype::ARP, &packet)
 }
 
-/// The peer asks who has `wanted`.
+/// The peer's ARP request for `wanted`.
 pub fn arp_request(wanted: Ipv4Addr) -> Vec<u8> {
     arp(1, (PEER_MAC, PEER), (MacAddr::ZERO, wanted))
 }

@@ -94,7 +94,7 @@ impl LinkBox {
         self.worker.engine().counters()
     }
 
-    /// How many buffers could be had now by whoever has no cache of its own.
+    /// How many buffers an owner without a cache could get now.
     pub fn available(&self) -> usize {
         self.pool.available()
     }

@@ -1,5 +1,5 @@
 //! Help for tests: frames to send, an independent look at them, and a host in a box. For this
-//! crate, fuzz targets and whoever tests a graph.
+//! crate, fuzz targets and tests of graphs.
 
 pub mod frames;
 pub mod frames6;

@@ -8,7 +8,7 @@ use weever_wire::ipv4::Ipv4Header;
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::UdpHeader;
 
-use crate::headers::{is_v6, lives};
+use crate::headers::{hop_limit, is_v6};
 use crate::host::StateReader;
 use crate::kinds::network;
 
@@ -47,7 +47,7 @@ fn is_ours(state: &NetState, packet: &Buffer) -> bool {
 #[inline]
 fn may_answer(state: &NetState, packet: &Buffer) -> bool {
     let udp = packet.array_at(packet.meta().l4).map(UdpHeader::of);
-    let (Some(lives), Some(udp)) = (lives(packet), udp) else { return false };
+    let (Some(lives), Some(udp)) = (hop_limit(packet), udp) else { return false };
     let returnable = udp.src_port() != udp.dst_port() && udp.src_port() != 0;
     // The answer gets one less: services on different ports stop as well.
     returnable && lives > 1 && is_ours(state, packet)

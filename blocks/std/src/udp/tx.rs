@@ -14,7 +14,7 @@ use weever_wire::WireError;
 use weever_wire::ipv4::protocol;
 use weever_wire::udp::{HEADER_LEN, UdpHeader, UdpRepr};
 
-use crate::headers::{answer, lives, push};
+use crate::headers::{address_reply, hop_limit, push};
 use crate::host::StateReader;
 use crate::kinds::network;
 
@@ -41,10 +41,10 @@ const TTL: u8 = 64;
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();
     let Some(header) = packet.array_at(meta.l4).map(UdpHeader::of) else { return false };
-    let Some(lives) = lives(packet) else { return false };
+    let Some(lives) = hop_limit(packet) else { return false };
     let ttl = lives.saturating_sub(1).clamp(1, TTL);
     let (local, remote) = (header.dst_port(), header.src_port());
-    if !answer(packet, protocol::UDP) {
+    if !address_reply(packet, protocol::UDP) {
         return false;
     }
     let ends = &mut packet.meta_mut().endpoints;
@@ -83,7 +83,7 @@ pub static FILL_HEADER: BlockType = BlockType {
     )
 };
 
-/// Below this many bytes of payload summing them up costs less than finding out who may.
+/// Below this many bytes of payload summing them up costs less than asking whether the link does it.
 const WORTH_LEAVING: usize = 256;
 
 struct FillHeader {

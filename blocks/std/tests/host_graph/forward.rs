@@ -242,7 +242,7 @@ fn what_a_router_drops() {
         ),
         (
             "RxL3IPv4Destination",
-            "IPv4 destination is nobody's",
+            "IPv4 destination that no host can have",
             from_peer(&to(PEER, Ipv4Addr::LOCALHOST)),
         ),
         ("RxL3IPv4Forward", "IPv4 options that are not forwarded", from_peer(&recorded)),

@@ -150,7 +150,7 @@ fn what_is_dropped_without_a_word() {
     }
     assert_eq!(host.sent().len(), 50);
     assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Port, "limited"), 10);
-    // A link-local destination is nobody's beyond its link.
+    // A link-local destination means nothing beyond its link.
     host.receive(&[from_peer6(&udp6((PEER6, 1), (ip("fe80::99"), 2), 64, b"x"))]);
     assert_eq!(host.count("RxL3IPv6Forward", CounterKind::Port, "scope"), 2);
     host.finish();

@@ -1,4 +1,4 @@
-//! The set of addresses that are ours, and what others mean to us.
+//! The set of our addresses, and the classes of other addresses.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -7,7 +7,7 @@ mod prefix;
 
 pub use prefix::{Address, Cidr, Cidr6, ParseCidrError, Prefix};
 
-/// What a destination address means to us (RFC 1122 §3.2.1.3).
+/// The class of a destination address (RFC 1122 §3.2.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// One of our addresses.
@@ -36,12 +36,12 @@ pub enum Martian {
     /// The broadcast address of a subnet of ours.
     #[error("a subnet's broadcast address as the source")]
     SubnetBroadcast,
-    /// One of our own addresses, from somebody else.
+    /// One of our own addresses, from outside.
     #[error("our own address as the source")]
     Own,
 }
 
-/// Whoever knows what addresses mean to us: one interface's [`Locals`], or a host's whole
+/// A source of our own addresses: one interface's [`Locals`], or a host's whole
 /// [`NetState`](crate::state::NetState).
 pub trait Ours {
     /// Whether `ip` is one of our addresses.
@@ -140,7 +140,7 @@ impl Locals {
         near.max_by_key(|cidr| cidr.prefix_len()).or(self.cidrs.first()).map(|cidr| cidr.addr())
     }
 
-    /// What `dst` means to us.
+    /// The class of `dst`.
     #[inline]
     pub fn classify(&self, dst: Ipv4Addr) -> Destination {
         if self.is_ours(dst) {

@@ -76,7 +76,7 @@ impl Cache {
         self.probes.has(ip)
     }
 
-    /// RFC 5227 §2.1.1: a tentative address is somebody else's if any ARP packet has it as its
+    /// RFC 5227 §2.1.1: a tentative address belongs to another station if any ARP packet has it as its
     /// sender, or another station's probe asks for it. It is not asked for any longer then.
     pub(super) fn duplicate(&mut self, arp: &ArpRepr) -> Option<Ipv4Addr> {
         let probed = arp.op == op::REQUEST && arp.spa.is_unspecified();

@@ -1,4 +1,4 @@
-//! Our own addresses: announced when they come up, defended when somebody else uses them.
+//! Our own addresses: announced when they come up, defended when another station uses them.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

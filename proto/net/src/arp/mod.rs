@@ -45,7 +45,7 @@ pub struct Config {
     /// How long an address is trusted after its neighbour was heard. RFC 1122 §2.3.2.1 wants "on
     /// the order of a minute", RFC 4861 §10 has 30 s.
     pub reachable: u64,
-    /// How long an address that nobody uses is kept after that.
+    /// How long an unused address is kept after that.
     pub stale: u64,
     /// Between two requests. RFC 1122 §2.3.2.1: "A mechanism to prevent ARP flooding […] MUST
     /// be included. The recommended maximum rate is 1 per second per destination."

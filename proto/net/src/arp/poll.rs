@@ -1,4 +1,4 @@
-//! What time does to the entries.
+//! Timer expiry: requests repeated, entries aged.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -12,10 +12,10 @@ use crate::neighbour::NEVER;
 
 type Entry = crate::neighbour::Entry<Ipv4Addr>;
 
-/// What becomes of an entry whose deadline has come.
+/// The action of an entry whose deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Nothing to be done but what the entry says.
+enum Expiry {
+    /// Nothing: the entry has changed its state.
     Wait,
     /// Ask the station.
     Ask(MacAddr),
@@ -35,13 +35,13 @@ impl Cache {
         wake = wake.min(self.probes.poll(now, ask, |ip| free.push(ip)));
         free.into_iter().for_each(|ip| act(Action::Free(ip)));
         self.entries.poll(now, |entry| {
-            let step = expire(entry, config, now);
-            match step {
-                Step::Ask(dst) => act(Action::Send(request(locals, mac, dst, entry.ip))),
-                Step::GiveUp => act(Action::Unresolved(entry.ip)),
-                Step::Wait | Step::Forget => {}
+            let expiry = expire(entry, config, now);
+            match expiry {
+                Expiry::Ask(dst) => act(Action::Send(request(locals, mac, dst, entry.ip))),
+                Expiry::GiveUp => act(Action::Unresolved(entry.ip)),
+                Expiry::Wait | Expiry::Forget => {}
             }
-            step != Step::Forget
+            expiry != Expiry::Forget
         });
         self.entries.arm(wake);
     }
@@ -53,12 +53,12 @@ pub(super) fn announcement(mac: MacAddr, ip: Ipv4Addr) -> Transmit {
 }
 
 /// The transition of an entry whose deadline has come.
-fn expire(entry: &mut Entry, config: Config, now: u64) -> Step {
+fn expire(entry: &mut Entry, config: Config, now: u64) -> Expiry {
     match entry.state {
         State::Incomplete if entry.tries < config.broadcast_tries => ask(entry, config, now),
         State::Incomplete => {
             enter(entry, State::Failed, now.saturating_add(config.failed));
-            Step::GiveUp
+            Expiry::GiveUp
         }
         // RFC 1122 §2.3.2.1(2), "Unicast Poll": a neighbour in use is asked while its address is
         // still used, so that a living one never stalls its traffic.
@@ -68,7 +68,7 @@ fn expire(entry: &mut Entry, config: Config, now: u64) -> Step {
         }
         State::Reachable => {
             enter(entry, State::Stale, now.saturating_add(config.stale));
-            Step::Wait
+            Expiry::Wait
         }
         State::Probe if entry.tries < config.unicast_tries => ask(entry, config, now),
         // It may have got another link address, which a unicast cannot find out.
@@ -76,10 +76,10 @@ fn expire(entry: &mut Entry, config: Config, now: u64) -> Step {
             enter(entry, State::Incomplete, now);
             ask(entry, config, now)
         }
-        State::Stale | State::Delay | State::Failed => Step::Forget,
+        State::Stale | State::Delay | State::Failed => Expiry::Forget,
         State::Static => {
             entry.deadline = NEVER;
-            Step::Wait
+            Expiry::Wait
         }
     }
 }
@@ -88,8 +88,8 @@ fn enter(entry: &mut Entry, state: State, deadline: u64) {
     (entry.state, entry.tries, entry.deadline) = (state, 0, deadline);
 }
 
-fn ask(entry: &mut Entry, config: Config, now: u64) -> Step {
+fn ask(entry: &mut Entry, config: Config, now: u64) -> Expiry {
     entry.tries += 1;
     entry.deadline = now.saturating_add(config.retry);
-    Step::Ask(if entry.state == State::Probe { entry.mac } else { MacAddr::BROADCAST })
+    Expiry::Ask(if entry.state == State::Probe { entry.mac } else { MacAddr::BROADCAST })
 }

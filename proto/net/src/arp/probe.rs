@@ -1,4 +1,4 @@
-//! Addresses that are not used yet: asked for first, whether somebody has them (RFC 5227 §2.1).
+//! Tentative addresses: probed before they are used (RFC 5227 §2.1).
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -49,8 +49,8 @@ impl Probes {
         self.probes.retain(|probe| probe.ip != ip);
     }
 
-    /// Calls `probe` for each address that is to be asked for, `free` for each that nobody has;
-    /// when something is due next.
+    /// Calls `probe` for each address whose probe is due and `free` for each that no station has;
+    /// returns the time of the next deadline.
     pub(super) fn poll(
         &mut self,
         now: u64,

@@ -62,7 +62,7 @@ impl Cache {
     /// RFC 826: "If the pair <protocol type, sender protocol address> is already in my translation
     /// table, update the sender hardware address field of the entry with the new information in
     /// the packet". A new entry is only made of a request to us, when an answer to follow is
-    /// likely, and only for a neighbour; of replies that nobody asked for, none is made.
+    /// likely, and only for a neighbour. An unsolicited reply makes no entry.
     fn learn(&mut self, arp: &ArpRepr, now: u64) -> Option<Learned> {
         if arp.spa.is_unspecified() {
             return None;
@@ -72,7 +72,7 @@ impl Cache {
         if welcome { self.heard(arp.spa, arp.sha, now) } else { None }
     }
 
-    /// Enters a neighbour that was heard, or that somebody vouches for; `None` if an operator has
+    /// Enters a neighbour that was heard, or that the kernel resolved; `None` if an operator has
     /// entered another, or nothing can be evicted for it.
     pub(super) fn heard(&mut self, ip: Ipv4Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         let until = (State::Reachable, now.saturating_add(self.config.reachable));

@@ -1,4 +1,4 @@
-//! Getting a lease: discovery, request, and whether somebody else has the address.
+//! Getting a lease: discovery, request, and probing for another station with the address.
 
 use weever_wire::dhcp4::{DhcpView, MessageType};
 

@@ -45,7 +45,7 @@ impl Probing {
     pub const NONE: Probing = Probing { count: 0, wait: 0, min: 0, max: 0, after: 0 };
 }
 
-/// What a client is told.
+/// Parameters of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The interface's link address.
@@ -71,7 +71,7 @@ pub enum State {
     Stopped,
 }
 
-/// What is to be done.
+/// An output of [`Client::poll`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Send this.
@@ -82,7 +82,7 @@ pub enum Output {
     Event(Event),
 }
 
-/// What the host is told.
+/// A change of the lease in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Use this address and these routes from now on, in place of any earlier ones.
@@ -99,7 +99,7 @@ pub enum Ignored {
     #[error("no DHCP reply")]
     NotAReply,
     /// It answers another client, or an earlier question.
-    #[error("DHCP reply to somebody else")]
+    #[error("DHCP reply to another client")]
     NotOurs,
     /// It does not fit what the client waits for.
     #[error("unexpected DHCP reply")]
@@ -125,7 +125,7 @@ pub struct Client {
     pub(super) at: u64,
     /// Messages or probes sent in this state.
     pub(super) tries: u32,
-    /// What was offered or granted and is not in use yet.
+    /// The lease that was offered or granted and is not in use yet.
     pub(super) offer: Option<Lease>,
     pub(super) lease: Option<Lease>,
     /// Refusals in a row: a server that offers and refuses for ever is asked ever more seldom.
@@ -229,7 +229,7 @@ impl Client {
         }
     }
 
-    /// Somebody else uses `ip`. While it is probed, it is declined; once it is in use, the lease is
+    /// Another station uses `ip`. While it is probed, it is declined; once it is in use, the lease is
     /// given up (RFC 5227 §2.4(a)), which the caller may prefer not to report but to defend.
     pub fn conflict(&mut self, ip: Ipv4Addr, now: u64) {
         if self.probed() == Some(ip) {
@@ -301,7 +301,7 @@ impl Client {
         now.saturating_add(wait - SECOND + jitter)
     }
 
-    /// A message to all from nobody.
+    /// A broadcast message from 0.0.0.0.
     pub(super) fn message(&self, kind: MessageType, now: u64) -> Transmit {
         let secs = (now.saturating_sub(self.began) / SECOND).min(u16::MAX.into()) as u16;
         Transmit {

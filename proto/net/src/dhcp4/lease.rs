@@ -1,4 +1,4 @@
-//! What a server grants.
+//! Leases as servers grant them.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -16,15 +16,15 @@ pub const MAX_ROUTES: usize = 32;
 const MIN_LEASE: u32 = 10;
 /// A lease without an end (RFC 2131 §3.3).
 const INFINITE: u32 = u32::MAX;
-/// RFC 791: what every host can take; smaller ones are not believed.
+/// RFC 791: every host takes this; smaller ones are ignored.
 const MIN_MTU: u16 = 576;
 
 /// A route that comes with a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayRoute {
-    /// To where.
+    /// The destinations.
     pub to: Cidr,
-    /// By whom; unspecified: the destination is on the link itself (RFC 3442).
+    /// The gateway; unspecified: the destination is on the link itself (RFC 3442).
     pub gateway: Ipv4Addr,
 }
 
@@ -33,7 +33,7 @@ pub struct GatewayRoute {
 pub struct Lease {
     /// The address, and the prefix of its link.
     pub address: Cidr,
-    /// Who granted it.
+    /// The server that granted it.
     pub server: Ipv4Addr,
     /// At most [`MAX_ROUTES`]: classless routes if there are any, else the default route (RFC
     /// 3442: "the DHCP client MUST ignore the Router option").

@@ -2,7 +2,7 @@
 //! before it uses it (RFC 5227).
 //!
 //! ```text
-//!            DISCOVER        OFFER           ACK          nobody has it
+//!            DISCOVER        OFFER           ACK          no conflict  
 //!   Init ──────────► Selecting ──► Requesting ──► Probing ─────────► Bound
 //!    ▲ ▲                                │ NAK       │ conflict: DECLINE  │ T1
 //!    │ └────────────────────────────────┴───────────┘                    ▼
@@ -14,7 +14,7 @@
 //!
 //! [`Client`] has these kinds of methods:
 //! - *per packet*: [`Client::handle`] for what arrives at UDP port 68; [`Client::conflict`] when an
-//!   ARP packet says that somebody else has the address of [`Client::probed`] or of the lease;
+//!   ARP packet says that another station has the address of [`Client::probed`] or of the lease;
 //! - *time*: [`Client::poll`], again and again until it has nothing more to say, after any other
 //!   call and once [`Client::poll_at`] has come;
 //! - *operators*: [`Client::release`], [`Client::restart`], [`Client::state`], [`Client::lease`].

@@ -1,4 +1,4 @@
-//! Identifications that nobody can guess and that do not come back soon.
+//! Identifications that cannot be guessed and do not repeat soon.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;

@@ -25,7 +25,6 @@
 //!   out itself. IPv6 sources are told apart by their first 64 bits.
 
 mod ident;
-mod key;
 mod map;
 mod piece;
 mod reassembly;
@@ -33,8 +32,7 @@ mod send;
 mod table;
 
 pub use ident::Idents;
-pub use key::Key;
-pub use piece::{Piece, Reject};
+pub use piece::{Key, Piece, Reject};
 pub use reassembly::{Config, Expired, Offer, Reassembler};
 pub use send::{Split, SplitError, split_v4, split_v6};
 

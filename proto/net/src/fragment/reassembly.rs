@@ -112,9 +112,9 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
     /// Gives up what is overdue; calls `f` for each datagram.
     pub fn poll(&mut self, now: u64, mut f: impl FnMut(Expired<'_>)) {
         while let Some(at) = self.table.expired(now) {
-            let (datagram, side) = self.table.get(at);
+            let (datagram, storage) = self.table.get(at);
             let quote = (datagram.quoted > 0 && datagram.room.is_some())
-                .then(|| &side.quote[..datagram.quoted]);
+                .then(|| &storage.quote[..datagram.quoted]);
             f(Expired { key: datagram.key, quote });
             self.table.remove(at);
         }
@@ -183,12 +183,12 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
 
     /// Stores the fragment; false if it had come before.
     fn take(&mut self, at: usize, piece: &Piece<'_>) -> Result<bool, Reject> {
-        let (datagram, side) = self.table.get_mut(at);
+        let (datagram, storage) = self.table.get_mut(at);
         let room = datagram.room.as_mut().ok_or(Reject::GivenUp)?.as_mut();
         let (first, units) = (piece.offset / UNIT, piece.data.len().div_ceil(UNIT));
         let end = piece.offset + piece.data.len();
         let start = piece.fixed_len + piece.offset;
-        match side.map.fit(first, units) {
+        match storage.map.fit(first, units) {
             Fit::Fresh => {}
             Fit::Same => {
                 let same = room[start..][..piece.data.len()] == *piece.data;
@@ -201,7 +201,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         if datagram.total.is_some_and(|total| end > total || !piece.more) {
             return Err(Reject::Overlap);
         }
-        if !piece.more && side.map.reaches(first + units) {
+        if !piece.more && storage.map.reaches(first + units) {
             return Err(Reject::Overlap);
         }
         // Before anything of it is kept or counted: no header is longer than what is remembered.
@@ -211,7 +211,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         room.get_mut(start..start + piece.data.len())
             .ok_or(Reject::TooLong)?
             .copy_from_slice(piece.data);
-        side.map.add(first, units);
+        storage.map.add(first, units);
         datagram.ecn |= piece.ecn;
         datagram.bytes += piece.data.len();
         if !piece.more {
@@ -219,7 +219,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         }
         if piece.is_first() {
             let quoted = piece.packet.len().min(QUOTE);
-            side.quote[..quoted].copy_from_slice(&piece.packet[..quoted]);
+            storage.quote[..quoted].copy_from_slice(&piece.packet[..quoted]);
             (datagram.quoted, datagram.header_len, datagram.next) =
                 (quoted, piece.header_len, piece.next);
         }
@@ -228,14 +228,14 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
     }
 
     fn is_whole(&self, at: usize) -> bool {
-        let (datagram, side) = self.table.get(at);
-        datagram.total.is_some_and(|total| side.map.is_whole(total.div_ceil(UNIT)))
+        let (datagram, storage) = self.table.get(at);
+        datagram.total.is_some_and(|total| storage.map.is_whole(total.div_ceil(UNIT)))
     }
 
     fn finish(&mut self, at: usize) -> Offer<S> {
-        let (datagram, side) = self.table.get_mut(at);
+        let (datagram, storage) = self.table.get_mut(at);
         let (total, header_len) = (datagram.total.unwrap_or(0), datagram.header_len);
-        let header = &side.quote[..header_len];
+        let header = &storage.quote[..header_len];
         let Some(room) = datagram.room.as_mut() else { return Offer::Rejected(Reject::GivenUp) };
         let made = assemble(room.as_mut(), header, total, datagram.next, datagram.ecn);
         let datagram = self.table.remove(at);

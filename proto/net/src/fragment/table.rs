@@ -1,4 +1,4 @@
-//! The datagrams that are in pieces: a fixed number of places, and who has to leave.
+//! Datagrams in reassembly: a fixed number of slots, and eviction.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -31,21 +31,21 @@ pub(super) struct Datagram<S> {
     pub(super) quoted: usize,
     /// Bytes of it that become the datagram's header.
     pub(super) header_len: usize,
-    /// What to write into the header, and where.
+    /// The protocol to write into the header, and where.
     pub(super) next: Option<(usize, u8)>,
-    /// Which of the side tables is this one's.
-    pub(super) side: usize,
+    /// Its index in the storage.
+    pub(super) slot: usize,
 }
 
-/// What is too large to move about.
-pub(super) struct Side {
+/// The large part of a datagram's state, which stays in place.
+pub(super) struct Storage {
     pub(super) map: Map,
     pub(super) quote: [u8; QUOTE],
 }
 
 pub(super) struct Table<S> {
     list: Vec<Datagram<S>>,
-    sides: Box<[Side]>,
+    storage: Box<[Storage]>,
     free: Vec<usize>,
     /// Bytes of all datagrams.
     pub(super) bytes: usize,
@@ -54,10 +54,10 @@ pub(super) struct Table<S> {
 
 impl<S> Table<S> {
     pub(super) fn new(capacity: usize) -> Self {
-        let side = || Side { map: Map::new(), quote: [0; QUOTE] };
+        let empty = || Storage { map: Map::new(), quote: [0; QUOTE] };
         Self {
             list: Vec::with_capacity(capacity),
-            sides: (0..capacity).map(|_| side()).collect(),
+            storage: (0..capacity).map(|_| empty()).collect(),
             free: (0..capacity).collect(),
             bytes: 0,
             born: 0,
@@ -76,21 +76,21 @@ impl<S> Table<S> {
         self.list.iter().position(|datagram| datagram.key == *key)
     }
 
-    pub(super) fn get(&self, at: usize) -> (&Datagram<S>, &Side) {
+    pub(super) fn get(&self, at: usize) -> (&Datagram<S>, &Storage) {
         let datagram = &self.list[at];
-        (datagram, &self.sides[datagram.side])
+        (datagram, &self.storage[datagram.slot])
     }
 
-    pub(super) fn get_mut(&mut self, at: usize) -> (&mut Datagram<S>, &mut Side) {
+    pub(super) fn get_mut(&mut self, at: usize) -> (&mut Datagram<S>, &mut Storage) {
         let datagram = &mut self.list[at];
-        let side = &mut self.sides[datagram.side];
-        (datagram, side)
+        let storage = &mut self.storage[datagram.slot];
+        (datagram, storage)
     }
 
     /// A new datagram at the end of the list; the table is not full.
     pub(super) fn add(&mut self, key: Key, room: S, deadline: u64) -> Option<usize> {
-        let side = self.free.pop()?;
-        self.sides[side].map.clear();
+        let slot = self.free.pop()?;
+        self.storage[slot].map.clear();
         self.born += 1;
         let (source, peers) = (key.source(), self.of_source(key.source()) + 1);
         self.set_peers(source, peers);
@@ -107,14 +107,14 @@ impl<S> Table<S> {
             quoted: 0,
             header_len: 0,
             next: None,
-            side,
+            slot,
         });
         Some(self.list.len() - 1)
     }
 
     pub(super) fn remove(&mut self, at: usize) -> Datagram<S> {
         let datagram = self.list.swap_remove(at);
-        self.free.push(datagram.side);
+        self.free.push(datagram.slot);
         self.bytes -= datagram.bytes;
         self.set_peers(datagram.source, datagram.peers - 1);
         datagram
@@ -146,7 +146,7 @@ impl<S> Table<S> {
         (0..self.list.len()).filter(own).min_by_key(|&at| self.list[at].age)
     }
 
-    /// Who has to leave: one that was given up, else the oldest datagram of the source that has
+    /// The datagram to evict: one that was given up, else the oldest datagram of the source with
     /// the most.
     pub(super) fn victim(&self) -> Option<usize> {
         let worth = |at: &usize| {

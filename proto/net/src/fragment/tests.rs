@@ -262,7 +262,7 @@ fn a_flood_pushes_out_itself() {
     }
     assert_eq!(pieces.evicted(), 994);
     assert!(matches!(offer(&mut pieces, &honest[1], 0), Offer::Whole(..)));
-    // Two floods compete; whoever has more loses.
+    // Two floods compete; the source with more loses.
     for ident in 0..100 {
         for src in [66, 67, 1] {
             let bomb = split(&datagram_v4(src, &payload(2000, 3)), 1500, ident);

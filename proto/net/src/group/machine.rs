@@ -1,4 +1,4 @@
-//! The machine of one interface.
+//! The state machine of one interface.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ impl Default for Config {
     }
 }
 
-/// Why a user cannot have what it wants.
+/// Why a membership was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum GroupError {
@@ -48,7 +48,7 @@ pub enum GroupError {
     TooManyUsers,
 }
 
-/// What one interface listens to; see the [module's documentation](super).
+/// The memberships of one interface; see the [module's documentation](super).
 #[derive(Clone, Debug)]
 pub struct Memberships<A> {
     pub(super) config: Config,
@@ -127,7 +127,7 @@ impl<A: Family> Memberships<A> {
         Ok(())
     }
 
-    /// Has `user` listen to exactly these groups, whoever sends.
+    /// Has `user` listen to exactly these groups, from any source.
     ///
     /// # Errors
     /// The first one; groups before it were joined.
@@ -142,8 +142,8 @@ impl<A: Family> Memberships<A> {
         groups.iter().try_for_each(|&group| self.set(user, group, Filter::any(), now))
     }
 
-    /// Forgets whom it spoke with, and reports all that is listened to anew: the link was down, and
-    /// may be another.
+    /// Forgets the querier and reports all memberships anew: the link was down, and may lead elsewhere
+    /// now.
     pub fn restart(&mut self, now: u64) {
         (self.robustness, self.interval) = (self.config.robustness.max(1), QUERY_INTERVAL);
         (self.older_until, self.oldest_until, self.general_at) = (0, 0, u64::MAX);

@@ -1,4 +1,4 @@
-//! One group on one interface: who wants what of it, and what has yet to be said about it.
+//! One group on one interface: its users' filters, and the changes still to be reported.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ pub(super) struct Change<A> {
     pub(super) left: u8,
 }
 
-/// What a query wants to know.
+/// The sources that a query asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked<A> {
     All,

@@ -1,4 +1,4 @@
-//! Queries, and reports of other hosts.
+//! Receiving queries and other hosts' reports.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Reports to queriers: what is in them, and when they are sent.
+//! Reports to queriers: their records, and when they are sent.
 
 use weever_wire::listener::ReportWriter;
 use weever_wire::listener::record_kind::{ALLOW_NEW, BLOCK_OLD};
@@ -16,7 +16,7 @@ const UNSOLICITED_OLD: u64 = 10 * SECOND;
 /// A message to be sent, with a hop limit of 1 and a router alert option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing<A> {
-    /// To whom.
+    /// Its destination.
     pub dst: A,
     /// Bytes of it in the caller's buffer, checksum included.
     pub len: usize,

@@ -1,8 +1,8 @@
-//! What there is to report.
+//! Causes of errors.
 
 use weever_wire::icmpv4::{HEADER_LEN, kind, unreachable};
 
-/// What there is to report.
+/// The cause of an error to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -22,7 +22,7 @@ pub enum Cause {
     },
     /// Forbidden by configuration.
     Prohibited,
-    /// The time to live ran out on our way.
+    /// The time to live ran out at this hop.
     TimeExceeded,
     /// RFC 1122 §3.3.2: fragments of a datagram did not come in time.
     ReassemblyTimeExceeded,

@@ -1,4 +1,4 @@
-//! How often errors are reported: RFC 1812 §4.3.2.8 and RFC 1122's concern for reports as traffic.
+//! Rate limits of errors (RFC 1812 §4.3.2.8).
 
 use super::kind;
 use crate::SECOND;

@@ -1,5 +1,5 @@
-//! ICMP for a host (RFC 792, RFC 1122 §3.2.2): reporting errors, how often, and which errors
-//! that others report to believe.
+//! ICMP for a host (RFC 792, RFC 1122 §3.2.2): sending errors, their rate limits, and judging the
+//! errors of others.
 
 pub use weever_wire::icmpv4::{IcmpHeader, IcmpRepr, IcmpView, kind, unreachable};
 

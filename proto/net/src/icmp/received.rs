@@ -1,8 +1,8 @@
-//! Errors that others report: which to believe.
+//! Received errors: which to believe.
 //!
 //! Anybody can send them, so what they quote has to be something that we could have sent: a
-//! datagram from one of our addresses to somebody else's (RFC 5927 §4.1 has transports check more
-//! than that, which they alone can).
+//! datagram from one of our addresses to another host's. RFC 5927 §4.1 has transports check more
+//! than that, which only they can.
 
 use core::net::Ipv4Addr;
 
@@ -21,9 +21,9 @@ pub struct ReceivedError<'a> {
     /// For "fragmentation needed": bytes that the next link takes; 0 from routers older than RFC
     /// 1191.
     pub mtu: u16,
-    /// Whom the datagram was sent from.
+    /// The datagram's source: our address.
     pub local: Ipv4Addr,
-    /// Whom it was sent to.
+    /// The datagram's destination.
     pub remote: Ipv4Addr,
     /// The quoted datagram, as much of it as there is.
     pub quote: &'a [u8],
@@ -35,7 +35,7 @@ impl ReceivedError<'_> {
         self.kind == kind::UNREACHABLE && self.code == unreachable::FRAGMENTATION_NEEDED
     }
 
-    /// What the datagram carries: the IP protocol.
+    /// The datagram's IP protocol.
     pub fn protocol(&self) -> u8 {
         Ipv4Header::first(self.quote).map_or(0, Ipv4Header::protocol)
     }

@@ -1,5 +1,5 @@
-//! ICMPv6 for a host and a router (RFC 4443): reporting errors, and which errors that others
-//! report to believe.
+//! ICMPv6 for a host and a router (RFC 4443): sending errors, and judging the errors of
+//! others.
 
 pub use weever_wire::icmpv6::{Icmpv6Header, Icmpv6Repr, Icmpv6View, kind};
 

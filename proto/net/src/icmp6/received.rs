@@ -1,4 +1,4 @@
-//! Errors that others report (RFC 4443 §2.4, RFC 8201): about packets that we sent, or not.
+//! Received errors (RFC 4443 §2.4, RFC 8201): which are about packets of ours.
 
 use core::net::Ipv6Addr;
 
@@ -21,7 +21,7 @@ pub struct ReceivedError {
     pub length: u32,
     /// Our address that the packet was from.
     pub local: Ipv6Addr,
-    /// Whom it was for: whose path MTU it is (RFC 8201 §5.2).
+    /// The packet's destination, to which a path MTU applies (RFC 8201 §5.2).
     pub remote: Ipv6Addr,
     /// Its transport protocol, and our port and the other's if that is UDP or TCP.
     pub protocol: u8,
@@ -29,7 +29,7 @@ pub struct ReceivedError {
     pub ports: Option<(u16, u16)>,
 }
 
-/// Why an error is not taken.
+/// Why an error is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorReject {

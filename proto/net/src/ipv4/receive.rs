@@ -1,4 +1,4 @@
-//! The tests that a received datagram has to pass, a function each, as each is a node of the graph.
+//! Validation of received datagrams: one function for each node of the graph.
 
 use weever_wire::ipv4::{HEADER_LEN, Ipv4Header};
 

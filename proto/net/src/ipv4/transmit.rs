@@ -23,8 +23,8 @@ pub const fn multicast_mac(group: Ipv4Addr) -> MacAddr {
 
 /// Identifications for datagrams that may be fragmented on their way.
 ///
-/// A counter: unique within 65,536 datagrams, per owner. Whoever shares a source address between
-/// owners gives each its own start and stride.
+/// A counter: unique within 65,536 datagrams, per owner. Owners that share a source address get
+/// a start and a stride each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ident {
     next: u16,

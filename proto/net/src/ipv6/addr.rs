@@ -1,4 +1,4 @@
-//! What an IPv6 address says by itself (RFC 4291), and addresses that are made of others.
+//! Kinds and scopes of IPv6 addresses (RFC 4291), and addresses derived from others.
 
 use core::net::Ipv6Addr;
 
@@ -63,7 +63,7 @@ pub fn stays_on_link(ip: Ipv6Addr) -> bool {
     Scope::of(ip) <= Scope::LINK || ip.is_unspecified()
 }
 
-/// The group that everybody is in who has an address with these last 24 bits (RFC 4291 §2.7.1).
+/// The group of all nodes that have an address with these last 24 bits (RFC 4291 §2.7.1).
 pub const fn solicited_node(ip: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(SOLICITED_NODE | ip.to_bits() & 0x00ff_ffff)
 }
@@ -79,7 +79,7 @@ pub const fn multicast_mac(group: Ipv6Addr) -> MacAddr {
     MacAddr::from_bits(0x3333_0000_0000 | (group.to_bits() & 0xffff_ffff) as u64)
 }
 
-/// An interface identifier made of a link address (RFC 4291 appendix A): whoever sees it can follow
+/// An interface identifier made of a link address (RFC 4291 appendix A): an observer can follow
 /// the station from network to network.
 pub const fn eui64(mac: MacAddr) -> u64 {
     let [a, b, c, d, e, f] = mac.0;
@@ -87,7 +87,7 @@ pub const fn eui64(mac: MacAddr) -> u64 {
 }
 
 /// An interface identifier that stays the same in one network and is another in every other (RFC
-/// 7217 §5), of a keyed hash that nobody without `secret` can foretell. `collisions` counts the
+/// 7217 §5), of a keyed hash that cannot be predicted without `secret`. `collisions` counts the
 /// addresses of this prefix that others had already.
 pub fn stable_iid(secret: [u64; 2], prefix: u64, mac: MacAddr, collisions: u8) -> u64 {
     let iid = |salt: u64| keyed_hash(secret, &[prefix, mac.to_bits(), collisions.into(), salt]);

@@ -1,12 +1,60 @@
-//! The addresses of one interface.
+//! The addresses of one interface: their states and origins.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::addr::{is_solicited_node, solicited_node};
-use super::own::{AddrOrigin, OwnAddr};
 use super::select;
 use crate::addr::{Cidr6, Prefix};
+
+/// The state of an address (RFC 4862 §2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddrState {
+    /// Another station turned out to have it: not used.
+    Duplicate,
+    /// Not known yet to be ours alone: not used.
+    Tentative,
+    /// Used by what uses it already, but not for what is new.
+    Deprecated,
+    /// Used.
+    Preferred,
+}
+
+/// The origin of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddrOrigin {
+    /// An operator.
+    Static,
+    /// Made by ourselves, for the link (RFC 4862 §5.3).
+    LinkLocal,
+    /// Made of a prefix that a router advertised (RFC 4862 §5.5).
+    Autoconf,
+}
+
+/// One address of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OwnAddr {
+    /// The address and its prefix. The prefix of one that a router's advertisement gave us says
+    /// nothing about which addresses are neighbours (RFC 5942 §4).
+    pub cidr: Cidr6,
+    /// Its state.
+    pub state: AddrState,
+    /// Its origin.
+    pub origin: AddrOrigin,
+}
+
+impl OwnAddr {
+    /// An operator's address, preferred as it is.
+    pub fn preferred(cidr: Cidr6) -> Self {
+        Self { cidr, state: AddrState::Preferred, origin: AddrOrigin::Static }
+    }
+
+    /// Whether packets to it are for us.
+    #[inline]
+    pub const fn is_used(&self) -> bool {
+        matches!(self.state, AddrState::Preferred | AddrState::Deprecated)
+    }
+}
 
 /// The set of an interface's addresses. Few by nature: looked through one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

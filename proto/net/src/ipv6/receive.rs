@@ -1,4 +1,4 @@
-//! The tests that a received packet has to pass, a function each, as each is a node of the graph.
+//! Validation of received packets: one function for each node of the graph.
 
 use core::net::Ipv6Addr;
 
@@ -36,7 +36,7 @@ pub enum Martian6 {
     /// An IPv4 address in the form that only programming interfaces have (RFC 4942 §2.2).
     #[error("IPv4-mapped source address")]
     Mapped,
-    /// One of our own addresses, from somebody else.
+    /// One of our own addresses, from outside.
     #[error("our own IPv6 address as the source")]
     Own,
 }

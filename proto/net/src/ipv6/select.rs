@@ -1,11 +1,11 @@
-//! Which of our addresses to speak from: RFC 6724 §5, the rules that apply. Rules 4 (home
+//! Source address selection: RFC 6724 §5, the rules that apply. Rules 4 (home
 //! addresses) and 7 (temporary addresses) do not, as we have neither; rule 5 (outgoing interface)
-//! is the caller's, who offers the candidates.
+//! is up to the caller, which supplies the candidates.
 
 use core::net::Ipv6Addr;
 
 use super::addr::Scope;
-use super::own::{AddrState, OwnAddr};
+use super::locals::{AddrState, OwnAddr};
 
 /// The best of `candidates` for packets to `dst`; those that may not be used are left out.
 pub fn best_source(dst: Ipv6Addr, candidates: impl Iterator<Item = OwnAddr>) -> Option<Ipv6Addr> {

@@ -1,4 +1,4 @@
-//! Our addresses: asked for before they are used (RFC 4862 §5.4), and for how long they hold.
+//! Our addresses: duplicate address detection (RFC 4862 §5.4) and lifetimes.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -12,7 +12,7 @@ use crate::random::Random;
 
 /// RFC 4862 §5.5.3(e): an advertisement may not bring the end of an address nearer than this.
 const TWO_HOURS: u64 = 7200 * SECOND;
-/// RFC 7217 §5, IDGEN_RETRIES: addresses that are tried before one gives up.
+/// RFC 7217 §5, IDGEN_RETRIES.
 const MAX_COLLISIONS: u8 = 3;
 
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +169,7 @@ impl Addresses {
                 own.next = now.saturating_add(retrans);
                 probe((own.addr.cidr.addr(), nonce));
             } else if own.addr.state == AddrState::Tentative {
-                // RFC 4862 §5.4: nobody objected for RetransTimer after the last probe.
+                // RFC 4862 §5.4: no objection came within RetransTimer after the last probe.
                 (own.addr.state, own.next) = (settled(own.preferred_until, now), NEVER);
                 changed = true;
             }

@@ -1,4 +1,4 @@
-//! The neighbour cache: who has which link address (RFC 4861 §7.2, §7.3).
+//! The neighbour cache (RFC 4861 §7.2, §7.3).
 
 use core::net::Ipv6Addr;
 
@@ -7,7 +7,7 @@ use weever_wire::MacAddr;
 use super::{Config, Learned, Lookup, State};
 use crate::neighbour::{Entries, Entry, NEVER};
 
-/// What became due.
+/// An action that became due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Solicit by the solicited-node group, or at this station.
@@ -16,7 +16,7 @@ pub(super) enum Due {
     GiveUp(Ipv6Addr),
 }
 
-/// What a neighbour advertisement says of its target.
+/// The content of a neighbour advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Advert {
     pub(super) ip: Ipv6Addr,
@@ -67,7 +67,7 @@ impl Cache {
         }
     }
 
-    /// What somebody else on this station found out, as if the neighbour had answered.
+    /// Takes over what the kernel of this station resolved, as if the neighbour had answered.
     pub(super) fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         if self.entries.state(ip).is_none() {
             self.create(ip, mac, now)?;

@@ -16,14 +16,14 @@
 //! - *time*: [`Node::poll`] once [`Node::poll_at`] has come (it is also safe to call it earlier);
 //! - *readers on other threads*: when [`Entries::generation`](crate::neighbour::Entries::generation) has
 //!   changed, publish a copy of [`Entries::resolved`](crate::neighbour::Entries::resolved); report what was used of it with [`Node::touch`];
-//! - *who keeps addresses and routes*: when [`Node::config_generation`] has changed, read
+//! - *configuration*: when [`Node::config_generation`] has changed, read
 //!   [`Node::locals`], [`Node::default_router`], [`Node::on_link`] and [`Node::params`];
 //! - *operators*: [`Node::add_address`], [`Node::remove_address`], [`Node::neighbours_mut`].
 //!
 //! Everything that a neighbour can make us remember is bounded. What anybody on the link may claim
 //! is believed as far as the RFCs say: a message has to come with a hop limit of 255, which no
-//! router passes on; one's own address is not given up once it was found unique; a neighbour that
-//! nobody uses cannot push out one that is used.
+//! router passes on; one's own address is not given up once it was found unique; an unused
+//! neighbour cannot evict one that is used.
 
 use core::net::Ipv6Addr;
 
@@ -35,16 +35,14 @@ use crate::{MILLIS, SECOND};
 mod address;
 mod cache;
 mod node;
-mod prefix;
 mod receive;
 mod router;
-mod solicit;
 #[cfg(test)]
 mod tests;
 
 pub use crate::neighbour::{Discovery, State, TableFull};
 pub use node::Node;
-pub use prefix::Params;
+pub use router::Params;
 
 /// An entry of the cache, for listing.
 pub type Neighbour = crate::neighbour::Neighbour<Ipv6Addr>;
@@ -73,7 +71,7 @@ pub struct Config {
     pub retrans: u64,
     /// DELAY_FIRST_PROBE_TIME.
     pub delay: u64,
-    /// How long an address that nobody uses is kept after it went stale.
+    /// How long an unused address is kept after it went stale.
     pub stale: u64,
     /// MAX_MULTICAST_SOLICIT: solicitations to all before a neighbour counts as absent.
     pub multicast_tries: u8,
@@ -126,7 +124,7 @@ pub const MAX_ADDRESSES: usize = 32;
 const ADVERTS: (u32, u32) = (10, 20);
 /// Solicitations that are answered in a second, and at once.
 const ANSWERS: (u32, u32) = (1000, 200);
-/// MAX_RTR_SOLICITATION_DELAY: who starts waits for a random part of it.
+/// MAX_RTR_SOLICITATION_DELAY: a node that starts waits for a random part of it.
 const START_DELAY: u64 = SECOND;
 /// Chance is asked again for the reachable time (RFC 4861 §6.3.4: "a few hours").
 const REACHABLE_RENEWAL: u64 = 7200 * SECOND;
@@ -140,13 +138,13 @@ pub struct Transmit {
     pub mac: Option<MacAddr>,
     /// Our address; unspecified in probes.
     pub src: Ipv6Addr,
-    /// Whom it goes to.
+    /// Its destination.
     pub dst: Ipv6Addr,
-    /// What it says.
+    /// The message.
     pub message: NdpRepr<'static>,
 }
 
-/// What [`Node::poll`] wants done; never [`Action::Free`](crate::neighbour::Action::Free).
+/// An action that [`Node::poll`] requests; never [`Action::Free`](crate::neighbour::Action::Free).
 pub type Action = crate::neighbour::Action<Ipv6Addr, Transmit>;
 /// The answer to [`Node::lookup`].
 pub type Lookup<T = Transmit> = crate::neighbour::Lookup<T>;
@@ -164,7 +162,7 @@ pub struct Received<'a> {
     pub message: &'a [u8],
 }
 
-/// Why a message is not taken; the name of a counter each.
+/// Why a message is ignored; each is the name of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reject {
@@ -197,12 +195,12 @@ pub enum Reject {
     Full,
 }
 
-/// What came of a message that was taken.
+/// The effects of a message that was accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What to send.
+    /// The message to send.
     pub reply: Option<Transmit>,
-    /// What was learned.
+    /// The link address that was learned.
     pub learned: Option<Learned>,
     /// A better first hop for a destination, from its router: the destination, then the hop.
     pub redirect: Option<(Ipv6Addr, Ipv6Addr)>,

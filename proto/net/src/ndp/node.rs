@@ -7,9 +7,7 @@ use weever_wire::ndp::NdpRepr;
 
 use super::address::{Addresses, Lifetimes};
 use super::cache::{Cache, Due};
-use super::prefix::Prefixes;
-use super::router::Routers;
-use super::solicit::Solicit;
+use super::router::{Prefixes, Routers, Solicitations};
 use super::{
     ADVERTS, ANSWERS, Action, Config, Discovery, Identifier, Learned, Lookup, Params,
     REACHABLE_RENEWAL, START_DELAY, Transmit,
@@ -33,7 +31,7 @@ pub struct Node {
     pub(super) routers: Routers,
     pub(super) prefixes: Prefixes,
     pub(super) params: Params,
-    pub(super) solicit: Solicit,
+    pub(super) solicit: Solicitations,
     pub(super) adverts: RateLimit,
     pub(super) answers: RateLimit,
     pub(super) random: Random,
@@ -58,7 +56,7 @@ impl Node {
             routers: Routers::default(),
             prefixes: Prefixes::default(),
             params: Params { hop_limit: DEFAULT_HOP_LIMIT, mtu: config.mtu },
-            solicit: if asks { Solicit::from(start) } else { Solicit::NEVER },
+            solicit: if asks { Solicitations::from(start) } else { Solicitations::NEVER },
             adverts: RateLimit::new(ADVERTS.0, ADVERTS.1),
             answers: RateLimit::new(ANSWERS.0, ANSWERS.1),
             random,
@@ -103,7 +101,7 @@ impl Node {
         lifetimes: Lifetimes,
         now: u64,
     ) -> bool {
-        // RFC 4862 §5.4.2: whoever starts together must not ask together.
+        // RFC 4862 §5.4.2: nodes that start together must not probe together.
         let delay = match what.1 {
             AddrOrigin::Static => 0,
             _ => self.random.up_to(START_DELAY),
@@ -113,8 +111,8 @@ impl Node {
         added
     }
 
-    /// Gives the interface an operator's address, which is used when nobody objects to it (RFC 4862
-    /// §5.4); false if it is there already, or there are too many.
+    /// Gives the interface an operator's address, which is used once duplicate address detection has passed
+    /// (RFC 4862 §5.4); false if it is there already, or there are too many.
     pub fn add_address(&mut self, cidr: Cidr6, now: u64) -> bool {
         self.claim((cidr, AddrOrigin::Static, 0), Lifetimes::FOR_EVER, now)
     }
@@ -156,7 +154,7 @@ impl Node {
         self.addresses.locals()
     }
 
-    /// The router to send to whom no prefix covers.
+    /// The default router.
     pub fn default_router(&self) -> Option<Ipv6Addr> {
         self.best
     }

@@ -1,4 +1,4 @@
-//! What messages do: RFC 4861 §6.1 to §8.3, RFC 4862 §5.4 and §5.5.
+//! Handling of received messages: RFC 4861 §6.1 to §8.3, RFC 4862 §5.4 and §5.5.
 
 use core::net::Ipv6Addr;
 
@@ -91,7 +91,7 @@ impl Node {
 
     /// RFC 4862 §5.4.3: a solicitation for an address that we are not sure of. One from the
     /// unspecified address is another's probe, unless it is our own that came back; any other asks
-    /// for somebody else, and is ignored.
+    /// for another node, and is ignored.
     fn contested(
         &mut self,
         target: Ipv6Addr,
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// RFC 4861 §7.2.4: who has no address yet is answered by way of all nodes.
+    /// RFC 4861 §7.2.4: a sender without an address is answered through the group of all nodes.
     fn answer(
         &mut self,
         src: Ipv6Addr,

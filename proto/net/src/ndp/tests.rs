@@ -521,7 +521,7 @@ fn an_advertisement_without_the_override_flag_changes_no_address() {
     assert_eq!((net.state(0, b), net.lookup(0, b)), (Some(State::Stale), Lookup::Hit(B)));
     let outcome = tell(&mut net.nodes[0], B_LL, ALL_NODES, said(true), net.now).unwrap();
     assert_eq!(outcome.learned.unwrap().replaces, Some(B));
-    // It is believed for as long as nobody asks: a probe brings the truth back.
+    // It is believed until the next probe, which brings the truth back.
     net.lookup(0, b);
     net.run_until(net.now + 20 * SECOND);
     assert_eq!(net.lookup(0, b), Lookup::Hit(B));

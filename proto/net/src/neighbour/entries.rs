@@ -1,4 +1,4 @@
-//! The cache itself: what both families do with entries, and the counts that go with them.
+//! The cache: the operations on entries that both families share.
 
 use weever_wire::MacAddr;
 
@@ -7,8 +7,7 @@ use super::table::{Entry, NEVER, Table};
 use crate::addr::Address;
 
 /// The neighbours of one interface, known or asked for. Allocates all it will ever need at once: a
-/// neighbour that nobody uses cannot push out one that is used, nor can any number of unanswered
-/// questions.
+/// unused neighbour cannot evict one that is used, nor can any number of unanswered requests.
 #[derive(Clone, Debug)]
 pub struct Entries<A> {
     table: Table<A>,
@@ -63,7 +62,7 @@ impl<A: Address> Entries<A> {
         self.state(ip) == Some(State::Incomplete)
     }
 
-    /// Where the neighbour `ip` stands. A binary search.
+    /// The state of the neighbour `ip`. A binary search.
     pub fn state(&self, ip: A) -> Option<State> {
         self.table.get(ip).map(|entry| entry.state)
     }
@@ -91,8 +90,8 @@ impl<A: Address> Entries<A> {
         self.generation
     }
 
-    /// What is known of `ip`. If it has to be asked for, that counts as done, and as lost after
-    /// `retry`. A hit is not noted as use.
+    /// Looks `ip` up. A request that is to be sent counts as sent, and as lost after `retry`. A hit is
+    /// not noted as use.
     pub(crate) fn lookup(&mut self, ip: A, retry: u64, now: u64) -> Lookup<()> {
         let Some(entry) = self.table.get(ip) else { return self.miss(ip, retry, now) };
         match entry.state {

@@ -1,8 +1,8 @@
-//! Where a neighbour stands, and what is told of it.
+//! The state of a neighbour, and the results of looking one up.
 
 use weever_wire::MacAddr;
 
-/// Where an entry stands; see the pictures in [`arp`](crate::arp) and [`ndp`](crate::ndp).
+/// The state of an entry; see the pictures in [`arp`](crate::arp) and [`ndp`](crate::ndp).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Asked for; the address is not known yet.
@@ -36,7 +36,7 @@ pub struct Neighbour<A> {
     pub ip: A,
     /// Its link address, if it is known.
     pub mac: Option<MacAddr>,
-    /// Where it stands.
+    /// Its state.
     pub state: State,
     /// When it was last heard, or was first asked for.
     pub heard_at: u64,
@@ -47,13 +47,13 @@ pub struct Neighbour<A> {
 /// A link address that was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Learned<A> {
-    /// Of whom.
+    /// The neighbour's address.
     pub ip: A,
     /// The address.
     pub mac: MacAddr,
     /// Whether it was asked for, so that packets may be waiting.
     pub resolves: bool,
-    /// The address that it replaces: the neighbour moved, or somebody lies.
+    /// The address that it replaces: the neighbour moved, or a station lies.
     pub replaces: Option<MacAddr>,
 }
 

@@ -79,8 +79,8 @@ impl<A: Address> Table<A> {
         Some(self.entries.remove(at))
     }
 
-    /// Entries in this state that may exist at once: half of all, so that questions which nobody
-    /// answers leave room for neighbours that speak to us.
+    /// Entries in this state that may exist at once: half of all, so that unanswered requests
+    /// leave room for neighbours that speak to us.
     pub(crate) fn max_incomplete(&self) -> usize {
         self.capacity / 2
     }
@@ -93,7 +93,7 @@ impl<A: Address> Table<A> {
         self.entries.retain_mut(keep);
     }
 
-    /// Removes the entry that is missed least: a failed one, else one that was never used, else
+    /// Evicts the least valuable entry: a failed one, else one that was never used, else
     /// the one whose last use is the longest ago. A peer that floods us with requests from invented
     /// addresses evicts its own inventions. Static ones stay, and those that datagrams wait for.
     fn evict(&mut self) -> Result<Entry<A>, TableFull> {

@@ -1,5 +1,4 @@
-//! Path MTUs (RFC 1191, RFC 8201): what routers told us about paths whose packets must be shorter
-//! than the first link allows.
+//! Path MTUs (RFC 1191, RFC 8201): paths whose packets must be shorter than the first link allows.
 //!
 //! One writer, many readers: [`PathMtus`] learns from "fragmentation needed" and "packet too big"
 //! messages and forgets after a while; a [`View`] is a copy for readers that do not lock, to be
@@ -35,12 +34,12 @@ const PLATEAUS: [u32; 10] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 100
 const MIN_STEP: u32 = 32;
 
 /// Destinations that are looked through one by one, and copied when one of them changes.
-const SHELF: usize = 16;
+const BUCKET: usize = 16;
 
 /// Limits of [`PathMtus`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Destinations that are remembered; above 16 as many as make whole shelves of 16.
+    /// Destinations that are remembered; above 16 as many as make whole buckets of 16.
     pub capacity: usize,
     /// How long. RFC 1191 §6.3 and RFC 8201 §4 recommend ten minutes before a larger one is tried.
     pub lifetime: u64,
@@ -52,10 +51,10 @@ impl Default for Config {
     }
 }
 
-/// What a message claims, as the packet that it quotes and its MTU field say.
+/// The content of a message: the packet that it quotes and its MTU field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
-    /// To whom the quoted packet went.
+    /// The quoted packet's destination.
     pub dst: IpAddr,
     /// The quoted packet's length, as its header says.
     pub length: u32,
@@ -65,10 +64,10 @@ pub struct TooBig {
     pub mtu: u32,
 }
 
-/// Why a message is not believed.
+/// Why a message is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
-pub enum Disbelief {
+pub enum TooBigReject {
     /// The packet that it quotes could have been fragmented, or would have fit.
     #[error("too big, says a message about a packet that was not")]
     Contradiction,
@@ -91,8 +90,8 @@ pub struct Entry {
     pub until: u64,
 }
 
-/// The writer's table. It shares all its shelves with the views made of it, and copies one before it
-/// changes it: a change costs a shelf, however large the table is.
+/// The writer's table. It shares all its buckets with the views made of it, and copies one before it
+/// changes it: a change costs a bucket, however large the table is.
 #[derive(Clone, Debug)]
 pub struct PathMtus {
     config: Config,
@@ -103,8 +102,8 @@ pub struct PathMtus {
 impl PathMtus {
     /// Nothing known.
     pub fn new(config: Config) -> Self {
-        let shelves = config.capacity.div_ceil(SHELF).max(1);
-        let view = View { shelves: vec![Arc::default(); shelves], entries: 0 };
+        let buckets = config.capacity.div_ceil(BUCKET).max(1);
+        let view = View { buckets: vec![Arc::default(); buckets], entries: 0 };
         Self { config, view, generation: 0 }
     }
 
@@ -120,13 +119,13 @@ impl PathMtus {
         link_mtu: u32,
         recent: &Recent,
         now: u64,
-    ) -> Result<u32, Disbelief> {
+    ) -> Result<u32, TooBigReject> {
         let floor = floor(said.dst);
         if !said.dont_fragment || said.length <= floor || said.mtu >= said.length {
-            return Err(Disbelief::Contradiction);
+            return Err(TooBigReject::Contradiction);
         }
         if !recent.sent(said.dst, now) {
-            return Err(Disbelief::NeverSent);
+            return Err(TooBigReject::NeverSent);
         }
         let known = self.lookup(said.dst).unwrap_or(link_mtu);
         let mtu = match said.mtu {
@@ -135,7 +134,7 @@ impl PathMtus {
         };
         let mtu = mtu.max(floor);
         if mtu >= known {
-            return Err(Disbelief::NotLower);
+            return Err(TooBigReject::NotLower);
         }
         let mtu = match self.lookup(said.dst) {
             Some(_) => mtu.min(known - known.min(MIN_STEP)).max(floor),
@@ -146,7 +145,7 @@ impl PathMtus {
         Ok(mtu)
     }
 
-    /// What is known of the path to `dst`.
+    /// The path MTU to `dst`, if one was learned.
     pub fn lookup(&self, dst: IpAddr) -> Option<u32> {
         self.view.find(dst)
     }
@@ -186,31 +185,32 @@ impl PathMtus {
         self.view.clone()
     }
 
-    /// Inserts or replaces; on a full shelf, the entry that would have gone first makes room.
+    /// Inserts or replaces; on a full bucket, the entry that would have gone first makes room.
     fn insert(&mut self, entry: Entry) {
         self.generation += 1;
-        let at = self.view.shelf_of(entry.dst);
-        let shelf = Arc::make_mut(&mut self.view.shelves[at]);
-        let before = shelf.len();
-        let first_to_go = |shelf: &Vec<Entry>| (0..shelf.len()).min_by_key(|at| shelf[*at].until);
-        let place = shelf.iter().position(|known| known.dst == entry.dst);
-        let room = before < SHELF.min(self.config.capacity.max(1));
-        match place.or_else(|| first_to_go(shelf).filter(|_| !room)) {
-            Some(place) => shelf[place] = entry,
-            None => shelf.push(entry),
+        let at = self.view.bucket_of(entry.dst);
+        let bucket = Arc::make_mut(&mut self.view.buckets[at]);
+        let before = bucket.len();
+        let first_to_go =
+            |bucket: &Vec<Entry>| (0..bucket.len()).min_by_key(|at| bucket[*at].until);
+        let place = bucket.iter().position(|known| known.dst == entry.dst);
+        let room = before < BUCKET.min(self.config.capacity.max(1));
+        match place.or_else(|| first_to_go(bucket).filter(|_| !room)) {
+            Some(place) => bucket[place] = entry,
+            None => bucket.push(entry),
         }
-        self.view.entries += shelf.len() - before;
+        self.view.entries += bucket.len() - before;
     }
 
-    /// Whether anything had to go. Leaves shelves alone that keep everything.
+    /// Whether anything had to go. Leaves buckets alone that keep everything.
     fn retain(&mut self, keep: impl Fn(&Entry) -> bool) -> bool {
         let before = self.view.entries;
-        for shelf in &mut self.view.shelves {
-            if !shelf.iter().all(&keep) {
-                let all = shelf.len();
-                let shelf = Arc::make_mut(shelf);
-                shelf.retain(&keep);
-                self.view.entries -= all - shelf.len();
+        for bucket in &mut self.view.buckets {
+            if !bucket.iter().all(&keep) {
+                let all = bucket.len();
+                let bucket = Arc::make_mut(bucket);
+                bucket.retain(&keep);
+                self.view.entries -= all - bucket.len();
             }
         }
         self.view.entries != before
@@ -222,7 +222,7 @@ impl PathMtus {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// Each destination has its place on one of them.
-    shelves: Vec<Arc<Vec<Entry>>>,
+    buckets: Vec<Arc<Vec<Entry>>>,
     entries: usize,
 }
 
@@ -244,23 +244,23 @@ impl View {
     }
 
     fn find(&self, dst: IpAddr) -> Option<u32> {
-        let shelf = self.shelves.get(self.shelf_of(dst))?;
-        shelf.iter().find(|entry| entry.dst == dst).map(|entry| entry.mtu)
+        let bucket = self.buckets.get(self.bucket_of(dst))?;
+        bucket.iter().find(|entry| entry.dst == dst).map(|entry| entry.mtu)
     }
 
-    /// Whoever has destinations chosen that share a shelf gains no more than these shelves' other
-    /// entries: they are learned again.
-    fn shelf_of(&self, dst: IpAddr) -> usize {
+    /// Destinations chosen to share a bucket displace only the other entries of that bucket, which are
+    /// learned again.
+    fn bucket_of(&self, dst: IpAddr) -> usize {
         let words = match dst {
             IpAddr::V4(dst) => [dst.to_bits().into(), 0],
             IpAddr::V6(dst) => [(dst.to_bits() >> 64) as u64, dst.to_bits() as u64],
         };
         let mixed = (words[0].rotate_left(29) ^ words[1]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize % self.shelves.len().max(1)
+        (mixed >> 32) as usize % self.buckets.len().max(1)
     }
 
     fn all(&self) -> impl Iterator<Item = &Entry> {
-        self.shelves.iter().flat_map(|shelf| shelf.iter())
+        self.buckets.iter().flat_map(|bucket| bucket.iter())
     }
 }
 

@@ -1,4 +1,4 @@
-//! To whom large packets went of late.
+//! Large packets that were sent recently.
 
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -27,7 +27,7 @@ fn learns_lowers_and_forgets() {
     let mut table = PathMtus::new(Config::default());
     assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 0), Ok(1400));
     assert_eq!(table.learn(said(ip(1), 1400, 1300), 1500, &recent, 5), Ok(1300));
-    assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 6), Err(Disbelief::NotLower));
+    assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 6), Err(TooBigReject::NotLower));
     assert_eq!(table.learn(said(six(), 1500, 600), 1500, &recent, 7), Ok(1280));
     let view = table.view();
     assert_eq!(
@@ -61,7 +61,7 @@ fn a_row_of_small_steps_is_short() {
     assert_eq!(table.learn(said(ip(1), 1500, 1496), 1500, &recent, 0), Ok(1496));
 }
 
-/// However much is known, what is published anew is a shelf of it.
+/// However much is known, what is published anew is a bucket of it.
 #[test]
 fn views_share_what_has_not_changed() {
     let all: Vec<IpAddr> =
@@ -77,7 +77,7 @@ fn views_share_what_has_not_changed() {
     let changed = table.entries()[7].dst;
     table.learn(said(changed, 1500, 1300), 1500, &sent_to(&[changed], 1), 1).unwrap();
     let after = table.view();
-    let pairs = before.shelves.iter().zip(&after.shelves);
+    let pairs = before.buckets.iter().zip(&after.buckets);
     assert_eq!(pairs.filter(|(old, new)| !Arc::ptr_eq(old, new)).count(), 1);
     assert_eq!((before.mtu(changed, 1500), after.mtu(changed, 1500)), (1400, 1300));
     assert!(table.poll(600 * SECOND) && table.entries().len() == 1);
@@ -91,7 +91,10 @@ fn an_old_router_is_guessed_at() {
     for (length, mtu) in [(1500, 1492), (1492, 1006), (1006, 576)] {
         assert_eq!(table.learn(said(ip(1), length, 0), 1500, &recent, 0), Ok(mtu));
     }
-    assert_eq!(table.learn(said(ip(1), 576, 0), 1500, &recent, 0), Err(Disbelief::Contradiction));
+    assert_eq!(
+        table.learn(said(ip(1), 576, 0), 1500, &recent, 0),
+        Err(TooBigReject::Contradiction)
+    );
 }
 
 #[test]
@@ -101,13 +104,13 @@ fn what_cannot_be_is_not_believed() {
     let mut refused = |said, now| table.learn(said, 1500, &recent, now).unwrap_err();
     assert_eq!(
         refused(TooBig { dont_fragment: false, ..said(ip(1), 1500, 1400) }, 0),
-        Disbelief::Contradiction
+        TooBigReject::Contradiction
     );
-    assert_eq!(refused(said(ip(1), 1400, 1400), 0), Disbelief::Contradiction);
-    assert_eq!(refused(said(ip(1), 500, 400), 0), Disbelief::Contradiction);
-    assert_eq!(refused(said(ip(2), 1500, 1400), 0), Disbelief::NeverSent);
-    assert_eq!(refused(said(ip(1), 1500, 1400), 60 * SECOND), Disbelief::NeverSent);
-    assert_eq!(refused(said(ip(1), 9000, 8000), 0), Disbelief::NotLower);
+    assert_eq!(refused(said(ip(1), 1400, 1400), 0), TooBigReject::Contradiction);
+    assert_eq!(refused(said(ip(1), 500, 400), 0), TooBigReject::Contradiction);
+    assert_eq!(refused(said(ip(2), 1500, 1400), 0), TooBigReject::NeverSent);
+    assert_eq!(refused(said(ip(1), 1500, 1400), 60 * SECOND), TooBigReject::NeverSent);
+    assert_eq!(refused(said(ip(1), 9000, 8000), 0), TooBigReject::NotLower);
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! What operators, DHCP and router advertisements say.
+//! The configuration by operators, DHCP and router advertisements.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -167,7 +167,7 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Gives an interface an address that is used when nobody has answered to probes for it
+    /// Gives an interface an address that is used once probes for it have stayed unanswered
     /// (RFC 5227 §2.1).
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Gives up a tentative address that somebody else has; it is remembered as a duplicate.
+    /// Gives up a tentative address that another station has; it is remembered as a duplicate.
     ///
     /// # Errors
     /// [`StateError::NoInterface`], [`StateError::NoAddress`].
@@ -351,7 +351,7 @@ fn check_mtu(iface: &Interface, mtu: u16) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Why no host can have the address.
+/// Why the address cannot be a host's.
 fn unfit(cidr: Cidr) -> Option<&'static str> {
     let addr = cidr.addr();
     match addr.octets()[0] {

@@ -12,12 +12,12 @@ use crate::ipv6::addr::{Scope, is_link_local};
 use crate::ipv6::{AddrOrigin, AddrState, Locals6, OwnAddr, V6Settings};
 use crate::route::{Origin, Route, Way};
 
-/// What routers advertised on one interface.
+/// The result of neighbour discovery on one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
     /// The interface's addresses, in whatever state.
     pub locals: Locals6,
-    /// The router to send to whom no prefix covers.
+    /// The default router.
     pub router: Option<Ipv6Addr>,
     /// Prefixes whose addresses are neighbours.
     pub on_link: Vec<Cidr6>,
@@ -37,7 +37,8 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Gives an interface an IPv6 address, which is used when nobody objects to it (RFC 4862 §5.4).
+    /// Gives an interface an IPv6 address, which is used once duplicate address detection has passed (RFC 4862
+    /// §5.4).
     /// The interface speaks IPv6 from then on.
     ///
     /// # Errors
@@ -176,7 +177,7 @@ impl NetConfig {
     }
 }
 
-/// Why no host can have the address.
+/// Why the address cannot be a host's.
 fn unfit(addr: Ipv6Addr) -> Option<&'static str> {
     let bits = addr.to_bits();
     if addr.is_multicast() {

@@ -1,4 +1,4 @@
-//! What IPv6 packets are looked up for.
+//! Lookups of the IPv6 packet path.
 
 use core::net::Ipv6Addr;
 
@@ -10,14 +10,13 @@ use crate::ipv6::{Martian6, best_source, check_source};
 use crate::route::{Hop, Kind};
 
 impl NetState {
-    /// What is done with packets to an IPv6 address that means the same on every link; `None`:
-    /// nobody knows.
+    /// The next hop of packets to an IPv6 address that is not link-local; `None`: there is no route.
     #[inline]
     pub fn route6(&self, dst: Ipv6Addr) -> Option<&Hop<Ipv6Addr>> {
         self.fib6.get(dst)
     }
 
-    /// Where a packet of ours to `dst` goes; link-local addresses and groups are reached by `via`
+    /// The next hop of a packet of ours to `dst`; link-local addresses and groups are reached by `via`
     /// (RFC 4007 §6), others as the routes say.
     pub fn hop6(&self, via: IfaceId, dst: Ipv6Addr) -> Option<Hop<Ipv6Addr>> {
         if is_link_local(dst) || dst.is_multicast() {
@@ -39,7 +38,7 @@ impl NetState {
         self.route6(ip).is_some_and(|hop| hop.kind == Kind::Local)
     }
 
-    /// What the destination of a packet that `iface` received means to us.
+    /// The class of the destination of a packet that `iface` received.
     #[inline]
     pub fn destination6(&self, iface: IfaceId, dst: Ipv6Addr) -> Destination {
         let Some(own) = self.interface(iface).filter(|own| own.v6_settings.enabled) else {
@@ -57,7 +56,7 @@ impl NetState {
     #[inline]
     pub fn accepts6(&self, iface: IfaceId, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let own = self.interface(iface);
-        // Routers are in their group without a word.
+        // Routers are in their group without joining it.
         own.is_some_and(|own| own.accepts6(group, source) || !own.is_member6(group))
     }
 
@@ -81,7 +80,7 @@ impl NetState {
         }
     }
 
-    /// Our address to speak from to `dst` by `iface` (RFC 6724): one of the interface's if it has a
+    /// The source address for packets to `dst` by `iface` (RFC 6724): one of the interface's if it has a
     /// fitting one, else another's.
     pub fn source6(&self, iface: IfaceId, dst: Ipv6Addr) -> Option<Ipv6Addr> {
         let own = self.interface(iface)?;

@@ -1,9 +1,9 @@
-//! What a host knows of its network: interfaces, addresses, routes, settings.
+//! A host's network: interfaces, addresses, routes, settings.
 //!
-//! [`NetConfig`] is what operators, DHCP and router advertisements say; it is changed by methods
-//! that refuse what makes no sense. [`NetState`] is made of it: an immutable snapshot with what
-//! packets are looked up in. Whoever shares one between threads publishes a new one for each
-//! change, and counts generations.
+//! [`NetConfig`] is the configuration by operators, DHCP and router advertisements; its methods refuse
+//! changes that contradict it. [`NetState`] is made of it: an immutable snapshot with the lookup tables of
+//! the packet path. The owner of one that threads share publishes a new one for each change, and counts
+//! generations.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -64,7 +64,7 @@ impl NetState {
         Self { config, generation, interfaces, members, fib4, fib6 }
     }
 
-    /// What it was made of.
+    /// Its configuration.
     pub fn config(&self) -> &NetConfig {
         &self.config
     }
@@ -100,7 +100,7 @@ impl NetState {
         }
     }
 
-    /// What is done with packets to an IPv4 address; `None`: nobody knows.
+    /// The next hop of packets to an IPv4 address; `None`: there is no route.
     #[inline]
     pub fn route4(&self, dst: Ipv4Addr) -> Option<&Hop<Ipv4Addr>> {
         self.fib4.get(dst)
@@ -112,7 +112,7 @@ impl NetState {
         self.route4(ip).is_some_and(|hop| hop.kind == Kind::Local)
     }
 
-    /// What the destination of a datagram that `iface` received means to us.
+    /// The class of the destination of a datagram that `iface` received.
     ///
     /// An address of ours is ours whichever interface a datagram for it came by: the weak model of
     /// RFC 1122 §3.3.4.2, which a router needs (RFC 1812 §5.2.3). A subnet's broadcast address
@@ -170,7 +170,7 @@ impl NetState {
         }
     }
 
-    /// Our address to speak from to `dst` by `iface`, where no route says: one on the subnet of
+    /// The source address for packets to `dst` by `iface`, where no route says: one on the subnet of
     /// `dst`, else the interface's first, else that of any other interface that is up.
     pub fn source4(&self, iface: IfaceId, dst: Ipv4Addr) -> Option<Ipv4Addr> {
         let own = self.interface(iface).and_then(|iface| iface.v4.source_for(dst));

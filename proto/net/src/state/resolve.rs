@@ -1,4 +1,4 @@
-//! From interfaces and routes to what every address of a family means.
+//! From interfaces and routes to the forwarding tables.
 
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use crate::route::{Hop, Kind, Route};
 
 type Entry<A> = (Prefix<A>, Hop<A>);
 
-/// What every IPv4 address means. Of entries for one prefix, the first one counts.
+/// The entries of the IPv4 forwarding table. Of entries for one prefix, the first one counts.
 pub(super) fn ipv4(config: &NetConfig) -> Vec<Entry<Ipv4Addr>> {
     let mut entries = Vec::new();
     let up = || config.interfaces().iter().filter(|iface| iface.up);
@@ -28,8 +28,7 @@ pub(super) fn ipv4(config: &NetConfig) -> Vec<Entry<Ipv4Addr>> {
     entries
 }
 
-/// What every IPv6 address means, but for those of a link, which mean something with an interface
-/// only. Of entries for one prefix, the first one counts.
+/// The entries of the IPv6 forwarding table, without link-local ones, which need an interface. Of entries for one prefix, the first one counts.
 pub(super) fn ipv6(config: &NetConfig) -> Vec<Entry<Ipv6Addr>> {
     let mut entries = Vec::new();
     let speaks = |iface: &&Interface| iface.up && iface.v6_settings.enabled;

@@ -8,10 +8,10 @@ pub const MAX_INTERFACES: usize = 1024;
 /// further fragmentation."
 pub const MIN_MTU: u16 = 68;
 
-/// How the source of a datagram is held against the routes (RFC 3704).
+/// The reverse-path check of source addresses (RFC 3704).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReversePath {
-    /// Not at all.
+    /// No check.
     #[default]
     None,
     /// There has to be a route to it (§2.4).
@@ -20,12 +20,12 @@ pub enum ReversePath {
     Strict,
 }
 
-/// So many in a second, and so many at once.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// In a second.
+    /// Tokens per second.
     pub per_second: u32,
-    /// At once.
+    /// Tokens that can be saved up.
     pub burst: u32,
 }
 
@@ -52,8 +52,7 @@ pub struct Settings {
     /// Whether datagrams for others are forwarded. RFC 1122 §3.3.1.1 and RFC 1812 §2.2.8.1: "MUST
     /// be off by default" in a host.
     pub forwarding: bool,
-    /// Whether senders on a link are told when they forward through us what they could send to
-    /// somebody else there: RFC 1812 §5.2.7.2 and RFC 4861 §8.2 have routers do so.
+    /// Whether a sender whose packets we forward back to its own link gets a redirect: RFC 1812 §5.2.7.2 and RFC 4861 §8.2 have routers do so.
     pub redirects: bool,
     /// The check of sources against routes.
     pub reverse_path: ReversePath,

@@ -51,7 +51,7 @@ pub mod unreachable {
     pub const HOST: u8 = 1;
     /// The transport protocol is not there.
     pub const PROTOCOL: u8 = 2;
-    /// Nobody listens on the port.
+    /// The port is closed.
     pub const PORT: u8 = 3;
     /// Too long for the next link and not to be fragmented.
     pub const FRAGMENTATION_NEEDED: u8 = 4;

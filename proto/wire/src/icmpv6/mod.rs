@@ -46,7 +46,7 @@ pub mod kind {
     pub const ROUTER_SOLICIT: u8 = 133;
     /// A router advertises itself and its prefixes.
     pub const ROUTER_ADVERT: u8 = 134;
-    /// Who has this address?
+    /// Neighbour solicitation.
     pub const NEIGHBOUR_SOLICIT: u8 = 135;
     /// I have it.
     pub const NEIGHBOUR_ADVERT: u8 = 136;
@@ -72,7 +72,7 @@ pub mod unreachable {
     pub const BEYOND_SCOPE: u8 = 2;
     /// The neighbour does not answer.
     pub const ADDRESS: u8 = 3;
-    /// Nobody listens on the port.
+    /// The port is closed.
     pub const PORT: u8 = 4;
 }
 
@@ -80,9 +80,9 @@ pub mod unreachable {
 pub mod problem {
     /// A field has an impossible value.
     pub const HEADER_FIELD: u8 = 0;
-    /// A next header that nobody knows.
+    /// An unknown next header.
     pub const NEXT_HEADER: u8 = 1;
-    /// An option that nobody knows.
+    /// An unknown option.
     pub const OPTION: u8 = 2;
     /// A first fragment without the whole chain of headers.
     pub const INCOMPLETE_CHAIN: u8 = 3;

@@ -20,7 +20,7 @@ const GROUP: usize = 4;
 
 /// Message types.
 pub mod kind {
-    /// Who listens?
+    /// Membership query.
     pub const QUERY: u8 = 0x11;
     /// Version 1: I do.
     pub const V1_REPORT: u8 = 0x12;

@@ -82,7 +82,7 @@ impl Chain {
     }
 
     /// The protocol behind the chain and where it begins, whatever is wrong with the headers in
-    /// between: for who has to know what a packet is before it reports an error about it. `None` if
+    /// between: for callers that need the protocol before they report an error about the packet. `None` if
     /// that cannot be told, or the packet is a later fragment.
     pub fn skim(packet: &[u8]) -> Option<(u8, usize)> {
         let mut protocol = Ipv6Header::first(packet)?.next_header();

@@ -66,7 +66,7 @@ impl<'a> Iterator for Ipv6Options<'a> {
     }
 }
 
-/// Whether the sender of an option is told that nobody knows it: the two highest bits of its type
+/// Whether the sender of an option is told that it is unknown: the two highest bits of its type
 /// (RFC 8200 §4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Report {

@@ -81,7 +81,7 @@ pub enum NdpRepr<'a> {
         /// Its options: link address, MTU, prefixes.
         options: NdpOptions<'a>,
     },
-    /// Who has this address?
+    /// Neighbour solicitation.
     NeighbourSolicit {
         /// The address.
         target: Ipv6Addr,
@@ -107,7 +107,7 @@ pub enum NdpRepr<'a> {
     Redirect {
         /// The better hop; the destination itself if that is a neighbour.
         target: Ipv6Addr,
-        /// Whom it leads to.
+        /// The better first hop.
         destination: Ipv6Addr,
         /// The hop's link address.
         target_link: Option<MacAddr>,

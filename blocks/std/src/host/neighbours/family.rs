@@ -1,4 +1,4 @@
-//! What IPv4 and IPv6 do differently.
+//! The differences between IPv4 and IPv6.
 
 use std::fmt::Debug;
 
@@ -7,35 +7,35 @@ use weever_net::neighbour::Discovery;
 use weever_net::state::NetState;
 
 use super::super::Network;
-use super::at::At;
+use super::key::NeighbourKey;
 use super::links::Links;
 
 /// An address of a family.
-pub(super) type Ip<F> = <<F as Family>::At as At>::Ip;
+pub(super) type Ip<F> = <<F as Family>::Key as NeighbourKey>::Ip;
 /// A packet of a family's neighbour protocol.
 pub(crate) type Sent<F> = <<F as Family>::Machine as Discovery>::Transmit;
 
 /// A family's neighbour protocol on the interfaces of a host.
 pub trait Family: Sized + Debug + Send + 'static {
     /// A neighbour.
-    type At: At;
+    type Key: NeighbourKey;
     /// The protocol on one interface.
     type Machine: Discovery<Ip = Ip<Self>> + Debug + Send;
 
     /// The neighbour that a packet asks for, if it asks for one.
     fn asks_for(sent: &Sent<Self>) -> Option<Ip<Self>>;
 
-    /// Makes the links those of the interfaces of `state`; calls `in_vain` for each neighbour that
-    /// packets may wait for in vain from now on.
+    /// Makes the links those of the interfaces of `state`; calls `given_up` for each neighbour
+    /// that will not be resolved any more.
     fn follow(
         &mut self,
         links: &mut Links<Self::Machine>,
         state: &NetState,
         now: Nanos,
-        in_vain: impl FnMut(u16, Ip<Self>),
+        given_up: impl FnMut(u16, Ip<Self>),
     );
 
-    /// Notes that nobody has a tentative address of an interface.
+    /// Notes that no other station has a tentative address of an interface.
     fn note_free(&mut self, iface: u16, ip: Ip<Self>);
 
     /// Has the host's network know what was found out about its own addresses and routes. The change

@@ -4,14 +4,14 @@
 //!  lookup, handle, poll                     publish                 find
 //!  ───────────────────► Session ► Links ──────────────► Snapshot ◄───────── workers
 //!                          │   one machine per interface
-//!                          ├──► News: who was resolved or given up, for those that wait
+//!                          ├──► News: neighbours that were resolved or given up, for waiting packets
 //!                          └──► Network: what was found out about our own addresses
 //! ```
 //!
 //! All of it serves both families; what each does its own way is its [`Family`].
 
-mod at;
 mod family;
+mod key;
 mod links;
 mod neighbourhood;
 mod news;
@@ -31,12 +31,12 @@ use weever_net::neighbour::{Discovery, Neighbour, State, TableFull};
 use weever_wire::MacAddr;
 
 use super::{Network, Resolver};
-pub(crate) use at::{At, At4, At6};
 use family::Ip;
 pub(crate) use family::{Family, Sent};
+pub(crate) use key::{Key4, Key6, NeighbourKey};
 use links::Links;
+use neighbourhood::Inner;
 pub use neighbourhood::Neighbourhood;
-use neighbourhood::Slow;
 use news::News;
 pub(crate) use session::Session;
 pub(crate) use snapshot::Reader;
@@ -53,10 +53,10 @@ impl<F: Family> Neighbourhood<F> {
     /// finds out the neighbours of borrowed interfaces.
     pub(crate) fn new(host: Arc<Network>, resolver: Arc<Resolver>, family: F, now: Nanos) -> Self {
         let (links, news) = (Links::new(), News::new());
-        let slow = Mutex::new(Slow { family, links, generation: 0, followed: 0, news });
+        let inner = Mutex::new(Inner { family, links, generation: 0, followed: 0, news });
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let published = Arc::default();
-        let neighbours = Self { host, resolver, slow, published, news, wake, followed };
+        let neighbours = Self { host, resolver, inner, published, news, wake, followed };
         drop(neighbours.session(now));
         neighbours
     }
@@ -79,7 +79,7 @@ impl<F: Family> Neighbourhood<F> {
         now: Nanos,
     ) -> Result<bool, TableFull> {
         let mut session = self.session(now);
-        let Some(link) = session.slow.links.any(iface.0) else { return Ok(false) };
+        let Some(link) = session.inner.links.any(iface.0) else { return Ok(false) };
         link.machine.neighbours_mut().insert_static(ip, mac, now)?;
         session.tell(iface.0, ip);
         Ok(true)
@@ -88,26 +88,25 @@ impl<F: Family> Neighbourhood<F> {
     /// Forgets a neighbour, entered by an operator or not; what was known of it. Locks.
     pub fn remove(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) -> Option<Neighbour<Ip<F>>> {
         let mut session = self.session(now);
-        let removed = session.slow.links.remove(iface.0, ip)?;
+        let removed = session.inner.links.remove(iface.0, ip)?;
         session.tell(iface.0, ip);
         Some(removed)
     }
 
-    /// Takes over a link address that somebody else found out, who is asked for it again while it is
-    /// used. Has no effect on what an operator has entered. Locks.
+    /// Takes over a link address that the [`Resolver`] found, which is asked again while it is used. Has no effect on what an operator has entered. Locks.
     pub fn adopt(&self, iface: IfaceId, ip: Ip<F>, mac: MacAddr, now: Nanos) {
         let mut session = self.session(now);
-        let Some(link) = session.slow.links.up(iface.0) else { return };
+        let Some(link) = session.inner.links.up(iface.0) else { return };
         if link.machine.adopt(ip, mac, now).is_some_and(|learned| learned.resolves) {
             session.tell(iface.0, ip);
         }
     }
 
-    /// Forgets what was adopted, but for what packets wait for: whoever withdrew it looks again, and
+    /// Forgets what was adopted, but for what packets wait for: the resolver looks again, and
     /// they wait until it is found or time is up. Locks.
     pub fn withdraw(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) {
         let mut session = self.session(now);
-        let Some(link) = session.slow.links.any(iface.0) else { return };
+        let Some(link) = session.inner.links.any(iface.0) else { return };
         let neighbours = link.machine.neighbours_mut();
         if !matches!(neighbours.state(ip), Some(State::Incomplete | State::Static)) {
             neighbours.remove(ip);

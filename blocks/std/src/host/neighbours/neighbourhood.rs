@@ -1,5 +1,5 @@
-//! What the workers of a host share of its neighbours: the machines behind a lock, and copies for a
-//! glance without it.
+//! The neighbours of a host as its workers share them: state machines behind a lock, and copies that
+//! are read without it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,28 +8,28 @@ use arc_swap::ArcSwap;
 use weever_block::Nanos;
 
 use super::super::{Network, Resolver};
-use super::at::At;
 use super::family::Family;
+use super::key::NeighbourKey;
 use super::links::Links;
 use super::news::News;
 use super::snapshot::{Reader, Snapshot};
 
 /// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
-/// host's network is followed by whoever uses them next, the workers' timers at the latest.
+/// host's network is followed by their next user, the workers' timers at the latest.
 #[derive(Debug)]
 pub struct Neighbourhood<F: Family> {
     pub(super) host: Arc<Network>,
     pub(super) resolver: Arc<Resolver>,
-    pub(super) slow: Mutex<Slow<F>>,
-    pub(super) published: Arc<ArcSwap<Snapshot<F::At>>>,
-    /// Copies of what the lock guards, for a glance without it.
+    pub(super) inner: Mutex<Inner<F>>,
+    pub(super) published: Arc<ArcSwap<Snapshot<F::Key>>>,
+    /// Copies of guarded values, read without the lock.
     pub(super) news: AtomicU64,
     pub(super) wake: AtomicU64,
     pub(super) followed: AtomicU64,
 }
 
 #[derive(Debug)]
-pub(super) struct Slow<F: Family> {
+pub(super) struct Inner<F: Family> {
     pub(super) family: F,
     pub(super) links: Links<F::Machine>,
     /// That of the links when they were published.
@@ -41,7 +41,7 @@ pub(super) struct Slow<F: Family> {
 
 impl<F: Family> Neighbourhood<F> {
     /// The latest snapshot, to be read once per burst.
-    pub(crate) fn reader(&self) -> Reader<F::At> {
+    pub(crate) fn reader(&self) -> Reader<F::Key> {
         arc_swap::Cache::new(Arc::clone(&self.published))
     }
 
@@ -53,18 +53,18 @@ impl<F: Family> Neighbourhood<F> {
             || self.followed.load(Ordering::Acquire) != self.host.generation()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Slow<F>> {
-        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<F>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<F: Family> Slow<F> {
+impl<F: Family> Inner<F> {
     #[cold]
     pub(super) fn follow(&mut self, host: &Network, now: Nanos) {
         let state = host.state();
         let news = &mut self.news;
-        let in_vain = |iface, ip| news.tell(F::At::new(iface, ip).key());
-        self.family.follow(&mut self.links, &state, now, in_vain);
+        let given_up = |iface, ip| news.push(F::Key::new(iface, ip).key());
+        self.family.follow(&mut self.links, &state, now, given_up);
         self.followed = state.generation();
     }
 }

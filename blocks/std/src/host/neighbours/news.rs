@@ -1,8 +1,8 @@
-//! What happened to neighbours that packets wait for, for workers that have not looked yet.
+//! Neighbours that were resolved or given up, for workers that have not seen it yet.
 
 use std::collections::VecDeque;
 
-/// How many neighbours are remembered; who looks too rarely has to look at everything.
+/// How many events are remembered; a reader that misses some has to look at everything.
 pub(super) const NEWS: usize = 1024;
 
 /// Keys of neighbours that were resolved or given up.
@@ -11,31 +11,31 @@ pub(super) struct News {
     /// The latest last.
     latest: VecDeque<u64>,
     /// How many there ever were.
-    told: u64,
+    count: u64,
 }
 
 impl News {
     pub(super) fn new() -> News {
-        News { latest: VecDeque::with_capacity(NEWS), told: 0 }
+        News { latest: VecDeque::with_capacity(NEWS), count: 0 }
     }
 
-    pub(super) fn tell(&mut self, key: u64) {
+    pub(super) fn push(&mut self, key: u64) {
         if self.latest.len() == NEWS {
             self.latest.pop_front();
         }
         self.latest.push_back(key);
-        self.told += 1;
+        self.count += 1;
     }
 
     /// How many there ever were: what a reader has seen, once it has read all.
-    pub(super) fn told(&self) -> u64 {
-        self.told
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     /// Calls `visit` for each that came after the first `seen`, or once without one when some of
     /// them are forgotten.
     pub(super) fn since(&self, seen: u64, mut visit: impl FnMut(Option<u64>)) {
-        let missed = self.told - seen;
+        let missed = self.count - seen;
         match usize::try_from(missed).ok().and_then(|m| self.latest.len().checked_sub(m)) {
             Some(old) => self.latest.iter().skip(old).for_each(|key| visit(Some(*key))),
             None => visit(None),

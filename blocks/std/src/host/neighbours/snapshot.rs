@@ -1,4 +1,4 @@
-//! What workers read: the neighbours whose link address is known.
+//! The readers' copy: the neighbours whose link address is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use weever_wire::MacAddr;
 
-use super::at::At;
+use super::key::NeighbourKey;
 
 /// A reader's handle to the latest snapshot, to be loaded once per burst.
 pub(crate) type Reader<K> = arc_swap::Cache<Arc<ArcSwap<Snapshot<K>>>, Arc<Snapshot<K>>>;
@@ -32,7 +32,7 @@ impl<K> Default for Snapshot<K> {
     }
 }
 
-impl<K: At> Snapshot<K> {
+impl<K: NeighbourKey> Snapshot<K> {
     /// Of neighbours in ascending order.
     pub(super) fn of(known: impl Iterator<Item = (K, MacAddr)>) -> Snapshot<K> {
         let unused = |(at, mac)| Known { at, mac, used: AtomicBool::new(false) };

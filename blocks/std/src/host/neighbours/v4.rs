@@ -13,12 +13,12 @@ use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
 use super::super::Network;
-use super::at::At4;
 use super::family::Family;
+use super::key::Key4;
 use super::links::{Link, Links};
 use super::session::Session;
 
-/// Conflicts that are kept for whoever reports them.
+/// Conflicts that are kept until they are reported.
 const MAX_CONFLICTS: usize = 64;
 
 /// Another station uses one of our addresses (RFC 5227 §2.4), or one that we were about to use
@@ -77,7 +77,7 @@ impl V4 {
 }
 
 impl Family for V4 {
-    type At = At4;
+    type Key = Key4;
     type Machine = Cache;
 
     fn asks_for(sent: &Transmit) -> Option<Ipv4Addr> {
@@ -89,19 +89,19 @@ impl Family for V4 {
         links: &mut Links<Cache>,
         state: &NetState,
         now: Nanos,
-        mut in_vain: impl FnMut(u16, Ipv4Addr),
+        mut given_up: impl FnMut(u16, Ipv4Addr),
     ) {
         let interfaces = state.config().interfaces();
         links.retain(|link| {
             let stays = interfaces.iter().any(|iface| iface.id.0 == link.iface);
             if !stays {
-                flush(link, &mut in_vain);
+                flush(link, &mut given_up);
             }
             stays
         });
         for iface in interfaces {
             match links.any(iface.id.0) {
-                Some(link) => adapt(link, iface, now, &mut in_vain),
+                Some(link) => adapt(link, iface, now, &mut given_up),
                 None => self.insert(links, iface, now),
             }
         }
@@ -132,8 +132,8 @@ fn tentative(iface: &Interface) -> Locals {
     if iface.up && !iface.borrowed { iface.tentative.clone() } else { Locals::default() }
 }
 
-fn flush(link: &mut Link<Cache>, in_vain: &mut impl FnMut(u16, Ipv4Addr)) {
-    link.machine.neighbours_mut().flush(|ip| in_vain(link.iface, ip));
+fn flush(link: &mut Link<Cache>, given_up: &mut impl FnMut(u16, Ipv4Addr)) {
+    link.machine.neighbours_mut().flush(|ip| given_up(link.iface, ip));
 }
 
 /// A link that was down may have been plugged in elsewhere: its neighbours are asked for again, and
@@ -142,11 +142,11 @@ fn adapt(
     link: &mut Link<Cache>,
     iface: &Interface,
     now: Nanos,
-    in_vain: &mut impl FnMut(u16, Ipv4Addr),
+    given_up: &mut impl FnMut(u16, Ipv4Addr),
 ) {
     // It may have come up again before anybody has looked.
     if link.downs != iface.downs {
-        flush(link, in_vain);
+        flush(link, given_up);
     }
     (link.up, link.downs, link.borrowed) = (iface.up, iface.downs, iface.borrowed);
     let cache = &mut link.machine;
@@ -167,15 +167,15 @@ impl Session<'_, V4> {
             let ours = cache.locals().is_ours(ip) || cache.is_tentative(ip);
             ours || cache.neighbours().state(ip).is_some()
         };
-        self.slow.links.iter().any(|link| link.iface == iface && known(&link.machine))
+        self.inner.links.iter().any(|link| link.iface == iface && known(&link.machine))
     }
 
     /// Lets the cache of `iface` learn from an ARP packet, and answer it; `None` if the interface
     /// is down or gone.
     pub(crate) fn handle(&mut self, iface: u16, arp: &ArpRepr, now: Nanos) -> Option<Outcome> {
-        let outcome = self.slow.links.up(iface)?.machine.handle(arp, now);
+        let outcome = self.inner.links.up(iface)?.machine.handle(arp, now);
         self.note_learned(iface, outcome.learned);
-        let (family, iface) = (&mut self.slow.family, IfaceId(iface));
+        let (family, iface) = (&mut self.inner.family, IfaceId(iface));
         if let Verdict::Duplicate { ip, .. } = outcome.verdict {
             family.found.push((iface, Found::Taken(ip)));
         }

@@ -13,8 +13,8 @@ use weever_net::state::{Advertised, NetState};
 use weever_wire::ndp::NdpRepr;
 
 use super::super::Network;
-use super::at::At6;
 use super::family::Family;
+use super::key::Key6;
 use super::links::{Link, Links};
 use super::session::Session;
 
@@ -47,7 +47,7 @@ impl V6 {
 }
 
 impl Family for V6 {
-    type At = At6;
+    type Key = Key6;
     type Machine = Node;
 
     fn asks_for(sent: &Transmit) -> Option<Ipv6Addr> {
@@ -62,7 +62,7 @@ impl Family for V6 {
         links: &mut Links<Node>,
         state: &NetState,
         now: Nanos,
-        mut in_vain: impl FnMut(u16, Ipv6Addr),
+        mut given_up: impl FnMut(u16, Ipv6Addr),
     ) {
         let interfaces = state.config().interfaces();
         let config = |iface: &Interface| config(iface, state.settings().forwarding, self.base);
@@ -73,8 +73,8 @@ impl Family for V6 {
             let stays = iface.is_some_and(|iface| suits(link, iface, config(iface)));
             if !stays {
                 let neighbours = link.machine.neighbours();
-                neighbours.iter().for_each(|entry| in_vain(link.iface, entry.ip));
-                // A link that was down has other neighbours, but the operator still means his.
+                neighbours.iter().for_each(|entry| given_up(link.iface, entry.ip));
+                // A link that was down has other neighbours, but the operator's entries stay.
                 let entered = neighbours.iter().filter(|entry| entry.state == State::Static);
                 kept.extend(entered.map(|entry| (link.iface, entry)));
             }
@@ -153,7 +153,7 @@ fn adapt(node: &mut Node, iface: &Interface, now: Nanos) {
     }
 }
 
-/// What the host's network has to know.
+/// The result of neighbour discovery, for the host's network.
 fn advertised(node: &Node) -> Advertised {
     let params = node.params();
     Advertised {
@@ -173,7 +173,7 @@ impl Session<'_, V6> {
         received: &Received<'_>,
         now: Nanos,
     ) -> Option<Result<Outcome, Reject>> {
-        let outcome = self.slow.links.up(iface)?.machine.handle(received, now);
+        let outcome = self.inner.links.up(iface)?.machine.handle(received, now);
         self.note_learned(iface, outcome.ok().and_then(|outcome| outcome.learned));
         Some(outcome)
     }

@@ -1,4 +1,4 @@
-//! Reporting errors: when one may be, and how much it quotes.
+//! Sending errors: when one may be sent, and how much it quotes.
 
 use weever_wire::icmpv4::{HEADER_LEN, kind};
 use weever_wire::ipv4::{self, Ipv4Header, protocol};

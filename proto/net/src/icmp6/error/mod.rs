@@ -1,4 +1,4 @@
-//! Reporting errors: when one may be, what it says and how much it quotes.
+//! Sending errors: when one may be sent, its message, and how much it quotes.
 
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
 use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
@@ -17,11 +17,11 @@ const PAYLOAD_LENGTH: u32 = 4;
 const FRAGMENT_OFFSET: usize = 2;
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv6::HEADER_LEN - HEADER_LEN;
 
-/// What there is to report.
+/// The cause of an error to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// There is no way to the destination.
+    /// There is no route to the destination.
     NoRoute,
     /// Forbidden by configuration.
     Prohibited,
@@ -29,7 +29,7 @@ pub enum Cause {
     BeyondScope,
     /// A neighbour did not answer.
     AddressUnreachable,
-    /// Nobody listens on the port.
+    /// The port is closed.
     PortUnreachable,
     /// The next link carries no more than this.
     PacketTooBig {
@@ -45,14 +45,14 @@ pub enum Cause {
         /// Which byte of the packet.
         pointer: u32,
     },
-    /// Nobody knows the next header.
+    /// The next header is unknown.
     NextHeader {
         /// Which byte of the packet names it.
         pointer: u32,
     },
     /// A first fragment has not all headers up to the transport's (RFC 7112 §5).
     IncompleteChain,
-    /// Nobody knows an option.
+    /// An option is unknown.
     Option {
         /// Which byte of the packet names it.
         pointer: u32,
@@ -62,8 +62,8 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What there is to report about a fault in a chain of extension headers, if anything. Bounds
-    /// of ours are kept silently: RFC 8883 reports them, but nobody is obliged to.
+    /// The cause to report for a fault in a chain of extension headers, if any. Packets beyond our own
+    /// bounds are dropped silently: RFC 8883 reports them, but does not oblige to.
     pub const fn of_chain(fault: ChainFault) -> Option<Cause> {
         match fault {
             ChainFault::HopByHopNotFirst { pointer } => {

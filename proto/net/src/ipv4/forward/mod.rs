@@ -19,7 +19,7 @@ const TCP_CHECKSUM: usize = 16;
 /// Security labels of RFC 1108 and CIPSO.
 const LABELS: [u8; 3] = [130, 133, 134];
 
-/// What becomes of a datagram for somebody else.
+/// How a datagram for another host is forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forward<'a> {
     /// It goes there.
@@ -75,8 +75,8 @@ fn fits<'a>(state: &NetState, hop: &'a Hop<Ipv4Addr>, header: Ipv4Header<'_>) ->
 }
 
 /// RFC 7126: whether a router passes on a datagram with these options, the bytes behind the fixed
-/// header. Padding, router alerts (§4.8) and security labels (§4.12 to §4.14) are; what records a
-/// way or a time (§4.5, §4.9), and what nobody knows (§4.23), is not. Malformed ones are not either.
+/// header. Padding, router alerts (§4.8) and security labels (§4.12 to §4.14) are; options that record a
+/// route or a time (§4.5, §4.9), and unknown ones (§4.23), are not. Malformed ones are not either.
 pub fn options_may_pass(area: &[u8]) -> bool {
     let passes = |kind: u8| kind == option_kind::ROUTER_ALERT || LABELS.contains(&kind);
     Ipv4Options::new(area).all(|option| option.is_ok_and(|option| passes(option.kind)))

@@ -9,7 +9,7 @@ use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
 use super::super::news::NEWS;
-use super::super::{At, At4, Neighbours, V4};
+use super::super::{Key4, NeighbourKey, Neighbours, V4};
 use crate::host::{AddressConflict, Network, Resolver};
 use crate::testing::frames::{HOST, HOST_MAC, PEER, PEER_MAC};
 
@@ -24,8 +24,8 @@ fn make(config: NetConfig, resolver: Arc<Resolver>) -> Neighbours {
     Neighbours::new(Arc::new(Network::new(config)), resolver, V4::new(Config::default()), 0)
 }
 
-fn at(ip: Ipv4Addr) -> At4 {
-    At4::new(0, ip)
+fn at(ip: Ipv4Addr) -> Key4 {
+    Key4::new(0, ip)
 }
 
 fn key(ip: Ipv4Addr) -> u64 {

@@ -8,7 +8,7 @@ use weever_net::ndp::{Config, Lookup};
 use weever_net::state::{NetConfig, StateError};
 
 use super::super::news::NEWS;
-use super::super::{At, At6, Neighbours6, V6};
+use super::super::{Key6, NeighbourKey, Neighbours6, V6};
 use crate::host::Network;
 use crate::testing::frames::{HOST_MAC, PEER_MAC};
 
@@ -27,8 +27,8 @@ fn neighbours() -> Neighbours6 {
     Neighbours6::new(Arc::new(Network::new(config)), Arc::default(), family, 0)
 }
 
-fn at(text: &str) -> At6 {
-    At6::new(0, ip(text))
+fn at(text: &str) -> Key6 {
+    Key6::new(0, ip(text))
 }
 
 fn run(neighbours: &Neighbours6, from: u64, to: u64) {

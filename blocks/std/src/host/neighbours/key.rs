@@ -7,7 +7,7 @@ use weever_net::addr::Address;
 use weever_net::random::keyed_hash;
 
 /// A neighbour of some family, in the form in which snapshots are searched for it.
-pub trait At: Copy + Ord + Debug + Send + Sync + 'static {
+pub trait NeighbourKey: Copy + Ord + Debug + Send + Sync + 'static {
     /// An address of the family.
     type Ip: Address + Into<IpAddr> + Send;
 
@@ -23,14 +23,14 @@ pub trait At: Copy + Ord + Debug + Send + Sync + 'static {
 
 /// Both in one word, which is quick to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At4(u64);
+pub struct Key4(u64);
 
-impl At for At4 {
+impl NeighbourKey for Key4 {
     type Ip = Ipv4Addr;
 
     #[inline(always)]
-    fn new(iface: u16, ip: Ipv4Addr) -> At4 {
-        At4(u64::from(iface) << 32 | u64::from(ip.to_bits()))
+    fn new(iface: u16, ip: Ipv4Addr) -> Key4 {
+        Key4(u64::from(iface) << 32 | u64::from(ip.to_bits()))
     }
 
     #[inline(always)]
@@ -46,14 +46,14 @@ impl At for At4 {
 
 /// Interface, then address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At6(u16, Ipv6Addr);
+pub struct Key6(u16, Ipv6Addr);
 
-impl At for At6 {
+impl NeighbourKey for Key6 {
     type Ip = Ipv6Addr;
 
     #[inline(always)]
-    fn new(iface: u16, ip: Ipv6Addr) -> At6 {
-        At6(iface, ip)
+    fn new(iface: u16, ip: Ipv6Addr) -> Key6 {
+        Key6(iface, ip)
     }
 
     #[inline(always)]
