@@ -106,7 +106,7 @@ pub static FILL_HEADER: BlockType = BlockType {
     params: &[ParamDoc {
         name: "df",
         default: "yes",
-        doc: "whether nobody may cut the datagram; `no`: it is to be cut by us",
+        doc: "whether it must not be fragmented; `no`: it is fragmented here",
     }],
     ..BlockType::new(
         "TxL3IPv4FillHeader",

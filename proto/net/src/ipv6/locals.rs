@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
 use super::addr::{is_solicited_node, solicited_node};
-use super::select;
 use crate::addr::{Cidr6, Prefix};
 
 /// The state of an address (RFC 4862 §2).
@@ -123,11 +122,6 @@ impl Locals6 {
     pub fn link_local(&self) -> Option<Ipv6Addr> {
         let usable = self.iter().filter(|own| own.is_used()).map(|own| own.cidr.addr());
         usable.into_iter().find(|ip| super::addr::is_link_local(*ip))
-    }
-
-    /// Our address to speak from to `dst` (RFC 6724 §5).
-    pub fn source_for(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
-        select::best_source(dst, self.iter())
     }
 
     /// Prefixes of operators' addresses, whose other addresses are neighbours, before the addresses

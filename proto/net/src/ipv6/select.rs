@@ -5,7 +5,14 @@
 use core::net::Ipv6Addr;
 
 use super::addr::Scope;
-use super::locals::{AddrState, OwnAddr};
+use super::locals::{AddrState, Locals6, OwnAddr};
+
+impl Locals6 {
+    /// The source address for packets to `dst` (RFC 6724 §5).
+    pub fn source_for(&self, dst: Ipv6Addr) -> Option<Ipv6Addr> {
+        best_source(dst, self.iter())
+    }
+}
 
 /// The best of `candidates` for packets to `dst`; those that may not be used are left out.
 pub fn best_source(dst: Ipv6Addr, candidates: impl Iterator<Item = OwnAddr>) -> Option<Ipv6Addr> {
@@ -60,7 +67,7 @@ fn label(ip: Ipv6Addr) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ipv6::{AddrOrigin, Locals6};
+    use crate::ipv6::AddrOrigin;
     use std::vec::Vec;
 
     fn locals(texts: &[&str]) -> Locals6 {
