@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use crate::clock::effective_ghz;
 use crate::plan::Plan;
 use crate::{
-    BenchError, Samples, echo, forward, in_memory, instructions, isolation, live, modes, receive,
-    search, sizes, steer_xdp,
+    BenchError, Samples, corec, echo, forward, in_memory, instructions, isolation, live, modes,
+    receive, search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -59,6 +59,13 @@ enum Part {
     /// What it costs to find queues for flows: table 1 of the Dragonet paper, and far beyond
     Search {
         /// Draw how the times grow with the number of flows, as SVG
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// One queue for all servers against a queue for each, simulated, beside the theory (COREC §3.2)
+    CorecSim {
+        /// Draw mean and 99th percentile against the load, as SVG: a file for each service and number
+        /// of servers, beside this one
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
@@ -111,6 +118,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),
         Part::Search { svg } => search::run(plan(5, 0), svg.as_deref()),
+        Part::CorecSim { svg } => corec::run_sim(svg.as_deref()),
         Part::Sizes { svg } => sizes::run(plan(2, 200), svg.as_deref()),
     }?;
     let clock = Samples(vec![before, effective_ghz()]);

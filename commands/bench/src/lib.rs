@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod command;
 mod contender;
+mod corec;
 mod crossing;
 mod echo;
 mod error;
