@@ -4,6 +4,9 @@
 //! `cargo run --release -p weever-tcp --example in_memory` prints one line of JSON with the ratios
 //! `bulk_vs_smoltcp` and `rr_vs_smoltcp` (more is better) and `rr_growth` (less is better), each the
 //! median of rounds in which both sides take turns.
+//!
+//! With `SIDE-LOAD COUNT` (`weever-bulk 4`, `smoltcp-rr 1000`, `weever-random-100000 1000`) it does that
+//! alone: COUNT MiB or transactions, for a profiler that counts instructions.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -161,7 +164,7 @@ impl Weever {
         self.servers.push(self.hosts[1].endpoint.accept(listener).expect("it is established"));
         for (at, id) in [(0, id), (1, *self.servers.last().expect("just added"))] {
             let endpoint = &mut self.hosts[at].endpoint;
-            let settings = *endpoint.get(id).expect("it is there").settings();
+            let settings = endpoint.get(id).expect("it is there").settings();
             endpoint.set(id, Settings { no_delay: true, ..settings }, self.now);
         }
     }
@@ -402,7 +405,38 @@ fn median(mut values: Vec<f64>) -> (f64, f64, f64) {
 
 const ROUNDS: usize = 11;
 
+/// One load of one side, for a profiler. Connecting is small beside it, or is subtracted by counting
+/// twice.
+fn alone(what: &str, count: usize) {
+    let mut random = Random::new(5);
+    let octets = (count as u64) << 20;
+    match what {
+        "weever-bulk" => Weever::connected(1).bulk(octets),
+        "smoltcp-bulk" => Smoltcp::connected().bulk(octets),
+        "weever-rr" => Weever::connected(1).transactions(count, &mut random),
+        "smoltcp-rr" => Smoltcp::connected().transactions(count),
+        _ => match what.strip_prefix("weever-random-").and_then(|many| many.parse().ok()) {
+            Some(many) => Weever::connected(many).transactions(count, &mut random),
+            None => {
+                eprintln!(
+                    "{what}: the loads are weever-bulk, smoltcp-bulk, weever-rr, smoltcp-rr, weever-random-N"
+                );
+                std::process::exit(2);
+            }
+        },
+    }
+}
+
 fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if let Some(what) = arguments.next() {
+        let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(1);
+        return alone(&what, count);
+    }
+    ratios();
+}
+
+fn ratios() {
     let bulk = median({
         let (mut ours, mut theirs) = (Weever::connected(1), Smoltcp::connected());
         let octets = 64 << 20;

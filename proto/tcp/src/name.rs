@@ -33,6 +33,29 @@ impl Tuple {
         }
     }
 
+    /// A hash for the table of connections, several times quicker than [`hash`](Self::hash): NH of
+    /// UMAC (RFC 4418 §5.2) with words of 64 bits, sums of products of words and key, mixed once more so that all
+    /// bits of it can be used. Whoever does not know the key cannot choose ends that collide.
+    #[inline]
+    pub(crate) fn quick_hash(&self, key: &[u64; 6]) -> u64 {
+        let product = |a: u64, b: u64, at: usize| {
+            u128::from(a.wrapping_add(key[at])) * u128::from(b.wrapping_add(key[at + 1]))
+        };
+        let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
+        let sum = match (self.local, self.remote) {
+            (IpAddr::V4(local), IpAddr::V4(remote)) => {
+                product(u64::from(local.to_bits()) << 32 | u64::from(remote.to_bits()), ports, 0)
+            }
+            (local, remote) => {
+                let ([a, b], [c, d]) = (halves(local), halves(remote));
+                let addresses = product(a, c, 2).wrapping_add(product(b, d, 4));
+                addresses.wrapping_add(product(ports, 1, 0))
+            }
+        };
+        let folded = (sum as u64 ^ (sum >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        folded ^ folded >> 32
+    }
+
     /// Bytes of an IP header without options between these ends.
     pub(crate) fn ip_header_len(&self) -> u16 {
         if self.local.is_ipv4() { 20 } else { 40 }

@@ -203,7 +203,7 @@ fn small_segments_wait_for_an_acknowledgement() {
     lab.give(Sent { flags: ACK, seq: 1, ack: 547, ..Sent::default() }).unwrap();
     assert_eq!(lab.sent(), [(ACK, 547, 1, 4)]);
     let settings =
-        weever_tcp::Settings { no_delay: true, ..*lab.endpoint.get(id).unwrap().settings() };
+        weever_tcp::Settings { no_delay: true, ..lab.endpoint.get(id).unwrap().settings() };
     lab.endpoint.set(id, settings, lab.now);
     lab.endpoint.queue(id, 3, lab.now);
     assert_eq!(lab.sent(), [(ACK, 551, 1, 3)]);

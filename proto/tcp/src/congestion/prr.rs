@@ -3,7 +3,7 @@
 use super::control::Window;
 
 /// The state of one recovery.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prr {
     /// prr_delivered: octets delivered since recovery began.
     delivered: u32,
@@ -14,6 +14,9 @@ pub(crate) struct Prr {
 }
 
 impl Prr {
+    /// Before any recovery.
+    pub(crate) const NONE: Prr = Prr { delivered: 0, out: 0, flight: 1 };
+
     /// §6: "prr_delivered = prr_out = 0", RecoverFS is the flight without what was delivered already.
     pub(crate) fn begin(flight: u32) -> Self {
         Self { delivered: 0, out: 0, flight: flight.max(1) }

@@ -6,8 +6,8 @@ use weever_wire::tcp::Seq;
 use super::control::{MAX_WINDOW, Window};
 use crate::Nanos;
 
-/// RFC 7661 §4.1: the non-validated period.
-const PERIOD: Nanos = 300 * SECOND;
+/// RFC 7661 §4.1: the non-validated period, in seconds.
+const PERIOD: u32 = 300;
 
 /// pipeACK: how much was really acknowledged in a round trip, of the last two that were measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,8 +16,8 @@ pub(crate) struct Validation {
     octets: u32,
     /// The rounds before; 0 stands for "undefined" (§4.2).
     rounds: [u32; 2],
-    /// When the window was last known to be used.
-    valid_at: Nanos,
+    /// The second in which the window was last known to be used; 0 before the first one.
+    valid_at: u32,
 }
 
 impl Validation {
@@ -54,14 +54,15 @@ impl Validation {
     /// Before something is sent: §4.4.3, at the end of the non-validated period "ssthresh =
     /// max(ssthresh, 3*cwnd/4)" and "cwnd = max(1/2*cwnd, IW)".
     pub(crate) fn before_sending(&mut self, window: &mut Window, initial: u32, now: Nanos) {
+        let second = ((now / SECOND) as u32).max(1);
         if self.valid_at == 0 || self.is_valid(window) {
-            self.valid_at = now.max(1);
-        } else if now.saturating_sub(self.valid_at) >= PERIOD {
+            self.valid_at = second;
+        } else if second.wrapping_sub(self.valid_at) >= PERIOD {
             if window.ssthresh < MAX_WINDOW {
                 window.ssthresh = window.ssthresh.max(window.cwnd / 4 * 3);
             }
             window.cwnd = (window.cwnd / 2).max(initial).min(window.cwnd.max(initial));
-            self.valid_at = now;
+            self.valid_at = second;
         }
     }
 }

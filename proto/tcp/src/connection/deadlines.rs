@@ -7,7 +7,7 @@ impl Connection {
     /// When [`timeout`](Self::timeout) has to be called.
     pub(crate) fn next_deadline(&self) -> Nanos {
         let timers = &self.timers;
-        timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(timers.pace)
+        timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(self.rare.pace)
     }
 
     /// Does what is due at `now`.
@@ -16,8 +16,8 @@ impl Connection {
             self.timers.ack = NEVER;
             self.ack_need = AckNeed::Now;
         }
-        if self.timers.pace <= now {
-            self.timers.pace = NEVER;
+        if self.rare.pace <= now {
+            self.rare.reset(|rare| rare.pace = NEVER);
         }
         if self.timers.end <= now {
             self.timers.end = NEVER;
@@ -37,8 +37,16 @@ impl Connection {
         debug_assert!(self.next_deadline() > now, "{:?} is in the past at {now}", self.timers);
     }
 
+    /// Gives memory back that an idle connection does not need.
+    pub(crate) fn shed(&mut self, now: Nanos) {
+        if self.sent.is_empty() {
+            self.sent.trim();
+            self.rare.trim(now);
+        }
+    }
+
     pub(crate) fn arm_keep_alive(&mut self, now: Nanos) {
-        let after = self.settings.keep_alive.map(|keep_alive| keep_alive.idle);
+        let after = self.settings.keep_alive().map(|keep_alive| keep_alive.idle);
         self.timers.keep_alive = after.map_or(NEVER, |after| now.saturating_add(after));
     }
 
@@ -46,15 +54,15 @@ impl Connection {
     /// acknowledgment packets have been received for the connection within an interval" (MUST-25).
     fn keep_alive_timeout(&mut self, now: Nanos) {
         self.timers.keep_alive = NEVER;
-        let Some(settings) = self.settings.keep_alive else { return };
+        let Some(settings) = self.settings.keep_alive() else { return };
         if !self.state.is_synchronized() || self.state == State::TimeWait {
             return;
         }
-        let silent = now.saturating_sub(self.timers.heard);
+        let silent = self.timers.silence(now);
         if silent < settings.idle || !self.sent.is_empty() {
             // Heard since, or what is outstanding is a probe itself: idleness begins anew.
             self.keep_alive_probes = 0;
-            let from = if silent < settings.idle { self.timers.heard } else { now };
+            let from = if silent < settings.idle { now - silent.min(now) } else { now };
             self.timers.keep_alive = from.saturating_add(settings.idle.max(1));
             return;
         }

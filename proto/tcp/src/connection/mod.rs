@@ -2,6 +2,7 @@
 
 mod check;
 mod deadlines;
+mod rare;
 mod state;
 mod timers;
 mod user;
@@ -14,9 +15,10 @@ use crate::congestion::{Controller, Window, initial_window};
 use crate::receive::Receiver;
 use crate::recovery::{Recovery, Rtt, Sent};
 use crate::{Config, Nanos, Tuple};
-pub(crate) use state::{AckNeed, Probe};
+use rare::Seldom;
+pub(crate) use state::{AckNeed, Chosen, Probe};
 pub use state::{Events, Failure, Settings, State};
-pub(crate) use timers::{Resend, Timers};
+pub(crate) use timers::{Resend, Timers, millis};
 
 /// The send sequence space (RFC 9293 §3.3.1) and the stream that it carries.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +94,7 @@ pub struct Connection {
     pub(crate) events: Events,
     pub(crate) keep_alive_probes: u8,
     pub(crate) config: Arc<Config>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Chosen,
     pub(crate) snd: Sender,
     pub(crate) rcv: Receiver,
     pub(crate) sent: Sent,
@@ -101,6 +103,7 @@ pub struct Connection {
     pub(crate) window: Window,
     pub(crate) control: Controller,
     pub(crate) timers: Timers,
+    pub(crate) rare: Seldom,
 }
 
 /// What a connection begins with.
@@ -141,7 +144,7 @@ impl Connection {
             events: Events::default(),
             keep_alive_probes: 0,
             config: Arc::clone(config),
-            settings,
+            settings: Chosen::new(&settings),
             snd: Sender {
                 iss,
                 una: iss,
@@ -160,11 +163,12 @@ impl Connection {
             },
             rcv: Receiver::new(config, &birth.tuple, birth.stamp_offset),
             sent: Sent::default(),
-            rtt: Rtt::new(config),
+            rtt: Rtt::new(),
             recovery: Recovery::new(iss),
             window: Window { cwnd: 0, ssthresh: u32::MAX, mss: 0 },
             control: Controller::new(config.congestion),
             timers: Timers::new(now),
+            rare: Seldom::default(),
         };
         connection.set_segment_size(connection.snd.peer_mss);
         connection
@@ -218,11 +222,11 @@ impl Connection {
         let segments = if self.syn_lost { 1 } else { self.config.initial_window };
         self.window.cwnd = initial_window(mss, segments);
         if self.syn_lost {
-            self.rtt.after_lost_syn(&self.config);
+            self.rtt.after_lost_syn();
         }
         self.recovery.point = self.snd.una;
-        self.timers.progress = now;
-        self.timers.heard = now;
+        self.timers.progress = millis(now);
+        self.timers.heard = millis(now);
         self.arm_keep_alive(now);
     }
 
@@ -263,12 +267,12 @@ impl Connection {
 
     /// The stream offset behind the urgent data that the peer announced last.
     pub fn urgent(&self) -> Option<u64> {
-        self.rcv.urgent
+        self.rare.urgent
     }
 
     /// What the application set.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub fn settings(&self) -> Settings {
+        self.settings.settings()
     }
 
     /// The congestion window and the segment size.
@@ -278,7 +282,7 @@ impl Connection {
 
     /// The smoothed round trip time in nanoseconds; 0 before the first measurement.
     pub fn round_trip(&self) -> Nanos {
-        self.rtt.smoothed
+        self.rtt.smoothed()
     }
 
     /// Octets that are sent and not acknowledged, and how many of them were lost or reported.

@@ -1,5 +1,7 @@
 //! Where a connection stands: its state, what the application has to know, and what is due.
 
+use weever_net::MILLIS;
+
 use crate::{KeepAlive, Nanos};
 
 /// The states of RFC 9293 §3.3.2. LISTEN is a listener of the endpoint's.
@@ -105,7 +107,7 @@ impl std::fmt::Debug for Events {
     }
 }
 
-/// What an application sets for one connection.
+/// What an application sets for one connection. Times are rounded up to milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Send small segments at once: the Nagle algorithm is off (RFC 9293 §3.7.4, MUST-17).
@@ -114,6 +116,52 @@ pub struct Settings {
     pub keep_alive: Option<KeepAlive>,
     /// Nanoseconds without an acknowledgement before the connection is given up.
     pub user_timeout: Nanos,
+}
+
+/// [`Settings`] as a connection keeps them: times in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chosen {
+    user_timeout: u32,
+    idle: u32,
+    interval: u32,
+    /// 0: idle connections are not probed.
+    probes: u8,
+    pub(crate) no_delay: bool,
+}
+
+/// More than this many milliseconds never pass.
+const FOREVER: u32 = u32::MAX;
+
+fn millis(time: Nanos) -> u32 {
+    u32::try_from(time.div_ceil(MILLIS)).unwrap_or(FOREVER)
+}
+
+fn nanos(millis: u32) -> Nanos {
+    if millis == FOREVER { Nanos::MAX } else { Nanos::from(millis) * MILLIS }
+}
+
+impl Chosen {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let Settings { no_delay, keep_alive, user_timeout } = *settings;
+        let probes = keep_alive.map_or(0, |keep_alive| keep_alive.probes.max(1));
+        let KeepAlive { idle, interval, .. } = keep_alive.unwrap_or_default();
+        let (idle, interval) = (millis(idle), millis(interval));
+        Self { user_timeout: millis(user_timeout), idle, interval, probes, no_delay }
+    }
+
+    pub(crate) fn user_timeout(&self) -> Nanos {
+        nanos(self.user_timeout)
+    }
+
+    pub(crate) fn keep_alive(&self) -> Option<KeepAlive> {
+        let (idle, interval) = (nanos(self.idle), nanos(self.interval));
+        (self.probes > 0).then_some(KeepAlive { idle, interval, probes: self.probes })
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let (keep_alive, user_timeout) = (self.keep_alive(), self.user_timeout());
+        Settings { no_delay: self.no_delay, keep_alive, user_timeout }
+    }
 }
 
 /// A segment that is due although neither window nor congestion control ask for one.

@@ -1,5 +1,7 @@
 //! The deadlines of a connection. The endpoint's wheel knows the earliest of them.
 
+use weever_net::MILLIS;
+
 use crate::{NEVER, Nanos};
 
 /// What is done when the resend timer runs out.
@@ -18,43 +20,50 @@ pub(crate) enum Resend {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timers {
     pub(crate) resend: Nanos,
-    pub(crate) kind: Resend,
     /// An acknowledgement is held back until then.
     pub(crate) ack: Nanos,
     pub(crate) keep_alive: Nanos,
     /// TIME-WAIT or FIN-WAIT-2 ends.
     pub(crate) end: Nanos,
-    /// The next segment may go out (pacing).
-    pub(crate) pace: Nanos,
-    /// When the next segment would leave at the pace of the window.
-    pub(crate) pace_next: Nanos,
-    /// RACK's reordering timer, while it runs.
-    pub(crate) reorder: Nanos,
     /// The retransmission timeout counts from here.
     pub(crate) base: Nanos,
-    /// SND.UNA advanced, or something was sent when nothing was in flight.
-    pub(crate) progress: Nanos,
-    /// The last acceptable segment came.
-    pub(crate) heard: Nanos,
-    /// An answer to an unacceptable segment was sent.
-    pub(crate) challenged: Nanos,
+    /// SND.UNA advanced, or something was sent when nothing was in flight; in [`millis`].
+    pub(crate) progress: u32,
+    /// The last acceptable segment came; in [`millis`].
+    pub(crate) heard: u32,
 }
 
 impl Timers {
     pub(crate) fn new(now: Nanos) -> Self {
         Self {
             resend: NEVER,
-            kind: Resend::Timeout,
             ack: NEVER,
             keep_alive: NEVER,
             end: NEVER,
-            pace: NEVER,
-            pace_next: 0,
-            reorder: NEVER,
             base: now,
-            progress: now,
-            heard: now,
-            challenged: 0,
+            progress: millis(now),
+            heard: millis(now),
         }
     }
+
+    /// How long nothing acceptable has come; counted anew after 49 days.
+    #[inline]
+    pub(crate) fn silence(&self, now: Nanos) -> Nanos {
+        since(self.heard, now)
+    }
+
+    /// How long SND.UNA has not advanced; counted anew after 49 days.
+    pub(crate) fn standstill(&self, now: Nanos) -> Nanos {
+        since(self.progress, now)
+    }
+}
+
+/// Times that need not be precise, in 32 bits.
+#[inline]
+pub(crate) fn millis(now: Nanos) -> u32 {
+    (now / MILLIS) as u32
+}
+
+fn since(then: u32, now: Nanos) -> Nanos {
+    Nanos::from(millis(now).wrapping_sub(then)) * MILLIS
 }

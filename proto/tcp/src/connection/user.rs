@@ -1,6 +1,7 @@
 //! Calls of the user (RFC 9293 §3.10.2 to §3.10.5): SEND, RECEIVE, CLOSE, ABORT.
 
-use super::state::{AckNeed, Events, Failure, Probe, Settings, State};
+use super::state::{AckNeed, Chosen, Events, Failure, Probe, Settings, State};
+use super::timers::millis;
 use crate::{Connection, NEVER, Nanos};
 
 /// The most that may be queued and unacknowledged: sequence numbers that are compared must be closer
@@ -21,19 +22,21 @@ impl Connection {
         let room = MAX_QUEUED - (self.snd.queued - self.snd.acked);
         let taken = octets.min(room);
         if self.snd.unsent() == 0 && self.sent.is_empty() {
-            (self.timers.base, self.timers.progress) = (now, now);
+            (self.timers.base, self.timers.progress) = (now, millis(now));
         }
         self.snd.queued += taken;
         taken
     }
 
-    /// RECEIVE (§3.10.3): the application has done with the next `octets` of what is readable.
-    pub(crate) fn consume(&mut self, octets: u64) {
+    /// RECEIVE (§3.10.3): the application has done with the next `octets` of what is readable. How
+    /// many there were.
+    pub(crate) fn consume(&mut self, octets: u64) -> u32 {
         let octets = octets.min(self.rcv.received - self.rcv.consumed);
         self.rcv.consumed += octets;
         if self.state.can_receive() && self.rcv.window_update_is_worth_it() {
             self.ack_need = AckNeed::Now;
         }
+        octets as u32
     }
 
     /// CLOSE of the sending side (§3.10.4): FIN follows what is queued.
@@ -50,7 +53,7 @@ impl Connection {
             _ => return,
         };
         if self.sent.is_empty() && self.snd.unsent() == 0 {
-            (self.timers.base, self.timers.progress) = (now, now);
+            (self.timers.base, self.timers.progress) = (now, millis(now));
         }
         self.snd.fin = true;
         self.state = next;
@@ -88,7 +91,7 @@ impl Connection {
     }
 
     pub(crate) fn set(&mut self, settings: Settings, now: Nanos) {
-        self.settings = settings;
+        self.settings = Chosen::new(&settings);
         if self.state.is_synchronized() {
             self.arm_keep_alive(now);
         }
@@ -123,7 +126,8 @@ impl Connection {
         self.probe = Probe::None;
         let timers = &mut self.timers;
         (timers.resend, timers.ack, timers.keep_alive) = (NEVER, NEVER, NEVER);
-        (timers.end, timers.pace, timers.reorder) = (NEVER, NEVER, NEVER);
+        timers.end = NEVER;
+        self.rare.reset(|rare| (rare.pace, rare.reorder) = (NEVER, NEVER));
     }
 
     /// TIME-WAIT is entered, or entered anew: "start the time-wait timer, turn off the other timers".

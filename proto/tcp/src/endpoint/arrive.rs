@@ -79,7 +79,7 @@ impl Endpoint {
         if segment.flags & (flag::SYN | flag::ACK | flag::RST | flag::FIN) != flag::SYN {
             return false;
         }
-        let Some(connection) = &self.slots[index as usize].connection else { return false };
+        let Some(connection) = &self.slots[index].connection else { return false };
         if connection.state == State::Closed {
             return true;
         }
@@ -96,8 +96,8 @@ impl Endpoint {
 
     /// A connection that is over makes way for a new one between its ends.
     fn retire(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_deref_mut() else { return };
+        let slot = &mut self.slots[index];
+        let Some(connection) = slot.connection.as_mut() else { return };
         connection.finish();
         if connection.released {
             return self.remove(index);
@@ -117,14 +117,15 @@ impl Endpoint {
         segment: &Segment<'_>,
         now: Nanos,
     ) -> Result<Handled, Reject> {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.slots[index];
         let id = Id { index, generation: slot.generation };
-        let Some(connection) = slot.connection.as_deref_mut() else {
+        let waits_at = slot.listener();
+        let Some(connection) = slot.connection.as_mut() else {
             return Err(Reject::NoConnection);
         };
         let before = connection.state;
         if before == State::SynReceived
-            && let Some(listener) = slot.listener
+            && let Some(listener) = waits_at
             && segment.has(flag::ACK)
             && self.listeners[listener as usize].as_ref().is_some_and(super::Listener::is_full)
         {
@@ -138,6 +139,10 @@ impl Endpoint {
         }
         let result = connection.handle(segment, now);
         let after = connection.state;
+        if result.is_ok() && before == after {
+            self.settle(index, now);
+            return result.map(|payload| Handled { id: Some(id), payload });
+        }
         let tuple = connection.tuple;
         let unsynchronized = matches!(before, State::SynSent | State::SynReceived);
         if result == Err(Reject::AckOfUnsent) && unsynchronized && !segment.has(flag::RST) {
@@ -150,7 +155,7 @@ impl Endpoint {
         if before == State::SynReceived && after != before {
             if after == State::Closed {
                 self.drop_half_open(index);
-            } else if let Some(listener) = self.slots[index as usize].listener {
+            } else if let Some(listener) = waits_at {
                 self.leaves_backlog(listener, id, true);
             }
         }
@@ -160,10 +165,10 @@ impl Endpoint {
 
     /// A half-open connection of a listener's is over: nobody will ever ask for it.
     pub(super) fn drop_half_open(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.slots[index];
         let id = Id { index, generation: slot.generation };
-        if let Some(listener) = slot.listener.take() {
-            if let Some(connection) = slot.connection.as_deref_mut() {
+        if let Some(listener) = slot.take_listener() {
+            if let Some(connection) = slot.connection.as_mut() {
                 connection.released = true;
             }
             self.leaves_backlog(listener, id, false);

@@ -15,7 +15,7 @@ impl Endpoint {
     /// counts as no congestion (RFC 8201 §5.4, RFC 1191 §6.4).
     pub fn handle_mtu(&mut self, tuple: &Tuple, seq: u32, mtu: u16, now: Nanos) -> bool {
         let believed = self.find(tuple).and_then(|index| {
-            let connection = self.slots[index as usize].connection.as_deref_mut()?;
+            let connection = self.slots[index].connection.as_mut()?;
             connection.take_mtu(Seq(seq), mtu).then_some(index)
         });
         if let Some(index) = believed {
@@ -30,7 +30,7 @@ impl Endpoint {
     /// being opened ends.
     pub fn handle_unreachable(&mut self, tuple: &Tuple, seq: u32, now: Nanos) -> bool {
         let Some(index) = self.find(tuple) else { return false };
-        let Some(connection) = self.slots[index as usize].connection.as_deref_mut() else {
+        let Some(connection) = self.slots[index].connection.as_mut() else {
             return false;
         };
         let opening = connection.state == State::SynSent;

@@ -51,9 +51,9 @@ impl Endpoint {
             self.close(waiting, now);
         }
         for index in 0..self.slots.len() as u32 {
-            let slot = &mut self.slots[index as usize];
-            if slot.listener == Some(id.0) {
-                slot.listener = None;
+            let slot = &mut self.slots[index];
+            if slot.listener() == Some(id.0) {
+                slot.take_listener();
                 if let Some(connection) = &mut slot.connection {
                     connection.abort();
                     connection.released = true;
@@ -66,9 +66,8 @@ impl Endpoint {
     /// The next established connection of a listener. Its events come after this.
     pub fn accept(&mut self, id: ListenerId) -> Option<Id> {
         let accepted = self.listeners.get_mut(id.0 as usize)?.as_mut()?.waiting.pop_front()?;
-        if let Some(slot) = self.slots.get_mut(accepted.index as usize) {
-            slot.listener = None;
-            slot.accepted = true;
+        if let Some(slot) = self.slots.get_mut(accepted.index) {
+            slot.take_listener();
             if slot.connection.as_ref().is_some_and(|connection| !connection.events.is_empty())
                 && !std::mem::replace(&mut slot.in_ready, true)
             {
@@ -130,8 +129,7 @@ impl Endpoint {
         let mut connection = Connection::new(&birth, &self.config, now);
         connection.accept_syn(segment, now);
         let id = self.add(connection);
-        self.slots[id.index as usize].listener = Some(at);
-        self.slots[id.index as usize].accepted = false;
+        self.slots[id.index].set_listener(at);
         if let Some(listener) = &mut self.listeners[at as usize] {
             listener.half_open += 1;
         }
@@ -237,8 +235,7 @@ impl Endpoint {
         let mut connection = Connection::new(&birth, &self.config, now);
         connection.resume(irs, &remembered, segment, now);
         let id = self.add(connection);
-        let slot = &mut self.slots[id.index as usize];
-        (slot.listener, slot.accepted) = (Some(at), false);
+        self.slots[id.index].set_listener(at);
         if let Some(listener) = &mut self.listeners[at as usize] {
             listener.waiting.push_back(id);
         }

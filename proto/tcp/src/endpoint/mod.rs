@@ -6,13 +6,14 @@ mod listen;
 mod listener;
 mod open;
 mod secrets;
+mod slots;
 mod table;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use weever_net::{MILLIS, SECOND};
-use weever_timer::{Key, Wheel};
+use weever_timer::Wheel;
 
 use crate::connection::AckNeed;
 use crate::name::Id;
@@ -22,6 +23,7 @@ use listener::Listener;
 pub use listener::{ListenError, ListenerConfig, ListenerId};
 pub use open::ConnectError;
 use secrets::Secrets;
+use slots::{SLOT_LEN, Slots};
 use table::Table;
 
 /// A segment that was taken.
@@ -52,28 +54,12 @@ pub struct Counters {
     pub replies_dropped: u64,
 }
 
-#[derive(Debug, Default)]
-struct Slot {
-    generation: u32,
-    connection: Option<Box<Connection>>,
-    /// The timer in the wheel, and when it fires: never later than the connection's next deadline.
-    timer: Option<(Nanos, Key)>,
-    in_sends: bool,
-    in_ready: bool,
-    /// The application knows of it.
-    accepted: bool,
-    /// The listener in whose backlog or queue it is.
-    listener: Option<u32>,
-    /// Octets that it counts for.
-    memory: u32,
-}
-
 /// Connections and listeners. See the [crate's documentation](crate) for how to drive it.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Arc<Config>,
     secrets: Secrets,
-    slots: Vec<Slot>,
+    slots: Slots,
     free: Vec<u32>,
     table: Table,
     listeners: Vec<Option<Listener>>,
@@ -108,7 +94,7 @@ impl Endpoint {
         Self {
             config: Arc::new(config),
             secrets: Secrets::new(root),
-            slots: Vec::new(),
+            slots: Slots::default(),
             free: Vec::new(),
             table: Table::new(),
             listeners: Vec::new(),
@@ -148,16 +134,16 @@ impl Endpoint {
     /// A connection, as long as it exists.
     pub fn get(&self, id: Id) -> Option<&Connection> {
         self.slots
-            .get(id.index as usize)
+            .get(id.index)
             .filter(|slot| slot.generation == id.generation)?
             .connection
-            .as_deref()
+            .as_ref()
     }
 
     /// The ids of all connections.
     pub fn ids(&self) -> impl Iterator<Item = Id> {
-        let there = self.slots.iter().enumerate().filter(|(_, slot)| slot.connection.is_some());
-        there.map(|(index, slot)| Id { index: index as u32, generation: slot.generation })
+        let there = self.slots.iter().filter(|(_, slot)| slot.connection.is_some());
+        there.map(|(index, slot)| Id { index, generation: slot.generation })
     }
 
     /// SEND: octets behind those that were queued before lie in the send region. How many were taken:
@@ -168,7 +154,18 @@ impl Endpoint {
 
     /// RECEIVE: the application has done with the next octets of what is readable.
     pub fn consume(&mut self, id: Id, octets: u64, now: Nanos) {
-        self.with(id, now, |connection| connection.consume(octets));
+        let Some(slot) = self.slots.get_mut(id.index) else { return };
+        let Some(connection) = slot.connection.as_mut() else { return };
+        if slot.generation != id.generation {
+            return;
+        }
+        let taken = connection.consume(octets);
+        if connection.may_transmit() {
+            return self.settle(id.index, now);
+        }
+        // No deadline depends on what was read.
+        slot.memory = slot.memory.saturating_sub(taken);
+        self.memory = self.memory.saturating_sub(u64::from(taken));
     }
 
     /// Closes the sending side: FIN follows what is queued.
@@ -198,19 +195,19 @@ impl Endpoint {
     }
 
     fn with<T>(&mut self, id: Id, now: Nanos, act: impl FnOnce(&mut Connection) -> T) -> Option<T> {
-        let slot = self.slots.get_mut(id.index as usize)?;
+        let slot = self.slots.get_mut(id.index)?;
         if slot.generation != id.generation {
             return None;
         }
-        let done = act(slot.connection.as_deref_mut()?);
+        let done = act(slot.connection.as_mut()?);
         self.settle(id.index, now);
         Some(done)
     }
 
+    #[inline]
     fn find(&self, tuple: &Tuple) -> Option<u32> {
-        let is_it = |index: u32| {
-            self.slots[index as usize].connection.as_ref().is_some_and(|it| it.tuple == *tuple)
-        };
+        let is_it =
+            |index: u32| self.slots[index].connection.as_ref().is_some_and(|it| it.tuple == *tuple);
         self.table.find(self.secrets.demux(tuple), is_it)
     }
 
@@ -219,39 +216,36 @@ impl Endpoint {
         if self.len() >= self.config.max_connections {
             return Err(Reject::TooManyConnections);
         }
-        if self.memory.saturating_add(size_of::<Connection>() as u64) > self.config.memory_limit {
+        if self.memory.saturating_add(SLOT_LEN as u64) > self.config.memory_limit {
             return Err(Reject::NoMemory);
         }
         Ok(())
     }
 
     fn add(&mut self, connection: Connection) -> Id {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
+        let index = self.free.pop().unwrap_or_else(|| self.slots.push());
         let hash = self.secrets.demux(&connection.tuple);
         let (secrets, slots) = (&self.secrets, &self.slots);
         self.table.insert(hash, index, |index| {
-            let connection = slots[index as usize].connection.as_ref();
+            let connection = slots[index].connection.as_ref();
             connection.map_or(0, |connection| secrets.demux(&connection.tuple))
         });
-        let slot = &mut self.slots[index as usize];
-        slot.connection = Some(Box::new(connection));
-        slot.accepted = true;
+        let slot = &mut self.slots[index];
+        slot.connection = Some(connection);
         Id { index, generation: slot.generation }
     }
 
     fn remove(&mut self, index: u32) {
-        let slot = &mut self.slots[index as usize];
+        let slot = &mut self.slots[index];
         let Some(connection) = slot.connection.take() else { return };
         let id = Id { index, generation: slot.generation };
         slot.generation = slot.generation.wrapping_add(1);
         self.memory -= u64::from(std::mem::take(&mut slot.memory));
-        if let Some((_, key)) = slot.timer.take() {
+        slot.timer_at = NEVER;
+        if let Some(key) = slot.timer.take() {
             self.wheel.cancel(key);
         }
-        let waiting = slot.listener.take().is_some();
+        let waiting = slot.take_listener().is_some();
         self.free.push(index);
         self.table.remove(self.secrets.demux(&connection.tuple), index);
         if waiting {
@@ -260,43 +254,30 @@ impl Endpoint {
     }
 
     /// After anything has happened to a connection: lists, timers, memory, and its end.
+    #[inline]
     fn settle(&mut self, index: u32, now: Nanos) {
-        let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_deref_mut() else { return };
-        if connection.may_transmit() {
+        let slot = &mut self.slots[index];
+        let accepted = slot.listener().is_none();
+        let Some(connection) = slot.connection.as_mut() else { return };
+        let sends = connection.may_transmit();
+        if sends {
             if !std::mem::replace(&mut slot.in_sends, true) {
                 self.sends.push_back(index);
             }
         } else if connection.state == State::Closed && connection.released {
             return self.remove(index);
         }
-        if !connection.events.is_empty()
-            && slot.accepted
-            && !std::mem::replace(&mut slot.in_ready, true)
+        if !connection.events.is_empty() && accepted && !std::mem::replace(&mut slot.in_ready, true)
         {
             self.ready.push_back(index);
         }
         let memory = connection.memory();
         self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
         slot.memory = memory;
-        self.set_timer(index, now);
-    }
-
-    /// Has the wheel fire not later than the connection's next deadline. A timer that fires too early
-    /// is set anew then, which costs less than moving it with each acknowledgement.
-    fn set_timer(&mut self, index: u32, now: Nanos) {
-        let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_deref() else { return };
-        let deadline = connection.next_deadline();
-        if deadline == NEVER || slot.timer.is_some_and(|(at, _)| at <= deadline) {
-            return;
+        if !sends {
+            // Otherwise once it was asked for what it sends.
+            slot.set_timer(&mut self.wheel, index, now);
         }
-        if let Some((_, key)) = slot.timer.take() {
-            self.wheel.cancel(key);
-        }
-        // Nothing is due twice at one time.
-        let deadline = deadline.max(now + 1);
-        slot.timer = Some((deadline, self.wheel.insert(deadline, index)));
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has to be called; it may be early.
@@ -307,13 +288,16 @@ impl Endpoint {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
         while let Some(index) = self.wheel.poll(now) {
-            let slot = &mut self.slots[index as usize];
-            slot.timer = None;
-            if let Some(connection) = slot.connection.as_deref_mut() {
+            let slot = &mut self.slots[index];
+            (slot.timer, slot.timer_at) = (None, NEVER);
+            if let Some(connection) = slot.connection.as_mut() {
                 let half_open = connection.state == State::SynReceived;
+                connection.arm_resend(now);
                 if connection.next_deadline() <= now {
                     connection.timeout(now);
                 }
+                // There is a last timer behind all activity.
+                connection.shed(now);
                 if half_open && connection.state == State::Closed {
                     self.drop_half_open(index);
                 }
@@ -329,40 +313,42 @@ impl Endpoint {
         }
         while let Some(index) = self.sends.front().copied() {
             self.limit_challenges(index, now);
-            let slot = &mut self.slots[index as usize];
+            let slot = &mut self.slots[index];
             let generation = slot.generation;
-            let next = slot.connection.as_deref_mut().and_then(|it| it.poll_transmit(now));
+            let next = slot.connection.as_mut().and_then(|it| it.poll_transmit(now));
             if let Some(mut transmit) = next {
                 transmit.connection = Some(Id { index, generation });
                 self.in_a_row += 1;
-                if self.in_a_row >= IN_A_ROW {
+                if !slot.connection.as_ref().is_some_and(Connection::may_transmit) {
+                    self.leave_sends(index, now);
+                } else if self.in_a_row >= IN_A_ROW {
                     self.in_a_row = 0;
                     self.sends.rotate_left(1);
                 }
                 return Some(transmit);
             }
-            self.in_a_row = 0;
-            self.sends.pop_front();
-            slot.in_sends = false;
-            self.after_transmit(index, now);
+            self.leave_sends(index, now);
         }
         None
     }
 
-    /// A connection has nothing more to send for now. What it still would send waits for the window or
-    /// for time, so it is not put back into the list.
-    fn after_transmit(&mut self, index: u32, now: Nanos) {
-        let slot = &mut self.slots[index as usize];
-        let Some(connection) = slot.connection.as_deref() else { return };
+    /// The first connection in the list has nothing more to send for now. What it still would send waits
+    /// for the window or for time, so it is not put back.
+    fn leave_sends(&mut self, index: u32, now: Nanos) {
+        self.in_a_row = 0;
+        self.sends.pop_front();
+        let slot = &mut self.slots[index];
+        slot.in_sends = false;
+        let Some(connection) = slot.connection.as_ref() else { return };
         if connection.state == State::Closed && connection.released && !connection.reset_due {
             return self.remove(index);
         }
-        self.set_timer(index, now);
+        slot.set_timer(&mut self.wheel, index, now);
     }
 
     /// RFC 5961 §7: challenge ACKs are limited over all connections.
     fn limit_challenges(&mut self, index: u32, now: Nanos) {
-        let Some(connection) = self.slots[index as usize].connection.as_deref_mut() else { return };
+        let Some(connection) = self.slots[index].connection.as_mut() else { return };
         if connection.ack_need != AckNeed::Challenge {
             return;
         }
@@ -381,10 +367,10 @@ impl Endpoint {
     /// The next connection with news for its application. Call it until it returns `None`.
     pub fn poll_event(&mut self) -> Option<(Id, Events)> {
         while let Some(index) = self.ready.pop_front() {
-            let slot = &mut self.slots[index as usize];
+            let slot = &mut self.slots[index];
             slot.in_ready = false;
             let generation = slot.generation;
-            let Some(connection) = slot.connection.as_deref_mut() else { continue };
+            let Some(connection) = slot.connection.as_mut() else { continue };
             let events = connection.events.take();
             if !events.is_empty() && !connection.released {
                 return Some((Id { index, generation }, events));
@@ -399,7 +385,7 @@ impl Connection {
     fn memory(&self) -> u32 {
         let unread = (self.rcv.received - self.rcv.consumed) as u32;
         let ahead = if self.rcv.ahead.is_empty() { 0 } else { self.rcv.window() };
-        let records = 24 * self.sent.len() + 12 * self.rcv.ahead.len();
-        (size_of::<Self>() + records) as u32 + unread + ahead
+        let besides = self.sent.memory() + self.rare.memory() + 12 * self.rcv.ahead.len();
+        (SLOT_LEN + besides) as u32 + unread + ahead
     }
 }

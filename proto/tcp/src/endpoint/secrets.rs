@@ -11,7 +11,7 @@ use crate::{Nanos, Tuple};
 /// The keys of an endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Secrets {
-    demux: [u64; 2],
+    demux: [u64; 6],
     isn: [u64; 2],
     stamp: [u64; 2],
     port: [u64; 2],
@@ -40,11 +40,12 @@ impl Secrets {
     /// Keys of their own for each purpose, from the root key.
     pub(crate) fn new(root: [u64; 2]) -> Self {
         let key = |purpose: u64| [keyed_hash(root, &[purpose, 0]), keyed_hash(root, &[purpose, 1])];
-        Self { demux: key(1), isn: key(2), stamp: key(3), port: key(4), cookie: key(5) }
+        let demux = core::array::from_fn(|at| keyed_hash(root, &[1, at as u64]));
+        Self { demux, isn: key(2), stamp: key(3), port: key(4), cookie: key(5) }
     }
 
     pub(crate) fn demux(&self, tuple: &Tuple) -> u64 {
-        tuple.hash(self.demux)
+        tuple.quick_hash(&self.demux)
     }
 
     /// RFC 6528 §3: "ISN = M + F(localip, localport, remoteip, remoteport, secretkey)", where M is "the

@@ -3,10 +3,11 @@
 use weever_wire::tcp::flag;
 
 use super::Reject;
-use crate::connection::{Events, Probe};
+use crate::connection::{Events, Probe, millis};
 use crate::{Connection, Nanos, Segment, State};
 
 impl Connection {
+    #[inline]
     pub(super) fn check_ack(&mut self, segment: &Segment<'_>, now: Nanos) -> Result<(), Reject> {
         // "if the ACK bit is off, drop the segment and return".
         if !segment.has(flag::ACK) {
@@ -77,11 +78,12 @@ impl Connection {
 
     /// "If SND.UNA < SEG.ACK =< SND.NXT, then set SND.UNA <- SEG.ACK. Any segments on the
     /// retransmission queue that are thereby entirely acknowledged are removed."
+    #[inline]
     pub(super) fn take_ack(&mut self, segment: &Segment<'_>, now: Nanos) {
         let una = self.snd.una;
         self.account(segment, now);
         if self.snd.una.gt(una) {
-            self.timers.progress = now;
+            self.timers.progress = millis(now);
             // RFC 6298 (5.3): "When an ACK is received that acknowledges new data, restart the
             // retransmission timer so that it will expire after RTO seconds".
             self.timers.base = now;
@@ -89,7 +91,6 @@ impl Connection {
             self.free_acknowledged();
         }
         self.update_window(segment, now);
-        self.arm_resend(now);
     }
 
     /// Counts octets of the stream out of the window: FIN and SYN are none of it.

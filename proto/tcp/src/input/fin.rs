@@ -8,15 +8,16 @@ impl Connection {
     /// "If the FIN bit is set, signal the user 'connection closing' and return any pending RECEIVEs with
     /// same message, advance RCV.NXT over the FIN, and send an acknowledgment for the FIN." One that
     /// comes before the text does waits for it.
+    #[inline]
     pub(super) fn take_fin(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
         let fin = arrival.seq + arrival.range.len() as u32;
         // A peer that sent text behind it already contradicts itself: its FIN is not believed.
         let contradicts = self.rcv.ahead.end().is_some_and(|end| end.gt(fin));
-        if arrival.fin && !contradicts && self.rcv.fin.is_none() && self.state.can_receive() {
-            self.rcv.fin = Some(fin);
+        if arrival.fin && !contradicts && !self.rcv.fin_known && self.state.can_receive() {
+            (self.rcv.fin, self.rcv.fin_known) = (fin, true);
             self.ack_need.raise(AckNeed::Now);
         }
-        if self.rcv.fin != Some(self.rcv.nxt) || self.rcv.fin_taken {
+        if !self.rcv.fin_known || self.rcv.fin != self.rcv.nxt || self.rcv.fin_taken {
             return;
         }
         self.rcv.fin_taken = true;

@@ -17,7 +17,7 @@ use core::ops::Range;
 use weever_net::MILLIS;
 use weever_wire::tcp::Seq;
 
-use crate::connection::AckNeed;
+use crate::connection::{AckNeed, millis};
 use crate::{Connection, Nanos, Segment, State};
 
 /// Payload that was accepted.
@@ -108,7 +108,7 @@ impl Connection {
         // First: the sequence number; timestamps belong to this step (RFC 7323 §5.2).
         self.check_timestamp(segment, now)?;
         let arrival = self.check_sequence(segment, now)?;
-        self.timers.heard = now;
+        self.timers.heard = millis(now);
         self.keep_alive_probes = 0;
         // Second: RST.
         self.check_reset(segment, now)?;
@@ -129,10 +129,18 @@ impl Connection {
 
     /// An acknowledgement in answer to a segment that could not be taken, if none was sent lately.
     pub(crate) fn challenge(&mut self, now: Nanos) {
-        let waited = now.saturating_sub(self.timers.challenged);
-        if self.timers.challenged == 0 || waited >= CHALLENGE_INTERVAL {
-            self.timers.challenged = now.max(1);
+        if self.may_challenge(now) {
             self.ack_need = AckNeed::Challenge;
         }
+    }
+
+    /// Whether an answer to something unacceptable may be given, which then counts as given.
+    fn may_challenge(&mut self, now: Nanos) -> bool {
+        let last = self.rare.challenged;
+        if last != 0 && now.saturating_sub(last) < CHALLENGE_INTERVAL {
+            return false;
+        }
+        self.rare.set().challenged = now.max(1);
+        true
     }
 }

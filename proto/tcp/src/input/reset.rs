@@ -7,6 +7,7 @@ use crate::connection::Failure;
 use crate::{Connection, Nanos, Segment, State};
 
 impl Connection {
+    #[inline]
     pub(super) fn check_reset(&mut self, segment: &Segment<'_>, now: Nanos) -> Result<(), Reject> {
         if !segment.has(flag::RST) {
             return Ok(());

@@ -45,6 +45,7 @@ impl Connection {
     }
 
     /// Whether the segment lies in the window, and what of it does.
+    #[inline]
     pub(super) fn check_sequence<'a, 's>(
         &mut self,
         segment: &'s Segment<'a>,
@@ -83,8 +84,7 @@ impl Connection {
         if self.state == State::SynReceived && segment.has(flag::SYN) && segment.seq == self.rcv.irs
         {
             // The peer sends its SYN again, since ours or its acknowledgement was lost.
-            if now.saturating_sub(self.timers.challenged) >= super::CHALLENGE_INTERVAL {
-                self.timers.challenged = now.max(1);
+            if self.may_challenge(now) {
                 self.sent.mark_lost(|record| record.is_syn());
             }
             return;
@@ -101,7 +101,7 @@ impl Connection {
                 // RFC 2883 §4.1: "The D-SACK block is only used to report a duplicate contiguous
                 // sequence of data received by the receiver in the most recent packet."
                 let len = segment.payload.len() as u32;
-                self.rcv.duplicate = Some((segment.seq, segment.seq + len));
+                self.rare.set().duplicate = Some((segment.seq, segment.seq + len));
             }
         } else {
             self.challenge(now);
@@ -117,7 +117,7 @@ impl Connection {
         let skip = if start.lt(nxt) { (nxt - start).min(end - start) } else { 0 };
         let over = if end.gt(edge) { (end - edge).min(end - start - skip) } else { 0 };
         if skip > 0 && self.rcv.sack {
-            self.rcv.duplicate = Some((start, start + skip));
+            self.rare.set().duplicate = Some((start, start + skip));
             self.ack_need.raise(AckNeed::Now);
         }
         let range = skip as usize..segment.payload.len() - over as usize;

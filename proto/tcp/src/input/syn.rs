@@ -7,6 +7,7 @@ use crate::connection::Failure;
 use crate::{Connection, Nanos, Segment, State};
 
 impl Connection {
+    #[inline]
     pub(super) fn check_syn(&mut self, segment: &Segment<'_>, now: Nanos) -> Result<(), Reject> {
         // The SYN of a simultaneous open, with an ACK this time: its number is taken already.
         let again = self.state == State::SynReceived && segment.seq == self.rcv.irs;

@@ -3,7 +3,7 @@
 use weever_wire::tcp::flag;
 
 use super::{Arrival, Payload, Reject};
-use crate::connection::{AckNeed, Events, Failure};
+use crate::connection::{AckNeed, Events, Failure, millis};
 use crate::{Connection, EcnMode, Nanos, Segment, State};
 
 impl Connection {
@@ -34,7 +34,7 @@ impl Connection {
         }
         // "Fourth, check the SYN bit: ... RCV.NXT is set to SEG.SEQ+1, IRS is set to SEG.SEQ."
         self.take_syn(segment.seq, &segment.options, now);
-        self.timers.heard = now;
+        self.timers.heard = millis(now);
         if !ack {
             return self.simultaneous_open(segment, now);
         }
@@ -80,7 +80,6 @@ impl Connection {
         self.snd.max_wnd = self.snd.wnd;
         self.sent.mark_lost(|record| record.is_syn());
         self.timers.base = now;
-        self.arm_resend(now);
         Ok(None)
     }
 }

@@ -10,6 +10,7 @@ use crate::{Connection, Ecn, Nanos};
 impl Connection {
     /// "If the URG bit is set, RCV.UP <- max(RCV.UP,SEG.UP), and signal the user that the remote side
     /// has urgent data if the urgent pointer (RCV.UP) is in advance of the data consumed."
+    #[inline]
     pub(super) fn check_urgent(&mut self, arrival: &Arrival<'_, '_>) {
         let segment = arrival.segment;
         if !segment.has(flag::URG) || !self.state.can_receive() {
@@ -20,13 +21,14 @@ impl Connection {
         let ahead = (segment.seq + u32::from(segment.urgent)).distance(self.rcv.nxt);
         let Ok(ahead) = u64::try_from(ahead) else { return };
         let offset = self.rcv.received + ahead;
-        if self.rcv.urgent.is_none_or(|urgent| offset > urgent) && offset > self.rcv.consumed {
-            self.rcv.urgent = Some(offset);
+        if self.rare.urgent.is_none_or(|urgent| offset > urgent) && offset > self.rcv.consumed {
+            self.rare.set().urgent = Some(offset);
             self.events.add(Events::URGENT);
         }
     }
 
     /// "Once in the ESTABLISHED state, it is possible to deliver segment data to user RECEIVE buffers."
+    #[inline]
     pub(super) fn take_text(
         &mut self,
         arrival: &Arrival<'_, '_>,
@@ -48,7 +50,7 @@ impl Connection {
         }
         let len = arrival.range.len() as u32;
         let (start, end) = (arrival.seq, arrival.seq + len);
-        if self.rcv.fin.is_some_and(|fin| end.gt(fin)) {
+        if self.rcv.fin_known && end.gt(self.rcv.fin) {
             return Err(Reject::AfterFin);
         }
         let offset = self.rcv.received + u64::from(start - self.rcv.nxt);
@@ -59,7 +61,7 @@ impl Connection {
             return match self.rcv.ahead.insert(start, end) {
                 Inserted::Full => Err(Reject::TooManyPieces),
                 Inserted::Duplicate => {
-                    self.rcv.duplicate = Some((start, end));
+                    self.rare.set().duplicate = Some((start, end));
                     Ok(None)
                 }
                 Inserted::New => {
@@ -72,6 +74,7 @@ impl Connection {
     }
 
     /// RCV.NXT moves over what came in order, and over what was waiting behind it.
+    #[inline]
     fn advance(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
         let len = arrival.range.len() as u32;
         let rcv = &mut self.rcv;
@@ -82,13 +85,12 @@ impl Connection {
         }
         rcv.received += u64::from(nxt - rcv.nxt);
         rcv.nxt = nxt;
-        rcv.unacked = rcv.unacked.saturating_add(len);
         self.events.add(Events::READABLE);
         // RFC 9293 §3.8.6.3: "an ACK should not be excessively delayed ... in a stream of full-sized
         // segments, there SHOULD be an ACK for at least every second segment" (SHLD-19); RFC 5681
         // §4.2: "when the incoming segment fills in all or part of a gap", at once.
         let mss = u32::from(rcv.mss).min(self.window.mss.max(1));
-        let due = filled || rcv.unacked >= 2 * mss || rcv.quick > 0;
+        let due = filled || rcv.unacked() >= 2 * mss || rcv.quick > 0;
         rcv.quick = rcv.quick.saturating_sub(1);
         if due {
             self.ack_need.raise(AckNeed::Now);
@@ -109,7 +111,7 @@ impl Connection {
             // and send an immediate ACK"; what came before is acknowledged under its own mark.
             if marked != self.rcv.echo && !arrival.range.is_empty() {
                 if self.ack_need == AckNeed::Delayed {
-                    self.rcv.early_ack = Some(self.rcv.nxt);
+                    self.rare.set().early_ack = Some(self.rcv.nxt);
                 }
                 self.rcv.echo = marked;
                 self.ack_need.raise(AckNeed::Now);

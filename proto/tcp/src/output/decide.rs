@@ -12,6 +12,7 @@ impl Connection {
     }
 
     /// Whether data or FIN has never been sent.
+    #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
         self.snd.unsent() > 0 || (self.snd.fin && !self.snd.is_fin_sent())
     }
@@ -22,6 +23,7 @@ impl Connection {
     }
 
     /// How much new data to send now, and whether with FIN; congestion is not asked about.
+    #[inline]
     pub(crate) fn sendable(&self) -> Option<(u32, bool)> {
         let unsent = self.snd.unsent();
         let fin_due = self.snd.fin && !self.snd.is_fin_sent();

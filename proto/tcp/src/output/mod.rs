@@ -8,13 +8,14 @@ mod segment;
 
 use weever_wire::tcp::flag;
 
-use crate::connection::{AckNeed, Probe};
+use crate::connection::{AckNeed, Probe, millis};
 use crate::recovery::{Frto, Phase, Record};
 use crate::segment::Transmit;
 use crate::{Connection, NEVER, Nanos, State};
 
 impl Connection {
     /// Whether [`poll_transmit`](Self::poll_transmit) may have something.
+    #[inline]
     pub(crate) fn may_transmit(&self) -> bool {
         let open = self.state != State::Closed;
         let unsent_syn = open && self.snd.nxt == self.snd.iss;
@@ -23,7 +24,7 @@ impl Connection {
             || self.probe != Probe::None
             || self.ack_need >= AckNeed::Challenge
             || self.sent.lost > 0
-            || self.rcv.early_ack.is_some()
+            || self.rare.early_ack.is_some()
             || (self.state.can_send() && self.has_unsent())
     }
 
@@ -34,15 +35,14 @@ impl Connection {
             // that it is believed.
             return Some(self.segment(self.acceptable_seq(), flag::RST | flag::ACK, 0..0, now));
         }
-        let next = match self.state {
-            State::Closed => return None,
+        match self.state {
+            State::Closed => None,
             State::SynSent | State::SynReceived => self.handshake(now),
             _ => self.next_segment(now),
-        };
-        self.arm_resend(now);
-        next
+        }
     }
 
+    #[inline]
     fn next_segment(&mut self, now: Nanos) -> Option<Transmit> {
         if let Some(early) = self.early_ack(now) {
             return Some(early);
@@ -50,7 +50,7 @@ impl Connection {
         if let Some(probe) = self.send_probe(now) {
             return Some(probe);
         }
-        if self.timers.pace == NEVER && self.state.can_send() {
+        if self.rare.pace == NEVER && self.state.can_send() {
             // RFC 5682 §3.1 step 2 b): new data comes before what may not be lost.
             let new_first = self.recovery.frto == Frto::NewData;
             let data = if new_first { self.send_new(now) } else { self.send_lost(now) };
@@ -72,7 +72,7 @@ impl Connection {
         let again =
             std::mem::replace(&mut self.probe, Probe::None) == Probe::Head || self.sent.lost > 0;
         if first {
-            (self.timers.base, self.timers.progress) = (now, now);
+            (self.timers.base, self.timers.progress) = (now, millis(now));
             self.snd.nxt = self.snd.iss + 1;
             self.sent.push(Record::new(self.snd.iss, self.snd.nxt, now, true, false));
         } else if again {
@@ -86,6 +86,7 @@ impl Connection {
     }
 
     /// What is sent regardless of the congestion window.
+    #[inline]
     fn send_probe(&mut self, now: Nanos) -> Option<Transmit> {
         match std::mem::replace(&mut self.probe, Probe::None) {
             Probe::None => None,
@@ -124,11 +125,12 @@ impl Connection {
             self.recovery.probe_is_retransmission = true;
             self.resend(&record, now)
         };
-        self.recovery.probe_end = Some(self.snd.nxt);
+        self.rare.set().probe_end = Some(self.snd.nxt);
         Some(transmit)
     }
 
     /// The first of what was found lost.
+    #[inline]
     fn send_lost(&mut self, now: Nanos) -> Option<Transmit> {
         let room = self.payload_room();
         let record = self.sent.next_lost(room)?;
@@ -140,6 +142,7 @@ impl Connection {
         Some(self.resend(&record, now))
     }
 
+    #[inline]
     fn send_new(&mut self, now: Nanos) -> Option<Transmit> {
         let Some((len, fin)) = self.sendable() else {
             self.recovery.limited = false;
@@ -148,9 +151,7 @@ impl Connection {
         let initial =
             crate::congestion::initial_window(self.window.mss, self.config.initial_window);
         self.recovery.validation.before_sending(&mut self.window, initial, now);
-        if self.sent.is_empty()
-            && now.saturating_sub(self.timers.heard) > self.rtt.timeout(&self.config)
-        {
+        if self.sent.is_empty() && self.timers.silence(now) > self.rtt.timeout(&self.config) {
             self.control.get().idle();
         }
         let pipe = self.pipe();
@@ -162,11 +163,12 @@ impl Connection {
     }
 
     /// A segment with the next `len` octets of the stream, and FIN behind them.
+    #[inline]
     fn new_segment(&mut self, len: u32, fin: bool, now: Nanos) -> Transmit {
         let seq = self.snd.nxt;
         let from = self.snd.offset(seq);
         if self.sent.is_empty() {
-            (self.timers.base, self.timers.progress) = (now, now);
+            (self.timers.base, self.timers.progress) = (now, millis(now));
         }
         self.snd.nxt = seq + len + u32::from(fin);
         if self.snd.nxt != seq {
@@ -212,22 +214,23 @@ impl Connection {
 
     fn account_sent(&mut self, len: u32, now: Nanos) {
         if self.recovery.phase == Phase::Recovery {
-            self.recovery.prr.sent(len);
+            self.rare.set().prr.sent(len);
         }
         self.pace(len, now);
     }
 
     /// Spaces segments out: at twice the rate of the window in slow start, else at 1.2 times.
     fn pace(&mut self, len: u32, now: Nanos) {
-        let (rtt, cwnd) = (self.rtt.smoothed, u64::from(self.window.cwnd.max(1)));
+        let (rtt, cwnd) = (self.rtt.smoothed(), u64::from(self.window.cwnd.max(1)));
         if !self.config.pacing || rtt == 0 || len == 0 {
             return;
         }
         let tenths = if self.window.in_slow_start() { 20 } else { 12 };
         let gap = (u128::from(rtt) * u128::from(len) * 10 / u128::from(cwnd * tenths)) as u64;
-        self.timers.pace_next = self.timers.pace_next.max(now) + gap;
-        if self.timers.pace_next > now + PACE_QUANTUM {
-            self.timers.pace = self.timers.pace_next - PACE_QUANTUM;
+        let rare = self.rare.set();
+        rare.pace_next = rare.pace_next.max(now) + gap;
+        if rare.pace_next > now + PACE_QUANTUM {
+            rare.pace = rare.pace_next - PACE_QUANTUM;
         }
     }
 }

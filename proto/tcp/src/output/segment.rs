@@ -12,6 +12,7 @@ use crate::{Connection, Ecn, EcnMode, NEVER, Nanos, State};
 
 impl Connection {
     /// A segment with the acknowledgement and window as they are, which thereby are sent.
+    #[inline]
     pub(super) fn segment(
         &mut self,
         seq: Seq,
@@ -28,7 +29,6 @@ impl Connection {
         }
         self.ack_need = AckNeed::None;
         self.timers.ack = NEVER;
-        self.rcv.unacked = 0;
         self.rcv.last_ack = self.rcv.nxt;
         let echo = if self.rcv.ecn && self.rcv.echo { flag::ECE } else { 0 };
         let header = TcpRepr {
@@ -51,16 +51,18 @@ impl Connection {
     }
 
     /// Blocks that fit beside the other options.
+    #[inline]
     fn selective_count(&self) -> usize {
-        if !self.rcv.sack || (self.rcv.duplicate.is_none() && self.rcv.ahead.is_empty()) {
+        if !self.rcv.sack || (self.rare.duplicate.is_none() && self.rcv.ahead.is_empty()) {
             return 0;
         }
         let most = (MAX_OPTIONS_LEN - self.options_len() - 4) / 8;
-        let there = self.rcv.ahead.len() + usize::from(self.rcv.duplicate.is_some());
+        let there = self.rcv.ahead.len() + usize::from(self.rare.duplicate.is_some());
         there.min(most).min(MAX_SACK_BLOCKS)
     }
 
     /// Bytes that blocks will take.
+    #[inline]
     pub(super) fn selective_len(&self) -> u32 {
         match self.selective_count() {
             0 => 0,
@@ -69,15 +71,17 @@ impl Connection {
     }
 
     /// D-SACK first (RFC 2883 §4), then the blocks (RFC 2018 §4).
+    #[inline]
     fn put_selective(&mut self, options: &mut TcpOptionsRepr) {
         let count = self.selective_count();
         if count == 0 {
-            self.rcv.duplicate = None;
+            self.rare.reset(|rare| rare.duplicate = None);
             return;
         }
         let mut blocks = [(Seq(0), Seq(0)); MAX_SACK_BLOCKS];
         let mut first = 0;
-        if let Some(duplicate) = self.rcv.duplicate.take() {
+        if let Some(duplicate) = self.rare.duplicate {
+            self.rare.reset(|rare| rare.duplicate = None);
             blocks[0] = duplicate;
             first = 1;
             // RFC 2883 §4.2: a duplicate of what lies ahead is followed by the block that holds it.
@@ -94,9 +98,9 @@ impl Connection {
     /// SYN, with ACK in SYN-RECEIVED.
     pub(super) fn syn(&mut self, now: Nanos) -> Transmit {
         let answer = self.state == State::SynReceived;
-        let duplicate = self.rcv.duplicate.take();
+        let duplicate = self.rare.duplicate;
         let mut transmit = self.segment(self.snd.iss, flag::SYN, 0..0, now);
-        self.rcv.duplicate = duplicate;
+        self.rare.reset(|rare| rare.duplicate = duplicate);
         let header = &mut transmit.header;
         // RFC 7323 §2.2: the window of a SYN is not scaled.
         header.window = self.rcv.capacity.min(0xffff) as u16;
@@ -126,8 +130,10 @@ impl Connection {
 
     /// RFC 8257 §3.2: what came before marks of congestion began or ended is acknowledged without, or
     /// with, ECE.
+    #[inline]
     pub(super) fn early_ack(&mut self, now: Nanos) -> Option<Transmit> {
-        let early = self.rcv.early_ack.take()?;
+        let early = self.rare.early_ack?;
+        self.rare.reset(|rare| rare.early_ack = None);
         let need = self.ack_need;
         let mut transmit = self.segment(self.acceptable_seq(), flag::ACK, 0..0, now);
         self.ack_need = need.max(AckNeed::Now);

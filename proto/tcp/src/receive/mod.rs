@@ -12,7 +12,11 @@ pub(crate) use reassembly::{Inserted, Reassembly};
 /// other end waits for each of them.
 const QUICK_ACKS: u8 = 16;
 /// RFC 7323 §5.5: a timestamp is outdated after 24 days.
-const STAMP_AGE: Nanos = 24 * 24 * 3600 * SECOND;
+const STAMP_AGE: u32 = 24 * 24 * 3600;
+
+fn seconds(now: Nanos) -> u32 {
+    (now / SECOND) as u32
+}
 
 /// The receive sequence space (RFC 9293 §3.3.1) and the stream that it carries.
 #[derive(Clone, Debug)]
@@ -47,19 +51,13 @@ pub(crate) struct Receiver {
     pub(crate) fin_taken: bool,
     /// Size of the peer's segments, for delayed acknowledgements.
     pub(crate) mss: u16,
-    /// Octets that arrived in order since the last acknowledgement was sent.
-    pub(crate) unacked: u32,
     /// Sequence number of the peer's FIN, once it is known.
-    pub(crate) fin: Option<Seq>,
-    /// What arrived twice, to be reported once (RFC 2883).
-    pub(crate) duplicate: Option<(Seq, Seq)>,
-    /// RCV.NXT before marks of congestion began or ended: to be acknowledged first (RFC 8257 §3.2).
-    pub(crate) early_ack: Option<Seq>,
-    pub(crate) urgent: Option<u64>,
+    pub(crate) fin: Seq,
+    pub(crate) fin_known: bool,
     pub(crate) stamp_offset: u32,
-    /// TS.Recent (RFC 7323 §4.3), and when it came.
+    /// TS.Recent (RFC 7323 §4.3), and the second in which it came.
     pub(crate) stamp: u32,
-    stamp_at: Nanos,
+    stamp_at: u32,
     pub(crate) ahead: Reassembly,
 }
 
@@ -84,11 +82,8 @@ impl Receiver {
             echo: false,
             fin_taken: false,
             mss: config.mtu.saturating_sub(tuple.ip_header_len() + 20),
-            unacked: 0,
-            fin: None,
-            duplicate: None,
-            early_ack: None,
-            urgent: None,
+            fin: Seq(0),
+            fin_known: false,
             stamp_offset,
             stamp: 0,
             stamp_at: 0,
@@ -99,6 +94,11 @@ impl Receiver {
     /// RCV.WND as the peer knows it.
     pub(crate) fn window(&self) -> u32 {
         if self.edge.gt(self.nxt) { self.edge - self.nxt } else { 0 }
+    }
+
+    /// Octets that arrived in order since the last acknowledgement was sent.
+    pub(crate) fn unacked(&self) -> u32 {
+        self.nxt - self.last_ack
     }
 
     /// The edge that could be offered now.
@@ -140,13 +140,13 @@ impl Receiver {
 
     /// Takes a timestamp over as TS.Recent.
     pub(crate) fn note_stamp(&mut self, stamp: u32, now: Nanos) {
-        (self.stamp, self.stamp_at) = (stamp, now);
+        (self.stamp, self.stamp_at) = (stamp, seconds(now));
     }
 
     /// RFC 7323 §5.3 R1 and §5.5: whether a timestamp is from before TS.Recent, and that is not
     /// outdated.
     pub(crate) fn is_old_stamp(&self, stamp: u32, now: Nanos) -> bool {
-        Seq(stamp).lt(Seq(self.stamp)) && now.saturating_sub(self.stamp_at) < STAMP_AGE
+        Seq(stamp).lt(Seq(self.stamp)) && seconds(now).wrapping_sub(self.stamp_at) < STAMP_AGE
     }
 }
 

@@ -6,6 +6,7 @@
 //! proportional rate reduction, [`Phase::Loss`] is slow start after a timeout, with F-RTO.
 
 mod rack;
+mod records;
 mod rtt;
 mod sent;
 mod state;
@@ -19,8 +20,9 @@ use weever_wire::tcp::{Seq, flag};
 use crate::congestion::{Acked, Congestion, Prr};
 use crate::segment::stamp;
 use crate::{Connection, NEVER, Nanos, Segment};
+pub(crate) use records::Record;
 pub(crate) use rtt::Rtt;
-pub(crate) use sent::{Record, Sent};
+pub(crate) use sent::Sent;
 pub(crate) use state::{Frto, Phase, Recovery};
 
 /// RFC 5681 §3.2, RFC 8985 §6.2: DupThresh.
@@ -75,7 +77,7 @@ impl Connection {
     /// Scoreboard, round trip times and RACK.
     fn take_delivered(&mut self, segment: &Segment<'_>, delivery: &mut Delivery, now: Nanos) {
         let echo = self.echo_of(segment);
-        let (point, min_rtt, offset) = (self.recovery.point, self.rtt.min, self.rcv.stamp_offset);
+        let (point, min_rtt, offset) = (self.recovery.point, self.rtt.min(), self.rcv.stamp_offset);
         let rack = &mut self.recovery.rack;
         // What is out of order does not change the timestamp that the peer echoes, so only that of what
         // is acknowledged in order says which transmission arrived.
@@ -86,11 +88,11 @@ impl Connection {
             }
             delivery.octets += record.len();
             if !record.is_retransmitted() {
-                let newest = delivery.newest_original.get_or_insert(record.sent_at);
-                *newest = (*newest).max(record.sent_at);
+                let newest = delivery.newest_original.get_or_insert(record.sent_at());
+                *newest = (*newest).max(record.sent_at());
                 delivery.original |= record.end.le(point);
             }
-            let sent_stamp = stamp(record.sent_at, offset);
+            let sent_stamp = stamp(record.sent_at(), offset);
             let older = in_order.get() && echo.is_some_and(|echo| Seq(echo).lt(Seq(sent_stamp)));
             rack.delivered(record, older, min_rtt, now);
         };
@@ -135,7 +137,7 @@ impl Connection {
             _ => None,
         };
         if let Some(rtt) = sample {
-            self.rtt.sample(rtt, now, &self.config);
+            self.rtt.sample(rtt, now);
         }
     }
 
@@ -187,7 +189,7 @@ impl Connection {
 
     /// RFC 8985 §6.2 step 5: RACK_detect_loss(); whether there were any.
     pub(crate) fn detect_losses(&mut self, now: Nanos) -> bool {
-        self.timers.reorder = NEVER;
+        self.rare.reset(|rare| rare.reorder = NEVER);
         let Some(front) = self.sent.front().filter(|_| self.rcv.sack) else { return false };
         let rack = &self.recovery.rack;
         // In order, the first one was sent first: if that is too new, so are the others.
@@ -197,10 +199,10 @@ impl Connection {
         }
         let urgent =
             self.recovery.phase != Phase::Open || self.sent.sacked >= DUP_THRESH * self.window.mss;
-        let window = rack.reordering_window(urgent, self.rtt.min, self.rtt.smoothed);
+        let window = rack.reordering_window(urgent, self.rtt.min(), self.rtt.smoothed());
         let mut wait = 0;
         let lost = self.sent.mark_lost(|record| {
-            let deadline = rack.deadline(record.sent_at, window);
+            let deadline = rack.deadline(record.sent_at(), window);
             if !rack.is_newer_than(record) {
                 return false;
             }
@@ -210,7 +212,7 @@ impl Connection {
             deadline <= now
         });
         if wait > 0 {
-            self.timers.reorder = wait;
+            self.rare.set().reorder = wait;
         }
         lost
     }
@@ -231,7 +233,7 @@ impl Connection {
             }
             Phase::Recovery => {
                 let (pipe, safe) = (self.pipe(), delivery.advanced && !delivery.lost);
-                self.recovery.prr.acked(&mut self.window, delivery.octets, pipe, safe);
+                self.rare.set().prr.acked(&mut self.window, delivery.octets, pipe, safe);
             }
             Phase::Loss => self.proceed_after_timeout(delivery, done),
         }
@@ -244,7 +246,7 @@ impl Connection {
     fn end_phase(&mut self) {
         self.recovery.phase = Phase::Open;
         self.recovery.frto = Frto::Off;
-        self.recovery.undo = None;
+        self.rare.reset(|rare| rare.undo = None);
         self.recovery.duplicates = 0;
         self.recovery.duplicate_octets = 0;
         self.recovery.rack.recovered();
@@ -253,13 +255,13 @@ impl Connection {
     fn grow(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Nanos) {
         let window_used = self.recovery.limited && self.recovery.validation.is_valid(&self.window);
         let marked = segment.has(flag::ECE) && self.rcv.ecn;
-        let waits_for_cwr = marked || self.recovery.reduced_until.is_some();
+        let waits_for_cwr = marked || self.rare.reduced_until.is_some();
         let acked = Acked {
             now,
             octets: delivery.octets,
             rtt: delivery.newest_original.map(|sent_at| now.saturating_sub(sent_at)),
-            smoothed_rtt: self.rtt.smoothed,
-            min_rtt: self.rtt.min,
+            smoothed_rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min(),
             una: self.snd.una,
             nxt: self.snd.nxt,
             marked,
@@ -271,16 +273,16 @@ impl Connection {
     /// RFC 3168 §6.1.2: "TCP should react to an ECN-Echo at most once per window of data"; the sender
     /// then sets CWR on the first new data.
     fn react_to_mark(&mut self, segment: &Segment<'_>, now: Nanos) {
-        if self.recovery.reduced_until.is_some_and(|until| self.snd.una.ge(until)) {
-            self.recovery.reduced_until = None;
+        if self.rare.reduced_until.is_some_and(|until| self.snd.una.ge(until)) {
+            self.rare.reset(|rare| rare.reduced_until = None);
         }
-        let again = self.recovery.reduced_until.is_some() || self.recovery.phase != Phase::Open;
+        let again = self.rare.reduced_until.is_some() || self.recovery.phase != Phase::Open;
         if !self.rcv.ecn || !segment.has(flag::ECE) || again {
             return;
         }
         self.reduce(Congestion::Mark, now);
         self.window.cwnd = self.window.ssthresh;
-        self.recovery.reduced_until = Some(self.snd.nxt);
+        self.rare.set().reduced_until = Some(self.snd.nxt);
         self.snd.cwr = true;
     }
 
@@ -298,26 +300,26 @@ impl Connection {
         self.reduce(Congestion::Loss, now);
         self.recovery.phase = Phase::Recovery;
         self.recovery.point = self.snd.nxt;
-        self.recovery.probe_end = None;
-        self.recovery.prr = Prr::begin(flight);
-        self.recovery.reduced_until = Some(self.snd.nxt);
+        self.rare.reset(|rare| rare.probe_end = None);
+        self.rare.set().prr = Prr::begin(flight);
+        self.rare.set().reduced_until = Some(self.snd.nxt);
         self.snd.cwr = self.rcv.ecn;
         let pipe = self.pipe();
-        self.recovery.prr.acked(&mut self.window, 0, pipe, false);
+        self.rare.set().prr.acked(&mut self.window, 0, pipe, false);
     }
 
     /// RFC 8985 §7.4, TLP_process_ack(): what an acknowledgement says about a probe of the tail.
     fn settle_tail_probe(&mut self, segment: &Segment<'_>, delivery: &Delivery) {
-        let Some(end) = self.recovery.probe_end.filter(|end| segment.ack.ge(*end)) else { return };
+        let Some(end) = self.rare.probe_end.filter(|end| segment.ack.ge(*end)) else { return };
         let again = self.recovery.probe_is_retransmission;
         // All is well if the probe was new data, if it is reported as a duplicate, or if what came
         // before it was acknowledged twice.
         if !again || delivery.dsack || (segment.ack == end && delivery.duplicate) {
-            self.recovery.probe_end = None;
+            self.rare.reset(|rare| rare.probe_end = None);
         } else if segment.ack.gt(end) {
             // No such report came before later data was acknowledged: the probe repaired a loss, and
             // "MUST invoke a congestion control response".
-            self.recovery.probe_end = None;
+            self.rare.reset(|rare| rare.probe_end = None);
             self.reduce(Congestion::Loss, 0);
             self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
         }

@@ -3,7 +3,7 @@
 
 use weever_wire::tcp::Seq;
 
-use super::sent::Record;
+use super::records::Record;
 use crate::Nanos;
 
 /// §6.2.4: how many recoveries a widened reordering window lasts.
@@ -20,8 +20,8 @@ pub(crate) struct Rack {
     end: Seq,
     /// RACK.fack: the end of what was ever delivered.
     fack: Seq,
-    /// RACK.dsack_round.
-    dsack_round: Option<Seq>,
+    /// RACK.dsack_round, while the multiplier is more than 1.
+    dsack_round: Seq,
     /// RACK.reo_wnd_mult.
     multiplier: u8,
     /// RACK.reo_wnd_persist.
@@ -37,7 +37,8 @@ impl Rack {
 
     /// Whether a segment was sent before the newest delivered one: RACK_sent_after(RACK, segment).
     pub(crate) fn is_newer_than(&self, record: &Record) -> bool {
-        self.sent_at > record.sent_at || (self.sent_at == record.sent_at && self.end.gt(record.end))
+        self.sent_at > record.sent_at()
+            || (self.sent_at == record.sent_at() && self.end.gt(record.end))
     }
 
     /// §6.2 steps 2 and 3: a segment was delivered. `sent_at`, `end` and `again` are of its record
@@ -58,21 +59,21 @@ impl Rack {
         }
         // Step 2: "If the segment was retransmitted, ... ignore" an acknowledgement that came too
         // early to be one of the retransmission.
-        let rtt = now.saturating_sub(record.sent_at);
+        let rtt = now.saturating_sub(record.sent_at());
         if record.is_retransmitted() && (echo_is_older || rtt < min_rtt) {
             return;
         }
-        let newer = record.sent_at > self.sent_at
-            || (record.sent_at == self.sent_at && record.end.gt(self.end));
+        let newer = record.sent_at() > self.sent_at
+            || (record.sent_at() == self.sent_at && record.end.gt(self.end));
         if newer {
-            (self.sent_at, self.end, self.rtt) = (record.sent_at, record.end, rtt);
+            (self.sent_at, self.end, self.rtt) = (record.sent_at(), record.end, rtt);
         }
     }
 
     /// §6.2.4: a D-SACK says that something was sent again in vain.
     pub(crate) fn saw_dsack(&mut self, una: Seq, nxt: Seq) {
-        if self.dsack_round.is_none_or(|round| una.ge(round)) {
-            self.dsack_round = Some(nxt);
+        if self.multiplier == 1 || una.ge(self.dsack_round) {
+            self.dsack_round = nxt;
             self.multiplier = self.multiplier.saturating_add(1);
             self.persist = PERSIST;
         }

@@ -1,84 +1,37 @@
 //! What was sent and is not yet acknowledged: the retransmission queue and the SACK scoreboard.
 
-use std::collections::VecDeque;
-
 use weever_wire::tcp::Seq;
 
+use super::records::{FIN, LOST, Record, Records, SACKED, SYN};
 use crate::Nanos;
-
-/// A run of sequence numbers that one segment carried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) start: Seq,
-    /// Behind the last one; SYN and FIN count.
-    pub(crate) end: Seq,
-    /// When it was sent last.
-    pub(crate) sent_at: Nanos,
-    flags: u8,
-}
-
-const SACKED: u8 = 1;
-const LOST: u8 = 2;
-/// Sent more than once, so that an acknowledgement is ambiguous (Karn).
-const AGAIN: u8 = 4;
-const SYN: u8 = 8;
-const FIN: u8 = 16;
-
-impl Record {
-    pub(crate) fn new(start: Seq, end: Seq, sent_at: Nanos, syn: bool, fin: bool) -> Self {
-        let flags = if syn { SYN } else { 0 } | if fin { FIN } else { 0 };
-        Self { start, end, sent_at, flags }
-    }
-
-    pub(crate) fn len(&self) -> u32 {
-        self.end - self.start
-    }
-
-    pub(crate) fn is_sacked(&self) -> bool {
-        self.flags & SACKED != 0
-    }
-
-    pub(crate) fn is_lost(&self) -> bool {
-        self.flags & LOST != 0
-    }
-
-    pub(crate) fn is_retransmitted(&self) -> bool {
-        self.flags & AGAIN != 0
-    }
-
-    pub(crate) fn is_syn(&self) -> bool {
-        self.flags & SYN != 0
-    }
-
-    pub(crate) fn is_fin(&self) -> bool {
-        self.flags & FIN != 0
-    }
-}
 
 /// The records, in the order of their sequence numbers, without gaps between them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
-    records: VecDeque<Record>,
+    records: Records,
     /// Octets that are marked as received selectively.
     pub(crate) sacked: u32,
     /// Octets that are marked as lost and not yet sent again.
     pub(crate) lost: u32,
 }
 
-/// Beyond this many records an empty queue gives its memory back.
-const KEPT: usize = 8;
-
 impl Sent {
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.records.len()
+    /// Bytes that the records take up beside it.
+    pub(crate) fn memory(&self) -> usize {
+        self.records.memory()
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    pub(crate) fn trim(&mut self) {
+        self.records.trim();
     }
 
     pub(crate) fn front(&self) -> Option<&Record> {
-        self.records.front()
+        self.records.get(0)
     }
 
     pub(crate) fn back(&self) -> Option<&Record> {
@@ -91,7 +44,7 @@ impl Sent {
 
     /// Removes what `una` acknowledges and shows each record, or the part of it, to `acked`.
     pub(crate) fn acknowledge(&mut self, una: Seq, mut acked: impl FnMut(&Record)) {
-        while let Some(front) = self.records.front_mut() {
+        while let Some(front) = self.records.get_mut(0) {
             if front.end.le(una) {
                 let record = *front;
                 self.records.pop_front();
@@ -100,16 +53,15 @@ impl Sent {
                 continue;
             }
             if front.start.lt(una) {
-                let part = Record { end: una, flags: front.flags & !FIN, ..*front };
+                let mut part = *front;
+                part.end = una;
+                part.unmark(FIN);
                 front.start = una;
-                front.flags &= !SYN;
+                front.unmark(SYN);
                 self.uncount(&part);
                 acked(&part);
             }
             break;
-        }
-        if self.records.is_empty() && self.records.capacity() > KEPT {
-            self.records.shrink_to(KEPT);
         }
     }
 
@@ -145,7 +97,10 @@ impl Sent {
                     self.lost -= record.len();
                 }
                 self.sacked += record.len();
-                self.records[at - 1].flags = record.flags & !LOST | SACKED;
+                if let Some(record) = self.records.get_mut(at - 1) {
+                    record.unmark(LOST);
+                    record.mark(SACKED);
+                }
                 sacked(&record);
             }
         }
@@ -153,10 +108,12 @@ impl Sent {
 
     /// Cuts the record with index `at` in two at the number `cut` inside it.
     fn split(&mut self, at: usize, cut: Seq) {
-        let record = self.records[at];
-        self.records[at].end = cut;
-        self.records[at].flags &= !FIN;
-        let rest = Record { start: cut, flags: record.flags & !SYN, ..record };
+        let Some(record) = self.records.get_mut(at) else { return };
+        let mut rest = *record;
+        rest.start = cut;
+        rest.unmark(SYN);
+        record.end = cut;
+        record.unmark(FIN);
         self.records.insert(at + 1, rest);
     }
 
@@ -164,9 +121,9 @@ impl Sent {
     /// asked about. Whether there were any.
     pub(crate) fn mark_lost(&mut self, mut lost: impl FnMut(&Record) -> bool) -> bool {
         let before = self.lost;
-        for record in &mut self.records {
-            if record.flags & (SACKED | LOST) == 0 && lost(record) {
-                record.flags |= LOST;
+        for record in self.records.iter_mut() {
+            if !record.has(SACKED | LOST) && lost(record) {
+                record.mark(LOST);
                 self.lost += record.len();
             }
         }
@@ -175,14 +132,14 @@ impl Sent {
 
     /// Takes all marks of loss back: what was thought lost is on its way.
     pub(crate) fn unmark_lost(&mut self) {
-        self.records.iter_mut().for_each(|record| record.flags &= !LOST);
+        self.records.iter_mut().for_each(|record| record.unmark(LOST));
         self.lost = 0;
     }
 
     /// Forgets what was received selectively. RFC 2018 §8: "after a retransmit timeout the data
     /// sender SHOULD turn off all of the SACKed bits".
     pub(crate) fn forget_sacked(&mut self) {
-        self.records.iter_mut().for_each(|record| record.flags &= !SACKED);
+        self.records.iter_mut().for_each(|record| record.unmark(SACKED));
         self.sacked = 0;
     }
 
@@ -227,15 +184,14 @@ impl Sent {
         if record.is_lost() {
             self.lost -= record.len();
         }
-        record.flags = record.flags & !LOST | AGAIN;
-        record.sent_at = now;
+        record.sent_again(now);
     }
 
     /// What has to hold at any time.
     pub(crate) fn check(&self, una: Seq, nxt: Seq) {
         let mut at = una;
         let (mut sacked, mut lost) = (0, 0);
-        for record in &self.records {
+        for record in self.records.iter() {
             assert!(record.start == at && record.end.gt(at), "records without gaps");
             assert!(!(record.is_sacked() && record.is_lost()));
             sacked += if record.is_sacked() { record.len() } else { 0 };

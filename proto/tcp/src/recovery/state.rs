@@ -3,7 +3,8 @@
 use weever_wire::tcp::Seq;
 
 use super::rack::Rack;
-use crate::congestion::{Prr, Validation};
+use crate::congestion::Validation;
+use crate::connection::Resend;
 
 /// What the sender is doing about losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,18 +35,13 @@ pub(crate) struct Recovery {
     pub(crate) frto: Frto,
     /// Where a phase ends: SND.NXT when it began (recover of RFC 6582).
     pub(crate) point: Seq,
-    /// Reactions to marks of congestion wait until this is acknowledged.
-    pub(crate) reduced_until: Option<Seq>,
     /// Acknowledgements in a row that repeat another.
     pub(super) duplicates: u8,
     /// What duplicates stand for, without SACK.
     pub(super) duplicate_octets: u32,
-    pub(crate) prr: Prr,
-    /// cwnd and ssthresh before a timeout.
-    pub(super) undo: Option<(u32, u32)>,
     pub(crate) rack: Rack,
-    /// TLP.end_seq: a probe of the tail is out.
-    pub(crate) probe_end: Option<Seq>,
+    /// What is done when the resend timer runs out.
+    pub(crate) resend: Resend,
     /// TLP.is_retrans.
     pub(crate) probe_is_retransmission: bool,
     pub(crate) validation: Validation,
@@ -59,13 +55,10 @@ impl Recovery {
             phase: Phase::Open,
             frto: Frto::Off,
             point: iss,
-            reduced_until: None,
             duplicates: 0,
             duplicate_octets: 0,
-            prr: Prr::default(),
-            undo: None,
             rack: Rack::new(iss),
-            probe_end: None,
+            resend: Resend::Timeout,
             probe_is_retransmission: false,
             validation: Validation::default(),
             limited: false,

@@ -9,20 +9,26 @@ use crate::connection::{Failure, Probe, Resend};
 use crate::{Connection, NEVER, Nanos, State};
 
 impl Connection {
-    /// Sets the timer that makes something be sent again. Called after every change.
+    /// Sets the timer that makes something be sent again. Called once all that an event brings about has
+    /// been done and sent.
+    #[inline]
     pub(crate) fn arm_resend(&mut self, now: Nanos) {
         let (at, kind) = self.next_resend(now);
-        (self.timers.resend, self.timers.kind) = (at, kind);
+        (self.timers.resend, self.recovery.resend) = (at, kind);
     }
 
+    #[inline]
     fn next_resend(&self, now: Nanos) -> (Nanos, Resend) {
         if self.state == State::Closed {
             return (NEVER, Resend::Timeout);
         }
+        if self.sent.is_empty() && !self.has_unsent() {
+            return (NEVER, Resend::Timeout);
+        }
         let timeout = self.timers.base.saturating_add(self.rtt.timeout(&self.config));
         if !self.sent.is_empty() {
-            if self.timers.reorder < timeout {
-                return (self.timers.reorder, Resend::Reorder);
+            if self.rare.reorder < timeout {
+                return (self.rare.reorder, Resend::Reorder);
             }
             return match self.tail_probe_at(now) {
                 Some(at) if at < timeout => (at, Resend::Tail),
@@ -51,22 +57,22 @@ impl Connection {
         let recovery = &self.recovery;
         let quiet = recovery.phase == Phase::Open && self.sent.sacked == 0 && self.sent.lost == 0;
         let record = self.sent.back()?;
-        let usable = self.rcv.sack && quiet && recovery.probe_end.is_none() && self.snd.wnd > 0;
+        let usable = self.rcv.sack && quiet && self.rare.probe_end.is_none() && self.snd.wnd > 0;
         if !usable || !self.state.is_synchronized() || self.rtt.backoff > 0 || record.is_syn() {
             return None;
         }
         // "PTO = 2 * SRTT; If FlightSize is one segment: PTO += TLP.max_ack_delay"; 1 s without a
         // measurement.
-        let mut after = if self.rtt.smoothed > 0 { 2 * self.rtt.smoothed } else { SECOND };
+        let mut after = if self.rtt.smoothed() > 0 { 2 * self.rtt.smoothed() } else { SECOND };
         if self.snd.nxt - self.snd.una <= self.window.mss {
             after += self.config.delayed_ack.max(self.config.min_rto);
         }
-        Some(self.timers.base.max(record.sent_at).saturating_add(after).max(now))
+        Some(self.timers.base.max(record.sent_at()).saturating_add(after).max(now))
     }
 
     /// The timer that [`arm_resend`](Self::arm_resend) set has run out.
     pub(crate) fn resend_timeout(&mut self, now: Nanos) {
-        match self.timers.kind {
+        match self.recovery.resend {
             Resend::Reorder => {
                 // RFC 8985 §6.3: "upon RACK reordering timer expiration: RACK_detect_loss()".
                 if self.detect_losses(now) && self.recovery.phase == Phase::Open {
@@ -95,9 +101,9 @@ impl Connection {
     fn is_overdue(&self, now: Nanos) -> bool {
         let allowed = match self.state {
             State::SynSent | State::SynReceived => self.config.connect_timeout,
-            _ => self.settings.user_timeout,
+            _ => self.settings.user_timeout(),
         };
-        now.saturating_sub(self.timers.progress) >= allowed
+        self.timers.standstill(now) >= allowed
     }
 
     fn retransmission_timeout(&mut self, now: Nanos) {
@@ -105,14 +111,15 @@ impl Connection {
         // RFC 9293 §3.8.6.1, MUST-37: "As long as the receiving TCP peer continues to send
         // acknowledgments in response to the probe segments, the sending TCP peer MUST allow the
         // connection to stay open." `base` is when the last one was sent.
-        let silent = now.saturating_sub(self.timers.heard);
-        let answered = self.timers.heard >= self.timers.base || silent < self.settings.user_timeout;
+        let silent = self.timers.silence(now);
+        let answered =
+            silent <= now.saturating_sub(self.timers.base) || silent < self.settings.user_timeout();
         if !(closed && answered) && self.is_overdue(now) {
             return self.fail(Failure::TimedOut, now);
         }
         self.timers.base = now;
-        self.recovery.probe_end = None;
-        self.timers.reorder = NEVER;
+        self.rare.reset(|rare| rare.probe_end = None);
+        self.rare.reset(|rare| rare.reorder = NEVER);
         if closed {
             self.rtt.back_off();
             self.probe = Probe::Head;
@@ -143,7 +150,7 @@ impl Connection {
             // RFC 5682 §3.1 step 1: F-RTO, unless the timeout hit a fast recovery.
             if self.recovery.phase == Phase::Open && self.rcv.sack {
                 self.recovery.frto = Frto::First;
-                self.recovery.undo = Some((self.window.cwnd, self.window.ssthresh));
+                self.rare.set().undo = Some((self.window.cwnd, self.window.ssthresh));
             }
             // RFC 5681 §3.1: "when a TCP sender detects segment loss using the retransmission timer
             // and the given segment has already been retransmitted by way of the retransmission timer
@@ -156,7 +163,7 @@ impl Connection {
         self.recovery.point = self.snd.nxt;
         self.recovery.duplicates = 0;
         self.recovery.duplicate_octets = 0;
-        self.recovery.reduced_until = None;
+        self.rare.reset(|rare| rare.reduced_until = None);
         self.snd.cwr = self.rcv.ecn;
     }
 
@@ -168,10 +175,10 @@ impl Connection {
         }
         let una = self.snd.una;
         let (rack, sack) = (&self.recovery.rack, self.rcv.sack);
-        let window = rack.reordering_window(false, self.rtt.min, self.rtt.smoothed);
+        let window = rack.reordering_window(false, self.rtt.min(), self.rtt.smoothed());
         // RFC 8985 §6.3, RACK_mark_losses_on_RTO(): the first one, and those that are old enough.
         self.sent.mark_lost(|record| {
-            record.start == una || !sack || rack.deadline(record.sent_at, window) <= now
+            record.start == una || !sack || rack.deadline(record.sent_at(), window) <= now
         });
     }
 
@@ -202,7 +209,8 @@ impl Connection {
     /// The timeout was spurious: RFC 5682 §3.4 leaves the response open; the window is restored, as
     /// RFC 4015 §3.2 allows once the round trip time was measured anew.
     fn undo(&mut self) {
-        if let Some((cwnd, ssthresh)) = self.recovery.undo.take() {
+        if let Some((cwnd, ssthresh)) = self.rare.undo {
+            self.rare.reset(|rare| rare.undo = None);
             self.window.cwnd = self.window.cwnd.max(cwnd);
             self.window.ssthresh = self.window.ssthresh.max(ssthresh);
             self.control.get().restored();

@@ -98,7 +98,7 @@ impl Stream {
             self.failure = connection.failure();
         }
         if self.job.no_delay && !connection.settings().no_delay {
-            let settings = weever_tcp::Settings { no_delay: true, ..*connection.settings() };
+            let settings = weever_tcp::Settings { no_delay: true, ..connection.settings() };
             endpoint.set(self.id, settings, now);
         }
         while self.read_some(endpoint, now) && self.job.pause == 0 {}
