@@ -1,17 +1,15 @@
-//! The command line, and who carries out what.
+//! The command line, and the room that carries out each command.
 
 mod failure;
 mod papers;
 mod up;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use weever_capture::CaptureArgs;
-use weever_commands_control::{
-    CliError, CountersArgs, FlowsArgs, QueuesArgs, SetArgs, StatusArgs, StopArgs,
-};
+use weever_commands_control::{CliError, ControlCommand};
 use weever_commands_graph::GraphCommand;
 use weever_commands_plan::{PlanArgs, PolicyCommand};
 use weever_commands_steer::SteerArgs;
@@ -56,12 +54,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Up(Box<weever_daemon::UpArgs>),
-    Counters(CountersArgs),
-    Status(StatusArgs),
-    Flows(FlowsArgs),
-    Queues(QueuesArgs),
-    Set(SetArgs),
-    Stop(StopArgs),
+    #[command(flatten)]
+    Control(ControlCommand),
     Capture(CaptureArgs),
     /// Shows the stack at work against the kernel, or without root against smoltcp
     Demo(weever_demo::DemoArgs),
@@ -87,12 +81,7 @@ impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
             Command::Up(args) => up::run(&args),
-            Command::Counters(args) => ask(|out| args.run(out)),
-            Command::Status(args) => ask(|out| args.run(out)),
-            Command::Flows(args) => ask(|out| args.run(out)),
-            Command::Queues(args) => ask(|out| args.run(out)),
-            Command::Set(args) => ask(|out| args.run(out)),
-            Command::Stop(args) => ask(|out| args.run(out)),
+            Command::Control(command) => ask(&command),
             Command::Capture(args) => {
                 args.run(&mut io::stdout().lock())?;
                 Ok(ExitCode::SUCCESS)
@@ -109,9 +98,9 @@ impl Cli {
     }
 }
 
-fn ask(command: impl FnOnce(&mut dyn Write) -> Result<(), CliError>) -> Result<ExitCode, Failure> {
+fn ask(command: &ControlCommand) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
-    match command(&mut out) {
+    match command.run(&mut out) {
         // A reader that has seen enough (`weever counters | head`) is no failure.
         Err(CliError::Write(e)) if e.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,

@@ -8,8 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use weever_commands_control::{CliError, Target};
 use weever_service_api::{
-    CaptureEvent, CaptureRequest, CaptureStarted, CaptureStream, CapturedPacket, ClientError,
-    MAX_SNAPLEN,
+    CaptureEvent, CaptureRequest, CaptureStarted, CapturedPacket, Client, ClientError, MAX_SNAPLEN,
 };
 
 use crate::file::PacketFile;
@@ -52,6 +51,14 @@ pub enum CaptureError {
     /// The stack could not be asked, or refused.
     #[error(transparent)]
     Cli(#[from] CliError),
+    /// The stack answered, but not that it captures.
+    #[error(
+        "the stack did not begin a capture, but answered {answer}; use a weever of its release"
+    )]
+    NotStarted {
+        /// What it answered.
+        answer: String,
+    },
     /// The file could not be made or written.
     #[error("cannot write {}: {source}", path.display())]
     File {
@@ -91,15 +98,18 @@ impl CaptureArgs {
     /// # Errors
     /// See [`CaptureError`].
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CaptureError> {
-        let client = self.target.connect()?;
+        let mut client = self.target.connect()?;
         let ended = interrupt::watch();
         let ended =
             ended.map_err(|source| CaptureError::Io { what: "take over signals", source })?;
-        let mut stream = client.capture(self.request())?;
-        announce(stream.started());
-        let mut sink = Sink::new(self.write.as_ref(), out, stream.started())?;
+        let started = match client.call(&self.request())? {
+            CaptureEvent::Started(started) => started,
+            other => return Err(CaptureError::NotStarted { answer: format!("{other:?}") }),
+        };
+        announce(&started);
+        let mut sink = Sink::new(self.write.as_ref(), out, &started)?;
         let mut tally = Tally::default();
-        let pumped = pump(&mut stream, &mut sink, &ended, &mut tally);
+        let pumped = pump(&mut client, &mut sink, &ended, &mut tally);
         // What came before the stack went away is kept.
         sink.finish(tally.missed)?;
         say(&format!("{} packets captured, {} missed", tally.captured, tally.missed));
@@ -128,13 +138,13 @@ fn say(line: &str) {
 }
 
 fn pump(
-    stream: &mut CaptureStream,
+    client: &mut Client,
     sink: &mut Sink<'_>,
     ended: &AtomicBool,
     tally: &mut Tally,
 ) -> Result<(), CaptureError> {
     while !ended.load(Ordering::Relaxed) {
-        match stream.next(LOOK)? {
+        match client.next_answer::<CaptureRequest>(LOOK)? {
             Some(CaptureEvent::Packet(packet)) => {
                 tally.captured += 1;
                 if !sink.put(&packet)? {

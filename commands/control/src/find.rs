@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weever_service_api::{Client, ClientError, socket};
+use weever_service_api::{Client, ClientError, Method, socket};
 
 use crate::CliError;
 
@@ -25,6 +25,14 @@ impl Target {
     /// When it does not run, or it is not clear which one is meant.
     pub fn connect(&self) -> Result<Client, CliError> {
         self.connect_in(&socket::directories())
+    }
+
+    /// The stack's answer, over a connection of its own: the stack closes idle ones.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); when the stack refuses, or does not answer.
+    pub fn ask<M: Method>(&self, request: &M) -> Result<M::Answer, CliError> {
+        Ok(self.connect()?.call(request)?)
     }
 
     fn connect_in(&self, directories: &[PathBuf]) -> Result<Client, CliError> {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use weever_service_api::{FlowStatus, Flows};
+use weever_service_api::{FlowStatus, Flows, FlowsRequest};
 
 use crate::format::{counted, grouped, span};
 use crate::table::{Align, Table};
@@ -33,8 +33,7 @@ impl FlowsArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        // A connection per reading: the stack sends idle clients away.
-        let ask = || Ok(self.target.connect()?.flows(self.most)?);
+        let ask = || self.target.ask(&FlowsRequest { most: self.most });
         repeat(out, self.json, self.watch, ask, |out, flows, _| write(out, flows))
     }
 }

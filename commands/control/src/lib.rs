@@ -1,7 +1,7 @@
 //! The control commands of weever.
 //!
-//! They know a running stack only by its control socket and the messages of `service/api`
-//! (design/0000 §3, rule 6): what they do, a script can.
+//! They know a running stack only by its control socket and the messages of `service/api`: what they do,
+//! a script can.
 #![forbid(unsafe_code)]
 
 mod counters;
@@ -9,7 +9,6 @@ mod error;
 mod find;
 mod flows;
 mod format;
-mod graph;
 mod queues;
 mod set;
 mod status;
@@ -17,12 +16,38 @@ mod stop;
 mod table;
 mod watch;
 
-pub use counters::{CountersArgs, write_counters};
+use std::io::Write;
+
+pub use counters::write_counters;
 pub use error::CliError;
 pub use find::Target;
-pub use flows::FlowsArgs;
-pub use graph::{apply_graph, running_graph};
-pub use queues::QueuesArgs;
-pub use set::{SetArgs, described};
-pub use status::StatusArgs;
-pub use stop::StopArgs;
+pub use set::described;
+
+/// A command that asks a running stack and prints the answer.
+#[derive(Clone, Debug, clap::Subcommand)]
+#[allow(missing_docs, reason = "the help of a command is the text of its arguments' type")]
+pub enum ControlCommand {
+    Status(status::StatusArgs),
+    Counters(counters::CountersArgs),
+    Flows(flows::FlowsArgs),
+    Queues(queues::QueuesArgs),
+    Set(set::SetArgs),
+    Stop(stop::StopArgs),
+}
+
+impl ControlCommand {
+    /// Asks the stack and prints to `out`; with `--watch` until the stack ends, which is an error.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked or refuses, or `out` cannot be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        match self {
+            ControlCommand::Status(args) => args.run(out),
+            ControlCommand::Counters(args) => args.run(out),
+            ControlCommand::Flows(args) => args.run(out),
+            ControlCommand::Queues(args) => args.run(out),
+            ControlCommand::Set(args) => args.run(out),
+            ControlCommand::Stop(args) => args.run(out),
+        }
+    }
+}

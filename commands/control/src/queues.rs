@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use weever_service_api::{QueueStatus, Queues};
+use weever_service_api::{QueueStatus, Queues, QueuesRequest};
 
 use crate::format::{counted, grouped, per_second, span};
 use crate::table::{Align, Table};
@@ -33,8 +33,7 @@ impl QueuesArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        // A connection per reading: the stack sends idle clients away.
-        let ask = || Ok(self.target.connect()?.queues(self.filters)?);
+        let ask = || self.target.ask(&QueuesRequest { filters: self.filters });
         repeat(out, self.json, self.watch, ask, write)
     }
 }

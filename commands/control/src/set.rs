@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use weever_service_api::settings::paths_help;
-use weever_service_api::{Assignment, Changed};
+use weever_service_api::{Assignment, Changed, SetRequest};
 
 use crate::{CliError, Target};
 
@@ -34,11 +34,10 @@ impl SetArgs {
     /// # Errors
     /// When the stack cannot be asked, or refuses: then nothing has changed.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let mut client = self.target.connect()?;
         let mut assignments = self.assignments.iter().cloned();
         // The command line has one at least.
         let Some(first) = assignments.next() else { return Ok(()) };
-        let changed = client.set_all(first, assignments.collect())?;
+        let changed = self.target.ask(&SetRequest::new(first, assignments.collect()))?;
         let all: Vec<String> = self.assignments.iter().map(ToString::to_string).collect();
         writeln!(out, "{}{}", all.join(" "), described(&changed))?;
         Ok(())

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use weever_service_api::{
-    InterfaceStatus, NeighbourStatus, PoolCounters, RouteStatus, Status, WorkerStatus,
+    InterfaceStatus, NeighbourStatus, PoolCounters, RouteStatus, Status, StatusRequest,
+    WorkerStatus,
 };
 
 use crate::format::{grouped, span};
@@ -26,7 +27,7 @@ impl StatusArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let status = self.target.connect()?.status()?;
+        let status = self.target.ask(&StatusRequest {})?;
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &status).map_err(std::io::Error::from)?;
             writeln!(out)?;

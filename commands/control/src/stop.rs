@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
+use weever_service_api::StopRequest;
 
 use crate::{CliError, Target};
 
@@ -24,7 +25,7 @@ impl StopArgs {
     /// When the stack cannot be asked, or takes longer than half a minute.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
         let mut client = self.target.connect()?;
-        let pid = client.stop()?.pid;
+        let pid = client.call(&StopRequest {})?.pid;
         client.wait_closed(PATIENCE)?;
         writeln!(out, "the stack of process {pid} has shut down")?;
         Ok(())

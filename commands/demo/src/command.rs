@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use weever_service_api::GraphFormat;
+use weever_service_api::{GraphFormat, GraphRequest};
 
 use crate::error::DemoError;
 use crate::peer::Over;
@@ -109,7 +109,8 @@ fn perform(
     exercises::bad_frames(peer, PORT, &mut control, steps);
     let format = picture.format();
     let path = steps.attempt(BOUND, "a picture of the graph", |_| {
-        let path = picture.write(&control.ask(|client| client.graph(format))?.text)?;
+        let path =
+            picture.write(&control.ask(|client| client.call(&GraphRequest::from(format)))?.text)?;
         Ok((path.clone(), Finding::ok(path)))
     });
     path.into_iter().for_each(|path| steps.keep_picture(path));

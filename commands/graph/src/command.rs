@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use weever_commands_control::Target;
 use weever_graph::svg::{EVERY, Extras, svg_folded};
 use weever_graph::{Finding, Graph, Severity, dot, verify};
-use weever_service_api::{GraphFormat, GraphRequest};
+use weever_service_api::{ApplyRequest, GraphFormat, GraphRequest};
 use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
 
 use crate::{GraphToolError, Streams, blocks, file, setting};
@@ -184,10 +184,9 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
             put_out(text_of(&shown.wanted, format, &[], streams)?, streams)
         }
         GraphCommand::Apply(apply) => apply_file(&apply, streams),
-        GraphCommand::Live(target) => put_out(
-            Some(weever_commands_control::running_graph(&target, GraphRequest::default())?),
-            streams,
-        ),
+        GraphCommand::Live(target) => {
+            put_out(Some(target.ask(&GraphRequest::default())?.text), streams)
+        }
     }
 }
 
@@ -219,7 +218,7 @@ fn apply_file(apply: &Apply, streams: &mut Streams) -> Result<ExitCode, GraphToo
             return Ok(ExitCode::FAILURE);
         }
     }
-    let changed = weever_commands_control::apply_graph(&apply.target, &name, &source)?;
+    let changed = apply.target.ask(&ApplyRequest::new(name.as_str(), source))?;
     let what = match changed.steps {
         0 => ": it runs already".into(),
         _ => weever_commands_control::described(&changed),
@@ -242,7 +241,7 @@ fn text_of(
 ) -> Result<Option<String>, GraphToolError> {
     let Some(file) = &wanted.file else {
         let request = GraphRequest { format, worker: wanted.worker, unfold: unfold.to_vec() };
-        return Ok(Some(weever_commands_control::running_graph(&wanted.target, request)?));
+        return Ok(Some(wanted.target.ask(&request)?.text));
     };
     if format == GraphFormat::Unicorn {
         return Ok(Some(file::read(file, streams)?));

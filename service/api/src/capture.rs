@@ -1,8 +1,10 @@
-//! Packets of a running stack, as they pass.
+//! Method `capture`: packets of a running stack, as they pass.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Method;
 
 /// The most bytes of a packet that a capture copies.
 pub const MAX_SNAPLEN: u32 = 262_144;
@@ -22,6 +24,11 @@ pub struct CaptureRequest {
     /// Copy at most so many bytes of each packet, up to [`MAX_SNAPLEN`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snaplen: Option<u32>,
+}
+
+impl Method for CaptureRequest {
+    const NAME: &'static str = "capture";
+    type Answer = CaptureEvent;
 }
 
 /// What answers `capture`: first [`Started`](CaptureEvent::Started), at last

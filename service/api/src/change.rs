@@ -1,9 +1,38 @@
-//! Changing what runs.
+//! Methods `apply` and `set`: changes of what runs.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+
+use crate::Method;
+
+/// Parameters of `apply`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    /// What messages call the text: the name of its file.
+    #[serde(default = "unnamed")]
+    pub name: String,
+    /// The graph that is to run, in Unicorn.
+    pub text: String,
+}
+
+fn unnamed() -> String {
+    "graph".into()
+}
+
+impl ApplyRequest {
+    /// A request to run the graph of `text`, which messages call `name`.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> ApplyRequest {
+        ApplyRequest { name: name.into(), text: text.into() }
+    }
+}
+
+impl Method for ApplyRequest {
+    const NAME: &'static str = "apply";
+    type Answer = Changed;
+}
 
 /// What is done with a setting's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +74,26 @@ pub struct SetRequest {
     /// More assignments, made after this one. All are made, or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Assignment>,
+}
+
+impl Method for SetRequest {
+    const NAME: &'static str = "set";
+    type Answer = Changed;
+}
+
+impl From<Assignment> for SetRequest {
+    fn from(only: Assignment) -> SetRequest {
+        SetRequest::new(only, Vec::new())
+    }
+}
+
+impl FromStr for SetRequest {
+    type Err = ParseAssignmentError;
+
+    /// One assignment, as in [`Assignment`].
+    fn from_str(text: &str) -> Result<SetRequest, ParseAssignmentError> {
+        text.parse().map(|only: Assignment| only.into())
+    }
 }
 
 impl SetRequest {

@@ -9,11 +9,8 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::{
-    ApiError, Assignment, Call, CaptureEvent, CaptureRequest, CaptureStarted, Changed, Counters,
-    Flows, GraphFormat, GraphRequest, GraphText, LineError, LineReader, Outcome, Queues, Request,
-    Response, SetRequest, Status, Stopping, VERSION, decode_response,
-};
+use crate::method::encode_request;
+use crate::{ApiError, LineError, LineReader, Method, Outcome, Response, VERSION, decode_response};
 
 /// How long [`Client::connect`] and each call may take.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -110,103 +107,43 @@ impl Client {
         &self.path
     }
 
-    /// Which flow goes where, at most so many of them.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn flows(&mut self, most: usize) -> Result<Flows, ClientError> {
-        self.call(Call::Flows { most })
-    }
-
-    /// What each worker gets, with at most so many filters of each.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn queues(&mut self, filters: usize) -> Result<Queues, ClientError> {
-        self.call(Call::Queues { filters })
-    }
-
-    /// What has been counted.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn counters(&mut self) -> Result<Counters, ClientError> {
-        self.call(Call::Counters)
-    }
-
-    /// What is running.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn status(&mut self) -> Result<Status, ClientError> {
-        self.call(Call::Status)
-    }
-
-    /// Has the stack shut down; it goes on doing so after this returns.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn stop(&mut self) -> Result<Stopping, ClientError> {
-        self.call(Call::Stop)
-    }
-
-    /// The running graph with its counters.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn graph(&mut self, format: GraphFormat) -> Result<GraphText, ClientError> {
-        self.graph_as(GraphRequest { format, ..GraphRequest::default() })
-    }
-
-    /// The running graph, or the part of it that a worker runs, with its counters.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn graph_as(&mut self, wanted: GraphRequest) -> Result<GraphText, ClientError> {
-        self.call(Call::Graph(wanted))
-    }
-
-    /// Makes the running graph that of a text in Unicorn, which `name` names in messages.
+    /// Sends a request and waits for its answer: for the first one, if the method has several.
     ///
     /// # Errors
     /// See [`ClientError`]; [`ClientError::Refused`] means that nothing has changed.
-    pub fn apply(&mut self, name: &str, text: &str) -> Result<Changed, ClientError> {
-        self.call(Call::Apply { name: name.into(), text: text.into() })
+    pub fn call<M: Method>(&mut self, request: &M) -> Result<M::Answer, ClientError> {
+        self.last_id += 1;
+        self.reader.stream().at = Instant::now() + self.timeout;
+        let sent = self.reader.stream().send(encode_request(self.last_id, request));
+        // A stack that refuses the connection answers and closes before it has read the request:
+        // its answer says more than the broken pipe.
+        let response = match (self.receive(), sent) {
+            (Ok(response), _) => response,
+            (Err(_), Err(e)) => return Err(self.io_error(e)),
+            (Err(e), Ok(())) => return Err(e),
+        };
+        self.accept(response)
     }
 
-    /// Changes one setting.
-    ///
-    /// # Errors
-    /// As [`apply`](Self::apply).
-    pub fn set(&mut self, assignment: Assignment) -> Result<Changed, ClientError> {
-        self.set_all(assignment, Vec::new())
-    }
-
-    /// Changes settings, `first` and then the others: all of them, or none when one is refused.
-    ///
-    /// # Errors
-    /// As [`apply`](Self::apply).
-    pub fn set_all(
-        &mut self,
-        first: Assignment,
-        also: Vec<Assignment>,
-    ) -> Result<Changed, ClientError> {
-        self.call(Call::Set(SetRequest::new(first, also)))
-    }
-
-    /// Begins to copy packets as they pass. The connection is the capture's from then on.
+    /// The next answer to the last request, whose type is `M`, for methods that answer several times;
+    /// `None` if none has come after `wait`.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub fn capture(mut self, wanted: CaptureRequest) -> Result<CaptureStream, ClientError> {
-        match self.call(Call::Capture(wanted))? {
-            CaptureEvent::Started(started) => Ok(CaptureStream { client: self, started }),
-            other => Err(self.protocol(format!("a capture does not begin with {other:?}"))),
+    pub fn next_answer<M: Method>(
+        &mut self,
+        wait: Duration,
+    ) -> Result<Option<M::Answer>, ClientError> {
+        self.reader.stream().at = Instant::now() + at_least_a_bit(wait);
+        match self.receive() {
+            Ok(response) => self.accept(response).map(Some),
+            Err(ClientError::TimedOut { .. }) => Ok(None),
+            Err(e) => Err(e),
         }
     }
 
-    /// Blocks until the stack has closed the connection: after [`stop`](Self::stop), when it has
-    /// shut down.
+    /// Blocks until the stack has closed the connection: after
+    /// [`StopRequest`](crate::StopRequest), when it has shut down.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] when that takes longer than `timeout`.
@@ -220,21 +157,6 @@ impl Client {
                 Ok(None) | Err(_) => return Ok(()),
             }
         }
-    }
-
-    fn call<T: DeserializeOwned>(&mut self, call: Call) -> Result<T, ClientError> {
-        self.last_id += 1;
-        let request = Request { version: VERSION, id: self.last_id, call };
-        self.reader.stream().at = Instant::now() + self.timeout;
-        let sent = self.reader.stream().send(request.encode());
-        // A stack that refuses the connection answers and closes before it has read the request:
-        // its answer says more than the broken pipe.
-        let response = match (self.receive(), sent) {
-            (Ok(response), _) => response,
-            (Err(_), Err(e)) => return Err(self.io_error(e)),
-            (Err(e), Ok(())) => return Err(e),
-        };
-        self.accept(response)
     }
 
     fn receive(&mut self) -> Result<Response, ClientError> {
@@ -276,34 +198,6 @@ impl Client {
 
     fn protocol(&self, why: String) -> ClientError {
         ClientError::Protocol { path: self.path.clone(), why }
-    }
-}
-
-/// A capture that goes on until it is dropped, or has ended by itself.
-#[derive(Debug)]
-pub struct CaptureStream {
-    client: Client,
-    started: CaptureStarted,
-}
-
-impl CaptureStream {
-    /// Where packets are captured.
-    pub fn started(&self) -> &CaptureStarted {
-        &self.started
-    }
-
-    /// What comes next; `None` if nothing has come after `wait`. Nothing comes after
-    /// [`CaptureEvent::Ended`].
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub fn next(&mut self, wait: Duration) -> Result<Option<CaptureEvent>, ClientError> {
-        self.client.reader.stream().at = Instant::now() + at_least_a_bit(wait);
-        match self.client.receive() {
-            Ok(response) => self.client.accept(response).map(Some),
-            Err(ClientError::TimedOut { .. }) => Ok(None),
-            Err(e) => Err(e),
-        }
     }
 }
 

@@ -1,6 +1,18 @@
-//! What the stack has counted.
+//! Method `counters`: what the stack has counted.
 
 use serde::{Deserialize, Serialize};
+
+use crate::Method;
+
+/// Parameters of `counters`: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountersRequest {}
+
+impl Method for CountersRequest {
+    const NAME: &'static str = "counters";
+    type Answer = Counters;
+}
 
 /// Answer to `counters`: everything counted since the stack was started, summed over workers.
 /// Counters are read while the workers run, so that sums over several of them may be a few packets

@@ -10,21 +10,26 @@
 //! {"version":1,"id":2,"error":{"kind":"unknown-method","message":"…","remedy":"…"}}
 //! ```
 //!
+//! A [`Method`] is one file here: the types of its request and of its answer. Adding one means that file,
+//! its line in the list below, and a handler in the stack, which does not compile without it.
+//!
 //! Within a version, fields may be added to answers, so a reader ignores those it does not know;
 //! parameters of requests that the stack does not know are refused, so that a misspelt one is not
 //! silently without effect. `docs/control.md` describes every method.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weever_service_api::ClientError> {
-//! let mut client = weever_service_api::Client::connect("/run/weever/eth0.sock")?;
-//! for link in client.counters()?.links {
+//! use weever_service_api::{Client, CountersRequest};
+//!
+//! let mut client = Client::connect("/run/weever/eth0.sock")?;
+//! for link in client.call(&CountersRequest {})?.links {
 //!     println!("queue {}: {} packets received", link.queue, link.rx_packets);
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Client`] is the blocking client; [`decode_request`] is what the stack reads requests with.
+//! [`Client`] is the blocking client; the stack implements [`Handler`] and calls [`answer`].
 #![forbid(unsafe_code)]
 
 mod capture;
@@ -33,33 +38,48 @@ mod client;
 mod counters;
 mod error;
 mod flows;
+mod graph;
 mod line;
+mod method;
+mod queues;
 mod request;
 mod response;
 pub mod settings;
 pub mod socket;
 mod status;
+mod stop;
 
 pub use capture::{
     CaptureEnd, CaptureEvent, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket,
     Direction, MAX_SNAPLEN,
 };
-pub use change::{Assignment, Changed, How, ParseAssignmentError, SetRequest};
-pub use client::{CaptureStream, Client, ClientError, TIMEOUT};
+pub use change::{ApplyRequest, Assignment, Changed, How, ParseAssignmentError, SetRequest};
+pub use client::{Client, ClientError, TIMEOUT};
 pub use counters::{
-    Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters, PortCounter,
+    Counters, CountersRequest, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters,
+    PortCounter,
 };
 pub use error::{ApiError, ErrorKind};
-pub use flows::{ClassShare, FilterStatus, FlowStatus, Flows, MAX_FLOWS, QueueStatus, Queues};
-pub use line::{LineError, LineReader};
-pub use request::{Call, GraphFormat, GraphRequest, Rejection, Request, decode_request};
-pub use response::{GraphText, Outcome, Reply, Response, Stopping, decode_response};
+pub use flows::{FlowStatus, Flows, FlowsRequest, MAX_FLOWS};
+pub use graph::{GraphFormat, GraphRequest, GraphText};
+pub use line::{LineError, LineReader, MAX_MESSAGE, VERSION};
+pub use method::{Answers, Handle, Method, Reply};
+pub use queues::{ClassShare, FilterStatus, QueueStatus, Queues, QueuesRequest};
+pub use response::{Outcome, Response, decode_response};
 pub use status::{
-    InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, WorkerStatus,
+    InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,
+    WorkerStatus,
 };
+pub use stop::{StopRequest, Stopping};
 
-/// The version of the messages in this crate. A stack answers requests of exactly this version.
-pub const VERSION: u32 = 1;
-
-/// The most bytes a message may have, its line end not counted: 1 MiB.
-pub const MAX_MESSAGE: usize = 1 << 20;
+method::methods![
+    ApplyRequest,
+    CaptureRequest,
+    CountersRequest,
+    FlowsRequest,
+    GraphRequest,
+    QueuesRequest,
+    SetRequest,
+    StatusRequest,
+    StopRequest,
+];

@@ -2,7 +2,11 @@
 
 use std::io::{self, Read};
 
-use crate::MAX_MESSAGE;
+/// The version of the messages in this crate. A stack answers requests of exactly this version.
+pub const VERSION: u32 = 1;
+
+/// The most bytes a message may have, its line end not counted: 1 MiB.
+pub const MAX_MESSAGE: usize = 1 << 20;
 
 /// Why there is no next message.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ApiError, CaptureEvent, Changed, Counters, Flows, Queues, Status, VERSION};
+use crate::{ApiError, VERSION};
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,45 +25,6 @@ pub enum Outcome<T = Value> {
     Ok(T),
     /// It was refused.
     Error(ApiError),
-}
-
-/// What the stack answers with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-#[non_exhaustive]
-pub enum Reply {
-    /// To `counters`.
-    Counters(Counters),
-    /// To `status`.
-    Status(Box<Status>),
-    /// To `flows`.
-    Flows(Flows),
-    /// To `queues`.
-    Queues(Queues),
-    /// To `stop`.
-    Stopping(Stopping),
-    /// To `graph`.
-    Graph(GraphText),
-    /// To `apply` and `set`.
-    Changed(Changed),
-    /// To `capture`, several times.
-    Capture(CaptureEvent),
-}
-
-/// Answer to `stop`: the stack shuts down once this has been sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stopping {
-    /// The process that ends, or that had the stack.
-    pub pid: u32,
-}
-
-/// Answer to `graph`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GraphText {
-    /// The language of `text`.
-    pub format: crate::GraphFormat,
-    /// The graph.
-    pub text: String,
 }
 
 impl<T: Serialize> Response<T> {
@@ -102,8 +63,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_long_becomes_an_error() {
         let text = "x".repeat(crate::MAX_MESSAGE);
-        let reply = Reply::Graph(GraphText { format: crate::GraphFormat::Dot, text });
-        let line = Response::new(Some(3), Ok(reply)).encode();
+        let line = Response::new(Some(3), Ok(text)).encode();
         let response = decode_response(line.as_bytes()).unwrap();
         assert_eq!(response.id, Some(3));
         assert!(matches!(response.outcome, Outcome::Error(e) if e.message.contains("bytes")));

@@ -1,10 +1,20 @@
-//! What the stack is.
+//! Method `status`: what runs, and how.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PoolCounters;
+use crate::{Method, PoolCounters};
+
+/// Parameters of `status`: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusRequest {}
+
+impl Method for StatusRequest {
+    const NAME: &'static str = "status";
+    type Answer = Status;
+}
 
 /// Answer to `status`: what is running, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

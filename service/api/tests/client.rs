@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weever_service_api::{Client, ClientError, MAX_MESSAGE};
+use weever_service_api::{Client, ClientError, MAX_MESSAGE, StatusRequest};
 
 fn temporary_path() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ fn peer(answer: impl FnOnce(UnixStream) + Send + 'static) -> (PathBuf, JoinHandl
 fn status_from(answer: impl FnOnce(UnixStream) + Send + 'static) -> ClientError {
     let (path, thread) = peer(answer);
     let mut client = Client::connect_within(&path, Duration::from_millis(300)).unwrap();
-    let error = client.status().unwrap_err();
+    let error = client.call(&StatusRequest {}).unwrap_err();
     drop(client);
     thread.join().unwrap();
     std::fs::remove_file(path).unwrap();
@@ -117,7 +117,7 @@ fn a_good_answer_is_understood() {
         let line = include_str!("golden/status.json").replace("\"id\":2", "\"id\":1");
         stream.write_all(line.as_bytes()).unwrap();
     });
-    let status = Client::connect(&path).unwrap().status().unwrap();
+    let status = Client::connect(&path).unwrap().call(&StatusRequest {}).unwrap();
     assert_eq!((status.pid, status.link.as_str()), (4711, "eth0"));
     thread.join().unwrap();
     std::fs::remove_file(path).unwrap();

@@ -2,25 +2,47 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::peer::{self, DISCARD, PATIENCE, Peer};
 use weever_blocks_std::testing::frames;
 use weever_daemon::Stack;
 use weever_service_api::{
-    CaptureEvent, CaptureRequest, CaptureStream, CapturedPacket, Client, ClientError, Direction,
-    GraphFormat,
+    CaptureEvent, CaptureRequest, CaptureStarted, CapturedPacket, Client, ClientError, Direction,
+    GraphFormat, SetRequest,
 };
+
+/// A capture that goes on until it is dropped.
+#[derive(Debug)]
+struct Stream {
+    client: Client,
+    started: CaptureStarted,
+}
+
+impl Stream {
+    fn start(mut client: Client, wanted: &CaptureRequest) -> Result<Stream, ClientError> {
+        match client.call(wanted)? {
+            CaptureEvent::Started(started) => Ok(Stream { client, started }),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next(&mut self, wait: Duration) -> Result<Option<CaptureEvent>, ClientError> {
+        self.client.next_answer::<CaptureRequest>(wait)
+    }
+}
 
 fn start() -> (Stack, Peer) {
     peer::start(peer::config())
 }
 
-fn begin_when_there_is_room(stack: &Stack, wanted: CaptureRequest) -> CaptureStream {
+fn begin_when_there_is_room(stack: &Stack, wanted: CaptureRequest) -> Stream {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let client = Client::connect(stack.control_path().unwrap()).unwrap();
-        match client.capture(wanted.clone()) {
+        match Stream::start(client, &wanted) {
             Ok(stream) => return stream,
             Err(e) => assert!(Instant::now() < deadline && e.to_string().contains("go on"), "{e}"),
         }
@@ -28,16 +50,16 @@ fn begin_when_there_is_room(stack: &Stack, wanted: CaptureRequest) -> CaptureStr
     }
 }
 
-fn begin(stack: &Stack, wanted: CaptureRequest) -> CaptureStream {
+fn begin(stack: &Stack, wanted: CaptureRequest) -> Stream {
     let client = Client::connect(stack.control_path().unwrap()).unwrap();
-    client.capture(wanted).unwrap()
+    Stream::start(client, &wanted).unwrap()
 }
 
 fn filtered(filter: &str) -> CaptureRequest {
     CaptureRequest { filter: filter.into(), ..CaptureRequest::default() }
 }
 
-fn next_packet(stream: &mut CaptureStream) -> CapturedPacket {
+fn next_packet(stream: &mut Stream) -> CapturedPacket {
     match stream.next(PATIENCE).unwrap() {
         Some(CaptureEvent::Packet(packet)) => packet,
         other => panic!("{other:?}"),
@@ -62,9 +84,9 @@ fn both_directions_are_seen_and_traffic_goes_on() {
     let (stack, mut peer) = start();
     peer.echo(b"before");
     let mut stream = begin(&stack, filtered("udp port 7"));
-    let ways: Vec<Direction> = stream.started().places.iter().map(|p| p.direction).collect();
+    let ways: Vec<Direction> = stream.started.places.iter().map(|p| p.direction).collect();
     assert_eq!(ways, [Direction::In, Direction::Out]);
-    assert_eq!(stream.started().links, ["memory0"]);
+    assert_eq!(stream.started.links, ["memory0"]);
     assert!(nodes(&stack).contains("= Capture"), "{}", nodes(&stack));
     for payload in [&b"one"[..], b"two"] {
         peer.echo(payload);
@@ -112,7 +134,7 @@ fn any_edge_can_be_looked_at() {
     for at in ["RxL4UDPSockets.echo", "RxL4UDPValidLength.true"] {
         let wanted = CaptureRequest { at: vec![at.into()], ..CaptureRequest::default() };
         let mut stream = begin(&stack, wanted);
-        assert_eq!(stream.started().places[0].port, at);
+        assert_eq!(stream.started.places[0].port, at);
         peer.echo(at.as_bytes());
         assert!(next_packet(&mut stream).data.ends_with(at.as_bytes()));
         drop(stream);
@@ -124,10 +146,10 @@ fn any_edge_can_be_looked_at() {
 #[test]
 fn several_captures_do_not_know_of_each_other() {
     let (stack, mut peer) = start();
-    let mut streams: Vec<CaptureStream> =
+    let mut streams: Vec<Stream> =
         (0..8).map(|_| begin(&stack, filtered("udp dst port 7"))).collect();
     let ninth = Client::connect(stack.control_path().unwrap()).unwrap();
-    let refused = ninth.capture(CaptureRequest::default()).unwrap_err();
+    let refused = Stream::start(ninth, &CaptureRequest::default()).unwrap_err();
     assert!(refused.to_string().contains("go on already"), "{refused}");
     // The middle ones leave first.
     while streams.len() > 1 {
@@ -152,7 +174,10 @@ fn a_capture_goes_on_while_others_change_the_graph() {
     let (stack, mut peer) = start();
     let path = stack.control_path().unwrap().to_owned();
     let mut stream = begin(&stack, filtered("udp dst port 7"));
-    Client::connect(&path).unwrap().set("services.discard=99".parse().unwrap()).unwrap();
+    Client::connect(&path)
+        .unwrap()
+        .call(&"services.discard=99".parse::<SetRequest>().unwrap())
+        .unwrap();
     peer.echo(b"still seen");
     assert!(next_packet(&mut stream).data.ends_with(b"still seen"));
     drop(stream);
@@ -172,7 +197,7 @@ fn what_cannot_be_captured_is_refused_and_nothing_changes() {
         (at("RxQueue.true"), "no port `true`"),
     ] {
         let client = Client::connect(stack.control_path().unwrap()).unwrap();
-        let refused = client.capture(wanted).unwrap_err();
+        let refused = Stream::start(client, &wanted).unwrap_err();
         let ClientError::Refused(error) = &refused else { panic!("{refused}") };
         assert!(error.message.contains(word), "{error}");
         assert!(!error.remedy.is_empty());
@@ -200,6 +225,57 @@ fn a_client_that_does_not_read_is_sent_away_and_loses_only_its_copies() {
     drop(stream);
     await_removal(&stack);
     assert!(stack.counters().drops.iter().all(|d| !d.node.starts_with("Capture")));
+}
+
+/// The next line that the stack sends.
+fn line(reader: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    line
+}
+
+fn raw(stack: &Stack) -> (UnixStream, BufReader<UnixStream>) {
+    let stream = UnixStream::connect(stack.control_path().unwrap()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    (stream.try_clone().unwrap(), BufReader::new(stream))
+}
+
+#[test]
+fn a_capture_ends_with_the_next_request_and_the_connection_goes_on() {
+    let (stack, mut peer) = start();
+    let (mut writer, mut reader) = raw(&stack);
+    writer.write_all(b"{\"version\":1,\"id\":1,\"method\":\"capture\"}\n").unwrap();
+    let begun = line(&mut reader);
+    assert!(begun.contains("\"started\"") && begun.contains("\"id\":1"), "{begun}");
+    peer.echo(b"seen");
+    let packet = line(&mut reader);
+    assert!(packet.contains("\"packet\"") && packet.contains("\"id\":1"), "{packet}");
+    writer.write_all(b"{\"version\":1,\"id\":2,\"method\":\"status\"}\n").unwrap();
+    let mut ended = line(&mut reader);
+    while ended.contains("\"packet\"") {
+        ended = line(&mut reader);
+    }
+    assert!(ended.contains("\"reason\":\"request\""), "{ended}");
+    let status = line(&mut reader);
+    assert!(status.contains("\"id\":2") && status.contains("\"pid\":"), "{status}");
+    assert!(!nodes(&stack).contains("= Capture"), "the end was told too early");
+}
+
+#[test]
+fn a_script_that_only_listens_gets_its_packets() {
+    let (stack, mut peer) = start();
+    let (mut writer, mut reader) = raw(&stack);
+    let request = b"{\"version\":1,\"id\":1,\"method\":\"capture\",\"count\":2,\"at\":[\"rx\"]}\n";
+    writer.write_all(request).unwrap();
+    writer.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(line(&mut reader).contains("\"started\""));
+    for _ in 0..3 {
+        peer.echo(b"seen");
+    }
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest.matches("\"packet\"").count(), 2, "{rest}");
+    assert!(rest.contains("\"reason\":\"count\""), "{rest}");
 }
 
 #[test]

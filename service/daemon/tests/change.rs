@@ -9,7 +9,10 @@ use common::peer::{ECHO, PATIENCE, Peer, config, start, start_with};
 use weever_blocks_std::testing::frames::{self, HOST, PEER, PEER_MAC};
 use weever_blocks_std::testing::frames6::{self, HOST6, PEER6};
 use weever_daemon::config::{Config, Prefix};
-use weever_service_api::{Client, ClientError, GraphFormat};
+use weever_service_api::{
+    ApplyRequest, Client, ClientError, CountersRequest, GraphFormat, GraphRequest, SetRequest,
+    StatusRequest,
+};
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpView;
 use weever_wire::ipv4::Ipv4Repr;
@@ -41,29 +44,29 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, ClientError>) -> String {
 }
 
 fn set(client: &mut Client, assignment: &str) -> Result<usize, ClientError> {
-    client.set(assignment.parse().unwrap()).map(|changed| changed.steps)
+    client.call(&assignment.parse::<SetRequest>().unwrap()).map(|changed| changed.steps)
 }
 
 #[test]
 fn the_graph_that_runs_can_be_changed_and_applied() {
     let (stack, mut peer) = start(config());
     let mut client = client(&stack);
-    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
-    assert_eq!(client.apply("same.unicorn", &text).unwrap().steps, 0);
+    let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
+    assert_eq!(client.call(&ApplyRequest::new("same.unicorn", &text)).unwrap().steps, 0);
     peer.echo(b"before");
     // A counter between the echo service and its answers.
     let changed = text.replace("port echo[Echo]", "port echo[Count]").replace(
         "node Echo {",
         "node Count {\nimplementation Counter\nport out[Echo]\n}\nnode Echo {",
     );
-    let published = client.apply("counted.unicorn", &changed).unwrap();
+    let published = client.call(&ApplyRequest::new("counted.unicorn", &changed)).unwrap();
     assert!(published.steps >= 2 && published.epoch == 1, "{published:?}");
     peer.echo(b"after");
-    let counters = client.counters().unwrap();
+    let counters = client.call(&CountersRequest {}).unwrap();
     let packets = |name: &str| counters.nodes.iter().find(|n| n.name == name).map(|n| n.packets);
     assert_eq!((packets("RxL4UDPCount"), packets("RxL4UDPEcho")), (Some(1), Some(2)));
-    assert_eq!(client.graph(GraphFormat::Unicorn).unwrap().text, changed);
-    client.apply("host.unicorn", &text).unwrap();
+    assert_eq!(client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text, changed);
+    client.call(&ApplyRequest::new("host.unicorn", &text)).unwrap();
     peer.echo(b"as it was");
 }
 
@@ -71,7 +74,7 @@ fn the_graph_that_runs_can_be_changed_and_applied() {
 fn a_graph_that_cannot_run_changes_nothing_and_is_named() {
     let (stack, mut peer) = start(config());
     let mut client = client(&stack);
-    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+    let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
     for (from, to, word) in [
         ("port echo[Echo]", "port echo[Ecko]", "Ecko"),
         ("implementation UdpEcho", "implementation UdpEkko", "RxL4UDPEcho"),
@@ -88,13 +91,14 @@ fn a_graph_that_cannot_run_changes_nothing_and_is_named() {
         ("config Sockets {", "config Socks {", "Sockets"),
     ] {
         assert!(text.contains(from), "{from}");
-        let message = refusal(client.apply("mine.unicorn", &text.replace(from, to)));
+        let message =
+            refusal(client.call(&ApplyRequest::new("mine.unicorn", text.replace(from, to))));
         assert!(message.contains(word), "{from}: {message}");
     }
     let long = "/".repeat(weever_service_api::MAX_MESSAGE);
-    assert!(client.apply("long.unicorn", &long).is_err());
+    assert!(client.call(&ApplyRequest::new("long.unicorn", &long)).is_err());
     let mut client = self::client(&stack);
-    assert_eq!(client.graph(GraphFormat::Unicorn).unwrap().text, text);
+    assert_eq!(client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text, text);
     peer.echo(b"still there");
 }
 
@@ -250,12 +254,12 @@ fn ten_operators_at_once_leave_one_graph() {
         for operator in 0..10u16 {
             let path = &path;
             scope.spawn(move || {
-                let mut client = Client::connect(path).unwrap();
+                let mut client = Client::connect_within(path, PATIENCE).unwrap();
                 for round in 0..5 {
                     set(&mut client, &format!("services.discard={}", 100 + operator)).unwrap();
-                    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+                    let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
                     let more = format!("{text}\n// {operator} {round}\n");
-                    client.apply("same.unicorn", &more).unwrap();
+                    client.call(&ApplyRequest::new("same.unicorn", &more)).unwrap();
                 }
             });
         }
@@ -278,7 +282,7 @@ fn operators_of_different_services_do_not_undo_each_other() {
                 let mut client = Client::connect(path).unwrap();
                 for port in first..first + 30u16 {
                     set(&mut client, &format!("services.{service}={port}")).unwrap();
-                    let services = client.status().unwrap().services;
+                    let services = client.call(&StatusRequest {}).unwrap().services;
                     let own = services.iter().find(|s| s.name == service).map(|s| s.port);
                     assert_eq!(own, Some(port), "{service}: nobody else has changed it");
                 }
@@ -389,7 +393,7 @@ fn packets_that_wait_for_a_neighbour_outlive_changes() {
     let (stack, mut peer) = waiting(WAITING);
     asked(&mut peer);
     let mut client = client(&stack);
-    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+    let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
     let renamed = renamed(&text);
     let later = |peer: &mut Peer| {
         let from = SocketAddrV4::new(PEER, 4000);
@@ -403,7 +407,7 @@ fn packets_that_wait_for_a_neighbour_outlive_changes() {
         ("both.unicorn", counted(&renamed)),
         ("host.unicorn", text),
     ] {
-        let changed = client.apply(name, &wanted).unwrap();
+        let changed = client.call(&ApplyRequest::new(name, &wanted)).unwrap();
         assert!(changed.steps > 0 && changed.notes.is_empty(), "{name}: {changed:?}");
         later(&mut peer);
     }
@@ -422,7 +426,7 @@ fn packets_that_wait_at_a_node_without_a_successor_are_counted_drops() {
     let (stack, mut peer) = waiting(3);
     asked(&mut peer);
     let mut client = client(&stack);
-    let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+    let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
     // Two that would do for IPv4: nobody knows which one is meant.
     let renamed = renamed(&text);
     let (before, node) = renamed.rsplit_once("node Find {").unwrap();
@@ -431,7 +435,7 @@ fn packets_that_wait_at_a_node_without_a_successor_are_counted_drops() {
     let doubled =
         format!("{before}node Find {{{node}\n}}\nnode Other {{{other}\n            }}{after}");
     let doubled = doubled.replace("spawn fragment .L3ARPFind", "spawn fragment .L3ARPOther");
-    client.apply("doubled.unicorn", &doubled).unwrap();
+    client.call(&ApplyRequest::new("doubled.unicorn", &doubled)).unwrap();
     let removed = || {
         let drops = lost(&stack).into_iter();
         drops.filter(|d| d.reason == "node was removed").map(|d| d.packets).sum::<u64>()

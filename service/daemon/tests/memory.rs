@@ -12,7 +12,9 @@ use weever_daemon::{Stack, StartError};
 use weever_link::Link;
 use weever_link::memory::{MemoryConfig, pair};
 use weever_packet::{Burst, Pool, PoolConfig};
-use weever_service_api::{Client, Counters, GraphFormat};
+use weever_service_api::{
+    Client, Counters, CountersRequest, GraphFormat, GraphRequest, StatusRequest, StopRequest,
+};
 use weever_wire::arp::ArpView;
 use weever_wire::ethernet::HEADER_LEN;
 use weever_wire::ipv4::Ipv4View;
@@ -160,14 +162,14 @@ fn a_running_stack_is_asked_and_stopped_over_its_socket() {
     let path = stack.control_path().unwrap().to_owned();
     peer.echo(b"x");
     let mut client = Client::connect(&path).unwrap();
-    let status = client.status().unwrap();
+    let status = client.call(&StatusRequest {}).unwrap();
     assert_eq!((status.link.as_str(), status.mode.as_str()), ("memory0", "memory"));
     assert_eq!((status.services.len(), status.workers[0].state.as_str()), (2, "running"));
-    let counters = client.counters().unwrap();
+    let counters = client.call(&CountersRequest {}).unwrap();
     assert!(counters.nodes.iter().any(|n| n.packets > 0), "{counters:#?}");
-    let dot = client.graph(GraphFormat::Dot).unwrap().text;
+    let dot = client.call(&GraphRequest::from(GraphFormat::Dot)).unwrap().text;
     assert!(dot.starts_with("digraph") && dot.contains("Queue"), "{dot}");
-    client.stop().unwrap();
+    client.call(&StopRequest {}).unwrap();
     stack.wait();
     let report = stack.stop();
     assert_eq!(report.failure, None);

@@ -6,14 +6,15 @@ mod fake;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::peer;
-use fake::fake;
-use weever_daemon::metrics::MetricsServer;
+use weever_daemon::metrics::{MetricsServer, exposition};
 
 fn serve() -> MetricsServer {
-    MetricsServer::serve("127.0.0.1:0".parse().unwrap(), fake()).unwrap()
+    let page = || exposition(&fake::counters(), &fake::status());
+    MetricsServer::serve("127.0.0.1:0".parse().unwrap(), Arc::new(page)).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::steered::{Bench, STACK, config, echo};
 use weever_daemon::config::{Mode, Share};
-use weever_service_api::{Client, GraphFormat, GraphRequest, QueueStatus};
+use weever_service_api::{
+    ApplyRequest, Client, GraphFormat, GraphRequest, QueueStatus, SetRequest, StatusRequest,
+};
 use weever_testbed::{Fixture, require_net_admin};
 
 /// What is for the services' ports has worker 1 to itself.
@@ -31,7 +33,7 @@ fn part(worker: u32) -> GraphRequest {
 }
 
 fn graph(bench: &Bench, worker: u32) -> String {
-    bench.ask(|client| client.graph_as(part(worker)).unwrap().text)
+    bench.ask(|client| client.call(&part(worker)).unwrap().text)
 }
 
 fn row(bench: &Bench, worker: usize) -> QueueStatus {
@@ -39,7 +41,7 @@ fn row(bench: &Bench, worker: usize) -> QueueStatus {
 }
 
 fn set(client: &mut Client, text: &str) {
-    client.set(text.parse().unwrap()).unwrap();
+    client.call(&text.parse::<SetRequest>().unwrap()).unwrap();
 }
 
 /// A closed port is answered by ICMP, which the kernel tells the socket.
@@ -82,12 +84,12 @@ fn a_worker_with_two_ports_has_neither_arp_nor_icmp() {
     // Whatever changes the graph changes the parts of it.
     bench.ask(|client| {
         set(client, "services.discard=9");
-        let text = client.graph(GraphFormat::Unicorn).unwrap().text;
+        let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
         let counted = text.replace("port echo[Echo]", "port echo[Count]").replace(
             "node Echo {",
             "node Count {\nimplementation Counter\nport out[Echo]\n}\nnode Echo {",
         );
-        client.apply("counted.unicorn", &counted).unwrap();
+        client.call(&ApplyRequest::new("counted.unicorn", &counted)).unwrap();
     });
     until("the part with another service", || graph(&bench, 1).contains("RxL4UDPDiscard"));
     assert!([0, 1].iter().all(|worker| graph(&bench, *worker).contains("RxL4UDPCount")));
@@ -97,7 +99,7 @@ fn a_worker_with_two_ports_has_neither_arp_nor_icmp() {
     let after = bench.settled();
     let got = |worker: usize| after.queues[worker].received - before.queues[worker].received;
     assert!(got(1) == 100 && got(0) < 20, "{after:?}");
-    let refused = bench.ask(|client| client.graph_as(part(2))).unwrap_err();
+    let refused = bench.ask(|client| client.call(&part(2))).unwrap_err();
     assert!(refused.to_string().contains("no worker 2"), "{refused}");
     assert_eq!(bench.stack.stop().failure, None);
 }
@@ -120,7 +122,7 @@ fn workers_wait_as_classes_want() {
     config.mode = Mode::Interrupt;
     let bench = Bench::start(config);
     let modes = || -> Vec<String> {
-        let workers = bench.ask(|client| client.status().unwrap().workers);
+        let workers = bench.ask(|client| client.call(&StatusRequest {}).unwrap().workers);
         workers.into_iter().map(|worker| worker.mode).collect()
     };
     assert_eq!(modes(), ["interrupt", "busy"]);
@@ -169,7 +171,9 @@ fn a_hundred_plans_and_not_a_packet_is_lost() {
     clients.iter().for_each(|client| assert!(echo(client, 20) >= 18));
     let frames = |bench: &Bench| bench.stack.status().pools[0].available;
     let stop = AtomicBool::new(false);
-    let epoch = |client: &mut Client| client.set("forwarding=off".parse().unwrap()).unwrap().epoch;
+    let epoch = |client: &mut Client| {
+        client.call(&"forwarding=off".parse::<SetRequest>().unwrap()).unwrap().epoch
+    };
     let before = bench.ask(epoch);
     let talked: Vec<(u64, u64)> = std::thread::scope(|scope| {
         let stop = &stop;

@@ -8,6 +8,7 @@ use common::steered::{Bench, ECHO, STACK, config, echo};
 use common::temporary_path;
 use weever_daemon::config::{Config, NicChoice, Share};
 use weever_daemon::{PolicyError, Stack, StartError};
+use weever_service_api::SetRequest;
 use weever_testbed::{Fixture, require_net_admin};
 
 /// Of the high-priority client.
@@ -74,7 +75,8 @@ fn flows_of_the_file_and_services_are_registered_from_the_start() {
     while bench.flows().flows.iter().find(|f| f.name == "customer").unwrap().packets < Some(98) {
         assert!(Instant::now() < end, "{:?}", bench.flows());
     }
-    let set = |text: &str| bench.ask(|client| client.set(text.parse().unwrap()).unwrap());
+    let set =
+        |text: &str| bench.ask(|client| client.call(&text.parse::<SetRequest>().unwrap()).unwrap());
     let services = |bench: &Bench| {
         let flows = bench.flows().flows;
         flows.into_iter().filter(|flow| flow.origin == "service").count()

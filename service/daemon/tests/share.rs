@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::temporary_path;
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Share};
-use weever_service_api::{Changed, Client, InterfaceStatus};
+use weever_service_api::{Changed, Client, InterfaceStatus, SetRequest};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 const ECHO: u16 = 7;
@@ -96,7 +96,7 @@ fn own(stack: &Stack, node: &str, name: &str) -> u64 {
 
 fn set(stack: &Stack, assignment: &str) -> Result<Changed, String> {
     let mut client = Client::connect(stack.control_path().unwrap()).unwrap();
-    client.set(assignment.parse().unwrap()).map_err(|error| error.to_string())
+    client.call(&assignment.parse::<SetRequest>().unwrap()).map_err(|error| error.to_string())
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
-use weever_service_api::Counters;
+use weever_service_api::{Counters, CountersRequest};
 
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
@@ -44,8 +44,7 @@ impl CountersArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        // A connection per reading: the stack sends idle clients away.
-        let ask = || Ok(self.target.connect()?.counters()?);
+        let ask = || self.target.ask(&CountersRequest {});
         repeat(out, self.json, self.watch, ask, |out, counters, earlier| {
             view::write(out, counters, earlier, self.drops, self.all)
         })

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weever_service_api::{ClientError, Counters};
+use weever_service_api::{ClientError, Counters, CountersRequest};
 
 use super::PATIENCE;
 use crate::frames;
@@ -21,10 +21,10 @@ pub(crate) fn bad_frames(peer: &mut dyn Peer, port: u16, control: &mut Control, 
         let answer = peer.receive(Over::V4, &mut [0; 2048], deadline.at_most(PATIENCE))?;
         Ok(Finding::compare("1 answer", if answer.is_some() { "1 answer" } else { "no answer" }))
     });
-    let before = control.ask(|client| client.counters());
+    let before = control.ask(|client| client.call(&CountersRequest {}));
     for bad in frames::bad_frames(&peer.ends(), port) {
         steps.run(&format!("{}, dropped at {}", bad.what, bad.node), |_| {
-            let before = control.ask(|client| client.counters())?;
+            let before = control.ask(|client| client.call(&CountersRequest {}))?;
             for _ in 0..OF_EACH {
                 peer.send_frame(&bad.frame)?;
             }
@@ -36,7 +36,8 @@ pub(crate) fn bad_frames(peer: &mut dyn Peer, port: u16, control: &mut Control, 
     steps.run("nothing else is dropped, and no bad frame answered", |_| {
         let sent = OF_EACH * frames::KINDS as u64;
         let answer = peer.receive(Over::V4, &mut [0; 2048], Duration::from_millis(50))?;
-        let dropped = drops(&control.ask(|client| client.counters())?) - drops(&before?);
+        let dropped =
+            drops(&control.ask(|client| client.call(&CountersRequest {}))?) - drops(&before?);
         let found = format!("{dropped} dropped, {} answered", usize::from(answer.is_some()));
         Ok(Finding::compare(format!("{sent} dropped, 0 answered"), found))
     });
@@ -46,7 +47,7 @@ pub(crate) fn bad_frames(peer: &mut dyn Peer, port: u16, control: &mut Control, 
 fn wait_for(control: &mut Control, count: impl Fn(&Counters) -> u64) -> Result<u64, ClientError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let seen = count(&control.ask(|client| client.counters())?);
+        let seen = count(&control.ask(|client| client.call(&CountersRequest {}))?);
         if seen >= OF_EACH || Instant::now() >= deadline {
             return Ok(seen);
         }

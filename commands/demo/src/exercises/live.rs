@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weever_service_api::{ClientError, GraphFormat};
+use weever_service_api::{ApplyRequest, ClientError, GraphFormat, GraphRequest};
 
 use super::{PATIENCE, WINDOW};
 use crate::pattern;
@@ -21,7 +21,8 @@ const MOST: u64 = 5_000_000;
 /// datagrams are echoed: every one has to come back, in its place.
 pub(crate) fn changes_under_load(peer: &mut dyn Peer, control: &mut Control, steps: &mut Steps) {
     steps.run("the graph changes while datagrams are echoed", |deadline| {
-        let plain = control.ask(|client| client.graph(GraphFormat::Unicorn))?.text;
+        let plain =
+            control.ask(|client| client.call(&GraphRequest::from(GraphFormat::Unicorn)))?.text;
         let longer = with_blocks(&plain, BLOCKS);
         let over = AtomicBool::new(false);
         let (applied, flow) = std::thread::scope(|scope| {
@@ -53,7 +54,9 @@ fn change(
     graphs: [&str; 2],
     deadline: Deadline,
 ) -> Result<Vec<usize>, ClientError> {
-    let mut apply = |n: usize| control.ask(|client| client.apply("demo.unicorn", graphs[n % 2]));
+    let mut apply = |n: usize| {
+        control.ask(|client| client.call(&ApplyRequest::new("demo.unicorn", graphs[n % 2])))
+    };
     let changes = (0..CHANGES).take_while(|_| !deadline.is_over());
     changes.map(|n| apply(n).map(|changed| changed.steps)).collect()
 }

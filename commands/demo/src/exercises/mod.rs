@@ -5,7 +5,7 @@ mod live;
 
 use std::time::{Duration, Instant};
 
-use weever_service_api::Counters;
+use weever_service_api::{Counters, CountersRequest};
 
 use crate::error::DemoError;
 use crate::pattern::{self, HEADER};
@@ -99,9 +99,10 @@ fn long(
     control: &mut Control,
     deadline: Deadline,
 ) -> Result<Finding, DemoError> {
-    let before = own(&control.ask(|client| client.counters())?, "reassembled");
+    let before = own(&control.ask(|client| client.call(&CountersRequest {}))?, "reassembled");
     let intact = echoes(peer, over, (0..TIMES).flat_map(|_| LONG), deadline)?;
-    let whole = own(&control.ask(|client| client.counters())?, "reassembled") - before;
+    let whole =
+        own(&control.ask(|client| client.call(&CountersRequest {}))?, "reassembled") - before;
     let all = TIMES * LONG.len();
     let expected = format!("{all} echoed, {all} reassembled");
     Ok(Finding::compare(expected, format!("{intact} echoed, {whole} reassembled")))

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Prefix, Route, Share};
+use weever_service_api::SetRequest;
 use weever_testbed::{Namespace, Veth, VethEnd};
 
 use crate::error::DemoError;
@@ -95,8 +96,8 @@ impl Net {
 
 /// As `weever set`.
 pub(super) fn set(control: &mut Control, assignment: &str) -> Result<(), DemoError> {
-    let parsed = assignment.parse().map_err(DemoError::start)?;
-    control.ask(|client| client.set(parsed)).map(drop).map_err(DemoError::from)
+    let request: SetRequest = assignment.parse().map_err(DemoError::start)?;
+    control.ask(|client| client.call(&request)).map(drop).map_err(DemoError::from)
 }
 
 /// A namespace that is joined to the middle, and knows the way through it.

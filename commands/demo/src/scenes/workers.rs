@@ -5,6 +5,7 @@ use std::path::Path;
 
 use weever_daemon::Stack;
 use weever_daemon::config::Config;
+use weever_service_api::SetRequest;
 use weever_testbed::{Fixture, allowed_cores};
 
 use crate::error::DemoError;
@@ -78,8 +79,9 @@ fn echo_all(
     for round in (0..ROUNDS).take_while(|_| !deadline.is_over()) {
         if round % 50 == 49 {
             for port in [PORT + 1, PORT] {
-                let set = format!("services.echo={port}").parse().map_err(DemoError::start)?;
-                control.ask(|client| client.set(set))?;
+                let set = format!("services.echo={port}");
+                let set: SetRequest = set.parse().map_err(DemoError::start)?;
+                control.ask(|client| client.call(&set))?;
             }
         }
         for socket in sockets {

@@ -11,11 +11,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use socket2::SockRef;
+use weever_service_api::Handler;
 
+use super::ControlSocket;
 use super::connection::{serve, turn_away};
-use super::{ControlSocket, Source};
 
-/// So many clients are served at once; the next is told so.
+/// Clients that are served at once; the next one is refused.
 const MOST_CLIENTS: usize = 32;
 
 /// Answers on a control socket until it is dropped. Dropping it closes every connection, waits for
@@ -27,7 +28,7 @@ pub struct ControlServer {
 
 struct Shared {
     socket: ControlSocket,
-    source: Arc<dyn Source>,
+    handler: Arc<dyn Handler>,
     stopping: AtomicBool,
     clients: Mutex<HashMap<u64, Client>>,
 }
@@ -38,13 +39,13 @@ struct Client {
 }
 
 impl ControlServer {
-    /// Answers on `socket` from `source`, on threads of its own.
+    /// Answers on `socket` with what `handler` says, on threads of its own.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn serve(socket: ControlSocket, source: Arc<dyn Source>) -> io::Result<ControlServer> {
+    pub fn serve(socket: ControlSocket, handler: Arc<dyn Handler>) -> io::Result<ControlServer> {
         let (stopping, clients) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { socket, source, stopping, clients });
+        let shared = Arc::new(Shared { socket, handler, stopping, clients });
         let accepting = Arc::clone(&shared);
         let acceptor =
             thread::Builder::new().name("control".into()).spawn(move || accept(&accepting))?;
@@ -110,7 +111,7 @@ fn start(shared: &Arc<Shared>, number: u64, stream: UnixStream) -> io::Result<()
     let serving = Arc::clone(shared);
     let work = move || {
         let _leave = Leave { shared: &serving, number };
-        drop(serve(stream, serving.source.as_ref()));
+        drop(serve(stream, serving.handler.as_ref()));
     };
     match thread::Builder::new().name("control-client".into()).spawn(work) {
         Ok(thread) => {

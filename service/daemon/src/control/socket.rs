@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
-use weever_service_api::{Client, ClientError, Status, socket as places};
+use weever_service_api::{Client, ClientError, Status, StatusRequest, socket as places};
 
 /// Why there is no control socket.
 #[derive(Debug, thiserror::Error)]
@@ -176,7 +176,7 @@ fn clear(path: &Path) -> Result<(), ControlError> {
     let owner = match Client::connect_within(path, OWNER_PATIENCE) {
         Err(ClientError::NotRunning { .. }) => None,
         Err(e) => Some(format!("a process that does not answer ({e})")),
-        Ok(mut client) => Some(match client.status() {
+        Ok(mut client) => Some(match client.call(&StatusRequest {}) {
             Ok(Status { pid, link, .. }) => format!("a stack on {link}, process {pid}"),
             Err(e) => format!("a process that does not answer ({e})"),
         }),

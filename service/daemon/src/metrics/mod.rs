@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-use crate::control::Source;
-
 pub use text::exposition;
 
 /// Clients that are served at once; the next one is turned away.
 const MOST_CLIENTS: usize = 8;
+
+/// Makes the page, usually with [`exposition`]. Called from several threads.
+pub type Page = dyn Fn() -> String + Send + Sync;
 
 /// Answers `GET /metrics` until it is dropped.
 #[derive(Debug)]
@@ -32,17 +33,17 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on `address` (port 0: any that is free) and answers from `source`, on threads of its
-    /// own.
+    /// Listens on `address` (port 0: any that is free) and answers with what `page` makes, on threads of
+    /// its own.
     ///
     /// # Errors
     /// If the address cannot be had, or no thread.
-    pub fn serve(address: SocketAddr, source: Arc<dyn Source>) -> io::Result<MetricsServer> {
+    pub fn serve(address: SocketAddr, page: Arc<Page>) -> io::Result<MetricsServer> {
         let listener = TcpListener::bind(address)?;
         let (address, accepting) = (listener.local_addr()?, listener.try_clone()?);
         let stopping = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&stopping);
-        let work = move || accept(&accepting, &source, &stops);
+        let work = move || accept(&accepting, &page, &stops);
         let acceptor = thread::Builder::new().name("metrics".into()).spawn(work)?;
         Ok(MetricsServer { address, listener, stopping, acceptor: Some(acceptor) })
     }
@@ -64,7 +65,7 @@ impl Drop for MetricsServer {
     }
 }
 
-fn accept(listener: &TcpListener, source: &Arc<dyn Source>, stopping: &AtomicBool) {
+fn accept(listener: &TcpListener, page: &Arc<Page>, stopping: &AtomicBool) {
     let clients = Arc::new(AtomicUsize::new(0));
     loop {
         let accepted = listener.accept();
@@ -82,11 +83,11 @@ fn accept(listener: &TcpListener, source: &Arc<dyn Source>, stopping: &AtomicBoo
             continue;
         }
         let place = Place(Arc::clone(&clients));
-        let source = Arc::clone(source);
+        let page = Arc::clone(page);
         let serve = move || {
             let _place = place;
             // A client that misbehaves or goes away is nobody's failure.
-            drop(http::serve(&stream, || exposition(&source.counters(), &source.status())));
+            drop(http::serve(&stream, page.as_ref()));
         };
         // Without a thread, the client sees its connection closed.
         drop(thread::Builder::new().name("metrics-client".into()).spawn(serve));

@@ -1,7 +1,8 @@
 //! A running stack: links, the graph over them, the workers that execute it, and the control socket.
 //!
 //! ```text
-//!  start ──► run: host, settings, changes, network watcher
+//!  start ──► handlers: the methods of the control socket
+//!    └─► run: host, settings, changes, network watcher
 //!              ├──► steward: the policy
 //!              ├──► device: links, shared ports and addresses, the kernel's network
 //!              ├──► graph: text and services, parts for workers, captures
@@ -11,6 +12,7 @@
 mod device;
 mod error;
 mod graph;
+mod handlers;
 mod report;
 mod run;
 mod start;
@@ -21,10 +23,10 @@ use std::sync::Arc;
 
 use weever_host::RunningHost;
 use weever_link::LinkInfo;
-use weever_service_api::{ApiError, Counters, GraphFormat, GraphRequest, Status};
+use weever_service_api::{ApiError, Counters, GraphFormat, Status};
 
 use crate::config::Config;
-use crate::control::{ControlServer, Source};
+use crate::control::ControlServer;
 use crate::metrics::MetricsServer;
 
 pub use error::StartError;
@@ -70,7 +72,7 @@ impl Stack {
     /// # Errors
     /// When it cannot be had in this format.
     pub fn graph(&self, format: GraphFormat) -> Result<String, ApiError> {
-        self.shared.picture(&GraphRequest { format, ..GraphRequest::default() })
+        self.shared.picture(&format.into())
     }
 
     /// The configuration, with what start filled in.

@@ -14,7 +14,7 @@ use super::steward::{PolicySetup, Routine, Steward};
 use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, exposition};
 use crate::preflight;
 use crate::stack::device::kernel::{Follower, Kernel};
 use crate::stack::device::links::{AddressFilter, Device};
@@ -188,7 +188,9 @@ fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, Leaders) 
 
 fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
     let Some(address) = shared.config.metrics else { return Ok(None) };
-    let served = MetricsServer::serve(address, Arc::clone(shared) as _);
+    let shared = Arc::clone(shared);
+    let page = Arc::new(move || exposition(&shared.counters(), &shared.status()));
+    let served = MetricsServer::serve(address, page);
     served.map(Some).map_err(|source| StartError::Metrics { address, source })
 }
 

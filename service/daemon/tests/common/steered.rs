@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weever_daemon::Stack;
 use weever_daemon::config::{Config, Interface, Share};
-use weever_service_api::{Client, FlowStatus, Flows, Queues};
+use weever_service_api::{Client, FlowStatus, Flows, FlowsRequest, Queues, QueuesRequest};
 use weever_testbed::Fixture;
 
 use super::temporary_path;
@@ -66,11 +66,11 @@ impl Bench {
     }
 
     pub(crate) fn flows(&self) -> Flows {
-        self.ask(|client| client.flows(100).unwrap())
+        self.ask(|client| client.call(&FlowsRequest { most: 100 }).unwrap())
     }
 
     pub(crate) fn queues(&self) -> Queues {
-        self.ask(|client| client.queues(10).unwrap())
+        self.ask(|client| client.call(&QueuesRequest { filters: 10 }).unwrap())
     }
 
     /// What workers get, once nothing comes any more: they tell it a few times a second.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weever_daemon::Stack;
 use weever_link_sys::packet::{PacketSocket, Protocol};
-use weever_service_api::Client;
+use weever_service_api::{Client, SetRequest};
 use weever_testbed::{Fixture, require_net_admin};
 use weever_wire::arp::ArpView;
 
@@ -19,7 +19,7 @@ const FREE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 77);
 
 fn set(stack: &Stack, assignment: &str) {
     let mut client = Client::connect(stack.control_path().unwrap()).unwrap();
-    client.set(assignment.parse().unwrap()).unwrap();
+    client.call(&assignment.parse::<SetRequest>().unwrap()).unwrap();
 }
 
 /// An ARP packet, as far as it matters here.

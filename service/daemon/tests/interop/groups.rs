@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weever_daemon::Stack;
 use weever_daemon::config::{Interface, Share};
-use weever_service_api::Client;
+use weever_service_api::{Client, SetRequest};
 use weever_testbed::{Namespace, Veth, require_net_admin};
 
 use super::tool::{await_that, is_there, run};
@@ -45,7 +45,7 @@ fn has(lan: &Namespace, group: impl ToString) -> bool {
 
 fn set(stack: &Stack, assignment: &str) {
     let mut client = Client::connect(stack.control_path().unwrap()).unwrap();
-    client.set(assignment.parse().unwrap()).unwrap();
+    client.call(&assignment.parse::<SetRequest>().unwrap()).unwrap();
 }
 
 /// The group of all stations whose address ends like this one (RFC 4291 §2.7.1).

@@ -8,15 +8,13 @@ use weever_engine::{Reading, sum};
 use weever_host::{HostHandle, WorkerHandle};
 use weever_net::addr::Cidr;
 use weever_service_api::{
-    ApiError, Assignment, CaptureRequest, Changed, Counters, DropCounter, ErrorKind, Flows,
-    GraphFormat, GraphRequest, GraphText, PoolCounters, QueueStatus, Queues, ServiceStatus, Status,
-    WorkerStatus,
+    ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, PoolCounters,
+    ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
 use super::wait_modes;
 use crate::config::{Config, Services};
-use crate::control::{Capturing, Source};
 use crate::stack::Report;
 use crate::stack::device::names::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
@@ -25,7 +23,7 @@ use crate::stack::graph::parts::GraphParts;
 use crate::stack::graph::program::Program;
 use crate::stack::report::{counters, network, picture};
 use crate::stack::run::wait_modes::WaitModes;
-use crate::stack::steward::{self, Steward, Stewards, WorkerReceivers};
+use crate::stack::steward::{Steward, Stewards, WorkerReceivers};
 
 pub(in crate::stack) struct Shared {
     /// As the stack was started.
@@ -92,28 +90,11 @@ impl Shared {
         picture::draw(&self.host.publisher.graph(), &sum(&self.readings()), wanted)
     }
 
-    /// What a worker runs, with what it has counted.
-    fn picture_of(&self, worker: u32, wanted: &GraphRequest) -> Result<String, ApiError> {
-        let refused = |message: String, remedy: &str| {
-            Err(ApiError::new(ErrorKind::BadParameters, message, remedy))
-        };
-        let graph = self.host.publisher.executed(worker as usize);
-        let Some((graph, handle)) = graph.zip(self.host.workers.get(worker as usize)) else {
-            let last = self.host.workers.len() - 1;
-            return refused(format!("there is no worker {worker}"), &format!("use 0 to {last}"));
-        };
-        if wanted.format == GraphFormat::Unicorn {
-            let message = format!("the text is of the graph of all, not of worker {worker}'s part");
-            return refused(message, "ask without a worker, or for text, svg or dot");
-        }
-        picture::draw(&graph, &handle.counters.describe(), wanted)
-    }
-
     fn readings(&self) -> Vec<Vec<Reading>> {
         self.host.readings()
     }
 
-    fn uptime_ns(&self) -> u64 {
+    pub(in crate::stack) fn uptime_ns(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -158,47 +139,19 @@ impl Shared {
         PoolCounters { frames, available }
     }
 
-    /// A row for each link from which the worker receives.
-    fn queues_of(&self, number: u32, worker: &WorkerHandle, nodes: &[usize]) -> Vec<QueueStatus> {
-        let nodes_of = |number: usize| nodes.get(number).map_or(0, |nodes| *nodes as u64);
-        let mut rows: Vec<QueueStatus> = Vec::new();
-        for counted in self.links_of(worker) {
-            let at = rows.iter().position(|row| row.link == counted.link).unwrap_or_else(|| {
-                rows.push(QueueStatus {
-                    link: counted.link.clone(),
-                    queue: number,
-                    worker: worker.name.clone(),
-                    core: worker.core,
-                    turns: worker.stats.turns(),
-                    sleeps: worker.stats.sleeps(),
-                    nodes: nodes_of(number as usize),
-                    nodes_of_all: nodes_of(0),
-                    ..QueueStatus::default()
-                });
-                rows.len() - 1
-            });
-            let row = &mut rows[at];
-            row.sockets.push(counted.queue);
-            row.received += counted.rx_packets;
-            row.sent += counted.tx_packets;
-            row.dropped += counted.rx_dropped;
-        }
-        rows
-    }
-
-    fn links_of<'a>(
+    /// The counters of the links' queues that a worker serves.
+    pub(in crate::stack) fn links_of<'a>(
         &'a self,
         worker: &'a WorkerHandle,
-    ) -> impl Iterator<Item = weever_service_api::LinkCounters> + 'a {
+    ) -> impl Iterator<Item = LinkCounters> + 'a {
         let stats = worker.stats.queues().into_iter();
         stats.zip(&worker.queues).map(|((link, stats), (_, number))| {
             counters::queue(&self.host.links[usize::from(link)].name, *number, &stats)
         })
     }
-}
 
-impl Source for Shared {
-    fn counters(&self) -> Counters {
+    /// What has been counted.
+    pub(in crate::stack) fn counters(&self) -> Counters {
         let mut counters = counters::nodes(&self.readings());
         counters.uptime_ns = self.uptime_ns();
         for worker in self.host.workers.iter() {
@@ -211,7 +164,8 @@ impl Source for Shared {
         counters
     }
 
-    fn status(&self) -> Status {
+    /// What runs, and how.
+    pub(in crate::stack) fn status(&self) -> Status {
         let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
         let names = self.names.all();
         // As it is now: addresses change, and with some ways of sharing they are the kernel's.
@@ -244,52 +198,6 @@ impl Source for Shared {
             pools: vec![self.pool_counters()],
         }
     }
-
-    fn flows(&self, most: usize) -> Flows {
-        let mut flows = Flows { uptime_ns: self.uptime_ns(), ..Flows::default() };
-        for steward in self.stewards.lock().iter_mut() {
-            steward::report::add_flows(steward, &mut flows, most);
-        }
-        flows
-    }
-
-    fn queues(&self, filters: usize) -> Queues {
-        let (workers, nodes) =
-            ((0u32..).zip(self.host.workers.iter()), self.host.publisher.sizes());
-        let mut queues: Vec<QueueStatus> =
-            workers.flat_map(|(number, worker)| self.queues_of(number, worker, &nodes)).collect();
-        queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
-        let mut problems = Vec::new();
-        for steward in self.stewards.lock().iter_mut() {
-            steward::report::describe(steward, &mut queues, filters);
-            problems.extend(steward::report::problem(steward));
-        }
-        Queues { uptime_ns: self.uptime_ns(), queues, problems }
-    }
-
-    fn graph(&self, wanted: &GraphRequest) -> Result<GraphText, ApiError> {
-        let text = match wanted.worker {
-            None => self.picture(wanted)?,
-            Some(worker) => self.picture_of(worker, wanted)?,
-        };
-        Ok(GraphText { format: wanted.format, text })
-    }
-
-    fn apply(&self, name: &str, text: &str) -> Result<Changed, ApiError> {
-        self.apply_text(name, text)
-    }
-
-    fn set(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
-        self.assign(assignments)
-    }
-
-    fn capture(&self, wanted: &CaptureRequest) -> Result<Box<dyn Capturing>, ApiError> {
-        self.captures.begin(wanted)
-    }
-
-    fn stop(&self) {
-        self.host.stopper.stop();
-    }
 }
 
 #[cfg(test)]
@@ -299,6 +207,8 @@ mod tests {
 
     use weever_link::memory::{MemoryConfig, pair};
     use weever_packet::{Pool, PoolConfig};
+
+    use weever_service_api::Assignment;
 
     use super::*;
     use crate::stack::Stack;
@@ -318,7 +228,7 @@ mod tests {
         let (stack, _theirs) = stack();
         let set = |texts: &[&str]| {
             let all: Vec<Assignment> = texts.iter().map(|text| text.parse().unwrap()).collect();
-            stack.shared.set(&all)
+            stack.shared.assign(&all)
         };
         let before = (stack.status(), stack.shared.host.publisher.epoch());
         for (refused, culprit) in [

@@ -17,7 +17,6 @@ use weever_testbed::{Fixture, require_net_admin};
 
 use super::{PolicyError, PolicySetup, PreparedNic, on_nic};
 use crate::config::{Config, Interface, NicChoice, Share};
-use crate::control::Source;
 use crate::stack::device::claimed;
 use crate::stack::device::links::Device;
 use crate::stack::{Stack, start};

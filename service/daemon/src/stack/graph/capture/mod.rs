@@ -1,6 +1,7 @@
 //! Captures: blocks that are spliced into the running graph while somebody looks.
 
 mod places;
+mod reply;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +15,11 @@ use weever_service_api::{
 };
 use weever_unicorn::predicate::parse;
 
-use crate::control::Capturing;
 use crate::stack::graph::program::Program;
 
 pub(in crate::stack) use places::Splices;
 use places::refused;
+pub(in crate::stack) use reply::reply;
 
 /// Captures that may go on at once: each has rings of its own.
 const MOST: usize = 8;
@@ -58,10 +59,7 @@ impl Captures {
     }
 
     /// Changes the graph so that packets are copied.
-    pub(in crate::stack) fn begin(
-        &self,
-        wanted: &CaptureRequest,
-    ) -> Result<Box<dyn Capturing>, ApiError> {
+    pub(in crate::stack) fn begin(&self, wanted: &CaptureRequest) -> Result<Capture, ApiError> {
         let filter = filter(&wanted.filter)?;
         let permit = Permit::get(&self.running)?;
         let snaplen = wanted.snaplen.unwrap_or(MAX_SNAPLEN).min(MAX_SNAPLEN);
@@ -92,7 +90,7 @@ impl Captures {
             remedy: "choose other places; `weever graph show --running` lists them".into(),
             ..ApiError::from(error)
         })?;
-        Ok(Box::new(capture))
+        Ok(capture)
     }
 }
 
@@ -147,7 +145,7 @@ impl Drop for Permit {
 }
 
 /// A capture. Dropping it takes its blocks out of the graph.
-struct Capture {
+pub(in crate::stack) struct Capture {
     base: Base,
     number: u32,
     tap: Arc<Tap>,
@@ -172,11 +170,8 @@ fn calendar_offset() -> u64 {
     (0..3).map(reading).min().map_or(0, |(_, offset)| offset)
 }
 
-impl Capturing for Capture {
-    fn started(&self) -> CaptureStarted {
-        self.started.clone()
-    }
-
+impl Capture {
+    /// The packets that have come, at most `most` of each worker and place. Does not wait.
     fn collect(&mut self, most: usize) -> Vec<CapturedPacket> {
         let packets = self.tap.collect(most);
         if packets.is_empty() {
@@ -198,10 +193,12 @@ impl Capturing for Capture {
         packets.into_iter().map(packet).collect()
     }
 
+    /// Packets since the start that matched and found no room.
     fn missed(&self) -> u64 {
         self.tap.missed_so_far()
     }
 
+    /// Whether the places are not in the graph any more.
     fn is_removed(&self) -> bool {
         self.tap.is_idle()
     }
