@@ -55,6 +55,7 @@ mod channel;
 mod config;
 mod error;
 mod events;
+mod opening;
 mod queue;
 mod table;
 
@@ -63,7 +64,8 @@ pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
 pub use config::{Config, DEFAULT_PATH};
 pub use error::Error;
 pub use events::{Chain, Event, Events};
-pub use queue::{AppQueue, Opening};
+pub use opening::Opening;
+pub use queue::AppQueue;
 pub use table::{Bind, UdpSocket};
 pub use weever_app_ring::control::{self, Share};
 pub use weever_app_ring::{Geometry, SocketId};

@@ -9,16 +9,14 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use weever_app_ring::control::{Request, Response};
-use weever_app_ring::{Frame, Frames, Geometry, VERSION};
+use weever_app_ring::{Frame, Frames, Geometry};
 
 use crate::backend::{Backend, Process};
 use crate::channel::Channel;
 use crate::config::Config;
 use crate::error::Error;
+use crate::opening::{Openings, open_queue};
 use crate::table::Table;
-pub use open::Opening;
-use open::Openings;
 
 /// An application's queue: its sockets, and the rings to every worker of the stack. It belongs to one
 /// thread at a time; several threads have a queue each. Dropping it closes its sockets.
@@ -189,39 +187,5 @@ impl std::fmt::Debug for AppQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (name, sockets) = (&self.config.name, self.table.borrow().len());
         write!(f, "AppQueue({name}, {sockets} sockets, {} channels)", self.channels.len())
-    }
-}
-
-/// Asks for a queue, and maps its channels.
-fn open_queue(
-    backend: &mut dyn Backend,
-    config: &Config,
-) -> Result<(OwnedFd, Vec<Channel>), Error> {
-    let Geometry { ring_len, frames, frame_size } = config.geometry;
-    let name = config.name.clone();
-    backend.send(&Request::OpenQueue { version: VERSION, name, ring_len, frames, frame_size })?;
-    let missing = || Error::Protocol("a descriptor is missing".into());
-    let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
-    let Response::Queue { channels, .. } = accepted(answer)? else {
-        return Err(Error::Protocol("no queue in the answer".into()));
-    };
-    if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
-        let got = descriptors.len();
-        return Err(Error::Protocol(format!("{got} descriptors for {channels} channels")));
-    }
-    let mut descriptors = descriptors.into_iter();
-    let wake = descriptors.next().ok_or_else(missing)?;
-    let mut opened = Vec::new();
-    while let Some(memory) = descriptors.next() {
-        let wake = descriptors.next().ok_or_else(missing)?;
-        opened.push(Channel::map(memory, wake)?);
-    }
-    Ok((wake, opened))
-}
-
-fn accepted(answer: Response) -> Result<Response, Error> {
-    match answer {
-        Response::Refused { kind, message } => Err(Error::Refused { kind, message }),
-        answer => Ok(answer),
     }
 }

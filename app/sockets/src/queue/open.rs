@@ -1,35 +1,14 @@
 //! Sockets are opened, closed, and opened again on another stack.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use weever_app_ring::SocketId;
 use weever_app_ring::control::{Request, Response, Share};
 
-use super::{AppQueue, accepted, open_queue};
+use super::AppQueue;
 use crate::error::Error;
+use crate::opening::{Opened, Opening, UNDER_WAY, accepted, open_queue, socket_of};
 use crate::table::{Bind, Entry, UdpSocket};
-
-/// Requests that may be on their way at once: few enough for the socket's buffers on both sides, so
-/// that neither waits for the other.
-const UNDER_WAY: usize = 64;
-
-/// A socket that is being opened: names what [`AppQueue::begin_open`] asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Opening(u64);
-
-/// Opened, or refused.
-type Opened = (Opening, Result<UdpSocket, Error>);
-
-/// Requests whose answers have not been taken.
-#[derive(Default)]
-pub(super) struct Openings {
-    next: u64,
-    /// Not answered yet, in the order of the requests.
-    under_way: VecDeque<(Opening, Bind)>,
-    /// Answered, but not taken.
-    done: VecDeque<Opened>,
-}
 
 impl AppQueue {
     /// Opens a UDP socket. An unspecified address is any of the stack's (an IPv6 one is of both
@@ -248,12 +227,5 @@ impl AppQueue {
             }
         }
         Ok(failed)
-    }
-}
-
-fn socket_of(answer: Response) -> Result<(SocketId, u16), Error> {
-    match accepted(answer)? {
-        Response::Socket { socket, local_port } => Ok((socket, local_port)),
-        other => Err(Error::Protocol(format!("{other:?}"))),
     }
 }

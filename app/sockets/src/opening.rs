@@ -1,0 +1,76 @@
+//! Requests that open queues and sockets, and their answers.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use weever_app_ring::control::{Request, Response};
+use weever_app_ring::{Geometry, SocketId, VERSION};
+
+use crate::backend::Backend;
+use crate::channel::Channel;
+use crate::config::Config;
+use crate::error::Error;
+use crate::table::{Bind, UdpSocket};
+
+/// Requests that may be on their way at once: few enough for the socket's buffers on both sides, so
+/// that neither waits for the other.
+pub(crate) const UNDER_WAY: usize = 64;
+
+/// A socket that is being opened: names what [`crate::AppQueue::begin_open`] asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Opening(pub(crate) u64);
+
+/// Opened, or refused.
+pub(crate) type Opened = (Opening, Result<UdpSocket, Error>);
+
+/// Requests whose answers have not been taken.
+#[derive(Default)]
+pub(crate) struct Openings {
+    pub(crate) next: u64,
+    /// Not answered yet, in the order of the requests.
+    pub(crate) under_way: VecDeque<(Opening, Bind)>,
+    /// Answered, but not taken.
+    pub(crate) done: VecDeque<Opened>,
+}
+
+/// Asks for a queue, and maps its channels.
+pub(crate) fn open_queue(
+    backend: &mut dyn Backend,
+    config: &Config,
+) -> Result<(OwnedFd, Vec<Channel>), Error> {
+    let Geometry { ring_len, frames, frame_size } = config.geometry;
+    let name = config.name.clone();
+    backend.send(&Request::OpenQueue { version: VERSION, name, ring_len, frames, frame_size })?;
+    let missing = || Error::Protocol("a descriptor is missing".into());
+    let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
+    let Response::Queue { channels, .. } = accepted(answer)? else {
+        return Err(Error::Protocol("no queue in the answer".into()));
+    };
+    if descriptors.len() != 1 + 2 * channels as usize || channels == 0 {
+        let got = descriptors.len();
+        return Err(Error::Protocol(format!("{got} descriptors for {channels} channels")));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let wake = descriptors.next().ok_or_else(missing)?;
+    let mut opened = Vec::new();
+    while let Some(memory) = descriptors.next() {
+        let wake = descriptors.next().ok_or_else(missing)?;
+        opened.push(Channel::map(memory, wake)?);
+    }
+    Ok((wake, opened))
+}
+
+pub(crate) fn accepted(answer: Response) -> Result<Response, Error> {
+    match answer {
+        Response::Refused { kind, message } => Err(Error::Refused { kind, message }),
+        answer => Ok(answer),
+    }
+}
+
+/// The number and the port of an opened socket.
+pub(crate) fn socket_of(answer: Response) -> Result<(SocketId, u16), Error> {
+    match accepted(answer)? {
+        Response::Socket { socket, local_port } => Ok((socket, local_port)),
+        other => Err(Error::Protocol(format!("{other:?}"))),
+    }
+}
