@@ -39,6 +39,7 @@ mod listener;
 mod queue;
 mod request;
 mod server;
+mod session;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -51,4 +52,5 @@ pub use listener::{AppListener, ListenError};
 pub use queue::AppLinkQueue;
 pub use request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
 pub use server::{AppServer, OpenedQueue};
+pub use session::{Answer, Session};
 pub use stats::{SocketCounts, SocketStats};

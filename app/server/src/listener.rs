@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,22 +12,16 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen, sockopt};
-use weever_app_ring::control::{
-    Connection, ControlError, Refusal, Request, Response, Share, seqpacket,
-};
-use weever_app_ring::{Geometry, VERSION};
-use weever_net::demux::{BindError, Family, Sharing};
+use weever_app_ring::control::{Connection, ControlError, Refusal, Request, seqpacket};
 
-use crate::error::ServerError;
-use crate::request::{Identity, QueueId, SocketRequest};
-use crate::server::{AppServer, OpenedQueue};
+use crate::request::Identity;
+use crate::server::AppServer;
+use crate::session::{Answer, Session, refused};
 
 /// The most applications that are served at once.
 const MAX_CONNECTIONS: usize = 4096;
 /// Requests of one application that are answered before the others get their turn.
 const REQUESTS_PER_TURN: usize = 64;
-/// Bytes of the longest name of an application.
-const MAX_NAME: usize = 64;
 
 /// Why applications cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -130,8 +123,14 @@ fn lock(server: &Mutex<AppServer>) -> MutexGuard<'_, AppServer> {
 /// An application that is connected.
 struct Application {
     connection: Connection,
-    identity: Identity,
-    queue: Option<QueueId>,
+    session: Session,
+}
+
+impl Application {
+    fn send(&self, (response, descriptors): &Answer) -> Result<(), ControlError> {
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        self.connection.send(response, &descriptors)
+    }
 }
 
 struct Serving {
@@ -189,7 +188,8 @@ impl Serving {
         let identity = Identity { name: String::new(), pid, uid: who.uid.as_raw() };
         let number = socket.as_raw_fd();
         let connection = Connection::over(socket);
-        self.applications.insert(number, Application { connection, identity, queue: None });
+        let session = Session::new(identity);
+        self.applications.insert(number, Application { connection, session });
     }
 
     /// Answers what an application asks, as far as its turn goes. Answers are sent once workers have
@@ -201,7 +201,7 @@ impl Serving {
             let Some(application) = self.applications.get_mut(&number) else { return };
             match application.connection.receive::<Request>() {
                 Ok((request, _)) => {
-                    answers.push(application.answer(&mut lock(&self.server), request));
+                    answers.push(application.session.answer(&mut lock(&self.server), request));
                 }
                 Err(ControlError::System { source: Errno::AGAIN, .. }) => break,
                 Err(error @ (ControlError::Malformed(_) | ControlError::TooLong)) => {
@@ -226,124 +226,7 @@ impl Serving {
     }
 
     fn hang_up(&mut self, number: i32) {
-        let Some(application) = self.applications.remove(&number) else { return };
-        let Some(queue) = application.queue else { return };
-        let mut server = lock(&self.server);
-        // It is there: nobody else closes queues.
-        let _ = server.close_queue(queue);
-        server.wake();
-        drop(server);
-        let Identity { name, pid, .. } = application.identity;
-        tracing::info!(queue, name, pid, "application queue closed");
-    }
-}
-
-/// An answer, with its descriptors.
-type Answer = (Response, Vec<OwnedFd>);
-
-fn refused(kind: Refusal, message: String) -> Answer {
-    (Response::Refused { kind, message }, Vec::new())
-}
-
-fn refused_by(error: &ServerError) -> Answer {
-    refused(refusal(error), error.to_string())
-}
-
-impl Application {
-    fn send(&self, (response, descriptors): &Answer) -> Result<(), ControlError> {
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        self.connection.send(response, &descriptors)
-    }
-
-    fn answer(&mut self, server: &mut AppServer, request: Request) -> Answer {
-        let done = match (request, self.queue) {
-            (Request::OpenQueue { version, name, ring_len, frames, frame_size }, None) => {
-                let geometry = Geometry { ring_len, frames, frame_size };
-                return self.open_queue(server, version, &name, geometry);
-            }
-            (Request::OpenQueue { .. }, Some(_)) => {
-                let message = "the connection has a queue; open another connection for another";
-                return refused(Refusal::Protocol, message.into());
-            }
-            (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
-            (Request::BindUdp { local, peer, v6_only, sharing }, Some(queue)) => {
-                let request = socket_request(local, peer, v6_only, sharing);
-                let opened = server.open_socket(queue, &request);
-                opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
-            }
-            (Request::Close { socket }, Some(queue)) => {
-                server.close_socket(queue, socket).map(|()| Response::Done)
-            }
-        };
-        done.map_or_else(|error| refused_by(&error), |response| (response, Vec::new()))
-    }
-
-    fn open_queue(
-        &mut self,
-        server: &mut AppServer,
-        version: u32,
-        name: &str,
-        geometry: Geometry,
-    ) -> Answer {
-        if version != VERSION {
-            let message = format!(
-                "the application's library speaks version {version} of the ring protocol, this \
-                 stack version {VERSION}; use the library that came with this weever"
-            );
-            return refused(Refusal::Protocol, message);
-        }
-        let printable = name.chars().filter(|c| !c.is_control());
-        self.identity.name = printable.take(MAX_NAME).collect();
-        let opened = match server.open_queue(self.identity.clone(), geometry) {
-            Ok(opened) => opened,
-            Err(error) => return refused_by(&error),
-        };
-        let OpenedQueue { id, channels, wake, worker_wakes } = opened;
-        self.queue = Some(id);
-        let Identity { name, pid, .. } = &self.identity;
-        tracing::info!(queue = id, name, pid, "application queue opened");
-        let response = Response::Queue { queue: id, channels: channels.len() as u32 };
-        let pairs = channels.into_iter().zip(worker_wakes);
-        let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
-        (response, [wake].into_iter().chain(pairs).collect())
-    }
-}
-
-fn socket_request(
-    local: SocketAddr,
-    peer: Option<SocketAddr>,
-    v6_only: bool,
-    sharing: Share,
-) -> SocketRequest {
-    let specified = (!local.ip().is_unspecified()).then(|| local.ip());
-    let family = match local {
-        SocketAddr::V4(_) => Family::V4,
-        SocketAddr::V6(_) if v6_only => Family::V6,
-        SocketAddr::V6(_) => Family::Both,
-    };
-    let sharing = match sharing {
-        Share::Exclusive => Sharing::Exclusive,
-        Share::Latest => Sharing::Latest,
-        Share::ByFlow => Sharing::ByFlow,
-        Share::ByWorker => Sharing::ByWorker,
-    };
-    SocketRequest {
-        local_addr: specified,
-        local_port: (local.port() != 0).then_some(local.port()),
-        family,
-        peer,
-        interface: None,
-        sharing,
-    }
-}
-
-fn refusal(error: &ServerError) -> Refusal {
-    match error {
-        ServerError::Bind(BindError::InUse { .. }) => Refusal::InUse,
-        ServerError::Bind(_) => Refusal::NotAvailable,
-        ServerError::Privileged(_) => Refusal::Permission,
-        ServerError::Sockets(_) => Refusal::Limit,
-        ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
-        _ => Refusal::Invalid,
+        let Some(mut application) = self.applications.remove(&number) else { return };
+        application.session.close(&mut lock(&self.server));
     }
 }

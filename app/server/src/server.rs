@@ -242,6 +242,12 @@ impl AppServer {
         }
     }
 
+    /// Whether every worker has carried out what it was told, for a caller that turns workers by
+    /// itself; see [`settle`](Self::settle).
+    pub fn settled(&self) -> bool {
+        self.workers.iter().all(WorkerHandle::settled)
+    }
+
     fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {
         self.workers[worker].send(command).map_err(|()| ServerError::Stuck(worker))
     }

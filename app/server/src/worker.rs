@@ -50,11 +50,16 @@ impl WorkerHandle {
         Err(())
     }
 
+    /// Whether the worker has carried out everything it was told.
+    pub(crate) fn settled(&self) -> bool {
+        // Acquire: what the worker did comes before what the caller does next.
+        self.done.load(Ordering::Acquire) >= self.sent
+    }
+
     /// Waits until the worker has carried out everything it was told; false after 5 s.
     pub(crate) fn settle(&self) -> bool {
         let mut looks = 0;
-        // Acquire: what the worker did comes before what the caller does next.
-        while self.done.load(Ordering::Acquire) < self.sent {
+        while !self.settled() {
             looks += 1;
             if looks < SPINS {
                 std::thread::yield_now();

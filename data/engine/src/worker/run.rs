@@ -1,5 +1,6 @@
 //! The loop of a worker's thread, and when it sleeps.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,8 +58,21 @@ impl Worker {
     }
 
     fn sleep(&mut self, now: Nanos, publish_at: Option<Nanos>) {
-        let until = [self.next_deadline(), publish_at].into_iter().flatten().min();
-        let timeout = until.map_or(MAX_SLEEP, |u| u.saturating_sub(now).min(MAX_SLEEP));
+        let timeout = publish_at.map_or(MAX_SLEEP, |at| at.saturating_sub(now));
+        self.sleep_until(now, timeout, None);
+    }
+
+    /// For a caller that [turns](Self::turn) the worker by itself and finds it idle: sleeps until a
+    /// queue has something, a timer is due, the worker is [woken](super::Waker), `also` is readable,
+    /// or `timeout` nanoseconds have passed. It may return early.
+    pub fn rest(&mut self, now: Nanos, timeout: Nanos, also: BorrowedFd<'_>) {
+        self.stats.publish(&self.queues);
+        self.sleep_until(now, timeout, Some(also));
+    }
+
+    fn sleep_until(&mut self, now: Nanos, timeout: Nanos, also: Option<BorrowedFd<'_>>) {
+        let due = self.next_deadline().map_or(MAX_SLEEP, |at| at.saturating_sub(now));
+        let timeout = timeout.min(due).min(MAX_SLEEP);
         self.bell.doorbell().prepare_to_sleep();
         if self.engine.has_messages() {
             self.bell.doorbell().end_sleep();
@@ -68,21 +82,21 @@ impl Worker {
         if self.has_backlog() {
             // The device makes no progress (it may be down) and gives no notice when it will. Its
             // receive side may be readable all along, so polling it would be a busy loop.
-            self.bell.sleep_ignoring_queues(timeout.min(POLL_INTERVAL));
+            self.bell.sleep(&[], timeout.min(POLL_INTERVAL), also);
         } else {
-            self.sleep_on_queues(timeout);
+            self.sleep_on_queues(timeout, also);
         }
         self.bell.doorbell().end_sleep();
     }
 
     /// Sleeps until a queue has something, unless one has it by now.
-    fn sleep_on_queues(&mut self, timeout: Nanos) {
+    fn sleep_on_queues(&mut self, timeout: Nanos, also: Option<BorrowedFd<'_>>) {
         let mut may_sleep = true;
         for attached in self.queues.iter_mut().flatten() {
             may_sleep &= attached.queue.prepare_to_sleep();
         }
         if may_sleep {
-            self.bell.sleep(&self.queues, timeout);
+            self.bell.sleep(&self.queues, timeout, also);
         }
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.end_sleep());
     }

@@ -1,6 +1,6 @@
 //! How a worker waits when it has nothing to do.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -39,9 +39,16 @@ impl Bell {
         &self.doorbell
     }
 
-    /// Sleeps until a packet arrives, the worker is woken, or `timeout` nanoseconds have passed.
-    pub(super) fn sleep(&self, queues: &[Option<Attached>], timeout: Nanos) {
+    /// Sleeps until a packet arrives, the worker is woken, `also` is readable, or `timeout`
+    /// nanoseconds have passed.
+    pub(super) fn sleep(
+        &self,
+        queues: &[Option<Attached>],
+        timeout: Nanos,
+        also: Option<BorrowedFd<'_>>,
+    ) {
         let mut fds = vec![PollFd::new(&*self.fd, PollFlags::IN)];
+        fds.extend(also.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let mut timeout = timeout;
         for attached in queues.iter().flatten() {
             match attached.queue.fd() {
@@ -50,11 +57,6 @@ impl Bell {
             }
         }
         self.wait(&mut fds, timeout);
-    }
-
-    /// Sleeps until the worker is woken or the timeout ends; ignores received packets.
-    pub(super) fn sleep_ignoring_queues(&self, timeout: Nanos) {
-        self.wait(&mut [PollFd::new(&*self.fd, PollFlags::IN)], timeout);
     }
 
     fn wait(&self, fds: &mut [PollFd<'_>], timeout: Nanos) {

@@ -1,0 +1,118 @@
+//! Stacks, and opening queues on them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weever_app_sockets::{AppQueue, Config, Error};
+use weever_engine::{Lost, Mode, monotonic};
+use weever_host::{HostBuilder, HostHandle};
+use weever_packet::{Pool, PoolConfig};
+
+use crate::backend::Inside;
+use crate::error::LibraryError;
+use crate::seat::{Keeper, Seat};
+use crate::settings::{SCHEME, Settings};
+use crate::shared::{Shared, fail};
+
+/// The most sockets that the stack's queues can have together.
+const MAX_SOCKETS: usize = 1 << 20;
+/// Frames for datagrams longer than an ordinary frame, on their way from the application.
+const LARGE_FRAMES: u32 = 64;
+
+/// A stack for an application: in a process of its own, or in this one. Clones are of the same stack.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    config: Config,
+    library: Option<Library>,
+}
+
+impl Stack {
+    /// The stack that `config` names: a path, or `library:` and [`Settings`], in which case it is
+    /// started here and ends with the last of its queues and clones.
+    ///
+    /// # Errors
+    /// [`LibraryError`]; a stack in another process is looked for when a queue is opened.
+    pub fn open(config: &Config) -> Result<Stack, LibraryError> {
+        let text = config.path.to_str().filter(|text| text.starts_with(SCHEME));
+        let library = match text {
+            Some(text) => {
+                let settings: Settings = text.parse()?;
+                Some(Library::start(settings.builder()?, settings.patience)?)
+            }
+            None => None,
+        };
+        Ok(Stack { config: config.clone(), library })
+    }
+
+    /// Opens a queue, for the thread that will use it. On a stack in this process, as many queues as
+    /// it has workers turn one each; those beyond share what the others' threads and keepers do.
+    ///
+    /// # Errors
+    /// Those of [`AppQueue::connect`].
+    pub fn queue(&self) -> Result<AppQueue, Error> {
+        match &self.library {
+            Some(library) => library.queue(&self.config),
+            None => AppQueue::connect(&self.config),
+        }
+    }
+}
+
+/// A stack inside this process. Clones are of the same; it ends with the last of them and of its
+/// queues.
+#[derive(Clone)]
+pub struct Library {
+    shared: Arc<Shared>,
+}
+
+impl Library {
+    /// Starts a host as a stack whose workers the threads of this application turn. A keeper takes
+    /// over a worker that was not turned for `patience`.
+    ///
+    /// # Errors
+    /// [`LibraryError::Host`], [`LibraryError::Pool`], [`LibraryError::Thread`].
+    pub fn start(mut builder: HostBuilder, patience: Duration) -> Result<Library, LibraryError> {
+        // The keepers' threads share their cores with the application's.
+        builder.mode(Mode::Interrupt);
+        let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
+        let server = builder.applications(Some(large), MAX_SOCKETS)?;
+        let mut host = builder.build(monotonic())?;
+        let workers = host.take_workers();
+        let seats: Vec<_> =
+            workers.into_iter().map(|worker| Arc::new(Seat::new(worker, patience))).collect();
+        let mut shared = Shared {
+            keepers: Vec::new(),
+            free: Mutex::new((0..seats.len()).rev().collect()),
+            seats,
+            server: Mutex::new(server),
+            failed: Arc::default(),
+            handle: host.handle().clone(),
+            _host: Mutex::new(host),
+        };
+        for (number, seat) in shared.seats.iter().enumerate() {
+            let failed = Arc::clone(&shared.failed);
+            let lost = move |lost: Lost| fail(&failed, &lost);
+            let keeper = Keeper::start(Arc::clone(seat), format!("keeper-{number}"), lost);
+            shared.keepers.push(keeper.map_err(LibraryError::Thread)?);
+        }
+        Ok(Library { shared: Arc::new(shared) })
+    }
+
+    /// Opens a queue; see [`Stack::queue`].
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when its geometry is not possible.
+    pub fn queue(&self, config: &Config) -> Result<AppQueue, Error> {
+        AppQueue::over(Box::new(Inside::new(Arc::clone(&self.shared))), config)
+    }
+
+    /// What the host can be asked and told: its network, graph and counters.
+    pub fn handle(&self) -> &HostHandle {
+        &self.shared.handle
+    }
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Library({} workers)", self.shared.seats.len())
+    }
+}

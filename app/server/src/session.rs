@@ -1,0 +1,143 @@
+//! One application's requests, whichever way they come.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use weever_app_ring::control::{Refusal, Request, Response, Share};
+use weever_app_ring::{Geometry, VERSION};
+use weever_net::demux::{BindError, Family, Sharing};
+
+use crate::error::ServerError;
+use crate::request::{Identity, QueueId, SocketRequest};
+use crate::server::{AppServer, OpenedQueue};
+
+/// Bytes of the longest name of an application.
+const MAX_NAME: usize = 64;
+
+/// An application with its queue, once it has asked for one.
+pub struct Session {
+    identity: Identity,
+    queue: Option<QueueId>,
+}
+
+/// An answer, with its descriptors.
+pub type Answer = (Response, Vec<OwnedFd>);
+
+pub(crate) fn refused(kind: Refusal, message: String) -> Answer {
+    (Response::Refused { kind, message }, Vec::new())
+}
+
+fn refused_by(error: &ServerError) -> Answer {
+    refused(refusal(error), error.to_string())
+}
+
+impl Session {
+    /// A session of this application, without a queue.
+    pub fn new(identity: Identity) -> Session {
+        Session { identity, queue: None }
+    }
+
+    /// Closes its queue and all sockets on it, if it has one.
+    pub fn close(&mut self, server: &mut AppServer) {
+        let Some(queue) = self.queue.take() else { return };
+        // It is there: nobody else closes queues.
+        let _ = server.close_queue(queue);
+        server.wake();
+        let Identity { name, pid, .. } = &self.identity;
+        tracing::info!(queue, name, pid, "application queue closed");
+    }
+
+    /// Does what a request asks for. What was done is in effect once [`AppServer::settle`] returns: give
+    /// the answer after that.
+    pub fn answer(&mut self, server: &mut AppServer, request: Request) -> Answer {
+        let done = match (request, self.queue) {
+            (Request::OpenQueue { version, name, ring_len, frames, frame_size }, None) => {
+                let geometry = Geometry { ring_len, frames, frame_size };
+                return self.open_queue(server, version, &name, geometry);
+            }
+            (Request::OpenQueue { .. }, Some(_)) => {
+                let message = "the connection has a queue; open another connection for another";
+                return refused(Refusal::Protocol, message.into());
+            }
+            (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
+            (Request::BindUdp { local, peer, v6_only, sharing }, Some(queue)) => {
+                let request = socket_request(local, peer, v6_only, sharing);
+                let opened = server.open_socket(queue, &request);
+                opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
+            }
+            (Request::Close { socket }, Some(queue)) => {
+                server.close_socket(queue, socket).map(|()| Response::Done)
+            }
+        };
+        done.map_or_else(|error| refused_by(&error), |response| (response, Vec::new()))
+    }
+
+    fn open_queue(
+        &mut self,
+        server: &mut AppServer,
+        version: u32,
+        name: &str,
+        geometry: Geometry,
+    ) -> Answer {
+        if version != VERSION {
+            let message = format!(
+                "the application's library speaks version {version} of the ring protocol, this \
+                 stack version {VERSION}; use the library that came with this weever"
+            );
+            return refused(Refusal::Protocol, message);
+        }
+        let printable = name.chars().filter(|c| !c.is_control());
+        self.identity.name = printable.take(MAX_NAME).collect();
+        let opened = match server.open_queue(self.identity.clone(), geometry) {
+            Ok(opened) => opened,
+            Err(error) => return refused_by(&error),
+        };
+        let OpenedQueue { id, channels, wake, worker_wakes } = opened;
+        self.queue = Some(id);
+        let Identity { name, pid, .. } = &self.identity;
+        tracing::info!(queue = id, name, pid, "application queue opened");
+        let response = Response::Queue { queue: id, channels: channels.len() as u32 };
+        let pairs = channels.into_iter().zip(worker_wakes);
+        let pairs = pairs.flat_map(|(channel, wake)| [channel, wake]);
+        (response, [wake].into_iter().chain(pairs).collect())
+    }
+}
+
+fn socket_request(
+    local: SocketAddr,
+    peer: Option<SocketAddr>,
+    v6_only: bool,
+    sharing: Share,
+) -> SocketRequest {
+    let specified = (!local.ip().is_unspecified()).then(|| local.ip());
+    let family = match local {
+        SocketAddr::V4(_) => Family::V4,
+        SocketAddr::V6(_) if v6_only => Family::V6,
+        SocketAddr::V6(_) => Family::Both,
+    };
+    let sharing = match sharing {
+        Share::Exclusive => Sharing::Exclusive,
+        Share::Latest => Sharing::Latest,
+        Share::ByFlow => Sharing::ByFlow,
+        Share::ByWorker => Sharing::ByWorker,
+    };
+    SocketRequest {
+        local_addr: specified,
+        local_port: (local.port() != 0).then_some(local.port()),
+        family,
+        peer,
+        interface: None,
+        sharing,
+    }
+}
+
+fn refusal(error: &ServerError) -> Refusal {
+    match error {
+        ServerError::Bind(BindError::InUse { .. }) => Refusal::InUse,
+        ServerError::Bind(_) => Refusal::NotAvailable,
+        ServerError::Privileged(_) => Refusal::Permission,
+        ServerError::Sockets(_) => Refusal::Limit,
+        ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
+        _ => Refusal::Invalid,
+    }
+}
