@@ -127,9 +127,9 @@ impl Transmit {
         buf: &mut [u8],
         fill: impl FnOnce(Range<u64>, &mut [u8]),
     ) -> Result<usize, WireError> {
-        let have = buf.len();
-        let short = WireError::NoRoom { layer: weever_wire::Layer::Tcp, need: self.len(), have };
-        let buf = buf.get_mut(..self.len()).ok_or(short)?;
+        let (have, need) = (buf.len(), self.len());
+        let short = WireError::NoRoom { layer: weever_wire::Layer::Tcp, need, have };
+        let buf = buf.get_mut(..need).ok_or(short)?;
         let at = self.header.emit_with_options(&self.options, buf)?;
         if !self.payload.is_empty() {
             fill(self.payload.clone(), &mut buf[at..]);

@@ -65,6 +65,12 @@ impl Seldom {
         }
     }
 
+    /// Whether all values are the usual ones for certain.
+    #[inline]
+    pub(crate) fn is_usual(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Bytes that it takes up beside itself.
     pub(crate) fn memory(&self) -> usize {
         if self.0.is_some() { size_of::<Rare>() } else { 0 }

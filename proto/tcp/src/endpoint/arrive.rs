@@ -119,6 +119,7 @@ impl Endpoint {
     ) -> Result<Handled, Reject> {
         let slot = &mut self.slots[index];
         let id = Id { index, generation: slot.generation };
+        slot.warm();
         let waits_at = slot.listener();
         let Some(connection) = slot.connection.as_mut() else {
             return Err(Reject::NoConnection);

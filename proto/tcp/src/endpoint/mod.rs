@@ -77,8 +77,30 @@ pub struct Endpoint {
     counters: Counters,
     memory: u64,
     next_port: u32,
-    /// The second in which challenges are counted, and how many there were.
-    challenges: (u64, u32),
+    challenges: Challenges,
+}
+
+/// The second in which challenges are counted, and how many there were.
+#[derive(Debug, Default)]
+struct Challenges {
+    second: u64,
+    sent: u32,
+}
+
+impl Challenges {
+    /// RFC 5961 §7: challenge ACKs are limited over all connections.
+    fn limit(&mut self, connection: &mut Connection, counters: &mut Counters, now: Nanos) {
+        let second = now / SECOND;
+        if self.second != second {
+            (self.second, self.sent) = (second, 0);
+        }
+        if self.sent >= connection.config.challenge_acks {
+            connection.ack_need = AckNeed::None;
+            counters.challenges_suppressed += 1;
+        } else {
+            self.sent += 1;
+        }
+    }
 }
 
 /// Answers without a connection that wait to be sent.
@@ -107,7 +129,7 @@ impl Endpoint {
             counters: Counters::default(),
             memory: 0,
             next_port: 0,
-            challenges: (0, 0),
+            challenges: Challenges::default(),
         }
     }
 
@@ -199,6 +221,7 @@ impl Endpoint {
         if slot.generation != id.generation {
             return None;
         }
+        slot.warm();
         let done = act(slot.connection.as_mut()?);
         self.settle(id.index, now);
         Some(done)
@@ -312,14 +335,18 @@ impl Endpoint {
             return Some(reply);
         }
         while let Some(index) = self.sends.front().copied() {
-            self.limit_challenges(index, now);
             let slot = &mut self.slots[index];
-            let generation = slot.generation;
-            let next = slot.connection.as_mut().and_then(|it| it.poll_transmit(now));
-            if let Some(mut transmit) = next {
-                transmit.connection = Some(Id { index, generation });
+            let Some(connection) = slot.connection.as_mut() else {
+                self.leave_sends(index, now);
+                continue;
+            };
+            if connection.ack_need == AckNeed::Challenge {
+                self.challenges.limit(connection, &mut self.counters, now);
+            }
+            if let Some(mut transmit) = connection.poll_transmit(now) {
+                transmit.connection = Some(Id { index, generation: slot.generation });
                 self.in_a_row += 1;
-                if !slot.connection.as_ref().is_some_and(Connection::may_transmit) {
+                if !connection.may_transmit() {
                     self.leave_sends(index, now);
                 } else if self.in_a_row >= IN_A_ROW {
                     self.in_a_row = 0;
@@ -344,24 +371,6 @@ impl Endpoint {
             return self.remove(index);
         }
         slot.set_timer(&mut self.wheel, index, now);
-    }
-
-    /// RFC 5961 §7: challenge ACKs are limited over all connections.
-    fn limit_challenges(&mut self, index: u32, now: Nanos) {
-        let Some(connection) = self.slots[index].connection.as_mut() else { return };
-        if connection.ack_need != AckNeed::Challenge {
-            return;
-        }
-        let second = now / SECOND;
-        if self.challenges.0 != second {
-            self.challenges = (second, 0);
-        }
-        if self.challenges.1 >= self.config.challenge_acks {
-            connection.ack_need = AckNeed::None;
-            self.counters.challenges_suppressed += 1;
-        } else {
-            self.challenges.1 += 1;
-        }
     }
 
     /// The next connection with news for its application. Call it until it returns `None`.

@@ -83,14 +83,20 @@ impl Connection {
         let una = self.snd.una;
         self.account(segment, now);
         if self.snd.una.gt(una) {
-            self.timers.progress = millis(now);
-            // RFC 6298 (5.3): "When an ACK is received that acknowledges new data, restart the
-            // retransmission timer so that it will expire after RTO seconds".
-            self.timers.base = now;
-            self.rtt.backoff = 0;
-            self.free_acknowledged();
+            self.note_progress(now);
         }
         self.update_window(segment, now);
+    }
+
+    /// SND.UNA has advanced.
+    #[inline]
+    pub(super) fn note_progress(&mut self, now: Nanos) {
+        self.timers.progress = millis(now);
+        // RFC 6298 (5.3): "When an ACK is received that acknowledges new data, restart the
+        // retransmission timer so that it will expire after RTO seconds".
+        self.timers.base = now;
+        self.rtt.backoff = 0;
+        self.free_acknowledged();
     }
 
     /// Counts octets of the stream out of the window: FIN and SYN are none of it.
@@ -106,7 +112,8 @@ impl Connection {
     /// "If SND.UNA =< SEG.ACK =< SND.NXT, the send window should be updated. If (SND.WL1 < SEG.SEQ or
     /// (SND.WL1 = SEG.SEQ and SND.WL2 =< SEG.ACK)), set SND.WND <- SEG.WND, set SND.WL1 <- SEG.SEQ,
     /// and set SND.WL2 <- SEG.ACK."
-    fn update_window(&mut self, segment: &Segment<'_>, now: Nanos) {
+    #[inline]
+    pub(super) fn update_window(&mut self, segment: &Segment<'_>, now: Nanos) {
         let snd = &mut self.snd;
         if segment.ack.lt(snd.una) {
             return;

@@ -1,10 +1,11 @@
 //! SEGMENT ARRIVES (RFC 9293 §3.10.7), a file for each step.
 //!
 //! The steps stand below each other in [`Connection::handle`]. Each returns the reason why the
-//! segment goes no further, or nothing. What has to be sent in answer is noted in the connection,
+//! segment goes no further, or nothing. [`expected`] is the short way past them. What has to be sent in answer is noted in the connection,
 //! and leaves with the next [`poll_transmit`](crate::Endpoint::poll_transmit).
 
 mod ack;
+mod expected;
 mod fin;
 mod reset;
 mod sequence;
@@ -100,6 +101,9 @@ impl Connection {
         segment: &Segment<'_>,
         now: Nanos,
     ) -> Result<Option<Payload>, Reject> {
+        if self.is_expected(segment) {
+            return Ok(self.take_expected(segment, now));
+        }
         match self.state {
             State::Closed => return Err(Reject::NoConnection),
             State::SynSent => return self.syn_sent(segment, now),

@@ -69,14 +69,13 @@ impl Connection {
                 }
             };
         }
-        self.advance(arrival, now);
+        self.advance(len, now);
         Ok(Some(Payload { offset, range: arrival.range.clone(), in_order: true }))
     }
 
     /// RCV.NXT moves over what came in order, and over what was waiting behind it.
     #[inline]
-    fn advance(&mut self, arrival: &Arrival<'_, '_>, now: Nanos) {
-        let len = arrival.range.len() as u32;
+    pub(super) fn advance(&mut self, len: u32, now: Nanos) {
         let rcv = &mut self.rcv;
         let mut nxt = rcv.nxt + len;
         let filled = !rcv.ahead.is_empty();

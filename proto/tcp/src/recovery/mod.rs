@@ -74,6 +74,25 @@ impl Connection {
         self.proceed(segment, &delivery, now);
     }
 
+    /// Takes over an acknowledgement while nothing is lost, reported or out of order: what was sent once is
+    /// acknowledged in its order. The rest, if there is any, goes the long way.
+    #[inline]
+    pub(crate) fn account_in_order(&mut self, segment: &Segment<'_>, now: Nanos) {
+        if let Some(newest) = self.sent.acknowledge_whole(segment.ack) {
+            let octets = newest.end - self.snd.una;
+            self.snd.una = newest.end;
+            let rtt = now.saturating_sub(newest.sent_at());
+            self.recovery.rack.delivered(&newest, false, self.rtt.min(), now);
+            self.recovery.duplicates = 0;
+            self.rtt.sample(rtt, now);
+            self.recovery.validation.acked(octets, self.snd.una, self.snd.nxt);
+            self.grow(false, octets, Some(rtt), now);
+        }
+        if self.snd.una != segment.ack {
+            self.account(segment, now);
+        }
+    }
+
     /// Scoreboard, round trip times and RACK.
     fn take_delivered(&mut self, segment: &Segment<'_>, delivery: &mut Delivery, now: Nanos) {
         let echo = self.echo_of(segment);
@@ -238,7 +257,9 @@ impl Connection {
             Phase::Loss => self.proceed_after_timeout(delivery, done),
         }
         if delivery.octets > 0 {
-            self.grow(segment, delivery, now);
+            let marked = segment.has(flag::ECE) && self.rcv.ecn;
+            let rtt = delivery.newest_original.map(|sent_at| now.saturating_sub(sent_at));
+            self.grow(marked, delivery.octets, rtt, now);
         }
         self.react_to_mark(segment, now);
     }
@@ -252,14 +273,14 @@ impl Connection {
         self.recovery.rack.recovered();
     }
 
-    fn grow(&mut self, segment: &Segment<'_>, delivery: &Delivery, now: Nanos) {
+    /// Lets congestion control grow the window after so many octets were delivered.
+    fn grow(&mut self, marked: bool, octets: u32, rtt: Option<Nanos>, now: Nanos) {
         let window_used = self.recovery.limited && self.recovery.validation.is_valid(&self.window);
-        let marked = segment.has(flag::ECE) && self.rcv.ecn;
         let waits_for_cwr = marked || self.rare.reduced_until.is_some();
         let acked = Acked {
             now,
-            octets: delivery.octets,
-            rtt: delivery.newest_original.map(|sent_at| now.saturating_sub(sent_at)),
+            octets,
+            rtt,
             smoothed_rtt: self.rtt.smoothed(),
             min_rtt: self.rtt.min(),
             una: self.snd.una,

@@ -65,6 +65,21 @@ impl Sent {
         }
     }
 
+    /// Removes from the front what `una` acknowledges whole and what was sent once: the last record of
+    /// it. Nothing must be marked.
+    #[inline]
+    pub(crate) fn acknowledge_whole(&mut self, una: Seq) -> Option<Record> {
+        let mut last = None;
+        while let Some(front) = self.records.get(0) {
+            if front.end.gt(una) || front.is_retransmitted() {
+                break;
+            }
+            last = Some(*front);
+            self.records.pop_front();
+        }
+        last
+    }
+
     fn uncount(&mut self, record: &Record) {
         if record.is_sacked() {
             self.sacked -= record.len();

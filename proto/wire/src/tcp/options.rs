@@ -181,10 +181,18 @@ impl TcpOptionsRepr {
         self.fast_open.as_ref().map(|(cookie, len)| &cookie[..usize::from(*len).min(16)])
     }
 
+    fn is_timestamps_only(&self) -> bool {
+        let of_syn = self.mss.is_some() | self.window_scale.is_some() | self.sack_permitted;
+        !(of_syn | self.fast_open.is_some()) && self.sack_count == 0
+    }
+
     /// Bytes that [`emit`](Self::emit) writes, a multiple of four. More than [`MAX_OPTIONS_LEN`]
     /// does not fit a header.
     #[inline]
     pub fn len(&self) -> usize {
+        if self.timestamps.is_some() && self.is_timestamps_only() {
+            return TIMESTAMPS_LEN;
+        }
         let mut len = if self.timestamps.is_some() { TIMESTAMPS_LEN } else { 0 };
         if self.sack_count > 0 {
             len += 4 + 8 * self.blocks().len();
@@ -207,6 +215,20 @@ impl TcpOptionsRepr {
     /// [`WireError::NoRoom`], also if they would not fit a header.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, WireError> {
+        // What nearly every segment of a connection with timestamps carries (RFC 7323 appendix A).
+        if let Some(Timestamps { value, echo }) = self.timestamps
+            && self.is_timestamps_only()
+            && let Some(out) = buf.first_chunk_mut::<TIMESTAMPS_LEN>()
+        {
+            let values = u64::from(value) << 32 | u64::from(echo);
+            out[..4].copy_from_slice(&[kind::NOP, kind::NOP, kind::TIMESTAMPS, 10]);
+            out[4..].copy_from_slice(&values.to_be_bytes());
+            return Ok(TIMESTAMPS_LEN);
+        }
+        self.emit_all(buf)
+    }
+
+    fn emit_all(&self, buf: &mut [u8]) -> Result<usize, WireError> {
         let (need, have) = (self.len(), buf.len().min(MAX_OPTIONS_LEN));
         if need > have {
             return Err(WireError::NoRoom { layer: Layer::Tcp, need, have });
