@@ -38,7 +38,13 @@ pub enum CliError {
         /// The sockets.
         sockets: Vec<PathBuf>,
     },
-    /// Several stacks run, and it was not said which is meant.
+    /// Stacks run, but none in the network namespace of the command.
+    #[error("no stack is running in this network namespace, but elsewhere: {}", .0.join(", "))]
+    Elsewhere(
+        /// They, with the option that asks each.
+        Vec<String>,
+    ),
+    /// Several stacks run, and no option says which is meant.
     #[error("several stacks are running: choose one with --dev {}", devices.join(" or --dev "))]
     Several {
         /// Their devices.

@@ -1,19 +1,20 @@
-//! Which stack is meant.
+//! The stack that a command asks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weever_service_api::{Client, ClientError, Method, socket};
+use weever_service_api::socket::{self, FoundSocket};
+use weever_service_api::{Client, ClientError, Method};
 
 use crate::CliError;
 
-/// Which running stack to ask. Without an option: the only one there is.
+/// Which running stack to ask. Without an option: the only one in this network namespace.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Target {
     /// Ask the stack that listens on this control socket
     #[arg(long, value_name = "PATH", conflicts_with = "dev")]
     pub socket: Option<PathBuf>,
-    /// Ask the stack on this device
+    /// Ask the stack on this device, in this network namespace
     #[arg(long, value_name = "DEVICE")]
     pub dev: Option<String>,
 }
@@ -35,6 +36,13 @@ impl Target {
         Ok(self.connect()?.call(request)?)
     }
 
+    /// The stacks that run beside the one that listens on `path`, with the option that asks each.
+    pub(crate) fn others(path: &Path) -> Vec<String> {
+        let mut alive = living(socket::list(&socket::directories())).0;
+        alive.retain(|(found, _)| found.path != path);
+        named(&alive)
+    }
+
     fn connect_in(&self, directories: &[PathBuf]) -> Result<Client, CliError> {
         match (&self.socket, &self.dev) {
             (Some(path), _) => Ok(Client::connect(path)?),
@@ -53,7 +61,9 @@ fn on_device(directories: &[PathBuf], dev: &str) -> Result<Client, CliError> {
             Err(e) => return Err(e.into()),
         }
     }
-    Err(failure)
+    let mut elsewhere = living(socket::list(directories)).0;
+    elsewhere.retain(|(found, _)| found.device == dev);
+    if elsewhere.is_empty() { Err(failure) } else { Err(CliError::Elsewhere(named(&elsewhere))) }
 }
 
 fn only_one(directories: &[PathBuf]) -> Result<Client, CliError> {
@@ -61,23 +71,51 @@ fn only_one(directories: &[PathBuf]) -> Result<Client, CliError> {
     if sockets.is_empty() {
         return Err(nothing_found(directories));
     }
-    let (mut alive, mut unusable) = (Vec::new(), None);
-    for path in &sockets {
-        match Client::connect(path) {
-            Ok(client) => alive.push(client),
-            Err(ClientError::NotRunning { .. }) => {}
-            Err(e) => drop(unusable.get_or_insert(e)),
-        }
-    }
-    match (alive.pop(), alive.is_empty()) {
+    let paths = sockets.iter().map(|found| found.path.clone()).collect();
+    let (alive, unusable) = living(sockets);
+    let (mut here, elsewhere): (Vec<_>, Vec<_>) =
+        alive.into_iter().partition(|(found, _)| found.is_here());
+    match here.len() {
         // A stack that may not be asked is not one that does not run.
-        (None, _) => Err(unusable.map_or(CliError::OnlyDeadSockets { sockets }, CliError::from)),
-        (Some(only), true) => Ok(only),
-        (Some(last), false) => {
-            alive.push(last);
-            Err(CliError::Several { devices: alive.iter().map(device).collect() })
+        0 => Err(match (unusable, elsewhere.is_empty()) {
+            (Some(unusable), _) => unusable.into(),
+            (None, true) => CliError::OnlyDeadSockets { sockets: paths },
+            (None, false) => CliError::Elsewhere(named(&elsewhere)),
+        }),
+        1 => Ok(here.remove(0).1),
+        _ => {
+            let devices = here.into_iter().map(|(found, _)| found.device).collect();
+            Err(CliError::Several { devices })
         }
     }
+}
+
+/// The stacks that accept connections, and why the first of those here could not be used that are there
+/// but do not.
+fn living(sockets: Vec<FoundSocket>) -> (Vec<(FoundSocket, Client)>, Option<ClientError>) {
+    let (mut alive, mut unusable) = (Vec::new(), None);
+    for found in sockets {
+        match Client::connect(&found.path) {
+            Ok(client) => alive.push((found, client)),
+            Err(ClientError::NotRunning { .. }) => {}
+            Err(e) if found.is_here() => drop(unusable.get_or_insert(e)),
+            Err(_) => {}
+        }
+    }
+    (alive, unusable)
+}
+
+/// Stacks with the option that asks each.
+fn named(stacks: &[(FoundSocket, Client)]) -> Vec<String> {
+    let name = |(found, _): &(FoundSocket, Client)| match found.namespace {
+        _ if found.is_here() => format!("{} (--dev {})", found.device, found.device),
+        None => format!("{} (--socket {})", found.device, found.path.display()),
+        Some(number) => {
+            let (device, path) = (&found.device, found.path.display());
+            format!("{device} in network namespace {number} (--socket {path})")
+        }
+    };
+    stacks.iter().map(name).collect()
 }
 
 /// Why no socket was found: there is none, or a directory may not be read.
@@ -93,15 +131,9 @@ fn nothing_found(directories: &[PathBuf]) -> CliError {
     CliError::NothingRuns { looked_in: directories.to_vec() }
 }
 
-fn device(client: &Client) -> String {
-    let stem = client.path().file_stem().unwrap_or_default();
-    stem.to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
-    use std::path::Path;
 
     use super::*;
 

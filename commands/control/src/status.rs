@@ -11,7 +11,7 @@ use weever_service_api::{
 use crate::format::{grouped, span};
 use crate::{CliError, Target};
 
-/// Shows what a running stack is: device, address, services, workers.
+/// Shows what a running stack is: device, address, services, workers. Names other stacks that run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -27,12 +27,16 @@ impl StatusArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let status = self.target.ask(&StatusRequest {})?;
+        let mut client = self.target.connect()?;
+        let status = client.call(&StatusRequest {})?;
         if self.json {
             serde_json::to_writer_pretty(&mut *out, &status).map_err(std::io::Error::from)?;
             writeln!(out)?;
         } else {
             write!(out, "{}", describe(&status))?;
+            for other in Target::others(client.path()) {
+                writeln!(out, "{:<10}{other}", "also")?;
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::temporary_path;
+use nix::fcntl::{Flock, FlockArg};
 use serde_json::json;
 use weever_daemon::control::{ControlError, ControlServer, ControlSocket};
 use weever_service_api::{
@@ -198,6 +199,24 @@ fn a_socket_of_a_living_stack_is_left_alone_and_its_owner_named() {
     let text = error.to_string();
     assert!(text.contains("a stack on eth0, process 4711") && text.contains("--control"), "{text}");
     Client::connect(server.path()).unwrap().call(&StatusRequest {}).unwrap();
+}
+
+#[test]
+fn a_user_who_can_read_the_directory_cannot_hold_up_a_start() {
+    let directory = temporary_path().with_extension("locked");
+    fs::create_dir(&directory).unwrap();
+    let opened = fs::File::open(&directory).unwrap();
+    let locked = Flock::lock(opened, FlockArg::LockExclusiveNonblock).unwrap();
+    drop(ControlSocket::bind(&directory.join("eth0.sock")).unwrap());
+    let lock = fs::metadata(directory.join(".weever.lock")).unwrap();
+    assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+    // Nor by a link to a file of another.
+    fs::remove_file(directory.join(".weever.lock")).unwrap();
+    std::os::unix::fs::symlink("/dev/null", directory.join(".weever.lock")).unwrap();
+    let refused = ControlSocket::bind(&directory.join("eth0.sock")).unwrap_err();
+    assert!(matches!(refused, ControlError::Io { .. }), "{refused}");
+    drop(locked);
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

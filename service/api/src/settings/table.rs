@@ -62,7 +62,7 @@ pub const TABLE: &[Setting] = &[
         .list()
         .doc("The cores that workers run on, one worker on each: numbers or ranges."),
     stack("control", Kind::Path, Without("`/run/weever/DEVICE.sock`, or `$XDG_RUNTIME_DIR/weever/DEVICE.sock` for a user who may not write to `/run`"), "\"/run/weever/eth0.sock\"")
-        .doc("The socket on which the stack takes control commands."),
+        .doc("The socket on which the stack takes control commands. See docs/control.md."),
     stack("state", Kind::Path, Without("`$STATE_DIRECTORY`, or `/var/lib/weever`"), "\"/var/lib/weever\"").doc(
         "The directory of the secret that IPv6 addresses are made with. It outlives the process, so that \
          a network sees the same addresses after every start.",

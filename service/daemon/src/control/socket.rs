@@ -1,14 +1,14 @@
-//! A place on the file system to be asked at.
+//! The control socket's file.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::sys::stat::{Mode, fchmod};
 use socket2::{Domain, SockAddr, Socket, Type};
 use weever_service_api::{Client, ClientError, Status, StatusRequest, socket as places};
@@ -59,6 +59,8 @@ pub enum ControlError {
     },
 }
 
+/// What stacks lock while they look for a socket's owner. It stays: removing it would be a race.
+const LOCK_FILE: &str = ".weever.lock";
 /// How long somebody else may take to bind in the same directory.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stack may take to say who it is.
@@ -116,7 +118,8 @@ impl ControlSocket {
             match made.and_then(|()| ControlSocket::bind(&path)) {
                 Err(ControlError::InUse { path, owner, .. }) => {
                     // Another socket would not help: a device carries one stack.
-                    let alternative = "use another device: a device carries one stack";
+                    let alternative =
+                        "use another device: a device carries one stack in a network namespace";
                     return Err(ControlError::InUse { path, owner, alternative });
                 }
                 Err(refusal @ ControlError::Io { .. }) => {
@@ -151,9 +154,19 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// Locks the directory for those who may put sockets into it. The lock is on a file that only they can
+/// open: any user who can read a directory can lock the directory itself, and would hold up every start.
 fn lock(directory: &Path) -> io::Result<Flock<File>> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let mut file =
+        options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(directory.join(LOCK_FILE))?;
+    let owner = file.metadata()?.uid();
+    if owner != nix::unistd::geteuid().as_raw() && owner != fs::metadata(directory)?.uid() {
+        let problem = format!("{LOCK_FILE} there belongs to user {owner}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+    }
     let deadline = Instant::now() + LOCK_PATIENCE;
-    let mut file = File::open(directory)?;
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),
