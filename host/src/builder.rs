@@ -21,6 +21,7 @@ use weever_net::state::NetConfig;
 use weever_packet::{Nanos, Pool};
 use weever_wire::MacAddr;
 
+use crate::applications::{LaterNetwork, Surroundings};
 use crate::handle::WorkerHandle;
 use crate::{Host, HostError, HostHandle, InterfaceConfig, Route, RunningHost, Stopper};
 
@@ -35,8 +36,8 @@ pub struct HostBuilder {
     links: Vec<Box<dyn Link>>,
     /// By link.
     queues: Vec<Vec<Box<dyn LinkQueue>>>,
-    /// The number of the applications' link.
-    applications: Option<u16>,
+    /// The number of the applications' link, and what its server is to be told.
+    applications: Option<(u16, LaterNetwork)>,
     neighbours: Vec<(IpAddr, MacAddr)>,
     dhcp: Vec<IfaceId>,
     identifiers: Option<[u64; 2]>,
@@ -98,12 +99,15 @@ impl HostBuilder {
     ) -> Result<AppServer, HostError> {
         let secret = self.env.get_or_default::<Secret>();
         let ([a, b], [c, d]) = (secret.key("application ports"), secret.key("application sockets"));
+        let network = LaterNetwork::default();
+        let (workers, surroundings) =
+            (self.workers.len() as u16, Box::new(Surroundings::of(Arc::clone(&network))));
         let (mut link, server) =
-            AppLink::new(self.workers.len() as u16, large, [a, b, c, d], max_sockets)?;
+            AppLink::new(workers, large, surroundings, [a, b, c, d], max_sockets)?;
         let tables = link.tables().to_vec();
         let number = self.queues_of(link.info().clone(), link.take_queues());
         self.env.provide(Arc::new(Applications { link: number, tables }));
-        self.applications = Some(number);
+        self.applications = Some((number, network));
         Ok(server)
     }
 
@@ -204,6 +208,10 @@ impl HostBuilder {
             shipped(self.sockets.clone().with_applications(self.applications.is_some()))
         })?;
         let network = provide(&self.env, std::mem::take(&mut self.network), now);
+        if let Some((_, later)) = &self.applications {
+            // Nobody else sets it.
+            let _ = later.set(Arc::clone(&network));
+        }
         let provided = "the environment was given them a line above";
         let neighbours = self.env.get::<Neighbours>().expect(provided);
         let neighbours6 = self.env.get::<Neighbours6>().expect(provided);
@@ -213,8 +221,9 @@ impl HostBuilder {
         let clients = self.env.get_or_default::<Dhcp>();
         self.dhcp.into_iter().for_each(|iface| clients.start(iface, Probing::RFC5227));
         let env = Arc::new(self.env);
+        let applications = self.applications.map(|(link, _)| link);
         let (members, served) = assign(self.queues, self.workers.len(), &self.pool, |link| {
-            if self.applications == Some(link) { APPLICATIONS } else { &source }
+            if applications == Some(link) { APPLICATIONS } else { &source }
         });
         let Team { mut workers, publisher } =
             Team::build(graph, self.registry, Arc::clone(&env), members)?;

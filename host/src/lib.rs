@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod affinity;
+mod applications;
 mod builder;
 mod error;
 mod handle;

@@ -201,8 +201,12 @@ impl AppEnd {
                 self.lent = self.lent.saturating_sub(1);
                 Some(self.frame(entry.frame))
             }
-            _ if entry.frame != NO_FRAME => return Err(ChannelError::Corrupt("event")),
-            _ => None,
+            _ if entry.frame == NO_FRAME => None,
+            Kind::Error if entry.frame < self.geometry().frames => {
+                self.lent = self.lent.saturating_sub(1);
+                Some(self.frame(entry.frame))
+            }
+            _ => return Err(ChannelError::Corrupt("event")),
         };
         let Entry { socket, kind, offset, len, more, .. } = entry;
         Ok(Some(Received { socket, kind, frame, offset, len, more }))

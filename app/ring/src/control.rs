@@ -7,7 +7,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -55,6 +55,29 @@ pub enum Request {
         /// Whether others may have the same binding.
         #[serde(default)]
         sharing: Share,
+        /// The interface by which packets come and go; any without.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+    },
+    /// Joins a group: what comes to the group and the socket's port is the socket's as well.
+    Join {
+        /// The socket's number.
+        socket: u32,
+        /// The group.
+        group: IpAddr,
+        /// The interface; without, the one that the route to the group leads by.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+    },
+    /// Leaves a group that was joined with the same interface.
+    Leave {
+        /// The socket's number.
+        socket: u32,
+        /// The group.
+        group: IpAddr,
+        /// The interface.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
     },
     /// Closes a socket.
     Close {
@@ -292,6 +315,7 @@ mod tests {
             peer: None,
             v6_only: true,
             sharing: Share::ByFlow,
+            interface: Some("eth0".into()),
         };
         app.send(&request, &[]).unwrap();
         app.send(&Request::Close { socket: 7 }, &[]).unwrap();

@@ -16,7 +16,9 @@ pub const NO_FRAME: u32 = u32::MAX;
 pub enum Kind {
     /// A datagram or segment of payload is in the frame.
     Data,
-    /// The socket has an error; `offset` is the errno. Without a frame.
+    /// The socket has an error: `offset` is the errno, `len` for `EMSGSIZE` the bytes of the longest
+    /// IP packet that would have gone. With a frame, if there was one, whose packet info has both ends
+    /// of the datagram that it is about.
     Error,
     /// The socket can send again after it had no room. Without a frame.
     Writable,
@@ -101,8 +103,8 @@ impl PacketFlags {
     pub const GROUP: PacketFlags = PacketFlags(1);
     /// Received: the datagram was longer than the space for it and was cut.
     pub const TRUNCATED: PacketFlags = PacketFlags(2);
-    /// To send: do not fragment.
-    pub const DONT_FRAGMENT: PacketFlags = PacketFlags(4);
+    /// To send: what goes to a group or to everybody does not come back to this host's members.
+    pub const NO_LOOP: PacketFlags = PacketFlags(4);
     /// To send: `hops` is set. Otherwise the socket's default applies.
     pub const HOPS: PacketFlags = PacketFlags(8);
     /// To send: `traffic_class` is set. Otherwise the socket's default applies.
@@ -120,6 +122,31 @@ impl PacketFlags {
     }
 }
 
+/// Whether a datagram may be cut up on its way, in the manner of Linux's `IP_MTU_DISCOVER`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fragment {
+    /// The stack cuts up what is longer than the path takes; the rest must not be (`WANT`).
+    #[default]
+    Want,
+    /// Anybody may cut it up (`DONT`).
+    Allow,
+    /// Nobody may; what is longer than the path takes is refused with `EMSGSIZE` (`DO`).
+    Never,
+    /// Nobody may; what is known of the path is ignored, only the link's MTU counts (`PROBE`).
+    Probe,
+}
+
+impl Fragment {
+    fn of(number: u8) -> Fragment {
+        match number {
+            1 => Fragment::Allow,
+            2 => Fragment::Never,
+            3 => Fragment::Probe,
+            _ => Fragment::Want,
+        }
+    }
+}
+
 /// What goes with a datagram: it lies in the frame's first [`INFO_SIZE`](crate::INFO_SIZE) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
@@ -127,7 +154,7 @@ pub struct PacketInfo {
     pub remote: SocketAddr,
     /// Our address. Unspecified in a datagram to send: the socket's, or the route's choice.
     pub local: SocketAddr,
-    /// The interface, by the stack's numbering; 0 in a datagram to send: the route's choice.
+    /// The interface, by the stack's numbering from 1 on; 0 in a datagram to send: the route's choice.
     pub interface: u32,
     /// Time to live, or hop limit.
     pub hops: u8,
@@ -135,6 +162,10 @@ pub struct PacketInfo {
     pub traffic_class: u8,
     /// See [`PacketFlags`].
     pub flags: PacketFlags,
+    /// To send: whether it may be cut up.
+    pub fragment: Fragment,
+    /// IPv6's flow label, 20 bits.
+    pub flow_label: u32,
     /// When it was received, in nanoseconds of the monotonic clock; 0: unknown.
     pub timestamp: u64,
 }
@@ -149,6 +180,8 @@ impl Default for PacketInfo {
             hops: 0,
             traffic_class: 0,
             flags: PacketFlags::default(),
+            fragment: Fragment::default(),
+            flow_label: 0,
             timestamp: 0,
         }
     }
@@ -167,6 +200,8 @@ impl PacketInfo {
         out[40] = self.hops;
         out[41] = self.traffic_class;
         out[42] = self.flags.0;
+        out[43] = self.fragment as u8;
+        out[44..48].copy_from_slice(&self.flow_label.to_ne_bytes());
         out[48..56].copy_from_slice(&self.timestamp.to_ne_bytes());
         out
     }
@@ -185,6 +220,9 @@ impl PacketInfo {
             hops: bytes[40],
             traffic_class: bytes[41],
             flags: PacketFlags(bytes[42]),
+            fragment: Fragment::of(bytes[43]),
+            flow_label: u32::from_ne_bytes(bytes[44..48].try_into().expect("four bytes"))
+                & 0xf_ffff,
             timestamp: u64::from_ne_bytes(bytes[48..56].try_into().expect("eight bytes")),
         }
     }

@@ -3,7 +3,7 @@
 use std::mem::size_of;
 
 /// The version of this layout. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes at the start of each frame that hold its packet info; payloads come after them.
 pub const INFO_SIZE: u16 = 64;
@@ -211,10 +211,10 @@ mod tests {
         ));
         assert_eq!(
             Geometry::of_header([MAGIC, second + 1, third]),
-            Err(ChannelError::Version { theirs: 2 })
+            Err(ChannelError::Version { theirs: VERSION + 1 })
         );
         for (what, second, third) in [
-            ("ring_len", 1 | 1000 << 32, third),
+            ("ring_len", u64::from(VERSION) | 1000 << 32, third),
             ("frames", second, 1 | 2048 << 32),
             ("frame_size", second, 64 | 100 << 32),
         ] {

@@ -58,7 +58,7 @@ mod tests;
 #[cfg(not(loom))]
 pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 pub use doorbell::Doorbell;
-pub use entry::{Entry, Kind, NO_FRAME, PacketFlags, PacketInfo, SocketId};
+pub use entry::{Entry, Fragment, Kind, NO_FRAME, PacketFlags, PacketInfo, SocketId};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;

@@ -172,8 +172,9 @@ impl StackEnd {
         Ok(Delivery::Delivered)
     }
 
-    /// Tells the application of something that concerns a socket and has no payload. `value` goes
-    /// with it: the errno of [`Kind::Error`].
+    /// Tells the application of something that concerns a socket and has no payload: an error with
+    /// its errno as `value` and for `EMSGSIZE` the MTU as `len`. `about`, both ends of the datagram
+    /// that it is about, goes along if the application has lent a frame.
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: close the channel.
@@ -181,9 +182,22 @@ impl StackEnd {
         &mut self,
         socket: SocketId,
         kind: Kind,
-        value: u16,
+        (value, len): (u16, u16),
+        about: Option<&PacketInfo>,
     ) -> Result<Delivery, ChannelError> {
-        let entry = Entry { frame: NO_FRAME, socket, offset: value, len: 0, kind, more: 0 };
+        if self.receive.room(1)? < 1 {
+            return Ok(Delivery::RingFull);
+        }
+        if about.is_some() && self.free.is_empty() {
+            self.refill()?;
+        }
+        let with_frame = about.and_then(|info| Some((info, self.free.pop()?)));
+        let frame = with_frame.map_or(NO_FRAME, |(info, frame)| {
+            self.memory.write(frame, 0, &info.to_bytes());
+            self.holders[frame as usize] = Holder::Application;
+            frame
+        });
+        let entry = Entry { frame, socket, offset: value, len, kind, more: 0 };
         Ok(if self.receive.push(entry)? { Delivery::Delivered } else { Delivery::RingFull })
     }
 

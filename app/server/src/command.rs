@@ -36,4 +36,13 @@ pub(crate) enum Command {
     RemoveSocket {
         socket: u32,
     },
+    /// Another binding of a socket, for a group that it has joined.
+    AddBinding {
+        socket: u32,
+        binding: Binding,
+    },
+    RemoveBinding {
+        socket: u32,
+        binding: Binding,
+    },
 }

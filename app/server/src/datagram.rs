@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use weever_app_ring::{PacketFlags, PacketInfo, StackEnd, Transmit};
+use weever_app_ring::{Fragment as Asked, PacketFlags, PacketInfo, StackEnd, Transmit};
 use weever_net::demux::Binding;
-use weever_packet::{Buffer, Endpoints, Flags, Pool, PoolCache};
+use weever_packet::{Buffer, Endpoints, Flags, Fragment, NO_IFACE, Pool, PoolCache};
 use weever_wire::ipv6::mapped;
 
 use crate::stats::SocketStats;
@@ -50,7 +50,15 @@ pub(crate) fn fill(
     let meta = buffer.meta_mut();
     meta.endpoints = endpoints;
     meta.flags = meta.flags.with(Flags::ENDPOINTS);
+    // Whatever goes to a group comes back to members here, unless it is not to.
+    if !transmit.info.flags.contains(PacketFlags::NO_LOOP) {
+        meta.flags = meta.flags.with(Flags::TO_SELF);
+    }
     meta.entry = transmit.socket;
+    // The socket's interface, or the one that was chosen; they count from 1 in packet info.
+    let chosen =
+        u16::try_from(transmit.info.interface).ok().and_then(|number| number.checked_sub(1));
+    meta.iface = socket.binding.interface.or(chosen).unwrap_or(NO_IFACE);
     Ok(buffer)
 }
 
@@ -69,6 +77,7 @@ fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
     let local = socket
         .binding
         .local_addr
+        .filter(|local| !local.is_multicast())
         .or(given(info.local).map(|local| local.ip()))
         .unwrap_or(unspecified);
     if local.is_ipv4() != remote.is_ipv4() {
@@ -83,6 +92,13 @@ fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
         protocol: UDP,
         ttl: set(PacketFlags::HOPS, info.hops),
         tos: set(PacketFlags::TRAFFIC_CLASS, info.traffic_class),
+        fragment: match info.fragment {
+            Asked::Want => Fragment::Want,
+            Asked::Allow => Fragment::Allow,
+            Asked::Never => Fragment::Never,
+            Asked::Probe => Fragment::Probe,
+        },
+        flow_label: info.flow_label,
         ..Endpoints::default()
     })
 }
@@ -103,10 +119,12 @@ pub(crate) fn info_of(packet: &Buffer) -> PacketInfo {
     PacketInfo {
         remote: end(ends.remote, ends.remote_port),
         local: end(ends.local, ends.local_port),
-        interface: meta.iface.into(),
+        interface: if meta.iface == NO_IFACE { 0 } else { u32::from(meta.iface) + 1 },
         hops: ends.ttl,
         traffic_class: ends.tos,
         flags: if group { PacketFlags::GROUP } else { PacketFlags::default() },
+        fragment: Asked::default(),
+        flow_label: ends.flow_label,
         timestamp: meta.arrived,
     }
 }

@@ -38,6 +38,28 @@ pub enum ServerError {
         /// The peer's.
         peer: IpAddr,
     },
+    /// There is no such interface.
+    #[error("there is no interface `{0}`; `weever status` lists them")]
+    Interface(String),
+    /// The address is not the host's.
+    #[error("{0} is none of this host's addresses; bind one of them, or any (0.0.0.0 or ::)")]
+    NotOurs(IpAddr),
+    /// A group cannot be joined.
+    #[error("{group} cannot be joined: {why}")]
+    Group {
+        /// The group.
+        group: IpAddr,
+        /// The reason.
+        why: String,
+    },
+    /// The socket is not in the group.
+    #[error("socket {socket} has not joined {group} on that interface")]
+    NotJoined {
+        /// The socket.
+        socket: u32,
+        /// The group.
+        group: IpAddr,
+    },
     /// The limit on sockets is reached.
     #[error("all {0} sockets are in use; close some, or raise `sockets` in the configuration")]
     Sockets(usize),

@@ -34,8 +34,10 @@
 mod command;
 mod datagram;
 mod error;
+mod groups;
 mod link;
 mod listener;
+mod network;
 mod queue;
 mod request;
 mod server;
@@ -49,6 +51,7 @@ pub use command::SharedTable;
 pub use error::ServerError;
 pub use link::AppLink;
 pub use listener::{AppListener, ListenError};
+pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
 pub use request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
 pub use server::{AppServer, OpenedQueue};

@@ -12,6 +12,7 @@ use weever_packet::Pool;
 
 use crate::command::SharedTable;
 use crate::error::ServerError;
+use crate::network::HostNetwork;
 use crate::queue::AppLinkQueue;
 use crate::server::AppServer;
 use crate::worker::WorkerHandle;
@@ -28,7 +29,7 @@ pub struct AppLink {
 
 impl AppLink {
     /// A link for `workers` workers, and the server that opens queues and sockets on it. Datagrams
-    /// longer than an ordinary frame are copied to frames of `large`. `secret` keys the workers'
+    /// longer than an ordinary frame are copied to frames of `large`. `network` is the host's; `secret` keys the workers'
     /// tables and the choice of ephemeral ports; `max_sockets` bounds the tables.
     ///
     /// # Errors
@@ -36,6 +37,7 @@ impl AppLink {
     pub fn new(
         workers: u16,
         large: Option<Pool>,
+        network: Box<dyn HostNetwork>,
         secret: [u64; 4],
         max_sockets: usize,
     ) -> Result<(AppLink, AppServer), ServerError> {
@@ -64,7 +66,7 @@ impl AppLink {
             offload: Offload::default(),
             mode: "application queues".into(),
         };
-        let server = AppServer::new(handles, secret, max_sockets);
+        let server = AppServer::new(handles, network, secret, max_sockets);
         Ok((AppLink { info, queues, tables }, server))
     }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::Consumer;
-use weever_app_ring::{ChannelError, Delivery, StackEnd};
+use weever_app_ring::{ChannelError, Delivery, Kind, StackEnd};
 use weever_link::{LinkError, LinkQueue, QueueStats};
-use weever_net::demux::{Sharing, SocketRef};
-use weever_packet::{Buffer, Burst, Nanos, Pool, PoolCache};
+use weever_net::demux::{Binding, Sharing, SocketRef};
+use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
 
 use crate::command::{Command, SharedTable};
 use crate::datagram::{Socket, fill, info_of, payload};
@@ -101,6 +101,11 @@ impl AppLinkQueue {
                 let by = self.reference(socket);
                 self.table.borrow_mut().remove(&there.binding, by);
             }
+            Command::AddBinding { socket, binding } => self.add_binding(&binding, socket),
+            Command::RemoveBinding { socket, binding } => {
+                let by = self.reference(socket);
+                self.table.borrow_mut().remove(&binding, by);
+            }
         }
     }
 
@@ -109,6 +114,13 @@ impl AppLinkQueue {
         let inserted = self.table.borrow_mut().insert(&socket.binding, self.reference(id), sharing);
         debug_assert!(inserted.is_ok());
         self.sockets.insert(id, socket);
+    }
+
+    /// Members of a group all get what comes to it.
+    fn add_binding(&mut self, binding: &Binding, socket: u32) {
+        let by = self.reference(socket);
+        let inserted = self.table.borrow_mut().insert(binding, by, Sharing::Latest);
+        debug_assert!(inserted.is_ok());
     }
 
     fn reference(&self, id: u32) -> SocketRef {
@@ -198,8 +210,23 @@ impl AppLinkQueue {
             self.stats.tx_dropped += 1;
             return;
         }
-        let payload = payload(packet);
-        let delivered = channel.end.deliver(packet.meta().entry, &info_of(packet), payload);
+        let (payload, meta) = (payload(packet), packet.meta());
+        if meta.flags.has(Flags::ERROR) {
+            let what = (meta.vlan, meta.segment);
+            let about = info_of(packet);
+            let told = channel.end.notify(meta.entry, Kind::Error, what, Some(&about));
+            match told {
+                Ok(Delivery::Delivered) => {
+                    channel.dirty = true;
+                    socket.stats.count_error();
+                }
+                // The ring is full of datagrams: the application learns nothing that it reads.
+                Ok(_) => socket.stats.count_ring_full(),
+                Err(_) => channel.broken = true,
+            }
+            return;
+        }
+        let delivered = channel.end.deliver(meta.entry, &info_of(packet), payload);
         match delivered {
             Ok(Delivery::Delivered) => {
                 channel.dirty = true;

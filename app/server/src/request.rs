@@ -21,7 +21,7 @@ pub struct Identity {
 }
 
 /// What an application wants to bind.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SocketRequest {
     /// Our address; `None`: any.
     pub local_addr: Option<IpAddr>,
@@ -31,8 +31,8 @@ pub struct SocketRequest {
     pub family: Family,
     /// The peer of a connected socket, which receives from nobody else.
     pub peer: Option<SocketAddr>,
-    /// The interface that packets must come by; `None`: any.
-    pub interface: Option<u16>,
+    /// The interface that packets must come and go by; `None`: any.
+    pub interface: Option<String>,
     /// Whether others may have the same binding.
     pub sharing: Sharing,
 }

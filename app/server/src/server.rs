@@ -1,7 +1,7 @@
 //! The control side: who has which queue and which sockets.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -12,6 +12,8 @@ use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 
 use crate::command::Command;
 use crate::error::ServerError;
+use crate::groups::{Group, Groups, Joined, binding_of};
+use crate::network::HostNetwork;
 use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
 use crate::stats::{SocketCounts, SocketStats};
 use crate::worker::WorkerHandle;
@@ -28,6 +30,7 @@ struct Socket {
     queue: QueueId,
     binding: Binding,
     peer: Option<SocketAddr>,
+    groups: Joined,
     stats: Vec<Arc<SocketStats>>,
 }
 
@@ -51,6 +54,10 @@ pub struct AppServer {
     queues: BTreeMap<QueueId, Queue>,
     sockets: BTreeMap<u32, Socket>,
     bindings: Bindings,
+    network: Box<dyn HostNetwork>,
+    groups: Groups,
+    /// Bindings in the workers' tables: sockets, and their memberships in groups.
+    entries: usize,
     max_sockets: usize,
     next_queue: QueueId,
     next_socket: u32,
@@ -59,6 +66,7 @@ pub struct AppServer {
 impl AppServer {
     pub(crate) fn new(
         workers: Vec<WorkerHandle>,
+        network: Box<dyn HostNetwork>,
         secret: [u64; 4],
         max_sockets: usize,
     ) -> AppServer {
@@ -67,6 +75,9 @@ impl AppServer {
             queues: BTreeMap::new(),
             sockets: BTreeMap::new(),
             bindings: Bindings::new(PortRange::default(), [secret[2], secret[3]]),
+            network,
+            groups: Groups::default(),
+            entries: 0,
             max_sockets,
             next_queue: 1,
             next_socket: 1,
@@ -146,7 +157,14 @@ impl AppServer {
         let owner = &self.queues.get(&queue).ok_or(ServerError::NoQueue(queue))?.owner;
         let user = owner.uid;
         check(request, user)?;
-        if self.sockets.len() >= self.max_sockets {
+        let interface =
+            request.interface.as_deref().map(|name| self.interface(name)).transpose()?;
+        if let Some(address) = request.local_addr.filter(|address| !address.is_multicast())
+            && !self.network.has_address(address)
+        {
+            return Err(ServerError::NotOurs(address));
+        }
+        if self.entries >= self.max_sockets {
             return Err(ServerError::Sockets(self.max_sockets));
         }
         let id = self.next_id();
@@ -157,7 +175,7 @@ impl AppServer {
             local_port: request.local_port,
             remote_addr: request.peer.map(|peer| peer.ip()),
             remote_port: request.peer.map(|peer| peer.port()),
-            interface: request.interface,
+            interface,
         };
         let local_port = match request.local_port {
             Some(port) => {
@@ -169,8 +187,9 @@ impl AppServer {
         binding.local_port = Some(local_port);
         let stats: Vec<_> = self.workers.iter().map(|_| Arc::default()).collect();
         let peer = request.peer;
-        let socket = Socket { queue, binding, peer, stats: stats.clone() };
+        let socket = Socket { queue, binding, peer, groups: None, stats: stats.clone() };
         self.sockets.insert(id, socket);
+        self.entries += 1;
         if let Some(queue) = self.queues.get_mut(&queue) {
             queue.sockets.insert(id);
         }
@@ -200,10 +219,100 @@ impl AppServer {
 
     fn forget(&mut self, socket: u32) {
         let Some(there) = self.sockets.remove(&socket) else { return };
+        self.entries -= 1;
         self.bindings.release(&there.binding, socket);
+        for group in there.groups.into_iter().flat_map(|groups| *groups) {
+            self.leave_group(socket, &there.binding, group);
+        }
         for worker in 0..self.workers.len() {
             let _ = self.tell(worker, Command::RemoveSocket { socket });
         }
+    }
+
+    /// Has a socket receive what comes to a group and its port, by an interface or the one that the
+    /// route to the group leads by. Joining twice changes nothing.
+    ///
+    /// # Errors
+    /// [`ServerError::NoSocket`], [`ServerError::Interface`], [`ServerError::Group`],
+    /// [`ServerError::Sockets`], [`ServerError::Stuck`].
+    pub fn join(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        group: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<(), ServerError> {
+        let group = self.group(group, interface)?;
+        let binding = self.own_socket(queue, socket)?.binding;
+        if self.sockets[&socket].groups.as_ref().is_some_and(|groups| groups.contains(&group)) {
+            return Ok(());
+        }
+        if self.entries >= self.max_sockets {
+            return Err(ServerError::Sockets(self.max_sockets));
+        }
+        let joined = self.groups.join(group, &*self.network);
+        joined.map_err(|why| ServerError::Group { group: group.1, why })?;
+        self.entries += 1;
+        let groups = &mut self.own_socket(queue, socket)?.groups;
+        groups.get_or_insert_default().insert(group);
+        if let Some(binding) = binding_of(&binding, group) {
+            self.tell_all(|| Command::AddBinding { socket, binding })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a socket out of a group.
+    ///
+    /// # Errors
+    /// [`ServerError::NoSocket`], [`ServerError::Interface`], [`ServerError::NotJoined`].
+    pub fn leave(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        group: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<(), ServerError> {
+        let group = self.group(group, interface)?;
+        let there = self.own_socket(queue, socket)?;
+        let binding = there.binding;
+        if !there.groups.as_mut().is_some_and(|groups| groups.remove(&group)) {
+            return Err(ServerError::NotJoined { socket, group: group.1 });
+        }
+        self.leave_group(socket, &binding, group);
+        Ok(())
+    }
+
+    fn leave_group(&mut self, socket: u32, own: &Binding, group: Group) {
+        self.entries -= 1;
+        self.groups.leave(group, &*self.network);
+        if let Some(binding) = binding_of(own, group) {
+            // A worker that is gone has no bindings any more.
+            let _ = self.tell_all(|| Command::RemoveBinding { socket, binding });
+        }
+    }
+
+    fn group(&self, group: IpAddr, interface: Option<&str>) -> Result<Group, ServerError> {
+        let refused = |why: &str| ServerError::Group { group, why: why.into() };
+        if !group.is_multicast() {
+            return Err(refused("it is no multicast address"));
+        }
+        let interface = match interface {
+            Some(name) => self.interface(name)?,
+            None => self
+                .network
+                .interface_to(group)
+                .ok_or_else(|| refused("no route leads there; name an interface"))?,
+        };
+        Ok((interface, group))
+    }
+
+    fn interface(&self, name: &str) -> Result<u16, ServerError> {
+        self.network.interface(name).ok_or_else(|| ServerError::Interface(name.into()))
+    }
+
+    fn own_socket(&mut self, queue: QueueId, socket: u32) -> Result<&mut Socket, ServerError> {
+        let there = self.sockets.get_mut(&socket).filter(|there| there.queue == queue);
+        there.ok_or(ServerError::NoSocket(socket))
     }
 
     /// Every socket, in the order of their numbers.
@@ -246,6 +355,10 @@ impl AppServer {
     /// itself; see [`settle`](Self::settle).
     pub fn settled(&self) -> bool {
         self.workers.iter().all(WorkerHandle::settled)
+    }
+
+    fn tell_all(&mut self, command: impl Fn() -> Command) -> Result<(), ServerError> {
+        (0..self.workers.len()).try_for_each(|worker| self.tell(worker, command()))
     }
 
     fn tell(&mut self, worker: usize, command: Command) -> Result<(), ServerError> {

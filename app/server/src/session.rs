@@ -60,10 +60,17 @@ impl Session {
                 return refused(Refusal::Protocol, message.into());
             }
             (_, None) => return refused(Refusal::Protocol, "open a queue first".into()),
-            (Request::BindUdp { local, peer, v6_only, sharing }, Some(queue)) => {
+            (Request::BindUdp { local, peer, v6_only, sharing, interface }, Some(queue)) => {
                 let request = socket_request(local, peer, v6_only, sharing);
+                let request = SocketRequest { interface, ..request };
                 let opened = server.open_socket(queue, &request);
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
+            }
+            (Request::Join { socket, group, interface }, Some(queue)) => {
+                server.join(queue, socket, group, interface.as_deref()).map(|()| Response::Done)
+            }
+            (Request::Leave { socket, group, interface }, Some(queue)) => {
+                server.leave(queue, socket, group, interface.as_deref()).map(|()| Response::Done)
             }
             (Request::Close { socket }, Some(queue)) => {
                 server.close_socket(queue, socket).map(|()| Response::Done)
@@ -134,7 +141,9 @@ fn socket_request(
 fn refusal(error: &ServerError) -> Refusal {
     match error {
         ServerError::Bind(BindError::InUse { .. }) => Refusal::InUse,
-        ServerError::Bind(_) => Refusal::NotAvailable,
+        ServerError::Bind(_) | ServerError::NotOurs(_) | ServerError::Interface(_) => {
+            Refusal::NotAvailable
+        }
         ServerError::Privileged(_) => Refusal::Permission,
         ServerError::Sockets(_) => Refusal::Limit,
         ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,

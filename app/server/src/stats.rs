@@ -10,6 +10,7 @@ pub struct SocketStats {
     no_frame: AtomicU64,
     sent: AtomicU64,
     refused: AtomicU64,
+    errors: AtomicU64,
 }
 
 /// A copy of the counters, or a sum of several workers'.
@@ -25,6 +26,8 @@ pub struct SocketCounts {
     pub sent: u64,
     /// Datagrams that could not be sent: without a destination, or longer than any frame.
     pub refused: u64,
+    /// Errors that the application was told of.
+    pub errors: u64,
 }
 
 impl SocketStats {
@@ -43,6 +46,9 @@ impl SocketStats {
     pub(crate) fn count_refused(&self) {
         add(&self.refused);
     }
+    pub(crate) fn count_error(&self) {
+        add(&self.errors);
+    }
 
     /// The counters as they are now.
     pub fn counts(&self) -> SocketCounts {
@@ -52,6 +58,7 @@ impl SocketStats {
             no_frame: self.no_frame.load(Relaxed),
             sent: self.sent.load(Relaxed),
             refused: self.refused.load(Relaxed),
+            errors: self.errors.load(Relaxed),
         }
     }
 }
@@ -63,11 +70,12 @@ fn add(counter: &AtomicU64) {
 
 impl std::ops::AddAssign for SocketCounts {
     fn add_assign(&mut self, other: SocketCounts) {
-        let SocketCounts { delivered, ring_full, no_frame, sent, refused } = other;
+        let SocketCounts { delivered, ring_full, no_frame, sent, refused, errors } = other;
         self.delivered += delivered;
         self.ring_full += ring_full;
         self.no_frame += no_frame;
         self.sent += sent;
         self.refused += refused;
+        self.errors += errors;
     }
 }

@@ -59,7 +59,7 @@ impl Bind {
 
     pub(crate) fn request(&self) -> Request {
         let Bind { local, peer, v6_only, sharing } = *self;
-        Request::BindUdp { local, peer, v6_only, sharing }
+        Request::BindUdp { local, peer, v6_only, sharing, interface: None }
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, Nanos, PortDoc, Ports,
-    tasks_marked, tasks_where,
+    bits,
 };
 use weever_graph::Effects;
 use weever_net::pmtu::{Recent, View};
 use weever_net::state::NetState;
+use weever_packet::Fragment;
 
 use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
@@ -22,6 +23,8 @@ pub(crate) trait IpVersion: Send + 'static {
     const HEADER_LEN: usize;
     /// The length that every path takes.
     const MIN: u32;
+    /// Whether routers cut packets up.
+    const MAY_BE_CUT: bool;
 
     /// The longest packet that the link takes which this one leaves by.
     fn link_mtu(state: &NetState, packet: &Buffer) -> u32;
@@ -47,6 +50,11 @@ pub(crate) const fn allocate_header<V: IpVersion>(
                     doc: "there is room, but the path takes no packet so long",
                 },
                 PortDoc { name: "drop", doc: "no headroom" },
+                PortDoc {
+                    name: "refused",
+                    doc: "the path takes no packet so long, and nobody may cut it up; what it takes \
+                          is in the metadata's `segment`",
+                },
             ],
             make::<V>,
         )
@@ -66,37 +74,58 @@ struct Allocate<V> {
     version: PhantomData<V>,
 }
 
-/// Whether the packet fits its path. Notes to whom long ones go, so that an error about them can be
-/// believed.
+const OUT: usize = 0;
+const TOOLONG: usize = 1;
+const DROP: usize = 2;
+const REFUSED: usize = 3;
+
+/// By which port the packet leaves once there is room. Notes to whom long ones go, so that an error
+/// about them can be believed.
 #[inline]
-fn fits<V: IpVersion>(
+fn port<V: IpVersion>(
     state: &NetState,
     view: &View,
     recent: &Recent,
-    packet: &Buffer,
-    now: Nanos,
-) -> bool {
+    packet: &mut Buffer,
+    (room, now): (usize, Nanos),
+) -> usize {
     let len = packet.len() + V::HEADER_LEN;
+    let fragment = packet.meta().endpoints.fragment;
     let mut mtu = V::link_mtu(state, packet);
     if len > V::MIN as usize {
         let remote = V::remote(packet);
-        mtu = view.mtu(remote, mtu);
+        if fragment != Fragment::Probe {
+            mtu = view.mtu(remote, mtu);
+        }
         recent.note(remote, now);
     }
-    len <= mtu as usize
+    // What fits no frame fits no path, even over a link that says otherwise.
+    if len <= (mtu as usize).min(room) {
+        // Whoever may cut it up needs an identification, which the fragmenting block gives.
+        return if V::MAY_BE_CUT && fragment == Fragment::Allow { TOOLONG } else { OUT };
+    }
+    match fragment {
+        Fragment::Never | Fragment::Probe => {
+            packet.meta_mut().segment = mtu.min(u16::MAX.into()) as u16;
+            REFUSED
+        }
+        Fragment::Want | Fragment::Allow => TOOLONG,
+    }
 }
 
 impl<V: IpVersion> Block for Allocate<V> {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let (state, view, recent) = (self.state.load(), self.view.load(), self.paths.recent());
-        let (now, room) = (cx.now, cx.room());
-        let fitting = tasks_where(burst, input, |packet| {
-            // What fits no frame fits no path, even over a link that says otherwise.
-            packet.len() + V::HEADER_LEN <= room && fits::<V>(state, view, recent, packet, now)
-        });
-        let done = tasks_marked(burst, input, |packet| push(packet, V::HEADER_LEN as u16));
-        ports.enable(0, done & fitting);
-        ports.enable(1, done & !fitting);
-        ports.enable(2, input & !done);
+        let with = (cx.room(), cx.now);
+        let mut by = [0; 4];
+        for task in bits(input) {
+            let Some(packet) = burst.get_mut(task) else { continue };
+            let port = port::<V>(state, view, recent, packet, with);
+            let port = if push(packet, V::HEADER_LEN as u16) { port } else { DROP };
+            by[port] |= 1 << task;
+        }
+        for (port, tasks) in by.into_iter().enumerate() {
+            ports.enable(port, tasks);
+        }
     }
 }

@@ -36,6 +36,13 @@ pub(crate) fn traffic_class(packet: &Buffer) -> Option<u8> {
     }
 }
 
+/// The flow label of a received packet of IPv6; 0 for IPv4.
+#[inline(always)]
+pub(crate) fn flow_label(packet: &Buffer) -> u32 {
+    let header = is_v6(packet).then(|| packet.array_at(packet.meta().l3)).flatten();
+    header.map_or(0, |h| Ipv6Header::of(h).flow_label())
+}
+
 /// Destination and source of a received packet of either family, in the form of [`Endpoints`].
 #[inline(always)]
 pub(crate) fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {

@@ -4,7 +4,7 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, mld, ndp, queue, shortcut, socket, table, tee, udp,
+    ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [
@@ -140,7 +140,14 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
-static SOCKET: [&BlockType; 3] = [&socket::DEMUX, &socket::DELIVER, &socket::SEND];
+static SOCKET: [&BlockType; 6] = [
+    &socket::DEMUX,
+    &socket::DELIVER,
+    &socket::SEND,
+    &socket::ERROR,
+    &socket::REFUSED,
+    &loopback::LOOPBACK,
+];
 
 static FAMILIES: [&[&BlockType]; 14] = [
     &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
@@ -186,6 +193,7 @@ mod tests {
         include_str!("ndp/README.md"),
         include_str!("udp/README.md"),
         include_str!("socket/README.md"),
+        include_str!("loopback/README.md"),
     );
 
     /// What the manual's row must name of a type.

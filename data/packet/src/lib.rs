@@ -23,7 +23,7 @@ mod region;
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
 pub use cache::PoolCache;
-pub use meta::{Endpoints, Flags, Meta, NO_IFACE, NOWHERE};
+pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};
 

@@ -25,6 +25,11 @@ impl Flags {
     pub const LINK_BROADCAST: Flags = Flags(1 << 3);
     /// [`Meta::endpoints`] has been filled in.
     pub const ENDPOINTS: Flags = Flags(1 << 4);
+    /// What is sent to many comes back to this host: the copy that is to be delivered here.
+    pub const TO_SELF: Flags = Flags(1 << 5);
+    /// For an application, not a datagram but an error about one that it sent: [`Meta::vlan`] is the
+    /// errno, [`Meta::segment`] for `EMSGSIZE` the longest IP packet that would have gone.
+    pub const ERROR: Flags = Flags(1 << 6);
     /// The packet is being forwarded.
     pub const FORWARDED: Flags = Flags(1 << 15);
     /// [`Endpoints::next_mac`] is known without asking: a group's, or everybody's.
@@ -51,6 +56,21 @@ impl Flags {
     }
 }
 
+/// Whether a packet of ours may be cut up on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Fragment {
+    /// By us where the path is known to take less; not by others.
+    #[default]
+    Want,
+    /// By anybody.
+    Allow,
+    /// By nobody: what is longer than the path takes is refused.
+    Never,
+    /// By nobody, and what is known of the path is ignored: only the link's MTU counts.
+    Probe,
+}
+
 /// Both ends of a packet on its way out, as the transmit path fills headers from them. IPv4
 /// addresses are the last four bytes, in the v4-mapped form of RFC 4291 §2.5.5.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +94,10 @@ pub struct Endpoints {
     pub ttl: u8,
     /// DSCP and ECN.
     pub tos: u8,
+    /// Whether it may be cut up.
+    pub fragment: Fragment,
+    /// The flow label of IPv6, 20 bits.
+    pub flow_label: u32,
 }
 
 impl Endpoints {

@@ -23,6 +23,8 @@ fn info(port: u16) -> PacketInfo {
         hops: 64,
         traffic_class: 2,
         flags: PacketFlags::GROUP,
+        fragment: Fragment::Probe,
+        flow_label: 0xabcde,
         timestamp: 12,
     }
 }
@@ -102,15 +104,20 @@ fn an_application_that_never_reads_costs_its_own_datagrams_only() {
         let _ = stack.publish();
     }
     assert_eq!(full, 200 - 64, "the ring holds 64");
-    assert_eq!(stack.notify(1, Kind::Error, 111).unwrap(), Delivery::RingFull);
+    assert_eq!(stack.notify(1, Kind::Error, (111, 0), None).unwrap(), Delivery::RingFull);
     while let Some(received) = app.receive().unwrap() {
         app.release(received.frame.unwrap());
     }
     let _ = app.commit().unwrap();
-    assert_eq!(stack.notify(1, Kind::Error, 111).unwrap(), Delivery::Delivered);
+    assert_eq!(stack.notify(1, Kind::Error, (111, 0), None).unwrap(), Delivery::Delivered);
     let _ = stack.publish();
     let event = app.receive().unwrap().unwrap();
     assert_eq!((event.kind, event.offset, event.frame), (Kind::Error, 111, None));
+    stack.notify(1, Kind::Error, (90, 1400), Some(&info(7))).unwrap();
+    let _ = stack.publish();
+    let event = app.receive().unwrap().unwrap();
+    assert_eq!((event.kind, event.offset, event.len), (Kind::Error, 90, 1400));
+    assert_eq!(app.info(event.frame.as_ref().unwrap()), info(7));
 }
 
 #[test]

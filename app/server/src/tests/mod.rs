@@ -1,15 +1,16 @@
 //! A worker's loop by hand, with real channels and an application on their other end.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
-use weever_app_ring::{AppEnd, Geometry, INFO_SIZE, PacketInfo};
+use weever_app_ring::{AppEnd, Geometry, INFO_SIZE, Kind, PacketInfo};
 use weever_link::{Link, LinkQueue};
 use weever_net::demux::{FlowKey, Sharing};
 use weever_packet::{Buffer, Burst, Endpoints, Flags, Pool, PoolCache, PoolConfig};
 
 use crate::{
-    AppLink, AppServer, Identity, OpenedQueue, ServerError, SharedTable, SocketCounts,
+    AppLink, AppServer, HostNetwork, Identity, OpenedQueue, ServerError, SharedTable, SocketCounts,
     SocketRequest,
 };
 
@@ -23,16 +24,47 @@ struct Bench {
     pool: Pool,
     cache: PoolCache,
     burst: Box<Burst>,
+    joined: Joined,
+}
+
+/// A network with 192.0.2.1 on `eth0`, number 4, and the groups that were joined.
+#[derive(Clone, Default)]
+struct Joined(Arc<Mutex<BTreeSet<(u16, IpAddr)>>>);
+
+impl HostNetwork for Joined {
+    fn interface(&self, name: &str) -> Option<u16> {
+        (name == "eth0").then_some(4)
+    }
+    fn interface_name(&self, interface: u16) -> Option<String> {
+        (interface == 4).then(|| "eth0".into())
+    }
+    fn interface_to(&self, group: IpAddr) -> Option<u16> {
+        group.is_ipv4().then_some(4)
+    }
+    fn has_address(&self, address: IpAddr) -> bool {
+        address == IpAddr::from([192, 0, 2, 1])
+    }
+    fn set_member(&self, interface: u16, group: IpAddr, member: bool) -> Result<(), String> {
+        let mut joined = self.0.lock().unwrap();
+        let changed = match member {
+            true => joined.insert((interface, group)),
+            false => joined.remove(&(interface, group)),
+        };
+        assert!(changed, "joined with the first, left with the last");
+        Ok(())
+    }
 }
 
 fn bench() -> Bench {
     let pool = Pool::new(PoolConfig { frames: 128, ..PoolConfig::default() }).unwrap();
     let large = Pool::new(PoolConfig::large(64)).unwrap();
-    let (mut link, server) = AppLink::new(1, Some(large), [1, 2, 3, 4], 1000).unwrap();
+    let joined = Joined::default();
+    let (mut link, server) =
+        AppLink::new(1, Some(large), Box::new(joined.clone()), [1, 2, 3, 4], 1000).unwrap();
     let table = link.tables()[0].clone();
     let queue = link.take_queues().remove(0);
     let cache = pool.cache();
-    Bench { server, queue, table, pool, cache, burst: Box::new(Burst::new()) }
+    Bench { server, queue, table, pool, cache, burst: Box::new(Burst::new()), joined }
 }
 
 fn identity(uid: u32) -> Identity {
@@ -276,7 +308,9 @@ fn thousands_of_sockets_are_opened_without_the_worker_waiting() {
     let request = SocketRequest { local_port: Some(4000), ..SocketRequest::default() };
     assert!(bench.server.open_socket(queue, &request).is_ok());
     assert!(matches!(
-        bench.server.open_socket(queue, &SocketRequest { local_port: Some(4001), ..request }),
+        bench
+            .server
+            .open_socket(queue, &SocketRequest { local_port: Some(4001), ..request.clone() }),
         Err(ServerError::Sockets(1000))
     ));
     for _ in 0..10 {
@@ -303,4 +337,86 @@ fn a_worker_that_wants_to_sleep_is_told_of_what_came_meanwhile() {
     assert!(!bench.queue.prepare_to_sleep(), "there is a datagram to send");
     bench.queue.end_sleep();
     assert_eq!(bench.turn(Vec::new()).len(), 1);
+}
+
+#[test]
+fn members_of_a_group_receive_what_comes_to_it_and_nobody_else() {
+    let mut bench = bench();
+    let (queue, _app) = bench.open();
+    let (other, _other_app) = bench.open();
+    let group = IpAddr::from([239, 1, 1, 1]);
+    let request = SocketRequest {
+        local_port: Some(5353),
+        sharing: Sharing::Latest,
+        ..SocketRequest::default()
+    };
+    let sockets =
+        [queue, queue, other].map(|queue| bench.server.open_socket(queue, &request).unwrap().id);
+    let heard = |bench: &mut Bench| {
+        bench.turn(Vec::new());
+        let packet = FlowKey::new((group, 5353), ([192, 0, 2, 2].into(), 9), 4);
+        let mut heard = Vec::new();
+        bench.table.borrow().for_each(&packet, |socket| heard.push(socket.id));
+        heard
+    };
+    assert!(heard(&mut bench).is_empty(), "nobody has joined");
+    bench.server.join(queue, sockets[0], group, None).unwrap();
+    bench.server.join(queue, sockets[0], group, Some("eth0")).unwrap();
+    bench.server.join(other, sockets[2], group, Some("eth0")).unwrap();
+    assert_eq!(heard(&mut bench), [sockets[0], sockets[2]], "once each");
+    assert_eq!(bench.joined.0.lock().unwrap().len(), 1);
+    bench.server.leave(queue, sockets[0], group, None).unwrap();
+    assert_eq!(heard(&mut bench), [sockets[2]]);
+    let error = bench.server.leave(queue, sockets[0], group, None).unwrap_err();
+    assert!(matches!(error, ServerError::NotJoined { .. }), "{error}");
+    let error = bench.server.join(queue, sockets[2], group, None).unwrap_err();
+    assert!(matches!(error, ServerError::NoSocket(_)), "another's: {error}");
+    let error = bench.server.join(queue, sockets[0], [192, 0, 2, 9].into(), None).unwrap_err();
+    assert!(error.to_string().contains("no multicast address"), "{error}");
+    let error = bench.server.join(queue, sockets[0], group, Some("eth7")).unwrap_err();
+    assert!(error.to_string().contains("`eth7`"), "{error}");
+    bench.server.close_queue(other).unwrap();
+    assert!(heard(&mut bench).is_empty());
+    assert_eq!(bench.joined.0.lock().unwrap().len(), 0, "the last has left");
+}
+
+#[test]
+fn only_what_is_ours_can_be_bound() {
+    let mut bench = bench();
+    let (queue, _app) = bench.open();
+    let request = |addr: [u8; 4], interface: Option<&str>| SocketRequest {
+        local_addr: Some(addr.into()),
+        local_port: Some(2000),
+        interface: interface.map(Into::into),
+        ..SocketRequest::default()
+    };
+    let error = bench.server.open_socket(queue, &request([192, 0, 2, 7], None)).unwrap_err();
+    assert!(matches!(error, ServerError::NotOurs(_)), "{error}");
+    let error = bench.server.open_socket(queue, &request([192, 0, 2, 1], Some("x"))).unwrap_err();
+    assert!(matches!(error, ServerError::Interface(_)), "{error}");
+    bench.server.open_socket(queue, &request([192, 0, 2, 1], Some("eth0"))).unwrap();
+    bench.turn(Vec::new());
+    let key = |interface| {
+        FlowKey::new(([192, 0, 2, 1].into(), 2000), ([192, 0, 2, 2].into(), 9), interface)
+    };
+    let table = bench.table.borrow();
+    assert!(table.find(&key(4), 0).is_some() && table.find(&key(5), 0).is_none());
+}
+
+#[test]
+fn an_error_about_a_datagram_is_told_to_its_socket_with_both_ends() {
+    let mut bench = bench();
+    let (queue, mut app) = bench.open();
+    let socket = bench.bind(queue, 53);
+    let mut packet = bench.datagram(socket, b"what an error quotes");
+    let meta = packet.meta_mut();
+    meta.flags = meta.flags.with(Flags::ERROR);
+    (meta.vlan, meta.segment) = (90, 1400);
+    bench.turn(vec![packet]);
+    let event = app.receive().unwrap().unwrap();
+    assert_eq!((event.kind, event.offset, event.len), (Kind::Error, 90, 1400));
+    let info = app.info(event.frame.as_ref().unwrap());
+    assert_eq!((info.remote, info.local.port()), (peer(), 53));
+    assert_eq!(bench.counts(socket).errors, 1);
+    assert_eq!(bench.counts(socket).delivered, 0);
 }

@@ -71,7 +71,10 @@ impl AppQueue {
         let (number, kind, errno) = (received.socket, received.kind, received.offset);
         let parts = match kind {
             Kind::Data => Some(self.join(channel, received)?),
-            _ => None,
+            _ => {
+                self.release(channel, received.frame);
+                None
+            }
         };
         let table = self.table.borrow();
         let Some((socket, entry)) = table.by_number(number) else {

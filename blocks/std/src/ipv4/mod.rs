@@ -5,7 +5,7 @@ mod forward;
 mod rx;
 #[cfg(test)]
 mod tests;
-mod tx;
+pub(crate) mod tx;
 
 pub use destination::DESTINATION;
 pub(crate) use destination::{FORWARD as TO_FORWARD, LOCAL as TO_LOCAL, destination};
@@ -15,4 +15,5 @@ pub use rx::{
     VALID_SOURCE, VALID_TTL, VALID_VERSION,
 };
 pub(crate) use rx::{SOURCE_OK, source};
+pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, ROUTING};

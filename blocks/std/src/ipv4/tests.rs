@@ -6,7 +6,7 @@ use weever_net::addr::Cidr;
 use weever_net::icmp::Cause;
 use weever_net::route::Route;
 use weever_net::state::NetConfig;
-use weever_packet::{Endpoints, Flags};
+use weever_packet::{Endpoints, Flags, Fragment};
 use weever_wire::ipv4::{Ipv4View, protocol};
 
 use super::*;
@@ -145,16 +145,16 @@ fn addressed(bench: &mut Bench, local: Ipv4Addr, remote: Ipv4Addr, payload: &[u8
 fn routes() {
     let any = Ipv4Addr::UNSPECIFIED;
     for (remote, wanted) in [
-        (PEER, [0, 1]),
-        (Ipv4Addr::new(8, 8, 8, 8), [1, 0]),
-        (HOST, [1, 0]),
-        (Ipv4Addr::LOCALHOST, [1, 0]),
+        (PEER, [0, 1, 0]),
+        (Ipv4Addr::new(8, 8, 8, 8), [1, 0, 0]),
+        (HOST, [0, 0, 1]),
+        (Ipv4Addr::LOCALHOST, [1, 0, 0]),
     ] {
         let mut bench = bench();
         let burst = addressed(&mut bench, any, remote, b"");
         let ran = bench.run(&ROUTING, burst, 1);
         assert_eq!(ran.ports, wanted, "{remote}");
-        if wanted == [0, 1] {
+        if wanted == [0, 1, 0] {
             let ends = ran.packet(0).meta().endpoints;
             assert_eq!(Endpoints::v4(&ends.local), HOST.to_bits());
             assert_eq!(Endpoints::v4(&ends.next_hop), PEER.to_bits());
@@ -174,7 +174,7 @@ fn groups_and_broadcasts_need_no_neighbour() {
         let burst = addressed(&mut bench, Ipv4Addr::UNSPECIFIED, remote, b"");
         let ran = bench.run(&ROUTING, burst, 1);
         let meta = ran.packet(0).meta();
-        assert_eq!((&ran.ports[..], meta.iface), (&[0, 1][..], 0), "{remote}");
+        assert_eq!((&ran.ports[..], meta.iface), (&[0, 1, 0][..], 0), "{remote}");
         assert!(meta.flags.has(Flags::NEXT_MAC));
         assert_eq!((meta.endpoints.next_mac, meta.endpoints.ttl), (mac, ttl), "{remote}");
         assert_eq!(Endpoints::v4(&meta.endpoints.local), HOST.to_bits());
@@ -207,9 +207,22 @@ fn a_header_is_written() {
 
 #[test]
 fn what_exceeds_the_mtu_is_to_be_cut() {
-    for (len, wanted) in [(1480, [1, 0, 0]), (1481, [0, 1, 0])] {
+    let (out, toolong, refused) = ([1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 1]);
+    for (fragment, len, wanted) in [
+        (Fragment::Want, 1480, out),
+        (Fragment::Want, 1481, toolong),
+        (Fragment::Allow, 1, toolong),
+        (Fragment::Never, 1480, out),
+        (Fragment::Never, 1481, refused),
+        (Fragment::Probe, 1481, refused),
+    ] {
         let mut bench = bench();
-        let burst = addressed(&mut bench, HOST, PEER, &vec![0; len]);
-        assert_eq!(bench.run(&ALLOCATE_HEADER, burst, 1).ports, wanted);
+        let mut burst = addressed(&mut bench, HOST, PEER, &vec![0; len]);
+        burst.get_mut(0).unwrap().meta_mut().endpoints.fragment = fragment;
+        let ran = bench.run(&ALLOCATE_HEADER, burst, 1);
+        assert_eq!(ran.ports, wanted, "{fragment:?} {len}");
+        if wanted == refused {
+            assert_eq!(ran.packet(0).meta().segment, 1500, "what the path takes");
+        }
     }
 }

@@ -16,40 +16,60 @@ use weever_wire::ipv4::FLAG_DF;
 use weever_wire::{MacAddr, WireError};
 
 use crate::allocate::{IpVersion, allocate_header};
-use crate::kinds::{interface, network_rewriter, network_validator};
+use crate::kinds::{interface, network_classifier, network_rewriter};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..BlockType::validator(
+    ..BlockType::new(
         "TxL3IPv4Routing",
-        "Is there a route? Records the interface and the next hop, for groups and broadcasts its \
+        "Where does it go? Records the interface and the next hop, for groups and broadcasts its \
          link address too, and our address where none was chosen.",
-        |build| network_validator(build, route),
+        ROUTES,
+        |build| network_classifier::<3>(build, route),
     )
 };
 
+/// The ports of a routing block.
+pub(crate) const ROUTES: &[PortDoc] = &[
+    PortDoc { name: "false", doc: "no route" },
+    PortDoc { name: "true", doc: "to a neighbour, a group or everybody" },
+    PortDoc { name: "local", doc: "to an address of ours, or the copy of what goes to many" },
+];
+pub(crate) const NO_ROUTE: usize = 0;
+pub(crate) const ROUTED: usize = 1;
+pub(crate) const LOCAL: usize = 2;
+
 #[inline]
-fn route(state: &NetState, packet: &mut Buffer) -> bool {
+fn route(state: &NetState, packet: &mut Buffer) -> usize {
     let meta = packet.meta_mut();
     let remote = Ipv4Addr::from_bits(Endpoints::v4(&meta.endpoints.remote));
-    let Some(hop) = state.route4(remote) else { return false };
+    let Some(hop) = state.route4(remote) else { return NO_ROUTE };
     if !meta.flags.has(Flags::ENDPOINTS) {
-        return false;
+        return NO_ROUTE;
     }
-    let source = match hop.kind {
-        Kind::Unicast => hop.source,
-        Kind::Broadcast | Kind::Multicast => return to_many(state, meta, hop, remote),
-        // A host does not send to itself through its link.
-        _ => return false,
+    let port = match hop.kind {
+        Kind::Unicast => ROUTED,
+        Kind::Local => LOCAL,
+        Kind::Broadcast | Kind::Multicast => {
+            return match to_many(state, meta, hop, remote) {
+                false => NO_ROUTE,
+                true if meta.flags.has(Flags::TO_SELF) => LOCAL,
+                true => ROUTED,
+            };
+        }
+        _ => return NO_ROUTE,
     };
     meta.iface = hop.iface.0;
     let ends = &mut meta.endpoints;
     ends.next_hop = Endpoints::mapped(hop.neighbour(remote).to_bits());
     if Endpoints::v4(&ends.local) == 0 {
-        ends.local = Endpoints::mapped(source.to_bits());
+        ends.local = match port {
+            LOCAL => ends.remote,
+            _ => Endpoints::mapped(hop.source.to_bits()),
+        };
     }
-    true
+    port
 }
 
 /// The sender may have chosen an interface for what goes to all or to a group of a link.
@@ -88,6 +108,7 @@ struct V4;
 impl IpVersion for V4 {
     const HEADER_LEN: usize = HEADER_LEN;
     const MIN: u32 = MIN_V4;
+    const MAY_BE_CUT: bool = true;
 
     #[inline]
     fn link_mtu(state: &NetState, packet: &Buffer) -> u32 {
@@ -133,7 +154,7 @@ fn fill_header(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
 }
 
 #[inline]
-fn fill(packet: &mut Buffer, flags_frag: u16, default_ttl: u8) -> Result<(), WireError> {
+pub(crate) fn fill(packet: &mut Buffer, flags_frag: u16, default_ttl: u8) -> Result<(), WireError> {
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
     let head = packet.head();
     let meta = packet.meta_mut();

@@ -11,6 +11,7 @@ pub use rx::{
     CLASSIFY, DESTINATION, FAMILY, VALID_EXTENSIONS, VALID_HEADER_LENGTH, VALID_LENGTH,
     VALID_SOURCE, VALID_VERSION,
 };
+pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, FORWARDED, ROUTING};
 
 use weever_block::Buffer;

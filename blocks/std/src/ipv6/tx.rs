@@ -15,29 +15,31 @@ use weever_wire::WireError;
 use weever_wire::ethernet::ethertype;
 
 use crate::allocate::{IpVersion, allocate_header};
-use crate::kinds::{network_rewriter, network_validator};
+use crate::ipv4::tx::{LOCAL, NO_ROUTE, ROUTED, ROUTES};
+use crate::kinds::{network_classifier, network_rewriter};
 
 /// Finds the next hop.
 pub static ROUTING: BlockType = BlockType {
     effects: MARKS,
-    ..BlockType::validator(
+    ..BlockType::new(
         "TxL3IPv6Routing",
-        "Is there a route? Records the interface and the next hop, for groups its link address too, \
+        "Where does it go? Records the interface and the next hop, for groups its link address too, \
          and our address where none was chosen (RFC 6724). What goes to an address of a link goes where the packet came from.",
-        |build| network_validator(build, route),
+        ROUTES,
+        |build| network_classifier::<3>(build, route),
     )
 };
 
-fn route(state: &NetState, packet: &mut Buffer) -> bool {
+fn route(state: &NetState, packet: &mut Buffer) -> usize {
     let meta = packet.meta_mut();
     if !meta.flags.has(Flags::ENDPOINTS) {
-        return false;
+        return NO_ROUTE;
     }
     let ends = &mut meta.endpoints;
     let remote = Ipv6Addr::from_octets(ends.remote);
-    let single = |kind| matches!(kind, Kind::Unicast | Kind::Multicast);
-    let hop = state.hop6(IfaceId(meta.iface), remote).filter(|hop| single(hop.kind));
-    let Some(hop) = hop.filter(|hop| state.interface(hop.iface).is_some()) else { return false };
+    let leads = |kind| matches!(kind, Kind::Unicast | Kind::Multicast | Kind::Local);
+    let hop = state.hop6(IfaceId(meta.iface), remote).filter(|hop| leads(hop.kind));
+    let Some(hop) = hop.filter(|hop| state.interface(hop.iface).is_some()) else { return NO_ROUTE };
     meta.iface = hop.iface.0;
     ends.next_hop = hop.neighbour(remote).octets();
     if hop.kind == Kind::Multicast {
@@ -47,10 +49,17 @@ fn route(state: &NetState, packet: &mut Buffer) -> bool {
     let chosen = Ipv6Addr::from_octets(ends.local);
     // An answer to what was sent to a group cannot be from the group.
     if chosen.is_unspecified() || chosen.is_multicast() {
-        let Some(source) = state.source6(hop.iface, remote) else { return false };
+        let source = match hop.kind {
+            Kind::Local => Some(remote),
+            _ => state.source6(hop.iface, remote),
+        };
+        let Some(source) = source else { return NO_ROUTE };
         ends.local = source.octets();
     }
-    true
+    match hop.kind == Kind::Local || meta.flags.has(Flags::TO_SELF) {
+        true => LOCAL,
+        false => ROUTED,
+    }
 }
 
 /// Makes room for the header.
@@ -64,6 +73,7 @@ struct V6;
 impl IpVersion for V6 {
     const HEADER_LEN: usize = HEADER_LEN;
     const MIN: u32 = MIN_V6;
+    const MAY_BE_CUT: bool = false;
 
     #[inline]
     fn link_mtu(state: &NetState, packet: &Buffer) -> u32 {
@@ -90,7 +100,7 @@ pub static FILL_HEADER: BlockType = BlockType {
     )
 };
 
-fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
+pub(crate) fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
     let payload_len = packet.len().saturating_sub(HEADER_LEN) as u16;
     let head = packet.head();
     let meta = packet.meta_mut();
@@ -98,7 +108,7 @@ fn fill(state: &NetState, packet: &mut Buffer) -> Result<(), WireError> {
     let ends = &meta.endpoints;
     let (src, dst) = (Ipv6Addr::from_octets(ends.local), Ipv6Addr::from_octets(ends.remote));
     let mut repr = template(src, dst, ends.protocol, payload_len);
-    repr.traffic_class = ends.tos;
+    (repr.traffic_class, repr.flow_label) = (ends.tos, ends.flow_label);
     repr.hop_limit = match ends.ttl {
         0 => {
             state.interface(IfaceId(meta.iface)).map_or(repr.hop_limit, |i| i.v6_settings.hop_limit)

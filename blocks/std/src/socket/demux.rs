@@ -10,7 +10,7 @@ use weever_packet::{Endpoints, Flags};
 use weever_wire::udp::UdpHeader;
 
 use super::Applications;
-use crate::headers::reversed;
+use crate::headers::{flow_label, reversed};
 use crate::tee::copy;
 
 /// Looks datagrams up.
@@ -50,7 +50,7 @@ impl Block for Demux {
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Some(key) = key(packet) else { continue };
-            let everybody = packet.meta().flags.has(Flags::LINK_BROADCAST);
+            let everybody = packet.meta().flags.has(Flags::LINK_BROADCAST) || key.is_to_group();
             let socket = match last {
                 // Neighbours in a burst are often of one flow.
                 Some((of, socket)) if of == key && !everybody => Some(socket),
@@ -112,6 +112,7 @@ fn key(packet: &Buffer) -> Option<FlowKey> {
 #[inline]
 pub(super) fn record_ends(packet: &mut Buffer, ttl: u8, tos: u8) -> bool {
     let Some(key) = key(packet) else { return false };
+    let flow_label = flow_label(packet);
     let meta = packet.meta_mut();
     meta.flags = meta.flags.with(Flags::ENDPOINTS);
     meta.endpoints = Endpoints {
@@ -121,6 +122,7 @@ pub(super) fn record_ends(packet: &mut Buffer, ttl: u8, tos: u8) -> bool {
         remote_port: key.remote_port,
         ttl,
         tos,
+        flow_label,
         ..Endpoints::default()
     };
     true

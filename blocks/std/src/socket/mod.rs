@@ -2,6 +2,7 @@
 
 mod deliver;
 mod demux;
+mod error;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use weever_net::demux::SocketTable;
 
 pub use deliver::DELIVER;
 pub use demux::DEMUX;
+pub use error::{ERROR, REFUSED};
 pub use send::SEND;
 
 /// What the graph's nodes have to know of applications: the link that leads to them, and each

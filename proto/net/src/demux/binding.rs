@@ -96,6 +96,15 @@ impl FlowKey {
     pub fn is_v4(&self) -> bool {
         is_mapped(&self.local_addr)
     }
+
+    /// Whether the packet came to a multicast group.
+    #[inline]
+    pub fn is_to_group(&self) -> bool {
+        match Ipv6Addr::from(self.local_addr).to_ipv4_mapped() {
+            Some(v4) => v4.is_multicast(),
+            None => self.local_addr[0] == 0xff,
+        }
+    }
 }
 
 fn is_mapped(addr: &[u8; 16]) -> bool {

@@ -9,8 +9,9 @@
 //! a time, so that a worker which owns the table is never busy with it for long.
 //!
 //! Several sockets may have the same binding. [`Sharing`] says how they divide its packets. What
-//! comes to a group or a broadcast address goes to every socket that wants it
-//! ([`SocketTable::for_each`]).
+//! comes to a broadcast address goes to every socket that wants it, what comes to a group to every
+//! member ([`SocketTable::for_each`]). A socket that joins a group gets another binding, whose local
+//! address is the group; a binding without a local address receives from no group.
 //!
 //! Hashes are keyed by a secret, for a peer chooses addresses and ports.
 //!

@@ -42,6 +42,11 @@ impl Shape {
         )
     }
 
+    /// Whether bindings of this shape give an address of ours, or a group's.
+    pub(super) fn gives_local_addr(self) -> bool {
+        self.has(LOCAL_ADDR)
+    }
+
     fn has(self, bit: u8) -> bool {
         self.0 & bit != 0
     }
@@ -89,6 +94,8 @@ impl Binding {
             Family::V4 => packet.is_v4(),
             Family::V6 => !packet.is_v4(),
         };
-        families && shape.key(packet, self.family()) == shape.key_of(self)
+        // A group is heard by those only that name it.
+        let group = packet.is_to_group() && !shape.gives_local_addr();
+        families && !group && shape.key(packet, self.family()) == shape.key_of(self)
     }
 }

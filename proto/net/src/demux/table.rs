@@ -171,7 +171,8 @@ impl SocketTable {
     }
 
     /// Hands every socket that wants a packet to `take`, each binding's in the order in which they
-    /// came: for what came to a group or to everybody.
+    /// came: for what came to a group or to everybody. Only bindings that name a group receive what
+    /// comes to it.
     pub fn for_each(&self, packet: &FlowKey, mut take: impl FnMut(SocketRef)) {
         for sockets in self.matches(packet) {
             sockets.all().iter().for_each(|socket| take(*socket));
@@ -182,7 +183,9 @@ impl SocketTable {
     #[inline]
     fn matches(&self, packet: &FlowKey) -> impl Iterator<Item = &Sockets> {
         let family = if packet.is_v4() { Family::V4 } else { Family::V6 };
-        self.shapes.iter().filter_map(move |shape| {
+        let group = packet.is_to_group();
+        let shapes = self.shapes.iter().filter(move |shape| !group || shape.gives_local_addr());
+        shapes.filter_map(move |shape| {
             let key = shape.key(packet, family);
             let hash = self.hasher.hash_one(key);
             let entry = self.shards[shard(hash)].find(hash, |entry| entry.key == key)?;

@@ -15,6 +15,8 @@ fn addr() -> impl Strategy<Value = IpAddr> {
     prop_oneof![
         (1..3u8).prop_map(|i| IpAddr::V4(Ipv4Addr::new(192, 0, 2, i))),
         (1..3u16).prop_map(|i| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, i))),
+        Just(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1))),
+        Just(IpAddr::V6(Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, 1))),
     ]
 }
 

@@ -1,9 +1,14 @@
 //! Applications on a host: their datagrams over a link in memory, driven by hand.
 
-use weever_app_ring::{AppEnd, Geometry, PacketInfo};
+mod delivery;
+mod options;
+
+use std::net::SocketAddr;
+
+use weever_app_ring::{AppEnd, Geometry, INFO_SIZE, Kind, PacketInfo};
 use weever_app_server::{AppServer, Identity, SocketRequest};
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC, arp, ethernet, udp};
-use weever_host::{Host, HostBuilder, InterfaceConfig};
+use weever_host::{Host, HostBuilder, InterfaceConfig, Service};
 use weever_link::memory::{MemoryConfig, pair};
 use weever_link::{Link, LinkQueue};
 use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
@@ -33,10 +38,15 @@ fn bench() -> Bench {
     let (ours, mut theirs) = pair(&MemoryConfig::default()).unwrap();
     let mut builder = HostBuilder::new(pool());
     let link = builder.link(Box::new(ours));
-    let eth0 = InterfaceConfig::new("eth0", link).address("10.0.0.1/24".parse().unwrap());
+    let eth0 = InterfaceConfig::new("eth0", link)
+        .address("10.0.0.1/24".parse().unwrap())
+        .address("2001:db8::1/64".parse().unwrap());
     builder.interface(eth0).unwrap();
     builder.neighbour(PEER.into(), PEER_MAC);
-    let mut server = builder.applications(None, 100).unwrap();
+    let large = Pool::new(PoolConfig { huge_pages: HugePages::Never, ..PoolConfig::large(16) });
+    let large = large.unwrap();
+    let mut server = builder.applications(Some(large), 100).unwrap();
+    builder.serve(Service::Echo, 7);
     let host = builder.build(0).unwrap();
     let owner = Identity { name: "test".into(), pid: 1, uid: 0 };
     let mut opened = server.open_queue(owner, Geometry::default()).unwrap();
@@ -56,9 +66,19 @@ impl Bench {
 
     fn run(&mut self) {
         self.now += MILLIS;
-        // The first turn carries out what the server asked for.
-        self.host.step(self.now);
+        // Turns that carry out what the server asked for, and look at a channel that was idle.
+        (0..40).for_each(|_| {
+            self.host.step(self.now);
+        });
         while self.host.step(self.now) {}
+    }
+
+    /// Lets so many milliseconds pass.
+    fn run_for(&mut self, millis: u64) {
+        (0..millis / 10).for_each(|_| {
+            self.now += 9 * MILLIS;
+            self.run();
+        });
     }
 
     /// IPv4 packets that came to the peer, from the IP header on.
@@ -76,6 +96,44 @@ impl Bench {
     fn bind(&mut self, port: u16) -> u32 {
         let request = SocketRequest { local_port: Some(port), ..SocketRequest::default() };
         self.server.open_socket(self.queue, &request).unwrap().id
+    }
+
+    /// Has the application send a datagram.
+    fn submit(&mut self, socket: u32, info: &PacketInfo, payload: &[u8]) {
+        let parts = payload.chunks(1984);
+        let last = parts.len() - 1;
+        for (i, part) in parts.enumerate() {
+            let mut frame = self.app.alloc().unwrap().unwrap();
+            self.app.payload_mut(&mut frame)[..part.len()].copy_from_slice(part);
+            let range = (INFO_SIZE, part.len() as u16, (last - i) as u8);
+            self.app.submit(frame, socket, info, range).unwrap();
+        }
+        let _ = self.app.commit().unwrap();
+        self.run();
+    }
+
+    /// What the application has received: socket, sender, payload.
+    fn heard(&mut self) -> Vec<(u32, SocketAddr, Vec<u8>)> {
+        let mut all = Vec::new();
+        while let Some(received) = self.app.receive().unwrap() {
+            assert_eq!(received.kind, Kind::Data, "{received:?}");
+            let payload = self.app.payload(&received).to_vec();
+            let frame = received.frame.unwrap();
+            all.push((received.socket, self.app.info(&frame).remote, payload));
+            self.app.release(frame);
+        }
+        let _ = self.app.commit().unwrap();
+        all
+    }
+
+    /// An error that the application was told of: socket, errno, MTU and the peer it is about.
+    fn error(&mut self) -> Option<(u32, u16, u16, SocketAddr)> {
+        let received = self.app.receive().unwrap()?;
+        assert_eq!(received.kind, Kind::Error, "{received:?}");
+        let frame = received.frame.unwrap();
+        let peer = self.app.info(&frame).remote;
+        self.app.release(frame);
+        Some((received.socket, received.offset, received.len, peer))
     }
 }
 

@@ -1,0 +1,105 @@
+//! The host's network, as applications' sockets depend on it.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use weever_app_server::HostNetwork;
+use weever_blocks_std::host::Network;
+use weever_net::iface::IfaceId;
+use weever_net::route::Kind;
+use weever_net::state::{NetConfig, NetState, StateError};
+
+/// The network, once the host is assembled.
+pub(crate) type LaterNetwork = Arc<OnceLock<Arc<Network>>>;
+
+/// What the server of applications asks.
+pub(crate) struct Surroundings {
+    network: LaterNetwork,
+    /// What was joined here, and by nobody before.
+    joined: Mutex<HashSet<(u16, IpAddr)>>,
+}
+
+impl Surroundings {
+    pub(crate) fn of(network: LaterNetwork) -> Surroundings {
+        Surroundings { network, joined: Mutex::default() }
+    }
+
+    fn state(&self) -> Option<Arc<NetState>> {
+        Some(self.network.get()?.state())
+    }
+}
+
+impl HostNetwork for Surroundings {
+    fn interface(&self, name: &str) -> Option<u16> {
+        Some(self.state()?.config().interface_named(name)?.id.0)
+    }
+
+    fn interface_name(&self, interface: u16) -> Option<String> {
+        Some(self.state()?.interface(IfaceId(interface))?.name.clone())
+    }
+
+    fn interface_to(&self, group: IpAddr) -> Option<u16> {
+        let state = self.state()?;
+        match group {
+            IpAddr::V4(group) => state.route4(group).map(|hop| hop.iface.0),
+            // RFC 4007 §6: a group has no route, only zones; a default zone is the host's choice.
+            IpAddr::V6(_) => {
+                let all = state.config().interfaces();
+                all.iter().find(|iface| iface.up && iface.v6_settings.enabled).map(|i| i.id.0)
+            }
+        }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        let Some(state) = self.state() else { return false };
+        match address {
+            IpAddr::V4(v4) => state
+                .route4(v4)
+                .is_some_and(|hop| matches!(hop.kind, Kind::Local | Kind::Broadcast)),
+            IpAddr::V6(v6) => {
+                state.config().interfaces().iter().any(|iface| state.is_ours6(iface.id, v6))
+            }
+        }
+    }
+
+    fn set_member(&self, interface: u16, group: IpAddr, member: bool) -> Result<(), String> {
+        let network = self.network.get().ok_or("the host has not started")?;
+        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = IfaceId(interface);
+        if !member {
+            // What the operator had joined before is not ours to leave.
+            if joined.remove(&(interface, group)) {
+                network.update(|net| leave(net, id, group)).map_err(|e| e.to_string())?;
+            }
+            return Ok(());
+        }
+        let was_there = network.update(|net| join(net, id, group)).map_err(|e| e.to_string())?;
+        if !was_there {
+            joined.insert((interface, group));
+        }
+        Ok(())
+    }
+}
+
+/// Joins; says whether the interface was in the group already.
+fn join(net: &mut NetConfig, id: IfaceId, group: IpAddr) -> Result<bool, StateError> {
+    let there = net.interface(id);
+    match group {
+        IpAddr::V4(group) => {
+            let was = there.is_some_and(|iface| iface.groups.contains(&group));
+            net.join(id, group).map(|()| was)
+        }
+        IpAddr::V6(group) => {
+            let was = there.is_some_and(|iface| iface.groups6.contains(&group));
+            net.join6(id, group).map(|()| was)
+        }
+    }
+}
+
+fn leave(net: &mut NetConfig, id: IfaceId, group: IpAddr) -> Result<bool, StateError> {
+    match group {
+        IpAddr::V4(group) => net.leave(id, group),
+        IpAddr::V6(group) => net.leave6(id, group),
+    }
+}
