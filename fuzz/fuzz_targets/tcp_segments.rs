@@ -144,6 +144,7 @@ impl World {
             urgent: stamp as u16,
             options,
             payload: &payload,
+            joined: 0,
             ecn,
         };
         if let Ok(handled) = self.endpoint.handle(&tuple(port), &segment, self.now)

@@ -26,6 +26,9 @@ pub struct Config {
     pub congestion: Algorithm,
     /// The initial window in segments (RFC 6928: 10).
     pub initial_window: u32,
+    /// Octets of payload up to which a [`Transmit`](crate::Transmit) may hold several segments, which the
+    /// caller or the device cuts; not more than [`MAX_JOINED`](crate::MAX_JOINED). 0: one segment each.
+    pub super_segment: u32,
     /// Space segments out over the round trip instead of sending bursts.
     pub pacing: bool,
     /// Lower bound of the retransmission timeout.
@@ -65,6 +68,7 @@ impl Default for Config {
             ecn: EcnMode::Accept,
             congestion: Algorithm::Cubic,
             initial_window: 10,
+            super_segment: 0,
             pacing: false,
             min_rto: 200 * MILLIS,
             max_rto: 120 * SECOND,

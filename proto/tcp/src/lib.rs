@@ -59,7 +59,7 @@ pub use endpoint::{
 pub use input::{Payload, Reject};
 pub use name::{Id, Tuple};
 pub use region::Region;
-pub use segment::{Ecn, Segment, Transmit};
+pub use segment::{Ecn, MAX_JOINED, Segment, Transmit};
 
 /// Nanoseconds since an instant that the caller chose.
 pub type Nanos = weever_timer::Nanos;

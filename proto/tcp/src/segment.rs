@@ -43,6 +43,8 @@ pub struct Segment<'a> {
     pub urgent: u16,
     pub options: TcpOptions<'a>,
     pub payload: &'a [u8],
+    /// Octets of segments that were [joined](Self::join) to this one.
+    pub joined: u32,
     /// The ECN field of the packet that brought it.
     pub ecn: Ecn,
 }
@@ -63,6 +65,7 @@ impl<'a> Segment<'a> {
             urgent: header.urgent(),
             options: TcpOptions::parse(view.options())?,
             payload: view.payload(),
+            joined: 0,
             ecn,
         })
     }
@@ -77,7 +80,36 @@ impl<'a> Segment<'a> {
     /// (RFC 9293 §3.3.1).
     #[inline]
     pub fn len(&self) -> u32 {
-        self.payload.len() as u32 + u32::from(self.has(flag::SYN)) + u32::from(self.has(flag::FIN))
+        self.text_len() + u32::from(self.has(flag::SYN)) + u32::from(self.has(flag::FIN))
+    }
+
+    /// Octets of payload, with that of joined segments.
+    #[inline]
+    pub fn text_len(&self) -> u32 {
+        self.payload.len() as u32 + self.joined
+    }
+
+    /// Joins the segment of the same connection that came next, if it continues this one: whether it did.
+    /// Then the two are handled as one, whose payload is this one's and the other's behind it; what
+    /// [`Payload`](crate::Payload) names as accepted is a range of both together.
+    ///
+    /// Segments that differ in more than their number, PSH and FIN stay apart: other options, marks,
+    /// acknowledgements and windows mean something by themselves.
+    pub fn join(&mut self, next: &Segment<'_>) -> bool {
+        let plain = self.flags & !flag::PSH == flag::ACK
+            && next.flags & !(flag::PSH | flag::FIN) == flag::ACK;
+        let same = (self.ack, self.window, self.ecn) == (next.ack, next.window, next.ecn)
+            && self.options.timestamps == next.options.timestamps
+            && self.options.sack.is_empty()
+            && next.options.sack.is_empty();
+        let whole = self.text_len() + next.text_len();
+        let continues = next.seq == self.seq + self.text_len() && next.text_len() > 0;
+        if !(plain && same && continues && !self.payload.is_empty() && whole <= MAX_JOINED) {
+            return false;
+        }
+        self.flags |= next.flags;
+        self.joined += next.text_len();
+        true
     }
 
     /// Whether it occupies no sequence number.
@@ -85,6 +117,9 @@ impl<'a> Segment<'a> {
         self.len() == 0
     }
 }
+
+/// A super-segment is not longer, sent or received: as much as an IP packet could hold.
+pub const MAX_JOINED: u32 = 65_535 - 60 - 60;
 
 /// A segment to be sent. Its payload is named, not held: it lies in the application's region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +136,9 @@ pub struct Transmit {
     pub options: TcpOptionsRepr,
     /// The payload, as offsets in the stream that the application sends.
     pub payload: Range<u64>,
+    /// Octets of payload that one segment may carry: if there are more, this is a super-segment
+    /// ([`Config::super_segment`](crate::Config::super_segment)), to be cut by the device or by [`cut`](Self::cut).
+    pub piece: u32,
 }
 
 impl Transmit {
@@ -108,6 +146,37 @@ impl Transmit {
     #[inline]
     pub fn len(&self) -> usize {
         HEADER_LEN + self.options.len() + (self.payload.end - self.payload.start) as usize
+    }
+
+    /// Whether it has to be cut before it can be a packet.
+    #[inline]
+    pub fn is_super(&self) -> bool {
+        self.payload.end - self.payload.start > u64::from(self.piece)
+    }
+
+    /// The segments that a super-segment stands for; of any other one, itself.
+    ///
+    /// FIN and PSH go to the last one, CWR (RFC 3168 §6.1.2: once) to the first.
+    pub fn cut(&self) -> impl Iterator<Item = Transmit> {
+        let step = u64::from(self.piece.max(1));
+        let len = self.payload.end - self.payload.start;
+        let count = len.div_ceil(step).max(1);
+        (0..count).map(move |at| {
+            let mut piece = self.clone();
+            let start = self.payload.start + at * step;
+            piece.payload = start..self.payload.end.min(start + step);
+            piece.header.seq = self.header.seq.wrapping_add((at * step) as u32);
+            if at > 0 {
+                piece.header.flags &= !flag::CWR;
+            }
+            if at + 1 < count {
+                piece.header.flags &= !(flag::FIN | flag::PSH);
+            }
+            if piece.header.flags & flag::URG != 0 {
+                piece.header.urgent = self.header.urgent.saturating_sub((at * step) as u16);
+            }
+            piece
+        })
     }
 
     /// Never: there is always a header.

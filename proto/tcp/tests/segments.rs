@@ -53,6 +53,7 @@ impl Lab {
             urgent: 0,
             options: sent.options,
             payload: sent.payload,
+            joined: 0,
             ecn: Ecn::NotEct,
         };
         let handled = self.endpoint.handle(&self.tuple, &segment, self.now);
@@ -207,6 +208,83 @@ fn small_segments_wait_for_an_acknowledgement() {
     lab.endpoint.set(id, settings, lab.now);
     lab.endpoint.queue(id, 3, lab.now);
     assert_eq!(lab.sent(), [(ACK, 551, 1, 3)]);
+}
+
+#[test]
+fn a_corked_connection_sends_full_segments_only_until_it_is_uncorked_or_a_timeout_passed() {
+    let mut lab = Lab::new(Config::default());
+    let id = lab.established(TcpOptions::default());
+    let settings = lab.endpoint.get(id).unwrap().settings();
+    let cork = |lab: &mut Lab, cork| {
+        lab.endpoint.set(id, weever_tcp::Settings { cork, no_delay: true, ..settings }, lab.now);
+    };
+    cork(&mut lab, true);
+    lab.endpoint.queue(id, 10, lab.now);
+    assert!(lab.sent().is_empty());
+    lab.endpoint.queue(id, 530, lab.now);
+    assert_eq!(lab.sent(), [(ACK, 1, 1, 536)]);
+    cork(&mut lab, false);
+    assert_eq!(lab.sent(), [(ACK, 537, 1, 4)]);
+    lab.give(Sent { flags: ACK, seq: 1, ack: 541, ..Sent::default() }).unwrap();
+    cork(&mut lab, true);
+    lab.endpoint.queue(id, 7, lab.now);
+    assert!(lab.sent().is_empty());
+    lab.pass(2 * SECOND);
+    assert_eq!(lab.sent(), [(ACK, 541, 1, 7)], "it is not held for ever");
+}
+
+#[test]
+fn urgent_data_is_pointed_at_until_it_is_acknowledged() {
+    let mut lab = Lab::new(Config::default());
+    let id = lab.established(TcpOptions::default());
+    lab.endpoint.queue_urgent(id, 600, lab.now);
+    let sent = lab.all();
+    let seen: Vec<_> =
+        sent.iter().map(|it| (it.header.flags & flag::URG, it.header.urgent)).collect();
+    assert_eq!(
+        seen,
+        [(flag::URG, 600)],
+        "the pointer is of the octet behind, from this segment on"
+    );
+    lab.give(Sent { flags: ACK, seq: 1, ack: 537, ..Sent::default() }).unwrap();
+    let last = lab.all().pop().unwrap();
+    assert_eq!((last.header.flags & flag::URG, last.header.urgent), (flag::URG, 64));
+    lab.give(Sent { flags: ACK, seq: 1, ack: 601, ..Sent::default() }).unwrap();
+    lab.endpoint.queue(id, 5, lab.now);
+    assert_eq!(lab.all().pop().unwrap().header.flags & flag::URG, 0);
+}
+
+#[test]
+fn only_segments_that_continue_each_other_are_joined() {
+    let segment = |seq: u32, payload: &'static [u8]| Segment {
+        seq: Seq(seq),
+        ack: Seq(7),
+        flags: ACK,
+        window: 100,
+        urgent: 0,
+        options: TcpOptions::default(),
+        payload,
+        joined: 0,
+        ecn: Ecn::NotEct,
+    };
+    let (first, second) = (segment(1, b"abc"), segment(4, b"de"));
+    let mut whole = first;
+    assert!(whole.join(&Segment { flags: ACK | flag::PSH | flag::FIN, ..second }));
+    assert_eq!((whole.text_len(), whole.len()), (5, 6));
+    assert_eq!(whole.flags, ACK | flag::PSH | flag::FIN);
+    assert!(!whole.join(&segment(6, b"f")), "nothing follows FIN");
+    for other in [
+        segment(5, b"e"),
+        Segment { ack: Seq(8), ..second },
+        Segment { window: 99, ..second },
+        Segment { flags: ACK | flag::URG, ..second },
+        Segment { ecn: Ecn::Ce, ..second },
+        Segment { options: TcpOptions { sack: &[0; 8], ..TcpOptions::default() }, ..second },
+        segment(4, b""),
+    ] {
+        let mut whole = first;
+        assert!(!whole.join(&other), "{other:?}");
+    }
 }
 
 #[test]

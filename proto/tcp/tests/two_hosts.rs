@@ -47,6 +47,34 @@ fn a_stream_arrives_over_ipv6() {
     assert!(exchange(&mut world, Job::new(100_000, 0), Job::new(0, 100_000), 60 * SECOND));
 }
 
+#[test]
+fn super_segments_are_cut_and_joined() {
+    let config = Config { super_segment: 65_535, ..Config::default() };
+    let mut world = World::new(3, Faults::NONE, config);
+    let size = 4_000_000;
+    assert!(exchange(&mut world, Job::new(size, 0), Job::new(0, size), 100 * SECOND));
+    let (cut, packets, joined) = (world.hosts[0].cut, world.hosts[0].sent, world.hosts[1].joined);
+    // 2,763 full segments; windows of ten and more leave in one piece.
+    assert!(cut > 0 && cut < packets / 8, "{cut} of {packets}");
+    assert!(joined > packets / 2, "{joined} of {packets}");
+    assert_eq!(world.nets[0].payload, size, "nothing was sent twice");
+}
+
+#[test]
+fn a_region_that_limits_its_peer_grows_and_one_that_does_not_stays() {
+    let took = |most: u32| {
+        let small =
+            Config { receive_capacity: 20_000, max_receive_capacity: most, ..Config::default() };
+        let path = Faults { delay: 50 * MILLIS, ..Faults::NONE };
+        let mut world = World::new(4, path, small);
+        let (size, began) = (3_000_000, world.now);
+        assert!(exchange(&mut world, Job::new(size, 0), Job::new(0, size), 1000 * SECOND));
+        world.now - began
+    };
+    // 150 round trips of 100 ms with 20 kB each; with a region that doubles each round trip, some ten.
+    assert!(took(20_000) > 14 * SECOND && took(4 << 20) < 5 * SECOND);
+}
+
 fn faults() -> impl Strategy<Value = Faults> {
     let losses = (0u64..150, 0u64..20, 1u64..10);
     let others = (0u64..100, 0u64..50);
@@ -79,8 +107,9 @@ fn config() -> impl Strategy<Value = Config> {
         Just(EcnMode::Dctcp)
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (algorithm, ecn, flags, 200u16..9000, 600u32..500_000).prop_map(
-        |(congestion, ecn, (timestamps, sack, scaling, pacing), mtu, capacity)| Config {
+    let supers = prop_oneof![Just(0u32), 1000u32..70_000];
+    (algorithm, ecn, flags, 200u16..9000, 600u32..500_000, supers).prop_map(
+        |(congestion, ecn, (timestamps, sack, scaling, pacing), mtu, capacity, supers)| Config {
             congestion,
             ecn,
             timestamps,
@@ -89,6 +118,7 @@ fn config() -> impl Strategy<Value = Config> {
             pacing,
             mtu,
             receive_capacity: capacity,
+            super_segment: supers,
             user_timeout: 100_000 * SECOND,
             connect_timeout: 100_000 * SECOND,
             ..Config::default()

@@ -128,6 +128,7 @@ impl Connection {
         let iss = birth.iss;
         let settings = Settings {
             no_delay: false,
+            cork: false,
             keep_alive: config.keep_alive,
             user_timeout: config.user_timeout,
         };
@@ -268,6 +269,20 @@ impl Connection {
     /// The stream offset behind the urgent data that the peer announced last.
     pub fn urgent(&self) -> Option<u64> {
         self.rare.urgent
+    }
+
+    /// Octets that the receive region should hold after [`Events::CRAMPED`]: twice as many, up to the most
+    /// that was configured. Whoever provides it says so with
+    /// [`enlarge_receive`](crate::Endpoint::enlarge_receive).
+    pub fn wanted_receive(&self) -> u32 {
+        let most = self.config.max_receive_capacity.max(self.rcv.capacity);
+        self.rcv.capacity.saturating_mul(2).min(most)
+    }
+
+    /// Octets that the send region has use for: twice the congestion window, so that one window can be
+    /// in flight while the next is written.
+    pub fn wanted_send(&self) -> u32 {
+        self.window.cwnd.saturating_mul(2)
     }
 
     /// What the application set.

@@ -20,6 +20,8 @@ pub(crate) struct Rare {
     pub(crate) challenged: Nanos,
     /// The stream offset behind urgent data of the peer's.
     pub(crate) urgent: Option<u64>,
+    /// The stream offset behind urgent data of ours that is not acknowledged yet.
+    pub(crate) urgent_sent: Option<u64>,
     /// What arrived twice, to be reported once (RFC 2883).
     pub(crate) duplicate: Option<(Seq, Seq)>,
     /// RCV.NXT before marks of congestion began or ended: to be acknowledged first (RFC 8257 §3.2).
@@ -39,6 +41,7 @@ static USUAL: Rare = Rare {
     pace_next: 0,
     challenged: 0,
     urgent: None,
+    urgent_sent: None,
     duplicate: None,
     early_ack: None,
     prr: Prr::NONE,

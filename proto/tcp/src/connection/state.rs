@@ -78,6 +78,10 @@ impl Events {
     /// The peer announced urgent data, see [`Connection::urgent`](crate::Connection::urgent).
     pub const URGENT: Events = Events(32);
 
+    /// The receive region limits the peer: a larger one, of
+    /// [`wanted_receive`](crate::Connection::wanted_receive) octets, would let it send quicker.
+    pub const CRAMPED: Events = Events(64);
+
     /// Whether any of `events` is among these.
     pub const fn has(self, events: Events) -> bool {
         self.0 & events.0 != 0
@@ -92,6 +96,10 @@ impl Events {
         self.0 |= events.0;
     }
 
+    pub(crate) const fn remove(&mut self, events: Events) {
+        self.0 &= !events.0;
+    }
+
     pub(crate) const fn take(&mut self) -> Events {
         let all = *self;
         self.0 = 0;
@@ -101,7 +109,8 @@ impl Events {
 
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [&str; 6] = ["CONNECTED", "READABLE", "ACKED", "FINISHED", "CLOSED", "URGENT"];
+        const NAMES: [&str; 7] =
+            ["CONNECTED", "READABLE", "ACKED", "FINISHED", "CLOSED", "URGENT", "CRAMPED"];
         let names = NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 != 0);
         f.debug_set().entries(names.map(|(_, name)| name)).finish()
     }
@@ -112,6 +121,9 @@ impl std::fmt::Debug for Events {
 pub struct Settings {
     /// Send small segments at once: the Nagle algorithm is off (RFC 9293 §3.7.4, MUST-17).
     pub no_delay: bool,
+    /// Hold segments that are not full back, as `TCP_CORK` and `MSG_MORE` do, until this is taken back, the
+    /// connection is closed, or a retransmission timeout has passed.
+    pub cork: bool,
     /// Probes of the idle connection.
     pub keep_alive: Option<KeepAlive>,
     /// Nanoseconds without an acknowledgement before the connection is given up.
@@ -127,6 +139,7 @@ pub(crate) struct Chosen {
     /// 0: idle connections are not probed.
     probes: u8,
     pub(crate) no_delay: bool,
+    pub(crate) cork: bool,
 }
 
 /// More than this many milliseconds never pass.
@@ -142,11 +155,11 @@ fn nanos(millis: u32) -> Nanos {
 
 impl Chosen {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let Settings { no_delay, keep_alive, user_timeout } = *settings;
+        let Settings { no_delay, cork, keep_alive, user_timeout } = *settings;
         let probes = keep_alive.map_or(0, |keep_alive| keep_alive.probes.max(1));
         let KeepAlive { idle, interval, .. } = keep_alive.unwrap_or_default();
         let (idle, interval) = (millis(idle), millis(interval));
-        Self { user_timeout: millis(user_timeout), idle, interval, probes, no_delay }
+        Self { user_timeout: millis(user_timeout), idle, interval, probes, no_delay, cork }
     }
 
     pub(crate) fn user_timeout(&self) -> Nanos {
@@ -160,7 +173,7 @@ impl Chosen {
 
     pub(crate) fn settings(&self) -> Settings {
         let (keep_alive, user_timeout) = (self.keep_alive(), self.user_timeout());
-        Settings { no_delay: self.no_delay, keep_alive, user_timeout }
+        Settings { no_delay: self.no_delay, cork: self.cork, keep_alive, user_timeout }
     }
 }
 

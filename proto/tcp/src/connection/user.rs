@@ -28,13 +28,23 @@ impl Connection {
         taken
     }
 
+    /// SEND with the URGENT flag: what was queued so far is urgent.
+    pub(crate) fn mark_urgent(&mut self) {
+        if self.snd.queued > self.snd.acked {
+            self.rare.set().urgent_sent = Some(self.snd.queued);
+        }
+    }
+
     /// RECEIVE (§3.10.3): the application has done with the next `octets` of what is readable. How
     /// many there were.
-    pub(crate) fn consume(&mut self, octets: u64) -> u32 {
+    pub(crate) fn consume(&mut self, octets: u64, now: Nanos) -> u32 {
         let octets = octets.min(self.rcv.received - self.rcv.consumed);
         self.rcv.consumed += octets;
         if self.state.can_receive() && self.rcv.window_update_is_worth_it() {
             self.ack_need = AckNeed::Now;
+        }
+        if self.rcv.is_too_small(self.rtt.smoothed(), &self.config, now) {
+            self.events.add(Events::CRAMPED);
         }
         octets as u32
     }

@@ -196,7 +196,15 @@ impl Endpoint {
         };
         let options = TcpOptionsRepr::default();
         let (tuple, ecn) = (*tuple, Ecn::NotEct);
-        self.reply(Transmit { connection: None, tuple, ecn, header, options, payload: 0..0 });
+        self.reply(Transmit {
+            connection: None,
+            tuple,
+            ecn,
+            header,
+            options,
+            payload: 0..0,
+            piece: 0,
+        });
     }
 
     pub(super) fn reply(&mut self, transmit: Transmit) {

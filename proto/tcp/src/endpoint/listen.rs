@@ -198,6 +198,7 @@ impl Endpoint {
             header,
             options,
             payload: 0..0,
+            piece: 0,
         });
     }
 

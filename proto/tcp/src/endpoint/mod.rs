@@ -174,6 +174,19 @@ impl Endpoint {
         self.with(id, now, |connection| connection.queue(octets, now)).unwrap_or(0)
     }
 
+    /// SEND with the URGENT flag (RFC 9293 §3.8.5): like [`queue`](Self::queue), and the peer is told that urgent
+    /// data ends behind these octets.
+    pub fn queue_urgent(&mut self, id: Id, octets: u64, now: Nanos) -> u64 {
+        let queue = |connection: &mut Connection| {
+            let taken = connection.queue(octets, now);
+            if taken > 0 {
+                connection.mark_urgent();
+            }
+            taken
+        };
+        self.with(id, now, queue).unwrap_or(0)
+    }
+
     /// RECEIVE: the application has done with the next octets of what is readable.
     pub fn consume(&mut self, id: Id, octets: u64, now: Nanos) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
@@ -181,8 +194,8 @@ impl Endpoint {
         if slot.generation != id.generation {
             return;
         }
-        let taken = connection.consume(octets);
-        if connection.may_transmit() {
+        let taken = connection.consume(octets, now);
+        if connection.may_transmit() || connection.events.has(Events::CRAMPED) {
             return self.settle(id.index, now);
         }
         // No deadline depends on what was read.
@@ -282,6 +295,10 @@ impl Endpoint {
         let slot = &mut self.slots[index];
         let accepted = slot.listener().is_none();
         let Some(connection) = slot.connection.as_mut() else { return };
+        if self.memory > self.config.memory_limit / 4 * 3 {
+            // Under pressure no region grows.
+            connection.events.remove(Events::CRAMPED);
+        }
         let sends = connection.may_transmit();
         if sends {
             if !std::mem::replace(&mut slot.in_sends, true) {

@@ -105,6 +105,8 @@ impl Connection {
         if freed.gt(self.snd.base) {
             self.snd.acked += u64::from(freed - self.snd.base);
             self.snd.base = freed;
+            let acked = self.snd.acked;
+            self.rare.reset(|rare| rare.urgent_sent = rare.urgent_sent.filter(|end| *end > acked));
             self.events.add(Events::ACKED);
         }
     }

@@ -30,8 +30,8 @@ impl Connection {
         self.state == State::Established
             && segment.flags & TELLING == flag::ACK
             && segment.seq == rcv.nxt
-            && segment.payload.len() <= rcv.window() as usize
-            && (advances || (segment.ack == snd.una && !segment.payload.is_empty()))
+            && segment.text_len() <= rcv.window()
+            && (advances || (segment.ack == snd.una && segment.text_len() > 0))
             && segment.options.sack.is_empty()
             && stamped
             && settled
@@ -49,12 +49,12 @@ impl Connection {
         }
         self.update_window(segment, now);
         self.note_timestamp(segment, now);
-        let len = segment.payload.len();
+        let len = segment.text_len();
         if len == 0 {
             return None;
         }
         let offset = self.rcv.received;
-        self.advance(len as u32, now);
-        Some(Payload { offset, range: 0..len, in_order: true })
+        self.advance(len, now);
+        Some(Payload { offset, range: 0..len as usize, in_order: true })
     }
 }

@@ -100,7 +100,7 @@ impl Connection {
             if self.rcv.sack && !segment.payload.is_empty() {
                 // RFC 2883 §4.1: "The D-SACK block is only used to report a duplicate contiguous
                 // sequence of data received by the receiver in the most recent packet."
-                let len = segment.payload.len() as u32;
+                let len = segment.text_len();
                 self.rare.set().duplicate = Some((segment.seq, segment.seq + len));
             }
         } else {
@@ -113,14 +113,14 @@ impl Connection {
     fn trim<'a, 's>(&mut self, segment: &'s Segment<'a>) -> Arrival<'a, 's> {
         let (nxt, edge) = (self.rcv.nxt, self.rcv.nxt + self.rcv.window());
         let start = segment.seq + u32::from(segment.has(flag::SYN));
-        let end = start + segment.payload.len() as u32;
+        let end = start + segment.text_len();
         let skip = if start.lt(nxt) { (nxt - start).min(end - start) } else { 0 };
         let over = if end.gt(edge) { (end - edge).min(end - start - skip) } else { 0 };
         if skip > 0 && self.rcv.sack {
             self.rare.set().duplicate = Some((start, start + skip));
             self.ack_need.raise(AckNeed::Now);
         }
-        let range = skip as usize..segment.payload.len() - over as usize;
+        let range = skip as usize..(segment.text_len() - over) as usize;
         // FIN stands behind the payload and needs room of its own.
         let fin = segment.has(flag::FIN) && end.lt(edge) && end.ge(nxt);
         Arrival { segment, seq: start + skip, range, fin }

@@ -57,8 +57,8 @@ impl Connection {
         }
         // "If there are other controls or text in the segment, then continue processing at the sixth
         // step".
-        let range = 0..segment.payload.len().min(self.rcv.window() as usize);
-        let whole = range.len() == segment.payload.len();
+        let range = 0..segment.text_len().min(self.rcv.window()) as usize;
+        let whole = range.len() == segment.text_len() as usize;
         let fin = segment.has(flag::FIN) && whole;
         let arrival = Arrival { segment, seq: self.rcv.nxt, range, fin };
         self.check_urgent(&arrival);

@@ -41,6 +41,9 @@ impl Connection {
         if len == room || fin {
             return Some((len, fin));
         }
+        if self.settings.cork {
+            return None;
+        }
         // "(2) or if the data is pushed and all queued data can be sent now, i.e., if: [SND.NXT =
         // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle algorithm)".
         // What an application queues counts as pushed.

@@ -159,7 +159,30 @@ impl Connection {
             self.recovery.limited = true;
             return None;
         }
+        let len = if fin { len } else { len + self.further(len, pipe) };
         Some(self.new_segment(len, fin, now))
+    }
+
+    /// Octets beyond a full segment of `len` that the same [`Transmit`] may hold: further full
+    /// segments, within both windows. The last, short one goes by itself.
+    fn further(&self, len: u32, pipe: u32) -> u32 {
+        let room = self.payload_room();
+        let most = self.config.super_segment.min(crate::MAX_JOINED);
+        if len < room || most < 2 * room || room != self.window.mss {
+            return 0;
+        }
+        let window = self.window_room().min(self.window.cwnd.saturating_sub(pipe));
+        // What is paced goes out in quanta of time, not of size.
+        let paced = if self.config.pacing { self.pace_octets() } else { u32::MAX };
+        let whole = self.snd.unsent().min(window).min(most).min(paced);
+        (whole - whole % room).saturating_sub(len)
+    }
+
+    /// Octets that leave in a quantum at the pace of the window.
+    fn pace_octets(&self) -> u32 {
+        let rtt = self.rtt.smoothed().max(1);
+        let octets = u128::from(self.window.cwnd) * u128::from(PACE_QUANTUM) / u128::from(rtt);
+        u32::try_from(octets).unwrap_or(u32::MAX)
     }
 
     /// A segment with the next `len` octets of the stream, and FIN behind them.

@@ -30,6 +30,14 @@ impl Connection {
         self.ack_need = AckNeed::None;
         self.timers.ack = NEVER;
         self.rcv.last_ack = self.rcv.nxt;
+        // §3.8.5, MUST-31: the pointer is of "the sequence number of the octet following the urgent data"; as
+        // an offset from this segment's number it has 16 bits.
+        let mut urgent = 0;
+        if let Some(end) = self.rare.urgent_sent.filter(|_| flags & (flag::RST | flag::SYN) == 0) {
+            let from = self.snd.offset(seq);
+            urgent = end.saturating_sub(from).min(0xffff) as u16;
+        }
+        let flags = if urgent > 0 { flags | flag::URG } else { flags };
         let echo = if self.rcv.ecn && self.rcv.echo { flag::ECE } else { 0 };
         let header = TcpRepr {
             src_port: self.tuple.local_port,
@@ -39,9 +47,18 @@ impl Connection {
             flags: flags | echo,
             window: self.rcv.advertise(self.rcv.scale),
             checksum: 0,
-            urgent: 0,
+            urgent,
         };
-        Transmit { connection: None, tuple: self.tuple, ecn: Ecn::NotEct, header, options, payload }
+        let piece = self.window.mss;
+        Transmit {
+            connection: None,
+            tuple: self.tuple,
+            ecn: Ecn::NotEct,
+            header,
+            options,
+            payload,
+            piece,
+        }
     }
 
     /// RFC 7323 §3.2: "TSval ... contains the current value of the timestamp clock"; TSecr echoes

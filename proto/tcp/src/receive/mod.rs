@@ -2,7 +2,7 @@
 
 mod reassembly;
 
-use weever_net::SECOND;
+use weever_net::{MILLIS, SECOND};
 use weever_wire::tcp::{MAX_WINDOW_SCALE, Seq};
 
 use crate::{Config, EcnMode, Nanos, Tuple};
@@ -55,6 +55,9 @@ pub(crate) struct Receiver {
     pub(crate) fin: Seq,
     pub(crate) fin_known: bool,
     pub(crate) stamp_offset: u32,
+    /// The millisecond in which reading is measured from, and the low half of `consumed` then.
+    tune_at: u32,
+    tune_from: u32,
     /// TS.Recent (RFC 7323 §4.3), and the second in which it came.
     pub(crate) stamp: u32,
     stamp_at: u32,
@@ -85,6 +88,8 @@ impl Receiver {
             fin: Seq(0),
             fin_known: false,
             stamp_offset,
+            tune_at: 0,
+            tune_from: 0,
             stamp: 0,
             stamp_at: 0,
             ahead: Reassembly::default(),
@@ -134,8 +139,19 @@ impl Receiver {
     }
 
     pub(crate) fn enlarge(&mut self, capacity: u32, config: &Config) {
-        let most = config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY);
-        self.capacity = self.capacity.max(capacity.min(most));
+        self.capacity = self.capacity.max(capacity.min(most_capacity(config)));
+    }
+
+    /// Whether the region limits the peer: in the last round trip, more than half of it was read (dynamic
+    /// right-sizing, Fisk and Feng 2001). Asked once a round trip.
+    pub(crate) fn is_too_small(&mut self, round_trip: Nanos, config: &Config, now: Nanos) -> bool {
+        let (now, rtt) = (now / MILLIS, round_trip.div_ceil(MILLIS));
+        if u64::from((now as u32).wrapping_sub(self.tune_at)) < rtt || rtt == 0 {
+            return false;
+        }
+        let read = (self.consumed as u32).wrapping_sub(self.tune_from);
+        (self.tune_at, self.tune_from) = (now as u32, self.consumed as u32);
+        read > self.capacity / 2 && self.capacity < most_capacity(config)
     }
 
     /// Takes a timestamp over as TS.Recent.
@@ -153,8 +169,13 @@ impl Receiver {
 /// RFC 7323 §2.3: the window is at most 2^30.
 const MAX_CAPACITY: u32 = 1 << 30;
 
+/// Octets that a region may be enlarged to.
+fn most_capacity(config: &Config) -> u32 {
+    config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY)
+}
+
 /// The shift with which the largest region can be offered.
 fn scale_for(config: &Config) -> u8 {
-    let most = config.max_receive_capacity.max(config.receive_capacity).min(MAX_CAPACITY);
+    let most = most_capacity(config);
     (0..MAX_WINDOW_SCALE).find(|shift| most >> shift <= 0xffff).unwrap_or(MAX_WINDOW_SCALE)
 }

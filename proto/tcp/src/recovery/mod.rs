@@ -78,7 +78,7 @@ impl Connection {
     /// acknowledged in its order. The rest, if there is any, goes the long way.
     #[inline]
     pub(crate) fn account_in_order(&mut self, segment: &Segment<'_>, now: Nanos) {
-        if let Some(newest) = self.sent.acknowledge_whole(segment.ack) {
+        if let Some(newest) = self.sent.acknowledge_plain(segment.ack) {
             let octets = newest.end - self.snd.una;
             self.snd.una = newest.end;
             let rtt = now.saturating_sub(newest.sent_at());
@@ -203,6 +203,8 @@ impl Connection {
 
     fn lose_head(&mut self) -> bool {
         let una = self.snd.una;
+        // Of a super-segment, only the first segment is known to be missing.
+        self.sent.head(self.window.mss);
         self.sent.mark_lost(|record| record.start == una)
     }
 

@@ -65,17 +65,23 @@ impl Sent {
         }
     }
 
-    /// Removes from the front what `una` acknowledges whole and what was sent once: the last record of
-    /// it. Nothing must be marked.
+    /// Removes from the front what `una` acknowledges and what was sent once: the last record, or part of
+    /// one, of it. Nothing must be marked.
     #[inline]
-    pub(crate) fn acknowledge_whole(&mut self, una: Seq) -> Option<Record> {
+    pub(crate) fn acknowledge_plain(&mut self, una: Seq) -> Option<Record> {
         let mut last = None;
-        while let Some(front) = self.records.get(0) {
-            if front.end.gt(una) || front.is_retransmitted() {
+        while let Some(front) = self.records.get_mut(0) {
+            if front.is_retransmitted() || front.start.ge(una) {
                 break;
             }
-            last = Some(*front);
-            self.records.pop_front();
+            let mut record = *front;
+            if front.end.le(una) {
+                self.records.pop_front();
+            } else {
+                record.end = una;
+                front.start = una;
+            }
+            last = Some(record);
         }
         last
     }

@@ -202,6 +202,7 @@ impl Connection {
         };
         if self.recovery.frto == Frto::Off && delivery.advanced {
             let una = self.snd.una;
+            self.sent.head(self.window.mss);
             self.sent.mark_lost(|record| record.start == una && !record.is_retransmitted());
         }
     }

@@ -101,6 +101,11 @@ impl Stream {
             let settings = weever_tcp::Settings { no_delay: true, ..connection.settings() };
             endpoint.set(self.id, settings, now);
         }
+        if self.events.has(Events::CRAMPED) {
+            let connection = endpoint.get(self.id).unwrap();
+            endpoint.enlarge_receive(self.id, connection.wanted_receive(), now);
+            self.events = Events::default();
+        }
         while self.read_some(endpoint, now) && self.job.pause == 0 {}
         self.write_some(endpoint, now);
     }

@@ -7,6 +7,7 @@
 mod app;
 mod net;
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weever_tcp::{Config, Endpoint, Events, Id, ListenerConfig, ListenerId, Segment, Tuple};
@@ -31,13 +32,27 @@ pub(crate) struct Host {
     /// Segments with wrong checksums.
     pub(crate) corrupt: u64,
     pub(crate) sent: u64,
+    /// Segments that were joined to others.
+    pub(crate) joined: u64,
+    /// Super-segments that were cut.
+    pub(crate) cut: u64,
 }
 
 impl Host {
     fn new(address: IpAddr, config: Config, key: u64) -> Self {
         let endpoint = Endpoint::new(config, [key, !key], 0);
         let (streams, listener, accepts) = (Vec::new(), None, None);
-        Self { endpoint, address, streams, listener, accepts, corrupt: 0, sent: 0 }
+        Self {
+            endpoint,
+            address,
+            streams,
+            listener,
+            accepts,
+            corrupt: 0,
+            sent: 0,
+            joined: 0,
+            cut: 0,
+        }
     }
 
     pub(crate) fn listen(&mut self, job: Job) {
@@ -56,25 +71,45 @@ impl Host {
         id
     }
 
-    fn receive(&mut self, packet: &Packet, now: u64) {
-        if !pseudo(packet.from, packet.to, packet.bytes.len()).verifies(&packet.bytes) {
-            self.corrupt += 1;
-            return;
+    /// Takes packets that arrived together; segments that continue each other are joined.
+    fn receive(&mut self, packets: &[Packet], now: u64) {
+        let mut arrived = Vec::new();
+        for packet in packets {
+            if !pseudo(packet.from, packet.to, packet.bytes.len()).verifies(&packet.bytes) {
+                self.corrupt += 1;
+                continue;
+            }
+            let Ok(view) = TcpView::new(&packet.bytes) else { continue };
+            let tuple = Tuple {
+                local: packet.to,
+                remote: packet.from,
+                local_port: view.header().dst_port(),
+                remote_port: view.header().src_port(),
+            };
+            let Ok(segment) = Segment::parse(view, packet.ecn) else { continue };
+            if let Some((other, first, text)) = arrived.last_mut()
+                && *other == tuple
+                && Segment::join(first, &segment)
+            {
+                Vec::extend_from_slice(text, segment.payload);
+                self.joined += 1;
+                continue;
+            }
+            arrived.push((tuple, segment, segment.payload.to_vec()));
         }
-        let Ok(view) = TcpView::new(&packet.bytes) else { return };
-        let tuple = Tuple {
-            local: packet.to,
-            remote: packet.from,
-            local_port: view.header().dst_port(),
-            remote_port: view.header().src_port(),
-        };
-        let Ok(segment) = Segment::parse(view, packet.ecn) else { return };
-        let Ok(handled) = self.endpoint.handle(&tuple, &segment, now) else { return };
+        for (tuple, segment, text) in arrived {
+            self.take(&tuple, &segment, &text, now);
+            self.endpoint.check_invariants();
+        }
+    }
+
+    fn take(&mut self, tuple: &Tuple, segment: &Segment<'_>, text: &[u8], now: u64) {
+        let Ok(handled) = self.endpoint.handle(tuple, segment, now) else { return };
         self.accept_all(now);
         let Some(payload) = handled.payload else { return };
         let id = handled.id.unwrap();
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
-            stream.receive.write(payload.offset, &segment.payload[payload.range]);
+            stream.receive.write(payload.offset, &text[payload.range]);
         } else {
             panic!("payload for a connection that nobody accepted");
         }
@@ -100,7 +135,8 @@ impl Host {
 }
 
 fn merge(a: Events, b: Events) -> Events {
-    let all = [Events::CONNECTED, Events::FINISHED, Events::CLOSED, Events::URGENT];
+    let all =
+        [Events::CONNECTED, Events::FINISHED, Events::CLOSED, Events::URGENT, Events::CRAMPED];
     let mut merged = if a.is_empty() { b } else { a };
     for one in all {
         if b.has(one) && !merged.has(one) {
@@ -130,6 +166,8 @@ pub(crate) struct World {
     pub(crate) hosts: [Host; 2],
     /// From the first host to the second, and back.
     pub(crate) nets: [Network; 2],
+    /// Segments that arrive together are joined.
+    pub(crate) joins: bool,
     /// Print what is sent.
     pub(crate) trace: bool,
 }
@@ -144,9 +182,11 @@ impl World {
             false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, n)),
             true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into())),
         };
+        let joins = configs[1].super_segment > 0;
         let [a, b] = configs;
         Self {
             now: SECOND,
+            joins,
             trace: std::env::var_os("TRACE").is_some(),
             hosts: [Host::new(address(1), a, seed ^ 1), Host::new(address(2), b, seed ^ 2)],
             nets: [Network::new(seed ^ 3, faults[0]), Network::new(seed ^ 4, faults[1])],
@@ -167,7 +207,13 @@ impl World {
             for at in 0..2 {
                 self.hosts[at].work(self.now);
                 let host = &mut self.hosts[at];
-                while let Some(transmit) = host.endpoint.poll_transmit(self.now) {
+                let mut cut = VecDeque::new();
+                while let Some(transmit) = cut.pop_front().or_else(|| {
+                    let transmit = host.endpoint.poll_transmit(self.now)?;
+                    host.cut += u64::from(transmit.is_super());
+                    cut.extend(transmit.cut());
+                    cut.pop_front()
+                }) {
                     busy = true;
                     host.sent += 1;
                     let mut bytes = vec![0; transmit.len()];
@@ -205,9 +251,11 @@ impl World {
 
     fn deliver_one(&mut self) -> bool {
         for at in 0..2 {
-            if let Some(packet) = self.nets[at].receive(self.now) {
-                self.hosts[1 - at].receive(&packet, self.now);
-                self.hosts[1 - at].endpoint.check_invariants();
+            let most = if self.joins { 64 } else { 1 };
+            let net = &mut self.nets[at];
+            let burst: Vec<_> = (0..most).map_while(|_| net.receive(self.now)).collect();
+            if !burst.is_empty() {
+                self.hosts[1 - at].receive(&burst, self.now);
                 return true;
             }
         }
