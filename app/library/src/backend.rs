@@ -115,6 +115,10 @@ impl Backend for Inside {
         Ok(())
     }
 
+    fn check(&mut self) -> Result<(), Error> {
+        self.shared.check()
+    }
+
     fn restart(&mut self) -> Result<(), Error> {
         self.shared.check()?;
         self.hand_over();

@@ -41,6 +41,9 @@ pub enum Request {
         frames: u32,
         /// Bytes of a frame.
         frame_size: u32,
+        /// Whether the name is a slot, which one queue has at a time.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        slot: bool,
     },
     /// Opens a UDP socket.
     BindUdp {

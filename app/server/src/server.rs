@@ -93,6 +93,11 @@ impl AppServer {
         Ok(self.bindings.bind(binding, Sharing::Exclusive, holder)?)
     }
 
+    /// The application with a queue of this name, if there is one.
+    pub(crate) fn owner_of(&self, name: &str) -> Option<&Identity> {
+        self.queues.values().map(|queue| &queue.owner).find(|owner| owner.name == name)
+    }
+
     /// Opens a queue with a channel of this geometry for each worker.
     ///
     /// # Errors

@@ -51,8 +51,13 @@ impl Session {
     /// the answer after that.
     pub fn answer(&mut self, server: &mut AppServer, request: Request) -> Answer {
         let done = match (request, self.queue) {
-            (Request::OpenQueue { version, name, ring_len, frames, frame_size }, None) => {
+            (Request::OpenQueue { version, name, ring_len, frames, frame_size, slot }, None) => {
                 let geometry = Geometry { ring_len, frames, frame_size };
+                if let Some(holder) = server.owner_of(&name).filter(|_| slot) {
+                    let message =
+                        format!("slot {name:?} is occupied by a queue of process {}", holder.pid);
+                    return refused(Refusal::InUse, message);
+                }
                 return self.open_queue(server, version, &name, geometry);
             }
             (Request::OpenQueue { .. }, Some(_)) => {

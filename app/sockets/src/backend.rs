@@ -52,6 +52,12 @@ pub trait Backend: Send {
     /// [`Error::Disconnected`] when the stack is gone, [`Error::System`].
     fn sleep(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<(), Error>;
 
+    /// Whether the stack is still there. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when it is not.
+    fn check(&mut self) -> Result<(), Error>;
+
     /// Connects anew, after the stack has ended. What was open is gone.
     ///
     /// # Errors
@@ -71,6 +77,19 @@ impl Process {
             .map_err(|source| Error::NoStack { path: config.path.clone(), source })?;
         Ok(Process { config: config.clone(), control })
     }
+
+    /// Waits for one of these, of which the first is the connection's.
+    fn poll(&self, fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<(), Error> {
+        let timeout = timeout.map(|t| Timespec {
+            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: t.subsec_nanos().into(),
+        });
+        match poll(fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(source) => return Err(Error::System { call: "poll", source }),
+        }
+        if fds[0].revents().is_empty() { Ok(()) } else { Err(Error::Disconnected) }
+    }
 }
 
 impl Backend for Process {
@@ -86,19 +105,12 @@ impl Backend for Process {
     }
 
     fn sleep(&mut self, wake: BorrowedFd<'_>, timeout: Option<Duration>) -> Result<(), Error> {
-        let mut fds = [
-            PollFd::from_borrowed_fd(wake, PollFlags::IN),
-            PollFd::new(&self.control, PollFlags::RDHUP),
-        ];
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: t.subsec_nanos().into(),
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(source) => return Err(Error::System { call: "poll", source }),
-        }
-        if fds[1].revents().is_empty() { Ok(()) } else { Err(Error::Disconnected) }
+        let wake = PollFd::from_borrowed_fd(wake, PollFlags::IN);
+        self.poll(&mut [PollFd::new(&self.control, PollFlags::RDHUP), wake], timeout)
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        self.poll(&mut [PollFd::new(&self.control, PollFlags::RDHUP)], Some(Duration::ZERO))
     }
 
     fn restart(&mut self) -> Result<(), Error> {

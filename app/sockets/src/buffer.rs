@@ -200,6 +200,13 @@ impl TxBuf<'_> {
         self
     }
 
+    /// Sends it by this socket of the same queue instead.
+    #[must_use]
+    pub fn by(mut self, socket: UdpSocket) -> Self {
+        self.socket = socket;
+        self
+    }
+
     /// Sends the first `len` bytes of its [space](Self::space). The stack sees them after
     /// [`commit`](AppQueue::commit).
     ///

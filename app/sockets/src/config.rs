@@ -17,6 +17,8 @@ pub struct Config {
     pub path: PathBuf,
     /// The application's name in `weever sockets`.
     pub name: String,
+    /// Whether the name is a slot: refused while another queue has it.
+    pub slot: bool,
     /// Rings and frames of each channel; there is one for each of the stack's workers.
     pub geometry: Geometry,
     /// How long [`wait`](crate::AppQueue::wait) polls before it sleeps: zero on a core that others
@@ -30,6 +32,6 @@ impl Default for Config {
         let program = env::args_os().next().map(PathBuf::from);
         let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy());
         let name = name.map_or_else(|| "application".into(), |name| name.into_owned());
-        Config { path, name, geometry: Geometry::default(), spin: Duration::ZERO }
+        Config { path, name, slot: false, geometry: Geometry::default(), spin: Duration::ZERO }
     }
 }

@@ -25,6 +25,17 @@ impl Event<'_> {
     }
 }
 
+/// What one [look](crate::AppQueue::look) found.
+#[derive(Debug)]
+pub enum Look<'q> {
+    /// Something has happened.
+    Event(Event<'q>),
+    /// Something was done that is no event; there may be one behind it.
+    Worked,
+    /// Nothing.
+    Nothing,
+}
+
 /// The end of a chain.
 const END: u32 = u32::MAX;
 

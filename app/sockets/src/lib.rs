@@ -63,7 +63,7 @@ pub use backend::{Answer, Backend};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
 pub use config::{Config, DEFAULT_PATH};
 pub use error::Error;
-pub use events::{Chain, Event, Events};
+pub use events::{Chain, Event, Events, Look};
 pub use opening::Opening;
 pub use queue::AppQueue;
 pub use table::{Bind, UdpSocket};

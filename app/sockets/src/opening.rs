@@ -39,8 +39,8 @@ pub(crate) fn open_queue(
     config: &Config,
 ) -> Result<(OwnedFd, Vec<Channel>), Error> {
     let Geometry { ring_len, frames, frame_size } = config.geometry;
-    let name = config.name.clone();
-    backend.send(&Request::OpenQueue { version: VERSION, name, ring_len, frames, frame_size })?;
+    let (version, name, slot) = (VERSION, config.name.clone(), config.slot);
+    backend.send(&Request::OpenQueue { version, name, ring_len, frames, frame_size, slot })?;
     let missing = || Error::Protocol("a descriptor is missing".into());
     let (answer, descriptors) = backend.receive(true)?.ok_or_else(missing)?;
     let Response::Queue { channels, .. } = accepted(answer)? else {

@@ -18,6 +18,11 @@ pub struct UdpSocket {
     pub(crate) generation: u32,
 }
 
+impl UdpSocket {
+    /// Names no socket of any queue.
+    pub(crate) const NONE: UdpSocket = UdpSocket { slot: u32::MAX, generation: 0 };
+}
+
 fn next_generation() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -55,6 +60,12 @@ impl Bind {
     #[must_use]
     pub fn shared(self, sharing: Share) -> Bind {
         Bind { sharing, ..self }
+    }
+
+    /// The same with this local port.
+    #[must_use]
+    pub fn with_port(self, port: u16) -> Bind {
+        Bind { local: SocketAddr::new(self.local.ip(), port), ..self }
     }
 
     pub(crate) fn request(&self) -> Request {
@@ -147,8 +158,7 @@ impl Table {
         let open = slots.filter_map(|(slot, there)| {
             let entry = there.entry.as_ref()?;
             // An ephemeral port is asked for by number this time: peers know it.
-            let local = SocketAddr::new(entry.bind.local.ip(), entry.port);
-            let bind = Bind { local, ..entry.bind };
+            let bind = entry.bind.with_port(entry.port);
             Some((UdpSocket { slot, generation: there.generation }, bind))
         });
         open.collect()

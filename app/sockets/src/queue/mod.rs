@@ -149,6 +149,15 @@ impl AppQueue {
         self.disarm();
     }
 
+    /// Asks whether the stack is still there, by a system call: for a program that polls, and never
+    /// waits.
+    ///
+    /// # Errors
+    /// [`Error::Disconnected`] when it is not.
+    pub fn check(&self) -> Result<(), Error> {
+        self.backend.borrow_mut().check()
+    }
+
     /// Frames that are free, and frames lent to the stack, over all channels. For checks: together
     /// with those in buffers they are all that there are.
     pub fn frames(&self) -> (usize, usize) {

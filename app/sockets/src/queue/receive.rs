@@ -5,7 +5,7 @@ use weever_app_ring::{Kind, Received};
 use super::AppQueue;
 use crate::buffer::{Part, Parts, RxBuf};
 use crate::error::Error;
-use crate::events::{Event, Events};
+use crate::events::{Event, Events, Look};
 
 impl AppQueue {
     /// The next thing that happened, channel by channel in the order of arrival; `None` when there
@@ -21,6 +21,25 @@ impl AppQueue {
             return Ok(Some(event));
         }
         if self.backend.borrow_mut().work()? { self.take_next() } else { Ok(None) }
+    }
+
+    /// As [`next`](Self::next), in bounded time: it takes one entry off the rings, or has a stack in
+    /// this thread turn once.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn look(&self) -> Result<Look<'_>, Error> {
+        let count = self.channels.len();
+        for _ in 0..count {
+            let current = self.current.get();
+            let received = self.channels[current].end.borrow_mut().receive()?;
+            if let Some(received) = received {
+                let event = self.event(current as u16, received)?;
+                return Ok(event.map_or(Look::Worked, Look::Event));
+            }
+            self.current.set(if current + 1 < count { current + 1 } else { 0 });
+        }
+        Ok(if self.backend.borrow_mut().work()? { Look::Worked } else { Look::Nothing })
     }
 
     /// Takes everything that has happened, as far as there is room in `events`, which is cleared

@@ -27,6 +27,22 @@ impl AppQueue {
         Ok(TxBuf { queue: self, socket, channel, info, frame })
     }
 
+    /// A free frame for any of the queue's sockets: say [by which](TxBuf::by) before it is sent. Does
+    /// not block.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when none is free, [`Error::Channel`].
+    pub fn alloc_unbound(&self) -> Result<TxBuf<'_>, Error> {
+        for (channel, there) in (0..).zip(&self.channels) {
+            if let Some(frame) = there.end.borrow_mut().alloc()? {
+                let info = SendOptions::default().info(ITS_PEER);
+                let (socket, frame) = (UdpSocket::NONE, Some(frame));
+                return Ok(TxBuf { queue: self, socket, channel, info, frame });
+            }
+        }
+        Err(Error::WouldBlock)
+    }
+
     /// Sends a payload, which is copied into frames, from a socket to a peer. The stack sees it after
     /// [`commit`](Self::commit). Does not block.
     ///

@@ -1,0 +1,133 @@
+/* weever.h - sockets on a weever stack, for C and C++.
+ *
+ * The manual, call by call, is docs/capi.md. In short: a queue (weever_aq) connects one thread with the
+ * stack; sockets are on queues; what arrives comes out of weever_aq_poll() in buffers of the queue; what
+ * is sent leaves at weever_aq_commit() or weever_aq_wait().
+ *
+ * Calls return 0 or a positive value on success and a negative errno on failure, unless said otherwise.
+ * weever_error() has the last failure of the calling thread in words. A queue, its sockets and its
+ * buffers are used by one thread at a time.
+ */
+#ifndef WEEVER_H
+#define WEEVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a program that was compiled before would not work any more. */
+#define WEEVER_API_VERSION 1
+
+typedef struct weever_aq weever_aq;
+typedef struct weever_socket weever_socket;
+typedef struct weever_buf weever_buf;
+
+/* One end. family is AF_INET or AF_INET6, or 0 for "any" (and addr is not looked at); addr is in network
+ * order, IPv4 in its first four bytes; port is in host order, 0 for "any". */
+typedef struct weever_endpoint {
+    uint16_t family;
+    uint16_t port;
+    uint8_t addr[16];
+} weever_endpoint;
+
+/* Where a socket is, and whom it talks to. Zeroes are wildcards. */
+typedef struct weever_dest {
+    weever_endpoint local;
+    weever_endpoint remote;
+} weever_dest;
+
+/* What is known of a received datagram. */
+typedef struct weever_info {
+    weever_endpoint remote;
+    weever_endpoint local;
+    uint64_t timestamp; /* nanoseconds of CLOCK_MONOTONIC */
+    uint32_t interface;
+    uint8_t hops;
+    uint8_t traffic_class;
+    uint8_t is_group;
+    uint8_t reserved;
+} weever_info;
+
+/* What weever_aq_poll() found. */
+typedef struct weever_event {
+    uint32_t type;  /* WEEVER_EVENT_… */
+    int32_t error;  /* for WEEVER_EVENT_ERROR: an errno */
+    weever_socket *socket;
+    weever_buf *buf; /* for WEEVER_EVENT_PACKET: yours, until it is freed or sent */
+} weever_event;
+
+enum { WEEVER_EVENT_PACKET = 1, WEEVER_EVENT_ERROR = 2, WEEVER_EVENT_CLOSED = 3 };
+
+/* What weever_aq_poll() returns, besides a negative errno. */
+enum {
+    WEEVER_POLL_NOTHING = 0, /* nothing happened */
+    WEEVER_POLL_EVENT = 1,   /* the event is filled in */
+    WEEVER_POLL_WORKED = 2,  /* internal work was done; polling again may have an event at once */
+    WEEVER_POLL_ABORT = 3    /* the stack has ended: weever_aq_reconnect(), or close and destroy */
+};
+
+/* Options of weever_socket_bind_with(). */
+enum {
+    WEEVER_SPANNABLE = 1, /* the socket may be spanned over other queues */
+    WEEVER_V6_ONLY = 2    /* "any" address means IPv6 only */
+};
+
+/* A copy of what a queue has. */
+typedef struct weever_state {
+    uint32_t sockets;     /* open on this queue */
+    uint32_t workers;     /* of the stack, each with a channel */
+    uint32_t frames;      /* of all channels */
+    uint32_t frames_free; /* to send from */
+    uint32_t frames_lent; /* to the stack, to receive into */
+    uint32_t buffers;     /* in the program's hands */
+} weever_state;
+
+/* Queues */
+int weever_aq_create(const char *stack, const char *slot, weever_aq **queue);
+int weever_aq_destroy(weever_aq *queue);
+int weever_aq_poll(weever_aq *queue, weever_event *event);
+int weever_aq_commit(weever_aq *queue);
+int weever_aq_wait(weever_aq *queue, int timeout_ms);
+int weever_aq_fd(weever_aq *queue);
+int weever_aq_arm(weever_aq *queue);
+int weever_aq_acknowledge(weever_aq *queue);
+int weever_aq_reconnect(weever_aq *queue);
+int weever_aq_state(weever_aq *queue, weever_state *state);
+int weever_aq_buffer_alloc(weever_aq *queue, weever_buf **buf);
+int weever_aq_buffer_free(weever_aq *queue, weever_buf *buf);
+
+/* Buffers */
+void *weever_buf_data(weever_buf *buf);
+size_t weever_buf_len(const weever_buf *buf);
+size_t weever_buf_capacity(weever_buf *buf);
+int weever_buf_set_len(weever_buf *buf, size_t len);
+size_t weever_buf_copy(const weever_buf *buf, void *to, size_t len);
+int weever_buf_info(const weever_buf *buf, weever_info *info);
+
+/* Sockets */
+int weever_socket_create(weever_aq *queue, weever_socket **socket);
+int weever_socket_bind(weever_socket *socket, const weever_dest *dest);
+int weever_socket_bind_with(weever_socket *socket, const weever_dest *dest, uint32_t options);
+int weever_socket_connect(weever_socket *socket, const weever_endpoint *remote);
+int weever_socket_span(weever_socket *original, weever_aq *queue, weever_socket *socket);
+int weever_socket_close(weever_socket *socket);
+int weever_socket_send(weever_socket *socket, weever_buf *buf, const weever_dest *dest);
+int weever_socket_local_port(const weever_socket *socket);
+long weever_socket_read(weever_socket *socket, void *to, size_t len, weever_endpoint *remote);
+long weever_socket_write(weever_socket *socket, const void *from, size_t len,
+                         const weever_endpoint *remote);
+void *weever_socket_opaque_get(const weever_socket *socket);
+void weever_socket_opaque_set(weever_socket *socket, void *opaque);
+
+/* Failures */
+const char *weever_error(void);
+int weever_api_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

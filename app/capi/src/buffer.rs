@@ -1,0 +1,225 @@
+//! Buffers: a received datagram, or a frame to write one into.
+
+use std::ffi::{c_int, c_void};
+
+use weever_app_sockets::{Error, RxBuf, TxBuf, UdpSocket};
+
+use crate::failure::{Failure, call};
+use crate::net::Endpoint;
+use crate::queue::Queue;
+
+/// `weever_buf`: it borrows its queue for as long as C holds it, which the queue counts.
+pub struct Buf {
+    pub(crate) queue: *mut Queue,
+    pub(crate) content: Content,
+}
+
+pub(crate) enum Content {
+    /// As it arrived.
+    Received(RxBuf<'static>),
+    /// With as many bytes in it.
+    Written(TxBuf<'static>, usize),
+    /// In transition, or spare.
+    Nothing,
+}
+
+/// `weever_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Info {
+    /// The sender.
+    pub remote: Endpoint,
+    /// Where it was sent to.
+    pub local: Endpoint,
+    /// Nanoseconds of the monotonic clock.
+    pub timestamp: u64,
+    /// The stack's number of the interface.
+    pub interface: u32,
+    /// Time to live.
+    pub hops: u8,
+    /// Type of service.
+    pub traffic_class: u8,
+    /// 1 if it came to a group.
+    pub is_group: u8,
+    /// 0.
+    pub reserved: u8,
+}
+
+impl Buf {
+    pub(crate) fn len(&self) -> usize {
+        match &self.content {
+            Content::Received(received) => received.len(),
+            Content::Written(_, len) => *len,
+            Content::Nothing => 0,
+        }
+    }
+
+    /// Has it be one to write into, with what was received still in its first frame.
+    fn write(&mut self) -> Option<(&mut TxBuf<'static>, &mut usize)> {
+        if let Content::Received(received) = &self.content {
+            // What lies in several frames is not at one address.
+            let len = received.payload()?.len();
+            let Content::Received(received) =
+                std::mem::replace(&mut self.content, Content::Nothing)
+            else {
+                return None;
+            };
+            self.content = Content::Written(received.into_answer(), len);
+        }
+        match &mut self.content {
+            Content::Written(buffer, len) => Some((buffer, len)),
+            _ => None,
+        }
+    }
+
+    /// Sends it by a socket: to `remote`, else to whom it answers, else to the socket's peer.
+    pub(crate) fn send(
+        &mut self,
+        socket: UdpSocket,
+        remote: Option<std::net::SocketAddr>,
+    ) -> Result<(), Error> {
+        match std::mem::replace(&mut self.content, Content::Nothing) {
+            Content::Received(received) if remote.is_none() && received.socket() == socket => {
+                received.reply()
+            }
+            Content::Received(received) if received.payload().is_some() => {
+                let len = received.len();
+                send_written(received.into_answer(), len, socket, remote)
+            }
+            Content::Received(received) => Err(Error::TooLong {
+                len: received.len(),
+                most: received.pieces().next().map_or(0, <[u8]>::len),
+            }),
+            Content::Written(buffer, len) => send_written(buffer, len, socket, remote),
+            Content::Nothing => Err(Error::NoSocket),
+        }
+    }
+}
+
+fn send_written(
+    buffer: TxBuf<'static>,
+    len: usize,
+    socket: UdpSocket,
+    remote: Option<std::net::SocketAddr>,
+) -> Result<(), Error> {
+    let buffer = buffer.by(socket);
+    match remote {
+        Some(remote) => buffer.to(remote, Default::default()).send(len),
+        None => buffer.send(len),
+    }
+}
+
+/// The payload's bytes, to read and to write; NULL when it lies in several frames.
+///
+/// # Safety
+/// `buf` is one of this library's that was not given back, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_data(buf: *mut Buf) -> *mut c_void {
+    // SAFETY: by the caller's word.
+    let Some(buf) = (unsafe { buf.as_mut() }) else { return std::ptr::null_mut() };
+    let data = buf.write().map(|(buffer, _)| buffer.space().as_mut_ptr());
+    data.map_or(std::ptr::null_mut(), <*mut u8>::cast)
+}
+
+/// The payload's length in bytes.
+///
+/// # Safety
+/// As for [`weever_buf_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_len(buf: *const Buf) -> usize {
+    // SAFETY: by the caller's word.
+    unsafe { buf.as_ref() }.map_or(0, Buf::len)
+}
+
+/// How many bytes can be written at [`weever_buf_data`].
+///
+/// # Safety
+/// As for [`weever_buf_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_capacity(buf: *mut Buf) -> usize {
+    // SAFETY: by the caller's word.
+    let buf = unsafe { buf.as_mut() };
+    buf.and_then(Buf::write).map_or(0, |(buffer, _)| buffer.space().len())
+}
+
+/// Says how many bytes were written. `EMSGSIZE`: more than fit.
+///
+/// # Safety
+/// As for [`weever_buf_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_set_len(buf: *mut Buf, len: usize) -> c_int {
+    call(|| {
+        // SAFETY: by the caller's word.
+        let buf = unsafe { buf.as_mut() }.ok_or_else(|| Failure::null("buf"))?;
+        let (buffer, written) = buf.write().ok_or_else(|| {
+            Failure::new(libc::EMSGSIZE, "a datagram in several frames cannot be written over")
+        })?;
+        let most = buffer.space().len();
+        if len > most {
+            return Err(Error::TooLong { len, most }.into());
+        }
+        *written = len;
+        Ok(0)
+    })
+}
+
+/// Copies up to `len` bytes of the payload, from all frames that it lies in. Returns how many.
+///
+/// # Safety
+/// As for [`weever_buf_data`]; `to` has room for `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_copy(buf: *const Buf, to: *mut c_void, len: usize) -> usize {
+    // SAFETY: by the caller's word.
+    let Some(buf) = (unsafe { buf.as_ref() }) else { return 0 };
+    let Content::Received(received) = &buf.content else { return 0 };
+    if to.is_null() {
+        return 0;
+    }
+    // SAFETY: by the caller's word; it is memory of C's, so no reference of ours is to it.
+    unsafe { copy(received, to.cast(), len) }
+}
+
+/// # Safety
+/// `to` has room for `len` bytes.
+pub(crate) unsafe fn copy(received: &RxBuf<'_>, to: *mut u8, len: usize) -> usize {
+    let mut done = 0;
+    for piece in received.pieces() {
+        let now = piece.len().min(len - done);
+        // SAFETY: `done + now` is at most `len`, and the piece lies in frames of ours.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), to.add(done), now) };
+        done += now;
+    }
+    done
+}
+
+/// What is known of a received datagram. `EINVAL`: it is none, or was written into.
+///
+/// # Safety
+/// As for [`weever_buf_data`]; `info` points to a `weever_info`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weever_buf_info(buf: *const Buf, info: *mut Info) -> c_int {
+    call(|| {
+        // SAFETY: by the caller's word.
+        let buf = unsafe { buf.as_ref() }.ok_or_else(|| Failure::null("buf"))?;
+        let Content::Received(received) = &buf.content else {
+            return Err(Failure::new(libc::EINVAL, "the buffer is none as it was received"));
+        };
+        if info.is_null() {
+            return Err(Failure::null("info"));
+        }
+        let known = received.info();
+        let known = Info {
+            remote: known.remote().into(),
+            local: known.local().into(),
+            timestamp: known.timestamp(),
+            interface: known.interface(),
+            hops: known.hops(),
+            traffic_class: known.traffic_class(),
+            is_group: known.is_group().into(),
+            reserved: 0,
+        };
+        // SAFETY: by the caller's word; written without reading what was there.
+        unsafe { info.write(known) };
+        Ok(0)
+    })
+}

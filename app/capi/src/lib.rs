@@ -1,0 +1,38 @@
+//! `weever.h` for C and C++: the sockets of `weever-app-sockets`, with results in the style of errno.
+//! What each call promises is in the manual, `docs/capi.md`; the header is `include/weever.h`.
+//!
+//! ```text
+//!  weever_aq ──► Queue: an AppQueue at an address that stays, its buffers counted
+//!     │ poll                          │ sockets
+//!     ▼                               ▼
+//!  weever_event ── weever_buf     weever_socket: a handle, bound or not, and the caller's pointer
+//! ```
+//!
+//! A pointer that C holds is a box; C gives it back by the call that ends it. A queue counts its sockets
+//! and buffers and is not destroyed while one of them is left, so that nothing here points to what is
+//! gone. A panic ends at the border as `EIO`.
+#![allow(unsafe_code, reason = "pointers of C programs")]
+
+mod buffer;
+mod failure;
+mod net;
+mod queue;
+mod socket;
+
+pub use buffer::{
+    Buf, Info, weever_buf_capacity, weever_buf_copy, weever_buf_data, weever_buf_info,
+    weever_buf_len, weever_buf_set_len,
+};
+pub use failure::{weever_api_version, weever_error};
+pub use net::{Dest, Endpoint};
+pub use queue::{
+    Event, Queue, State, weever_aq_acknowledge, weever_aq_arm, weever_aq_buffer_alloc,
+    weever_aq_buffer_free, weever_aq_commit, weever_aq_create, weever_aq_destroy, weever_aq_fd,
+    weever_aq_poll, weever_aq_reconnect, weever_aq_state, weever_aq_wait,
+};
+pub use socket::{
+    Socket, weever_socket_bind, weever_socket_bind_with, weever_socket_close,
+    weever_socket_connect, weever_socket_create, weever_socket_local_port,
+    weever_socket_opaque_get, weever_socket_opaque_set, weever_socket_read, weever_socket_send,
+    weever_socket_span, weever_socket_write,
+};
