@@ -24,7 +24,7 @@ pub mod trace;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use weever_packet::{Buffer, Burst, Nanos, PoolCache};
+use weever_packet::{Buffer, Burst, Nanos, Pool, PoolCache};
 
 pub use sent::free_sent;
 
@@ -122,6 +122,29 @@ pub struct QueueStats {
     pub tx_dropped: u64,
     /// Times the device found no free frame to put a packet in.
     pub fill_empty: u64,
+    /// Packets that were copied on their way out, since their frames are not of the queue's pool.
+    pub tx_copied: u64,
+    /// Frames that came back from the device although it did not have them: twice, or never lent. They
+    /// were not believed.
+    pub bad_returns: u64,
+}
+
+/// How many frames of its [pool](LinkQueue::pool) a queue has at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// Lent to the device to receive into.
+    pub receive: u32,
+    /// Of packets that are on their way out.
+    pub send: u32,
+}
+
+/// How many frames a queue asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameNeed {
+    /// With fewer it does not work.
+    pub least: Frames,
+    /// More are of no use to it.
+    pub most: Frames,
 }
 
 /// One queue of a link. It belongs to one worker; nothing here blocks.
@@ -149,8 +172,26 @@ pub trait LinkQueue: Send {
     /// Tells the device that there are packets to send. Once per turn of the worker's loop.
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError>;
 
-    /// Whether packets that [`tx`](Self::tx) took still wait for [`flush`](Self::flush).
+    /// Whether packets that [`tx`](Self::tx) took still wait for [`flush`](Self::flush), and it is
+    /// worth while to call that soon.
     fn unsent(&self) -> bool;
+
+    /// The pool that it receives into, and that packets are copied to on their way out if they come from
+    /// elsewhere; `None`: it passes on the frames that it gets.
+    fn pool(&self) -> Option<&Pool> {
+        None
+    }
+
+    /// How many frames it asks for, for as long as it is open.
+    fn frame_need(&self) -> FrameNeed {
+        FrameNeed::default()
+    }
+
+    /// From now on it has no more frames than these. Before the first call it has what it
+    /// [asks for](Self::frame_need), as far as the pool goes.
+    fn limit_frames(&mut self, most: Frames) {
+        let _it_has_none = most;
+    }
 
     /// Sets the time, before the other calls of a turn. Links that depend on time (a delay, a rate,
     /// a replay) use it; until the first call their time is 0. Most devices ignore it.

@@ -30,10 +30,19 @@ impl Buffer {
         unsafe { self.0.as_ref() }
     }
 
+    /// Where the packet starts, its length and its metadata: all but what never changes and the
+    /// loan, which other threads look at.
     #[inline]
-    fn slot_mut(&mut self) -> &mut Slot {
-        // SAFETY: as in `slot`, with exclusive access through `&mut self`.
-        unsafe { self.0.as_mut() }
+    fn parts_mut(&mut self) -> (&mut u16, &mut u16, &mut Meta) {
+        let slot = self.0.as_ptr();
+        // SAFETY: as in `slot`, with exclusive access through `&mut self`; the fields are distinct.
+        unsafe { (&mut (*slot).head, &mut (*slot).len, &mut (*slot).meta) }
+    }
+
+    #[inline]
+    fn shared(&self) -> &Shared {
+        // SAFETY: `Shared` outlives its buffers.
+        unsafe { self.slot().home.as_ref() }
     }
 
     #[inline]
@@ -41,17 +50,16 @@ impl Buffer {
         self.slot().home
     }
 
+    /// Bytes of its frame.
     #[inline]
-    fn frame_size(&self) -> usize {
-        // SAFETY: `Shared` outlives its buffers.
-        unsafe { self.slot().home.as_ref() }.frame_size as usize
+    pub fn frame_size(&self) -> usize {
+        self.shared().frame_size as usize
     }
 
-    /// Gives up the frame and says which it was. The caller has to bring it home, by
-    /// [`PoolCache::adopt`](crate::PoolCache::adopt).
+    /// Gives up the frame and says which it was; the caller has to bring it home.
     #[inline]
-    pub fn into_raw(self) -> u32 {
-        let index = self.slot().index;
+    pub(crate) fn into_index(self) -> u32 {
+        let index = self.index();
         std::mem::forget(self);
         index
     }
@@ -59,13 +67,12 @@ impl Buffer {
     /// The frame's index in its pool.
     #[inline]
     pub fn index(&self) -> u32 {
-        self.slot().index
+        self.shared().index_of(self.0)
     }
 
     /// Empties the packet, restores the headroom and forgets the metadata.
     pub fn clear(&mut self) {
-        // SAFETY: `Shared` outlives its buffers.
-        let headroom = unsafe { self.slot().home.as_ref() }.headroom;
+        let headroom = self.shared().headroom;
         self.received(headroom, 0);
     }
 
@@ -74,10 +81,10 @@ impl Buffer {
     #[inline]
     pub fn received(&mut self, head: u16, len: u16) {
         let size = self.frame_size();
-        let slot = self.slot_mut();
-        slot.head = head.min(size as u16);
-        slot.len = len.min(size as u16 - slot.head);
-        slot.meta.reset();
+        let (own_head, own_len, meta) = self.parts_mut();
+        *own_head = head.min(size as u16);
+        *own_len = len.min(size as u16 - *own_head);
+        meta.reset();
     }
 
     /// Where the packet starts in its frame.
@@ -111,7 +118,7 @@ impl Buffer {
     /// The metadata, to change.
     #[inline]
     pub fn meta_mut(&mut self) -> &mut Meta {
-        &mut self.slot_mut().meta
+        self.parts_mut().2
     }
 
     /// The packet's bytes.
@@ -180,29 +187,29 @@ impl Buffer {
     /// Grows the packet by `n` bytes at the front and returns them, or `None` without headroom.
     #[inline]
     pub fn prepend(&mut self, n: u16) -> Option<&mut [u8]> {
-        let slot = self.slot_mut();
-        slot.head = slot.head.checked_sub(n)?;
-        slot.len += n;
+        let (head, len, _) = self.parts_mut();
+        *head = head.checked_sub(n)?;
+        *len += n;
         Some(&mut self.data_mut()[..n as usize])
     }
 
     /// Takes `n` bytes off the front; false, and nothing changed, when there are fewer.
     #[inline]
     pub fn strip(&mut self, n: u16) -> bool {
-        let slot = self.slot_mut();
-        if slot.len < n {
+        let (head, len, _) = self.parts_mut();
+        if *len < n {
             return false;
         }
-        slot.head += n;
-        slot.len -= n;
+        *head += n;
+        *len -= n;
         true
     }
 
     /// Shortens the packet to `len` bytes; longer lengths change nothing.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
-        let slot = self.slot_mut();
-        slot.len = slot.len.min(u16::try_from(len).unwrap_or(u16::MAX));
+        let own = self.parts_mut().1;
+        *own = (*own).min(u16::try_from(len).unwrap_or(u16::MAX));
     }
 
     /// Makes the packet the frame's bytes `start..end`; false, and nothing changed, when that is
@@ -212,9 +219,8 @@ impl Buffer {
         if start > end || end as usize > self.frame_size() {
             return false;
         }
-        let slot = self.slot_mut();
-        slot.head = start;
-        slot.len = end - start;
+        let (head, len, _) = self.parts_mut();
+        (*head, *len) = (start, end - start);
         true
     }
 
@@ -224,8 +230,22 @@ impl Buffer {
             return false;
         }
         let old = self.len();
-        self.slot_mut().len += bytes.len() as u16;
+        *self.parts_mut().1 += bytes.len() as u16;
         self.data_mut()[old..].copy_from_slice(bytes);
+        true
+    }
+
+    /// Makes `copy` the same packet: bytes, those in front that were stripped, and metadata, whose
+    /// offsets stay true. False, and nothing changed, when its frame ends before the packet does.
+    pub fn copy_to(&self, copy: &mut Buffer) -> bool {
+        let (start, end) = (self.head(), usize::from(self.head()) + self.len());
+        if end > copy.frame_size() || !copy.set_bounds(0, end as u16) {
+            return false;
+        }
+        copy.data_mut().copy_from_slice(self.at(0));
+        let placed = copy.set_bounds(start, end as u16);
+        debug_assert!(placed, "a range within what was just set");
+        *copy.meta_mut() = *self.meta();
         true
     }
 
@@ -238,10 +258,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: `Shared` outlives its buffers.
-        let home = unsafe { self.slot().home.as_ref() };
-        let pushed = home.singles.push(self.slot().index);
-        debug_assert!(pushed.is_ok(), "the depot has room for every frame");
+        // Nothing of the pool may be touched after this: it may go with its last frame.
+        self.shared().depot.give_one(self.index());
     }
 }
 

@@ -1,155 +1,84 @@
-//! A worker's own stock of frames.
+//! A worker's own frames.
 
-use std::sync::Arc;
+use crate::{Buffer, Pool, Stock};
 
-use crate::frames::{BUNDLE, Bundle, Owner, prefetch};
-use crate::{Buffer, Pool};
-
-/// Two bundles of slack on either side of the working set, so that a burst in and a burst out in
-/// turn never reach the depot.
-const CAPACITY: usize = 4 * BUNDLE;
-
-/// Frames of one pool for the use of one thread. Neither locks nor allocates after construction.
+/// A worker's stocks of frames: of the pool that its packets are made in, and of each pool that a queue
+/// it serves receives into. Neither locks nor allocates, except when it meets a pool for the first time.
 pub struct PoolCache {
-    owner: Arc<Owner>,
-    stock: Vec<u32>,
+    main: Stock,
+    others: Vec<Stock>,
 }
 
 impl Pool {
-    /// A cache for one worker.
+    /// A cache for one worker, whose packets are made in this pool.
     pub fn cache(&self) -> PoolCache {
-        PoolCache { owner: self.owner.clone(), stock: Vec::with_capacity(CAPACITY) }
+        PoolCache { main: self.stock(), others: Vec::new() }
+    }
+
+    /// A stock for one thread.
+    pub fn stock(&self) -> Stock {
+        Stock::new(self.owner.clone())
     }
 }
 
 impl PoolCache {
-    /// The pool it draws from.
+    /// The pool that packets are made in.
     pub fn pool(&self) -> Pool {
-        Pool { owner: self.owner.clone() }
+        self.main.pool()
     }
 
     /// Bytes of the longest packet that a fresh buffer holds behind its headroom.
     #[inline]
     pub fn room(&self) -> usize {
-        let shared = self.owner.shared();
-        shared.frame_size as usize - usize::from(shared.headroom)
+        self.main.room()
     }
 
-    /// Whether it draws from that pool.
+    /// Bytes of such a buffer's frame.
     #[inline]
-    pub fn draws_from(&self, pool: &Pool) -> bool {
-        self.owner.as_ptr() == pool.owner.as_ptr()
-    }
-
-    /// Whether the buffer's home is this cache's pool.
-    #[inline]
-    pub fn owns(&self, buffer: &Buffer) -> bool {
-        buffer.home() == self.owner.as_ptr()
+    pub fn frame_size(&self) -> usize {
+        self.main.frame_size()
     }
 
     /// An empty buffer with the pool's headroom, or `None` when the pool is exhausted.
     #[inline]
     pub fn alloc(&mut self) -> Option<Buffer> {
-        let index = self.alloc_raw()?;
-        // SAFETY: the stock owns its indices; this one has just left it.
-        let mut buffer = unsafe { self.adopt(index) };
-        buffer.clear();
-        Some(buffer)
+        self.main.alloc()
     }
 
-    /// Takes a frame by its index, to lend it to a device. Its metadata is stale until
-    /// [`adopt`](Self::adopt) and [`Buffer::received`] make a packet of it.
+    /// The stock of a pool, which is made if there is none yet.
     #[inline]
-    pub fn alloc_raw(&mut self) -> Option<u32> {
-        match self.stock.pop() {
-            Some(index) => Some(index),
-            None => self.restock(),
-        }
+    pub fn stock_of(&mut self, pool: &Pool) -> &mut Stock {
+        if self.main.draws_from(pool) { &mut self.main } else { self.other(pool) }
     }
 
-    /// Makes a buffer of a frame that was lent out.
-    ///
-    /// # Safety
-    /// `index` came from [`alloc_raw`](Self::alloc_raw) or [`Buffer::into_raw`] of this cache's
-    /// pool, and nobody, the device included, has used it since to make a buffer or touches the
-    /// frame.
-    #[inline]
-    pub unsafe fn adopt(&self, index: u32) -> Buffer {
-        // SAFETY: the caller gives up the only claim to this frame.
-        unsafe { Buffer::from_slot(self.owner.shared().slots[index as usize].get()) }
+    fn other(&mut self, pool: &Pool) -> &mut Stock {
+        let known = self.others.iter().position(|stock| stock.draws_from(pool));
+        let place = known.unwrap_or_else(|| {
+            self.others.push(pool.stock());
+            self.others.len() - 1
+        });
+        &mut self.others[place]
     }
 
-    /// Hints that a frame which was lent out will be adopted soon. Any number is allowed.
-    #[inline]
-    pub fn expect(&self, index: u32) {
-        let slot = self.owner.shared().slots.as_ptr().wrapping_add(index as usize);
-        prefetch(slot.cast());
-    }
-
-    /// Gives a buffer back. One of another pool goes home by its own way.
+    /// Gives a buffer back: into the stock of its pool, or, if there is none, home by its own way.
     #[inline]
     pub fn free(&mut self, buffer: Buffer) {
-        if !self.owns(&buffer) {
-            return drop(buffer);
+        if self.main.owns(&buffer) {
+            return self.main.free(buffer);
         }
-        // SAFETY: the buffer was the only claim to its frame, and of this pool.
-        unsafe { self.free_raw(buffer.into_raw()) };
+        self.free_other(buffer);
     }
 
-    /// Gives a frame back that was lent out, without touching its bookkeeping.
-    ///
-    /// # Safety
-    /// As for [`adopt`](Self::adopt).
-    #[inline]
-    pub unsafe fn free_raw(&mut self, index: u32) {
-        if self.stock.len() == CAPACITY {
-            self.spill();
+    fn free_other(&mut self, buffer: Buffer) {
+        match self.others.iter_mut().find(|stock| stock.owns(&buffer)) {
+            Some(stock) => stock.free(buffer),
+            None => drop(buffer),
         }
-        self.stock.push(index);
-    }
-
-    #[cold]
-    fn restock(&mut self) -> Option<u32> {
-        let shared = self.owner.shared();
-        if let Some(bundle) = shared.bundles.pop() {
-            self.stock.extend_from_slice(&bundle);
-        } else {
-            self.stock.extend(std::iter::from_fn(|| shared.singles.pop()).take(BUNDLE));
-        }
-        self.stock.pop()
-    }
-
-    #[cold]
-    fn spill(&mut self) {
-        let keep = self.stock.len() - BUNDLE;
-        let mut bundle: Bundle = [0; BUNDLE];
-        bundle.copy_from_slice(&self.stock[keep..]);
-        self.stock.truncate(keep);
-        if let Err(bundle) = self.owner.shared().bundles.push(bundle) {
-            // Bundles may also be made of singles, so the ring of bundles can be full.
-            self.scatter(&bundle);
-        }
-    }
-
-    fn scatter(&self, indices: &[u32]) {
-        for index in indices {
-            let pushed = self.owner.shared().singles.push(*index);
-            debug_assert!(pushed.is_ok(), "the depot has room for every frame");
-        }
-    }
-}
-
-impl Drop for PoolCache {
-    fn drop(&mut self) {
-        while self.stock.len() >= BUNDLE {
-            self.spill();
-        }
-        self.scatter(&self.stock);
     }
 }
 
 impl std::fmt::Debug for PoolCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PoolCache({} in stock)", self.stock.len())
+        f.debug_list().entry(&self.main).entries(&self.others).finish()
     }
 }

@@ -1,16 +1,13 @@
-//! The frames of a pool as buffers, caches and handles share them: their bookkeeping, and the depot that
-//! caches trade with.
+//! The frames of a pool as buffers, stocks and handles share them: their bookkeeping, and who owns the
+//! memory in the end.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
+use std::sync::{Mutex, Weak};
 
-use crossbeam_queue::ArrayQueue;
-
+use crate::depot::Depot;
+use crate::loan::{Account, Loan};
 use crate::{Meta, Region};
-
-/// How many frames move between a cache and the depot at once.
-pub(crate) const BUNDLE: usize = 64;
-pub(crate) type Bundle = [u32; BUNDLE];
 
 /// A frame's bookkeeping, apart from its bytes: an application that shares the frame cannot
 /// rewrite it. Two cache lines, the first of which is all that a received packet needs.
@@ -18,15 +15,19 @@ pub(crate) type Bundle = [u32; BUNDLE];
 pub(crate) struct Slot {
     pub(crate) start: NonNull<u8>,
     pub(crate) home: NonNull<Shared>,
-    pub(crate) index: u32,
+    /// The only field that threads look at to which the frame does not belong.
+    pub(crate) loan: Loan,
     pub(crate) head: u16,
     pub(crate) len: u16,
     pub(crate) meta: Meta,
 }
 
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 128, "two cache lines");
+
 impl Slot {
-    pub(crate) fn new(start: NonNull<u8>, home: NonNull<Shared>, index: u32) -> Slot {
-        Slot { start, home, index, head: 0, len: 0, meta: Meta::default() }
+    pub(crate) fn new(start: NonNull<u8>, home: NonNull<Shared>) -> Slot {
+        Slot { start, home, loan: Loan::new(), head: 0, len: 0, meta: Meta::default() }
     }
 }
 
@@ -36,29 +37,31 @@ pub(crate) struct Shared {
     pub(crate) slots: Box<[UnsafeCell<Slot>]>,
     pub(crate) frame_size: u32,
     pub(crate) headroom: u16,
-    /// Whole bundles: one compare-and-swap moves 64 frames.
-    pub(crate) bundles: ArrayQueue<Bundle>,
-    /// Frames that came home one by one, through `Drop`.
-    pub(crate) singles: ArrayQueue<u32>,
+    pub(crate) depot: Depot,
+    /// Those to whom frames are lent, by number less one.
+    pub(crate) borrowers: Mutex<Vec<(String, Weak<Account>)>>,
 }
 
 impl Shared {
-    /// A frame from the depot, if need be out of a bundle whose others become singles.
-    pub(crate) fn take_one(&self) -> Option<u32> {
-        if let Some(index) = self.singles.pop() {
-            return Some(index);
-        }
-        let bundle = self.bundles.pop()?;
-        for index in &bundle[1..] {
-            let pushed = self.singles.push(*index);
-            debug_assert!(pushed.is_ok(), "the depot has room for every frame");
-        }
-        Some(bundle[0])
+    /// The loan of a frame; `None`: there is no such frame.
+    #[inline]
+    pub(crate) fn loan(&self, index: u32) -> Option<&Loan> {
+        let slot = self.slots.get(index as usize)?.get();
+        // SAFETY: the slot lives as long as `self`. Whoever owns the frame makes no exclusive reference
+        // to this field, which is atomic.
+        Some(unsafe { &(*slot).loan })
+    }
+
+    /// The number of a slot of this pool.
+    #[inline]
+    pub(crate) fn index_of(&self, slot: NonNull<Slot>) -> u32 {
+        let first = self.slots.as_ptr().cast::<Slot>();
+        ((slot.as_ptr().addr() - first.addr()) / size_of::<Slot>()) as u32
     }
 }
 
-// SAFETY: slots are reached only through the unique `Buffer` that owns their index; the rest is
-// immutable or a concurrent queue.
+// SAFETY: slots are reached only through the unique `Buffer` that owns their index, except for their
+// loans, which are atomic; the rest is immutable or made for several threads.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing is tied to a thread.
 unsafe impl Send for Shared {}
@@ -79,11 +82,13 @@ impl Owner {
         Owner(shared)
     }
 
+    #[inline]
     pub(crate) fn shared(&self) -> &Shared {
         // SAFETY: freed only in `drop`, which no borrow of `self` survives.
         unsafe { self.0.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn as_ptr(&self) -> NonNull<Shared> {
         self.0
     }
@@ -92,16 +97,16 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let shared = self.shared();
-        // Popping, not counting: a queue's length includes a push that has not finished, whose
-        // thread still touches the queue.
-        let mut home = 0;
-        while shared.bundles.pop().is_some() {
-            home += BUNDLE;
+        // Taken out, not counted: the thread of a frame that can be taken is done with the depot.
+        let mut home = Vec::with_capacity(shared.slots.len());
+        loop {
+            let before = home.len();
+            shared.depot.take(&mut home);
+            if home.len() == before {
+                break;
+            }
         }
-        while shared.singles.pop().is_some() {
-            home += 1;
-        }
-        if home == shared.slots.len() {
+        if home.len() == shared.slots.len() {
             // SAFETY: made by `Box::leak` in `Pool::new`; no handle, cache or buffer is left.
             drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }

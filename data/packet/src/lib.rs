@@ -1,10 +1,11 @@
 //! Packets in memory: who owns a frame, where its headers are, and sixty-four of them at a time.
 //!
-//! One path: a [`Pool`] maps a region of frames (a memfd, on huge pages when they can be had). A
-//! worker takes [`Buffer`]s from its own [`PoolCache`], gathers them in a [`Burst`], and gives
-//! them back; the caches trade whole bundles with the pool's depot, so the packet path neither
-//! locks nor allocates. A `Buffer` is the unique owner of its frame: dropping one anywhere returns
-//! the frame to its pool, only more slowly than [`PoolCache::free`].
+//! One path: a [`Pool`] cuts a [`Region`] of memory into frames. A worker takes [`Buffer`]s from its
+//! own [`PoolCache`], gathers them in a [`Burst`], and gives them back; the cache has a [`Stock`] of each
+//! pool that the worker meets, and stocks trade whole bundles with the pool's depot, so the packet path
+//! neither locks nor allocates. A `Buffer` is the unique owner of its frame: dropping one anywhere returns
+//! the frame to its pool, only more slowly than [`PoolCache::free`]. A frame that a device or an
+//! application gets is lent to a [`Borrower`], and what these give back is checked.
 //!
 //! This crate knows neither graphs nor protocols (design/0000 §3, rule 5).
 #![allow(
@@ -15,17 +16,24 @@
 mod buffer;
 mod burst;
 mod cache;
+mod depot;
 mod frames;
+mod loan;
 mod meta;
 mod pool;
 mod region;
+mod stack;
+mod stock;
+mod sync;
 
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
 pub use cache::PoolCache;
+pub use loan::{Borrower, Census, Takers};
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};
+pub use stock::{Loaned, Stock};
 
 /// Nanoseconds on the caller's monotonic clock.
 pub type Nanos = u64;

@@ -2,11 +2,10 @@
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use crossbeam_queue::ArrayQueue;
-
-use crate::frames::{BUNDLE, Owner, Shared, Slot};
+use crate::depot::{BUNDLE, Depot};
+use crate::frames::{Owner, Shared, Slot};
 use crate::{Buffer, HugePages, PoolError, Region};
 
 /// Bytes of a large frame, which holds any packet that was put together of fragments: as far as
@@ -51,6 +50,16 @@ impl PoolConfig {
         (self.frame_size as usize).next_multiple_of(2048)
     }
 
+    /// How many frames there will be.
+    fn rounded(&self) -> usize {
+        (self.frames as usize).next_multiple_of(BUNDLE)
+    }
+
+    /// Bytes that the frames take.
+    fn bytes(&self) -> usize {
+        self.rounded() * self.stride()
+    }
+
     fn check(&self) -> Result<(), PoolError> {
         let complain = |text: String| Err(PoolError::Config(text));
         if !matches!(self.frame_size, 2048 | 4096 | LARGE_FRAME) {
@@ -89,10 +98,37 @@ pub struct Pool {
 
 impl Pool {
     /// Maps a pool. Blocks for the page faults of the whole region.
+    ///
+    /// # Errors
+    /// [`PoolError`], also when the system has not as much memory.
     pub fn new(config: PoolConfig) -> Result<Pool, PoolError> {
         config.check()?;
-        let frames = (config.frames as usize).next_multiple_of(BUNDLE);
-        let region = Region::map(frames * config.stride(), config.huge_pages)?;
+        let region = Region::map(config.bytes(), config.huge_pages)?;
+        Ok(Pool::of(config, region))
+    }
+
+    /// A pool whose frames lie in `region`, which an application or a device may share:
+    /// [`HugePages`] has no effect.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`], also when the region is too short.
+    ///
+    /// # Safety
+    /// For as long as the pool or one of its buffers lives, nobody outside writes to a frame, or
+    /// reads what may be written to it, unless the frame is [lent](crate::Stock::lend) to them.
+    pub unsafe fn over(config: PoolConfig, region: Region) -> Result<Pool, PoolError> {
+        config.check()?;
+        if region.len() < config.bytes() {
+            let (has, wants) = (region.len(), config.bytes());
+            let text = format!("the region has {has} bytes; {wants} are needed");
+            return Err(PoolError::Config(text));
+        }
+        Ok(Pool::of(config, region))
+    }
+
+    /// The region is as long as a checked configuration needs.
+    fn of(config: PoolConfig, region: Region) -> Pool {
+        let frames = config.rounded();
         let base = region.start();
         // One pointer for everything: what is derived from a reference would end when the parent
         // is written through.
@@ -101,31 +137,26 @@ impl Pool {
             slots: Box::new([]),
             frame_size: config.frame_size,
             headroom: config.headroom,
-            bundles: ArrayQueue::new(frames / BUNDLE),
-            singles: ArrayQueue::new(frames),
+            depot: Depot::full(frames),
+            borrowers: Mutex::default(),
         })));
         let slot = |index: usize| {
             // SAFETY: the region holds `frames` frames, so the offset stays inside it.
             let start = unsafe { base.add(index * config.stride()) };
-            UnsafeCell::new(Slot::new(start, home, index as u32))
+            UnsafeCell::new(Slot::new(start, home))
         };
         let slots = (0..frames).map(slot).collect();
         // SAFETY: made above and not handed out yet; the slots only carry its address.
         unsafe { (*home.as_ptr()).slots = slots };
         // SAFETY: leaked above, with its slots, and not shared yet.
-        let owner = unsafe { Owner::new(home) };
-        for first in (0..frames as u32).step_by(BUNDLE) {
-            let bundle = std::array::from_fn(|i| first + i as u32);
-            owner.shared().bundles.push(bundle).expect("the depot holds every bundle");
-        }
-        Ok(Pool { owner: Arc::new(owner) })
+        Pool { owner: Arc::new(unsafe { Owner::new(home) }) }
     }
 
     /// An empty buffer, taken from the depot without a cache: for pools of few frames that several
     /// threads draw from now and then. `None` when the pool is exhausted, or for a moment while
     /// another thread is breaking the last bundle up.
     pub fn alloc(&self) -> Option<Buffer> {
-        let index = self.owner.shared().take_one()?;
+        let index = self.owner.shared().depot.take_one()?;
         // SAFETY: the depot owned this index, which has just left it.
         let mut buffer =
             unsafe { Buffer::from_slot(self.owner.shared().slots[index as usize].get()) };
@@ -141,8 +172,7 @@ impl Pool {
     /// The number of frames in the depot: in no cache, packet or device ring. Exact only while no
     /// thread allocates or frees.
     pub fn available(&self) -> usize {
-        let shared = self.owner.shared();
-        shared.bundles.len() * BUNDLE + shared.singles.len()
+        self.owner.shared().depot.len()
     }
 
     /// Bytes per frame.

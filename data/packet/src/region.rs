@@ -1,7 +1,7 @@
 //! The memory that frames live in.
 
 #[cfg(not(miri))]
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 use rustix::io::Errno;
@@ -9,14 +9,15 @@ use rustix::io::Errno;
 /// Whether a region asks for huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// Take them when the system has some reserved, ordinary pages otherwise.
+    /// Take them when the system has some reserved; otherwise ordinary memory, which the kernel is
+    /// asked to back with huge pages as far as it finds some.
     #[default]
     Try,
     /// Ordinary pages.
     Never,
 }
 
-/// Why a pool could not be made.
+/// Why a pool could not be made or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -44,11 +45,20 @@ pub enum PoolError {
         /// The system's word.
         source: Errno,
     },
+    /// Memory of another process cannot be used.
+    #[error("pool: the memory of another process {why}; it has to be a memfd with F_SEAL_SHRINK")]
+    Foreign {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Too many have frames of the pool.
+    #[error("pool: 4095 queues and applications have frames of it; close some")]
+    Borrowers,
 }
 
 const PAGE: usize = 4096;
 
-/// A shared mapping of a memfd, unmapped when dropped. Readable and writable.
+/// A mapping, unmapped when dropped. Readable and writable.
 #[derive(Debug)]
 pub struct Region {
     memory: memory::Memory,
@@ -56,7 +66,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Maps at least `len` zeroed bytes, populated so that no packet pays for a page fault.
+    /// Maps at least `len` zeroed bytes of this process's own, populated so that no packet pays for a
+    /// page fault.
     ///
     /// # Errors
     /// [`PoolError::Memory`] or [`PoolError::Map`].
@@ -69,8 +80,18 @@ impl Region {
         let bytes = len.next_multiple_of(PAGE);
         match available() {
             Some(available) if bytes > available => Err(PoolError::Memory { bytes, available }),
-            _ => Ok(Region { memory: memory::Memory::ordinary(bytes)?, huge: false }),
+            _ => Ok(Region { memory: memory::Memory::ordinary(bytes, huge)?, huge: false }),
         }
+    }
+
+    /// Maps the first `len` bytes of a memfd that another process may have mapped too. It has to be sealed
+    /// against shrinking, since an access behind its end would be a fatal signal.
+    ///
+    /// # Errors
+    /// [`PoolError::Foreign`] or [`PoolError::Map`].
+    #[cfg(not(miri))]
+    pub fn shared(memfd: &OwnedFd, len: usize) -> Result<Region, PoolError> {
+        Ok(Region { memory: memory::Memory::shared(memfd, len)?, huge: false })
     }
 
     /// The first byte.
@@ -88,15 +109,9 @@ impl Region {
         self.len() == 0
     }
 
-    /// Whether it lies on huge pages.
+    /// Whether it lies on huge pages that were reserved.
     pub fn is_huge(&self) -> bool {
         self.huge
-    }
-
-    /// The memfd behind it, to share with another process or the kernel.
-    #[cfg(not(miri))]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.memory.fd)
     }
 }
 
@@ -111,7 +126,7 @@ fn available() -> Option<usize> {
     Some(kib * 1024)
 }
 
-// SAFETY: a range of addresses and an owned descriptor; only raw pointers are handed out, and whoever
+// SAFETY: a range of addresses; only raw pointers are handed out, and whoever
 // dereferences them answers for exclusive access.
 unsafe impl Send for memory::Memory {}
 // SAFETY: as for Send; no method writes through a shared reference.
@@ -121,56 +136,112 @@ unsafe impl Sync for memory::Memory {}
 mod memory {
     use std::ffi::c_void;
     use std::os::fd::OwnedFd;
-    use std::ptr::NonNull;
+    use std::ptr::{NonNull, null_mut};
 
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+    use rustix::io::Errno;
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-    use super::PoolError;
+    use super::{HugePages, PoolError};
 
     const HUGE_PAGE: usize = 2 << 20;
+    const PROTECTION: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
     #[derive(Debug)]
     pub(super) struct Memory {
-        pub(super) fd: OwnedFd,
         pub(super) start: NonNull<u8>,
         pub(super) len: usize,
     }
 
+    fn failed(bytes: usize, what: &'static str) -> impl Fn(Errno) -> PoolError {
+        move |source| PoolError::Map { bytes, what, source }
+    }
+
     impl Memory {
+        /// On huge pages that the system has reserved.
         pub(super) fn huge(len: usize) -> Result<Memory, PoolError> {
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB;
-            Memory::map(len.next_multiple_of(HUGE_PAGE), flags)
+            let len = len.next_multiple_of(HUGE_PAGE);
+            Memory::anonymous(len, MapFlags::HUGETLB | MapFlags::POPULATE)
         }
 
-        pub(super) fn ordinary(len: usize) -> Result<Memory, PoolError> {
-            Memory::map(len, MemfdFlags::CLOEXEC)
+        /// On pages that are huge as far as the kernel finds some, if that is wanted.
+        pub(super) fn ordinary(len: usize, huge: HugePages) -> Result<Memory, PoolError> {
+            if huge == HugePages::Never || len < HUGE_PAGE {
+                return Memory::anonymous(len, MapFlags::POPULATE);
+            }
+            // Only an aligned range becomes a huge page: what lies around it is never touched.
+            let mut memory = Memory::anonymous(len + HUGE_PAGE, MapFlags::NORESERVE)?;
+            let lead = memory.start.align_offset(HUGE_PAGE);
+            memory.cut(lead, len);
+            let start = memory.start.as_ptr().cast::<c_void>();
+            // SAFETY: a mapping of our own; the advice changes nothing that can be seen in it.
+            let _ordinary_pages_will_do = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+            // SAFETY: as above.
+            unsafe { madvise(start, len, Advice::LinuxPopulateWrite) }.or_else(
+                |errno| match errno {
+                    // Linux before 5.14: the first packets pay for the page faults.
+                    Errno::INVAL => Ok(()),
+                    other => Err(failed(len, "madvise(MADV_POPULATE_WRITE)")(other)),
+                },
+            )?;
+            Ok(memory)
         }
 
-        fn map(len: usize, flags: MemfdFlags) -> Result<Memory, PoolError> {
-            let fail = |what| move |source| PoolError::Map { bytes: len, what, source };
-            let fd = memfd_create(c"weever-pool", flags).map_err(fail("memfd_create"))?;
-            ftruncate(&fd, len as u64).map_err(fail("ftruncate"))?;
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            let map = MapFlags::SHARED | MapFlags::POPULATE;
+        pub(super) fn shared(memfd: &OwnedFd, len: usize) -> Result<Memory, PoolError> {
+            let foreign = |why: String| PoolError::Foreign { why };
+            let seals = fcntl_get_seals(memfd)
+                .map_err(|errno| foreign(format!("is no memfd ({errno})")))?;
+            if !seals.contains(SealFlags::SHRINK) {
+                return Err(foreign("can be shrunk under us".into()));
+            }
+            let size = fstat(memfd).map_err(failed(len, "fstat"))?.st_size;
+            if size < len as i64 || len == 0 {
+                return Err(foreign(format!("has {size} bytes, and {len} are needed")));
+            }
+            let flags = MapFlags::SHARED | MapFlags::POPULATE;
             // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing.
-            let start = unsafe { mmap(std::ptr::null_mut(), len, protection, map, &fd, 0) }
-                .map_err(fail("mmap"))?;
+            let start = unsafe { mmap(null_mut(), len, PROTECTION, flags, memfd, 0) };
+            Memory::of(start.map_err(failed(len, "mmap"))?, len)
+        }
+
+        fn anonymous(len: usize, flags: MapFlags) -> Result<Memory, PoolError> {
+            let flags = MapFlags::PRIVATE | flags;
+            // SAFETY: as in `shared`.
+            let start = unsafe { mmap_anonymous(null_mut(), len, PROTECTION, flags) };
+            Memory::of(start.map_err(failed(len, "mmap"))?, len)
+        }
+
+        fn of(start: *mut c_void, len: usize) -> Result<Memory, PoolError> {
             let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
-            Ok(Memory { fd, start, len })
+            Ok(Memory { start, len })
+        }
+
+        /// Unmaps all but `len` bytes from `lead` on. Both are whole pages and lie within.
+        fn cut(&mut self, lead: usize, len: usize) {
+            let (start, end) = (self.start.as_ptr(), lead + len);
+            for (from, bytes) in [(0, lead), (end, self.len - end)] {
+                if bytes > 0 {
+                    // SAFETY: a part of our mapping that nobody refers to yet.
+                    let unmapped = unsafe { munmap(start.add(from).cast::<c_void>(), bytes) };
+                    debug_assert!(unmapped.is_ok());
+                }
+            }
+            // SAFETY: within the mapping.
+            self.start = unsafe { self.start.add(lead) };
+            self.len = len;
         }
     }
 
     impl Drop for Memory {
         fn drop(&mut self) {
-            // SAFETY: exactly the range that `map` mapped; nothing refers to it any more.
+            // SAFETY: exactly the range that is mapped; nothing refers to it any more.
             let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.len) };
             debug_assert!(unmapped.is_ok());
         }
     }
 }
 
-/// Miri knows no memfd: there, a region is ordinary memory that cannot be shared.
+/// Miri maps nothing: there, a region is of the allocator and cannot be shared.
 #[cfg(miri)]
 mod memory {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -178,7 +249,7 @@ mod memory {
 
     use rustix::io::Errno;
 
-    use super::{PAGE, PoolError};
+    use super::{HugePages, PAGE, PoolError};
 
     #[derive(Debug)]
     pub(super) struct Memory {
@@ -195,7 +266,7 @@ mod memory {
             Err(PoolError::Map { bytes: len, what: "huge pages", source: Errno::NOSYS })
         }
 
-        pub(super) fn ordinary(len: usize) -> Result<Memory, PoolError> {
+        pub(super) fn ordinary(len: usize, _: HugePages) -> Result<Memory, PoolError> {
             // SAFETY: the layout is not empty.
             let start =
                 layout(len).and_then(|layout| NonNull::new(unsafe { alloc_zeroed(layout) }));

@@ -83,31 +83,23 @@ fn a_cache_outlives_its_pool() {
 fn a_buffer_of_another_pool_finds_its_way() {
     let (own, other) = (pool(64), pool(64));
     let (mut cache, stranger) = (own.cache(), other.cache().alloc().unwrap());
-    assert!(cache.draws_from(&own) && !cache.draws_from(&other));
-    assert!(!cache.owns(&stranger));
+    assert!(cache.stock_of(&own).draws_from(&own) && !own.stock().draws_from(&other));
+    assert!(!own.stock().owns(&stranger) && other.stock().owns(&stranger));
     cache.free(stranger);
-    assert_eq!(other.available(), 64);
-    assert!(cache.owns(&cache.pool().cache().alloc().unwrap()));
+    assert_eq!(other.available(), 64, "it went home by itself");
 }
 
 #[test]
-#[allow(unsafe_code, reason = "lending a frame, as a device's ring does")]
-fn a_frame_that_was_lent_comes_back_with_its_bytes() {
-    let pool = pool(64);
-    let mut cache = pool.cache();
-    let mut buffer = cache.alloc().unwrap();
-    buffer.append(b"on loan");
-    let (head, index) = (buffer.head(), buffer.into_raw());
-    // SAFETY: given up just before, and by nobody else.
-    let mut buffer = unsafe { cache.adopt(index) };
-    buffer.received(head, 7);
-    assert_eq!((buffer.index(), buffer.data()), (index, &b"on loan"[..]));
-    let lent = cache.alloc_raw().unwrap();
-    assert_ne!(lent, index);
-    // SAFETY: lent just before, to nobody.
-    unsafe { cache.free_raw(lent) };
-    drop((buffer, cache));
-    assert_eq!(pool.available(), 64);
+fn a_cache_keeps_the_frames_of_every_pool_it_has_met() {
+    let (own, other) = (pool(64), pool(128));
+    let mut cache = own.cache();
+    let strangers: Vec<_> = std::iter::from_fn(|| cache.stock_of(&other).alloc()).collect();
+    assert_eq!((strangers.len(), other.available(), own.available()), (128, 0, 64));
+    strangers.into_iter().for_each(|stranger| cache.free(stranger));
+    assert_eq!(other.available(), 0, "they are in the stock");
+    assert!(cache.alloc().is_some_and(|buffer| own.stock().owns(&buffer)));
+    drop(cache);
+    assert_eq!((own.available(), other.available()), (64, 128));
 }
 
 #[test]

@@ -110,6 +110,10 @@ pub struct LinkCounters {
     pub tx_dropped: u64,
     /// Times the device found no free frame to put a packet in.
     pub fill_empty: u64,
+    /// Packets copied into a frame of the device's pool on their way out.
+    pub tx_copied: u64,
+    /// Frames that the device gave back although it did not have them. They were not believed.
+    pub bad_returns: u64,
 }
 
 /// How full a buffer pool is.

@@ -12,7 +12,7 @@ use crate::interpreter::Peers;
 /// The interval at which queue counters are copied: reading them costs a system call.
 pub(super) const PUBLISH_EVERY: Nanos = 100_000_000;
 
-const FIELDS: usize = 9;
+const FIELDS: usize = 11;
 /// The number of workers whose ring depth is reported.
 const MAX_DEPTHS: usize = 64;
 
@@ -158,6 +158,8 @@ fn pack(stats: QueueStats) -> [u64; FIELDS] {
         rx_unusable,
         tx_dropped,
         fill_empty,
+        tx_copied,
+        bad_returns,
     } = stats;
     [
         rx_packets,
@@ -169,6 +171,8 @@ fn pack(stats: QueueStats) -> [u64; FIELDS] {
         rx_unusable,
         tx_dropped,
         fill_empty,
+        tx_copied,
+        bad_returns,
     ]
 }
 
@@ -183,6 +187,8 @@ fn unpack(values: [u64; FIELDS]) -> QueueStats {
         rx_unusable,
         tx_dropped,
         fill_empty,
+        tx_copied,
+        bad_returns,
     ] = values;
     QueueStats {
         rx_packets,
@@ -194,5 +200,7 @@ fn unpack(values: [u64; FIELDS]) -> QueueStats {
         rx_unusable,
         tx_dropped,
         fill_empty,
+        tx_copied,
+        bad_returns,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use rustix::net::{SendFlags, send};
-use weever_packet::{BURST, Pool};
+use weever_packet::{BURST, Pool, PoolError, Takers};
 use weever_ring::RingParts;
 
 use super::close::{DRAIN_TIMEOUT, FrameReturn, grace_period};
@@ -48,27 +48,29 @@ impl Bare {
         check_mtu(&config, &device)?;
         let opening = Opening::new(&config, &device)?;
         let socket = opening.socket(Origin::Pool(&config.pool, checksums))?;
-        let bare = Bare::new(socket, &config.pool, opening.steering.clone());
+        let bare = Bare::new(socket, &config.pool, opening.steering.clone())
+            .map_err(|error| OpenError::frames(&config.interface, error))?;
         opening.bind(bare.socket(), 0, None)?;
         opening.direct(0, bare.socket())?;
         opening.attach()?;
         Ok(bare)
     }
 
-    pub(super) fn new(socket: Socket, pool: &Pool, steering: Arc<Steering>) -> Bare {
-        let (frames, frame_return) = (Frames::of(pool), FrameReturn::new(pool.clone()));
+    fn new(socket: Socket, pool: &Pool, steering: Arc<Steering>) -> Result<Bare, PoolError> {
+        let (frames, device) = (Frames::of(pool), pool.borrower("a bare queue", Takers::One)?);
+        let frame_return = FrameReturn::new(pool.clone(), device.clone());
         let (pool, taken) = (pool.clone(), Vec::new());
         let mut bare = Bare { socket, frame_return, steering, pool, taken, out: 0 };
-        let mut cache = bare.pool.cache();
+        let mut stock = bare.pool.stock();
         let fill = bare.socket.frames.fill_parts;
         for slot in 0..fill.len {
-            let Some(index) = cache.alloc_raw() else { break };
+            let Some(index) = stock.lend(&device) else { break };
             // SAFETY: an empty ring, not bound yet, and a slot below its length.
             unsafe { put(&fill, slot, frames.address(index, 0)) };
             index_of(&fill).store(slot + 1, Ordering::Release);
             bare.taken.push(index);
         }
-        bare
+        Ok(bare)
     }
 
     pub(super) fn socket(&self) -> &Socket {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::thread::{MembarrierCommand, membarrier};
-use weever_packet::Pool;
+use weever_packet::{Borrower, Pool};
 use weever_ring::RingParts;
 
 /// How long packets on their way out are waited for: as long as a slow receiver may hold them.
@@ -14,21 +14,22 @@ pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// Frames that go home when this is dropped, which has to be after the socket is closed.
 pub(super) struct FrameReturn {
     pool: Pool,
+    device: Borrower,
     pub(super) indices: Vec<u32>,
 }
 
 impl FrameReturn {
-    pub(super) fn new(pool: Pool) -> FrameReturn {
-        FrameReturn { pool, indices: Vec::new() }
+    pub(super) fn new(pool: Pool, device: Borrower) -> FrameReturn {
+        FrameReturn { pool, device, indices: Vec::new() }
     }
 }
 
 impl Drop for FrameReturn {
     fn drop(&mut self) {
-        let mut cache = self.pool.cache();
+        let mut stock = self.pool.stock();
         for index in self.indices.drain(..) {
             // SAFETY: what `Drop` of the queue proved to be in nobody's hands.
-            unsafe { cache.free_raw(index) };
+            unsafe { stock.free_back(index, &self.device) };
         }
     }
 }

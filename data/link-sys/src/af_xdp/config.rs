@@ -114,6 +114,9 @@ pub struct AfXdpConfig {
     pub classifies: bool,
     /// Ring sizes.
     pub rings: RingSizes,
+    /// How many frames each queue lends its device before it is polled or told how many it may lend
+    /// ([`limit_frames`](weever_link::LinkQueue::limit_frames)).
+    pub lend_first: u32,
     /// Where the steering program runs.
     pub attach: Attach,
     /// Where partial checksums are completed.
@@ -136,6 +139,7 @@ impl AfXdpConfig {
             sockets_per_queue: 1,
             classifies: false,
             rings: RingSizes::default(),
+            lend_first: u32::MAX,
             attach: Attach::Auto,
             checksums: ChecksumOffload::default(),
             zero_copy: true,

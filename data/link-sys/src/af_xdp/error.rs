@@ -4,6 +4,7 @@ use std::io;
 
 use rustix::process::{Resource, getrlimit};
 use weever_ebpf::sys::BpfError;
+use weever_packet::PoolError;
 
 use crate::netdev::InterfaceError;
 
@@ -107,6 +108,24 @@ pub enum OpenError {
         /// How many there are.
         frames: usize,
     },
+    /// The pool lends no more frames.
+    #[error("interface {interface}: {source}")]
+    Frames {
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: PoolError,
+    },
+    /// Several sockets on one queue would corrupt the ring of free frames that they share.
+    #[error(
+        "interface {interface}: this kernel ({kernel}) cannot have several sockets on one queue in generic mode: packets that arrive on two cores corrupt the ring of free frames (CVE-2025-37920, fixed in Linux 6.15, 6.14.6, 6.12.28, 6.6.123 and 6.1.164); use one worker for each queue, a device whose driver has XDP, or a newer kernel"
+    )]
+    SharedFillRing {
+        /// The interface.
+        interface: String,
+        /// The kernel's release.
+        kernel: String,
+    },
     /// A ring's size is none.
     #[error("{ring} ring of {size} entries: use a power of two from 64 to 32768")]
     RingSize {
@@ -136,6 +155,10 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    pub(super) fn frames(interface: &str, source: PoolError) -> OpenError {
+        OpenError::Frames { interface: interface.to_owned(), source }
+    }
+
     /// Sorts a failed call by whose business it is.
     pub(super) fn call(interface: &str, what: &'static str, source: io::Error) -> OpenError {
         let interface = interface.to_owned();

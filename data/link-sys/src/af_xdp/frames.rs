@@ -17,10 +17,10 @@ impl Frames {
         Frames { shift: pool.frame_size().trailing_zeros() }
     }
 
-    /// The frame that an address lies in.
+    /// The frame that an address lies in; a number that no frame has where there is none so far out.
     #[inline]
     pub(super) fn index(self, address: u64) -> u32 {
-        (address >> self.shift) as u32
+        (address >> self.shift).min(u64::from(u32::MAX)) as u32
     }
 
     /// Where in its frame an address lies.

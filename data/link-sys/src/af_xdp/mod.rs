@@ -25,6 +25,7 @@ mod close;
 mod config;
 mod error;
 mod frames;
+mod kernel;
 mod open;
 mod queue;
 mod receive;

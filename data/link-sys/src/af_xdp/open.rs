@@ -7,18 +7,16 @@ use std::time::{Duration, Instant};
 
 use weever_ebpf::sys::AttachMode;
 use weever_link::{Link, LinkInfo, LinkQueue, Offload};
-use weever_packet::Flags;
+use weever_packet::{Borrower, Flags, Takers};
 
-use super::queue::{Facts, XskQueue};
+use super::queue::{Facts, LEAST_LENT, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
-use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering};
+use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering, kernel};
 use crate::netdev::{self, Interface};
 use crate::packet::receive_multicast;
 
 /// Ethernet header and one VLAN tag.
 const LINK_HEADER: u32 = 18;
-/// A queue that has fewer frames to receive into is not worth opening.
-const LEAST_LENT: u32 = 64;
 /// Between two attempts at something that is in use.
 const PAUSE: Duration = Duration::from_millis(5);
 /// The most slots that a ring may have.
@@ -50,6 +48,7 @@ impl AfXdp {
         let groups = receive_multicast(&config.interface)?;
         // Last, so that nothing is taken from the kernel before it can be received.
         let mode = opening.attach()?;
+        opening.check_sharing(mode)?;
         let info = opening.info(mode, queues.first());
         Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
     }
@@ -141,9 +140,13 @@ impl<'a> Opening<'a> {
         })?;
         // What was registered with the pool holds for all of its sockets.
         socket.metadata = first.map_or(socket.metadata, |first| first.socket.metadata);
-        let mut queue = XskQueue::new(socket, &self.facts(index), self.steering.clone());
+        let device = match elder {
+            Some(elder) => elder.device.clone(),
+            None => self.borrower(index / self.sockets)?,
+        };
+        let mut queue = XskQueue::new(socket, &self.facts(index, device), self.steering.clone());
         // Before binding, so that the device finds frames from its first packet on.
-        queue.lend(&mut self.config.pool.cache());
+        queue.lend(self.config.lend_first);
         self.bind(&queue.socket, index / self.sockets, elder.or(first))?;
         queue.zero_copy =
             queue.socket.is_zero_copy().map_err(|error| self.fail("XDP_OPTIONS", error))?;
@@ -188,6 +191,15 @@ impl<'a> Opening<'a> {
         self.patiently(attempt, |error| matches!(error, OpenError::OtherProgram { .. }))
     }
 
+    /// Generic mode is known only once the program is attached.
+    fn check_sharing(&self, mode: AttachMode) -> Result<(), OpenError> {
+        let (interface, kernel) = (self.device.name.clone(), kernel::release());
+        if self.sockets > 1 && mode == AttachMode::Generic && !kernel::shares_fill_rings(&kernel) {
+            return Err(OpenError::SharedFillRing { interface, kernel });
+        }
+        Ok(())
+    }
+
     /// Tries again while `busy` holds and there is time.
     fn patiently<T, E>(
         &self,
@@ -204,7 +216,15 @@ impl<'a> Opening<'a> {
         }
     }
 
-    fn facts(&self, index: u16) -> Facts<'_> {
+    /// The device queue, as the pool's frames know it.
+    fn borrower(&self, queue: u16) -> Result<Borrower, OpenError> {
+        let name = format!("{}, queue {queue}", self.device.name);
+        let takers = if self.sockets == 1 { Takers::One } else { Takers::Several };
+        let borrower = self.config.pool.borrower(&name, takers);
+        borrower.map_err(|error| OpenError::frames(&self.device.name, error))
+    }
+
+    fn facts(&self, index: u16, device: Borrower) -> Facts<'_> {
         Facts {
             link: &self.device.name,
             index,
@@ -215,6 +235,7 @@ impl<'a> Opening<'a> {
                 false => Flags::NONE,
             },
             pool: &self.config.pool,
+            device,
             lend: self.lend,
         }
     }

@@ -2,15 +2,14 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use weever_link::{LinkError, LinkQueue, QueueStats};
-use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
+use weever_link::{FrameNeed, Frames as FrameLimit, LinkError, LinkQueue, QueueStats};
+use weever_packet::{Borrower, Buffer, Burst, Flags, Nanos, Pool, PoolCache, Stock};
 
 use super::Steering;
 use super::close::{DRAIN_TIMEOUT, FrameReturn, grace_period, unconsumed};
@@ -21,6 +20,10 @@ use super::transmit::Transmitter;
 
 /// How often a sleeping worker is woken to lend frames to a device that has none.
 const RELEND_EVERY: Nanos = 1_000_000;
+/// How often it is tried to send by a device that was down.
+const RETRY_EVERY: Nanos = 500_000_000;
+/// How many packets that a device refuses one call of `flush` throws away.
+const MOST_REFUSED: usize = 64;
 /// How often a queue that receives nothing asks whether its device is still there.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 /// After how many polls in vain the clock is read to see whether it is time for that. After a
@@ -42,6 +45,11 @@ pub(super) struct XskQueue {
     sockets: u16,
     link: String,
     pool: Pool,
+    /// The device queue, as the pool's frames know it.
+    pub(super) device: Borrower,
+    need: FrameNeed,
+    /// When it is tried again to send: the device is down. What is to be sent meanwhile is dropped.
+    down_until: Option<Nanos>,
     idle: u32,
     /// Whether a worker has slept on the descriptor since the clock was read.
     waited: Cell<bool>,
@@ -60,27 +68,42 @@ pub(super) struct Facts<'a> {
     pub(super) mtu: u16,
     pub(super) flags: Flags,
     pub(super) pool: &'a Pool,
+    pub(super) device: Borrower,
     /// How many frames the device may have to receive into.
     pub(super) lend: u32,
 }
 
+/// A queue that has fewer frames to receive into is not worth opening.
+pub(super) const LEAST_LENT: u32 = 64;
+
 impl XskQueue {
     pub(super) fn new(socket: Socket, facts: &Facts<'_>, steering: Arc<Steering>) -> XskQueue {
-        let frames = Frames::of(facts.pool);
-        let most_out = socket.frames.completion.capacity();
+        let (frames, device) = (Frames::of(facts.pool), facts.device.clone());
+        let most_out = socket.frames.completion.capacity() / u32::from(facts.sockets.max(1));
+        let most_out = most_out.min(socket.tx.capacity());
+        let need = FrameNeed {
+            least: FrameLimit {
+                receive: LEAST_LENT.min(facts.lend),
+                send: LEAST_LENT.min(most_out),
+            },
+            most: FrameLimit { receive: facts.lend, send: most_out },
+        };
         socket.frames.join();
         let room = if socket.metadata { METADATA } else { 0 };
         XskQueue {
             socket,
-            frame_return: FrameReturn::new(facts.pool.clone()),
-            receiver: Receiver::new(frames, facts.index, facts.flags, facts.lend),
-            transmitter: Transmitter::new(frames, facts.mtu, most_out, room),
+            frame_return: FrameReturn::new(facts.pool.clone(), device.clone()),
+            receiver: Receiver::new(frames, device.clone(), facts.index, facts.flags, facts.lend),
+            transmitter: Transmitter::new(frames, device.clone(), facts.mtu, most_out, room),
             steering,
             index: facts.index,
             zero_copy: false,
             sockets: facts.sockets,
             link: facts.link.to_owned(),
             pool: facts.pool.clone(),
+            device,
+            need,
+            down_until: None,
             idle: 0,
             waited: Cell::new(false),
             checked: Instant::now(),
@@ -89,21 +112,28 @@ impl XskQueue {
         }
     }
 
-    /// Frames are adopted into whatever cache is passed, which is only sound for the right pool.
-    #[inline]
-    fn check(&self, pool: &PoolCache) -> Result<(), LinkError> {
-        if pool.draws_from(&self.pool) { Ok(()) } else { Err(self.wrong_pool()) }
+    /// Lends the device frames before the socket is bound; it gets the rest when it is polled.
+    pub(super) fn lend(&mut self, most: u32) {
+        self.receiver.lend_first(&self.socket, &mut self.pool.stock(), most);
     }
 
-    #[cold]
-    fn wrong_pool(&self) -> LinkError {
-        let source = io::Error::new(io::ErrorKind::InvalidInput, "a cache of another pool");
-        LinkError::Io { link: self.link.clone(), what: "use of a queue", source }
-    }
-
-    /// Lends the device frames before the socket is bound.
-    pub(super) fn lend(&mut self, pool: &mut PoolCache) {
-        self.receiver.refill(&self.socket, pool, true);
+    /// Has the kernel send what lies in the transmit ring, and notices a device that is down.
+    fn send(&mut self) -> Result<(), LinkError> {
+        for _ in 0..MOST_REFUSED {
+            let Err(errno) = self.transmitter.flush(&self.socket, self.zero_copy) else { break };
+            if errno == Errno::NETDOWN {
+                self.down_until = Some(self.now.saturating_add(RETRY_EVERY));
+                return Ok(());
+            }
+            self.sort(errno, "sendto")?;
+            if errno != Errno::BUSY || self.zero_copy {
+                break;
+            }
+            // In copy mode: one packet's frame has come back, but the device refused the packet.
+            self.stats.tx_dropped += 1;
+        }
+        self.down_until = None;
+        Ok(())
     }
 
     /// Asks for the device when it is time. Nothing received is also what a zero-copy device
@@ -148,9 +178,9 @@ impl LinkQueue for XskQueue {
         burst: &mut Burst,
         max: usize,
     ) -> Result<usize, LinkError> {
-        self.check(pool)?;
-        let n = self.receiver.receive(&self.socket.rx, pool, burst, max, &mut self.stats);
-        self.receiver.refill(&self.socket, pool, n > 0);
+        let stock = pool.stock_of(&self.pool);
+        let n = self.receiver.receive(&self.socket.rx, stock, burst, max, &mut self.stats);
+        self.receiver.refill(&self.socket, stock, n > 0);
         if n > 0 {
             return Ok(n);
         }
@@ -167,25 +197,38 @@ impl LinkQueue for XskQueue {
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
-        self.check(pool)?;
-        let rings = self.socket.tx_rings();
-        Ok(self.transmitter.transmit(rings, pool, packets, &mut self.stats))
+        if self.down_until.is_some() {
+            return Ok(Transmitter::discard(pool, packets, &mut self.stats));
+        }
+        let (rings, home) = (self.socket.tx_rings(), &self.pool);
+        Ok(self.transmitter.transmit(rings, home, pool, packets, &mut self.stats))
     }
 
     #[inline]
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
-        self.check(pool)?;
-        if let Err(errno) = self.transmitter.flush(&self.socket, self.zero_copy) {
-            // In copy mode: one packet's frame has come back, but the device refused the packet.
-            self.stats.tx_dropped += u64::from(errno == Errno::BUSY && !self.zero_copy);
-            self.sort(errno, "sendto")?;
+        if self.down_until.is_none_or(|until| self.now >= until) {
+            self.send()?;
         }
-        self.transmitter.reap(self.socket.tx_rings(), pool);
+        self.transmitter.reap(self.socket.tx_rings(), pool.stock_of(&self.pool));
         Ok(())
     }
 
+    /// Nobody needs to hurry for a device that is down.
     fn unsent(&self) -> bool {
-        self.transmitter.unsent()
+        self.transmitter.unsent() && self.down_until.is_none()
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
+    fn frame_need(&self) -> FrameNeed {
+        self.need
+    }
+
+    fn limit_frames(&mut self, most: FrameLimit) {
+        self.receiver.limit(most.receive.min(self.need.most.receive));
+        self.transmitter.limit(most.send.min(self.need.most.send));
     }
 
     fn advance(&mut self, now: Nanos) {
@@ -195,7 +238,8 @@ impl LinkQueue for XskQueue {
     /// A device without frames receives nothing that would wake its worker: it is lent frames as soon as
     /// the pool has some again.
     fn next_deadline(&self) -> Option<Nanos> {
-        self.receiver.is_starved().then(|| self.now.saturating_add(RELEND_EVERY))
+        let relend = self.receiver.is_starved().then(|| self.now.saturating_add(RELEND_EVERY));
+        [relend, self.down_until].into_iter().flatten().min()
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -205,17 +249,18 @@ impl LinkQueue for XskQueue {
 
     /// Asks the kernel; a device that is gone leaves its counts at zero.
     fn stats(&self) -> QueueStats {
-        let Ok(kernel) = self.socket.statistics() else { return self.stats };
+        // The device queue's, of which each of its sockets is told.
+        let of_the_queue =
+            |count: u64| if self.index.is_multiple_of(self.sockets) { count } else { 0 };
+        let bad_returns = of_the_queue(self.device.rejected());
+        let own = QueueStats { bad_returns, ..self.stats };
+        let Ok(kernel) = self.socket.statistics() else { return own };
         QueueStats {
             rx_dropped: kernel.rx_dropped + kernel.rx_ring_full.unwrap_or(0),
             rx_invalid: kernel.rx_invalid_descs,
             tx_dropped: self.stats.tx_dropped + kernel.tx_invalid_descs,
-            // The device queue's, which each of its sockets is told.
-            fill_empty: match self.index.is_multiple_of(self.sockets) {
-                true => kernel.rx_fill_ring_empty_descs.unwrap_or(0),
-                false => 0,
-            },
-            ..self.stats
+            fill_empty: of_the_queue(kernel.rx_fill_ring_empty_descs.unwrap_or(0)),
+            ..own
         }
     }
 }
@@ -224,12 +269,12 @@ impl XskQueue {
     /// Sends and takes frames back until `all` is so. Those that do not come back are lost to the
     /// pool: the kernel does not say by the transmit ring which packets it has not taken (what looks
     /// untaken may have been completed), and the device may still be reading.
-    fn await_sent(&mut self, cache: &mut PoolCache, all: impl Fn(&XskQueue) -> bool) {
+    fn await_sent(&mut self, stock: &mut Stock, all: impl Fn(&XskQueue) -> bool) {
         let end = Instant::now() + DRAIN_TIMEOUT;
         loop {
             let _next_time = self.transmitter.flush(&self.socket, self.zero_copy);
-            self.transmitter.reap(self.socket.tx_rings(), cache);
-            if self.socket.tx_rings().out() == 0 || all(self) || Instant::now() > end {
+            self.transmitter.reap(self.socket.tx_rings(), stock);
+            if self.transmitter.out() == 0 || all(self) || Instant::now() > end {
                 return;
             }
             std::thread::sleep(Duration::from_micros(200));
@@ -243,14 +288,13 @@ impl Drop for XskQueue {
     /// frames home that all of them have lent.
     fn drop(&mut self) {
         let quiet = self.steering.undirect(self.index).is_ok() && grace_period().is_ok();
-        let mut cache = self.pool.cache();
-        self.await_sent(&mut cache, |queue| queue.socket.tx.free() == queue.socket.tx.capacity());
-        self.receiver.retire(&self.socket, &mut cache);
+        let mut stock = self.pool.stock();
+        self.await_sent(&mut stock, |queue| queue.socket.tx.free() == queue.socket.tx.capacity());
+        self.receiver.retire(&self.socket, &mut stock);
         let rings = Arc::clone(&self.socket.frames);
-        if !rings.leave() {
-            return;
-        }
-        self.await_sent(&mut cache, |queue| queue.socket.tx_rings().out() == 0);
+        let Some(left) = rings.leave(self.transmitter.leave_out()) else { return };
+        self.transmitter.take_over(left);
+        self.await_sent(&mut stock, |_| false);
         // In copy mode only a packet's arrival makes the kernel take frames from the fill ring,
         // which ended with the grace period, and by then it has said how many it took. A device in
         // zero-copy mode may have them in its own rings.

@@ -76,9 +76,8 @@ pub(super) struct FrameRings {
     pub(super) completion: MultiConsumer<u64>,
     pub(super) fill_parts: RingParts<u64>,
     pub(super) completion_parts: RingParts<u64>,
-    /// Packets given to the kernel, by any of the sockets, whose frames have not come back. A
-    /// frame may come back to another socket than the one that sent it.
-    pub(super) out: AtomicU32,
+    /// Packets given to the kernel by sockets that are gone, whose frames have not come back.
+    left: AtomicU32,
     users: AtomicU32,
     /// Behind the rings, which lie in them.
     _mappings: [Mapping; 2],
@@ -103,7 +102,7 @@ impl FrameRings {
             completion: completion.map_err(io::Error::other)?,
             fill_parts,
             completion_parts,
-            out: AtomicU32::new(0),
+            left: AtomicU32::new(0),
             users: AtomicU32::new(0),
             _mappings: [fill_map, done_map],
         })
@@ -114,9 +113,11 @@ impl FrameRings {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less does; says whether it was the last.
-    pub(super) fn leave(&self) -> bool {
-        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    /// One less does, and leaves packets that are out. The last one is told how many were left in all.
+    pub(super) fn leave(&self, out: u32) -> Option<u32> {
+        self.left.fetch_add(out, Ordering::Relaxed);
+        let is_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        is_last.then(|| self.left.load(Ordering::Relaxed))
     }
 }
 
@@ -125,14 +126,4 @@ impl FrameRings {
 pub(super) struct TxRings<'a> {
     pub(super) tx: &'a MultiProducer<xdp_desc>,
     pub(super) completion: &'a MultiConsumer<u64>,
-    /// Packets given to the kernel whose frames have not come back by `completion`. One that is
-    /// about to be given counts already, so that it never goes below zero.
-    pub(super) out: &'a AtomicU32,
-}
-
-impl TxRings<'_> {
-    #[inline]
-    pub(super) fn out(&self) -> u32 {
-        self.out.load(Ordering::Relaxed)
-    }
 }

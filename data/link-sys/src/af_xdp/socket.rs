@@ -132,7 +132,7 @@ impl Socket {
     /// What the transmitter uses.
     #[inline]
     pub(super) fn tx_rings(&self) -> TxRings<'_> {
-        TxRings { tx: &self.tx, completion: &self.frames.completion, out: &self.frames.out }
+        TxRings { tx: &self.tx, completion: &self.frames.completion }
     }
 
     /// Whether the device reads and writes the frames itself.

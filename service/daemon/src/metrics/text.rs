@@ -131,6 +131,8 @@ fn links(counters: &Counters) -> Vec<Family> {
         Family::counter("link_receive_unusable", "Packets that cannot be replayed"),
         Family::counter("link_send_drops", "Packets that could not be sent"),
         Family::counter("link_fill_empty", "Times the device found no free frame"),
+        Family::counter("link_send_copies", "Packets copied into the device's pool to be sent"),
+        Family::counter("link_bad_returns", "Frames given back that the device did not have"),
     ];
     for link in &counters.links {
         let queue = link.queue.to_string();
@@ -145,6 +147,8 @@ fn links(counters: &Counters) -> Vec<Family> {
             link.rx_unusable,
             link.tx_dropped,
             link.fill_empty,
+            link.tx_copied,
+            link.bad_returns,
         ];
         for (family, value) in families.iter_mut().zip(values) {
             family.add(&labels, value);

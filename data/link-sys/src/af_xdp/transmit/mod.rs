@@ -1,13 +1,12 @@
 //! Sending, and getting back the frames of what was sent.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use libc::xdp_desc;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use weever_link::{QueueStats, fits};
-use weever_packet::{BURST, Buffer, PoolCache};
+use weever_packet::{BURST, Borrower, Buffer, Pool, PoolCache, Stock};
 
 use super::frames::{Frames, request_checksum};
 use super::rings::TxRings;
@@ -17,10 +16,15 @@ const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };
 
 pub(super) struct Transmitter {
     frames: Frames,
+    /// The device queue, which the frames of packets are lent to.
+    device: Borrower,
     mtu: u16,
-    /// How many packets may be out: no more than the completion ring takes, or the kernel stops
-    /// sending until some are taken from it. Sockets that share it may go beyond by a burst each.
+    /// How many packets may be out: no more than this socket's part of the completion ring, or the
+    /// kernel stops sending until some are taken from it.
     most_out: u32,
+    /// Packets given to the kernel for which no frame has come back. Of the frames of all sockets on
+    /// the device queue each takes back as many as it has sent, whichever they are.
+    out: u32,
     /// Bytes in front of each packet that its metadata takes, 0 without any.
     room: u16,
     /// Whether the kernel may have left packets in the transmit ring.
@@ -29,44 +33,68 @@ pub(super) struct Transmitter {
 }
 
 impl Transmitter {
-    pub(super) fn new(frames: Frames, mtu: u16, most_out: u32, room: u16) -> Transmitter {
+    pub(super) fn new(
+        frames: Frames,
+        device: Borrower,
+        mtu: u16,
+        most_out: u32,
+        room: u16,
+    ) -> Transmitter {
         let scratch = Box::new([NOTHING; BURST]);
-        Transmitter { frames, mtu, most_out, room, unsent: false, scratch }
+        Transmitter { frames, device, mtu, most_out, out: 0, room, unsent: false, scratch }
+    }
+
+    /// From now on no more packets may be out than that.
+    pub(super) fn limit(&mut self, most_out: u32) {
+        self.most_out = most_out;
+    }
+
+    pub(super) fn out(&self) -> u32 {
+        self.out
+    }
+
+    /// Leaves the frames that have not come back to the socket that is the last on the device queue.
+    pub(super) fn leave_out(&mut self) -> u32 {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Takes over what others have left.
+    pub(super) fn take_over(&mut self, out: u32) {
+        self.out += out;
     }
 
     pub(super) fn unsent(&self) -> bool {
         self.unsent
     }
 
-    /// Puts packets into the transmit ring as far as there is room. `pool` is a cache of the
-    /// socket's pool.
+    /// Puts packets into the transmit ring as far as there is room; `home` is the socket's pool.
     #[inline]
     pub(super) fn transmit(
         &mut self,
         rings: TxRings<'_>,
+        home: &Pool,
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
         stats: &mut QueueStats,
     ) -> usize {
         let before = packets.len();
-        if rings.out() as usize + before > self.most_out as usize {
-            self.reap(rings, pool);
+        if self.out as usize + before > self.most_out as usize {
+            self.reap(rings, pool.stock_of(home));
         }
         while !packets.is_empty() {
             // The kernel may complete packets long before it says that it has taken them from the
             // ring, so that what has come back is no measure of the ring's room.
             let room =
-                self.most_out.saturating_sub(rings.out()).min(rings.tx.free()).min(BURST as u32);
-            let n = self.gather(pool, packets, room as usize, stats);
+                self.most_out.saturating_sub(self.out).min(rings.tx.free()).min(BURST as u32);
+            let n = self.gather(home, pool, packets, room as usize, stats);
             if n == 0 {
                 break;
             }
-            rings.out.fetch_add(n as u32, Ordering::Relaxed);
             if !rings.tx.push_all(&self.scratch[..n]) {
-                rings.out.fetch_sub(n as u32, Ordering::Relaxed);
-                self.take_back(pool, packets, n);
+                self.take_back(pool.stock_of(home), packets, n);
                 break;
             }
+            self.out += n as u32;
             self.unsent = true;
             stats.tx_packets += n as u64;
             stats.tx_bytes += self.scratch[..n].iter().map(|d| u64::from(d.len)).sum::<u64>();
@@ -76,12 +104,25 @@ impl Transmitter {
 
     /// Makes packets again of what was gathered last.
     #[cold]
-    fn take_back(&self, pool: &PoolCache, packets: &mut VecDeque<Buffer>, n: usize) {
+    fn take_back(&self, stock: &Stock, packets: &mut VecDeque<Buffer>, n: usize) {
         for descriptor in self.scratch[..n].iter().rev() {
+            let index = self.frames.index(descriptor.addr);
             // SAFETY: given up in `gather` just before, and not handed to the kernel.
-            let packet = unsafe { pool.adopt(self.frames.index(descriptor.addr)) };
-            packets.push_front(packet);
+            let packet = unsafe { stock.take_back(index, None, &self.device) };
+            packet.into_iter().for_each(|packet| packets.push_front(packet));
         }
+    }
+
+    /// Frees packets that will not be sent.
+    pub(super) fn discard(
+        pool: &mut PoolCache,
+        packets: &mut VecDeque<Buffer>,
+        stats: &mut QueueStats,
+    ) -> usize {
+        let n = packets.len();
+        packets.drain(..).for_each(|packet| pool.free(packet));
+        stats.tx_dropped += n as u64;
+        n
     }
 
     /// Makes descriptors of packets from the front, passing over and freeing those that cannot be
@@ -89,6 +130,7 @@ impl Transmitter {
     #[inline]
     fn gather(
         &mut self,
+        home: &Pool,
         pool: &mut PoolCache,
         packets: &mut VecDeque<Buffer>,
         room: usize,
@@ -103,16 +145,23 @@ impl Transmitter {
                 pool.free(packet);
                 continue;
             }
-            let mut packet = match at_home(packet, pool, self.room) {
-                Ok(packet) => packet,
-                Err(stranger) => {
-                    packets.push_front(stranger);
+            let stock = pool.stock_of(home);
+            let mut packet = if packet.head() >= self.room && stock.owns(&packet) {
+                packet
+            } else {
+                let Some(copy) = copied(&packet, stock) else {
+                    packets.push_front(packet);
                     break;
-                }
+                };
+                stats.tx_copied += 1;
+                pool.free(packet);
+                copy
             };
             let options = if self.room == 0 { 0 } else { request_checksum(&mut packet) };
             let (head, len) = (packet.head(), packet.len() as u32);
-            let addr = self.frames.address(packet.into_raw(), head);
+            let loaned = pool.stock_of(home).lend_packet(packet, &self.device);
+            let Ok(loaned) = loaned else { continue };
+            let addr = self.frames.address(loaned.index, head);
             self.scratch[n] = xdp_desc { addr, len, options };
             n += 1;
         }
@@ -132,46 +181,35 @@ impl Transmitter {
 
     /// Takes back the frames of what has been sent.
     #[inline]
-    pub(super) fn reap(&mut self, rings: TxRings<'_>, pool: &mut PoolCache) {
-        let out = rings.out();
-        if out == 0 {
-            return;
-        }
+    pub(super) fn reap(&mut self, rings: TxRings<'_>, stock: &mut Stock) {
         let mut addresses = [0; BURST];
-        let mut left = out as usize;
-        while left > 0 {
-            // Copied out first: freeing may have to wait for another thread at the pool's depot, and a
-            // claim that is held keeps the kernel and the other sockets of the device queue waiting.
-            let n = rings.completion.pop(&mut addresses[..left.min(BURST)]);
+        while self.out > 0 {
+            // Copied out first: a claim that is held keeps the kernel and the other sockets of the
+            // device queue waiting.
+            let n = rings.completion.pop(&mut addresses[..(self.out as usize).min(BURST)]);
             if n == 0 {
                 return;
             }
-            rings.out.fetch_sub(n as u32, Ordering::Relaxed);
-            for address in &addresses[..n] {
-                // SAFETY: this frame, of this pool, was given up in `gather`, by us or by another queue
-                // on these rings; the kernel hands it back once, when it has done with it.
-                unsafe { pool.free_raw(self.frames.index(*address)) };
+            self.out -= n as u32;
+            let done = &addresses[..n];
+            done.iter().for_each(|address| stock.expect(self.frames.index(*address)));
+            for address in done {
+                // SAFETY: the kernel hands a frame back when it has done with it. Where several workers
+                // take them back, the borrower says so.
+                unsafe { stock.free_back(self.frames.index(*address), &self.device) };
             }
-            left -= n;
         }
     }
 }
 
-/// The packet in a frame of the pool with so much room in front: itself, or a copy of one from
-/// elsewhere. Without a frame to copy it to, it is given back.
-#[inline]
-fn at_home(packet: Buffer, pool: &mut PoolCache, room: u16) -> Result<Buffer, Buffer> {
-    let stays = packet.head() >= room && pool.owns(&packet);
-    if stays { Ok(packet) } else { copied(packet, pool) }
-}
-
+/// The same packet in a frame of the stock, with room for metadata in front; `None` without a free one.
 #[cold]
-fn copied(stranger: Buffer, pool: &mut PoolCache) -> Result<Buffer, Buffer> {
-    let Some(mut copy) = pool.alloc() else { return Err(stranger) };
+fn copied(stranger: &Buffer, stock: &mut Stock) -> Option<Buffer> {
+    let mut copy = stock.alloc()?;
     let fitted = copy.append(stranger.data());
     debug_assert!(fitted, "what the MTU allows fits a frame, which `open` checks");
     copy.meta_mut().flags = stranger.meta().flags;
-    Ok(copy)
+    Some(copy)
 }
 
 /// Calls the kernel until the ring is empty or it makes no progress: older kernels send 32 packets

@@ -1,6 +1,4 @@
-use std::sync::atomic::AtomicU32;
-
-use weever_packet::{Pool, PoolConfig};
+use weever_packet::{Pool, PoolConfig, Takers};
 use weever_ring::simulated::SimulatedKernel;
 use weever_ring::{MultiConsumer, MultiProducer};
 
@@ -20,7 +18,6 @@ struct Bench {
     pool: Pool,
     packets: VecDeque<Buffer>,
     stats: QueueStats,
-    out: AtomicU32,
 }
 
 impl Bench {
@@ -32,8 +29,9 @@ impl Bench {
         let tx = unsafe { MultiProducer::new(tx_kernel.parts()) }.unwrap();
         // SAFETY: as above.
         let completion = unsafe { MultiConsumer::new(completion_kernel.parts()) }.unwrap();
+        let device = pool.borrower("eth7, queue 0", Takers::One).unwrap();
         Bench {
-            transmitter: Transmitter::new(Frames::of(&pool), 1500, RING, 0),
+            transmitter: Transmitter::new(Frames::of(&pool), device, 1500, RING, 0),
             tx,
             completion,
             tx_kernel,
@@ -42,7 +40,6 @@ impl Bench {
             pool,
             packets: VecDeque::new(),
             stats: QueueStats::default(),
-            out: AtomicU32::new(0),
         }
     }
 
@@ -56,13 +53,13 @@ impl Bench {
 
     fn transmit(&mut self) -> usize {
         let Bench { transmitter, cache, packets, stats, .. } = self;
-        let rings = TxRings { tx: &self.tx, completion: &self.completion, out: &self.out };
-        transmitter.transmit(rings, cache, packets, stats)
+        let rings = TxRings { tx: &self.tx, completion: &self.completion };
+        transmitter.transmit(rings, &self.pool, cache, packets, stats)
     }
 
     fn reap(&mut self) {
-        let rings = TxRings { tx: &self.tx, completion: &self.completion, out: &self.out };
-        self.transmitter.reap(rings, &mut self.cache);
+        let rings = TxRings { tx: &self.tx, completion: &self.completion };
+        self.transmitter.reap(rings, self.cache.stock_of(&self.pool));
     }
 
     /// The kernel completes these packets.
@@ -97,7 +94,7 @@ fn a_kernel_that_is_late_to_say_what_it_took_costs_no_frame() {
     // Sent and completed, yet the ring still looks full.
     bench.complete(&addresses[..30]);
     bench.reap();
-    assert_eq!(*bench.out.get_mut(), 34);
+    assert_eq!(bench.transmitter.out(), 34);
     assert_eq!((bench.transmit(), bench.packets.len()), (0, 36));
     assert_eq!(bench.addresses(), addresses[64..], "held back in order");
     assert_eq!(bench.publish(10), addresses[..10]);
@@ -107,7 +104,7 @@ fn a_kernel_that_is_late_to_say_what_it_took_costs_no_frame() {
     assert_eq!((bench.transmit(), bench.packets.len()), (26, 0));
     bench.complete(&addresses[74..]);
     bench.reap();
-    assert_eq!((*bench.out.get_mut(), bench.home()), (0, 512));
+    assert_eq!((bench.transmitter.out(), bench.home()), (0, 512));
     assert_eq!((bench.stats.tx_packets, bench.stats.tx_bytes), (100, 6000));
 }
 
@@ -127,9 +124,9 @@ fn packets_that_were_gathered_in_vain_are_packets_again() {
     let mut bench = Bench::new();
     bench.queue(5);
     let addresses = bench.addresses();
-    let Bench { transmitter, cache, packets, stats, .. } = &mut bench;
-    assert_eq!(transmitter.gather(cache, packets, 3, stats), 3);
-    transmitter.take_back(cache, packets, 3);
+    let Bench { transmitter, cache, packets, stats, pool, .. } = &mut bench;
+    assert_eq!(transmitter.gather(pool, cache, packets, 3, stats), 3);
+    transmitter.take_back(cache.stock_of(pool), packets, 3);
     assert_eq!(bench.addresses(), addresses);
     let bytes = bench.packets.iter().map(|packet| packet.data().to_vec()).collect::<Vec<_>>();
     assert_eq!(bytes, (0..5).map(|number| vec![number; 60]).collect::<Vec<_>>());
@@ -147,4 +144,52 @@ fn what_cannot_be_sent_is_taken_and_counted_apart() {
     assert_eq!(bench.transmit(), 3);
     assert_eq!((bench.stats.tx_packets, bench.stats.tx_dropped), (2, 1));
     assert_eq!(bench.stats.tx_bytes, 120);
+}
+
+#[test]
+fn a_packet_of_another_pool_is_copied_once_and_waits_where_there_is_no_frame() {
+    let mut bench = Bench::new();
+    let other = Pool::new(PoolConfig { frames: 64, ..PoolConfig::default() }).unwrap();
+    for number in 0..3u8 {
+        let mut stranger = other.cache().alloc().unwrap();
+        assert!(stranger.append(&[number; 60]));
+        bench.packets.push_back(stranger);
+    }
+    let hoard: Vec<_> = std::iter::from_fn(|| bench.cache.alloc()).collect();
+    assert_eq!((bench.transmit(), bench.packets.len()), (0, 3), "held back");
+    drop(hoard);
+    assert_eq!((bench.transmit(), bench.packets.len()), (3, 0));
+    assert_eq!((bench.stats.tx_packets, bench.stats.tx_copied), (3, 3));
+    assert_eq!(other.available(), 64, "the strangers went home");
+    let sent = bench.publish(RING);
+    bench.complete(&sent);
+    bench.reap();
+    assert_eq!((bench.transmitter.out(), bench.home()), (0, 512));
+}
+
+/// A kernel that completes a packet twice, or a frame that it was never given.
+#[test]
+fn a_completion_of_what_was_not_sent_frees_nothing() {
+    let mut bench = Bench::new();
+    bench.queue(3);
+    assert_eq!(bench.transmit(), 3);
+    let sent = bench.publish(RING);
+    bench.complete(&[sent[0], sent[0], u64::MAX]);
+    bench.reap();
+    assert_eq!(bench.home(), 512 - 2, "two are still with the device");
+    assert_eq!(bench.transmitter.device.rejected(), 2);
+}
+
+#[test]
+fn a_worker_takes_back_no_more_than_it_has_sent() {
+    let mut bench = Bench::new();
+    bench.queue(5);
+    assert_eq!(bench.transmit(), 5);
+    let sent = bench.publish(RING);
+    bench.complete(&sent);
+    // As if another socket of the device queue had sent three of them.
+    assert_eq!(bench.transmitter.leave_out(), 5);
+    bench.transmitter.take_over(2);
+    bench.reap();
+    assert_eq!((bench.transmitter.out(), bench.completion.available()), (0, 3));
 }

@@ -97,6 +97,8 @@ pub(in crate::stack) fn queue(link: &str, queue: u16, stats: &QueueStats) -> Lin
         rx_unusable: stats.rx_unusable,
         tx_dropped: stats.tx_dropped,
         fill_empty: stats.fill_empty,
+        tx_copied: stats.tx_copied,
+        bad_returns: stats.bad_returns,
     }
 }
 
