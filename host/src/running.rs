@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use weever_blocks_std::dhcp::Dhcp;
 use weever_engine::{Lost, Worker};
 use weever_link::Link;
+use weever_packet::Census;
 
 use crate::stopper::StopOnDrop;
 use crate::{HostError, HostHandle, WorkerHandle, affinity};
@@ -34,6 +35,9 @@ pub struct StoppedHost {
     pub failure: Option<String>,
     /// The links, still open. Dropping them gives the devices back.
     pub links: Vec<Box<dyn Link>>,
+    /// Where the frames are. All of them are home, unless a device has kept some, as it may in zero-copy
+    /// mode.
+    pub frames: Census,
 }
 
 #[derive(Default)]
@@ -101,7 +105,12 @@ impl RunningHost {
     /// up to a fifth of a second.
     pub fn stop(mut self) -> StoppedHost {
         self.end();
-        StoppedHost { failure: self.handle.failure(), links: std::mem::take(&mut self.links) }
+        let frames = self.handle.pool.census();
+        if !frames.is_complete() {
+            tracing::warn!("after the workers have ended: {frames}");
+        }
+        let links = std::mem::take(&mut self.links);
+        StoppedHost { failure: self.handle.failure(), links, frames }
     }
 
     fn end(&mut self) {

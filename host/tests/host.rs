@@ -115,7 +115,9 @@ fn on_threads_it_answers_and_gives_its_links_back() {
     let handle = running.handle().clone();
     let stopped = running.stop();
     assert_eq!((stopped.failure, stopped.links.len(), handle.workers.len()), (None, 1, 2));
-    drop(stopped.links);
+    assert_eq!(stopped.frames.lent, []);
+    drop((stopped.links, peer));
+    assert!(handle.pool.census().is_complete(), "{}", handle.pool.census());
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Depot {
     }
 
     /// Moves a bundle, or up to as many single frames, into `stock`.
-    pub(crate) fn take(&self, stock: &mut Vec<u32>) {
+    pub(crate) fn withdraw(&self, stock: &mut Vec<u32>) {
         if let Some(bundle) = self.full.pop(&self.bundles) {
             let place = &self.places[bundle as usize];
             // The push that published them comes before the pop.
@@ -53,7 +53,7 @@ impl Depot {
     }
 
     /// Takes the last [`BUNDLE`] frames of `stock`, or all.
-    pub(crate) fn give(&self, stock: &mut Vec<u32>) {
+    pub(crate) fn deposit(&self, stock: &mut Vec<u32>) {
         let keep = stock.len().saturating_sub(BUNDLE);
         let leaving = stock.drain(keep..);
         if leaving.len() == BUNDLE
@@ -74,7 +74,7 @@ impl Depot {
             return Some(frame);
         }
         let mut bundle = Vec::with_capacity(BUNDLE);
-        self.take(&mut bundle);
+        self.withdraw(&mut bundle);
         let first = bundle.pop();
         bundle.into_iter().for_each(|frame| self.give_one(frame));
         first

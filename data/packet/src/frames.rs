@@ -101,7 +101,7 @@ impl Drop for Owner {
         let mut home = Vec::with_capacity(shared.slots.len());
         loop {
             let before = home.len();
-            shared.depot.take(&mut home);
+            shared.depot.withdraw(&mut home);
             if home.len() == before {
                 break;
             }

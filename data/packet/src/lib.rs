@@ -13,6 +13,7 @@
     reason = "frames are raw memory shared with the kernel; ownership is enforced by `Buffer`"
 )]
 
+mod borrower;
 mod buffer;
 mod burst;
 mod cache;
@@ -26,10 +27,11 @@ mod stack;
 mod stock;
 mod sync;
 
+pub use borrower::{Borrower, Census};
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
 pub use cache::PoolCache;
-pub use loan::{Borrower, Census, Takers};
+pub use loan::Takers;
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};

@@ -160,13 +160,13 @@ impl Stock {
 
     #[cold]
     fn restock(&mut self) -> Option<u32> {
-        self.owner.shared().depot.take(&mut self.free);
+        self.owner.shared().depot.withdraw(&mut self.free);
         self.free.pop()
     }
 
     #[cold]
     fn spill(&mut self) {
-        self.owner.shared().depot.give(&mut self.free);
+        self.owner.shared().depot.deposit(&mut self.free);
     }
 }
 

@@ -113,6 +113,7 @@ impl Runtime {
     /// Blocks a task at `node`, or drops it where too many are blocked.
     pub(crate) fn block(&mut self, program: &Program, node: u32, key: u64, task: Task) {
         let plan = &program.nodes[node as usize];
+        let task = task.map(|packet| self.in_ordinary_frame(packet));
         let blocked = match plan.entry {
             Some(entry) => self.blocked.block(entry, key, task, self.tasks.woken()),
             None => Err(task),
@@ -125,6 +126,18 @@ impl Runtime {
 }
 
 impl Runtime {
+    /// The packet in a frame of the worker's own pool, if its frame is larger than that and it fits: there
+    /// are few large frames, and a silent neighbour may have packets wait for seconds.
+    fn in_ordinary_frame(&mut self, packet: Buffer) -> Buffer {
+        if packet.frame_size() <= self.pool.frame_size() {
+            return packet;
+        }
+        let Some(mut copy) = self.pool.alloc() else { return packet };
+        let (waits, free) = if packet.copy_to(&mut copy) { (copy, packet) } else { (packet, copy) };
+        self.pool.free(free);
+        waits
+    }
+
     pub(crate) fn receive(&mut self, program: &Program, message: Message) {
         match message {
             Message::Task { at, priority, task } => match program.at(at) {

@@ -2,7 +2,7 @@
 
 use weever_block::{Priority, bits};
 use weever_graph::Op;
-use weever_packet::{Burst, Mask};
+use weever_packet::{Burst, Mask, Pool, PoolConfig};
 
 use super::script::{GraphBuilder, Log, To, inject};
 use crate::{CounterKind, Engine, Limits};
@@ -467,4 +467,25 @@ fn too_many_blocked_are_dropped_where_they_block() {
     assert_eq!(engine.counters().total("blocked_now"), 4);
     drop(engine);
     assert_eq!(pool.available(), pool.frames());
+}
+
+#[test]
+fn a_large_frame_waits_as_an_ordinary_one_if_its_packet_fits() {
+    let mut b = GraphBuilder::default();
+    let to = To { attrs: vec!["source"], ..To::default() };
+    b.node("start", to, |cx, _, input, _| bits(input).for_each(|i| cx.block(i, 7)));
+    let (mut engine, pool) = b.build(Limits::default());
+    let large = Pool::new(PoolConfig::large(64)).unwrap();
+    let entry = engine.entry("start").unwrap();
+    for (bytes, stay) in [(1400, 0), (3000, 1)] {
+        let mut packet = large.alloc().unwrap();
+        assert!(packet.append(&vec![7; bytes]));
+        let mut burst = Burst::new();
+        burst.put(0, packet);
+        engine.inject(entry, &mut burst, 1, 0);
+        assert_eq!(large.frames() - large.available(), stay, "{bytes} bytes");
+    }
+    assert_eq!(engine.counters().total("blocked_now"), 2);
+    drop(engine);
+    assert_eq!((pool.available(), large.available()), (pool.frames(), large.frames()));
 }
