@@ -143,6 +143,8 @@ pub struct Meta {
     pub vlan: u16,
     /// The EtherType of the network header.
     pub ethertype: u16,
+    /// When it arrived.
+    pub arrived: Nanos,
     /// The id of the table entry that it last matched.
     pub entry: u32,
     /// The link it came from or goes to.
@@ -153,8 +155,6 @@ pub struct Meta {
     /// The interface it came by, once its VLAN has been judged, or goes out by, once it has been
     /// routed; [`NO_IFACE`] before.
     pub iface: u16,
-    /// When it arrived.
-    pub arrived: Nanos,
     /// Filled in by the transmit path; meaningless without [`Flags::ENDPOINTS`].
     pub endpoints: Endpoints,
 }
