@@ -2,18 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use weever_graph::{Attr, Graph, Node, NodeId, NodeKind};
+use weever_graph::{Attr, ENDS, Graph, Node, NodeId, NodeKind};
 use weever_suggest::nearest;
 
 use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, Way};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
-
-/// The parameter that every node may have: `ends=PORT,…` names ports at which a packet has done its
-/// duty, as at a node that has used what it says. Those that no node takes end there, and are no
-/// drops.
-pub const ENDS: &str = "ends";
 
 /// The type under which a table node without a type of its own runs.
 pub const TABLE: &str = "Table";

@@ -38,7 +38,7 @@ pub use expand::expand;
 pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
 pub use ids::{NodeId, PortId};
-pub use node::{ConfigSpec, Edge, Node, NodeKind, Op, Port, Span};
+pub use node::{ConfigSpec, ENDS, Edge, Node, NodeKind, Op, Port, Span};
 pub use predicate::{Field, Predicate};
 pub use table::{Entry, Key, TableSpec};
 pub use verify::{Verified, verify, verify_unconfigured};

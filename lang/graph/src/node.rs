@@ -75,6 +75,11 @@ pub struct Edge {
     pub predicates: Vec<Predicate>,
 }
 
+/// The parameter that every node may have: `ends=PORT,…` names ports at which a packet has done its
+/// duty, as at a node that has used what it says. Those that no node takes end there, and are no
+/// drops.
+pub const ENDS: &str = "ends";
+
 /// A node of a [`Graph`](crate::Graph).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
@@ -141,6 +146,11 @@ impl Node {
             Attr::Param { key: k, value } if k == key => Some(value.as_str()),
             _ => None,
         })
+    }
+
+    /// Whether the graph says that packets have done their duty at this port ([`ENDS`]).
+    pub fn ends_at(&self, port: &str) -> bool {
+        self.param(ENDS).is_some_and(|ports| ports.split(',').any(|name| name.trim() == port))
     }
 
     /// The reason for which a packet that ends at port `name` is dropped, if one is given.

@@ -8,7 +8,6 @@ use weever_packet::{Buffer, Burst, Mask, Nanos};
 
 use super::{Outcome, Record, Reference};
 use crate::counters::leads_nowhere;
-use crate::schedule::ends_at;
 
 /// The one task of a burst.
 const TASK: Mask = 1;
@@ -208,7 +207,7 @@ impl Reference<'_> {
         });
         let used = || {
             let mut ends = enabled.iter().filter_map(left);
-            let end = ends.find(|(_, node, port)| ends_at(node, &node.ports[*port].name));
+            let end = ends.find(|(_, node, port)| node.ends_at(&node.ports[*port].name));
             end.map(|(id, ..)| Outcome::Used(id))
         };
         let nowhere = || {

@@ -21,7 +21,6 @@ pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
 pub use ids::{Entry, Idp, Idps};
 pub(crate) use maker::BlockMaker;
 pub use maker::CompileError;
-pub(crate) use nodes::ends_at;
 pub(crate) use program::{
     CompiledGraph, End, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT,
     TaskMasks, Wake, WayPlan, span,

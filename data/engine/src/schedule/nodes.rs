@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_block::{BlockType, ENDS, Registry, TABLE};
+use weever_block::{BlockType, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::ids::{Entry, Homes};
@@ -123,7 +123,7 @@ impl NodePreparer<'_> {
             let port = &node.ports[place];
             match node.drop_reason(&port.name) {
                 Some(reason) => Some((add(reason), End::Stated)),
-                None if ends_at(node, &port.name) => Some((total::USED, End::Used)),
+                None if node.ends_at(&port.name) => Some((total::USED, End::Used)),
                 None if port.targets.is_empty() => {
                     Some((add(&leads_nowhere(&port.name)), End::Nowhere))
                 }
@@ -132,11 +132,6 @@ impl NodePreparer<'_> {
         };
         graph_ports(ports).map(drop).collect()
     }
-}
-
-/// Whether the graph says that packets have done their duty at this port.
-pub(crate) fn ends_at(node: &Node, port: &str) -> bool {
-    node.param(ENDS).is_some_and(|ports| ports.split(',').any(|name| name.trim() == port))
 }
 
 /// A table without a type of its own numbers its ports as the graph does; every other block by

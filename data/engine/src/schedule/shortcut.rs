@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use weever_block::{ENDS, MAX_WAYS, ShortcutType, WORKER, Way};
-use weever_graph::{Attr, NodeId, NodeKind, Op, PortId};
+use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
+use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op, PortId};
 
 use super::builder::{EntrySlots, ProgramBuilder, append};
 use super::program::{ShortcutPlan, Steps, WayPlan};

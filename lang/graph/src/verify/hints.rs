@@ -90,11 +90,19 @@ pub(crate) fn dead_ends(graph: &Graph, index: &Index, report: &mut FindingList) 
     let executes = |kind: &NodeKind| matches!(kind, NodeKind::Function | NodeKind::Table(_));
     for (id, node) in graph.iter().filter(|(_, node)| executes(&node.kind)) {
         let ends = node.ports.iter().filter(|port| port.targets.is_empty() && port.name != "out");
-        for port in ends.filter(|port| node.drop_reason(&port.name).is_none()) {
-            let (node, port) = (&node.name, &port.name);
-            let message = format!("port `{port}` of `{node}` leads nowhere, for no stated reason");
-            let remedy = format!("connect it, or write `attr \"drop {port}: REASON\"`");
-            report.add(Kind::DeadEnd, id, message, &remedy);
-        }
+        let ends = ends.map(|port| port.name.as_str());
+        let ends: Vec<&str> =
+            ends.filter(|port| node.drop_reason(port).is_none() && !node.ends_at(port)).collect();
+        let Some(first) = ends.first() else { continue };
+        let (name, ports) = (&node.name, ends.join("`, `"));
+        let message = match ends.len() {
+            1 => format!("port `{ports}` of `{name}` leads nowhere, for no stated reason"),
+            _ => format!("ports `{ports}` of `{name}` lead nowhere, for no stated reason"),
+        };
+        let remedy = match ends.len() {
+            1 => format!("connect it, or write `attr \"drop {first}: REASON\"`"),
+            _ => format!("connect them, or write `attr \"drop {first}: REASON\"` and so on"),
+        };
+        report.add(Kind::DeadEnd, id, message, &remedy);
     }
 }

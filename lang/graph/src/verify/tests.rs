@@ -269,6 +269,14 @@ fn a_note_for_a_port_where_packets_end_for_no_stated_reason() {
     let expected = "port `silent` of `start` leads nowhere, for no stated reason; connect it, or \
                     write `attr \"drop silent: REASON\"`";
     assert_eq!(notes, [expected]);
+
+    let mut g = Graph::clone(&verified);
+    let two = add(&mut g, "two", &[("a", &[]), ("b", &[]), ("done", &[])]);
+    g.node_mut(two).attrs.extend([Attr::Source, Attr::parse("ends=done")]);
+    let verified = verify(g).unwrap();
+    let notes: Vec<String> = verified.notes().map(ToString::to_string).collect();
+    assert!(notes[1].starts_with("ports `a`, `b` of `two` lead nowhere"), "{notes:?}");
+    assert_eq!(notes.len(), 2, "one for each node");
 }
 
 #[test]

@@ -195,11 +195,11 @@ fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
 }
 
 fn announce(shared: &Shared) {
-    let workers = shared.host.workers.len();
     for link in shared.host.links.iter() {
         let (device, mode, queues) = (&link.name, &link.mode, link.queues);
-        tracing::info!(device, mode, queues, workers, "stack started");
+        tracing::info!(device, mode, queues, "device opened");
     }
+    tracing::info!(workers = shared.host.workers.len(), "stack started");
 }
 
 fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {

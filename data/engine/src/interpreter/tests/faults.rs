@@ -201,7 +201,7 @@ fn a_block_that_panics_when_its_state_is_asked_for_is_replaced_all_the_same() {
     let (mut engine, pool) = engine();
     let graph = &engine.plan.graph;
     let mut node = graph.node(graph.find("Bomb").expect("it is there")).clone();
-    node.attrs.push(Attr::Param { key: weever_block::ENDS.into(), value: "none".into() });
+    node.attrs.push(Attr::Param { key: weever_graph::ENDS.into(), value: "none".into() });
     let changes = vec![Change::Replace { node: Box::new(node), state: Handover::Keep }];
     change(&mut engine, &mut Idps::new(), &ChangeSet { changes });
     inject(&mut engine, "Split", &[TAKEN, SENT], 0);

@@ -89,10 +89,12 @@ pub(super) fn refused(assignment: &Assignment, why: &str) -> ApiError {
 
 /// Why `path` is not changed: the table of settings does not have it, or the interface does not.
 pub(super) fn unknown(path: &str) -> ApiError {
-    let why = match check_path(path) {
-        Err(unknown) => unknown.to_string(),
-        Ok(_) => format!("{path} cannot be changed by this version of weever"),
+    let (why, remedy) = match check_path(path) {
+        Err(unknown) => (unknown.to_string(), unknown.remedy()),
+        Ok(_) => (
+            format!("{path} cannot be changed by this version of weever"),
+            "`weever set --help` lists the settings".into(),
+        ),
     };
-    let remedy = "`weever set --help` lists the settings";
     ApiError::new(ErrorKind::BadParameters, why, remedy)
 }
