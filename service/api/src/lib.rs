@@ -46,6 +46,7 @@ mod request;
 mod response;
 pub mod settings;
 pub mod socket;
+mod sockets;
 mod status;
 mod stop;
 
@@ -66,6 +67,9 @@ pub use line::{LineError, LineReader, MAX_MESSAGE, VERSION};
 pub use method::{Answers, Handle, Method, Reply};
 pub use queues::{ClassShare, FilterStatus, QueueStatus, Queues, QueuesRequest};
 pub use response::{Outcome, Response, decode_response};
+pub use sockets::{
+    AppQueueStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets, SocketsRequest,
+};
 pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,
     WorkerStatus,
@@ -80,6 +84,7 @@ method::methods![
     GraphRequest,
     QueuesRequest,
     SetRequest,
+    SocketsRequest,
     StatusRequest,
     StopRequest,
 ];
