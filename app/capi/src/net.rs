@@ -73,9 +73,6 @@ impl Dest {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let local = SocketAddr::new(self.local.ip()?.unwrap_or(any), self.local.port);
         let bind = Bind::udp(local);
-        Ok(match self.remote.end()? {
-            Some(remote) => bind.connected_to(remote),
-            None => bind,
-        })
+        Ok(self.remote.end()?.map_or(bind, |remote| bind.connected_to(remote)))
     }
 }

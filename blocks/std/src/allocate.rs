@@ -9,9 +9,10 @@ use weever_block::{
     bits,
 };
 use weever_graph::Effects;
-use weever_net::pmtu::{Recent, View};
+use weever_net::pmtu::{RecentSends, SentPacket, View};
 use weever_net::state::NetState;
 use weever_packet::Fragment;
+use weever_wire::ipv4::protocol;
 
 use crate::headers::push;
 use crate::host::{PathReader, Paths, StateReader};
@@ -29,8 +30,8 @@ pub(crate) trait IpVersion: Send + 'static {
     /// The longest packet that the link takes which this one leaves by.
     fn link_mtu(state: &NetState, packet: &Buffer) -> u32;
 
-    /// The packet's destination.
-    fn remote(packet: &Buffer) -> IpAddr;
+    /// An address of the packet's endpoints.
+    fn address(bytes: &[u8; 16]) -> IpAddr;
 }
 
 /// A block that makes room for the header of version `V`.
@@ -85,7 +86,7 @@ const REFUSED: usize = 3;
 fn port<V: IpVersion>(
     state: &NetState,
     view: &View,
-    recent: &Recent,
+    recent: &RecentSends,
     packet: &mut Buffer,
     (room, now): (usize, Nanos),
 ) -> usize {
@@ -93,16 +94,30 @@ fn port<V: IpVersion>(
     let fragment = packet.meta().endpoints.fragment;
     let mut mtu = V::link_mtu(state, packet);
     if len > V::MIN as usize {
-        let remote = V::remote(packet);
+        let ends = &packet.meta().endpoints;
+        let dst = V::address(&ends.remote);
         if fragment != Fragment::Probe {
-            mtu = view.mtu(remote, mtu);
+            mtu = view.mtu(dst, mtu);
         }
-        recent.note(remote, now);
+        let sent = SentPacket {
+            src: V::address(&ends.local),
+            dst,
+            protocol: ends.protocol,
+            ports: (ends.local_port, ends.remote_port),
+            length: len as u32,
+            fragment: len > mtu as usize,
+        };
+        recent.note(&sent, now);
     }
     // What fits no frame fits no path, even over a link that says otherwise.
     if len <= (mtu as usize).min(room) {
-        // Whoever may cut it up needs an identification, which the fragmenting block gives.
-        return if V::MAY_BE_CUT && fragment == Fragment::Allow { TOOLONG } else { OUT };
+        // A router that may fragment it needs an identification, which the fragmenting block gives.
+        let may_fragment = match fragment {
+            Fragment::Allow => true,
+            Fragment::Want => V::MAY_BE_CUT && routers_fragment::<V>(view, packet, len),
+            Fragment::Never | Fragment::Probe => false,
+        };
+        return if V::MAY_BE_CUT && may_fragment { TOOLONG } else { OUT };
     }
     match fragment {
         Fragment::Never | Fragment::Probe => {
@@ -111,6 +126,16 @@ fn port<V: IpVersion>(
         }
         Fragment::Want | Fragment::Allow => TOOLONG,
     }
+}
+
+/// Whether "don't fragment" would have the packet lost: its path has a link that takes less than what we
+/// go down to, or it is a long ICMP message. An error about that one cannot be matched with what was sent,
+/// so that the MTU of its path is not learned.
+#[inline]
+fn routers_fragment<V: IpVersion>(view: &View, packet: &Buffer, len: usize) -> bool {
+    let ends = &packet.meta().endpoints;
+    let long_icmp = ends.protocol == protocol::ICMP && len > V::MIN as usize;
+    long_icmp || !view.is_empty() && view.may_fragment(V::address(&ends.remote))
 }
 
 impl<V: IpVersion> Block for Allocate<V> {

@@ -61,7 +61,8 @@ pub(crate) fn reversed(packet: &Buffer) -> Option<([u8; 16], [u8; 16])> {
 pub(crate) fn address_reply(packet: &mut Buffer, protocol: u8) -> bool {
     let Some((local, remote)) = reversed(packet) else { return false };
     let meta = packet.meta_mut();
-    meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);
+    meta.flags = meta.flags.with(Flags::ENDPOINTS).with(Flags::PROVOKED);
+    meta.flags = meta.flags.without(Flags::PARTIAL_CHECKSUM);
     meta.endpoints = Endpoints { local, remote, protocol, ..Endpoints::default() };
     true
 }

@@ -2,20 +2,22 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use weever_block::{Buffer, Cx, Nanos, Priority};
-use weever_net::icmp::may_report;
+use weever_block::{Buffer, Build, Cx, Nanos, Priority};
+use weever_net::icmp::{INTERNETWORK_CONTROL, MAX_ERROR_LEN};
+use weever_net::icmp::{budget, may_report};
+use weever_net::icmp6;
 use weever_net::iface::IfaceId;
 use weever_net::ipv4::may_forward;
-use weever_net::random::keyed_hash;
+use weever_net::random::{Key, keyed_hash};
 use weever_net::redirect::{advice4, advice6, emit4, emit6};
 use weever_net::route::Hop;
 use weever_net::state::NetState;
-use weever_net::{icmp::MAX_ERROR_LEN, icmp6};
 use weever_packet::{Endpoints, Flags, Meta};
 use weever_wire::icmpv4::kind;
 use weever_wire::ipv4::{Ipv4Header, protocol};
 use weever_wire::ipv6::{Ipv6Header, next_header};
 
+use crate::host::Secret;
 use crate::icmp::IcmpLimits;
 use crate::icmp6::Icmp6Limits;
 use crate::kinds::between;
@@ -34,20 +36,23 @@ const PAIRS: usize = 256;
 /// The pairs of source and destination for which one worker sent a redirect lately: a table of
 /// hashes, each with the time at which the next redirect is due.
 #[derive(Debug)]
-pub(crate) struct RecentRedirects(Box<[(u64, Nanos)]>);
-
-impl Default for RecentRedirects {
-    fn default() -> Self {
-        RecentRedirects(vec![(0, 0); PAIRS].into())
-    }
+pub(crate) struct RecentRedirects {
+    key: Key,
+    next_due: Box<[(u64, Nanos)]>,
 }
 
 impl RecentRedirects {
+    /// No redirect was sent. Which pairs share a place in the table depends on the host's secret.
+    pub(crate) fn new(build: &Build<'_>) -> RecentRedirects {
+        let key = build.env.get_or_default::<Secret>().key("recent redirects");
+        RecentRedirects { key, next_due: vec![(0, 0); PAIRS].into() }
+    }
+
     /// Whether a redirect for this pair is due at `now`; if so, the next one is due an interval
     /// later. A pair that replaces another in the table makes that one due early.
     fn take(&mut self, pair: &[u64], now: Nanos) -> bool {
-        let hash = keyed_hash([0, 0], pair);
-        let slot = &mut self.0[hash as usize % PAIRS];
+        let hash = keyed_hash(self.key, pair);
+        let slot = &mut self.next_due[hash as usize % PAIRS];
         let is_due = slot.0 != hash || now >= slot.1;
         if is_due {
             *slot = (hash, now.saturating_add(INTERVAL));
@@ -81,7 +86,7 @@ pub(crate) fn redirect4(
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
     if !recent.take(&[pair], cx.now)
         || may_report(datagram, to_many, state).is_err()
-        || !limits.grant_kind(state.settings().icmp, kind::REDIRECT, cx.now)
+        || !limits.take(state.settings().icmp, budget(kind::REDIRECT), header.src(), cx.now)
     {
         return false;
     }
@@ -89,6 +94,7 @@ pub(crate) fn redirect4(
         local: Endpoints::mapped(advice.from.to_bits()),
         remote: Endpoints::mapped(header.src().to_bits()),
         protocol: protocol::ICMP,
+        tos: INTERNETWORK_CONTROL,
         ..Endpoints::default()
     };
     spawn(cx, edge, (meta, endpoints), MAX_ERROR_LEN, |out| emit4(advice, datagram, out))
@@ -111,7 +117,7 @@ pub(crate) fn redirect6(
     let to_many = meta.flags.has(Flags::LINK_BROADCAST);
     if !recent.take(&words(ends), cx.now)
         || icmp6::may_report(icmp6::Cause::NoRoute, whole, to_many).is_err()
-        || !limits.grant_redirect(cx.now)
+        || !limits.grant_redirect(ends.0, cx.now)
     {
         return false;
     }

@@ -11,7 +11,6 @@ mod flows;
 mod format;
 mod queues;
 mod set;
-mod sockets;
 mod status;
 mod stop;
 mod table;
@@ -33,7 +32,6 @@ pub enum ControlCommand {
     Flows(flows::FlowsArgs),
     Queues(queues::QueuesArgs),
     Set(set::SetArgs),
-    Sockets(sockets::SocketsArgs),
     Stop(stop::StopArgs),
 }
 
@@ -49,7 +47,6 @@ impl ControlCommand {
             ControlCommand::Flows(args) => args.run(out),
             ControlCommand::Queues(args) => args.run(out),
             ControlCommand::Set(args) => args.run(out),
-            ControlCommand::Sockets(args) => args.run(out),
             ControlCommand::Stop(args) => args.run(out),
         }
     }

@@ -34,6 +34,9 @@ impl Flags {
     pub const FORWARDED: Flags = Flags(1 << 15);
     /// [`Endpoints::next_mac`] is known without asking: a group's, or everybody's.
     pub const NEXT_MAC: Flags = Flags(1 << 14);
+    /// The packet answers or forwards what another host sent, and is not of our own making: strangers
+    /// decide how many there are and where they go.
+    pub const PROVOKED: Flags = Flags(1 << 12);
     /// The packet has waited for its neighbour's link address and goes before those that came
     /// later.
     pub const WAITED: Flags = Flags(1 << 13);

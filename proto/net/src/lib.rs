@@ -7,7 +7,8 @@
 //! - [`arp`]: that of IPv4, a state machine;
 //! - [`ipv4`]: each validation step as a function of its own, options, building headers;
 //! - [`ipv6`]: the same for IPv6, and choosing a source address;
-//! - [`icmp`], [`icmp6`]: echo, when an error may be reported, rate limits;
+//! - [`icmp`], [`icmp6`]: when an error may be sent, which received ones are believed;
+//! - [`limit`]: rate limits;
 //! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
 //! - [`demux`]: the socket of a packet, and the rules of binding;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
@@ -45,6 +46,7 @@ pub mod icmp6;
 pub mod iface;
 pub mod ipv4;
 pub mod ipv6;
+pub mod limit;
 pub mod ndp;
 pub mod neighbour;
 pub mod pmtu;

@@ -46,7 +46,6 @@ mod request;
 mod response;
 pub mod settings;
 pub mod socket;
-mod sockets;
 mod status;
 mod stop;
 
@@ -67,9 +66,6 @@ pub use line::{LineError, LineReader, MAX_MESSAGE, VERSION};
 pub use method::{Answers, Handle, Method, Reply};
 pub use queues::{ClassShare, FilterStatus, QueueStatus, Queues, QueuesRequest};
 pub use response::{Outcome, Response, decode_response};
-pub use sockets::{
-    AppQueueStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets, SocketsRequest,
-};
 pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,
     WorkerStatus,
@@ -84,7 +80,6 @@ method::methods![
     GraphRequest,
     QueuesRequest,
     SetRequest,
-    SocketsRequest,
     StatusRequest,
     StopRequest,
 ];

@@ -16,8 +16,10 @@ use crate::neighbour::neighbours;
 const PORTS: &[PortDoc] = &[
     PortDoc { name: "out", doc: "taken, and nothing to send" },
     PortDoc { name: "conflict", doc: "another station uses one of our addresses" },
+    PortDoc { name: "limited", doc: "its sender asked too often lately" },
     PortDoc { name: "drop", doc: "the cache refused it, or its interface is gone" },
 ];
+const DROP: usize = 3;
 const EFFECTS: Effects = MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL);
 
 const fn handler(name: &'static str, summary: &'static str) -> BlockType {
@@ -58,15 +60,15 @@ impl Block for Handle {
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Ok(view) = ArpView::new(packet.at(packet.meta().l3)) else {
-                ports.enable(2, 1 << task);
+                ports.enable(DROP, 1 << task);
                 continue;
             };
             let iface = packet.meta().iface;
             let Some(outcome) = session.handle(iface, &ArpRepr::parse(view), cx.now) else {
-                ports.enable(2, 1 << task);
+                ports.enable(DROP, 1 << task);
                 continue;
             };
-            note(cx, &mut self.resolved, iface, &outcome);
+            note(cx, (&self.neighbours, &mut self.resolved), iface, &outcome);
             match outcome.reply {
                 Some(reply) => {
                     address(packet, iface, &reply);
@@ -83,10 +85,16 @@ impl Block for Handle {
     }
 }
 
-fn note(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, iface: u16, outcome: &Outcome) {
+fn note(
+    cx: &mut Cx<'_>,
+    (neighbours, resolved): (&Neighbours, &mut Vec<u64>),
+    iface: u16,
+    outcome: &Outcome,
+) {
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(Key4::new(iface, learned.ip).key()));
+        let key = neighbours.wait_key(Key4::new(iface, learned.ip));
+        resolved.extend(learned.resolves.then_some(key));
     }
     let ours = matches!(outcome.verdict, Verdict::Conflict { .. } | Verdict::Duplicate { .. });
     cx.count(2, ours.into());
@@ -96,6 +104,7 @@ fn port_of(verdict: Verdict) -> usize {
     match verdict {
         Verdict::Taken => 0,
         Verdict::Conflict { .. } | Verdict::Duplicate { .. } => 1,
-        _ => 2,
+        Verdict::Limited => 2,
+        _ => DROP,
     }
 }

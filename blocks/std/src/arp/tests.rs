@@ -102,7 +102,7 @@ fn waiting(bench: &mut Bench) -> Burst {
 #[test]
 fn a_packet_waits_for_its_neighbour() {
     let mut bench = bench();
-    let key = Key4::new(0, PEER).key();
+    let key = Key4::new(0, PEER).wait_key([0; 2]);
     let burst = waiting(&mut bench);
     let mut ran = bench.run(&LOOKUP, burst, 1);
     assert_eq!(ran.requests.claims, [(Claim::Block { key }, 1)]);
@@ -159,7 +159,7 @@ fn addresses_are_announced_and_defended() {
     let claim = arp(2, PEER_MAC, HOST, HOST);
     let ran = run(&mut bench, &PROCESS_PENDING_RESPONSE, &[claim.clone(), claim]);
     assert_eq!(ran.requests.claims, [(Claim::Spawn { edge: 0, priority: Priority::High }, 1)]);
-    assert_eq!(ran.ports, [0, 0b10, 0]);
+    assert_eq!(ran.ports, [0, 0b10, 0, 0]);
 }
 
 #[test]

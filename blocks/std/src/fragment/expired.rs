@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weever_block::{Buffer, Cx};
-use weever_net::icmp::{Cause, MAX_ERROR_LEN, may_report};
+use weever_net::icmp::{Cause, INTERNETWORK_CONTROL, MAX_ERROR_LEN, may_report};
 use weever_net::icmp6;
 use weever_packet::{Endpoints, Flags};
 use weever_wire::ethernet::ethertype;
@@ -37,7 +37,8 @@ impl Reporter {
         let state = &**self.state.load();
         may_report(first, false, state).ok()?;
         let cause = Cause::ReassemblyTimeExceeded;
-        if !self.limits.grant_one(state.settings().icmp, cause, cx.now) {
+        let rates = state.settings().icmp;
+        if !self.limits.take(rates, cause.budget(), header.src(), cx.now) {
             return None;
         }
         let quote = &first[..first.len().min(header.total_len()).min(MAX_QUOTE)];
@@ -56,6 +57,7 @@ impl Reporter {
             local: Endpoints::mapped(header.dst().to_bits()),
             remote: Endpoints::mapped(header.src().to_bits()),
             protocol: protocol::ICMP,
+            tos: INTERNETWORK_CONTROL,
             ..Endpoints::default()
         };
         Some(buffer)

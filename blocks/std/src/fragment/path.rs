@@ -7,7 +7,7 @@ use weever_block::{
     Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, tasks_where,
 };
 use weever_graph::Effects;
-use weever_net::pmtu::TooBig;
+use weever_net::pmtu::{SentPacket, TooBig};
 use weever_net::state::NetState;
 use weever_wire::icmpv4::{HEADER_LEN, IcmpHeader, kind, unreachable};
 use weever_wire::ipv4::Ipv4Header;
@@ -61,11 +61,17 @@ fn learn(state: &NetState, paths: &Paths, packet: &Buffer, now: Nanos) -> Option
     }
     let route = state.route4(quoted.dst())?;
     let link = state.interface(route.iface)?.mtu.into();
-    let said = TooBig {
+    let transport = message.get(HEADER_LEN + quoted.header_len()..)?.first_chunk::<4>()?;
+    let [a, b, c, d] = *transport;
+    let packet = SentPacket {
+        src: IpAddr::V4(quoted.src()),
         dst: IpAddr::V4(quoted.dst()),
+        protocol: quoted.protocol(),
+        ports: (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
         length: quoted.total_len() as u32,
-        dont_fragment: quoted.dont_fragment(),
-        mtu: icmp.mtu().into(),
+        fragment: quoted.is_fragment(),
     };
+    let mtu = icmp.mtu().into();
+    let said = TooBig { packet, dont_fragment: quoted.dont_fragment(), mtu };
     paths.learn(said, link, now).ok()
 }

@@ -97,10 +97,13 @@ fn make_of(build: &Build<'_>, six: bool) -> Result<Box<dyn Block>, BuildError> {
         return Err(build.bad_param("period", &period.to_string(), "use 1 to 10000"));
     }
     let fragments = build.env.get_or_default::<Fragments>();
-    let limits = build.env.get_or_default::<IcmpLimits>();
+    let limits = build.env::<IcmpLimits>(crate::icmp::LIMITS)?;
     let reporter = Reporter::new(network(build)?.reader(), limits);
     let (paths, period) = (build.env.get_or_default(), period * weever_net::MILLIS);
-    let limits6 = six.then(|| build.env.get_or_default());
+    let limits6 = match six {
+        true => Some(build.env::<Icmp6Limits>(crate::icmp6::LIMITS)?),
+        false => None,
+    };
     let evicted = if six { fragments.v6.evicted() } else { fragments.v4.evicted() };
     Ok(Box::new(Reassemble { fragments, reporter, limits6, paths, period, evicted }))
 }
@@ -157,7 +160,7 @@ fn offer(
     match table.offer(&piece, cx.now, room) {
         Offer::Whole(room, len) => {
             cx.count(REASSEMBLED, 1);
-            let datagram = restarted(room.into_packet(len), meta);
+            let datagram = restarted(delivered(cx, room, len), meta);
             cx.spawn_new(DATAGRAM, Some(datagram), 0, Priority::High);
             OUT
         }
@@ -173,6 +176,18 @@ fn port_of(reject: Reject) -> usize {
         Reject::NoRoom => FULL,
         _ => MALFORMED,
     }
+}
+
+/// The datagram in a frame of its own size. A large frame is kept only for what fits no other: what is
+/// short enough may have to wait for its answer's neighbour, and strangers could have it wait in all of them.
+fn delivered(cx: &mut Cx<'_>, room: Room, len: usize) -> Buffer {
+    if let Some(mut packet) = (len <= cx.room()).then(|| cx.alloc()).flatten() {
+        if packet.append(room.datagram(len)) {
+            return packet;
+        }
+        cx.free(packet);
+    }
+    room.into_packet(len)
 }
 
 /// The datagram as if it had come whole, where its last fragment came.

@@ -28,6 +28,14 @@ const DROP: usize = 3;
 #[derive(Debug, Default)]
 struct Identifications(OnceLock<Arc<Idents>>);
 
+/// The identifications of a host, from which all its blocks take.
+fn identifications(build: &Build<'_>) -> Arc<Idents> {
+    let secret = build.env.get_or_default::<Secret>();
+    let idents = build.env.get_or_default::<Identifications>();
+    let new = || Arc::new(Idents::new(secret.random("ip identification")));
+    Arc::clone(idents.0.get_or_init(new))
+}
+
 /// Cuts datagrams up.
 pub static FRAGMENT_OUT_V4: BlockType = BlockType {
     spawns: &["fragment"],
@@ -69,13 +77,10 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         "no" => false,
         other => return Err(build.bad_param("identify", other, "use yes or no")),
     };
-    let secret = build.env.get_or_default::<Secret>();
-    let idents = build.env.get_or_default::<Identifications>();
-    let idents = idents.0.get_or_init(|| Arc::new(Idents::new(secret.random("ip identification"))));
     Ok(Box::new(Fragment {
         state: network(build)?.reader(),
         paths: build.env.get_or_default::<Paths>().reader(),
-        idents: Arc::clone(idents),
+        idents: identifications(build),
         identify,
         parts: Vec::with_capacity(64),
     }))

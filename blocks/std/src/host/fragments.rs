@@ -18,6 +18,11 @@ const HEADROOM: usize = 64;
 pub(crate) struct Room(Buffer);
 
 impl Room {
+    /// The datagram: the first `len` bytes.
+    pub(crate) fn datagram(&self, len: usize) -> &[u8] {
+        &self.0.data()[..len]
+    }
+
     /// The datagram: the first `len` bytes, moved to where a link's header has room in front of
     /// them, for an answer that is short enough to be sent as it is. What is longer than that is
     /// copied when it is cut up.

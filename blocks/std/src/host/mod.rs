@@ -22,21 +22,27 @@ use std::sync::Arc;
 use weever_block::{Env, Nanos};
 use weever_net::state::NetConfig;
 
+use crate::icmp::IcmpLimits;
+use crate::icmp6::Icmp6Limits;
+
 /// Provides what the protocol blocks of one host share: its network, and empty neighbour caches
 /// with the default limits, whose first polls announce its addresses.
 pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Network> {
     let host = Arc::new(Network::new(config));
     let resolver = env.get_or_default::<Resolver>();
-    let family = V4::new(weever_net::arp::Config::default());
+    let secret = env.get_or_default::<Secret>();
+    let key = secret.key("arp answers");
+    let family = V4::new(weever_net::arp::Config { key, ..weever_net::arp::Config::default() });
     let four = Neighbours::new(Arc::clone(&host), Arc::clone(&resolver), family, now);
     env.provide(Arc::new(four));
-    let secret = env.get_or_default::<Secret>();
     let config = weever_net::ndp::Config::default();
     // Stations that start at the same moment must not wait for the same time.
     let family = V6::new(config, secret.key("neighbour discovery"));
     env.provide(Arc::new(Neighbours6::new(Arc::clone(&host), resolver, family, now)));
     env.provide(Arc::clone(&host));
     env.provide(Arc::new(Paths::new(weever_net::pmtu::Config::default(), *secret)));
+    env.provide(Arc::new(IcmpLimits::new(secret.key("icmp errors"))));
+    env.provide(Arc::new(Icmp6Limits::new(secret.key("icmpv6 errors"))));
     env.get_or_default::<Fragments>();
     host
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
-use weever_net::pmtu::{Config, Entry, PathMtus, Recent, TooBig, TooBigReject, View};
+use weever_net::pmtu::{Config, Entry, PathMtus, RecentSends, TooBig, TooBigReject, View};
 
 use super::Secret;
 
@@ -17,7 +17,7 @@ pub(crate) type PathReader = arc_swap::Cache<Arc<ArcSwap<View>>, Arc<View>>;
 pub struct Paths {
     table: Mutex<PathMtus>,
     published: Arc<ArcSwap<View>>,
-    recent: Recent,
+    recent: RecentSends,
 }
 
 impl Default for Paths {
@@ -29,7 +29,7 @@ impl Default for Paths {
 impl Paths {
     /// Nothing known.
     pub fn new(config: Config, secret: Secret) -> Paths {
-        let recent = Recent::new(secret.key("recent sends"));
+        let recent = RecentSends::new(secret.key("recent sends"));
         let published = Arc::new(ArcSwap::from_pointee(View::default()));
         Paths { table: Mutex::new(PathMtus::new(config)), published, recent }
     }
@@ -39,7 +39,7 @@ impl Paths {
     }
 
     /// The large packets that were sent recently.
-    pub(crate) fn recent(&self) -> &Recent {
+    pub(crate) fn recent(&self) -> &RecentSends {
         &self.recent
     }
 

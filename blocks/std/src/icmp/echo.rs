@@ -1,54 +1,35 @@
 //! Which echo requests are answered, and how often.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
     READS, StateKind, bits, tasks_where,
 };
 use weever_graph::Effects;
-use weever_net::icmp::RateLimit;
-use weever_net::state::NetState;
+use weever_net::limit::SharedLimit;
+use weever_net::state::{NetState, Rate};
 use weever_wire::ipv4::Ipv4Header;
 
 use crate::host::StateReader;
 use crate::kinds::network;
 
-/// How many echo replies the host may still send; shared by all workers, so that the limit is one
-/// of the host. Apart from the errors' limits: neither silences the other. Locked once per burst
-/// with an echo request.
+/// The budget of echo replies of a host, shared by all workers without a lock. Apart from that of
+/// errors: neither silences the other.
 #[derive(Debug, Default)]
-pub(crate) struct EchoLimit(Mutex<Option<Limit>>);
-
-#[derive(Debug)]
-struct Limit {
-    rates: (u32, u32),
-    left: RateLimit,
-}
+pub(crate) struct EchoLimit(SharedLimit);
 
 impl EchoLimit {
-    /// Sets the limit; another one than before starts afresh.
-    pub(crate) fn set(&self, per_second: u32, burst: u32) {
-        let rates = (per_second, burst);
-        let mut limit = self.lock();
-        if limit.as_ref().is_none_or(|limit| limit.rates != rates) {
-            *limit = Some(Limit { rates, left: RateLimit::new(per_second, burst) });
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Limit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The tasks of `wanted`, from the first on, that may be answered now.
-    pub(crate) fn grant(&self, wanted: Mask, now: Nanos) -> Mask {
-        if wanted == 0 {
-            return 0;
-        }
-        let mut limit = self.lock();
-        let Some(Limit { left, .. }) = &mut *limit else { return wanted };
-        bits(wanted).take_while(|_| left.take(now)).fold(0, |all, task| all | 1 << task)
+    pub(crate) fn grant(&self, rate: Rate, wanted: Mask, now: Nanos) -> Mask {
+        let granted = bits(wanted).take_while(|_| self.0.take(rate, 1, now));
+        granted.fold(0, |all, task| all | 1 << task)
     }
+}
+
+/// The rate that a block's parameters set.
+pub(crate) fn rate(build: &Build<'_>) -> Result<Rate, BuildError> {
+    Ok(Rate { per_second: build.param("per_second")?, burst: build.param("burst")? })
 }
 
 /// Has the echo answered.
@@ -77,17 +58,14 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
     )
 };
 
-/// The parameters that came last hold; all workers run one graph.
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let state = network(build)?.reader();
-    let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
-    let limit = build.env.get_or_default::<EchoLimit>();
-    limit.set(per_second, burst);
-    Ok(Box::new(NeedsResponse { state, limit }))
+    Ok(Box::new(NeedsResponse { state, rate: rate(build)?, limit: build.env.get_or_default() }))
 }
 
 struct NeedsResponse {
     state: StateReader,
+    rate: Rate,
     limit: Arc<EchoLimit>,
 }
 
@@ -100,7 +78,7 @@ impl Block for NeedsResponse {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
         let state = self.state.load();
         let wanted = tasks_where(burst, input, |packet| is_for_us(state, packet));
-        let answered = self.limit.grant(wanted, cx.now);
+        let answered = self.limit.grant(self.rate, wanted, cx.now);
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);
         ports.enable(0, input & !wanted);

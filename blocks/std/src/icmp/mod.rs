@@ -7,8 +7,9 @@ mod rx;
 mod tests;
 mod tx;
 
-pub(crate) use echo::EchoLimit;
 pub use echo::NEEDS_RESPONSE;
+pub(crate) use echo::{EchoLimit, rate};
+pub(crate) use report::LIMITS;
 pub use report::{IcmpLimits, REPORT};
 pub use rx::{CLASSIFY, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};
 pub use tx::{ALLOCATE_HEADER, FILL_ERROR, FILL_HEADER, INITIATE_ERROR, INITIATE_RESPONSE};

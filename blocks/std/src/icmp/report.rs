@@ -1,61 +1,57 @@
 //! Whether to report an error, and how often.
 
+use std::net::Ipv4Addr;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, MARKS, Mask, Nanos, ParamDoc, PortDoc,
     Ports, StateKind, bits, tasks_marked,
 };
 use weever_graph::Effects;
-use weever_net::icmp::{Cause, ErrorLimits, may_report};
+use weever_net::icmp::{Cause, may_report};
+use weever_net::limit::ErrorLimits;
+use weever_net::random::Key;
 use weever_net::state::{IcmpRates, NetState};
 use weever_packet::Flags;
+use weever_wire::ipv4::Ipv4Header;
 
 use crate::host::StateReader;
 use crate::kinds::network;
 
-/// How many errors the host may still report; shared by all workers, so that the limit is one of
-/// the host. Locked once per burst that has something to report.
-#[derive(Debug, Default)]
-pub struct IcmpLimits(Mutex<Limits>);
+/// Its name, for the error of a graph without it.
+pub(crate) const LIMITS: &str = "the host's budget of ICMP errors";
 
-#[derive(Debug, Default)]
-struct Limits {
-    rates: IcmpRates,
-    left: ErrorLimits,
-}
+/// The budget of ICMP errors of a host, shared by all workers without a lock.
+#[derive(Debug)]
+pub struct IcmpLimits(ErrorLimits);
 
 impl IcmpLimits {
-    /// The tasks of `wanted`, from the first on, that may report their recorded causes now. New
-    /// rates start afresh.
+    /// A full budget; `key` is a secret.
+    pub fn new(key: Key) -> IcmpLimits {
+        IcmpLimits(ErrorLimits::new(key))
+    }
+
+    /// The tasks of `wanted` that may report their recorded causes now.
     pub(crate) fn grant(&self, rates: IcmpRates, burst: &Burst, wanted: Mask, now: Nanos) -> Mask {
-        if wanted == 0 {
-            return 0;
-        }
-        let mut limits = self.lock(rates);
-        let cause = |task| Cause::from_bits(burst.get(task)?.meta().entry);
-        let mut take = |cause: Cause| limits.left.take(cause.kind(), now);
-        let granted = bits(wanted).filter(|task| cause(*task).is_some_and(&mut take));
+        let granted = bits(wanted).filter(|task| {
+            let Some(packet) = burst.get(*task) else { return false };
+            let budget = Cause::from_bits(packet.meta().entry).and_then(Cause::budget);
+            let header = Ipv4Header::first(packet.at(packet.meta().l3));
+            header.is_some_and(|ip| self.take(rates, budget, ip.src(), now))
+        });
         granted.fold(0, |all, task| all | 1 << task)
     }
 
-    /// Whether one error may be reported now.
-    pub(crate) fn grant_one(&self, rates: IcmpRates, cause: Cause, now: Nanos) -> bool {
-        self.grant_kind(rates, cause.kind(), now)
-    }
-
-    /// Whether one message of this type may be sent now.
-    pub(crate) fn grant_kind(&self, rates: IcmpRates, kind: u8, now: Nanos) -> bool {
-        self.lock(rates).left.take(kind, now)
-    }
-
-    fn lock(&self, rates: IcmpRates) -> MutexGuard<'_, Limits> {
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if limits.rates != rates {
-            *limits = Limits { rates, left: ErrorLimits::of(rates) };
-        }
-        limits
+    /// Whether one message of this [budget](weever_net::icmp::budget) may go to `to` now.
+    pub(crate) fn take(
+        &self,
+        rates: IcmpRates,
+        budget: Option<usize>,
+        to: Ipv4Addr,
+        now: Nanos,
+    ) -> bool {
+        self.0.take(rates, budget, to.into(), now)
     }
 }
 
@@ -101,7 +97,7 @@ impl FromStr for Fixed {
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     let state = network(build)?.reader();
-    let limits = build.env.get_or_default::<IcmpLimits>();
+    let limits = build.env::<IcmpLimits>(LIMITS)?;
     let Fixed(cause) = build.param("cause")?;
     Ok(Box::new(Report { state, limits, cause }))
 }

@@ -121,6 +121,7 @@ fn errors_are_bounded_and_sometimes_forbidden() {
     let mut config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
     config.settings.icmp.each = rate;
     let bench = Bench::new().providing(Arc::new(Network::new(config)));
+    let bench = bench.providing(Arc::new(super::IcmpLimits::new([1, 2])));
     let mut bench = bench.with_param("cause", "port");
     let reply = message(HOST, REPLY);
     let to_all = ipv4(ipv4_repr(PEER, SUBNET_BROADCAST, protocol::UDP), &stray(1)[20..]);

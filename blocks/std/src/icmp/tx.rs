@@ -2,7 +2,7 @@
 
 use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, rewriter};
 use weever_graph::Effects;
-use weever_net::icmp::{Cause, quote_len};
+use weever_net::icmp::{Cause, INTERNETWORK_CONTROL, quote_len};
 use weever_net::state::NetState;
 use weever_packet::Endpoints;
 use weever_wire::checksum;
@@ -70,8 +70,10 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     if !address_reply(packet, protocol::ICMP) || !packet.set_bounds(l3, l3 + len as u16) {
         return false;
     }
+    let ends = &mut packet.meta_mut().endpoints;
+    ends.tos = INTERNETWORK_CONTROL;
     if !ours {
-        packet.meta_mut().endpoints.local = Endpoints::mapped(0);
+        ends.local = Endpoints::mapped(0);
     }
     true
 }

@@ -8,10 +8,11 @@ use weever_block::{
 };
 use weever_graph::Effects;
 use weever_net::iface::IfaceId;
+use weever_net::state::Rate;
 use weever_wire::ipv6::Ipv6Header;
 
 use crate::host::StateReader;
-use crate::icmp::EchoLimit;
+use crate::icmp::{EchoLimit, rate};
 use crate::kinds::network;
 
 /// Has the echo answered.
@@ -39,16 +40,14 @@ pub static NEEDS_RESPONSE: BlockType = BlockType {
     )
 };
 
-/// The parameters that came last hold, of either family.
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let (per_second, burst) = (build.param("per_second")?, build.param("burst")?);
-    let limit = build.env.get_or_default::<EchoLimit>();
-    limit.set(per_second, burst);
-    Ok(Box::new(NeedsResponse { state: network(build)?.reader(), limit }))
+    let (state, limit) = (network(build)?.reader(), build.env.get_or_default());
+    Ok(Box::new(NeedsResponse { state, rate: rate(build)?, limit }))
 }
 
 struct NeedsResponse {
     state: StateReader,
+    rate: Rate,
     limit: Arc<EchoLimit>,
 }
 
@@ -59,7 +58,7 @@ impl Block for NeedsResponse {
             let ip = packet.array_at(packet.meta().l3).map(Ipv6Header::of);
             ip.is_some_and(|ip| state.is_ours6(IfaceId(packet.meta().iface), ip.dst()))
         });
-        let answered = self.limit.grant(wanted, cx.now);
+        let answered = self.limit.grant(self.rate, wanted, cx.now);
         cx.count(0, answered.count_ones().into());
         cx.spawn(0, answered);
         ports.enable(0, input & !wanted);

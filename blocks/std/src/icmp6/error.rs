@@ -9,7 +9,7 @@ use weever_block::{
 use weever_graph::Effects;
 use weever_net::icmp6::{ErrorReject, ReceivedError, check_error};
 use weever_net::iface::IfaceId;
-use weever_net::pmtu::TooBig;
+use weever_net::pmtu::{SentPacket, TooBig};
 use weever_net::state::NetState;
 use weever_wire::icmpv6::kind;
 
@@ -90,7 +90,14 @@ fn learn(
     }
     let hop = state.hop6(iface, error.remote)?;
     let link = state.mtu6(hop.iface).into();
-    let dst = IpAddr::V6(error.remote);
-    let said = TooBig { dst, length: error.length, dont_fragment: true, mtu: error.value };
+    let packet = SentPacket {
+        src: IpAddr::V6(error.local),
+        dst: IpAddr::V6(error.remote),
+        protocol: error.protocol,
+        ports: error.ports?,
+        length: error.length,
+        fragment: error.fragment,
+    };
+    let said = TooBig { packet, dont_fragment: true, mtu: error.value };
     paths.learn(said, link, now).ok()
 }

@@ -1,18 +1,24 @@
 //! Whether to report an error, and how often; and how the cause travels to where it is written.
 
-use std::sync::{Mutex, PoisonError};
+use std::net::Ipv6Addr;
 
 use weever_block::{Buffer, Nanos};
-use weever_net::icmp6::{Cause, ErrorLimits, may_report};
+use weever_net::icmp6::{Cause, budget, may_report};
+use weever_net::limit::ErrorLimits;
+use weever_net::random::Key;
+use weever_net::state::IcmpRates;
 use weever_packet::Flags;
 use weever_wire::icmpv6::{Icmpv6Repr, kind};
+use weever_wire::ipv6::Ipv6Header;
 
 use crate::kinds::between;
 
-/// How many ICMPv6 errors the host may still report; shared by all workers, so that the limit is one
-/// of the host. Locked for each packet that is to be reported.
-#[derive(Debug, Default)]
-pub struct Icmp6Limits(Mutex<ErrorLimits>);
+/// Its name, for the error of a graph without it.
+pub(crate) const LIMITS: &str = "the host's budget of ICMPv6 errors";
+
+/// The budget of ICMPv6 errors of a host, shared by all workers without a lock.
+#[derive(Debug)]
+pub struct Icmp6Limits(ErrorLimits);
 
 /// Whether an error goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,15 +32,14 @@ pub(crate) enum Verdict {
 }
 
 impl Icmp6Limits {
-    /// These limits.
-    pub fn new(limits: ErrorLimits) -> Icmp6Limits {
-        Icmp6Limits(Mutex::new(limits))
+    /// A full budget; `key` is a secret.
+    pub fn new(key: Key) -> Icmp6Limits {
+        Icmp6Limits(ErrorLimits::new(key))
     }
 
-    /// Whether a redirect may be sent now.
-    pub(crate) fn grant_redirect(&self, now: Nanos) -> bool {
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.take(kind::REDIRECT, now)
+    /// Whether a redirect may be sent to `to` now.
+    pub(crate) fn grant_redirect(&self, to: Ipv6Addr, now: Nanos) -> bool {
+        self.0.take(IcmpRates::default(), budget(kind::REDIRECT), to.into(), now)
     }
 
     /// Whether `cause` is reported about the packet, which then carries it in its metadata.
@@ -44,8 +49,9 @@ impl Icmp6Limits {
         if may_report(cause, about, meta.flags.has(Flags::LINK_BROADCAST)).is_err() {
             return Verdict::Silent;
         }
-        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !limits.take(cause.kind(), now) {
+        let Some(header) = Ipv6Header::first(about) else { return Verdict::Silent };
+        let to = header.src().into();
+        if !self.0.take(IcmpRates::default(), budget(cause.kind()), to, now) {
             return Verdict::Limited;
         }
         packet.meta_mut().entry = pack(cause);

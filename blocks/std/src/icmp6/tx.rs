@@ -70,7 +70,10 @@ fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let (asked, remote) = (Ipv6Addr::from_octets(ends.local), Ipv6Addr::from_octets(ends.remote));
     // RFC 4443 §2.2: one of ours, where the packet was for another or for a group.
     if !state.is_ours6(IfaceId(iface), asked) {
-        let source = state.source6(IfaceId(iface), remote).unwrap_or(Ipv6Addr::UNSPECIFIED);
+        // The interface of a packet that was being forwarded is the one that it was to leave by. The
+        // sender knows the address of the one that leads back to it.
+        let back = state.hop6(IfaceId(iface), remote).map_or(IfaceId(iface), |hop| hop.iface);
+        let source = state.source6(back, remote).unwrap_or(Ipv6Addr::UNSPECIFIED);
         ends.local = source.octets();
         return !source.is_unspecified();
     }

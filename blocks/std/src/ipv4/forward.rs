@@ -17,7 +17,7 @@ use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, set_ttl};
 
 use super::rx::{header, whole_header};
 use crate::host::StateReader;
-use crate::icmp::IcmpLimits;
+use crate::icmp::{IcmpLimits, LIMITS};
 use crate::kinds::network;
 use crate::redirect::{RecentRedirects, redirect4};
 
@@ -56,11 +56,11 @@ pub static FORWARD: BlockType = BlockType {
             PortDoc { name: "refused", doc: "an interface or a route keeps it back" },
         ],
         |build| {
-            let limits = build.env.get_or_default();
+            let limits = build.env::<IcmpLimits>(LIMITS)?;
             Ok(Box::new(Forward {
                 state: network(build)?.reader(),
                 limits,
-                recent: RecentRedirects::default(),
+                recent: RecentRedirects::new(build),
             }))
         },
     )
@@ -126,7 +126,7 @@ fn forward(
     if !packet.set_bounds(meta.l3, meta.end) {
         return REFUSED;
     }
-    let mut flags = Flags::FORWARDED;
+    let mut flags = Flags::FORWARDED.with(Flags::PROVOKED);
     if meta.flags.has(Flags::MAY_BE_PARTIAL) {
         // The link of what is cut up would see only pieces.
         let leaves = port == PASS && state.interface(hop.iface).is_some_and(|i| i.tx_checksum);

@@ -116,8 +116,8 @@ impl IpVersion for V4 {
     }
 
     #[inline]
-    fn remote(packet: &Buffer) -> IpAddr {
-        Ipv4Addr::from_bits(Endpoints::v4(&packet.meta().endpoints.remote)).into()
+    fn address(bytes: &[u8; 16]) -> IpAddr {
+        Ipv4Addr::from_bits(Endpoints::v4(bytes)).into()
     }
 }
 

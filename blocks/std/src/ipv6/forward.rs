@@ -21,7 +21,7 @@ use weever_wire::udp::never_zero;
 
 use super::{header, whole};
 use crate::host::StateReader;
-use crate::icmp6::{Icmp6Limits, Verdict};
+use crate::icmp6::{Icmp6Limits, LIMITS, Verdict};
 use crate::kinds::network;
 use crate::redirect::{RecentRedirects, redirect6};
 
@@ -56,11 +56,11 @@ pub static FORWARD: BlockType = BlockType {
 };
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let limits = build.env.get_or_default::<Icmp6Limits>();
+    let limits = build.env::<Icmp6Limits>(LIMITS)?;
     Ok(Box::new(Forward {
         state: network(build)?.reader(),
         limits,
-        recent: RecentRedirects::default(),
+        recent: RecentRedirects::new(build),
     }))
 }
 
@@ -143,7 +143,8 @@ fn step(
     let next_hop = hop.neighbour(dst).octets();
     let meta = packet.meta_mut();
     meta.iface = hop.iface.0;
-    meta.flags = meta.flags.with(Flags::ENDPOINTS).without(Flags::PARTIAL_CHECKSUM);
+    meta.flags = meta.flags.with(Flags::ENDPOINTS).with(Flags::PROVOKED);
+    meta.flags = meta.flags.without(Flags::PARTIAL_CHECKSUM);
     if is_partial {
         meta.flags = meta.flags.with(Flags::PARTIAL_CHECKSUM);
     }

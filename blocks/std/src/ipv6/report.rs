@@ -16,7 +16,7 @@ use weever_net::state::NetState;
 
 use super::{header, whole};
 use crate::host::StateReader;
-use crate::icmp6::{Icmp6Limits, Verdict};
+use crate::icmp6::{Icmp6Limits, LIMITS, Verdict};
 use crate::kinds::network;
 
 /// Has the sender of a packet told what is wrong with its headers.
@@ -46,7 +46,7 @@ pub static REPORT: BlockType = BlockType {
 };
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
-    let limits = build.env.get_or_default::<Icmp6Limits>();
+    let limits = build.env::<Icmp6Limits>(LIMITS)?;
     let cause: String = build.param("cause")?;
     let of: fn(&Buffer) -> Option<Cause> = match cause.as_str() {
         "chain" => fault_of,

@@ -81,8 +81,8 @@ impl IpVersion for V6 {
     }
 
     #[inline]
-    fn remote(packet: &Buffer) -> IpAddr {
-        Ipv6Addr::from_octets(packet.meta().endpoints.remote).into()
+    fn address(bytes: &[u8; 16]) -> IpAddr {
+        Ipv6Addr::from_octets(*bytes).into()
     }
 }
 

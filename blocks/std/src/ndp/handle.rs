@@ -23,7 +23,7 @@ pub static HANDLE: BlockType = BlockType {
     notifies: &["resolved"],
     effects: READS.union(Effects::STATEFUL),
     state: StateKind::Replicated,
-    counters: &["adverts", "learned", "redirects"],
+    counters: &["adverts", "learned", "redirects", "lowhoplimit"],
     ..BlockType::new(
         "RxL3NDPHandle",
         "Learns from neighbour discovery messages: link addresses, routers, prefixes, and \
@@ -72,7 +72,7 @@ impl Block for Handle {
             let handled = received(packet).and_then(|r| session.handle(iface, &r, cx.now));
             match handled {
                 Some(Ok(outcome)) => {
-                    act(cx, &mut self.resolved, (iface, queue), &outcome);
+                    act(cx, (&self.neighbours, &mut self.resolved), (iface, queue), &outcome);
                     ports.enable(0, 1 << task);
                 }
                 Some(Err(why)) => ports.enable(port_of(why), 1 << task),
@@ -85,7 +85,12 @@ impl Block for Handle {
     }
 }
 
-fn act(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, (iface, queue): (u16, u16), outcome: &Outcome) {
+fn act(
+    cx: &mut Cx<'_>,
+    (neighbours, resolved): (&Neighbours6, &mut Vec<u64>),
+    (iface, queue): (u16, u16),
+    outcome: &Outcome,
+) {
     if let Some(reply) = &outcome.reply
         && send::<V6>(cx, RESPONSE, (iface, queue), reply)
     {
@@ -93,9 +98,11 @@ fn act(cx: &mut Cx<'_>, resolved: &mut Vec<u64>, (iface, queue): (u16, u16), out
     }
     if let Some(learned) = outcome.learned {
         cx.count(1, 1);
-        resolved.extend(learned.resolves.then_some(Key6::new(iface, learned.ip).key()));
+        let key = neighbours.wait_key(Key6::new(iface, learned.ip));
+        resolved.extend(learned.resolves.then_some(key));
     }
     cx.count(2, outcome.redirect.is_some().into());
+    cx.count(3, outcome.low_hop_limit.into());
 }
 
 fn port_of(why: Reject) -> usize {

@@ -10,6 +10,7 @@ use weever_block::{BlockType, Buffer, PortDoc, StateKind, validator};
 use weever_graph::Effects;
 use weever_net::ndp::Transmit;
 use weever_packet::{Endpoints, Flags, NO_IFACE};
+use weever_wire::ndp::NdpRepr;
 
 use crate::host::{Key6, NeighbourKey, V6};
 use crate::neighbour::lookup::{lookup, ports};
@@ -28,16 +29,16 @@ pub static LOOKUP: BlockType = lookup::<V6>("TxL3NDLookup_", &PORTS);
 
 /// Repeats solicitations, probes addresses, solicits routers, and wakes packets that wait.
 pub static TIMER: BlockType = BlockType {
-    spawns: &["again", "send"],
+    spawns: &["again", "send", "announce"],
     notifies: &["resolved"],
     effects: Effects::STATEFUL,
     state: StateKind::SingleHomed,
     params: &[period("10", "milliseconds between two looks at the IPv6 neighbours")],
-    counters: &["solicitations"],
+    counters: &["solicitations", "announcements"],
     ..BlockType::new(
         "TxL3NDTimer",
         "Asks for neighbours in use, for our own addresses before we use them, and for routers; \
-         ages what they said, and wakes packets whose neighbour was resolved or given up.",
+         announces our addresses; ages what they said, and wakes packets whose neighbour was resolved or given up.",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
         timer::make::<V6>,
     )
@@ -78,9 +79,9 @@ impl Protocol for V6 {
         true
     }
 
-    /// Announcements answer somebody; time makes none.
-    fn is_announcement(_: &Transmit) -> bool {
-        false
+    /// RFC 4861 §7.2.6: the timer sends no other advertisements.
+    fn is_announcement(sent: &Transmit) -> bool {
+        matches!(sent.message, NdpRepr::NeighbourAdvert { .. })
     }
 }
 

@@ -7,13 +7,13 @@ use weever_block::{
     StateKind, bits,
 };
 use weever_graph::Effects;
-use weever_net::neighbour::Lookup as Found;
+use weever_net::neighbour::{Demand, Lookup as Found};
 use weever_packet::Flags;
 use weever_wire::MacAddr;
 
-use super::waiting::Waiting;
+use super::waiting::{Waiting, shrink};
 use super::{Protocol, neighbours, send};
-use crate::host::{NeighbourKey, Neighbourhood, Reader, Session};
+use crate::host::{Neighbourhood, Reader, Session};
 
 const REQUEST: usize = 0;
 const WAITING: usize = 0;
@@ -128,7 +128,8 @@ impl<F: Protocol> Lookup<F> {
         let mut session = None;
         let is_asked = |of| session.get_or_insert_with(|| neighbours.session(now)).is_asked(of);
         let looks = |packet: &Buffer| (!goes_by_itself(packet)).then(|| F::next_hop(packet));
-        self.waiting.hold(cx, burst, input, WAITING, looks, is_asked)
+        let key = |of| neighbours.wait_key(of);
+        self.waiting.hold(cx, burst, input, (WAITING, key), looks, is_asked)
     }
 
     #[cold]
@@ -139,9 +140,10 @@ impl<F: Protocol> Lookup<F> {
             let of = F::next_hop(packet);
             match find(cx, &mut session, packet, of) {
                 Some(port) => ports.enable(port, 1 << task),
+                None if !shrink(cx, packet) => ports.enable(FULL, 1 << task),
                 None => {
                     self.waiting.begin(packet, of, cx.now);
-                    cx.block(task, of.key());
+                    cx.block(task, self.neighbours.wait_key(of));
                 }
             }
         }
@@ -155,7 +157,11 @@ fn find<F: Protocol>(
     packet: &mut Buffer,
     of: F::Key,
 ) -> Option<usize> {
-    match session.lookup(of, cx.now) {
+    let demand = match packet.meta().flags.has(Flags::PROVOKED) {
+        true => Demand::Provoked,
+        false => Demand::Own,
+    };
+    match session.lookup(of, demand, cx.now) {
         Some(Found::Hit(mac)) => {
             packet.meta_mut().endpoints.next_mac = mac.0;
             Some(KNOWN)

@@ -1,7 +1,7 @@
 //! Packets that wait for their neighbour leave before those that come later.
 
 use weever_block::{Buffer, Burst, Cx, Mask, Nanos, bits};
-use weever_packet::Flags;
+use weever_packet::{Flags, Meta, NOWHERE};
 
 use crate::host::NeighbourKey;
 
@@ -84,7 +84,7 @@ impl<K: NeighbourKey> Waiting<K> {
         cx: &mut Cx<'_>,
         burst: &mut Burst,
         input: Mask,
-        edge: usize,
+        (edge, key): (usize, impl Fn(K) -> u64),
         looks: impl Fn(&Buffer) -> Option<K>,
         mut is_asked: impl FnMut(K) -> bool,
     ) -> Mask {
@@ -93,12 +93,14 @@ impl<K: NeighbourKey> Waiting<K> {
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
             let Some(of) = looks(packet) else { continue };
-            let (flags, key) = (packet.meta().flags, of.key());
+            let (flags, key) = (packet.meta().flags, key(of));
             if flags.has(Flags::WAITED) {
                 if self.remove(of) {
                     cx.notify(edge, key);
                 }
             } else if self.contains(of) {
+                // Without a frame to move to, it waits where it is.
+                shrink(cx, packet);
                 packet.meta_mut().flags = flags.with(Flags::WAITED);
                 cx.block(task, key);
                 held |= 1 << task;
@@ -109,6 +111,30 @@ impl<K: NeighbourKey> Waiting<K> {
         }
         held
     }
+}
+
+/// Bytes of the largest ordinary frame.
+const ORDINARY: usize = 4096;
+
+/// Moves a packet in a large frame into an ordinary one, before it waits: large frames are few, and what
+/// strangers have us send to silent neighbours must not hold them. False, and nothing changed, without a frame.
+pub(super) fn shrink(cx: &mut Cx<'_>, packet: &mut Buffer) -> bool {
+    let from = packet.head();
+    if usize::from(from) + packet.len() + packet.tailroom() <= ORDINARY {
+        return true;
+    }
+    let Some(mut small) = cx.alloc() else { return false };
+    if !small.append(packet.data()) {
+        cx.free(small);
+        return false;
+    }
+    let to = small.head();
+    let moved = |at: u16| if at == NOWHERE || at < from { NOWHERE } else { at - from + to };
+    let meta = *packet.meta();
+    let (l2, l3, l4, end) = (moved(meta.l2), moved(meta.l3), moved(meta.l4), moved(meta.end));
+    *small.meta_mut() = Meta { l2, l3, l4, end, ..meta };
+    std::mem::swap(packet, &mut small);
+    true
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use weever_graph::{Entry, TableSpec};
 
-use super::fields::{Key, append};
+use weever_net::random::Key;
+
+use super::fields::{Key as PacketKey, append};
 
 /// What became of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +41,12 @@ pub(super) struct Index<const W: usize> {
     /// By falling best rank, so that the search can end early.
     groups: Vec<Group<W>>,
     miss: Verdict,
+    key: Key,
 }
 
 impl<const W: usize> Index<W> {
-    pub(super) fn new(spec: &TableSpec) -> Index<W> {
+    /// `key` is a secret: senders choose what is looked up.
+    pub(super) fn new(spec: &TableSpec, key: Key) -> Index<W> {
         let miss = Verdict { entry: None, port: spec.miss };
         let mut by_mask: Vec<([u64; W], Vec<Slot<W>>, u32)> = Vec::new();
         for (age, entry) in spec.entries.iter().enumerate() {
@@ -57,22 +61,22 @@ impl<const W: usize> Index<W> {
         }
         let mut groups: Vec<Group<W>> = by_mask
             .into_iter()
-            .map(|(mask, slots, needs)| Group::new(mask, needs, slots))
+            .map(|(mask, slots, needs)| Group::new(mask, needs, slots, key))
             .collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.best));
-        Index { groups, miss }
+        Index { groups, miss, key }
     }
 
     /// The entry that wins among those which match.
     #[inline]
-    pub(super) fn find(&self, key: &Key<W>) -> Verdict {
+    pub(super) fn find(&self, key: &PacketKey<W>) -> Verdict {
         let mut won: Option<&Slot<W>> = None;
         for group in &self.groups {
             if won.is_some_and(|slot| slot.rank >= group.best) {
                 break;
             }
             if group.needs & !key.present == 0 {
-                let found = group.find(&key.words);
+                let found = group.find(&key.words, self.key);
                 won = match (won, found) {
                     (Some(a), Some(b)) if a.rank >= b.rank => Some(a),
                     (a, None) => a,
@@ -102,17 +106,17 @@ fn needs(entry: &Entry) -> u32 {
 }
 
 impl<const W: usize> Group<W> {
-    fn new(mask: [u64; W], needs: u32, entries: Vec<Slot<W>>) -> Group<W> {
+    fn new(mask: [u64; W], needs: u32, entries: Vec<Slot<W>>, key: Key) -> Group<W> {
         let size = (entries.len() * 2).next_power_of_two();
         let best = entries.iter().map(|slot| slot.rank).max().unwrap_or(0);
         let slots = vec![None; size].into_boxed_slice();
         let mut group = Group { mask, needs, best, slots };
-        entries.into_iter().for_each(|slot| group.insert(slot));
+        entries.into_iter().for_each(|slot| group.insert(slot, key));
         group
     }
 
-    fn insert(&mut self, slot: Slot<W>) {
-        let mut at = hash(&slot.words);
+    fn insert(&mut self, slot: Slot<W>, key: Key) {
+        let mut at = hash(&slot.words, key);
         loop {
             let place = self.place(at);
             match &self.slots[place] {
@@ -127,9 +131,9 @@ impl<const W: usize> Group<W> {
     }
 
     #[inline]
-    fn find(&self, words: &[u64; W]) -> Option<&Slot<W>> {
+    fn find(&self, words: &[u64; W], key: Key) -> Option<&Slot<W>> {
         let masked: [u64; W] = std::array::from_fn(|i| words[i] & self.mask[i]);
-        let mut at = hash(&masked);
+        let mut at = hash(&masked, key);
         loop {
             match &self.slots[self.place(at)] {
                 Some(slot) if slot.words == masked => return Some(slot),
@@ -145,11 +149,13 @@ impl<const W: usize> Group<W> {
     }
 }
 
-/// A multiplicative hash: entries are configuration, not something a peer could choose to collide.
+/// A multiplicative hash of both halves of each product, keyed: a sender that knew the entries could
+/// otherwise choose packets that all run through the longest row of taken slots.
 #[inline]
-fn hash<const W: usize>(words: &[u64; W]) -> usize {
-    let mixed = words
-        .iter()
-        .fold(0u64, |h, word| (h.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    (mixed >> 32) as usize
+fn hash<const W: usize>(words: &[u64; W], key: Key) -> usize {
+    let mixed = words.iter().fold(key[0], |h, word| {
+        let product = u128::from(h ^ word) * u128::from(key[1] | 1);
+        product as u64 ^ (product >> 64) as u64
+    });
+    (mixed ^ mixed >> 32) as usize
 }

@@ -10,6 +10,9 @@ use weever_block::{
 };
 use weever_graph::{Field, NodeKind, TableSpec};
 
+use weever_net::random::Key;
+
+use crate::host::Secret;
 use fields::Extract;
 use index::{Index, Verdict};
 
@@ -31,8 +34,9 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
         let what = "a table's value (the node is no table)";
         return Err(BuildError::Environment { node: build.node.name.clone(), what });
     };
+    let key = build.env.get_or_default::<Secret>().key("tables");
     if spec.fields == [Field::Ip4Dst, Field::L4Dst] {
-        return Ok(Box::new(Table::<_, 1>::new(fields::local_socket, spec)));
+        return Ok(Box::new(Table::<_, 1>::new(fields::local_socket, spec, key)));
     }
     let plan = fields::Plan::new(&spec.fields);
     if plan.words() > fields::MAX_WORDS || spec.fields.len() > 32 {
@@ -40,10 +44,10 @@ fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
     }
     // The widths of one to four words cover a 5-tuple; the last holds every field there is.
     Ok(match plan.words() {
-        0 | 1 => Box::new(Table::<_, 1>::new(plan, spec)),
-        2 => Box::new(Table::<_, 2>::new(plan, spec)),
-        3 | 4 => Box::new(Table::<_, 4>::new(plan, spec)),
-        _ => Box::new(Table::<_, { fields::MAX_WORDS }>::new(plan, spec)),
+        0 | 1 => Box::new(Table::<_, 1>::new(plan, spec, key)),
+        2 => Box::new(Table::<_, 2>::new(plan, spec, key)),
+        3 | 4 => Box::new(Table::<_, 4>::new(plan, spec, key)),
+        _ => Box::new(Table::<_, { fields::MAX_WORDS }>::new(plan, spec, key)),
     })
 }
 
@@ -60,9 +64,9 @@ struct Table<E, const W: usize> {
 }
 
 impl<E: Extract<W>, const W: usize> Table<E, W> {
-    fn new(extract: E, spec: &TableSpec) -> Table<E, W> {
+    fn new(extract: E, spec: &TableSpec, key: Key) -> Table<E, W> {
         let ports = spec.entries.iter().map(|e| e.port).chain([spec.miss]).max().unwrap_or(0);
-        Table { extract, index: Index::new(spec), masks: vec![0; ports as usize + 1] }
+        Table { extract, index: Index::new(spec, key), masks: vec![0; ports as usize + 1] }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use weever_block::{Buffer, Claim, Mask, Priority};
+use weever_block::{Buffer, Burst, Claim, Mask, Priority};
 use weever_net::iface::Interface;
 use weever_net::state::NetConfig;
 use weever_packet::{Endpoints, Flags};
@@ -96,11 +96,27 @@ fn the_echo_answers_whom_it_may() {
     let answered = [(Claim::Spawn { edge: 0, priority: Priority::High }, 1)];
     assert_eq!(run(&UDP_ECHO, &datagram(), Flags::NONE).requests.claims, answered);
     let to_all = SocketAddrV4::new(SUBNET_BROADCAST, 7);
-    let [own_port, no_port] = [7, 0].map(|port| SocketAddrV4::new(PEER, port));
-    for (src, dst) in [(CLIENT, to_all), (own_port, SERVER), (no_port, SERVER)] {
+    // Its own port, none, and those of chargen, DNS and NTP.
+    let services = [7, 0, 19, 53, 123, 1023].map(|port| (SocketAddrV4::new(PEER, port), SERVER));
+    for (src, dst) in services.into_iter().chain([(CLIENT, to_all)]) {
         let ran = run(&UDP_ECHO, &udp_datagram(src, dst, b"x"), Flags::NONE);
-        assert_eq!((ran.ports, ran.requests.claims), (vec![1], vec![]), "{src} {dst}");
+        assert_eq!((ran.ports, ran.requests.claims), (vec![1, 0], vec![]), "{src} {dst}");
     }
+}
+
+#[test]
+fn the_echo_answers_as_often_as_it_is_told() {
+    let mut bench = bench().with_param("per_second", "30");
+    let mut echo = bench.make(&UDP_ECHO);
+    let mut answered = |bench: &mut Bench| {
+        let mut burst = Burst::new();
+        for task in 0..8 {
+            burst.put(task, received(bench, &datagram(), Flags::NONE));
+        }
+        let ran = bench.run_block(echo.as_mut(), &UDP_ECHO, burst, 0xff);
+        (ran.requests.claims[0].1, ran.ports)
+    };
+    assert_eq!(answered(&mut bench), (0b111, vec![0, 0b1111_1000]));
 }
 
 #[test]

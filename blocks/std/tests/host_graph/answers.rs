@@ -156,9 +156,12 @@ fn closed_ports_are_reported_but_not_too_often() {
 
     host.advance(1_000_000_000);
     host.receive(&vec![&stray; 100]);
-    assert_eq!(host.sent().len(), 50);
+    let sent = host.sent();
+    // RFC 1812 §4.3.2.5: precedence 6.
+    assert!(sent.iter().all(|frame| frame[15] == 0xc0));
+    assert_eq!(sent.len(), 10, "to one destination");
     let reason = "UDP port is closed; too many ICMP errors were sent";
-    assert_eq!(host.count("RxL4UDPClosedPortAction", CounterKind::Drop, reason), 50);
+    assert_eq!(host.count("RxL4UDPClosedPortAction", CounterKind::Drop, reason), 90);
     host.finish();
 }
 

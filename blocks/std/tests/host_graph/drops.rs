@@ -130,7 +130,12 @@ fn ipv4_cases() -> Vec<Case> {
         ("for another host", between(PEER, OTHER), "RxL3IPv4Destination", "not ours"),
         ("ours, in a link broadcast", to_all(&good), "RxL3IPv4Destination", "link broadcast"),
         ("a ping in a link broadcast", to_all(&ping), "RxL3IPv4Destination", "link broadcast"),
-        ("for nobody", between(PEER, Ipv4Addr::new(240, 0, 0, 1)), "RxL3IPv4Destination", "nobody"),
+        (
+            "for nobody",
+            between(PEER, Ipv4Addr::new(240, 0, 0, 1)),
+            "RxL3IPv4Destination",
+            "no host can have",
+        ),
         ("for a group", between(PEER, Ipv4Addr::new(224, 0, 0, 9)), "RxL3IPv4Destination", "group"),
         ("a source route", source_routed(), "RxL3IPv4ValidOptions", "source"),
     ]
@@ -159,7 +164,7 @@ fn transport_cases() -> Vec<Case> {
     vec![
         ("7 bytes of ICMP", short(protocol::ICMP, 7), "RxL3ICMPValidHeaderLength", "cut short"),
         ("a bad ICMP checksum", byte_changed(&ping, 44), "RxL3ICMPValidChecksum", "checksum"),
-        ("an echo reply", reply, "RxL3ICMPClassify", "nobody waits"),
+        ("an echo reply", reply, "RxL3ICMPClassify", "unsolicited"),
         ("a ping to all", icmp(SUBNET_BROADCAST, echo), "RxL3ICMPNeedsResponse", "broadcast"),
         ("7 bytes of UDP", short(protocol::UDP, 7), "RxL4UDPValidHeaderLength", "cut short"),
         ("a UDP length of 7", udp_length(7), "RxL4UDPValidLength", "length"),

@@ -1,3 +1,4 @@
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use weever_block::Env;
@@ -93,6 +94,47 @@ fn long_datagrams_are_echoed_in_fragments() {
     }
     assert_eq!(fragments.v4.held(), (0, 0));
     assert_eq!(fragments.memory().unwrap().available(), 128, "large frames came home");
+    host.finish();
+}
+
+/// Reassembly was once switched off by 86 packets a second: small datagrams in pieces, whose answers waited in
+/// large frames for neighbours that do not answer.
+#[test]
+fn answers_to_silent_neighbours_hold_no_large_frames() {
+    let (mut host, fragments) = serving();
+    let large = || fragments.memory().unwrap().available();
+    for last in 3..=230u8 {
+        let src = Ipv4Addr::new(10, 0, 0, last);
+        for (port, len) in [(7, 100), (33434, 3000)] {
+            let datagram =
+                udp_datagram((src, 5000).into_socket(), (HOST, port).into_socket(), &payload(len));
+            let mtu = if port == 7 { 84 } else { 1500 };
+            host.receive(&pieces(&patched(&datagram, 6, 0), mtu, last.into()));
+        }
+    }
+    assert!(host.total("blocked_now") > 200, "answers and errors wait");
+    assert_eq!(large(), 128, "and none in a large frame");
+    host.receive(&pieces(&whole(5000, &payload(9000)), 1500, 1));
+    let echoes: Vec<_> = host.sent().into_iter().filter(|f| f[..6] == PEER_MAC.0).collect();
+    assert_eq!(joined(&echoes)[0][28..], payload(9000));
+    host.advance(10 * SECOND);
+    host.finish();
+}
+
+/// Routers may fragment a long echo reply: an error about it is not believed, since who sends the request in
+/// another's name could forge it.
+#[test]
+fn a_long_echo_reply_may_be_fragmented_and_teaches_no_path_mtu() {
+    let (mut host, _) = serving();
+    let data = payload(1400);
+    host.receive(&[icmp(HOST, IcmpRepr::EchoRequest { ident: 1, seq: 2, data: &data })]);
+    let sent = host.sent();
+    let reply = &sent[0][14..];
+    assert_eq!(reply[6] & 0x40, 0, "fragmentation is not forbidden");
+    let quote = &patched(reply, 6, 0x40)[..];
+    host.receive(&[icmp(HOST, IcmpRepr::Unreachable { code: 4, mtu: 600, quote })]);
+    assert_eq!(host.count("RxL3ICMPPathMtu", CounterKind::Port, "drop"), 1);
+    assert_eq!(host.count("RxL3ICMPPathMtu", CounterKind::Port, "out"), 0);
     host.finish();
 }
 

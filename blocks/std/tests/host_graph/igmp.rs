@@ -66,9 +66,53 @@ impl Listener {
 
     fn query(&mut self, message: &mut [u8], dst: Ipv4Addr) {
         weever_wire::igmp::fill_checksum(message);
-        let datagram = ipv4(ipv4_repr(PEER, dst, protocol::IGMP), message);
-        self.host.receive(&[ethernet(mac_of(dst), PEER_MAC, 0x0800, &datagram)]);
+        self.host.receive(&[igmp(PEER, dst, 1, true, message)]);
     }
+
+    fn remote(&self) -> u64 {
+        self.host.count("RxL3IGMPReceive", CounterKind::Port, "remote")
+    }
+}
+
+/// A message with this time to live, and with or without a router alert option.
+fn igmp(src: Ipv4Addr, dst: Ipv4Addr, ttl: u8, alert: bool, message: &[u8]) -> Vec<u8> {
+    let options: &[u8] = if alert { &[148, 4, 0, 0] } else { &[] };
+    let mut datagram = ipv4(ipv4_repr(src, dst, protocol::IGMP), &[options, message].concat());
+    datagram[0] += (options.len() / 4) as u8;
+    (datagram[8], datagram[10], datagram[11]) = (ttl, 0, 0);
+    let header = 20 + options.len();
+    let check = weever_wire::checksum::finish(weever_wire::checksum::sum(&datagram[..header]));
+    datagram[10..12].copy_from_slice(&check.to_be_bytes());
+    ethernet(mac_of(dst), PEER_MAC, 0x0800, &datagram)
+}
+
+/// Queries that nobody on the link sent, or that would have hosts speak version 1 or all members of a
+/// group answer: none is believed (RFC 3376 §9.1, §9.2).
+#[test]
+fn forged_queries_are_not_believed() {
+    let mut it = listener();
+    it.net.update(|net| net.join(LINK, GROUP)).unwrap();
+    it.pass(2 * SECOND);
+    let general = [kind::QUERY, 10, 0xec, 0x78, 0, 0, 0, 0, 2, 125, 0, 0];
+    let oldest = [kind::QUERY, 0, 0xee, 0xff, 0, 0, 0, 0];
+    let far = Ipv4Addr::new(192, 0, 2, 1);
+    for forged in [
+        igmp(far, ALL, 1, true, &general),
+        igmp(PEER, ALL, 64, true, &general),
+        igmp(PEER, ALL, 1, false, &general),
+        igmp(PEER, GROUP, 1, true, &general),
+        igmp(PEER, GROUP, 1, false, &oldest),
+        igmp(far, ALL, 1, false, &oldest),
+    ] {
+        let before = it.remote();
+        it.host.receive(&[forged]);
+        assert_eq!(it.remote(), before + 1);
+        assert_eq!(it.pass(11 * SECOND), []);
+    }
+    assert_eq!(it.groups.listed(it.host.now())[0].version, Version::Newest);
+    it.host.receive(&[igmp(PEER, ALL, 1, false, &oldest)]);
+    assert_eq!(it.groups.listed(it.host.now())[0].version, Version::Oldest, "a true one is");
+    it.host.finish();
 }
 
 fn mac_of(group: Ipv4Addr) -> MacAddr {
@@ -123,9 +167,7 @@ fn sources_are_heard_that_somebody_wants() {
     it.pass(2 * SECOND);
     let mut query = [kind::QUERY, 10, 0, 0, a, b, c, d, 2, 125, 0, 0];
     weever_wire::igmp::fill_checksum(&mut query);
-    let query = ipv4(ipv4_repr(other, GROUP, protocol::IGMP), &query);
-    let query = ethernet(mac_of(GROUP), PEER_MAC, 0x0800, &query);
-    it.host.receive(&[query]);
+    it.host.receive(&[igmp(other, GROUP, 1, true, &query)]);
     assert_eq!(it.records(2 * SECOND), [(record_kind::MODE_IS_INCLUDE, GROUP)], "but queriers are");
     want(&mut it, Filter::new(Mode::Exclude, &[PEER]));
     assert_eq!(heard(&mut it), [false, true]);

@@ -306,7 +306,7 @@ pub(super) fn advertisement(lifetime: u16) -> Vec<u8> {
         option.emit(&mut bytes).unwrap();
         area.extend(bytes);
     }
-    let advert = RouterAdvert { hop_limit: 33, lifetime, ..RouterAdvert::default() };
+    let advert = RouterAdvert { hop_limit: 77, lifetime, ..RouterAdvert::default() };
     let options = NdpOptions::new(&area).unwrap();
     from_peer6(&ndp(PEER_LL, ALL_NODES, NdpRepr::RouterAdvert { advert, options }))
 }
@@ -324,7 +324,7 @@ fn a_router_makes_a_route_and_an_address() {
     let sent = host.sent();
     let (from, to, _) = message(&sent[0]);
     assert_eq!((from, to), (HOST6, far), "by way of the router");
-    assert_eq!(Ipv6Header::first(&sent[0][14..]).unwrap().hop_limit(), 33);
+    assert_eq!(Ipv6Header::first(&sent[0][14..]).unwrap().hop_limit(), 77);
     // The address made of the prefix is asked for, and then answers.
     host.advance(3 * SECOND);
     let made: Ipv6Addr = "2001:db8:7::ff:fe00:1".parse().unwrap();

@@ -69,7 +69,7 @@ fn neighbours_without_number_are_bounded() {
         host.receive(&asks.collect::<Vec<_>>());
         host.sent();
     }
-    assert!(host.count("RxL3NDPHandle", CounterKind::Port, "limited") > 5000);
+    assert!(host.count("RxL3NDPHandle", CounterKind::Port, "limited") > 3500);
     // A second later the peer is heard again.
     host.advance(SECOND);
     host.receive(&[solicit(PEER6, HOST6)]);

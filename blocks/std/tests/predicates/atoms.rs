@@ -81,15 +81,6 @@ const ATOMS: &[Atom] = &[
     }),
     ("udp.checksum", "right", |f| f.udp_checksum()),
     ("udp.socket", "open", |f| Some(f.word(f.l4()? + 2)? == OPEN)),
-    ("udp.answer", "loops", |f| {
-        let (from, to) = (f.word(f.l4()?)?, f.word(f.l4()? + 2)?);
-        let (life, ours) = match f.is_six() {
-            true => (7, OURS6.contains(&f.bytes(f.l3() + 24, 16)?)),
-            false => (8, f.ip(f.l3() + 16)? == HOST),
-        };
-        let spent = *f.frame.get(f.l3() + life)? <= 1;
-        Some(from == to || from == 0 || spent || !ours)
-    }),
 ];
 
 /// fd00::1 and fe80::1.

@@ -9,7 +9,7 @@ use super::claim::Claims;
 use super::probe::Probes;
 use super::{Action, Config, Discovery, Learned, Lookup, State, Transmit};
 use crate::addr::Locals;
-use crate::neighbour::{Entries, NEVER};
+use crate::neighbour::{Answers, Demand, Entries, NEVER};
 
 /// The neighbour cache of one link; see the [module's documentation](super).
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ pub struct Cache {
     pub(super) entries: Entries<Ipv4Addr>,
     pub(super) claims: Claims,
     pub(super) probes: Probes,
+    pub(super) answers: Answers,
 }
 
 impl Cache {
@@ -34,6 +35,7 @@ impl Cache {
             entries: Entries::new(config.capacity),
             claims: Claims::default(),
             probes: Probes::default(),
+            answers: Answers::new(config.key),
         };
         cache.set_locals(locals, now);
         cache
@@ -104,8 +106,8 @@ impl Discovery for Cache {
         &mut self.entries
     }
 
-    fn lookup(&mut self, ip: Ipv4Addr, now: u64) -> Lookup {
-        let found = self.entries.lookup(ip, self.config.retry, now);
+    fn lookup_for(&mut self, ip: Ipv4Addr, demand: Demand, now: u64) -> Lookup {
+        let found = self.entries.lookup(ip, demand, self.config.retry, now);
         if matches!(found, Lookup::Hit(_)) {
             self.touch(ip, now);
         }

@@ -27,6 +27,7 @@ use weever_wire::ethernet::{EthernetRepr, HEADER_LEN, ethertype};
 use weever_wire::{MacAddr, WireError};
 
 use crate::SECOND;
+use crate::random::Key;
 
 mod cache;
 mod claim;
@@ -56,6 +57,8 @@ pub struct Config {
     pub unicast_tries: u8,
     /// How long an absent neighbour is not asked for again.
     pub failed: u64,
+    /// Decides which sources share a limit of answers: a secret.
+    pub key: Key,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
             broadcast_tries: 3,
             unicast_tries: 3,
             failed: 3 * SECOND,
+            key: [0; 2],
         }
     }
 }
@@ -122,6 +126,8 @@ pub enum Verdict {
     BadSender,
     /// We sent it ourselves: a loop in the network.
     Loop,
+    /// Its sender asked too often of late: not answered.
+    Limited,
     /// Another station uses one of our addresses (RFC 5227 §2.4).
     Conflict {
         /// Our address.

@@ -15,6 +15,7 @@ impl Cache {
         let verdict = match self.judge(arp) {
             Verdict::Taken => match self.duplicate(arp) {
                 Some(ip) => Verdict::Duplicate { ip, mac: arp.sha },
+                None if self.asks_us(arp) && !self.may_answer(arp, now) => Verdict::Limited,
                 None => Verdict::Taken,
             },
             refused => refused,
@@ -53,6 +54,11 @@ impl Cache {
             Err(_) if arp.spa.is_unspecified() && arp.op == op::REQUEST => Verdict::Taken,
             Err(_) => Verdict::BadSender,
         }
+    }
+
+    fn may_answer(&mut self, arp: &ArpRepr, now: u64) -> bool {
+        let known = self.entries.is_used(arp.spa);
+        self.answers.take(arp.spa.into(), known, now)
     }
 
     fn asks_us(&self, arp: &ArpRepr) -> bool {

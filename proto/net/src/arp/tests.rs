@@ -1,5 +1,6 @@
 use super::*;
 use crate::addr::{Cidr, Locals};
+use crate::neighbour::Demand;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec::Vec;
@@ -310,6 +311,30 @@ fn questions_without_answers_leave_room_for_others() {
     }
     let asked = cache.lookup(Ipv4Addr::new(10, 0, 0, 200), T + 3 * SECOND);
     assert!(matches!(asked, Lookup::MissSendRequest(_)), "room again once the others failed");
+}
+
+/// RFC 6583: strangers make us ask for neighbours that are not there, by what we answer or forward.
+#[test]
+fn questions_that_strangers_provoke_leave_room_for_our_own() {
+    let mut cache = quiet(Config { capacity: 64, ..Config::default() });
+    let ip = |host| Ipv4Addr::new(10, 0, 0, host);
+    let provoked: Vec<_> =
+        (100..200).map(|host| cache.lookup_for(ip(host), Demand::Provoked, T)).collect();
+    let asked = provoked.iter().filter(|found| matches!(found, Lookup::MissSendRequest(_))).count();
+    assert_eq!((asked, provoked[99]), (24, Lookup::Full));
+    let own = (200..250).filter(|&host| cache.lookup(ip(host), T) != Lookup::Full).count();
+    assert_eq!(own, 8);
+}
+
+/// 100,000 requests in a burst once got as many answers.
+#[test]
+fn requests_from_one_sender_are_answered_so_often_only() {
+    let mut cache = quiet(Config::default());
+    let mut ask = |spa| cache.handle(&arp(op::REQUEST, OTHER, spa, US_IP), T);
+    let answered = (0..100_000).filter(|_| ask(Ipv4Addr::new(10, 0, 0, 9)).reply.is_some()).count();
+    assert_eq!((answered, ask(Ipv4Addr::new(10, 0, 0, 9)).verdict), (10, Verdict::Limited));
+    let others = (10..60).filter(|&host| ask(Ipv4Addr::new(10, 0, 0, host)).reply.is_some());
+    assert!(others.count() >= 47, "few share its limit");
 }
 
 #[test]

@@ -214,6 +214,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         storage.map.add(first, units);
         datagram.ecn |= piece.ecn;
         datagram.bytes += piece.data.len();
+        datagram.fragments += 1;
         if !piece.more {
             datagram.total = Some(end);
         }

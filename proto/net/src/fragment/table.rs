@@ -19,6 +19,8 @@ pub(super) struct Datagram<S> {
     /// `None` once the datagram was given up.
     pub(super) room: Option<S>,
     pub(super) deadline: u64,
+    /// Fragments that have come.
+    pub(super) fragments: usize,
     /// Order of arrival, to tell the oldest.
     pub(super) age: u64,
     /// Bytes that have come.
@@ -100,6 +102,7 @@ impl<S> Table<S> {
             peers,
             room: Some(room),
             deadline,
+            fragments: 0,
             age: self.born,
             bytes: 0,
             total: None,
@@ -146,12 +149,14 @@ impl<S> Table<S> {
         (0..self.list.len()).filter(own).min_by_key(|&at| self.list[at].age)
     }
 
-    /// The datagram to evict: one that was given up, else the oldest datagram of the source with
-    /// the most.
+    /// The datagram to evict: one that was given up, else of the source with the most, the oldest
+    /// of which one fragment has come, else the oldest: a flood of single fragments evicts its own and not
+    /// what makes progress.
     pub(super) fn victim(&self) -> Option<usize> {
         let worth = |at: &usize| {
             let datagram = &self.list[*at];
-            (datagram.room.is_some(), core::cmp::Reverse(datagram.peers), datagram.age)
+            let progress = datagram.fragments > 1;
+            (datagram.room.is_some(), core::cmp::Reverse(datagram.peers), progress, datagram.age)
         };
         (0..self.list.len()).min_by_key(worth)
     }

@@ -275,6 +275,24 @@ fn a_flood_pushes_out_itself() {
     assert!(matches!(offer(&mut pieces, &honest[1], 0), Offer::Whole(..)));
 }
 
+/// Single fragments from sources without number come faster than a long datagram does: it makes progress,
+/// and they do not.
+#[test]
+fn a_flood_of_single_fragments_does_not_push_out_what_makes_progress() {
+    let mut pieces = Pieces::new(Config::default());
+    let honest = split(&datagram_v4(1, &payload(9000, 3)), 1500, 5);
+    let mut flood = (2..=250u8).cycle().zip(1000u16..);
+    assert_eq!(offer(&mut pieces, &honest[0], 0), Offer::Kept);
+    for (n, part) in honest[1..].iter().enumerate() {
+        let whole = offer(&mut pieces, part, 0);
+        assert_eq!(matches!(whole, Offer::Whole(..)), n + 2 == honest.len(), "part {n}");
+        for (src, ident) in flood.by_ref().take(200) {
+            let bomb = split(&datagram_v4(src, &payload(2000, 3)), 1500, ident.into());
+            assert_eq!(offer(&mut pieces, &bomb[0], 0), Offer::Kept);
+        }
+    }
+}
+
 #[test]
 fn bytes_are_bounded_and_memory_that_is_gone_is_taken_back() {
     let mut pieces = Pieces::new(Config { bytes: 10_000, ..Config::default() });

@@ -33,6 +33,18 @@ pub enum Cause {
     },
 }
 
+/// The budget of [`ErrorLimits`](crate::limit::ErrorLimits) for errors of this type; `None`: they are
+/// not sent.
+pub const fn budget(kind: u8) -> Option<usize> {
+    match kind {
+        kind::UNREACHABLE => Some(0),
+        kind::TIME_EXCEEDED => Some(1),
+        kind::PARAMETER_PROBLEM => Some(2),
+        kind::REDIRECT => Some(3),
+        _ => None,
+    }
+}
+
 /// RFC 792: code of a reassembly that took too long.
 const REASSEMBLY: u8 = 1;
 
@@ -57,6 +69,11 @@ impl Cause {
     /// The message's type.
     pub const fn kind(self) -> u8 {
         self.parts().0
+    }
+
+    /// The budget of [`ErrorLimits`](crate::limit::ErrorLimits) that the error takes from.
+    pub const fn budget(self) -> Option<usize> {
+        budget(self.kind())
     }
 
     /// The cause as a number other than zero, for a packet's metadata.

@@ -5,10 +5,8 @@ pub use weever_wire::icmpv4::{IcmpHeader, IcmpRepr, IcmpView, kind, unreachable}
 
 mod cause;
 mod error;
-mod limit;
 mod received;
 
-pub use cause::Cause;
-pub use error::{MAX_ERROR_LEN, Silence, may_report, quote_len};
-pub use limit::{ErrorLimits, RateLimit};
+pub use cause::{Cause, budget};
+pub use error::{INTERNETWORK_CONTROL, MAX_ERROR_LEN, Silence, may_report, quote_len};
 pub use received::{ErrorReject, ReceivedError, check_error};

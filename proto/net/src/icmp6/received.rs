@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 
 use weever_wire::icmpv6::{Icmpv6Repr, Icmpv6View};
 use weever_wire::ipv4::protocol;
-use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header};
+use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header, next_header};
 
 use crate::ipv6::MIN_MTU;
 
@@ -23,6 +23,8 @@ pub struct ReceivedError {
     pub local: Ipv6Addr,
     /// The packet's destination, to which a path MTU applies (RFC 8201 §5.2).
     pub remote: Ipv6Addr,
+    /// Whether it is a fragment of a longer packet.
+    pub fragment: bool,
     /// Its transport protocol, and our port and the other's if that is UDP or TCP.
     pub protocol: u8,
     /// Our port, then the peer's.
@@ -77,7 +79,8 @@ pub fn check_error(
     let (protocol, at) = Chain::skim(quote).ok_or(ErrorReject::Quote)?;
     let ports = ports(protocol, quote.get(at..).unwrap_or_default())?;
     let length = (HEADER_LEN + header.payload_len()) as u32;
-    Ok(ReceivedError { kind, code, value, length, local, remote, protocol, ports })
+    let fragment = header.next_header() == next_header::FRAGMENT;
+    Ok(ReceivedError { kind, code, value, length, fragment, local, remote, protocol, ports })
 }
 
 fn ports(protocol: u8, transport: &[u8]) -> Result<Option<(u16, u16)>, ErrorReject> {
@@ -128,6 +131,7 @@ mod tests {
             code: 0,
             value: 1400,
             length: 60,
+            fragment: false,
             local: us(),
             remote: peer(),
             protocol: 17,

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-use super::{Config, MAX_ADDRESSES};
+use super::{ANNOUNCE_NUM, Config, MAX_ADDRESSES};
 use crate::SECOND;
 use crate::addr::Cidr6;
 use crate::ipv6::{AddrOrigin, AddrState, Locals6, OwnAddr};
@@ -18,14 +18,29 @@ const MAX_COLLISIONS: u8 = 3;
 #[derive(Clone, Copy, Debug)]
 struct Own {
     addr: OwnAddr,
-    /// Probes still to be sent, of a tentative one; then the wait for an answer to the last.
+    /// Probes of a tentative address that are still to be sent; after the last one comes the wait for an
+    /// answer.
     probes: u8,
+    /// Announcements of an address in use that are still to be sent.
+    announcements: u8,
+    /// When the next of them is due.
     next: u64,
     nonce: [u8; 6],
     valid_until: u64,
     preferred_until: u64,
     /// Addresses of this prefix that others had already.
     collisions: u8,
+}
+
+impl Own {
+    /// RFC 4861 §7.2.6: advertisements "MUST be separated by at least RetransTimer seconds".
+    fn announce(&mut self, now: u64, retrans: u64, send: &mut impl FnMut(Sent)) {
+        if self.announcements > 0 {
+            self.announcements -= 1;
+            send(Sent::Announcement(self.addr.cidr.addr()));
+        }
+        self.next = if self.announcements > 0 { now.saturating_add(retrans) } else { NEVER };
+    }
 }
 
 /// The addresses of an interface.
@@ -47,8 +62,14 @@ impl Lifetimes {
     pub(super) const FOR_EVER: Lifetimes = Lifetimes { valid_until: NEVER, preferred_until: NEVER };
 }
 
-/// A probe that is due: for which address, and with which nonce.
-pub(super) type Probe = (Ipv6Addr, [u8; 6]);
+/// A message about one of our addresses that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Whether another station has it, with this nonce.
+    Probe(Ipv6Addr, [u8; 6]),
+    /// That it is ours, at our link address.
+    Announcement(Ipv6Addr),
+}
 
 impl Addresses {
     /// Adds an address, which is asked for after `delay`; false if there is no room, or it is there.
@@ -64,11 +85,21 @@ impl Addresses {
         }
         let Lifetimes { valid_until, preferred_until } = lifetimes;
         let (state, next, probes) = match config.dad_transmits {
-            0 => (settled(preferred_until, now), NEVER, 0),
+            0 => (settled(preferred_until, now), now, 0),
             probes => (AddrState::Tentative, now.saturating_add(delay), probes),
         };
         let (addr, nonce) = (OwnAddr { cidr, state, origin }, [0; 6]);
-        self.list.push(Own { addr, probes, next, nonce, valid_until, preferred_until, collisions });
+        let announcements = ANNOUNCE_NUM;
+        self.list.push(Own {
+            addr,
+            probes,
+            announcements,
+            next,
+            nonce,
+            valid_until,
+            preferred_until,
+            collisions,
+        });
         self.changed = true;
         true
     }
@@ -153,13 +184,13 @@ impl Addresses {
         again.then_some(((addr.cidr, addr.origin, collisions + 1), lifetimes))
     }
 
-    /// Calls `probe` for every probe that is due.
+    /// Calls `send` for every message that is due.
     pub(super) fn poll(
         &mut self,
         now: u64,
         retrans: u64,
         random: &mut Random,
-        mut probe: impl FnMut(Probe),
+        mut send: impl FnMut(Sent),
     ) {
         let mut changed = false;
         for own in self.list.iter_mut().filter(|own| own.next <= now) {
@@ -167,11 +198,14 @@ impl Addresses {
                 let [_, _, nonce @ ..] = random.next_u64().to_be_bytes();
                 (own.probes, own.nonce) = (own.probes - 1, nonce);
                 own.next = now.saturating_add(retrans);
-                probe((own.addr.cidr.addr(), nonce));
+                send(Sent::Probe(own.addr.cidr.addr(), nonce));
             } else if own.addr.state == AddrState::Tentative {
                 // RFC 4862 §5.4: no objection came within RetransTimer after the last probe.
-                (own.addr.state, own.next) = (settled(own.preferred_until, now), NEVER);
+                (own.addr.state, own.next) = (settled(own.preferred_until, now), now);
                 changed = true;
+            }
+            if own.addr.is_used() && own.next <= now {
+                own.announce(now, retrans, &mut send);
             }
         }
         for own in &mut self.list {

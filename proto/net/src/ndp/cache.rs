@@ -5,7 +5,7 @@ use core::net::Ipv6Addr;
 use weever_wire::MacAddr;
 
 use super::{Config, Learned, Lookup, State};
-use crate::neighbour::{Entries, Entry, NEVER};
+use crate::neighbour::{Demand, Entries, Entry, NEVER};
 
 /// An action that became due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,17 @@ pub(super) struct Advert {
     pub(super) overrides: bool,
 }
 
+/// The effect of a neighbour advertisement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AdvertResult {
+    /// Its target is no neighbour that we know or ask for.
+    Unknown,
+    /// It changes nothing but, perhaps, the trust in what is known.
+    Ignored,
+    /// It holds, and a link address may have been learned of it.
+    Accepted(Option<Learned>),
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
     pub(super) entries: Entries<Ipv6Addr>,
@@ -40,8 +51,8 @@ impl Cache {
         Self { entries: Entries::new(config.capacity), config, reachable, retrans }
     }
 
-    pub(super) fn lookup(&mut self, ip: Ipv6Addr, now: u64) -> Lookup<()> {
-        let found = self.entries.lookup(ip, self.retrans, now);
+    pub(super) fn lookup(&mut self, ip: Ipv6Addr, demand: Demand, now: u64) -> Lookup<()> {
+        let found = self.entries.lookup(ip, demand, self.retrans, now);
         if matches!(found, Lookup::Hit(_)) {
             self.touch(ip, now);
         }
@@ -80,30 +91,36 @@ impl Cache {
         self.entries.create((ip, mac), (State::Stale, deadline), now)
     }
 
-    /// RFC 4861 §7.2.5; false if we have nothing to do with the target.
-    pub(super) fn advert(&mut self, said: Advert, now: u64) -> (bool, Option<Learned>) {
+    /// RFC 4861 §7.2.5.
+    pub(super) fn advert(&mut self, said: Advert, now: u64) -> AdvertResult {
         let Advert { ip, mac, solicited, overrides } = said;
-        let Some(before) = self.entries.state(ip) else { return (false, None) };
-        if matches!(before, State::Static | State::Failed) {
-            return (before == State::Static, None);
-        }
+        let before = match self.entries.state(ip) {
+            None | Some(State::Failed) => return AdvertResult::Unknown,
+            Some(State::Static) => return AdvertResult::Ignored,
+            Some(before) => before,
+        };
         let heard = if solicited { State::Reachable } else { State::Stale };
-        let learned = match (mac, self.entries.mac(ip)) {
+        match (mac, self.entries.mac(ip)) {
             // "If the link layer has addresses and no Target Link-Layer Address option is included,
             // the receiving node SHOULD silently discard the received advertisement."
-            (None, None) => None,
-            (Some(mac), None) => self.set(ip, mac, heard, now),
+            (None, None) => AdvertResult::Ignored,
+            // "If the Override flag is clear and the supplied link-layer address differs from that in
+            // the cache, then […] the received advertisement should be ignored and MUST NOT update the
+            // cache": that it says to be no router is ignored as well.
             (Some(mac), Some(old)) if mac != old && !overrides => {
                 if before == State::Reachable {
                     self.set(ip, old, State::Stale, now);
                 }
-                None
+                AdvertResult::Ignored
             }
-            (Some(mac), Some(old)) if mac != old => self.set(ip, mac, heard, now),
-            (_, Some(old)) if solicited => self.set(ip, old, State::Reachable, now),
-            _ => None,
-        };
-        (true, learned)
+            (Some(mac), old) if old != Some(mac) => {
+                AdvertResult::Accepted(self.set(ip, mac, heard, now))
+            }
+            (_, Some(old)) if solicited => {
+                AdvertResult::Accepted(self.set(ip, old, State::Reachable, now))
+            }
+            _ => AdvertResult::Accepted(None),
+        }
     }
 
     /// Enters an address for a neighbour that is there, unless it is an operator's.

@@ -122,14 +122,15 @@ pub const MAX_PREFIXES: usize = 16;
 pub const MAX_ADDRESSES: usize = 32;
 /// Router advertisements that are looked at in a second, and at once.
 const ADVERTS: (u32, u32) = (10, 20);
-/// Solicitations that are answered in a second, and at once.
-const ANSWERS: (u32, u32) = (1000, 200);
 /// MAX_RTR_SOLICITATION_DELAY: a node that starts waits for a random part of it.
 const START_DELAY: u64 = SECOND;
 /// Chance is asked again for the reachable time (RFC 4861 §6.3.4: "a few hours").
 const REACHABLE_RENEWAL: u64 = 7200 * SECOND;
 /// A solicitation before the last one was sent (RFC 4861 §7.2.2) is counted in milliseconds.
 const MIN_RETRANS: u64 = 100 * MILLIS;
+
+/// RFC 4861 §7.2.6, §10: MAX_NEIGHBOR_ADVERTISEMENT is 3; as many as ARP announcements (RFC 5227 §1.1).
+const ANNOUNCE_NUM: u8 = 2;
 
 /// A message to send: between these addresses, with a hop limit of 255.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,4 +205,6 @@ pub struct Outcome {
     pub learned: Option<Learned>,
     /// A better first hop for a destination, from its router: the destination, then the hop.
     pub redirect: Option<(Ipv6Addr, Ipv6Addr)>,
+    /// Whether a router advertised a hop limit that is too low to be taken over.
+    pub low_hop_limit: bool,
 }

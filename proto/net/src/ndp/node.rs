@@ -5,20 +5,20 @@ use core::net::Ipv6Addr;
 use weever_wire::MacAddr;
 use weever_wire::ndp::NdpRepr;
 
-use super::address::{Addresses, Lifetimes};
+use super::address::{Addresses, Lifetimes, Sent};
 use super::cache::{Cache, Due};
 use super::router::{Prefixes, Routers, Solicitations};
 use super::{
-    ADVERTS, ANSWERS, Action, Config, Discovery, Identifier, Learned, Lookup, Params,
-    REACHABLE_RENEWAL, START_DELAY, Transmit,
+    ADVERTS, Action, Config, Discovery, Identifier, Learned, Lookup, Params, REACHABLE_RENEWAL,
+    START_DELAY, Transmit,
 };
 use crate::addr::Cidr6;
-use crate::icmp::RateLimit;
 use crate::ipv6::addr::{
-    ALL_ROUTERS, eui64, link_local, multicast_mac, solicited_node, stable_iid,
+    ALL_NODES, ALL_ROUTERS, eui64, link_local, multicast_mac, solicited_node, stable_iid,
 };
 use crate::ipv6::{AddrOrigin, AddrState, DEFAULT_HOP_LIMIT, Locals6};
-use crate::neighbour::Entries;
+use crate::limit::RateLimit;
+use crate::neighbour::{Answers, Demand, Entries};
 use crate::random::Random;
 
 /// Neighbour discovery on one interface; see the [module's documentation](super).
@@ -33,7 +33,7 @@ pub struct Node {
     pub(super) params: Params,
     pub(super) solicit: Solicitations,
     pub(super) adverts: RateLimit,
-    pub(super) answers: RateLimit,
+    pub(super) answers: Answers,
     pub(super) random: Random,
     /// BaseReachableTime, and when chance is asked again.
     pub(super) base_reachable: u64,
@@ -58,7 +58,7 @@ impl Node {
             params: Params { hop_limit: DEFAULT_HOP_LIMIT, mtu: config.mtu },
             solicit: if asks { Solicitations::from(start) } else { Solicitations::NEVER },
             adverts: RateLimit::new(ADVERTS.0, ADVERTS.1),
-            answers: RateLimit::new(ANSWERS.0, ANSWERS.1),
+            answers: Answers::new([random.next_u64(), random.next_u64()]),
             random,
             base_reachable: config.reachable,
             renew_reachable: now.saturating_add(REACHABLE_RENEWAL),
@@ -230,10 +230,10 @@ impl Discovery for Node {
     }
 
     /// The link address of a group follows from its address and is not asked for.
-    fn lookup(&mut self, ip: Ipv6Addr, now: u64) -> Lookup {
+    fn lookup_for(&mut self, ip: Ipv6Addr, demand: Demand, now: u64) -> Lookup {
         match ip.is_multicast() {
             true => Lookup::Hit(multicast_mac(ip)),
-            false => self.cache.lookup(ip, now).asking(|| self.question(ip, None)),
+            false => self.cache.lookup(ip, demand, now).asking(|| self.question(ip, None)),
         }
     }
 
@@ -268,8 +268,12 @@ impl Discovery for Node {
                 Due::GiveUp(ip) => Action::Unresolved(ip),
             });
         });
-        self.addresses.poll(now, self.cache.retrans, &mut self.random, |(ip, nonce)| {
-            act(Action::Send(probe(ip, nonce)));
+        let router = self.config.router;
+        self.addresses.poll(now, self.cache.retrans, &mut self.random, |sent| {
+            act(Action::Send(match sent {
+                Sent::Probe(ip, nonce) => probe(ip, nonce),
+                Sent::Announcement(ip) => announcement(mac, router, ip),
+            }));
         });
         self.routers.expire(now);
         if self.prefixes.expire(now) {
@@ -296,6 +300,19 @@ fn solicitation(
     let (source_link, nonce) = (own.map(|_| mac), None);
     let message = NdpRepr::NeighbourSolicit { target, source_link, nonce };
     Transmit { mac: Some(to), src: own.unwrap_or(Ipv6Addr::UNSPECIFIED), dst, message }
+}
+
+/// RFC 4861 §7.2.6: an unsolicited advertisement to all nodes, which overrides what they know of the
+/// address: it has come up, or our link address is another one.
+fn announcement(mac: MacAddr, router: bool, target: Ipv6Addr) -> Transmit {
+    let message = NdpRepr::NeighbourAdvert {
+        target,
+        router,
+        solicited: false,
+        overrides: true,
+        target_link: Some(mac),
+    };
+    Transmit { mac: Some(multicast_mac(ALL_NODES)), src: target, dst: ALL_NODES, message }
 }
 
 /// RFC 4862 §5.4.2: "the IP source is set to the unspecified address", and there is no link address.

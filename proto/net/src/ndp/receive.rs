@@ -6,13 +6,13 @@ use weever_wire::MacAddr;
 use weever_wire::ndp::{NdpOption, NdpOptions, NdpRepr, PrefixInfo, RouterAdvert};
 
 use super::address::Lifetimes;
-use super::cache::Advert;
+use super::cache::{Advert, AdvertResult};
 use super::{Identifier, Learned, MIN_RETRANS, Node, Outcome, Received, Reject, Transmit};
 use crate::addr::{Cidr6, Prefix};
 use crate::ipv6::addr::{
     ALL_NODES, is_link_local, is_solicited_node, link_local, multicast_mac, with_iid,
 };
-use crate::ipv6::{AddrOrigin, MIN_MTU};
+use crate::ipv6::{AddrOrigin, DEFAULT_HOP_LIMIT, MIN_MTU};
 use crate::neighbour::NEVER;
 use crate::{MILLIS, SECOND};
 
@@ -47,7 +47,7 @@ impl Node {
                 self.router(received, advert, options, now)
             }
             NdpRepr::Redirect { target, destination, target_link } => {
-                self.redirected(received, (target, destination), target_link, now)
+                self.redirected(received, (target, destination), target_link)
             }
             _ => Err(Reject::Malformed),
         };
@@ -78,7 +78,8 @@ impl Node {
         if self.is_ours(src) {
             return Err(Reject::Conflict);
         }
-        if !self.answers.take(now) {
+        let known = self.cache.entries.is_used(src);
+        if !self.answers.take(src.into(), known, now) {
             return Err(Reject::Limited);
         }
         let learned = match source_link.filter(|_| !probe) {
@@ -86,7 +87,7 @@ impl Node {
             None => None,
         };
         let reply = Some(self.answer(src, target, source_link));
-        Ok(Outcome { reply, learned, redirect: None })
+        Ok(Outcome { reply, learned, ..Outcome::default() })
     }
 
     /// RFC 4862 §5.4.3: a solicitation for an address that we are not sure of. One from the
@@ -166,10 +167,11 @@ impl Node {
             self.give_up(said.ip, now);
             return Err(Reject::Conflict);
         }
-        let (known, learned) = self.cache.advert(said, now);
-        if !known {
-            return Err(Reject::NotOurs);
-        }
+        let learned = match self.cache.advert(said, now) {
+            AdvertResult::Unknown => return Err(Reject::NotOurs),
+            AdvertResult::Ignored => return Ok(Outcome::default()),
+            AdvertResult::Accepted(learned) => learned,
+        };
         if !router {
             // RFC 4861 §7.2.5: "the node MUST remove that router from the Default Router List".
             self.routers.remove(said.ip);
@@ -231,20 +233,24 @@ impl Node {
         if advert.lifetime > 0 {
             self.solicit.stop();
         }
-        self.tune(advert, options);
+        let low_hop_limit = self.tune(advert, options);
         for option in options.iter() {
             if let NdpOption::Prefix(info) = option {
                 fits &= self.prefix(info, now);
             }
         }
         let learned = self.introduce(src, link, now);
-        if fits { Ok(Outcome { learned, ..Outcome::default() }) } else { Err(Reject::Full) }
+        let outcome = Outcome { learned, low_hop_limit, ..Outcome::default() };
+        if fits { Ok(outcome) } else { Err(Reject::Full) }
     }
 
-    /// What an advertisement says of the link; what it does not say stays.
-    fn tune(&mut self, advert: RouterAdvert, options: NdpOptions<'_>) {
+    /// Takes over the link's parameters; what the advertisement does not say stays. A hop limit below
+    /// the default is not taken over, and true is returned: one forged advertisement could otherwise
+    /// have all our packets die a few hops away (CVE-2015-2922).
+    fn tune(&mut self, advert: RouterAdvert, options: NdpOptions<'_>) -> bool {
         let mut params = self.params;
-        if advert.hop_limit != 0 {
+        let low = advert.hop_limit != 0 && advert.hop_limit < DEFAULT_HOP_LIMIT;
+        if advert.hop_limit >= DEFAULT_HOP_LIMIT {
             params.hop_limit = advert.hop_limit;
         }
         let reachable = u64::from(advert.reachable) * MILLIS;
@@ -271,6 +277,7 @@ impl Node {
             self.params = params;
             self.note_change();
         }
+        low
     }
 
     /// RFC 4861 §6.3.4 for prefixes of the link, RFC 4862 §5.5.3 for addresses; false if there is no
@@ -321,7 +328,6 @@ impl Node {
         received: &Received<'_>,
         (target, destination): (Ipv6Addr, Ipv6Addr),
         target_link: Option<MacAddr>,
-        now: u64,
     ) -> Result<Outcome, Reject> {
         let near = is_link_local(target) || target == destination;
         if !is_link_local(received.src)
@@ -337,8 +343,8 @@ impl Node {
         if !self.routers.contains(received.src) {
             return Err(Reject::NotOurs);
         }
-        let learned = self.introduce(target, target_link, now);
-        Ok(Outcome { reply: None, learned, redirect: Some((destination, target)) })
+        // It is counted and not followed, so it must not teach us a link address either.
+        Ok(Outcome { redirect: Some((destination, target)), ..Outcome::default() })
     }
 }
 

@@ -140,8 +140,20 @@ fn an_address_is_asked_for_once_and_then_used() {
     let mut net = Net::pair(quiet());
     assert_eq!(net.nodes[0].locals().get(ip(A_LL)).unwrap().state, AddrState::Tentative);
     net.run_until(3 * SECOND);
-    let probes = net.since(0, 0);
-    assert_eq!(probes.len(), 1);
+    let (probes, announcements): (Vec<_>, Vec<_>) =
+        net.since(0, 0).into_iter().partition(|sent| sent.src.is_unspecified());
+    assert_eq!((probes.len(), announcements.len()), (1, 2));
+    // RFC 4861 §7.2.6: to all nodes, and what they know of the address is overridden.
+    let (dst, target, target_link) = (ALL_NODES, ip(A_LL), Some(A));
+    let message = NdpRepr::NeighbourAdvert {
+        target,
+        router: false,
+        solicited: false,
+        overrides: true,
+        target_link,
+    };
+    let wanted = Transmit { mac: Some(multicast_mac(dst)), src: target, dst, message };
+    assert_eq!(announcements, [wanted; 2]);
     assert!(probes[0].src.is_unspecified());
     assert_eq!(probes[0].dst, solicited_node(ip(A_LL)));
     assert_eq!(probes[0].mac, Some(multicast_mac(probes[0].dst)));
@@ -329,7 +341,11 @@ fn an_advertisement_makes_a_router_a_prefix_and_an_address() {
     assert!(node.config_generation() > before);
     assert_eq!(node.default_router(), Some(ip(ROUTER)));
     assert_eq!(node.on_link().collect::<Vec<_>>(), [cidr("2001:db8:1::/64")]);
-    assert_eq!(node.params(), Params { hop_limit: 50, mtu: 1400 });
+    assert!(outcome.low_hop_limit, "fifty hops are too few to be believed");
+    assert_eq!(node.params(), Params { hop_limit: 64, mtu: 1400 });
+    let farther = RouterAdvert { hop_limit: 70, ..advert(90) };
+    assert!(!advertise(&mut node, ROUTER, farther, &[], now).unwrap().low_hop_limit);
+    assert_eq!(node.params().hop_limit, 70);
     let made = ip("2001:db8:1::ff:fe00:a");
     let own = node.locals().get(made).unwrap();
     assert_eq!((own.state, own.origin), (AddrState::Preferred, AddrOrigin::Autoconf));
@@ -499,7 +515,67 @@ fn a_redirect_comes_from_the_router_of_the_destination() {
     advertise(&mut node, ROUTER, advert(100), &[], SECOND).unwrap();
     let taken = tell(&mut node, ROUTER, ip(A_LL), redirect("fe80::2"), SECOND).unwrap();
     assert_eq!(taken.redirect, Some((ip("2600::1"), ip("fe80::2"))));
-    assert_eq!(taken.learned.unwrap().ip, ip("fe80::2"));
+    assert_eq!((taken.learned, node.neighbours().mac(ip("fe80::2"))), (None, None), "not followed");
+}
+
+/// A station on the link says in a router's name that it is none, from another link address and without the
+/// override flag: RFC 4861 §7.2.5 has that ignored, and the router stays.
+#[test]
+fn an_advertisement_that_is_ignored_removes_no_router() {
+    let mut node = settled();
+    let link = [NdpOption::SourceLink(ROUTER_MAC)];
+    advertise(&mut node, ROUTER, advert(1800), &link, SECOND).unwrap();
+    let claim = |target_link, overrides| NdpRepr::NeighbourAdvert {
+        target: ip(ROUTER),
+        router: false,
+        solicited: false,
+        overrides,
+        target_link,
+    };
+    tell(&mut node, ROUTER, ALL_NODES, claim(Some(B), false), SECOND).unwrap();
+    assert_eq!(node.default_router(), Some(ip(ROUTER)));
+    assert_eq!(node.neighbours().mac(ip(ROUTER)), Some(ROUTER_MAC));
+    tell(&mut node, ROUTER, ALL_NODES, claim(Some(ROUTER_MAC), false), SECOND).unwrap();
+    assert_eq!(node.default_router(), None, "from the router's own link address it holds");
+}
+
+/// One station floods us with solicitations: others are still answered.
+#[test]
+fn a_flood_of_solicitations_from_one_station_leaves_others_answered() {
+    let mut node = settled();
+    let mut solicit = |src: Ipv6Addr| {
+        let (target, source_link, nonce) = (ip(A_LL), Some(B), None);
+        let message = bytes(NdpRepr::NeighbourSolicit { target, source_link, nonce });
+        let dst = solicited_node(target);
+        node.handle(&Received { src, dst, hop_limit: 255, message: &message }, 5 * SECOND)
+    };
+    let answered = (0..10_000).filter(|_| solicit(ip("fe80::66")).is_ok()).count();
+    assert_eq!(answered, 10);
+    let others = (1..=50u16)
+        .filter(|n| solicit(Ipv6Addr::from_bits(0xfe80 << 112 | u128::from(*n) << 8)).is_ok());
+    assert!(others.count() >= 48);
+}
+
+/// Strangers invent sources without number; a neighbour that we have sent to has its own limit.
+#[test]
+fn a_flood_of_solicitations_from_strangers_leaves_a_known_neighbour_answered() {
+    let mut net = Net::pair(quiet());
+    net.run_until(3 * SECOND);
+    net.lookup(0, ip(B_LL));
+    net.run_until(4 * SECOND);
+    let ask = |node: &mut Node, src: Ipv6Addr| {
+        let (target, source_link, nonce) = (ip(A_LL), Some(B), None);
+        let message = bytes(NdpRepr::NeighbourSolicit { target, source_link, nonce });
+        let dst = solicited_node(target);
+        node.handle(&Received { src, dst, hop_limit: 255, message: &message }, 5 * SECOND).is_ok()
+    };
+    let node = &mut net.nodes[0];
+    node.touch(ip(B_LL), 4 * SECOND);
+    let strangers = (0..20_000u128).map(|n| Ipv6Addr::from_bits(0xfe80 << 112 | 1 << 40 | n));
+    let answered = strangers.filter(|src| ask(node, *src)).count();
+    assert!(answered < 256 * 10 + 1, "{answered}");
+    assert!(!ask(node, Ipv6Addr::from_bits(0xfe80 << 112 | 1 << 41)));
+    assert!(ask(node, ip(B_LL)), "the neighbour in use is answered");
 }
 
 #[test]

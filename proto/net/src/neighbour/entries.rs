@@ -2,7 +2,7 @@
 
 use weever_wire::MacAddr;
 
-use super::state::{Learned, Lookup, Neighbour, State, TableFull};
+use super::state::{Demand, Learned, Lookup, Neighbour, State, TableFull};
 use super::table::{Entry, NEVER, Table};
 use crate::addr::Address;
 
@@ -67,6 +67,11 @@ impl<A: Address> Entries<A> {
         self.table.get(ip).map(|entry| entry.state)
     }
 
+    /// Whether the link address of `ip` is known, and we have sent something there.
+    pub(crate) fn is_used(&self, ip: A) -> bool {
+        self.table.get(ip).is_some_and(|e| e.state.is_resolved() && e.used_at.is_some())
+    }
+
     /// The link address of the neighbour `ip`, if it is known; does not count as use. A binary
     /// search.
     pub fn mac(&self, ip: A) -> Option<MacAddr> {
@@ -92,21 +97,21 @@ impl<A: Address> Entries<A> {
 
     /// Looks `ip` up. A request that is to be sent counts as sent, and as lost after `retry`. A hit is
     /// not noted as use.
-    pub(crate) fn lookup(&mut self, ip: A, retry: u64, now: u64) -> Lookup<()> {
-        let Some(entry) = self.table.get(ip) else { return self.miss(ip, retry, now) };
+    pub(crate) fn lookup(&mut self, ip: A, demand: Demand, retry: u64, now: u64) -> Lookup<()> {
+        let Some(entry) = self.table.get(ip) else { return self.miss(ip, demand, retry, now) };
         match entry.state {
             State::Incomplete => Lookup::Incomplete,
             State::Failed if now < entry.deadline => Lookup::Failed,
             State::Failed => {
                 self.table.remove(ip);
-                self.miss(ip, retry, now)
+                self.miss(ip, demand, retry, now)
             }
             _ => Lookup::Hit(entry.mac),
         }
     }
 
-    fn miss(&mut self, ip: A, retry: u64, now: u64) -> Lookup<()> {
-        if self.incomplete >= self.table.max_incomplete() {
+    fn miss(&mut self, ip: A, demand: Demand, retry: u64, now: u64) -> Lookup<()> {
+        if self.incomplete >= self.table.max_incomplete(demand) {
             return Lookup::Full;
         }
         let deadline = now.saturating_add(retry);

@@ -5,12 +5,14 @@
 //! [`ndp::Node`](crate::ndp::Node): packets look neighbours up, time asks them, what was found is
 //! read from its [`Entries`]. Which packets teach it what, each family says for itself.
 
+mod answers;
 mod entries;
 mod state;
 mod table;
 
+pub(crate) use answers::Answers;
 pub use entries::Entries;
-pub use state::{Learned, Lookup, Neighbour, State, TableFull};
+pub use state::{Demand, Learned, Lookup, Neighbour, State, TableFull};
 pub(crate) use table::{Entry, NEVER};
 
 use weever_wire::MacAddr;
@@ -43,7 +45,12 @@ pub trait Discovery {
     fn neighbours_mut(&mut self) -> &mut Entries<Self::Ip>;
 
     /// The link address of the neighbour `ip`, for a packet that is to be sent to it.
-    fn lookup(&mut self, ip: Self::Ip, now: u64) -> Lookup<Self::Transmit>;
+    fn lookup(&mut self, ip: Self::Ip, now: u64) -> Lookup<Self::Transmit> {
+        self.lookup_for(ip, Demand::Own, now)
+    }
+
+    /// [`lookup`](Self::lookup) for this reason.
+    fn lookup_for(&mut self, ip: Self::Ip, demand: Demand, now: u64) -> Lookup<Self::Transmit>;
 
     /// Notes that a reader of a published copy used the entry for `ip`; without this, an entry
     /// goes stale and then away however much it is used.

@@ -57,6 +57,16 @@ pub struct Learned<A> {
     pub replaces: Option<MacAddr>,
 }
 
+/// The reason for looking a neighbour up. Strangers decide how many packets are answered or forwarded
+/// and for which neighbours: RFC 6583 §7.1 has them leave room for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Demand {
+    /// Traffic of this host's own making.
+    Own,
+    /// An answer, or a packet that is forwarded.
+    Provoked,
+}
+
 /// Every entry is static or still being asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("neighbour table is full of static and unanswered entries: raise its capacity")]

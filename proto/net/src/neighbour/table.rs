@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weever_wire::MacAddr;
 
-use super::state::{Neighbour, State, TableFull};
+use super::state::{Demand, Neighbour, State, TableFull};
 use crate::addr::Address;
 
 /// Never, as a deadline.
@@ -81,8 +81,14 @@ impl<A: Address> Table<A> {
 
     /// Entries in this state that may exist at once: half of all, so that unanswered requests
     /// leave room for neighbours that speak to us.
-    pub(crate) fn max_incomplete(&self) -> usize {
-        self.capacity / 2
+    /// A quarter of these are for our own traffic: what strangers make us ask for cannot keep us from
+    /// asking for a neighbour that we want to speak to.
+    pub(crate) fn max_incomplete(&self, demand: Demand) -> usize {
+        let all = self.capacity / 2;
+        match demand {
+            Demand::Own => all,
+            Demand::Provoked => all - all / 4,
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry<A>> {

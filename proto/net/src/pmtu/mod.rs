@@ -2,9 +2,9 @@
 //!
 //! One writer, many readers: [`PathMtus`] learns from "fragmentation needed" and "packet too big"
 //! messages and forgets after a while; a [`View`] is a copy for readers that do not lock, to be
-//! made and published whenever [`PathMtus::generation`] has changed. [`Recent`] remembers, without
-//! a lock, to whom large packets went of late, so that a message about a packet that was never sent
-//! is not believed. No message ever raises an MTU, nor lowers it below what every path can carry.
+//! made and published whenever [`PathMtus::generation`] has changed. [`RecentSends`] remembers,
+//! without a lock, large packets that were sent recently, so that a message about a packet that was never
+//! sent is not believed. No message ever raises an MTU, nor lowers it below what every path can carry.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -17,11 +17,14 @@ mod recent;
 #[cfg(test)]
 mod tests;
 
-pub use recent::Recent;
+pub use recent::{RecentSends, SentPacket};
 
 /// Bytes that every IPv4 host can reassemble (RFC 791 §3.1), below which no message takes us: RFC
 /// 1191 §3 allows 68, but only an attacker has a use for that.
 pub const MIN_V4: u32 = 576;
+/// RFC 791 §3.2: "Every internet module must be able to forward a datagram of 68 octets without further
+/// fragmentation."
+const LEAST_V4: u32 = 68;
 /// Bytes that every IPv6 link can carry (RFC 8200 §5).
 pub const MIN_V6: u32 = 1280;
 
@@ -54,10 +57,8 @@ impl Default for Config {
 /// The content of a message: the packet that it quotes and its MTU field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
-    /// The quoted packet's destination.
-    pub dst: IpAddr,
-    /// The quoted packet's length, as its header says.
-    pub length: u32,
+    /// The quoted packet.
+    pub packet: SentPacket,
     /// Whether the quoted packet forbade fragmentation; always true in IPv6.
     pub dont_fragment: bool,
     /// The next link's MTU; zero if the router is too old to say.
@@ -86,6 +87,8 @@ pub struct Entry {
     pub dst: IpAddr,
     /// Bytes of the longest packet to there, IP header included.
     pub mtu: u32,
+    /// Whether a link on the path takes less than that, so that routers have to fragment.
+    pub may_fragment: bool,
     /// When it is forgotten.
     pub until: u64,
 }
@@ -117,37 +120,43 @@ impl PathMtus {
         &mut self,
         said: TooBig,
         link_mtu: u32,
-        recent: &Recent,
+        recent: &RecentSends,
         now: u64,
     ) -> Result<u32, TooBigReject> {
-        let floor = floor(said.dst);
-        if !said.dont_fragment || said.length <= floor || said.mtu >= said.length {
+        let SentPacket { dst, length, .. } = said.packet;
+        let floor = floor(dst);
+        let impossible = said.mtu != 0 && said.mtu < LEAST_V4;
+        if !said.dont_fragment || length <= floor || said.mtu >= length || impossible {
             return Err(TooBigReject::Contradiction);
         }
-        if !recent.sent(said.dst, now) {
+        if !recent.sent(&said.packet, now) {
             return Err(TooBigReject::NeverSent);
         }
-        let known = self.lookup(said.dst).unwrap_or(link_mtu);
+        let before = self.view.find_entry(dst).copied();
+        let known = before.map_or(link_mtu, |entry| entry.mtu);
         let mtu = match said.mtu {
-            0 => plateau_below(said.length),
+            0 => plateau_below(length),
             mtu => mtu,
         };
+        let may_fragment = mtu < floor;
         let mtu = mtu.max(floor);
-        if mtu >= known {
+        let news = may_fragment && !before.is_some_and(|entry| entry.may_fragment);
+        if mtu >= known && !news {
             return Err(TooBigReject::NotLower);
         }
-        let mtu = match self.lookup(said.dst) {
-            Some(_) => mtu.min(known - known.min(MIN_STEP)).max(floor),
+        let mtu = match before {
+            Some(_) => mtu.min(known - known.min(MIN_STEP)).max(floor).min(known),
             // The first is as likely a tunnel's few bytes.
             None => mtu,
         };
-        self.insert(Entry { dst: said.dst, mtu, until: now.saturating_add(self.config.lifetime) });
+        let until = now.saturating_add(self.config.lifetime);
+        self.insert(Entry { dst, mtu, may_fragment, until });
         Ok(mtu)
     }
 
     /// The path MTU to `dst`, if one was learned.
     pub fn lookup(&self, dst: IpAddr) -> Option<u32> {
-        self.view.find(dst)
+        self.view.find_entry(dst).map(|entry| entry.mtu)
     }
 
     /// Forgets what is too old; whether anything was.
@@ -240,12 +249,19 @@ impl View {
         if self.is_empty() {
             return link_mtu;
         }
-        self.find(dst).map_or(link_mtu, |mtu| mtu.min(link_mtu))
+        self.find_entry(dst).map_or(link_mtu, |entry| entry.mtu.min(link_mtu))
     }
 
-    fn find(&self, dst: IpAddr) -> Option<u32> {
+    /// Whether datagrams to `dst` must not forbid fragmentation: a link on the path takes less than what
+    /// no message takes us below. Without that, they would all be lost.
+    #[inline]
+    pub fn may_fragment(&self, dst: IpAddr) -> bool {
+        !self.is_empty() && self.find_entry(dst).is_some_and(|entry| entry.may_fragment)
+    }
+
+    fn find_entry(&self, dst: IpAddr) -> Option<&Entry> {
         let bucket = self.buckets.get(self.bucket_of(dst))?;
-        bucket.iter().find(|entry| entry.dst == dst).map(|entry| entry.mtu)
+        bucket.iter().find(|entry| entry.dst == dst)
     }
 
     /// Destinations chosen to share a bucket displace only the other entries of that bucket, which are

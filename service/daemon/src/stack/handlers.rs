@@ -4,8 +4,8 @@ use weever_host::WorkerHandle;
 use weever_service_api::{
     ApiError, ApplyRequest, CaptureEvent, CaptureRequest, Changed, Counters, CountersRequest,
     ErrorKind, Flows, FlowsRequest, GraphFormat, GraphRequest, GraphText, Handle, MAX_FLOWS,
-    MAX_SOCKETS, QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Sockets, SocketsRequest,
-    Status, StatusRequest, StopRequest, Stopping,
+    QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Status, StatusRequest, StopRequest,
+    Stopping,
 };
 
 use crate::stack::graph::capture;
@@ -89,7 +89,6 @@ impl Shared {
         let mut queues: Vec<QueueStatus> =
             workers.flat_map(|(number, worker)| self.queues_of(number, worker, &nodes)).collect();
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
-        self.name_applications(&mut queues);
         let mut problems = Vec::new();
         for steward in self.stewards.lock().iter_mut() {
             steward::report::describe(steward, &mut queues, filters);
@@ -130,12 +129,6 @@ impl Shared {
 impl Handle<SetRequest> for Shared {
     fn handle(&self, request: SetRequest) -> Result<Reply<Changed>, ApiError> {
         Ok(self.assign(&request.assignments())?.into())
-    }
-}
-
-impl Handle<SocketsRequest> for Shared {
-    fn handle(&self, request: SocketsRequest) -> Result<Reply<Sockets>, ApiError> {
-        Ok(self.sockets(request.most.min(MAX_SOCKETS)).into())
     }
 }
 

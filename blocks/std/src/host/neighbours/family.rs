@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use weever_block::Nanos;
 use weever_net::neighbour::Discovery;
+use weever_net::random::Key;
 use weever_net::state::NetState;
 
 use super::super::Network;
@@ -21,6 +22,9 @@ pub trait Family: Sized + Debug + Send + 'static {
     type Key: NeighbourKey;
     /// The protocol on one interface.
     type Machine: Discovery<Ip = Ip<Self>> + Debug + Send;
+
+    /// The key of hashes over addresses that peers choose.
+    fn secret(&self) -> Key;
 
     /// The neighbour that a packet asks for, if it asks for one.
     fn asks_for(sent: &Sent<Self>) -> Option<Ip<Self>>;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weever_net::addr::Address;
-use weever_net::random::keyed_hash;
+use weever_net::random::{Key, keyed_hash};
 
 /// A neighbour of some family, in the form in which snapshots are searched for it.
 pub trait NeighbourKey: Copy + Ord + Debug + Send + Sync + 'static {
@@ -17,8 +17,9 @@ pub trait NeighbourKey: Copy + Ord + Debug + Send + Sync + 'static {
     /// The interface and the address.
     fn parts(self) -> (u16, Self::Ip);
 
-    /// What waits for the neighbour waits by this.
-    fn key(self) -> u64;
+    /// The key that packets wait for the neighbour by: a hash under `secret`, so that a sender cannot choose
+    /// neighbours that share one. Those that do wake each other's packets, which look again and wait on.
+    fn wait_key(self, secret: Key) -> u64;
 }
 
 /// Both in one word, which is quick to compare.
@@ -38,8 +39,9 @@ impl NeighbourKey for Key4 {
         ((self.0 >> 32) as u16, Ipv4Addr::from_bits(self.0 as u32))
     }
 
+    /// Unique as it is.
     #[inline(always)]
-    fn key(self) -> u64 {
+    fn wait_key(self, _: Key) -> u64 {
         self.0
     }
 }
@@ -61,10 +63,8 @@ impl NeighbourKey for Key6 {
         (self.0, self.1)
     }
 
-    /// A hash: two neighbours that share a key wake each other's packets, which then look again and
-    /// wait on.
-    fn key(self) -> u64 {
+    fn wait_key(self, secret: Key) -> u64 {
         let bits = self.1.to_bits();
-        keyed_hash([self.0.into(), 0], &[(bits >> 64) as u64, bits as u64])
+        keyed_hash(secret, &[self.0.into(), (bits >> 64) as u64, bits as u64])
     }
 }

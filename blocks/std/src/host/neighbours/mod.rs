@@ -52,11 +52,11 @@ impl<F: Family> Neighbourhood<F> {
     /// A machine for each interface, whose first polls announce the host's addresses; `resolver`
     /// finds out the neighbours of borrowed interfaces.
     pub(crate) fn new(host: Arc<Network>, resolver: Arc<Resolver>, family: F, now: Nanos) -> Self {
-        let (links, news) = (Links::new(), News::new());
+        let (links, news, secret) = (Links::new(), News::new(), family.secret());
         let inner = Mutex::new(Inner { family, links, generation: 0, followed: 0, news });
         let (news, wake, followed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let published = Arc::default();
-        let neighbours = Self { host, resolver, inner, published, news, wake, followed };
+        let neighbours = Self { secret, host, resolver, inner, published, news, wake, followed };
         drop(neighbours.session(now));
         neighbours
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weever_block::Nanos;
+use weever_net::random::Key;
 
 use super::super::{Network, Resolver};
 use super::family::Family;
@@ -18,6 +19,7 @@ use super::snapshot::{Reader, Snapshot};
 /// host's network is followed by their next user, the workers' timers at the latest.
 #[derive(Debug)]
 pub struct Neighbourhood<F: Family> {
+    pub(super) secret: Key,
     pub(super) host: Arc<Network>,
     pub(super) resolver: Arc<Resolver>,
     pub(super) inner: Mutex<Inner<F>>,
@@ -40,6 +42,12 @@ pub(super) struct Inner<F: Family> {
 }
 
 impl<F: Family> Neighbourhood<F> {
+    /// The key that packets wait for a neighbour by.
+    #[inline]
+    pub(crate) fn wait_key(&self, of: F::Key) -> u64 {
+        of.wait_key(self.secret)
+    }
+
     /// The latest snapshot, to be read once per burst.
     pub(crate) fn reader(&self) -> Reader<F::Key> {
         arc_swap::Cache::new(Arc::clone(&self.published))
@@ -62,8 +70,8 @@ impl<F: Family> Inner<F> {
     #[cold]
     pub(super) fn follow(&mut self, host: &Network, now: Nanos) {
         let state = host.state();
-        let news = &mut self.news;
-        let given_up = |iface, ip| news.push(F::Key::new(iface, ip).key());
+        let (news, secret) = (&mut self.news, self.family.secret());
+        let given_up = |iface, ip| news.push(F::Key::new(iface, ip).wait_key(secret));
         self.family.follow(&mut self.links, &state, now, given_up);
         self.followed = state.generation();
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use weever_block::Nanos;
-use weever_net::neighbour::{Action, Discovery, Learned, Lookup};
+use weever_net::neighbour::{Action, Demand, Discovery, Learned, Lookup};
 
 use super::family::{Family, Ip, Sent};
 use super::key::NeighbourKey;
@@ -31,10 +31,15 @@ impl<F: Family> Neighbourhood<F> {
 impl<F: Family> Session<'_, F> {
     /// What is known of a neighbour; `None` if its interface is down or gone, or does not speak the
     /// family.
-    pub(crate) fn lookup(&mut self, at: F::Key, now: Nanos) -> Option<Lookup<Sent<F>>> {
+    pub(crate) fn lookup(
+        &mut self,
+        at: F::Key,
+        demand: Demand,
+        now: Nanos,
+    ) -> Option<Lookup<Sent<F>>> {
         let (iface, ip) = at.parts();
         let link = self.inner.links.up(iface)?;
-        match link.machine.lookup(ip, now) {
+        match link.machine.lookup_for(ip, demand, now) {
             Lookup::MissSendRequest(_) if link.borrowed => {
                 self.shared.resolver.ask(iface, ip.into());
                 Some(Lookup::Incomplete)
@@ -62,7 +67,7 @@ impl<F: Family> Session<'_, F> {
                     asked.into_iter().for_each(|ip| self.shared.resolver.ask(iface, ip.into()));
                 }
                 Action::Send(sent) => send(iface, sent),
-                Action::Unresolved(ip) => news.push(F::Key::new(iface, ip).key()),
+                Action::Unresolved(ip) => news.push(self.shared.wait_key(F::Key::new(iface, ip))),
                 Action::Free(ip) => family.note_free(iface, ip),
             });
         }
@@ -85,7 +90,8 @@ impl<F: Family> Session<'_, F> {
 
     /// Wakes the packets, on all workers, that wait for a neighbour.
     pub(super) fn tell(&mut self, iface: u16, ip: Ip<F>) {
-        self.inner.news.push(F::Key::new(iface, ip).key());
+        let key = self.shared.wait_key(F::Key::new(iface, ip));
+        self.inner.news.push(key);
     }
 
     fn note_use(&mut self, now: Nanos) {

@@ -8,6 +8,7 @@ use weever_net::addr::Locals;
 use weever_net::arp::{Cache, Config, Outcome, Transmit, Verdict};
 use weever_net::iface::{IfaceId, Interface};
 use weever_net::neighbour::Discovery;
+use weever_net::random::Key;
 use weever_net::state::NetState;
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
@@ -79,6 +80,10 @@ impl V4 {
 impl Family for V4 {
     type Key = Key4;
     type Machine = Cache;
+
+    fn secret(&self) -> Key {
+        self.config.key
+    }
 
     fn asks_for(sent: &Transmit) -> Option<Ipv4Addr> {
         Some(sent.arp.tpa)

@@ -50,6 +50,10 @@ impl Family for V6 {
     type Key = Key6;
     type Machine = Node;
 
+    fn secret(&self) -> Key {
+        self.key
+    }
+
     fn asks_for(sent: &Transmit) -> Option<Ipv6Addr> {
         match sent.message {
             NdpRepr::NeighbourSolicit { target, .. } => Some(target),

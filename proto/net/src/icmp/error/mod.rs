@@ -10,6 +10,10 @@ use crate::addr::Ours;
 /// bytes". RFC 1122 §3.2.2 asks for the header and eight bytes at least.
 pub const MAX_ERROR_LEN: usize = 576;
 
+/// The type of service of errors: RFC 1812 §4.3.2.5, they "SHOULD have their precedence field set to 6
+/// (INTERNETWORK CONTROL) or 7 (NETWORK CONTROL)".
+pub const INTERNETWORK_CONTROL: u8 = 6 << 5;
+
 const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 
 /// Why an error must not be reported. RFC 1122 §3.2.2: "An ICMP error message MUST NOT be sent as

@@ -4,7 +4,6 @@ use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Repr, kind, problem, unreachable};
 use weever_wire::ipv6::{self, Chain, ChainFault, Ipv6Header, Report, next_header};
 
 use crate::fragment::{Piece, Reject};
-use crate::icmp::RateLimit;
 use crate::ipv6::MIN_MTU;
 
 /// Bytes of the longest packet that reports an error: RFC 4443 §2.4(c), as much of the offending
@@ -195,33 +194,13 @@ pub fn quote_len(packet: &[u8]) -> usize {
     packet.len().min(ipv6::HEADER_LEN + said).min(MAX_QUOTE)
 }
 
-/// A limit for each type of error (RFC 4443 §2.4(f)), so that a flood of one does not silence the
-/// others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorLimits([RateLimit; 5]);
-
-impl Default for ErrorLimits {
-    /// A thousand per second and fifty at once, of each type.
-    fn default() -> Self {
-        Self::new(1000, 50)
-    }
-}
-
-impl ErrorLimits {
-    /// The same limit for each type, counted separately.
-    pub const fn new(per_second: u32, burst: u32) -> Self {
-        Self([RateLimit::new(per_second, burst); 5])
-    }
-
-    /// Whether an error of this type, or a redirect, may go out at `now`; counts it if so. Other
-    /// types may not.
-    pub fn take(&mut self, kind: u8, now: u64) -> bool {
-        let at = match kind {
-            kind::UNREACHABLE..=kind::PARAMETER_PROBLEM => usize::from(kind - 1),
-            kind::REDIRECT => 4,
-            _ => return false,
-        };
-        self.0[at].take(now)
+/// The budget of [`ErrorLimits`](crate::limit::ErrorLimits) for errors of this type (RFC 4443 §2.4(f)), or
+/// for redirects; `None`: they are not sent.
+pub const fn budget(kind: u8) -> Option<usize> {
+    match kind {
+        kind::UNREACHABLE..=kind::PARAMETER_PROBLEM => Some((kind - 1) as usize),
+        kind::REDIRECT => Some(4),
+        _ => None,
     }
 }
 

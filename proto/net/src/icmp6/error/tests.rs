@@ -69,11 +69,10 @@ fn faults_of_chains() {
 }
 
 #[test]
-fn types_do_not_share_a_limit() {
-    let mut limits = ErrorLimits::new(1, 1);
-    assert!(limits.take(kind::UNREACHABLE, 0) && !limits.take(kind::UNREACHABLE, 0));
-    assert!(limits.take(kind::PACKET_TOO_BIG, 0) && limits.take(kind::PARAMETER_PROBLEM, 0));
-    assert!(!limits.take(kind::ECHO_REPLY, 0) && !limits.take(0, 0));
+fn each_type_has_its_budget() {
+    let kinds = [kind::UNREACHABLE, kind::PACKET_TOO_BIG, kind::PARAMETER_PROBLEM, kind::REDIRECT];
+    assert_eq!(kinds.map(budget), [Some(0), Some(1), Some(3), Some(4)]);
+    assert_eq!([budget(kind::ECHO_REPLY), budget(0)], [None, None]);
 }
 
 proptest! {

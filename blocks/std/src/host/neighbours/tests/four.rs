@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
+use weever_net::neighbour::Demand;
 
 use weever_block::Nanos;
 use weever_net::arp::{Config, Lookup};
@@ -29,7 +30,7 @@ fn at(ip: Ipv4Addr) -> Key4 {
 }
 
 fn key(ip: Ipv4Addr) -> u64 {
-    at(ip).key()
+    at(ip).wait_key([0; 2])
 }
 
 fn reply() -> ArpRepr {
@@ -59,7 +60,7 @@ fn what_is_learned_is_published_when_the_session_ends() {
     let neighbours = neighbours();
     let mut reader = neighbours.reader();
     let mut session = neighbours.session(0);
-    assert!(matches!(session.lookup(at(PEER), 1), Some(Lookup::MissSendRequest(_))));
+    assert!(matches!(session.lookup(at(PEER), Demand::Own, 1), Some(Lookup::MissSendRequest(_))));
     assert!(session.knows(0, PEER) && session.knows(0, HOST));
     session.handle(0, &reply(), 2);
     assert_eq!(reader.load().find(at(PEER)), None);
@@ -71,7 +72,7 @@ fn what_is_learned_is_published_when_the_session_ends() {
 fn news_reach_every_worker_once() {
     let neighbours = neighbours();
     let mut session = neighbours.session(0);
-    session.lookup(at(PEER), 1);
+    session.lookup(at(PEER), Demand::Own, 1);
     session.handle(0, &reply(), 2);
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let seen = session.news_since(0, |key| first.push(key));
@@ -102,7 +103,7 @@ fn a_neighbour_that_is_used_is_asked_again_and_stays() {
 #[test]
 fn a_reader_that_fell_far_behind_wakes_all_that_wait() {
     let neighbours = neighbours();
-    neighbours.session(0).lookup(at(PEER), 1);
+    neighbours.session(0).lookup(at(PEER), Demand::Own, 1);
     // What it waits for is gone before anybody has looked, and so is the news of it.
     assert!(neighbours.remove(IfaceId(0), PEER, 2).is_some());
     let mut session = neighbours.session(2);
@@ -121,14 +122,14 @@ fn caches_follow_the_network() {
     neighbours.session(1).handle(0, &ArpRepr { op: 1, ..reply() }, 1);
     assert!(reader.load().find(at(PEER)).is_some());
     let waiting = Ipv4Addr::new(10, 0, 0, 77);
-    neighbours.session(2).lookup(at(waiting), 2);
+    neighbours.session(2).lookup(at(waiting), Demand::Own, 2);
     neighbours.session(2).poll(2, |_, _| ());
     assert!(!neighbours.is_due(0, 2));
 
     host.update(|net| net.set_up(link, false)).unwrap();
     assert!(neighbours.is_due(0, 2), "a change is news");
     let mut session = neighbours.session(3);
-    assert_eq!(session.lookup(at(PEER), 3), None, "the interface is down");
+    assert_eq!(session.lookup(at(PEER), Demand::Own, 3), None, "the interface is down");
     let mut woken = Vec::new();
     session.news_since(0, |key| woken.push(key));
     assert_eq!(woken, [Some(key(waiting))], "nobody waits for ever");
@@ -178,7 +179,7 @@ fn neighbours_of_a_borrowed_interface_are_somebody_elses_to_find() {
     let asked = || *asked.lock().unwrap();
     let silent = |now| neighbours.session(now).poll(now, |_, sent| panic!("{sent:?}"));
     silent(0);
-    assert_eq!(neighbours.session(1).lookup(at(PEER), 1), Some(Lookup::Incomplete));
+    assert_eq!(neighbours.session(1).lookup(at(PEER), Demand::Own, 1), Some(Lookup::Incomplete));
     neighbours.withdraw(IfaceId(0), PEER, 2);
     assert!(neighbours.session(2).is_asked(at(PEER)), "it is waited for all the same");
     silent(2 * SECOND);

@@ -1,5 +1,6 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
+use weever_net::neighbour::Demand;
 
 use weever_block::Nanos;
 use weever_net::iface::{IfaceId, Interface};
@@ -83,15 +84,18 @@ fn what_is_entered_is_published_and_goes_with_the_interface() {
     assert!(!neighbours.insert_static(IfaceId(7), ip("fe80::2"), PEER_MAC, 1).unwrap());
     assert_eq!(reader.load().find(at("fe80::2")), Some(PEER_MAC));
     let mut session = neighbours.session(2);
-    assert!(matches!(session.lookup(at("fe80::3"), 2), Some(Lookup::MissSendRequest(_))));
+    assert!(matches!(
+        session.lookup(at("fe80::3"), Demand::Own, 2),
+        Some(Lookup::MissSendRequest(_))
+    ));
     drop(session);
     neighbours.host.update(|net| net.set_up(LINK, false)).unwrap();
     assert!(neighbours.is_due(1, 2), "a change is news");
     let mut session = neighbours.session(3);
-    assert!(session.lookup(at("fe80::2"), 3).is_none());
+    assert!(session.lookup(at("fe80::2"), Demand::Own, 3).is_none());
     let mut woken = Vec::new();
     session.news_since(1, |key| woken.push(key));
-    assert!(woken.contains(&Some(at("fe80::3").key())), "nobody waits for ever");
+    assert!(woken.contains(&Some(at("fe80::3").wait_key([1, 2]))), "nobody waits for ever");
     drop(session);
     assert_eq!(reader.load().find(at("fe80::2")), None);
     neighbours.host.update(|net| net.set_up(LINK, true)).unwrap();
@@ -114,7 +118,7 @@ fn what_is_entered_is_published_and_goes_with_the_interface() {
 #[test]
 fn a_reader_that_fell_far_behind_wakes_all_that_wait() {
     let neighbours = neighbours();
-    neighbours.session(0).lookup(at("fe80::3"), 1);
+    neighbours.session(0).lookup(at("fe80::3"), Demand::Own, 1);
     assert!(neighbours.remove(LINK, ip("fe80::3"), 2).is_some());
     let mut session = neighbours.session(2);
     (0..NEWS).for_each(|_| session.tell(0, ip("fe80::1")));
