@@ -80,9 +80,25 @@ impl Counter {
         self.0 as usize
     }
 
+    /// How many places it is after `first`; `None` if it is before.
+    #[cfg(test)]
+    pub(crate) fn places_after(self, first: Counter) -> Option<usize> {
+        self.index().checked_sub(first.index())
+    }
+
     /// The counter `n` places further on.
     pub(crate) fn plus(self, n: usize) -> Counter {
         Counter(self.0 + n as u32)
+    }
+}
+
+/// Counts packets for all the steps inside a way of a shortcut at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WayCounter(u32);
+
+impl WayCounter {
+    pub(crate) fn at(index: usize) -> WayCounter {
+        WayCounter(index as u32)
     }
 }
 
@@ -143,16 +159,24 @@ impl Others<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     labels: Vec<Label>,
+    /// By way, the counters that a packet which takes it counts for.
+    pub(crate) ways: Vec<Box<[Counter]>>,
 }
 
 impl Layout {
     /// Only the engine-wide counters.
     pub(crate) fn new() -> Layout {
-        let mut layout = Layout { labels: Vec::new() };
+        let mut layout = Layout { labels: Vec::new(), ways: Vec::new() };
         for name in total::NAMES {
             layout.add(&"".into(), CounterKind::Total, name);
         }
         layout
+    }
+
+    /// The counters of the steps inside a way.
+    #[cfg(test)]
+    pub(crate) fn counters_of(&self, way: WayCounter) -> &[Counter] {
+        &self.ways[way.0 as usize]
     }
 
     pub(crate) fn add(&mut self, node: &Arc<str>, kind: CounterKind, label: &str) -> Counter {
@@ -257,27 +281,49 @@ pub struct Reading {
 pub(crate) struct Cells {
     cells: Box<[AtomicU64]>,
     labels: Vec<Label>,
+    /// Packets by the way that they took; they count for every step inside it.
+    ways: Box<[AtomicU64]>,
+    /// By counter, the ways that count for it.
+    ways_of: Box<[Vec<u32>]>,
 }
 
 impl Cells {
     pub(crate) fn new(layout: &Layout) -> Cells {
-        let cells = layout.labels.iter().map(|_| AtomicU64::new(0)).collect();
-        Cells { cells, labels: layout.labels.clone() }
+        let mut ways_of = vec![Vec::new(); layout.labels.len()];
+        for (way, counters) in (0..).zip(&layout.ways) {
+            for counter in counters {
+                ways_of[counter.index()].push(way);
+            }
+        }
+        Cells {
+            cells: layout.labels.iter().map(|_| AtomicU64::new(0)).collect(),
+            labels: layout.labels.clone(),
+            ways: layout.ways.iter().map(|_| AtomicU64::new(0)).collect(),
+            ways_of: ways_of.into(),
+        }
     }
 
     /// Adds the values of `old`; `map` gives the index of each.
     pub(crate) fn go_on_from(&self, old: &Cells, map: &[Counter]) {
-        for (cell, place) in old.cells.iter().zip(map) {
-            self.add(*place, cell.load(Relaxed));
+        for (i, place) in map.iter().enumerate() {
+            self.add(*place, old.value(i));
         }
     }
 
-    /// There is one writer, so a load and a store suffice; a locked instruction would cost twenty
-    /// times as much.
+    fn value(&self, i: usize) -> u64 {
+        let ways = self.ways_of[i].iter().map(|way| self.ways[*way as usize].load(Relaxed));
+        ways.fold(self.cells[i].load(Relaxed), u64::wrapping_add)
+    }
+
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        let cell = &self.cells[counter.0 as usize];
-        cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+        raise(&self.cells[counter.0 as usize], n);
+    }
+
+    /// Counts `n` packets for every step inside a way.
+    #[inline]
+    pub(crate) fn add_on_way(&self, way: WayCounter, n: u64) {
+        raise(&self.ways[way.0 as usize], n);
     }
 
     #[inline]
@@ -285,9 +331,16 @@ impl Cells {
         self.cells[counter.0 as usize].store(value, Relaxed);
     }
 
-    fn readings(&self) -> impl Iterator<Item = (&Label, &AtomicU64)> {
-        self.labels.iter().zip(&self.cells)
+    fn readings(&self) -> impl Iterator<Item = (&Label, u64)> {
+        self.labels.iter().enumerate().map(|(i, label)| (label, self.value(i)))
     }
+}
+
+/// There is one writer, so a load and a store suffice; a locked instruction would cost twenty times
+/// as much.
+#[inline]
+fn raise(cell: &AtomicU64, n: u64) {
+    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 /// All counters of an engine. Only the engine writes; readers on any thread see each counter at
@@ -353,7 +406,7 @@ impl Counters {
         let is = |l: &Label| l.kind == kind && &*l.node == node && &*l.label == label;
         let cells = self.cells.load();
         let found = cells.readings().find(|(label, _)| is(label));
-        found.map(|(_, cell)| cell.load(Relaxed)).or_else(|| {
+        found.map(|(_, value)| value).or_else(|| {
             let is = |r: &Reading| r.kind == kind && &*r.node == node && &*r.label == label;
             self.of_faults().find(is).map(|reading| reading.value)
         })
@@ -370,9 +423,9 @@ impl Counters {
     }
 }
 
-fn reading((label, cell): (&Label, &AtomicU64)) -> Reading {
+fn reading((label, value): (&Label, u64)) -> Reading {
     let Label { node, kind, label } = label.clone();
-    Reading { node, kind, label, value: cell.load(Relaxed) }
+    Reading { node, kind, label, value }
 }
 
 /// Adds up the counters of several engines of one stack, in the order of the first, followed by

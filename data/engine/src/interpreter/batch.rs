@@ -6,6 +6,8 @@ use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::runtime::Runtime;
 use super::task_queues::Batch;
+#[cfg(test)]
+use crate::counters::WayCounter;
 use crate::counters::{Counter, total};
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
@@ -63,6 +65,9 @@ pub(crate) struct BatchState {
     pub(crate) collecting: Option<usize>,
     /// Tasks that found no working block: the node, and what happened to it. Mostly empty.
     pub(crate) lost: Vec<(u32, Loss, Mask)>,
+    /// The ways that tasks have taken.
+    #[cfg(test)]
+    pub(crate) ways: Vec<(WayCounter, Mask)>,
 }
 
 impl BatchState {
@@ -77,6 +82,8 @@ impl BatchState {
             shortcut: None,
             collecting: None,
             lost: Vec::new(),
+            #[cfg(test)]
+            ways: Vec::new(),
         }
     }
 }

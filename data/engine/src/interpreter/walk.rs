@@ -68,14 +68,19 @@ impl Walk<'_> {
     #[cfg(test)]
     fn record(&mut self, steps: &[Step]) {
         let Some(trace) = self.trace.take() else { return };
-        for (i, step) in steps.iter().enumerate() {
-            let masks = &self.state.masks;
-            if masks.passed[i / 64] >> (i % 64) & 1 == 1 {
-                let slots = &masks.slots[step.slots()];
-                // Tasks without the packet that a node needs have reached it too.
-                trace.step(step.node, self.input(step) | slots[0], &slots[1..]);
+        for step in steps {
+            let mut masks = self.state.masks.slots[step.slots()].to_vec();
+            for (way, tasks) in &self.state.ways {
+                let inside = self.plan.layout.counters_of(*way).iter();
+                let slots = inside.filter_map(|counter| counter.places_after(step.counter));
+                slots
+                    .filter(|slot| *slot < step.slots().len())
+                    .for_each(|slot| masks[slot] |= tasks);
             }
+            // Tasks without the packet that a node needs have reached it too.
+            trace.step(step.node, self.input(step) | masks[0], &masks[1..]);
         }
+        self.state.ways.clear();
         trace.end(&self.state.claims);
     }
 
@@ -98,8 +103,12 @@ impl Walk<'_> {
                 passed[word] |= next;
                 let step = &steps[next.trailing_zeros() as usize % 64];
                 if self.step(step) {
-                    let wakes = &self.program.wakes[span(&step.wakes)];
-                    wake(wakes, &mut self.state.masks);
+                    let masks = &mut self.state.masks;
+                    wake(&self.program.wakes[span(&step.wakes)], masks);
+                    let mut ends = self.program.drops[span(&step.drops)].iter();
+                    if ends.any(|end| masks.slots[end.slot as usize] != 0) {
+                        masks.ending[word] |= next;
+                    }
                 }
             }
         }
@@ -119,7 +128,8 @@ impl Walk<'_> {
             self.count_timers(steps);
         }
         let counters = &*self.runtime.counters;
-        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
+        let TaskMasks { slots, passed, ending, .. } = &mut self.state.masks;
+        ending.fill(0);
         let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
         counters.add(total::TASKS, last.1);
         counters.add(total::BATCHES, 1);
@@ -142,10 +152,10 @@ impl Walk<'_> {
     /// the order of the schedule, else as used, else at the first port that leads nowhere.
     #[inline(never)]
     fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
-        let TaskMasks { slots, passed, .. } = &self.state.masks;
+        let TaskMasks { slots, ending, .. } = &self.state.masks;
         let counters = &*self.runtime.counters;
         for end in [End::Stated, End::Used, End::Nowhere] {
-            for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+            for (word, steps) in ending.iter().zip(steps.chunks(64)) {
                 for step in bits(*word).map(|i| &steps[i]) {
                     let drops = &self.program.drops[span(&step.drops)];
                     for drop in drops.iter().filter(|drop| drop.end == end) {
@@ -194,9 +204,11 @@ impl Walk<'_> {
     /// Runs a step; returns whether it had tasks that had not passed it before.
     #[inline]
     fn step(&mut self, step: &Step) -> bool {
-        let input = self.input(step);
+        let mut input = self.input(step);
         if let Some(shortcut) = step.shortcut {
-            self.shortcut(shortcut, input);
+            // Those that another shortcut has taken past this node are counted already.
+            let passed = self.state.masks.slots[step.first_slot as usize];
+            input &= !self.shortcut(shortcut, input & !passed);
         }
         match step.kind {
             StepKind::Function => self.function(step, input),
@@ -217,13 +229,17 @@ impl Walk<'_> {
         let operands = &self.program.operands[span(&step.operands)];
         let truth = Truth::of(operands, slots);
         let input = input | truth.some_yes | truth.some_no;
-        let is_new = slots[step.first_slot as usize] != input;
-        slots[step.first_slot as usize] = input;
+        // What a shortcut has written for other tasks stays.
+        let place = &mut slots[step.first_slot as usize];
+        let is_new = input & !*place != 0;
+        *place |= input;
         // A task that starts at an operator has no operands that could decide it.
         if !operands.is_empty() {
             let (yes, no) = evaluate(&truth);
             let outputs = if swap { [yes, no] } else { [no, yes] };
-            slots[step.slots()][1..].copy_from_slice(&outputs);
+            for (slot, decided) in slots[step.slots()][1..].iter_mut().zip(outputs) {
+                *slot |= decided;
+            }
         }
         is_new
     }
@@ -332,16 +348,18 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Tries shortcut number `shortcut` of the program on the tasks of `input` that have a packet.
+    /// Tries shortcut number `shortcut` of the program on the tasks of `input` that have a packet;
+    /// returns those that took it.
     #[inline]
-    pub(super) fn shortcut(&mut self, shortcut: u32, input: Mask) {
+    pub(super) fn shortcut(&mut self, shortcut: u32, input: Mask) -> Mask {
         let program = self.program;
         let plan = &program.shortcuts[shortcut as usize];
         let mut left = input & self.batch.occupied;
         let Some(matcher) = self.shortcuts.get_mut(plan.number as usize).filter(|_| left != 0)
         else {
-            return;
+            return 0;
         };
+        let tried = left;
         let plans = &program.ways[span(&plan.ways)];
         let mut ways = [0; MAX_WAYS];
         self.state.shortcut = Some(plan.number);
@@ -352,13 +370,18 @@ impl Walk<'_> {
             if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {
                 left &= !tasks;
                 pass(program, plan, tasks, &mut self.state.masks);
+                let packets = u64::from(tasks.count_ones());
+                self.runtime.counters.add_on_way(plan.counter, packets);
+                #[cfg(test)]
+                self.state.ways.push((plan.counter, tasks));
             }
         }
+        tried & !left
     }
 }
 
-/// Marks the nodes on the way as passed, so that they do not run for these tasks; only the nodes at
-/// its end are due.
+/// Marks the nodes at the border of the way as passed, so that they do not run for these tasks; only
+/// the nodes after them are due.
 #[inline]
 fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
     for slot in &program.way_slots[span(&way.slots)] {
@@ -366,6 +389,9 @@ fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
     }
     for set in &program.way_steps[span(&way.passed)] {
         masks.passed[set.word as usize] |= set.steps;
+    }
+    for set in &program.way_steps[span(&way.ending)] {
+        masks.ending[set.word as usize] |= set.steps;
     }
     for set in &program.way_steps[span(&way.ends)] {
         masks.due[set.word as usize] |= set.steps;

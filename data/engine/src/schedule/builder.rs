@@ -9,6 +9,7 @@ use super::ids::{Entry, Idp};
 use super::nodes::PreparedNode;
 use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
 use super::program::{StepKind, TASKS_SLOT, Wake};
+use crate::counters::Counter;
 
 /// Adds entries to a program.
 pub(super) struct ProgramBuilder<'a> {
@@ -18,6 +19,8 @@ pub(super) struct ProgramBuilder<'a> {
     /// Per node, the ports that lead to it, each once.
     incoming: Vec<Vec<PortId>>,
     pub(super) program: Program,
+    /// By way, the counters of the steps inside it.
+    pub(super) way_counters: Vec<Box<[Counter]>>,
 }
 
 impl<'a> ProgramBuilder<'a> {
@@ -33,7 +36,14 @@ impl<'a> ProgramBuilder<'a> {
                 ports.push(port);
             }
         }
-        ProgramBuilder { graph, shortcuts, nodes, incoming, program: Program::default() }
+        ProgramBuilder {
+            graph,
+            shortcuts,
+            nodes,
+            incoming,
+            program: Program::default(),
+            way_counters: Vec::new(),
+        }
     }
 
     pub(super) fn add_entry(&mut self, entry: Entry, start: NodeId, order: &[NodeId]) {

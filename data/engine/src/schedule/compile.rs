@@ -82,6 +82,7 @@ impl CompiledGraph {
                 plan.home = homes.of(node, registry);
             }
         }
+        layout.ways = builder.way_counters;
         let mut program = builder.program;
         program.init = init(&graph, &entry_of);
         if let Some(whole) = whole {

@@ -8,7 +8,7 @@ use weever_graph::{NodeId, Verified};
 use weever_packet::Mask;
 
 use super::ids::{Entry, EntryNumbers, Idp, NodeRef};
-use crate::counters::{Counter, Layout};
+use crate::counters::{Counter, Layout, WayCounter};
 
 /// The mask slot that is always empty.
 pub(crate) const EMPTY_SLOT: u32 = 0;
@@ -94,13 +94,19 @@ pub(crate) struct ShortcutPlan {
     pub(crate) ways: Range<u32>,
 }
 
-/// The effect of taking a way.
+/// The effect of taking a way. Most of the steps that it passes are *inside* it: no other step looks
+/// at their masks, so they have none for these tasks, and one counter counts for all of them. The
+/// steps at its border have masks as if they had run.
 #[derive(Clone, Debug)]
 pub(crate) struct WayPlan {
-    /// The input and port slots of the steps that a task passes.
+    /// Counts the tasks for the steps inside.
+    pub(crate) counter: WayCounter,
+    /// The input and port slots of the steps at the border.
     pub(crate) slots: Range<u32>,
-    /// The steps passed, and the steps that come next.
+    /// The steps at the border, and those of them that have ports where packets end.
     pub(crate) passed: Range<u32>,
+    pub(crate) ending: Range<u32>,
+    /// The steps that come next.
     pub(crate) ends: Range<u32>,
 }
 
@@ -276,8 +282,10 @@ pub(crate) struct TaskMasks {
     pub(crate) slots: Box<[Mask]>,
     /// The entry's steps that have tasks and have not run, one bit each.
     pub(crate) due: Box<[u64]>,
-    /// The steps that tasks have passed.
+    /// The steps that tasks have passed, except those inside a way.
     pub(crate) passed: Box<[u64]>,
+    /// The steps that tasks have left by a port where packets end unless another node takes them.
+    pub(crate) ending: Box<[u64]>,
 }
 
 impl TaskMasks {
@@ -286,7 +294,8 @@ impl TaskMasks {
         TaskMasks {
             slots: vec![0; program.max_slots()].into(),
             due: steps.clone().into(),
-            passed: steps.into(),
+            passed: steps.clone().into(),
+            ending: steps.into(),
         }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
-use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op, PortId};
+use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
 
 use super::builder::{EntrySlots, ProgramBuilder, append};
 use super::program::{ShortcutPlan, Steps, WayPlan};
+use crate::counters::WayCounter;
 
 /// The effect of a way on a task.
 #[derive(Default)]
@@ -32,7 +33,7 @@ impl ProgramBuilder<'_> {
             let ways = shortcut.ways.iter().take(MAX_WAYS);
             let ways: Vec<_> = ways.map(|way| self.follow(way, start, order, layout)).collect();
             if ways.iter().any(Option::is_some) {
-                return Some(self.add_shortcut(shortcut, start, &ways, layout));
+                return Some(self.add_shortcut(shortcut, start, &ways, (order, layout)));
             }
         }
         None
@@ -43,10 +44,12 @@ impl ProgramBuilder<'_> {
         shortcut: &'static ShortcutType,
         start: NodeId,
         ways: &[Option<Walked>],
-        layout: &EntrySlots,
+        (order, layout): (&[NodeId], &EntrySlots),
     ) -> u32 {
-        let ways: Vec<_> =
-            ways.iter().map(|way| way.as_ref().map(|w| self.way(w, layout))).collect();
+        let ways: Vec<_> = ways
+            .iter()
+            .map(|way| way.as_ref().map(|w| self.way(w, start, order, layout)))
+            .collect();
         let first = self.program.ways.len() as u32;
         self.program.ways.extend(ways);
         let types = &mut self.program.shortcut_types;
@@ -126,19 +129,69 @@ impl ProgramBuilder<'_> {
         Some(if says { "true" } else { "false" })
     }
 
-    fn way(&mut self, walked: &Walked, layout: &EntrySlots) -> WayPlan {
-        let mut slots = Vec::new();
-        let mut left: Vec<_> = walked.left_by.iter().collect();
-        left.sort();
-        for (node, port) in &left {
-            slots.extend(layout.first_slot_of[node.index()]);
-            slots.extend(self.slot(PortId { node: **node, port: **port }, layout));
+    fn way(
+        &mut self,
+        walked: &Walked,
+        start: NodeId,
+        order: &[NodeId],
+        layout: &EntrySlots,
+    ) -> WayPlan {
+        let (mut slots, mut counters) = (Vec::new(), Vec::new());
+        let border = self.border(walked, start, order, layout);
+        let passed = order.iter().filter_map(|id| Some((*id, *walked.left_by.get(id)?)));
+        for (node, port) in passed {
+            let slot = 1 + self.nodes[node.index()].ports[port as usize];
+            if border.contains(&node) {
+                let first = layout.first_slot_of[node.index()];
+                slots.extend(first.into_iter().flat_map(|first| [first, first + slot]));
+            } else {
+                let input = self.nodes[node.index()].counter;
+                counters.extend([input, input.plus(slot as usize)]);
+            }
         }
+        self.way_counters.push(counters.into());
+        let ending = border.iter().copied().filter(|node| self.ends_at(*node, walked));
+        let ending: Vec<NodeId> = ending.collect();
         WayPlan {
+            counter: WayCounter::at(self.way_counters.len() - 1),
             slots: append(&mut self.program.way_slots, &slots),
-            passed: self.steps_of(left.into_iter().map(|(node, _)| *node), layout),
+            passed: self.steps_of(border.iter().copied(), layout),
+            ending: self.steps_of(ending.into_iter(), layout),
             ends: self.steps_of(walked.ends.iter().copied(), layout),
         }
+    }
+
+    /// The nodes that a way passes and whose masks matter later: a node that runs reads them, packets
+    /// may end there, or tasks of the way may arrive once more, from one of these or from a node that
+    /// is not on the way, and must be known to have passed. The start is left once, and for good.
+    fn border(
+        &self,
+        walked: &Walked,
+        start: NodeId,
+        order: &[NodeId],
+        layout: &EntrySlots,
+    ) -> BTreeSet<NodeId> {
+        let mut border: BTreeSet<NodeId> = BTreeSet::new();
+        for id in order.iter().filter(|id| walked.left_by.contains_key(id)) {
+            let port = walked.left_by[id] as usize;
+            let targets = &self.graph.node(*id).ports[port].targets;
+            let is_read = targets.iter().any(|target| walked.ends.contains(target));
+            let is_outside =
+                |node: &NodeId| border.contains(node) || !walked.left_by.contains_key(node);
+            let mut before = self.sources(*id).into_iter();
+            let returns = before.any(|node| layout.reached[node.index()] && is_outside(&node));
+            if is_read || self.ends_at(*id, walked) || (returns && *id != start) {
+                border.insert(*id);
+            }
+        }
+        border
+    }
+
+    /// Whether packets may end at the port by which a way leaves a node.
+    fn ends_at(&self, id: NodeId, walked: &Walked) -> bool {
+        let node = &self.nodes[id.index()];
+        let port = walked.left_by.get(&id).map(|port| node.ports[*port as usize]);
+        port.is_some_and(|port| node.drops[port as usize].is_some())
     }
 
     fn steps_of(&mut self, nodes: impl Iterator<Item = NodeId>, layout: &EntrySlots) -> Range<u32> {
