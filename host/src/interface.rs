@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use weever_link::LinkInfo;
 use weever_net::addr::{Cidr, Locals};
 use weever_net::iface::{IfaceId, Interface};
-use weever_net::ipv6::{AddrOrigin, AddrState, OwnAddr};
+use weever_net::ipv6::{AddrOrigin, AddrState, Locals6, OwnAddr};
 use weever_wire::MacAddr;
 
 use crate::Prefix;
@@ -63,12 +63,14 @@ impl InterfaceConfig {
     /// The interface in the network's terms, on a link of this kind.
     pub(crate) fn on(&self, id: IfaceId, link: &LinkInfo) -> Interface {
         let v4: Vec<Cidr> = self.addresses.iter().filter_map(|address| address.v4()).collect();
-        let mut iface = Interface::new(id, self.name.as_str(), self.link, MacAddr(link.mac));
-        iface.v4 = Locals::new(&v4);
-        iface.vlan = self.vlan;
+        let mtu = self.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
+        let iface = Interface::new(id, self.name.as_str(), self.link, MacAddr(link.mac));
+        let mut iface = iface.with_v4(Locals::new(&v4)).with_mtu(mtu);
+        if let Some(vlan) = self.vlan {
+            iface = iface.in_vlan(vlan);
+        }
         iface.borrowed = self.borrowed;
         iface.tx_checksum = link.offload.tx_checksum;
-        iface.mtu = self.mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu));
         for group in &self.groups {
             match group {
                 IpAddr::V4(v4) => iface.groups.push(*v4),
@@ -78,7 +80,7 @@ impl InterfaceConfig {
         iface.groups.sort_unstable();
         iface.groups6.sort_unstable();
         if self.speaks_v6() {
-            iface.v6_settings.enabled = true;
+            iface = iface.with_v6(Locals6::default());
             iface.v6_settings.accept_ra = self.slaac;
         }
         for cidr in self.addresses.iter().filter_map(|address| address.v6()) {

@@ -11,6 +11,7 @@ mod flows;
 mod format;
 mod queues;
 mod set;
+mod settings;
 mod status;
 mod stop;
 mod table;
@@ -32,6 +33,7 @@ pub enum ControlCommand {
     Flows(flows::FlowsArgs),
     Queues(queues::QueuesArgs),
     Set(set::SetArgs),
+    Settings(settings::SettingsArgs),
     Stop(stop::StopArgs),
 }
 
@@ -47,6 +49,7 @@ impl ControlCommand {
             ControlCommand::Flows(args) => args.run(out),
             ControlCommand::Queues(args) => args.run(out),
             ControlCommand::Set(args) => args.run(out),
+            ControlCommand::Settings(args) => args.run(out),
             ControlCommand::Stop(args) => args.run(out),
         }
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use weever_engine::CounterKind;
 use weever_link::fault::Faults;
 use weever_net::addr::Cidr;
-use weever_net::route::Route;
+use weever_net::route::{Origin, Route};
 use weever_sim::{CableId, HostId, MILLIS, SECOND, Sim, Topology};
 
 /// Two hosts with a router between them: `a` asks, `b` echoes.
@@ -146,7 +146,7 @@ fn a_route_changes_while_it_is_used() {
     let before = sent_by(&mut sim, one);
     let destination: Cidr = "10.2.0.0/24".parse().unwrap();
     let changed = sim.network(a).update(|network| {
-        network.remove_route(destination)?;
+        network.remove_route_from(destination, Origin::Static)?;
         network.add_route(Route::via(destination, [10, 3, 0, 254].into()))
     });
     changed.unwrap();

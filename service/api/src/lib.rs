@@ -36,6 +36,7 @@ mod capture;
 mod change;
 mod client;
 mod counters;
+mod current;
 mod error;
 mod flows;
 mod graph;
@@ -59,6 +60,7 @@ pub use counters::{
     Counters, CountersRequest, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters,
     PortCounter,
 };
+pub use current::{Settings, SettingsRequest};
 pub use error::{ApiError, ErrorKind};
 pub use flows::{FlowStatus, Flows, FlowsRequest, MAX_FLOWS};
 pub use graph::{GraphFormat, GraphRequest, GraphText};
@@ -80,6 +82,7 @@ method::methods![
     GraphRequest,
     QueuesRequest,
     SetRequest,
+    SettingsRequest,
     StatusRequest,
     StopRequest,
 ];

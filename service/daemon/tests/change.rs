@@ -11,7 +11,7 @@ use weever_blocks_std::testing::frames6::{self, HOST6, PEER6};
 use weever_daemon::config::{Config, Prefix};
 use weever_service_api::{
     ApplyRequest, Client, ClientError, CountersRequest, GraphFormat, GraphRequest, SetRequest,
-    StatusRequest,
+    SettingsRequest, StatusRequest,
 };
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpView;
@@ -244,6 +244,39 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
     assert!(!all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
     until(|| all(&stack).iter().any(|text| text.starts_with("fe80:")));
     peer.echo_from(Ipv4Addr::new(10, 0, 0, 7), b"alone");
+}
+
+#[test]
+fn settings_that_are_given_back_change_nothing() {
+    let (stack, _peer) = start(config());
+    let mut client = Client::connect(stack.control_path().unwrap()).unwrap();
+    for setting in [
+        "services.discard=99",
+        "interface.memory0.addr+=10.0.0.7/24",
+        "interface.memory0.groups=239.1.2.3",
+        "interface.memory0.mtu=1400",
+        "route.172.16.0.0/12=10.0.0.254",
+        "route.172.31.0.0/16=unreachable",
+        "reverse-path=loose",
+    ] {
+        set(&mut client, setting).unwrap();
+    }
+    let before = client.call(&SettingsRequest {}).unwrap().settings;
+    let texts: Vec<String> = before.iter().map(ToString::to_string).collect();
+    for expected in ["services.discard=99", "interface.memory0.mtu=1400", "reverse-path=loose"] {
+        assert!(texts.iter().any(|text| text == expected), "{expected} is not in {texts:?}");
+    }
+    let graph = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
+    for text in &texts {
+        assert_eq!(set(&mut client, text).map_err(|e| e.to_string()), Ok(0), "{text}");
+    }
+    assert_eq!(client.call(&SettingsRequest {}).unwrap().settings, before);
+    assert_eq!(client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text, graph);
+    let address = texts.iter().find(|text| text.starts_with("interface.memory0.addr=")).unwrap();
+    assert!(address.contains("10.0.0.7/24") && address.contains(','), "{address}");
+    set(&mut client, "route.172.31.0.0/16=none").unwrap();
+    let now = client.call(&SettingsRequest {}).unwrap().settings;
+    assert_eq!(now.len(), before.len() - 1, "a route that is gone is not listed");
 }
 
 #[test]

@@ -59,8 +59,8 @@ impl Publisher {
     }
 
     /// Sets how long a change waits for the workers, instead of five seconds.
-    #[must_use]
-    pub fn patient(self, patience: Duration) -> Publisher {
+    #[cfg(test)]
+    pub(crate) fn patient(self, patience: Duration) -> Publisher {
         Publisher { patience, ..self }
     }
 

@@ -90,13 +90,15 @@ impl WorkerStats {
 
     /// The number of messages from worker `from` that waited at the end of the last turn; 0 for
     /// workers from 64 on.
-    pub fn ring_depth(&self, from: usize) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn ring_depth(&self, from: usize) -> u64 {
         self.depths.get(from).map_or(0, |depth| depth.load(Relaxed))
     }
 
     /// The thread's voluntary and involuntary context switches. As recent as
     /// [`queues`](Self::queues).
-    pub fn context_switches(&self) -> (u64, u64) {
+    #[cfg(test)]
+    pub(crate) fn context_switches(&self) -> (u64, u64) {
         (self.switches[0].load(Relaxed), self.switches[1].load(Relaxed))
     }
 

@@ -43,11 +43,6 @@ impl Verified {
     pub fn notes(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|f| f.severity() == Severity::Note)
     }
-
-    /// Gives the graph back, to make another one of it.
-    pub fn into_graph(self) -> Graph {
-        self.graph
-    }
 }
 
 impl std::ops::Deref for Verified {

@@ -287,14 +287,6 @@ impl NetConfig {
         routes::add(&mut self.routes4, route, near, same)
     }
 
-    /// Removes the first route to exactly these destinations, an operator's before others.
-    ///
-    /// # Errors
-    /// [`StateError::RouteMissing`].
-    pub fn remove_route(&mut self, to: Cidr) -> Result<Route<Ipv4Addr>, StateError> {
-        routes::remove(&mut self.routes4, to)
-    }
-
     /// Removes the first route to exactly these destinations that is of this origin.
     ///
     /// # Errors
@@ -308,12 +300,6 @@ impl NetConfig {
         let at = self.routes4.iter().position(|r| r.to == to && r.origin == origin);
         let at = at.ok_or_else(|| StateError::RouteMissing { to: to.to_string() })?;
         Ok(self.routes4.remove(at))
-    }
-
-    /// Removes all routes of an origin, as when its lease has ended.
-    pub fn remove_routes_from(&mut self, origin: Origin) {
-        self.routes4.retain(|route| route.origin != origin);
-        self.routes6.retain(|route| route.origin != origin);
     }
 
     /// Removes all routes of an origin that name an interface.

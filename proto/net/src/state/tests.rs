@@ -53,7 +53,7 @@ fn neighbours_gateways_and_nowhere() {
         let wanted = Some((Kind::Unicast, iface, ip(neighbour), ip(source)));
         assert_eq!(next(&config, dst), wanted, "{dst}");
     }
-    config.remove_route(Cidr::ALL).unwrap();
+    config.remove_route_from(Cidr::ALL, Origin::Static).unwrap();
     assert_eq!(next(&config, "8.8.8.8"), None);
 }
 
@@ -194,7 +194,7 @@ fn a_change_that_is_refused_changes_nothing() {
     assert!(config.set_mtu(IfaceId(9), 1500).is_err());
     assert!(config.join(LAN, ip("10.0.0.1")).is_err());
     assert!(config.set_mac(LAN, MacAddr::BROADCAST).is_err());
-    assert!(config.remove_route(Cidr::ALL).is_err());
+    assert!(config.remove_route_from(Cidr::ALL, Origin::Static).is_err());
     assert_eq!(config, before);
 }
 
@@ -210,7 +210,7 @@ fn the_lowest_metric_counts_then_who_said_it() {
         Err(StateError::RouteExists { .. })
     ));
     assert_eq!(next(&config, "172.16.0.1").unwrap().2, ip("10.0.0.4"));
-    config.remove_routes_from(Origin::Dhcp);
+    config.remove_route_from(to, Origin::Dhcp).unwrap();
     assert_eq!(next(&config, "172.16.0.1").unwrap().2, ip("10.0.0.3"));
 }
 

@@ -1,11 +1,19 @@
 //! The methods of the control socket: what a running stack answers to each, in alphabetical order.
 
+use std::fmt::Display;
+use std::sync::PoisonError;
+
 use weever_host::WorkerHandle;
+use weever_net::addr::Address;
+use weever_net::iface::Interface;
+use weever_net::ipv6::AddrOrigin;
+use weever_net::route::{Origin, Route, Way};
+use weever_net::state::{NetConfig, ReversePath};
 use weever_service_api::{
-    ApiError, ApplyRequest, CaptureEvent, CaptureRequest, Changed, Counters, CountersRequest,
-    ErrorKind, Flows, FlowsRequest, GraphFormat, GraphRequest, GraphText, Handle, MAX_FLOWS,
-    QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Status, StatusRequest, StopRequest,
-    Stopping,
+    ApiError, ApplyRequest, Assignment, CaptureEvent, CaptureRequest, Changed, Counters,
+    CountersRequest, ErrorKind, Flows, FlowsRequest, GraphFormat, GraphRequest, GraphText, Handle,
+    How, MAX_FLOWS, QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Settings,
+    SettingsRequest, Status, StatusRequest, StopRequest, Stopping,
 };
 
 use crate::stack::graph::capture;
@@ -130,6 +138,78 @@ impl Handle<SetRequest> for Shared {
     fn handle(&self, request: SetRequest) -> Result<Reply<Changed>, ApiError> {
         Ok(self.assign(&request.assignments())?.into())
     }
+}
+
+impl Handle<SettingsRequest> for Shared {
+    fn handle(&self, _: SettingsRequest) -> Result<Reply<Settings>, ApiError> {
+        let served = *self.serves.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.host.network.state();
+        let network = state.config();
+        let mut settings = Vec::new();
+        for (name, port) in [("echo", served.echo), ("discard", served.discard)] {
+            let port = port.map_or_else(|| "none".into(), |port| port.to_string());
+            settings.push(setting(format!("services.{name}"), port));
+        }
+        network.interfaces().iter().for_each(|iface| settings.extend(of_interface(iface)));
+        settings.extend(of_routes(network, network.routes4()));
+        settings.extend(of_routes(network, network.routes6()));
+        let reverse_path = match network.settings.reverse_path {
+            ReversePath::None => "none",
+            ReversePath::Loose => "loose",
+            ReversePath::Strict => "strict",
+        };
+        settings.push(setting("forwarding", switch(network.settings.forwarding)));
+        settings.push(setting("redirects", switch(network.settings.redirects)));
+        settings.push(setting("reverse-path", reverse_path));
+        Ok(Settings { settings }.into())
+    }
+}
+
+fn setting(path: impl Into<String>, value: impl Into<String>) -> Assignment {
+    Assignment { path: path.into(), value: value.into(), how: How::Set }
+}
+
+fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// What operators set of an interface: borrowed addresses are the kernel's.
+fn of_interface(iface: &Interface) -> Vec<Assignment> {
+    let list = |all: Vec<String>| if all.is_empty() { "none".into() } else { all.join(",") };
+    let named =
+        |key: &str, value: String| setting(format!("interface.{}.{key}", iface.name), value);
+    let mut settings = Vec::new();
+    if !iface.borrowed {
+        let v4 = iface.v4.iter().chain(iface.tentative.iter()).chain(iface.duplicate.iter());
+        let v6 = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);
+        let v6 = v6.map(|own| own.cidr.to_string());
+        settings.push(named("addr", list(v4.map(|cidr| cidr.to_string()).chain(v6).collect())));
+        let groups6 = iface.groups6.iter().map(ToString::to_string);
+        let groups = iface.groups.iter().map(ToString::to_string).chain(groups6);
+        settings.push(named("groups", list(groups.collect())));
+    }
+    settings.push(named("mtu", iface.mtu.to_string()));
+    settings.push(named("up", switch(iface.up).into()));
+    settings.push(named("forwarding", switch(iface.forwarding).into()));
+    settings
+}
+
+/// The routes that operators have set.
+fn of_routes<A: Address + Display>(network: &NetConfig, routes: &[Route<A>]) -> Vec<Assignment> {
+    let own = routes.iter().filter(|route| route.origin == Origin::Static);
+    own.filter_map(|route| {
+        let name = route.iface.and_then(|id| network.interface(id)).map(|iface| &iface.name);
+        let value = match (route.way, name) {
+            (Way::Via(via), Some(name)) => format!("{via}%{name}"),
+            (Way::Via(via), None) => via.to_string(),
+            (Way::OnLink, name) => name?.clone(),
+            (Way::Unreachable, _) => "unreachable".into(),
+            (Way::Prohibited, _) => "prohibited".into(),
+            (Way::Blackhole, _) => "blackhole".into(),
+        };
+        Some(setting(format!("route.{}", route.to), value))
+    })
+    .collect()
 }
 
 impl Handle<StatusRequest> for Shared {

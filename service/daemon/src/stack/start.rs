@@ -199,7 +199,8 @@ fn announce(shared: &Shared) {
         let (device, mode, queues) = (&link.name, &link.mode, link.queues);
         tracing::info!(device, mode, queues, "device opened");
     }
-    tracing::info!(workers = shared.host.workers.len(), "stack started");
+    let (workers, huge_pages) = (shared.host.workers.len(), shared.host.pool.region().is_huge());
+    tracing::info!(workers, huge_pages, "stack started");
 }
 
 fn failed(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {

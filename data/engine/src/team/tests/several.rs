@@ -260,7 +260,7 @@ fn workers_that_hand_over_change_under_traffic() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for i in 0..500 {
-                    let (old, new) = (publisher.graph().into_graph(), chain(shapes[(i + 1) % 3]));
+                    let (old, new) = (Graph::clone(&publisher.graph()), chain(shapes[(i + 1) % 3]));
                     let mut changes = diff(&old, &new);
                     for change in &mut changes.changes {
                         if let Change::Remove { waiting, .. } = change {
