@@ -5,6 +5,7 @@
 //! a NIC whose tables run full. All of it is computing; no NIC is needed.
 
 mod growth;
+mod overlap;
 mod paper;
 mod quality;
 mod rig;
@@ -50,6 +51,7 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
     }
     connectx5(&mut report, plan)?;
     quality::measure(&mut report)?;
+    overlap::measure(&mut report)?;
     growth.report(&mut report);
     if let Some(path) = svg {
         std::fs::write(path, growth.to_svg()).map_err(BenchError::of("plot"))?;

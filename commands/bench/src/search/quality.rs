@@ -13,10 +13,10 @@ use crate::{BenchError, Report, Samples};
 const INSTANCES: u64 = 200;
 
 /// Numbers that look random and are the same on every run (xorshift).
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+    pub(super) fn roll(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

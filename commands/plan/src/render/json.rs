@@ -38,6 +38,7 @@ pub(crate) fn json(result: &Result<'_>) -> String {
         "cost": plan.cost.value,
         "violations": plan.cost.rejected,
         "complaints": plan.complaints,
+        "exhausted": plan.exhausted.map(|e| json!({ "steps": e.steps, "skipped": e.skipped })),
         "shortages": plan.shortages.iter().map(shortage).collect::<Vec<_>>(),
         "queues": plan.queues.iter().map(queue).collect::<Vec<_>>(),
         "rss": { "table": plan.rss.table, "contexts": plan.contexts },

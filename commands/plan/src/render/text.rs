@@ -27,8 +27,23 @@ pub(crate) fn text(result: &Result<'_>) -> String {
     }
     out.push_str(&unplaced(result));
     out.push_str(&explained(result));
+    out.push_str(&exhausted(result));
     out.push_str(&verdict(result));
     out
+}
+
+/// A plan that ran out of budget says so.
+fn exhausted(result: &Result<'_>) -> String {
+    let Some(exhausted) = result.plan.exhausted else { return String::new() };
+    let skipped = match exhausted.skipped {
+        0 => String::new(),
+        n => format!("; no filter was tried for {}", count(n, "flow")),
+    };
+    let steps = exhausted.steps;
+    format!(
+        "\nthis is the best plan found in {steps} steps{skipped}. The flows overlap too much to try \
+         all: fewer masks or ranges, or priorities of classes, help\n"
+    )
 }
 
 fn head(result: &Result<'_>) -> String {

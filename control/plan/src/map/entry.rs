@@ -85,6 +85,11 @@ impl<T> Arena<T> {
         self.items.iter_mut().flatten()
     }
 
+    /// One more than the highest number that was ever in use.
+    pub(crate) fn slots(&self) -> u32 {
+        self.items.len() as u32
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }

@@ -1,9 +1,11 @@
 //! Finds the conjunctions that may overlap a given one without looking at the others.
 //!
 //! Conjunctions that test the same bits of the same fields, for the same kinds of packets, share a
-//! *slot*. To look up `q` in a slot, the bits that both test are hashed: one hash table (a *probe*)
-//! per combination of masks in use, made when it is first needed. With five-tuples on both sides a
-//! look-up is one hash.
+//! *slot*. To look up `q` in a slot with many items, the bits that both test are hashed: one hash table
+//! (a *probe*) per combination of masks in use, made when it is first needed. With five-tuples on both
+//! sides a look-up is one hash. The items of small slots are looked at one by one, and so are those of
+//! all slots once the probes have their share of memory: thousands of masks would need millions of
+//! probes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,6 +15,10 @@ use weever_graph::Field;
 use crate::flow::{Conj, Kinds, Values};
 
 const NONE: u32 = u32::MAX;
+/// A slot with fewer items has no probes.
+const FEW_ITEMS: usize = 16;
+/// The places in the lists of all probes (8 bytes each) and in all routes, at most.
+const MAX_PLACES: usize = 1 << 23;
 
 /// Which bits a conjunction tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,8 +30,10 @@ struct Shape {
 /// The items of one shape.
 struct Slot {
     shape: Shape,
-    items: usize,
+    items: Vec<u32>,
     probes: Vec<Probe>,
+    /// Whether routes lead through it, once it has had many items.
+    routed: bool,
 }
 
 /// The items of a slot by the hash of some of their bits.
@@ -45,7 +53,7 @@ struct Link {
 /// Where to look for conjunctions of one shape.
 struct Route {
     shape: Shape,
-    /// How many slots it was made for, and the slots and probes.
+    /// How many routed slots it was made for, and the slots with their probes.
     slots: usize,
     stops: Vec<(u32, u32)>,
 }
@@ -55,10 +63,15 @@ struct Route {
 pub(crate) struct Index {
     slots: Vec<Slot>,
     by_shape: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
-    /// The slot of each item, or `NONE`.
-    slot_of: Vec<u32>,
+    /// The slot of each item, or `NONE`, and its position there.
+    slot_of: Vec<(u32, u32)>,
+    /// The slots without routes, and those with.
+    small: Vec<u32>,
+    routed: Vec<u32>,
     routes: Vec<Route>,
     route_by_shape: HashMap<u64, u32, BuildHasherDefault<Hashed>>,
+    /// Places in use, of [`MAX_PLACES`].
+    places: usize,
 }
 
 /// The keys are hashes already.
@@ -170,49 +183,79 @@ impl Probe {
 impl Index {
     /// Adds an item.
     pub(crate) fn insert(&mut self, item: u32, conj: &Conj) {
-        let slot = self.slot_for(conj);
+        let at = self.slot_for(conj);
         if self.slot_of.len() <= item as usize {
-            self.slot_of.resize(item as usize + 1, NONE);
+            self.slot_of.resize(item as usize + 1, (NONE, NONE));
         }
-        self.slot_of[item as usize] = slot;
-        let slot = &mut self.slots[slot as usize];
-        slot.items += 1;
+        let slot = &mut self.slots[at as usize];
+        self.slot_of[item as usize] = (at, slot.items.len() as u32);
+        slot.items.push(item);
         for probe in &mut slot.probes {
+            let before = probe.links.len();
             probe.insert(item, conj);
+            self.places += probe.links.len() - before;
+        }
+        if !slot.routed && slot.items.len() >= FEW_ITEMS && self.places < MAX_PLACES {
+            slot.routed = true;
+            self.small.retain(|s| *s != at);
+            self.routed.push(at);
         }
     }
 
     /// Removes an item, which has to be there with this conjunction.
     pub(crate) fn remove(&mut self, item: u32, conj: &Conj) {
-        let slot = std::mem::replace(&mut self.slot_of[item as usize], NONE);
+        let (slot, at) = std::mem::replace(&mut self.slot_of[item as usize], (NONE, NONE));
         let slot = &mut self.slots[slot as usize];
-        slot.items -= 1;
+        slot.items.swap_remove(at as usize);
+        if let Some(moved) = slot.items.get(at as usize) {
+            self.slot_of[*moved as usize].1 = at;
+        }
         for probe in &mut slot.probes {
             probe.remove(item, conj);
         }
     }
 
-    /// Appends to `found` the items that may overlap `conj`, in no particular order. They agree
-    /// with it in the bits that both test, up to collisions; ranges were not looked at.
+    /// Appends to `found` the items that may overlap `conj`, in no particular order. Those of routed
+    /// slots agree with it in the bits that both test, up to collisions; ranges were not looked at.
     pub(crate) fn candidates<'c>(
         &mut self,
         conj: &Conj,
         conj_of: impl Fn(u32) -> &'c Conj,
         found: &mut Vec<u32>,
     ) {
-        let route = self.route_for(conj, conj_of);
+        let meets = |slot: &&Slot| !slot.shape.kinds.and(conj.kinds()).is_empty();
+        let all = |slots: &[Slot], of: &[u32], found: &mut Vec<u32>| {
+            let slots = of.iter().map(|s| &slots[*s as usize]).filter(meets);
+            slots.for_each(|slot| found.extend(&slot.items));
+        };
+        all(&self.slots, &self.small, found);
+        if self.routed.is_empty() {
+            return;
+        }
+        let Some(route) = self.route_for(conj, conj_of) else {
+            return all(&self.slots, &self.routed, found);
+        };
         for (slot, probe) in &self.routes[route].stops {
             let slot = &self.slots[*slot as usize];
-            if slot.items == 0 {
+            let Some(probe) = slot.probes.get(*probe as usize) else {
+                found.extend(&slot.items);
+                continue;
+            };
+            if slot.items.is_empty() {
                 continue;
             }
-            let probe = &slot.probes[*probe as usize];
             let mut at = probe.heads.get(&hash_of(conj, &probe.common)).copied().unwrap_or(NONE);
             while at != NONE {
                 found.push(at);
                 at = probe.links[at as usize].next;
             }
         }
+    }
+
+    /// Places that probes and routes take, at most [`MAX_PLACES`].
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.places
     }
 
     fn slot_for(&mut self, conj: &Conj) -> u32 {
@@ -226,17 +269,21 @@ impl Index {
             }
         }
         let slot = self.slots.len() as u32;
-        self.slots.push(Slot { shape: Shape::of(conj), items: 0, probes: Vec::new() });
+        let shape = Shape::of(conj);
+        self.slots.push(Slot { shape, items: Vec::new(), probes: Vec::new(), routed: false });
+        self.small.push(slot);
         self.by_shape.insert(hash, slot);
         slot
     }
 
-    fn route_for<'c>(&mut self, conj: &Conj, conj_of: impl Fn(u32) -> &'c Conj) -> usize {
+    /// The route of the conjunctions of this shape; nothing if there is no room for another.
+    fn route_for<'c>(&mut self, conj: &Conj, conj_of: impl Fn(u32) -> &'c Conj) -> Option<usize> {
         let mut hash = shape_hash(conj);
         let route = loop {
             match self.route_by_shape.get(&hash) {
                 Some(r) if self.routes[*r as usize].shape.is_of(conj) => break *r as usize,
                 Some(_) => hash = hash.wrapping_add(1),
+                None if self.places >= MAX_PLACES => return None,
                 None => {
                     let new = self.routes.len();
                     self.routes.push(Route { shape: Shape::of(conj), slots: 0, stops: Vec::new() });
@@ -245,32 +292,34 @@ impl Index {
                 }
             }
         };
-        while self.routes[route].slots < self.slots.len() {
+        while self.routes[route].slots < self.routed.len() {
             self.extend(route, &conj_of);
         }
-        route
+        Some(route)
     }
 
-    /// Takes the next slot into a route, unless no packet is of both kinds.
+    /// Takes the next routed slot into a route, unless no packet is of both kinds.
     fn extend<'c>(&mut self, route: usize, conj_of: &impl Fn(u32) -> &'c Conj) {
         let route = &mut self.routes[route];
-        let at = route.slots;
+        let at = self.routed[route.slots];
         route.slots += 1;
-        let slot = &mut self.slots[at];
+        self.places += 1;
+        let slot = &mut self.slots[at as usize];
         if slot.shape.kinds.and(route.shape.kinds).is_empty() {
             return;
         }
         let common = slot.shape.common(&route.shape);
         let probe = match slot.probes.iter().position(|p| p.common == common) {
-            Some(probe) => probe,
+            Some(probe) => probe as u32,
+            None if self.places >= MAX_PLACES => NONE,
             None => {
                 let mut probe = Probe { common, heads: HashMap::default(), links: Vec::new() };
-                let items = self.slot_of.iter().enumerate().filter(|(_, s)| **s == at as u32);
-                items.for_each(|(item, _)| probe.insert(item as u32, conj_of(item as u32)));
+                slot.items.iter().for_each(|item| probe.insert(*item, conj_of(*item)));
+                self.places += probe.links.len();
                 slot.probes.push(probe);
-                slot.probes.len() - 1
+                slot.probes.len() as u32 - 1
             }
         };
-        route.stops.push((at as u32, probe as u32));
+        route.stops.push((at, probe));
     }
 }

@@ -17,11 +17,13 @@ mod spreading;
 mod tests;
 mod toeplitz;
 mod walk;
+mod work;
 
 pub(crate) use entry::{Arena, Entry, NewEntry};
 pub(crate) use index::mix;
 pub(crate) use journal::Journal;
 pub use placement::{Placement, Spread, WHOLE};
+pub(crate) use work::Work;
 
 use contexts::Contexts;
 use list::List;
@@ -56,6 +58,8 @@ pub(crate) struct Member {
     pub(crate) applied: bool,
     /// Whether no table took it although it would be better elsewhere.
     pub(crate) unplaced: bool,
+    /// Whether no table was asked, because the search ran out of budget.
+    pub(crate) skipped: bool,
     /// How often its number was used before.
     pub(crate) generation: u32,
     /// The journal that has noted it.
@@ -72,6 +76,7 @@ impl Member {
             entered: false,
             applied: false,
             unplaced: false,
+            skipped: false,
             generation,
             noted: 0,
         }
@@ -92,6 +97,10 @@ pub(crate) struct FlowMap {
     inserted: u64,
     generation: u32,
     found: Vec<u32>,
+    /// The work so far, for the search to bound.
+    pub(crate) work: Work,
+    /// Whether parts are placed roughly from now on: queues may be listed that no packet reaches.
+    pub(crate) rough: bool,
 }
 
 impl FlowMap {
@@ -113,12 +122,19 @@ impl FlowMap {
             inserted: 0,
             generation: 0,
             found: Vec::new(),
+            work: Work::default(),
+            rough: false,
         }
     }
 
     /// Whether unregistered traffic can reach `queue`.
     pub(crate) fn other_reaches(&self, queue: u32) -> bool {
         self.other.get(queue as usize).is_some_and(|n| *n > 0)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn places(&self) -> usize {
+        self.part_index.places() + self.entry_index.places()
     }
 
     /// The queues that `other` reaches.
@@ -204,8 +220,9 @@ impl FlowMap {
                 self.entries[id].cover.push(*part);
             }
         }
+        let tightest = self.tightest(id);
         for part in parts {
-            if !self.hidden(id, part) {
+            if !self.hidden(id, part, tightest) {
                 journal.caught_others |= self.parts[part].flow != owner;
                 self.parts[part].seen.push(id);
                 self.refresh(part, journal);
@@ -242,7 +259,8 @@ impl FlowMap {
         self.parts.iter_mut().for_each(|part| part.seen = List::default());
         for member in self.flows.iter_mut() {
             member.rules.clear();
-            (member.entered, member.applied, member.unplaced) = (false, false, false);
+            (member.entered, member.applied) = (false, false);
+            (member.unplaced, member.skipped) = (false, false);
         }
     }
 
@@ -290,6 +308,7 @@ impl FlowMap {
         found.clear();
         let entries = &self.entries;
         self.entry_index.candidates(conj, |e| &entries[e].rule.conj, &mut found);
+        self.work.spend(found.len());
         let overlapping = found.iter().copied();
         let overlapping = overlapping.filter(|e| !entries[*e].rule.conj.disjoint(conj)).collect();
         self.found = found;
@@ -301,6 +320,7 @@ impl FlowMap {
         self.found.clear();
         let parts = &self.parts;
         self.part_index.candidates(conj, |p| &parts[p].conj, &mut self.found);
+        self.work.spend(self.found.len());
         let caught = self.found.iter().filter(|p| !parts[**p].conj.disjoint(conj));
         caught.take(limit + 1).count() > limit
     }
@@ -310,6 +330,7 @@ impl FlowMap {
         found.clear();
         let parts = &self.parts;
         self.part_index.candidates(conj, |p| &parts[p].conj, &mut found);
+        self.work.spend(found.len());
         let overlapping = found.iter().copied();
         let overlapping = overlapping.filter(|p| !parts[*p].conj.disjoint(conj)).collect();
         self.found = found;
@@ -320,10 +341,12 @@ impl FlowMap {
     fn meet_entries(&mut self, part: u32, journal: &mut Journal) {
         let conj = self.parts[part].conj.clone();
         for entry in self.overlapping_entries(&conj) {
-            if self.entries[entry].rule.conj.implies(&conj) {
-                self.covered(entry, part, journal);
+            if !self.entries[entry].rule.conj.implies(&conj) {
+                self.parts[part].seen.push(entry);
+                continue;
             }
-            if !self.hidden(entry, part) {
+            self.covered(entry, part, journal);
+            if !self.hidden(entry, part, None) {
                 self.parts[part].seen.push(entry);
             }
         }
@@ -333,19 +356,22 @@ impl FlowMap {
         if self.entries[entry].cover.is_empty() {
             self.leak(self.entries[entry].rule.target, -1, journal);
         }
+        // Only a part that contains the entry can be wider than one that does.
+        let others: Vec<u32> = self.entries[entry].cover.iter().collect();
+        self.work.spend(others.len());
         self.entries[entry].cover.push(part);
-        let conj = self.entries[entry].rule.conj.clone();
-        for wider in self.overlapping_parts(&conj) {
-            if wider != part && self.narrower(part, wider) && self.parts[wider].seen.remove(entry) {
+        for wider in others {
+            if self.narrower(part, wider) && self.parts[wider].seen.remove(entry) {
                 self.refresh(wider, journal);
             }
         }
     }
 
     fn uncovered(&mut self, entry: u32, journal: &mut Journal) {
-        let conj = self.entries[entry].rule.conj.clone();
-        for part in self.overlapping_parts(&conj) {
-            if !self.parts[part].seen.contains(entry) && !self.hidden(entry, part) {
+        let left: Vec<u32> = self.entries[entry].cover.iter().collect();
+        let tightest = self.tightest(entry);
+        for part in left {
+            if !self.parts[part].seen.contains(entry) && !self.hidden(entry, part, tightest) {
                 self.parts[part].seen.push(entry);
                 self.refresh(part, journal);
             }
@@ -355,9 +381,27 @@ impl FlowMap {
         }
     }
 
+    /// A part of the same packets as `entry`, if there is one: it hides the entry from all wider ones.
+    fn tightest(&self, entry: u32) -> Option<u32> {
+        let Entry { rule, cover, .. } = &self.entries[entry];
+        cover.iter().find(|c| self.parts[*c].conj.implies(&rule.conj))
+    }
+
     /// Whether the packets of `entry` belong to a flow narrower than `part`.
-    fn hidden(&self, entry: u32, part: u32) -> bool {
-        self.entries[entry].cover.iter().any(|c| c != part && self.narrower(c, part))
+    fn hidden(&self, entry: u32, part: u32, tightest: Option<u32>) -> bool {
+        let Entry { rule, cover, .. } = &self.entries[entry];
+        // A narrower flow that contains the entry lies within the part, and so does the entry.
+        if !rule.conj.implies(&self.parts[part].conj) {
+            return false;
+        }
+        if tightest.is_some_and(|t| t != part && self.narrower(t, part)) {
+            return true;
+        }
+        let mut looked = 0;
+        let hidden =
+            cover.iter().inspect(|_| looked += 1).any(|c| c != part && self.narrower(c, part));
+        self.work.spend(looked);
+        hidden
     }
 
     fn narrower(&self, part: u32, than: u32) -> bool {
@@ -434,7 +478,7 @@ impl FlowMap {
             .iter()
             .map(|e| MatchedEntry { conj: &e.rule.conj, to: self.to(e.rule.target) })
             .collect();
-        walk::place(conj, &met, &self.spreading)
+        walk::place(conj, &met, &self.spreading, self.rough, &self.work)
     }
 
     fn combined(&self, flow: u32) -> Placement {

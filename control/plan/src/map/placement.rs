@@ -37,6 +37,14 @@ impl Placement {
         one.into_iter().chain(many.iter().copied())
     }
 
+    /// About how many steps of work it takes to add it up, or to tell a policy of it.
+    pub(crate) fn steps(&self) -> usize {
+        match self {
+            Placement::One(_) => 1,
+            Placement::Spread(spread) => 1 + spread.shares.len() / 8,
+        }
+    }
+
     /// Nowhere: all packets are dropped.
     pub fn nowhere() -> Placement {
         Placement::Spread(Arc::new(Spread { shares: Vec::new(), dropped: WHOLE, certain: true }))
@@ -80,7 +88,10 @@ impl Placement {
 /// Gathers shares in any unit.
 #[derive(Debug)]
 pub(crate) struct PlacementSum {
-    shares: Vec<(u32, f64)>,
+    /// By queue; NaN where no packet arrives.
+    shares: Vec<f64>,
+    /// A placement that was merged last, with its scale: many pieces of a flow are placed alike.
+    pending: Option<(Arc<Spread>, f64)>,
     /// What is dropped, if anything is.
     dropped: Option<f64>,
     pub(crate) certain: bool,
@@ -88,16 +99,18 @@ pub(crate) struct PlacementSum {
 
 impl Default for PlacementSum {
     fn default() -> PlacementSum {
-        PlacementSum { shares: Vec::new(), dropped: None, certain: true }
+        PlacementSum { shares: Vec::new(), pending: None, dropped: None, certain: true }
     }
 }
 
 impl PlacementSum {
     pub(crate) fn add(&mut self, queue: u32, share: f64) {
-        match self.shares.iter_mut().find(|(q, _)| *q == queue) {
-            Some((_, sum)) => *sum += share,
-            None => self.shares.push((queue, share)),
+        let at = queue as usize;
+        if self.shares.len() <= at {
+            self.shares.resize(at + 1, f64::NAN);
         }
+        let sum = &mut self.shares[at];
+        *sum = if sum.is_nan() { share } else { *sum + share };
     }
 
     pub(crate) fn drop(&mut self, share: f64) {
@@ -106,29 +119,44 @@ impl PlacementSum {
 
     /// Adds a placement's shares, scaled.
     pub(crate) fn merge(&mut self, placement: &Placement, scale: f64) {
-        self.certain &= placement.is_certain();
-        for (queue, share) in placement.shares() {
-            self.add(queue, f64::from(share) / f64::from(WHOLE) * scale);
+        match placement {
+            Placement::One(queue) => self.add(*queue, scale),
+            Placement::Spread(spread) => match &mut self.pending {
+                Some((pending, sum)) if Arc::ptr_eq(pending, spread) => *sum += scale,
+                _ => {
+                    self.settle();
+                    self.pending = Some((spread.clone(), scale));
+                }
+            },
         }
-        if placement.dropped() > 0 {
-            self.drop(f64::from(placement.dropped()) / f64::from(WHOLE) * scale);
+    }
+
+    fn settle(&mut self) {
+        let Some((spread, scale)) = self.pending.take() else { return };
+        self.certain &= spread.certain;
+        for (queue, share) in &spread.shares {
+            self.add(*queue, f64::from(*share) / f64::from(WHOLE) * scale);
+        }
+        if spread.dropped > 0 {
+            self.drop(f64::from(spread.dropped) / f64::from(WHOLE) * scale);
         }
     }
 
     /// The placement, with shares that add up to [`WHOLE`]. What rounding leaves over goes to the
     /// largest share.
     pub(crate) fn finish(mut self) -> Placement {
-        match (&self.shares[..], self.dropped) {
-            ([(queue, _)], None) => return Placement::One(*queue),
-            ([], Some(_)) => return Placement::nowhere(),
+        self.settle();
+        let present = || self.shares.iter().enumerate().filter(|(_, s)| !s.is_nan());
+        match (present().next(), present().nth(1), self.dropped) {
+            (Some((queue, _)), None, None) => return Placement::One(queue as u32),
+            (None, _, Some(_)) => return Placement::nowhere(),
             _ => {}
         }
-        self.shares.sort_unstable_by_key(|(queue, _)| *queue);
         let lost = self.dropped.unwrap_or_default();
-        let sum = lost + self.shares.iter().map(|(_, s)| s).sum::<f64>();
+        let sum = lost + present().map(|(_, s)| s).sum::<f64>();
         let scale = if sum > 0.0 { f64::from(WHOLE) / sum } else { 0.0 };
         let mut shares: Vec<(u32, u32)> =
-            self.shares.iter().map(|(q, s)| (*q, (s * scale) as u32)).collect();
+            present().map(|(q, s)| (q as u32, (s * scale) as u32)).collect();
         let dropped = self.dropped.map_or(0, |s| ((s * scale) as u32).max(1));
         let left = WHOLE.saturating_sub(dropped + shares.iter().map(|(_, s)| s).sum::<u32>());
         // The first of the largest, so that the result does not depend on the order of adding.

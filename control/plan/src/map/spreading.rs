@@ -59,11 +59,16 @@ impl Spreading {
         if second.is_none() {
             return self.place_hashed(conj, first.fields);
         }
-        let mut mix = PlacementSum::default();
-        for group in self.groups.iter().filter(meets) {
+        let parts = self.groups.iter().filter(meets).map(|group| {
             let part = conj.clone().of(group.kinds);
-            mix.merge(&self.place_hashed(&part, group.fields), conj.share_of(&part));
+            (self.place_hashed(&part, group.fields), conj.share_of(&part))
+        });
+        let parts: Vec<(Placement, f64)> = parts.collect();
+        if parts.iter().all(|(placement, _)| *placement == parts[0].0) {
+            return parts[0].0.clone();
         }
+        let mut mix = PlacementSum::default();
+        parts.iter().for_each(|(placement, share)| mix.merge(placement, *share));
         mix.finish()
     }
 

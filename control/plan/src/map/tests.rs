@@ -25,7 +25,7 @@ fn from_nothing(map: &FlowMap, id: u32) -> Placement {
             .iter()
             .map(|e| MatchedEntry { conj: &e.rule.conj, to: map.to(e.rule.target) })
             .collect();
-        walk::place(conj, &met, &map.spreading)
+        walk::place(conj, &met, &map.spreading, false, &Work::default())
     };
     let placed: Vec<Placement> = parts.into_iter().map(place).collect();
     if placed.iter().all(|p| *p == placed[0]) {

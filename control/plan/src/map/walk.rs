@@ -2,6 +2,7 @@
 
 use super::placement::{Placement, PlacementSum};
 use super::spreading::Spreading;
+use super::work::Work;
 use crate::config::{Configuration, Target};
 use crate::flow::Conj;
 use crate::nic::Nic;
@@ -10,6 +11,8 @@ use crate::nic::Nic;
 pub(crate) const MAX_EXACT: usize = 32;
 /// The pieces into which a difference is cut at most.
 const MAX_PIECES: usize = 256;
+/// The intersections that placing one conjunction may take before it is placed roughly.
+const MAX_STEPS: usize = 4096;
 
 /// An entry that overlaps the conjunction to be placed.
 pub(crate) struct MatchedEntry<'a> {
@@ -69,7 +72,7 @@ pub fn place_configured(nic: &Nic, configuration: &Configuration, conj: &Conj) -
         .iter()
         .map(|(_, conj, target)| MatchedEntry { conj, to: destination(*target, &contexts) })
         .collect();
-    place(conj, &met, &spreading)
+    place(conj, &met, &spreading, false, &Work::default())
 }
 
 fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
@@ -83,42 +86,82 @@ fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
     }
 }
 
-/// Places `conj`; `met` are the entries that overlap it, those that are asked first in front.
+/// Places `conj`; `met` are the entries that overlap it, in the order of their precedence.
 ///
 /// Exact: a queue is in the placement if and only if some packet gets there, unless more than
-/// [`MAX_EXACT`] entries overlap or a difference takes more than [`MAX_PIECES`] pieces. Then
-/// queues may be listed that no packet reaches, but never one missed.
-pub(crate) fn place(conj: &Conj, met: &[MatchedEntry<'_>], spreading: &Spreading) -> Placement {
+/// [`MAX_EXACT`] entries overlap, a difference takes more than [`MAX_PIECES`] pieces, or all of them
+/// take more than [`MAX_STEPS`] steps. Then, and if `rough`, queues may be listed that no packet
+/// reaches, but never one missed.
+pub(crate) fn place(
+    conj: &Conj,
+    met: &[MatchedEntry<'_>],
+    spreading: &Spreading,
+    rough: bool,
+    work: &Work,
+) -> Placement {
     let Some(first) = met.first() else { return spreading.place(conj) };
     if conj.implies(first.conj) {
         return first.to.place(conj);
     }
-    let mut mix = PlacementSum::default();
-    for (i, entry) in met.iter().enumerate() {
-        let taken = conj.and(entry.conj);
-        let before = if met.len() <= MAX_EXACT { &met[..i] } else { &[] };
-        let pieces = rest(&taken, before);
-        if pieces.is_empty() {
-            continue;
+    if !rough && met.len() <= MAX_EXACT {
+        let mut steps = 0;
+        let placement = place_exactly(conj, met, spreading, &mut steps);
+        work.spend(steps);
+        if let Some(placement) = placement {
+            work.spend(placement.steps());
+            return placement;
         }
-        entry.to.add(&mut mix, &pieces, conj);
     }
-    let mut left = if met.len() <= MAX_EXACT { rest(conj, met) } else { vec![conj.clone()] };
-    // What is covered whole by one of many entries goes no further.
-    if met.len() > MAX_EXACT && met.iter().any(|m| conj.implies(m.conj)) {
-        left.clear();
-    }
-    // Their shares are upper bounds; what the entries take is taken from the rest.
-    for piece in &left {
-        mix.merge(&spreading.place(piece), conj.share_of(piece));
-    }
-    mix.finish()
+    let placement = place_roughly(conj, met, spreading);
+    work.spend(met.len() + placement.steps());
+    placement
 }
 
-/// What of `conj` none of the `entries` takes.
-fn rest(conj: &Conj, entries: &[MatchedEntry<'_>]) -> Vec<Conj> {
+/// Nothing if it takes more than [`MAX_STEPS`].
+fn place_exactly(
+    conj: &Conj,
+    met: &[MatchedEntry<'_>],
+    spreading: &Spreading,
+    steps: &mut usize,
+) -> Option<Placement> {
+    let mut sum = PlacementSum::default();
+    for (i, entry) in met.iter().enumerate() {
+        let pieces = rest(&conj.and(entry.conj), &met[..i], steps)?;
+        *steps += pieces.len();
+        if !pieces.is_empty() {
+            entry.to.add(&mut sum, &pieces, conj);
+        }
+    }
+    let left = rest(conj, met, steps)?;
+    *steps += left.len();
+    for piece in &left {
+        sum.merge(&spreading.place(piece), conj.share_of(piece));
+    }
+    Some(sum.finish())
+}
+
+/// As if every entry, and the spreading, got all packets that it matches.
+fn place_roughly(conj: &Conj, met: &[MatchedEntry<'_>], spreading: &Spreading) -> Placement {
+    let mut sum = PlacementSum::default();
+    for entry in met {
+        entry.to.add(&mut sum, &[conj.and(entry.conj)], conj);
+        // Nothing is left for those behind it.
+        if conj.implies(entry.conj) {
+            return sum.finish();
+        }
+    }
+    sum.merge(&spreading.place(conj), 1.0);
+    sum.finish()
+}
+
+/// The part of `conj` that none of the `entries` takes, in pieces.
+fn rest(conj: &Conj, entries: &[MatchedEntry<'_>], steps: &mut usize) -> Option<Vec<Conj>> {
     let mut pieces = vec![conj.clone()];
     for entry in entries {
+        *steps += pieces.len();
+        if *steps > MAX_STEPS {
+            return None;
+        }
         if pieces.iter().all(|p| p.disjoint(entry.conj)) {
             continue;
         }
@@ -136,5 +179,5 @@ fn rest(conj: &Conj, entries: &[MatchedEntry<'_>]) -> Vec<Conj> {
             pieces = left;
         }
     }
-    pieces
+    Some(pieces)
 }

@@ -93,6 +93,12 @@ pub enum Refusal {
         /// Its words.
         why: String,
     },
+    /// The search ran out of budget before it came to the flow.
+    #[error("not tried: the search's budget of {steps} steps was used up by flows that overlap")]
+    Budget {
+        /// The budget.
+        steps: u64,
+    },
     /// The silicon could, but Linux does not expose the table.
     #[error("the NIC could, but Linux does not expose this table or this kind of rule")]
     NotExposed,

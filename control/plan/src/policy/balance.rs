@@ -114,6 +114,11 @@ impl Policy for Balance {
         inside.min_by_key(|q| self.loads[*q as usize])
     }
 
+    fn crowded_queue(&self, _subject: &Subject) -> Option<u32> {
+        // The first of the largest.
+        self.queues.iter().copied().rev().max_by_key(|q| self.loads[*q as usize])
+    }
+
     fn spread_over(&self, _subject: &Subject) -> Option<QueueSet> {
         Some(self.counted.clone())
     }

@@ -187,6 +187,10 @@ impl Policy for Isolate {
         part.own.contains(best).then_some(best)
     }
 
+    fn crowded_queue(&self, subject: &Subject) -> Option<u32> {
+        self.parts.get(usize::from(subject.class?.0))?.inner.crowded_queue(subject)
+    }
+
     fn order_key(&self, subject: &Subject) -> Option<i64> {
         let part = self.parts.get(usize::from(subject.class?.0))?;
         // Flows that need a filter come first, while there are filters.

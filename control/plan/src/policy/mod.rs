@@ -147,6 +147,11 @@ pub trait Policy: Send {
         false
     }
 
+    /// The queue from which a flow like `subject` had best move elsewhere, if the policy can tell.
+    fn crowded_queue(&self, _subject: &Subject) -> Option<u32> {
+        None
+    }
+
     /// Flows with the smallest keys are placed first, if the policy wants an order.
     fn order_key(&self, _subject: &Subject) -> Option<i64> {
         None

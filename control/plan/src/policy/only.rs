@@ -53,6 +53,10 @@ impl<P: Policy> Policy for Only<P> {
         if self.concerns(subject) { self.policy.best_queue(subject, among) } else { Some(among.lo) }
     }
 
+    fn crowded_queue(&self, subject: &Subject) -> Option<u32> {
+        self.concerns(subject).then(|| self.policy.crowded_queue(subject)).flatten()
+    }
+
     fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
         self.concerns(subject).then(|| self.policy.spread_over(subject)).flatten()
     }

@@ -45,6 +45,10 @@ impl Policy for Sum {
         }
     }
 
+    fn crowded_queue(&self, subject: &Subject) -> Option<u32> {
+        self.parts.iter().find_map(|(_, p)| p.crowded_queue(subject))
+    }
+
     /// Those of the first part that has an opinion; what the others think of it shows in the cost.
     fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
         self.parts.iter().find_map(|(_, p)| p.spread_over(subject))

@@ -21,6 +21,11 @@ impl Search {
     /// Places a flow that has no rules and that the policy does not count.
     pub(super) fn choose(&mut self, index: u32, how: Thoroughness) {
         let quick = how == Thoroughness::Quick;
+        if self.out_of_budget() {
+            return self.skip(index);
+        }
+        let enough = self.steps_left().saturating_sub(self.allowance());
+        self.map.flows[index].skipped = false;
         self.clear_way(index);
         if Fate::of(&self.subject(index), &*self.policy) == Fate::Dropped {
             return self.choose_drop(index);
@@ -48,7 +53,7 @@ impl Search {
                 }
             }
             self.take_back(&rules);
-            if simple && quick {
+            if (simple && quick) || (best.choice.is_some() && self.steps_left() < enough) {
                 break;
             }
         }
@@ -126,7 +131,7 @@ impl Search {
     /// Removes rules that were tried out.
     pub(super) fn take_back(&mut self, rules: &[u32]) {
         rules.iter().rev().for_each(|r| self.remove_rule(*r, false));
-        self.journal.clear();
+        self.end_trial();
     }
 
     /// Whether the rules steer all of the flow and affect no other flow.
@@ -185,14 +190,26 @@ impl Search {
         all.min().unwrap_or((Cost::default(), queues.lo))
     }
 
-    /// The best queue where a choice concerns other flows: each is tried.
+    /// The best queue where a choice concerns other flows: each is tried, or if that takes more than
+    /// the flow's allowance, the one that would be best if no other flow were concerned.
     fn best_by_trying(&mut self, index: u32, rules: &[u32], queues: QueueRange) -> (Cost, u32) {
+        let enough = self.steps_left().saturating_sub(self.allowance());
         let mut best: Option<(Cost, u32)> = None;
-        for queue in queues.lo..=queues.hi {
-            self.retarget(rules, Target::Queue(queue));
-            let cost = self.cost_of_trial(index);
+        let mut attempt = |search: &mut Search, queue: u32| {
+            search.retarget(rules, Target::Queue(queue));
+            let cost = search.cost_of_trial(index);
             if best.is_none_or(|(least, _)| cost < least) {
                 best = Some((cost, queue));
+            }
+        };
+        for queue in queues.lo..=queues.hi {
+            attempt(self, queue);
+            if self.steps_left() < enough {
+                let alone = self.best_alone(index, queues).1;
+                if alone > queue {
+                    attempt(self, alone);
+                }
+                break;
             }
         }
         best.unwrap_or((Cost::default(), queues.lo))
@@ -228,6 +245,7 @@ impl Search {
         changes.extend(others.iter().map(|(p, c)| (Subject::OTHER, p, *c)));
         let own = &self.map.flows[index];
         changes.push((Subject::of(&own.flow), &own.placement, Change::Comes));
+        self.map.work.spend(changes.iter().map(|(_, placement, _)| placement.steps()).sum());
         cost_with(&mut *self.policy, &changes)
     }
 

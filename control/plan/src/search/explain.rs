@@ -40,12 +40,13 @@ impl Search {
     /// they are. Nothing if there is no such flow. The configuration does not change.
     pub fn explain(&mut self, id: FlowId) -> Option<Explanation> {
         let index = self.member(id)?;
+        self.start_work(1);
         let applied = self.map.flows[index].applied;
         self.lift(index);
         let kept = self.set_aside(index);
         let (alternatives, refused) = self.alternatives(index);
         self.put_back(index, kept);
-        self.journal.clear();
+        self.end_trial();
         let chosen = self.chosen(index);
         if applied {
             self.drop_in(index);
@@ -61,6 +62,9 @@ impl Search {
 
     /// Why no table takes a flow.
     pub(super) fn refusals(&mut self, index: u32) -> Vec<(String, Refusal)> {
+        if self.map.flows[index].skipped || self.out_of_budget() {
+            return vec![("search".into(), self.skipped_refusal())];
+        }
         let (offers, refused) = self.proposals(index);
         let name = |table: usize| self.nic.tables[table].name.clone();
         let mut all: Vec<(String, Refusal)> =

@@ -13,14 +13,14 @@ impl Search {
     /// Moves one flow at a time, with the rules that it has, as long as that costs less.
     pub(super) fn improve(&mut self, order: &[u32]) {
         for _ in 0..PASSES {
-            let moved = order.iter().filter(|i| self.move_on(**i)).count();
+            let moved = order.iter().filter(|i| !self.out_of_budget() && self.move_on(**i)).count();
             if moved == 0 {
                 return;
             }
         }
     }
 
-    fn move_on(&mut self, index: u32) -> bool {
+    pub(super) fn move_on(&mut self, index: u32) -> bool {
         let member = &self.map.flows[index];
         let (Some(from), false) = (member.placement.queue(), member.rules.is_empty()) else {
             return false;
@@ -51,7 +51,7 @@ impl Search {
         self.retarget(&rules, Target::Queue(to));
         if self.cost_of_trial(index) >= before {
             self.retarget(&rules, Target::Queue(from));
-            self.journal.clear();
+            self.end_trial();
             return false;
         }
         self.tell();

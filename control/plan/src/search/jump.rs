@@ -31,17 +31,21 @@ impl Search {
     pub(super) fn place_all(&mut self) {
         let given = self.in_given_order();
         let keyed = self.in_policy_order(&given);
+        self.start_work(given.len());
+        self.budget.exhausted = false;
         self.place_in(&keyed, Quick);
+        let pass = self.map.work.steps();
         let mut best = None;
-        if self.may_improve() && keyed != given && self.within_budget(1, given.len()) {
+        if self.affords(pass) && keyed != given && self.within_budget(1, given.len()) {
             self.try_order(&given, Quick, &mut best);
         }
-        if self.may_improve() && self.is_small(given.len()) {
+        if self.affords(pass) && self.is_small(given.len()) {
             self.try_order(&given, AsWritten, &mut best);
         }
         let mut order = keyed;
         for jump in 0..self.options.jumps {
-            if self.least(&best).is_acceptable() || !self.within_budget(jump + 1, order.len()) {
+            let within = self.within_budget(jump + 1, order.len()) && self.affords(pass);
+            if self.least(&best).is_acceptable() || !within {
                 break;
             }
             order = self.next_order(order, jump);
@@ -50,9 +54,21 @@ impl Search {
         if let Some(best) = best.filter(|b| b.cost < self.cost()) {
             self.restore(best);
         }
-        if self.may_improve() && self.is_small(given.len()) {
+        if self.affords(pass) && self.is_small(given.len()) {
             self.look_again(&given);
         }
+    }
+
+    /// Whether there is something to improve, and budget for another pass that takes as many steps as
+    /// the first.
+    fn affords(&mut self, pass: u64) -> bool {
+        if !self.may_improve() {
+            return false;
+        }
+        // What is placed roughly costs something else when it is restored.
+        let affords = self.steps_left() > pass && !self.map.rough;
+        self.budget.exhausted |= !affords;
+        affords
     }
 
     /// Whether another plan might cost less. A policy knows the best of plans in which every flow is
@@ -83,7 +99,11 @@ impl Search {
     fn look_again(&mut self, order: &[u32]) {
         for _ in 0..SECOND_LOOKS {
             let before = self.found();
+            self.budget.waiting = order.len();
             for index in order {
+                if self.out_of_budget() {
+                    break;
+                }
                 self.lift(*index);
                 self.withdraw(*index);
                 self.choose(*index, AsWritten);
@@ -140,7 +160,10 @@ impl Search {
     fn place_in(&mut self, order: &[u32], how: Thoroughness) {
         self.start_over();
         self.want_masks(order);
-        order.iter().for_each(|i| self.enter(*i, how));
+        for (nth, index) in order.iter().enumerate() {
+            self.budget.waiting = order.len() - nth;
+            self.enter(*index, how);
+        }
         if self.may_improve() {
             self.improve(order);
         }
@@ -148,6 +171,7 @@ impl Search {
 
     fn start_over(&mut self) {
         self.changes.started_over();
+        self.placed_anew();
         self.stale.clear();
         self.divided = false;
         self.journal.clear();
@@ -185,7 +209,9 @@ impl Search {
         Snapshot { cost: self.cost(), flows, rules, contexts: self.map.contexts.in_use() }
     }
 
+    /// A snapshot that is worth restoring was made within the budget, so that it takes no more.
     fn restore(&mut self, found: Snapshot) {
+        self.map.rough = false;
         self.start_over();
         self.map.contexts.restore(&self.nic, &self.rss, &found.contexts);
         for (index, _) in &found.flows {

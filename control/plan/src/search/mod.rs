@@ -7,6 +7,7 @@
 //! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules
 //! stay as *stale* ones until their place is needed, unless the policy minds.
 
+mod budget;
 mod changes;
 mod choose;
 mod drop;
@@ -14,12 +15,14 @@ mod explain;
 mod improve;
 mod jump;
 mod plan;
+mod rebalance;
 mod refuse;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::collections::VecDeque;
 
+pub use budget::Exhausted;
 pub use changes::{DeviceChange, RuleId};
 pub use explain::{Alternative, Explanation};
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
@@ -31,7 +34,9 @@ use crate::map::{FlowMap, Journal, Placement};
 use crate::nic::Nic;
 use crate::oracle::State;
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
+use budget::Budget;
 use changes::Changes;
+use rebalance::Moves;
 
 /// Settings of a search.
 #[derive(Clone, Debug)]
@@ -42,6 +47,9 @@ pub struct Options {
     pub jumps: u32,
     /// No jump begins that would place more flows than this in all.
     pub jump_budget: usize,
+    /// The work of one call, in steps of about 100 ns, beside some for each flow. When it is used up,
+    /// the best plan so far counts, and says so ([`Plan::exhausted`]).
+    pub budget: u64,
     /// How many stale rules are kept at most.
     pub stale: usize,
     /// The key of the NIC's hash, if known.
@@ -57,6 +65,7 @@ impl Default for Options {
             seed: 0,
             jumps: 8,
             jump_budget: 200_000,
+            budget: 3_000_000,
             stale: 256,
             rss_key: None,
             silicon: None,
@@ -113,6 +122,8 @@ pub struct Search {
     /// Whether a flow was at several queues at some time.
     divided: bool,
     changes: Changes,
+    budget: Budget,
+    moves: Moves,
 }
 
 impl Search {
@@ -137,6 +148,8 @@ impl Search {
             journal: Journal::default(),
             divided: false,
             changes: Changes::default(),
+            budget: Budget::default(),
+            moves: Moves::default(),
         };
         search.announce_other();
         search
@@ -191,10 +204,12 @@ impl Search {
         let acceptable = self.cost().is_acceptable();
         let index = self.map.register(flow);
         let id = self.id(index);
+        self.start_work(1);
         self.enter(index, Thoroughness::Quick);
         if acceptable && !self.cost().is_acceptable() {
             self.place_all();
         }
+        self.rebalance(&Subject::of(&self.map.flows[index].flow));
         id
     }
 
@@ -204,6 +219,7 @@ impl Search {
     pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let index = self.member(id)?;
         let acceptable = self.cost().is_acceptable();
+        self.start_work(1);
         self.lift(index);
         let before = self.cost();
         let rules = std::mem::take(&mut self.map.flows[index].rules);
@@ -225,6 +241,7 @@ impl Search {
         if acceptable && !self.cost().is_acceptable() {
             self.take_care_of(&orphans);
         }
+        self.rebalance(&Subject::of(&member.flow));
         Some(member.flow)
     }
 
@@ -253,6 +270,7 @@ impl Search {
     /// Places one flow anew. Returns whether there is such a flow.
     pub fn replace(&mut self, id: FlowId) -> bool {
         let Some(index) = self.member(id) else { return false };
+        self.start_work(1);
         self.lift(index);
         self.withdraw(index);
         self.choose(index, Thoroughness::Quick);

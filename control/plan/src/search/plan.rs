@@ -1,7 +1,7 @@
 //! A plan: the configuration that was found, and its effect on every flow and queue.
 
 use super::changes::{RuleId, rule_of};
-use super::{FlowId, Search};
+use super::{Exhausted, FlowId, Search};
 use crate::config::{Configuration, Rss, Rule, Target};
 use crate::flow::ClassId;
 use crate::map::Placement;
@@ -29,6 +29,8 @@ pub struct Plan {
     pub queues: Vec<PlannedQueue>,
     /// The scarce resources, for the flows that no table took.
     pub shortages: Vec<Shortage>,
+    /// Whether the search's budget ran out, so that a better plan may exist.
+    pub exhausted: Option<Exhausted>,
 }
 
 /// A rule of a plan.
@@ -119,6 +121,8 @@ impl Plan {
 impl Search {
     /// The present plan. Takes time in proportion to flows and rules.
     pub fn plan(&mut self) -> Plan {
+        let exhausted = self.exhausted();
+        self.start_work(0);
         let (rules, position) = self.planned_rules();
         let mut order: Vec<(u32, u32)> =
             self.map.flows.iter().map(|(i, m)| (m.generation, i)).collect();
@@ -134,6 +138,7 @@ impl Search {
             contexts: self.map.contexts.in_use(),
             queues: self.planned_queues(),
             shortages: shortages(&flows),
+            exhausted,
             flows,
         }
     }

@@ -16,6 +16,7 @@ impl Search {
     pub fn refuse(&mut self, id: RuleId, what: Refused, why: &str) -> bool {
         let Some(at) = self.entry_of(id) else { return false };
         let acceptable = self.cost().is_acceptable();
+        self.start_work(1);
         self.learn(at, what, why);
         let table = self.map.entries[at].rule.table;
         self.give_up(at);
@@ -39,6 +40,7 @@ impl Search {
             return false;
         }
         let acceptable = self.cost().is_acceptable();
+        self.start_work(1);
         self.state.learned.limit_contexts(room, why);
         // Which of them the device has, the numbers do not tell: all are planned anew.
         let spreads = |e: &Entry| matches!(e.rule.target, Target::Context(_));

@@ -1,3 +1,4 @@
+mod budget;
 mod lifecycle;
 pub(crate) mod random;
 mod refused;

@@ -1,0 +1,110 @@
+//! Flows that overlap in every way, and flows that come and go: where a search needs a budget.
+
+use std::time::Instant;
+
+use weever_graph::Field;
+use weever_plan::flow::{Conj, Flow, Values};
+use weever_plan::nic::Nic;
+use weever_plan::policy::{Balance, Measure, Pack};
+use weever_plan::search::{FlowId, Options, Search};
+
+use super::quality::Dice;
+use super::rig;
+use crate::{BenchError, Report, Samples};
+
+/// Flows that come or go in the churn.
+const CHURN: u32 = 10_000;
+
+/// Adds the keys `nested_1024_ms`, `masks_2000_ms` and `cost_after_churn`.
+pub(super) fn measure(report: &mut Report) -> Result<(), BenchError> {
+    let nested = timed(rig::connectx5(true)?, nested(1024));
+    report.ratio("nested_1024_ms", "ms", &nested.took);
+    report.row("1,024 nested prefixes, not tried", "flows", &nested.skipped);
+    let masks = timed(rig::xdp()?, masks(2000));
+    report.ratio("masks_2000_ms", "ms", &masks.took);
+    report.row("2,000 random masks, not tried", "flows", &masks.skipped);
+    let mut ratios = Samples::default();
+    for seed in 1..=5 {
+        ratios.push(churn(rig::xdp()?.with_queues(8).map_err(BenchError::of("xdp"))?, seed));
+    }
+    let worst = ratios.summary().max;
+    report.row("cost after churn : cost of a fresh plan", "ratio", &ratios);
+    report.ratio("cost_after_churn", "ratio", &Samples(vec![worst]));
+    Ok(())
+}
+
+struct Timed {
+    took: Samples,
+    /// Flows for which no rule was tried.
+    skipped: Samples,
+}
+
+fn timed(nic: Nic, flows: Vec<Flow>) -> Timed {
+    let policy = Box::new(Pack::new(Measure::Flows, 40));
+    let mut search = Search::new(nic, policy, Options::default());
+    let start = Instant::now();
+    search.run(flows);
+    let plan = search.plan();
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    let skipped = plan.exhausted.map_or(0, |e| e.skipped) as f64;
+    Timed { took: Samples(vec![took]), skipped: Samples(vec![skipped]) }
+}
+
+fn udp() -> Conj {
+    Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17)
+}
+
+/// A lattice of prefixes of two addresses: all flows overlap.
+fn nested(count: u32) -> Vec<Flow> {
+    let prefix = |field, bits: u32, of: u128| {
+        let mask = u128::from(u32::MAX << (32 - bits));
+        Values::masked(field, mask, of & mask)
+    };
+    let flow = |i: u32| {
+        let src = prefix(Field::Ip4Src, 1 + i % 32, 0x0a0a_0a0a);
+        let dst = prefix(Field::Ip4Dst, 1 + i / 32 % 32, 0x0b0b_0b0b);
+        Flow::of(format!("prefix {i}"), vec![udp().having(src).having(dst)])
+    };
+    (0..count).map(flow).collect()
+}
+
+fn masks(count: u32) -> Vec<Flow> {
+    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    let mut masked = |field: Field| {
+        let mask = u128::from(dice.roll(1 << 32)) & field.full_mask();
+        Values::masked(field, mask, u128::from(dice.roll(1 << 32)) & mask)
+    };
+    let mut flow = |i: u32| {
+        let fields = [Field::Ip4Src, Field::Ip4Dst, Field::L4Dst];
+        let conj = fields.into_iter().fold(udp(), |conj, field| conj.having(masked(field)));
+        Flow::of(format!("mask {i}"), vec![conj])
+    };
+    (0..count).map(&mut flow).collect()
+}
+
+/// What a plan costs after flows of unequal rates came and went, as a ratio to a fresh plan for those
+/// that are left.
+fn churn(nic: Nic, seed: u64) -> f64 {
+    let policy = || Box::new(Balance::new(Measure::Rate { assumed: 1 }));
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut rated = |n: u32| {
+        let mut flow = rig::flows(n, n + 1).remove(0);
+        flow.rate = Some(1 + dice.roll(1000));
+        (flow, dice.roll(1 << 32) as usize)
+    };
+    let mut search = Search::new(nic.clone(), policy(), Options::default());
+    let mut live: Vec<(FlowId, Flow)> = Vec::new();
+    for n in 0..CHURN {
+        let (flow, pick) = rated(n);
+        if live.len() > 100 && (pick % 2 == 0 || live.len() > 300) {
+            let (id, _) = live.swap_remove(pick / 2 % live.len());
+            search.remove(id);
+        } else {
+            live.push((search.add(flow.clone()), flow));
+        }
+    }
+    let mut fresh = Search::new(nic, policy(), Options::default());
+    fresh.run(live.into_iter().map(|(_, flow)| flow).collect());
+    // Costs are variances of rates; one packet a second squared is no difference.
+    (search.cost().value + 1.0) / (fresh.cost().value + 1.0)
+}
