@@ -5,32 +5,11 @@
 //! that no packet reaches, but never one missed. Once all of it is, flows are registered without rules
 //! ([`Refusal::Budget`]) and nothing is improved: the plan is the best that was found, and says so.
 
-use super::Search;
+use super::{Exhausted, Search};
 use crate::oracle::Refusal;
 
 /// The steps that each flow adds to the budget: plenty for one that overlaps few others.
 const STEPS_PER_FLOW: u64 = 64;
-
-/// A plan's budget ran out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exhausted {
-    /// The budget, in steps.
-    pub steps: u64,
-    /// The flows for which no rule was tried.
-    pub skipped: usize,
-}
-
-/// The work that the present call may do.
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    limit: u64,
-    /// Flows that this pass still has to place, the present one included.
-    pub(super) waiting: usize,
-    /// Whether a call since all flows were placed last ended for lack of budget.
-    pub(super) exhausted: bool,
-    /// Whether parts may have been placed roughly since all flows were placed last.
-    rough: bool,
-}
 
 impl Search {
     /// The whole budget for a call that places so many flows.

@@ -7,6 +7,7 @@
 //! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules
 //! stay as *stale* ones until their place is needed, unless the policy minds.
 
+mod account;
 mod budget;
 mod changes;
 mod choose;
@@ -22,7 +23,7 @@ pub(crate) mod tests;
 
 use std::collections::VecDeque;
 
-pub use budget::Exhausted;
+pub use account::Exhausted;
 pub use changes::{DeviceChange, RuleId};
 pub use explain::{Alternative, Explanation};
 pub use plan::{Plan, PlannedFlow, PlannedQueue, PlannedRule, Shortage};
@@ -34,9 +35,8 @@ use crate::map::{FlowMap, Journal, Placement};
 use crate::nic::Nic;
 use crate::oracle::State;
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
-use budget::Budget;
+use account::{Budget, Moves};
 use changes::Changes;
-use rebalance::Moves;
 
 /// Settings of a search.
 #[derive(Clone, Debug)]

@@ -12,14 +12,6 @@ const MAX_SAVED: u32 = 64;
 const LOOKED_AT: usize = 256;
 const TRIED: usize = 4;
 
-/// Moves that have been paid for.
-#[derive(Debug, Default)]
-pub(super) struct Moves {
-    saved: u32,
-    /// Where the search for a flow to move goes on.
-    cursor: u32,
-}
-
 impl Search {
     /// Moves flows like `subject` away from the queue that has most of them, as far as that costs less
     /// and is paid for.
