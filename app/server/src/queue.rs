@@ -293,6 +293,10 @@ impl LinkQueue for AppLinkQueue {
         Ok(())
     }
 
+    fn holds_back(&self) -> bool {
+        true
+    }
+
     fn unsent(&self) -> bool {
         self.channels.iter().any(|channel| channel.dirty)
     }

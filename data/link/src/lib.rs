@@ -193,6 +193,12 @@ pub trait LinkQueue: Send {
         let _it_has_none = most;
     }
 
+    /// Whether what is not received now waits at its sender, and is not lost: then the worker receives no
+    /// more than the links take that it goes to.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
     /// Sets the time, before the other calls of a turn. Links that depend on time (a delay, a rate,
     /// a replay) use it; until the first call their time is 0. Most devices ignore it.
     fn advance(&mut self, now: Nanos) {

@@ -163,6 +163,7 @@ impl Dispositions<'_> {
 
     #[inline]
     fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
+        self.runtime.outboxes.note(link, tasks.count_ones());
         let Some((outbox, mut room)) = self.runtime.outboxes.room_of(link) else { return tasks };
         let mut refused = 0;
         for i in bits(tasks & self.batch.occupied) {

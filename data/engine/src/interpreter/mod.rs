@@ -21,10 +21,11 @@ use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, PoolCache, bits};
 
 use crate::counters::Cells;
 use crate::faults::Faults;
-use crate::schedule::{BlockMaker, CompiledGraph, DEFAULT};
+use crate::schedule::{BlockMaker, CompiledGraph};
 use crate::{Counters, Entry, Limits, Schedule};
 use batch::BatchState;
 pub(crate) use peers::{Message, PeerSender, Peers};
+pub(crate) use runtime::Offered;
 use runtime::Runtime;
 use task_queues::Batch;
 use walk::Walk;
@@ -224,8 +225,8 @@ impl Engine {
         self.runtime.outboxes.of(link).expect("the engine was told how many links there are")
     }
 
-    /// The free room of the fullest outbox. Inject no more packets than that at once, so that
-    /// packets wait in the device instead of being dropped here.
+    /// The free room of the fullest outbox. What is injected beyond that may be dropped where it is to
+    /// be sent.
     pub fn outbox_room(&self) -> usize {
         self.runtime.outboxes.room()
     }
@@ -324,14 +325,10 @@ impl Engine {
         self.runtime.peers.as_ref().is_some_and(|peers| peers.has_messages())
     }
 
-    /// How many packets this worker may receive that its part of the graph cannot handle: they need
-    /// room in the ring to the worker that runs the whole graph.
+    /// What was to be sent since the last call.
     #[inline]
-    pub(crate) fn foreign_room(&self) -> usize {
-        match &self.runtime.peers {
-            Some(peers) if self.plan.program.is_part => peers.room(DEFAULT),
-            _ => usize::MAX,
-        }
+    pub(crate) fn take_offered(&mut self) -> Offered {
+        self.runtime.outboxes.take_offered()
     }
 
     /// Whether messages to other workers wait for room in a ring.

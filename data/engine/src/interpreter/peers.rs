@@ -166,15 +166,6 @@ impl Peers {
         }
     }
 
-    /// The free room in the ring to another worker, less what already waits for room.
-    #[inline]
-    pub(crate) fn room(&self, to: u16) -> usize {
-        match &self.senders[to as usize] {
-            Some(sender) => sender.ring.slots().saturating_sub(sender.overflow.len()),
-            None => usize::MAX,
-        }
-    }
-
     /// Wakes the tasks that wait for `key` on worker `to`, or on all others. A wake-up is never
     /// lost.
     pub(crate) fn wake(&mut self, to: Option<u16>, at: NodeRef, key: Option<u64>) {

@@ -246,13 +246,41 @@ impl Runtime {
 pub(crate) struct Outboxes {
     links: Box<[VecDeque<Buffer>]>,
     limit: usize,
+    offered: Offered,
+}
+
+/// What was to be sent since somebody last asked, refused packets included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offered {
+    pub(crate) packets: usize,
+    /// A bit for each link; those from 63 on share one.
+    links: u64,
+}
+
+impl Offered {
+    #[inline]
+    fn bit(link: usize) -> u64 {
+        1 << link.min(63)
+    }
+
+    /// Whether some of it went to that link.
+    #[inline]
+    pub(crate) fn used(&self, link: usize) -> bool {
+        self.links & Offered::bit(link) != 0
+    }
+
+    /// Whether all of it went to that link.
+    #[inline]
+    pub(crate) fn used_only(&self, link: usize) -> bool {
+        self.links == Offered::bit(link)
+    }
 }
 
 impl Outboxes {
     pub(crate) fn new(limits: &Limits) -> Outboxes {
         let room = limits.outbox.min(4 * BURST);
         let links = (0..limits.links).map(|_| VecDeque::with_capacity(room)).collect();
-        Outboxes { links, limit: limits.outbox }
+        Outboxes { links, limit: limits.outbox, offered: Offered::default() }
     }
 
     pub(crate) fn of(&mut self, link: u16) -> Option<&mut VecDeque<Buffer>> {
@@ -265,6 +293,17 @@ impl Outboxes {
         let outbox = self.links.get_mut(link as usize)?;
         let room = self.limit.saturating_sub(outbox.len());
         (room > 0).then_some((outbox, room))
+    }
+
+    /// Remembers that packets were to be sent.
+    #[inline]
+    pub(crate) fn note(&mut self, link: u16, packets: u32) {
+        self.offered.packets += packets as usize;
+        self.offered.links |= Offered::bit(link.into());
+    }
+
+    pub(crate) fn take_offered(&mut self) -> Offered {
+        std::mem::take(&mut self.offered)
     }
 
     /// The free room of the fullest outbox among those that `counts` selects.

@@ -199,15 +199,11 @@ impl Worker {
 
     /// Receives a burst and runs it; returns how many packets it had.
     fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> usize {
-        let Some(link) = self.queues[index].as_ref().map(|attached| attached.link) else {
-            return 0;
-        };
-        let room = self.egress.room_behind(link, &self.engine);
-        let max = room.min(self.engine.foreign_room()).min(BURST);
+        let max = self.egress.room_for(index, &self.engine).min(BURST);
         if max == 0 {
             return 0;
         }
-        let Worker { engine, queues, burst, .. } = self;
+        let Worker { engine, queues, egress, burst, .. } = self;
         let received =
             attempt(queues, index, turn, |attached| attached.queue.rx(engine.pool(), burst, max));
         let Some((n, attached)) = received.zip(queues[index].as_ref()).filter(|(n, _)| *n > 0)
@@ -222,9 +218,11 @@ impl Worker {
             }
         }
         turn.received += n;
+        let _of_others = engine.take_offered();
         engine.inject(attached.entry, burst, first_n(n), now);
         // Tasks that a burst has caused find its packets in the nearest cache.
         turn.ran += engine.run(now, TASK_BUDGET);
+        egress.learn(index, attached, n, engine.take_offered());
         n
     }
 

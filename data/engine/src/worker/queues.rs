@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use weever_link::{LinkError, LinkQueue};
 use weever_packet::{Buffer, Nanos, PoolCache};
 
+use crate::interpreter::Offered;
 use crate::{Engine, Entry};
 
 /// A queue that a worker serves, and where its packets enter the graph.
@@ -91,7 +92,8 @@ pub(super) struct Egress {
     stalled: Box<[Option<Nanos>]>,
     /// By link: whether it has been stalled for [`STALL_TIMEOUT`].
     stuck: Box<[bool]>,
-    any_stuck: bool,
+    /// By queue: the links whose room its reception waits for.
+    needs: Box<[Option<Offered>]>,
 }
 
 impl Egress {
@@ -103,7 +105,7 @@ impl Egress {
             undeliverable: 0,
             stalled: vec![None; links.into()].into(),
             stuck: vec![false; links.into()].into(),
-            any_stuck: false,
+            needs: vec![None; link_of.len()].into(),
         }
     }
 
@@ -115,7 +117,6 @@ impl Egress {
         turn: &mut Turn,
         now: Nanos,
     ) {
-        self.any_stuck = false;
         for link in 0..self.queues_of.len() {
             let before = turn.sent;
             self.forget_lost(link, queues, engine.pool());
@@ -154,18 +155,26 @@ impl Egress {
         let since = waits.then(|| self.stalled[link].unwrap_or(now));
         self.stalled[link] = since;
         self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= STALL_TIMEOUT);
-        self.any_stuck |= self.stuck[link];
     }
 
-    /// How many packets may be received on `link`: no more than every outbox takes, so that packets
-    /// wait in the device instead of being dropped here. Other links count only while they make
-    /// progress.
+    /// How many packets a queue may receive: as many as the links take that its own packets need, as far
+    /// as these make progress. Whatever else is congested drops there and slows nobody.
     #[inline]
-    pub(super) fn room_behind(&self, link: u16, engine: &Engine) -> usize {
-        if !self.any_stuck {
-            return engine.outbox_room();
+    pub(super) fn room_for(&self, index: usize, engine: &Engine) -> usize {
+        match self.needs[index] {
+            None => usize::MAX,
+            Some(needs) => engine.room_of(|link| needs.used(link) && !self.stuck[link]),
         }
-        engine.room_of(|other| other == usize::from(link) || !self.stuck[other])
+    }
+
+    /// Learns from a queue's last burst what its next packets need. Where they would be lost if they were
+    /// not received, only the room for answers counts, and only while there is nothing but answers: work
+    /// on packets that end in a full outbox of their own link would be in vain. Where they wait at their
+    /// sender, every link counts that they went to.
+    #[inline]
+    pub(super) fn learn(&mut self, index: usize, from: &Attached, n: usize, offered: Offered) {
+        let answers = offered.used_only(from.link.into()) && offered.packets >= n;
+        self.needs[index] = (answers || from.queue.holds_back()).then_some(offered);
     }
 
     fn send_by_many(

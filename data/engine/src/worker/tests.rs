@@ -335,7 +335,7 @@ fn a_device_that_is_down_is_not_spun_on() {
 }
 
 #[test]
-fn a_stuck_link_does_not_hold_back_the_others_for_long() {
+fn a_stuck_link_does_not_hold_back_the_others() {
     let pool = pool(512);
     let limits = Limits { outbox: 8, links: 2, ..Limits::default() };
     let engine = engine(&pool, limits, &echo());
@@ -350,13 +350,7 @@ fn a_stuck_link_does_not_hold_back_the_others_for_long() {
     let mut worker = Worker::new(engine, queues).expect("descriptors");
     let (mut peer, mut cache) = (right.take_queues().remove(0), pool.cache());
     assert_eq!(send(&mut *peer, &mut cache, 0, 30).ok(), Some(30));
-    for now in [1, 1_000_000, 9_000_000] {
-        worker.turn(now);
-    }
-    assert_eq!(worker.stats().received(), 8, "a burst that came too fast waits in the device");
-    for more in 1..6 {
-        worker.turn(10_000_000 + more);
-    }
+    worker.turn(1);
     assert_eq!(worker.stats().received(), 30);
     let dropped = worker.engine().counters().get("Echo", crate::CounterKind::OutboxFull, "");
     assert_eq!(dropped, Some(22));

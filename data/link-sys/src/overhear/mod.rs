@@ -20,8 +20,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll;
-use weever_link::{Link, LinkError, LinkInfo, LinkQueue, QueueStats};
-use weever_packet::{Buffer, Burst, Flags, Nanos, PoolCache};
+use weever_link::{FrameNeed, Frames, Link, LinkError, LinkInfo, LinkQueue, QueueStats};
+use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
 
 use crate::netdev::{Interface, InterfaceError};
 use ear::Ear;
@@ -165,6 +165,22 @@ impl LinkQueue for Listener {
     #[inline]
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
         self.queue.flush(pool)
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        self.queue.pool()
+    }
+
+    fn frame_need(&self) -> FrameNeed {
+        self.queue.frame_need()
+    }
+
+    fn limit_frames(&mut self, most: Frames) {
+        self.queue.limit_frames(most);
+    }
+
+    fn holds_back(&self) -> bool {
+        self.queue.holds_back()
     }
 
     fn unsent(&self) -> bool {

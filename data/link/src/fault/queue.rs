@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
-use weever_packet::{BURST, Buffer, Burst, Nanos, PoolCache};
+use weever_packet::{BURST, Buffer, Burst, Nanos, Pool, PoolCache};
 
 use super::control::count;
 use super::lane::Lane;
 use super::{FaultConfig, FaultControl};
 use crate::random::Random;
-use crate::{LinkError, LinkQueue, QueueStats};
+use crate::{FrameNeed, Frames, LinkError, LinkQueue, QueueStats};
 
 /// A queue with faults.
 pub struct FaultyQueue {
@@ -135,6 +135,22 @@ impl LinkQueue for FaultyQueue {
     }
 
     /// Packets that travel wait for their time, not for a flush.
+    fn pool(&self) -> Option<&Pool> {
+        self.inner.pool()
+    }
+
+    fn frame_need(&self) -> FrameNeed {
+        self.inner.frame_need()
+    }
+
+    fn limit_frames(&mut self, most: Frames) {
+        self.inner.limit_frames(most);
+    }
+
+    fn holds_back(&self) -> bool {
+        self.inner.holds_back()
+    }
+
     fn unsent(&self) -> bool {
         self.tx.holds_some_back() || self.inner.unsent()
     }

@@ -9,7 +9,7 @@ use rtrb::{Consumer, Producer};
 use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
 
 use super::doorbell::{Doorbell, RingsWhenGone};
-use crate::{LinkError, LinkQueue, QueueStats, fits};
+use crate::{FrameNeed, Frames, LinkError, LinkQueue, QueueStats, fits};
 
 #[derive(Debug)]
 pub(super) struct Parts {
@@ -30,12 +30,15 @@ pub(super) struct MemoryQueue {
     waiting: Cell<bool>,
     /// Whether the peer has not been told of what was sent.
     unsent: bool,
+    /// The most packets on their way to the peer.
+    most: usize,
     stats: QueueStats,
 }
 
 impl MemoryQueue {
     pub(super) fn new(parts: Parts) -> MemoryQueue {
         MemoryQueue {
+            most: parts.outgoing.buffer().capacity(),
             parts,
             waiting: Cell::new(false),
             unsent: false,
@@ -127,7 +130,9 @@ impl LinkQueue for MemoryQueue {
             return Ok(self.discard(pool, packets));
         }
         let before = packets.len();
-        let room = self.parts.outgoing.slots().min(before);
+        let outgoing = &self.parts.outgoing;
+        let under_way = outgoing.buffer().capacity() - outgoing.slots();
+        let room = self.most.saturating_sub(under_way).min(before);
         if room > 0 {
             self.send(pool, packets, room);
         }
@@ -141,6 +146,18 @@ impl LinkQueue for MemoryQueue {
             bell.ring();
         }
         Ok(())
+    }
+
+    fn frame_need(&self) -> FrameNeed {
+        let send = self.parts.outgoing.buffer().capacity() as u32;
+        FrameNeed {
+            least: Frames { receive: 0, send: send.min(16) },
+            most: Frames { receive: 0, send },
+        }
+    }
+
+    fn limit_frames(&mut self, most: Frames) {
+        self.most = (most.send as usize).min(self.parts.outgoing.buffer().capacity());
     }
 
     fn unsent(&self) -> bool {

@@ -168,6 +168,10 @@ impl LinkQueue for ReplayQueue {
         Ok(())
     }
 
+    fn holds_back(&self) -> bool {
+        true
+    }
+
     fn unsent(&self) -> bool {
         false
     }

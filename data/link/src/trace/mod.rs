@@ -9,10 +9,10 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weever_packet::{BURST, Buffer, Burst, Nanos, PoolCache};
+use weever_packet::{BURST, Buffer, Burst, Nanos, Pool, PoolCache};
 
 use crate::pcap::Direction;
-use crate::{Link, LinkError, LinkInfo, LinkQueue, QueueStats};
+use crate::{FrameNeed, Frames, Link, LinkError, LinkInfo, LinkQueue, QueueStats};
 
 /// A packet on its way past.
 #[derive(Debug)]
@@ -175,6 +175,22 @@ impl LinkQueue for TracedQueue {
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
         self.inner.tx(pool, &mut self.shown)?;
         self.inner.flush(pool)
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        self.inner.pool()
+    }
+
+    fn frame_need(&self) -> FrameNeed {
+        self.inner.frame_need()
+    }
+
+    fn limit_frames(&mut self, most: Frames) {
+        self.inner.limit_frames(most);
+    }
+
+    fn holds_back(&self) -> bool {
+        self.inner.holds_back()
     }
 
     fn unsent(&self) -> bool {

@@ -301,6 +301,10 @@ impl LinkQueue for PlaybackQueue {
         Ok(())
     }
 
+    fn holds_back(&self) -> bool {
+        true
+    }
+
     fn unsent(&self) -> bool {
         false
     }
