@@ -139,6 +139,11 @@ impl Connection {
             self.recovery.limited = true;
             return None;
         }
+        if self.recovery.phase == Phase::Recovery {
+            // RFC 6675 §6: "a more careful variant that re-arms the RTO timer on each retransmission that is
+            // sent during recovery MAY be used", since a recovery may last longer than a timeout.
+            self.timers.base = now;
+        }
         Some(self.resend(&record, now))
     }
 
@@ -203,7 +208,7 @@ impl Connection {
         }
         // RFC 9293 §3.9.1.2: "a sending TCP ... SHOULD set the PSH bit in the last segment" of what
         // is queued, since SEND has no flag of its own here (MUST-60 and following).
-        if self.snd.unsent() == 0 {
+        if len > 0 && self.snd.unsent() == 0 {
             flags |= flag::PSH;
         }
         if self.rcv.ecn && len > 0 && std::mem::take(&mut self.snd.cwr) {
@@ -227,7 +232,7 @@ impl Connection {
         if fin {
             flags |= flag::FIN;
         }
-        if record.end == self.snd.nxt {
+        if len > 0 && record.end == self.snd.nxt && self.snd.unsent() == 0 {
             flags |= flag::PSH;
         }
         let transmit = self.segment(record.start, flags, from..from + u64::from(len), now);

@@ -96,7 +96,7 @@ impl Connection {
             return;
         }
         let mut blocks = [(Seq(0), Seq(0)); MAX_SACK_BLOCKS];
-        let mut first = 0;
+        let (mut first, mut told) = (0, None);
         if let Some(duplicate) = self.rare.duplicate {
             self.rare.reset(|rare| rare.duplicate = None);
             blocks[0] = duplicate;
@@ -104,10 +104,10 @@ impl Connection {
             // RFC 2883 §4.2: a duplicate of what lies ahead is followed by the block that holds it.
             if let Some(block) = self.rcv.ahead.block_with(duplicate.0).filter(|_| count > 1) {
                 blocks[1] = block;
-                first = 2;
+                (first, told) = (2, Some(block.0));
             }
         }
-        let got = first + self.rcv.ahead.blocks(&mut blocks[first..count.max(first)]);
+        let got = first + self.rcv.ahead.blocks(told, &mut blocks[first..count.max(first)]);
         options.sack = blocks;
         options.sack_count = got.min(count) as u8;
     }

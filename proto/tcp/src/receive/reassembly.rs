@@ -64,12 +64,12 @@ impl Reassembly {
         end
     }
 
-    /// Fills in blocks, the latest change first. RFC 2018 §4: "The first SACK block (i.e., the one
+    /// Fills in blocks, the latest change first, without `besides`. RFC 2018 §4: "The first SACK block (i.e., the one
     /// immediately following the kind and length fields in the option) MUST specify the contiguous
     /// block of data containing the segment which triggered this ACK", and the others repeat "the
     /// most recently reported SACK blocks".
-    pub(crate) fn blocks(&self, out: &mut [(Seq, Seq)]) -> usize {
-        self.0.as_ref().map_or(0, |runs| runs.blocks(out))
+    pub(crate) fn blocks(&self, besides: Option<Seq>, out: &mut [(Seq, Seq)]) -> usize {
+        self.0.as_ref().map_or(0, |runs| runs.blocks(besides, out))
     }
 
     /// The block that holds `seq`.
@@ -114,11 +114,12 @@ impl Runs {
         nxt
     }
 
-    fn blocks(&self, out: &mut [(Seq, Seq)]) -> usize {
+    fn blocks(&self, besides: Option<Seq>, out: &mut [(Seq, Seq)]) -> usize {
         let mut below = None;
         for (count, slot) in out.iter_mut().enumerate() {
             let age = |run: &Run| self.stamp.wrapping_sub(run.stamp);
-            let next = self.runs.iter().filter(|run| below.is_none_or(|below| age(run) > below));
+            let others = self.runs.iter().filter(|run| Some(run.start) != besides);
+            let next = others.filter(|run| below.is_none_or(|below| age(run) > below));
             let Some(next) = next.min_by_key(|run| age(run)) else { return count };
             below = Some(age(next));
             *slot = (next.start, next.end);
@@ -165,7 +166,7 @@ mod tests {
                     model.retain(|octet| (Seq(base) + *octet).ge(nxt));
                 }
                 let mut blocks = [(Seq(0), Seq(0)); MAX_RUNS];
-                let count = runs.blocks(&mut blocks);
+                let count = runs.blocks(None, &mut blocks);
                 let all: BTreeSet<u32> = blocks[..count]
                     .iter()
                     .flat_map(|(start, end)| *start - Seq(base)..*end - Seq(base))
@@ -183,7 +184,7 @@ mod tests {
             runs.insert(Seq(at), Seq(at + 2));
         }
         let mut blocks = [(Seq(0), Seq(0)); 3];
-        assert_eq!(runs.blocks(&mut blocks), 3);
+        assert_eq!(runs.blocks(None, &mut blocks), 3);
         assert_eq!(blocks, [(Seq(30), Seq(33)), (Seq(70), Seq(72)), (Seq(50), Seq(52))]);
         assert_eq!(runs.block_with(Seq(32)), Some((Seq(30), Seq(33))));
         assert_eq!(runs.block_with(Seq(33)), None);

@@ -129,8 +129,8 @@ impl Connection {
         if handshake {
             self.syn_lost = true;
         } else {
-            self.begin_loss_phase(now);
             self.shrink_for_black_hole();
+            self.begin_loss_phase(now);
         }
         self.mark_after_timeout(now);
         self.rtt.back_off();
