@@ -1,4 +1,4 @@
-//! The project's own checks: `cargo xtask check` and `cargo xtask instructions`.
+//! The project's own checks: `cargo xtask check`, `lines` and `instructions`.
 //!
 //! What a compiler or a linter cannot know about this project is written down as data beside this
 //! crate (`rules.toml`, `exceptions.toml`), and held against `cargo metadata` and the files that
@@ -35,6 +35,7 @@ use rules::Rules;
 
 const USAGE: &str = "\
 usage: cargo xtask check                       hold the tree against the rules in dev/xtask
+       cargo xtask lines [CHECKOUT]            count lines of code by room, here or elsewhere
        cargo xtask instructions --check        count instructions (needs valgrind); above +3 % fails
        cargo xtask instructions --update WHY   count them, and write dev/instructions.toml";
 
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["check"] => check().map(Some),
+        ["lines"] => lines(None).map(|()| None),
+        ["lines", checkout] => lines(Some(checkout)).map(|()| None),
         ["instructions", "--check"] => {
             Workspace::load().and_then(|workspace| instructions::check(&workspace)).map(Some)
         }
@@ -67,6 +70,16 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Without tests, comments, documentation and blank lines.
+fn lines(checkout: Option<&str>) -> Result<(), Error> {
+    let root = match checkout {
+        Some(checkout) => checkout.into(),
+        None => Workspace::load()?.root,
+    };
+    print!("{}", sizes::table(&source::parse_all(&Tree::load(&root)?)?));
+    Ok(())
 }
 
 fn check() -> Result<Report, Error> {

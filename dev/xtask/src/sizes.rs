@@ -1,5 +1,7 @@
 //! How long files and functions may be.
 
+use std::collections::BTreeMap;
+
 use crate::exceptions::{Exceptions, FileException, FunctionException};
 use crate::report::Report;
 use crate::source::{Function, Source};
@@ -29,6 +31,23 @@ pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Re
         }
     }
     check_exceptions(sources, exceptions, report);
+}
+
+/// Lines of code by room, a line each, with their sum: what [`check`] counts, outside `examples` and
+/// `fuzz`.
+pub(crate) fn table(sources: &[Source]) -> String {
+    let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in sources.iter().filter(|source| !source.is_test) {
+        let mut folders = source.path.iter().filter_map(|folder| folder.to_str());
+        let room = folders.next().unwrap_or_default();
+        if room == "fuzz" || source.path.iter().any(|folder| folder == "examples") {
+            continue;
+        }
+        *rooms.entry(room).or_default() += source.code_lines.len();
+    }
+    let sum: usize = rooms.values().sum();
+    let line = |(room, lines): (&str, usize)| format!("{room:<12}{lines:>8}\n");
+    rooms.into_iter().chain([("all", sum)]).map(line).collect()
 }
 
 fn judge(
@@ -130,6 +149,25 @@ mod tests {
             let found = (report.warnings().len(), report.failures().len());
             assert_eq!(found, (warnings, failures), "{lines}");
         }
+    }
+
+    #[test]
+    fn rooms_are_counted_without_tests_and_examples() {
+        let source = |path: &str, is_test| {
+            let mut source = Source::default();
+            (source.path, source.is_test) = (path.into(), is_test);
+            source.code_lines = (0..7).collect();
+            source
+        };
+        let sources = [
+            source("data/ring/src/lib.rs", false),
+            source("data/ring/tests/stress.rs", true),
+            source("host/src/lib.rs", false),
+            source("host/examples/embed.rs", false),
+            source("fuzz/fuzz_targets/x.rs", false),
+        ];
+        let expected = "data               7\nhost               7\nall               14\n";
+        assert_eq!(table(&sources), expected);
     }
 
     #[test]
