@@ -79,7 +79,7 @@ impl HostBuilder {
     }
 
     /// Adds queues that stand for a link, as [`link`](Self::link) does. With no queue at all, the
-    /// caller puts packets into the [worker](Host::worker)'s engine and takes out what is sent.
+    /// caller puts packets into the [worker](Host::worker)'s engine and takes out sent ones.
     pub fn queues_of(&mut self, link: LinkInfo, queues: Vec<Box<dyn LinkQueue>>) -> u16 {
         self.infos.push(link);
         self.queues.push(queues);
@@ -165,7 +165,7 @@ impl HostBuilder {
         self.registry = registry;
     }
 
-    /// Runs so many workers, at least one, which are bound to no core.
+    /// Runs this number of workers, at least one, bound to no core.
     pub fn workers(&mut self, count: usize) {
         self.workers = vec![None; count.max(1)];
     }
@@ -295,7 +295,7 @@ fn worker_name(number: usize) -> String {
 type Served = Vec<(u16, u16)>;
 
 /// Gives queue *i* of every link to worker *i* modulo their number, and every worker its share of
-/// the frames. What is received from a link starts at the node `source` of it.
+/// the frames. Packets of a link start at the node `source`.
 fn assign<'s>(
     links: Vec<Vec<Box<dyn LinkQueue>>>,
     workers: usize,

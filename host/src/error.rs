@@ -9,7 +9,7 @@ use weever_net::state::StateError;
 
 use crate::Prefix;
 
-/// What is wrong. The builder is as it was before the step that failed.
+/// Why a host cannot be built. The builder is as it was before the step that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {

@@ -17,7 +17,7 @@ pub struct InterfaceConfig {
     pub name: String,
     /// The number of its link.
     pub link: u16,
-    /// The VLAN of the link, 1 to 4094; `None`: what is untagged.
+    /// The VLAN of the link, 1 to 4094; `None`: untagged frames.
     pub vlan: Option<u16>,
     /// Its addresses. IPv4 ones are used at once, IPv6 ones when nobody has objected (RFC 4862 §5.4).
     pub addresses: Vec<Prefix>,

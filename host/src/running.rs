@@ -28,7 +28,7 @@ pub struct RunningHost {
     links: Vec<Box<dyn Link>>,
 }
 
-/// What is left of a host that has stopped.
+/// The remains of a host that has stopped.
 #[non_exhaustive]
 pub struct StoppedHost {
     /// Why a worker ended before it was told to, if one did.

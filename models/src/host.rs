@@ -18,7 +18,7 @@ const SOCKETS: &str = "RxL4UDPSockets";
 const CAPACITY: usize = 1 << 20;
 /// The attribute of nodes that only applications need.
 const FOR_APPLICATIONS: &str = "for applications";
-/// By this port of such a node goes on what is none of applications'.
+/// The port of such a node by which packets for no application go on.
 const MISS: &str = "miss";
 /// Where DHCP servers send to (RFC 2131 §4.1).
 const DHCP_CLIENT: u16 = 68;
@@ -103,7 +103,7 @@ pub enum ModelError {
     Text {
         /// The model.
         file: &'static str,
-        /// What is wrong with it.
+        /// The mistake.
         errors: Errors,
     },
     /// A config node does not take its value.

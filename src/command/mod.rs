@@ -31,6 +31,7 @@ Examples:
   weever graph svg --running -o now.svg                 draw what runs, with its counters
   weever graph apply mine.unicorn                       change it while it runs
   weever set services.echo=8                            and its settings
+  weever settings                                       as they are now
   weever stop                                           shut it down
   weever plan --nic 82599 --queues 8 --flows flows.txt --explain
                                                         which queue gets which flow, and why

@@ -1,4 +1,4 @@
-//! `weever up`, and what is said when it has ended.
+//! `weever up`, and its last lines.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -16,7 +16,7 @@ const WEEVER: &str = "weever";
 /// A link of a host: its address there, and the one neighbour it has.
 pub(crate) struct Leg {
     pub(crate) link: LinkInfo,
-    /// Without any, the caller puts packets into the engine and takes out what is sent.
+    /// Without any, the caller puts packets into the engine and takes out sent ones.
     pub(crate) queues: Vec<Box<dyn LinkQueue>>,
     pub(crate) address: Ipv4Addr,
     pub(crate) neighbour: (Ipv4Addr, [u8; 6]),

@@ -102,7 +102,7 @@ fn failed_to_forward(packets: u64) -> BenchError {
     BenchError::of("weever")(format!("{packets} packets did not come out at the other side"))
 }
 
-/// A queue in memory that receives these frames for ever, and frees what is sent.
+/// A queue in memory that receives these frames for ever, and frees frames that are sent.
 pub(crate) fn queue(frames: Vec<Vec<u8>>) -> Result<Box<dyn LinkQueue>, BenchError> {
     let queue = ReplayLink::new(ReplayConfig::new(frames)).take_queues().pop();
     queue.ok_or_else(|| BenchError::of("memory link")("it has no queue"))

@@ -137,7 +137,7 @@ fn kernel_udp(
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(e) => return Err(BenchError::of(name)(e)),
         };
-        // A send buffer that is full is the load's doing; what is lost then is not counted.
+        // A send buffer that is full is the load's doing; packets lost then are not counted.
         if let Err(e) = answer(&mut batch, &socket)
             && e.raw_os_error() != Some(ENOBUFS)
             && e.kind() != std::io::ErrorKind::WouldBlock

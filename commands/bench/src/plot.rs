@@ -16,7 +16,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// What is drawn.
+/// A plot.
 pub(crate) struct Plot {
     pub(crate) title: &'static str,
     pub(crate) x: &'static str,
@@ -66,7 +66,7 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// What is written at the axis, with its places: powers of ten, or some round numbers.
+    /// The labels of the axis with their places: powers of ten, or round numbers.
     fn marks(&self) -> Vec<(String, f64)> {
         match self.scale {
             Scale::Log => {

@@ -20,7 +20,7 @@ const SIZES: [usize; 7] = [64, 128, 256, 512, 1024, 1280, 1518];
 
 type Body = fn(&Gate) -> Result<(), BenchError>;
 
-/// What is done with the frames.
+/// The work on the frames.
 #[derive(Clone, Copy)]
 enum Task {
     /// Taken into a UDP socket; counted there.

@@ -24,7 +24,7 @@ const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// What one run of the kernel's loop takes at least: short ones are not told apart.
 const REPEAT: u32 = 100_000;
 
-/// A program with so many filters, and what its packets cost.
+/// A program with this number of filters, and the cost of its packets.
 struct Contender {
     name: String,
     classifier: Classifier,

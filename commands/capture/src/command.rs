@@ -34,10 +34,10 @@ pub struct CaptureArgs {
     /// `rx` and `tx`
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]
     at: Vec<String>,
-    /// End after so many packets
+    /// End after this many packets
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Copy at most so many bytes of each packet
+    /// Copy at most this many bytes of each packet
     #[arg(short, long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SNAPLEN)))]
     snaplen: Option<u32>,
     #[command(flatten)]
@@ -91,7 +91,7 @@ struct Tally {
 }
 
 impl CaptureArgs {
-    /// Captures until it is interrupted, so many packets have come, or the stack ends. Says on
+    /// Captures until it is interrupted, has `--count` packets, or the stack ends. Says on
     /// standard error where it looks, and at the end how many packets there were. To be called on
     /// the main thread before others are started, since signals are taken over for all of them.
     ///

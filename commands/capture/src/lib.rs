@@ -2,7 +2,7 @@
 //! file.
 //!
 //! The stack copies them on request and knows nothing of files; [`CaptureArgs::run`] asks for them
-//! over the control socket, and [`line`](line()) says in words what is in one.
+//! over the control socket, and [`line`](line()) describes one in words.
 #![forbid(unsafe_code)]
 
 mod command;

@@ -16,13 +16,13 @@ use crate::{CliError, Target};
 pub struct QueuesArgs {
     #[command(flatten)]
     target: Target,
-    /// Also show so many filters of each worker, the busiest first; up to 2000
+    /// Also show filters of each worker, the busiest first: at most this many, up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     filters: usize,
     /// Print the answer as JSON, for programs; with --watch, one line per reading
     #[arg(long)]
     json: bool,
-    /// Ask again every so many seconds, and show rates, until interrupted
+    /// Repeat every SECONDS and show rates, until interrupted
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
 }

@@ -21,7 +21,7 @@ fn help() -> String {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = help())]
 pub struct SetArgs {
-    /// What to change, and how: PATH=VALUE, or += and -= for what is a list
+    /// The setting and its new value; `+=` and `-=` add to a list and remove from it
     #[arg(required = true, value_name = "PATH=VALUE")]
     assignments: Vec<Assignment>,
     #[command(flatten)]

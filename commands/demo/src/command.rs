@@ -1,4 +1,4 @@
-//! The command line of `weever demo`, and the order of what is shown.
+//! The command line of `weever demo`, and the order of its steps.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -11,7 +11,7 @@ use crate::peer::Ends;
 /// A frame that must not get through.
 #[derive(Debug)]
 pub(crate) struct Bad {
-    /// What is wrong with it, for people.
+    /// Its mistake, in words.
     pub what: &'static str,
     /// The node of the host graph that must find out.
     pub node: &'static str,

@@ -62,7 +62,7 @@ impl Check {
 pub struct LayerCount {
     /// The layer: a cluster of the graph, or the link.
     pub layer: String,
-    /// What is counted: a node, a port, a drop's reason.
+    /// The counted thing: a node, a port, a drop's reason.
     pub what: String,
     /// How many.
     pub count: u64,

@@ -1,4 +1,4 @@
-//! What is known of a graph's nodes from the blocks that implement them.
+//! Properties of a graph's nodes, from the blocks that implement them.
 
 use weever_blocks_std::registry;
 use weever_graph::{Graph, Node, NodeKind};

@@ -16,7 +16,7 @@ use crate::{GraphToolError, Streams, blocks, file, setting};
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GraphCommand {
-    /// Reports every mistake and doubt in FILE; exit with 1 if there is an error.
+    /// Reports errors, warnings and notes about FILE; the exit status is 1 if there is an error.
     Check(Check),
     /// Prints FILE in the canonical layout.
     Fmt(Fmt),

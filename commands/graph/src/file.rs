@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::{GraphToolError, Streams};
 
-/// In bytes: some hundred times the host's graph. What is longer is a device, or some other file.
+/// In bytes: a hundred times the host's graph. A longer file is a device, or no graph.
 const LONGEST: u64 = 16 << 20;
 
 /// The text of `path`, or of standard input for `-`.
@@ -32,7 +32,7 @@ fn read_most(from: impl Read) -> std::io::Result<Vec<u8>> {
 }
 
 /// Replaces the file's text at once: a reader sees the old text or the new one. A link stays, and
-/// what it leads to is replaced. What is no file, such as `/dev/stdout`, is written to.
+/// its target is replaced. A device such as `/dev/stdout` is written to.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), GraphToolError> {
     let written = match std::fs::metadata(path) {
         Ok(there) if there.is_file() => std::fs::canonicalize(path)

@@ -73,7 +73,7 @@ pub enum PlanToolError {
     /// The host's graph cannot be made; a bug of its model.
     #[error("the host's graph: {reason}")]
     Host {
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
     /// There is no graph behind a queue that gets nothing.

@@ -30,10 +30,10 @@ pub(crate) fn model(args: &PlanArgs) -> Result<Model, PlanToolError> {
     model_as(&args.nic, args.queues, args.linux, args.silicon)
 }
 
-/// A model by its name or file, with so many queues: what Linux exposes of it, unless that is nothing.
+/// A model by its name or file, with this number of queues: the filters that Linux exposes of it, unless there are none.
 ///
 /// # Errors
-/// [`PlanToolError`] if there is no such model, or no so many queues.
+/// [`PlanToolError`] if there is no such model, or it has fewer queues.
 pub fn load_model(name: &str, queues: Option<u32>) -> Result<Model, PlanToolError> {
     model_as(name, queues, false, false)
 }

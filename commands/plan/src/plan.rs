@@ -15,7 +15,7 @@ use crate::load::{self, Model};
 use crate::render::{self, Result as Planned};
 use crate::{Format, PlanArgs, PlanToolError};
 
-/// Plans, and shows the plan. What is wrong but not fatal goes to standard error.
+/// Plans, and shows the plan. Warnings go to standard error.
 ///
 /// # Errors
 /// [`PlanToolError`] if a file is wrong. That a policy cannot be satisfied is shown with the plan

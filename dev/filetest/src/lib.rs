@@ -38,7 +38,7 @@ impl Folder {
     /// and its text.
     ///
     /// # Errors
-    /// What is wrong with each file that is not as expected: its name, the first line that differs,
+    /// The mismatch of each file that is not as expected: its name, the first line that differs,
     /// and what it gives now; or why it has no transcript.
     pub fn compare(
         &self,

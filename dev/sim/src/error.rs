@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// What is wrong.
+/// Why a network cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
@@ -11,7 +11,7 @@ pub enum SimError {
     Host {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The mistake.
         problem: String,
     },
     /// A host does not know the way to where it is to send.

@@ -26,7 +26,7 @@ pub struct HostId(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CableId(pub(crate) usize);
 
-/// One end of a cable, and what is there.
+/// One end of a cable.
 pub(crate) struct Port {
     pub(crate) addr: String,
     pub(crate) link: MemoryLink,

@@ -35,7 +35,7 @@ impl Sim {
         self.now
     }
 
-    /// Lets so many nanoseconds pass, and everything happen that happens in them. Blocks for the
+    /// Advances the clock by this many nanoseconds, with all events in them. Blocks for the
     /// time that the work takes, however long that is on the virtual clock.
     ///
     /// Panics when the hosts do not come to rest at some instant: a loop without delay.
@@ -43,7 +43,7 @@ impl Sim {
         let end = self.now.saturating_add(nanos);
         self.settle();
         while let Some(due) = self.next_deadline().filter(|due| *due <= end) {
-            // What is due now was just done, and could not be: a device that is full. Time mends it.
+            // Work that is due now was just tried and failed: a full device. Time mends it.
             self.now = due.max(self.now + 1);
             self.settle();
         }
@@ -107,7 +107,7 @@ impl Sim {
         &self.hosts[host.0].stack.handle().publisher
     }
 
-    /// Pulls a cable out, or plugs it in again: what is on its way is lost.
+    /// Pulls a cable out, or plugs it in again: frames on their way are lost.
     pub fn set_down(&mut self, cable: CableId, down: bool) {
         let plugs = self.hosts.iter().flat_map(|host| &host.plugs);
         plugs.filter(|(of, _)| *of == cable.0).for_each(|(_, plug)| plug.set_down(down));

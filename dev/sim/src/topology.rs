@@ -18,7 +18,7 @@ struct Cable {
     mtu: u16,
 }
 
-/// A network that is to be simulated. What is wrong with it shows when it is
+/// A network that is to be simulated. Mistakes in it show when it is
 /// [started](Self::start).
 pub struct Topology {
     seed: u64,

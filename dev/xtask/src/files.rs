@@ -50,7 +50,7 @@ fn git_files(root: &Path) -> Result<Vec<PathBuf>, Error> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let command = format!("git {}", arguments.join(" "));
     let output = Command::new("git")
-        // Only names are read, so it does not matter to whom the checkout belongs.
+        // Only names are read, so the owner of the checkout does not matter.
         .args(["-c", "safe.directory=*", "-C"])
         .arg(root)
         .args(arguments)

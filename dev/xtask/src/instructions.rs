@@ -18,7 +18,7 @@ use crate::rules::load_toml;
 
 /// The figures of the tree.
 const FIGURES: &str = "dev/instructions.toml";
-/// More than so many percent above the tree's figure is a failure.
+/// A count that exceeds the tree's figure by more than this many percent is a failure.
 const TOLERANCE: f64 = 3.0;
 /// The function that callgrind counts, by a pattern that any mangling of its name matches.
 const COUNTED: &str = "*instructions*counted*";

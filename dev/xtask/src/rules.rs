@@ -25,7 +25,7 @@ pub(crate) struct Rules {
     /// Where the time is an argument.
     #[serde(default)]
     pub(crate) clockless_rooms: Vec<String>,
-    /// Rooms that exist for tests: what is public in them is for tests to use.
+    /// Rooms that exist for tests: their public items are for tests to use.
     #[serde(default)]
     pub(crate) test_rooms: Vec<String>,
 }

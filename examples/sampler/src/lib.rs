@@ -29,9 +29,9 @@ pub static SAMPLER: BlockType = BlockType {
     counters: &["sampled"],
     ..BlockType::new(
         "Sampler",
-        "Picks one packet of every so many.",
+        "Picks one packet of every N.",
         &[
-            PortDoc { name: "sampled", doc: "one packet of every so many" },
+            PortDoc { name: "sampled", doc: "one packet of every N" },
             PortDoc { name: "rest", doc: "the others" },
         ],
         |build| {

@@ -18,10 +18,10 @@ pub struct CaptureRequest {
     /// Where: `rx` (what links receive), `tx` (what goes to links), or a port as `NODE.PORT`.
     /// Empty: `rx` and `tx`.
     pub at: Vec<String>,
-    /// End after so many packets.
+    /// End after this many packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Copy at most so many bytes of each packet, up to [`MAX_SNAPLEN`].
+    /// Copy at most this many bytes of each packet, up to [`MAX_SNAPLEN`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snaplen: Option<u32>,
 }
@@ -42,7 +42,7 @@ pub enum CaptureEvent {
     Started(CaptureStarted),
     /// A packet.
     Packet(CapturedPacket),
-    /// So many packets, since the start, matched and were not copied: whoever reads is too slow.
+    /// The number of packets since the start that matched and were not copied: the reader is too slow.
     Missed(u64),
     /// No more packets follow.
     Ended(CaptureEnd),
@@ -56,7 +56,7 @@ pub struct CaptureStarted {
     pub links: Vec<String>,
     /// The places, by number.
     pub places: Vec<CapturePlace>,
-    /// At most so many bytes of each packet are copied.
+    /// The most bytes of a packet that are copied.
     pub snaplen: u32,
 }
 

@@ -34,7 +34,7 @@ impl Method for ApplyRequest {
     type Answer = Changed;
 }
 
-/// What is done with a setting's value.
+/// The operation of an assignment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
@@ -47,7 +47,7 @@ pub enum How {
     Remove,
 }
 
-/// A setting and its value: `PATH=VALUE`, or `+=` and `-=` for what is a list.
+/// A setting and its value: `PATH=VALUE`, or `+=` and `-=` for lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
@@ -55,7 +55,7 @@ pub struct Assignment {
     pub path: String,
     /// Its value; `none` where it can be without.
     pub value: String,
-    /// What is done with it.
+    /// The operation.
     #[serde(default)]
     pub how: How,
 }

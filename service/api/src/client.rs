@@ -56,7 +56,7 @@ pub enum ClientError {
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake.
         why: String,
     },
     /// The stack refused.

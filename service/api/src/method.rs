@@ -39,7 +39,7 @@ pub(crate) fn encode_request<M: Method>(id: u64, request: &M) -> String {
 
 /// The stack's side of a method. Called from several threads; may block briefly.
 pub trait Handle<M: Method> {
-    /// Does what is asked for.
+    /// Carries out the request.
     ///
     /// # Errors
     /// What to answer when that cannot be; then nothing has changed.

@@ -51,7 +51,7 @@ impl<T: Serialize> Response<T> {
 /// Reads a response, without its line end. Never panics, whatever the bytes are.
 ///
 /// # Errors
-/// What is wrong with the bytes.
+/// When the bytes are no response.
 pub fn decode_response(bytes: &[u8]) -> Result<Response, serde_json::Error> {
     serde_json::from_slice(bytes)
 }

@@ -16,7 +16,7 @@ impl Method for StatusRequest {
     type Answer = Status;
 }
 
-/// Answer to `status`: what is running, and how.
+/// Answer to `status`: devices, addresses, services and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The stack's process.

@@ -16,7 +16,7 @@ const TIME: usize = 44;
 const LENGTH: usize = 64;
 /// The server's port.
 const PORT: u16 = 11_211;
-/// So many good slices in a row are no accident.
+/// This many good slices in a row are no accident.
 const STEADY: usize = 5;
 /// How long answers are waited for when all is sent.
 const LATE: Duration = Duration::from_millis(100);

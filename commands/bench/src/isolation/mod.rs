@@ -1,4 +1,4 @@
-//! `weever bench isolation`: what a policy does for those whom it favours, as in §4.3 of the Dragonet
+//! `weever bench isolation`: the effect of a policy on the clients that it favours, as in §4.3 of the Dragonet
 //! queue management paper.
 //!
 //! A server with two workers takes 20 µs for each request. High-priority clients ask little,
@@ -93,7 +93,7 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
     Ok(report(&totals, (first, second)))
 }
 
-/// `n` flows from `port` on, each with so many requests per second.
+/// `n` flows from `port` on, each with this rate of requests per second.
 fn flows(port: u16, n: u16, rate: u64, from: Duration) -> Vec<Load> {
     (port..port + n).map(|port| Load { port, rate, from }).collect()
 }

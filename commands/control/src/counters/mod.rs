@@ -25,7 +25,7 @@ pub struct CountersArgs {
     /// Print the answer as JSON, for programs; with --watch, one line per reading
     #[arg(long)]
     json: bool,
-    /// Read again every so many seconds, and show rates, until interrupted
+    /// Repeat every SECONDS and show rates, until interrupted
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
 }

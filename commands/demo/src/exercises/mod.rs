@@ -26,7 +26,7 @@ const SETTLING: Duration = Duration::from_secs(8);
 /// Datagrams in flight at once: few enough that no queue between the hosts overflows.
 pub(crate) const WINDOW: u64 = 32;
 
-/// After so many answers in a row that did not come, others are not waited for.
+/// After this many missing answers in a row, the exercise ends.
 const LOST_IN_A_ROW: usize = 3;
 
 /// Everything over one kind of address. An address that does not answer is not tried further.

@@ -52,7 +52,7 @@ fn answer(talk: &mut Talk) -> Result<Finding, DemoError> {
     Ok(Finding::compare("it answers", found))
 }
 
-/// What is heard of datagrams to an address. The first may still go where it was.
+/// Answers to datagrams to an address. The first may still go to the old neighbour.
 fn lost(net: &Net, address: Ipv4Addr) -> Result<&'static str, DemoError> {
     let mut errors = Errors::open(&net.left)?;
     let socket = bound(net.left.namespace(), net.left.v4().into(), 0)?;

@@ -18,7 +18,7 @@ pub(super) struct Cable {
 }
 
 impl Cable {
-    /// Moves what arrived in, and what is leaving out.
+    /// Moves received frames in and frames to send out.
     pub(super) fn pump(&mut self) -> io::Result<()> {
         let mut burst = Burst::new();
         let n = self.queue.rx(&mut self.pool, &mut burst, 64).map_err(io::Error::other)?;

@@ -15,7 +15,7 @@ use super::words::lines;
 #[derive(Default)]
 pub(super) struct Items {
     pub(super) functions: Vec<(String, RangeInclusive<usize>)>,
-    /// What is `pub` without restriction: constants, functions, methods and types.
+    /// Items that are `pub` without restriction: constants, functions, methods and types.
     pub(super) public: Vec<(String, usize)>,
     /// `use` declarations.
     pub(super) uses: Vec<RangeInclusive<usize>>,

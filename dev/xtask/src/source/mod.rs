@@ -36,7 +36,7 @@ pub(crate) struct Source {
     pub(crate) forbids_unsafe: bool,
     /// The whole file is for tests only.
     pub(crate) is_test: bool,
-    /// What is `pub` outside tests, with its line.
+    /// Public items outside tests, with their lines.
     pub(crate) public: Vec<(String, usize)>,
     /// Names that its code outside tests mentions; neither definitions nor `use` declarations.
     pub(crate) mentions: BTreeSet<String>,

@@ -70,8 +70,8 @@ pub const TABLE: &[Setting] = &[
     stack("metrics", Kind::Endpoint, Without("no metrics are served"), "\"127.0.0.1:9464\"")
         .doc("Where Prometheus gets the counters: `/metrics` by HTTP, without a password."),
     stack("apps", Kind::Path, Without("applications are not served"), "\"/run/weever/apps.sock\"").doc(
-        "The socket on which applications open queues and sockets. Who may connect: root and the user \
-         whom weever runs as. See docs/applications.md.",
+        "The socket on which applications open queues and sockets. Root and the user of the stack's \
+         process may connect. See docs/applications.md.",
     ),
     stack("policy", Kind::Path, Without("worker *i* has the device's queues *i*, *i* + workers, …"), "\"policy.toml\"").doc(
         "The policy that says which worker gets which flow. Each worker then has a socket on every queue \
@@ -117,7 +117,7 @@ pub const TABLE: &[Setting] = &[
 const LINKS: &[(&str, &str)] = &[
     ("af-xdp", "a network device whose queues are taken over AF_XDP"),
     ("tap", "a TAP device, which is made unless it is there"),
-    ("pcap", "a capture file: its packets are received, and what is sent goes nowhere"),
+    ("pcap", "a capture file: its packets are received, and sent ones are discarded"),
 ];
 const PACES: &[(&str, &str)] =
     &[("recorded", "with the times of the recording"), ("unpaced", "as fast as it is received")];
@@ -137,7 +137,7 @@ const REVERSE_PATHS: &[(&str, &str)] = &[
     ("strict", "the route to it must lead out where the packet came in"),
 ];
 const MODES: &[(&str, &str)] = &[
-    ("busy", "they never sleep: the shortest delay, on a core that nobody else needs"),
+    ("busy", "they never sleep: the shortest delay, on a core of their own"),
     ("adaptive", "they spin for 50 µs after the last packet, and then sleep"),
     ("interrupt", "they sleep whenever there is nothing to do: for shared cores"),
 ];

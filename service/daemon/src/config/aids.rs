@@ -1,4 +1,4 @@
-//! Aids for who looks for a fault, or tries what one does.
+//! Debugging aids: recordings, simulated faults, traces.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ const QUEUE: u32 = 64_000;
 /// By how many packets one is overtaken at most.
 const DEPTH: u32 = 8;
 
-/// What is done to the links beside using them.
+/// Layers around the links, for debugging.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aids {
     /// Everything on them is written to this file (pcapng).

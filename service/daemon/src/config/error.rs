@@ -26,7 +26,7 @@ pub enum ConfigError {
     Text {
         /// Where.
         at: Origin,
-        /// What is wrong, naming the key, and what to write.
+        /// The mistake, naming the key, and what to write.
         message: String,
     },
     /// A setting without which nothing works is not there.
@@ -46,7 +46,7 @@ pub enum ConfigError {
         key: String,
         /// Its value.
         value: String,
-        /// What is wrong with it, and what to write: `PROBLEM; REMEDY`.
+        /// The mistake, and what to write: `PROBLEM; REMEDY`.
         problem: String,
     },
     /// Several of the above. It is written with a line for each.

@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is written there.
+    /// The value as written.
     fn raw(&self, span: Range<usize>) -> &'a str {
         self.text.get(span).unwrap_or_default()
     }
@@ -299,7 +299,7 @@ fn unknown(section: Section<'_>, name: &str) -> String {
     format!("unknown key `{name}`; {hint}")
 }
 
-/// A value of another type than the setting's: what is wrong, and what to write.
+/// A value of another type than the setting's: the mistake, and what to write.
 fn wrong_type(setting: &Setting, kind: Kind, found: &DeValue<'_>, raw: &str) -> String {
     let word = setting.last_word();
     let (what, unquoted) = match found {
@@ -327,7 +327,7 @@ fn wrong_type(setting: &Setting, kind: Kind, found: &DeValue<'_>, raw: &str) -> 
     format!("it is {what}; {remedy}")
 }
 
-/// What is wrong with the value in a line that is not TOML, if the line is one of a setting; with the
+/// The mistake in the value of a line that is not TOML, if the line is one of a setting; with the
 /// byte at which the value begins.
 fn value_at_fault(line: &str) -> Option<(usize, String)> {
     let (key, rest) = line.split_once('=')?;

@@ -68,7 +68,7 @@ pub struct Config {
     pub flows: Option<PathBuf>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
-    /// Aids for who looks for a fault: on the command line only.
+    /// Debugging aids: on the command line only.
     pub aids: Aids,
 }
 
@@ -180,7 +180,7 @@ words! {
         AfXdp = "af-xdp",
         /// A TAP device, which is made unless it is there.
         Tap = "tap",
-        /// A capture file, whose packets are received and which swallows what is sent.
+        /// A capture file: its packets are received, and sent ones are discarded.
         Pcap = "pcap",
     }
 }

@@ -35,7 +35,7 @@ impl FromStr for Cores {
 /// Checks that settings of this kind take `text`.
 ///
 /// # Errors
-/// What is wrong with it and what to write, as `PROBLEM; REMEDY`.
+/// The mistake and what to write, as `PROBLEM; REMEDY`.
 pub(super) fn check(kind: Kind, text: &str) -> Result<(), String> {
     let needed = |problem: &str| Err(format!("{problem}; give {kind}"));
     let is = |good: bool, problem: &str| if good { Ok(()) } else { needed(problem) };

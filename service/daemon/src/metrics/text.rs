@@ -14,7 +14,7 @@ use weever_service_api::{Counters, Status};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What was counted, and what is running, as text.
+/// Counters and status as OpenMetrics text.
 pub fn exposition(counters: &Counters, status: &Status) -> String {
     let mut registry = Registry::with_prefix("weever");
     registry.register_collector(Box::new(Page(families(counters, status))));

@@ -1,4 +1,4 @@
-//! What is looked at before anything is touched: the device, the rights and the cores of the
+//! Checks before anything is touched: the device, the rights and the cores of the
 //! process, and whether the address is free.
 //!
 //! The kernel's own addresses are those of the network namespace that the calling thread is in.
@@ -49,7 +49,7 @@ fn usable(all: &[Device], dev: &str) -> Result<(), PreflightError> {
 
 /// Asks the devices' networks whether somebody has an IPv4 address of the configuration (RFC 5227
 /// §2.1.1, with shorter waits). Blocks for a third of a second for each. Does nothing if the
-/// configuration says so, for what is no Ethernet device, and inside a VLAN. IPv6 addresses are
+/// configuration says so, for devices that are not Ethernet, and inside a VLAN. IPv6 addresses are
 /// asked for by the stack itself (RFC 4862 §5.4).
 ///
 /// # Errors

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Ethernet's shortest frame, without its checksum.
 const SHORTEST_FRAME: usize = 60;
 
-/// Asks on the device of `link`, whose hardware address is `mac`, who has `address`. Gives the
+/// Probes `address` (ARP) on the device of `link`, whose hardware address is `mac`. Gives the
 /// hardware address of the first other host that claims it.
 ///
 /// The question goes through the kernel, before the stack takes its queues.

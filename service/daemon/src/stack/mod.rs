@@ -62,7 +62,7 @@ impl Stack {
         self.shared.counters()
     }
 
-    /// What is running.
+    /// The status: devices, addresses, services, workers.
     pub fn status(&self) -> Status {
         self.shared.status()
     }

@@ -123,7 +123,8 @@ pub(super) fn assemble(
     let running = host.start()?;
     let applications = server.map(|server| applications::serve(server, &shared.config));
     let applications = applications.transpose()?.flatten();
-    let Attendants { watcher, follower, routine } = Attendants::start(&shared, filters, kernel)?;
+    let DeviceThreads { watcher, follower, routine } =
+        DeviceThreads::start(&shared, filters, kernel)?;
     announce(&shared);
     let (running, watcher) = (Some(running), Some(watcher));
     Ok(Stack {
@@ -144,18 +145,18 @@ fn defect(error: ProgramError) -> StartError {
 }
 
 /// The threads that keep devices and stack in step with each other, as far as they are needed.
-struct Attendants {
+struct DeviceThreads {
     watcher: NetworkWatcher,
     follower: Option<Follower>,
     routine: Option<Routine>,
 }
 
-impl Attendants {
+impl DeviceThreads {
     fn start(
         shared: &Shared,
         filters: AddressFilters,
         kernel: Option<(Mirror, Kernel)>,
-    ) -> Result<Attendants, StartError> {
+    ) -> Result<DeviceThreads, StartError> {
         let watcher = NetworkWatcher::start(shared.host.clone(), filters);
         let watcher = watcher.map_err(failed("start to watch the network"))?;
         let follow = |kernel| Follower::start(kernel, &shared.host.env, Arc::clone(&shared.names));
@@ -165,18 +166,18 @@ impl Attendants {
         let has_stewards = !shared.stewards.lock().is_empty();
         let routine = has_stewards.then(attend).transpose();
         let routine = routine.map_err(failed("start to follow flows"))?;
-        Ok(Attendants { watcher, follower, routine })
+        Ok(DeviceThreads { watcher, follower, routine })
     }
 }
 
-/// What was taken from the devices of these numbers.
+/// Address filters on the devices of these numbers.
 type AddressFilters = Vec<(u16, AddressFilter)>;
 
-/// Who looks after the devices of these numbers.
-type Leaders = Vec<(u16, Steward)>;
+/// Stewards of the devices of these numbers.
+type LinkStewards = Vec<(u16, Steward)>;
 
-/// The links, what was taken from the devices of which numbers, and who looks after them.
-fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, Leaders) {
+/// Splits devices into links, address filters and stewards, the latter with the numbers of their links.
+fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewards) {
     let (mut links, mut filters, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
     for (number, Device { link, filter, steward }) in (0u16..).zip(devices) {
         links.push(link);

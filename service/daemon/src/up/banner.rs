@@ -1,4 +1,4 @@
-//! What is said once the stack runs.
+//! The banner of a stack that has started.
 
 use std::io::{self, Write};
 

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The environment's word on what is logged, where the command line has none.
+/// The environment variable with the log level, where the command line has none.
 const VARIABLE: &str = "WEEVER_LOG";
 
 /// What of standard error is journald's, as systemd.exec(5) has it: `DEVICE:INODE`.
@@ -44,7 +44,7 @@ impl FromStr for LogFormat {
 /// already goes on as it does.
 ///
 /// # Errors
-/// What is wrong with the filter.
+/// The mistake in the filter.
 pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), String> {
     let environment = std::env::var(VARIABLE).ok();
     let (text, from) = match (wanted, &environment) {

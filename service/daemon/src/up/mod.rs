@@ -31,7 +31,7 @@ pub struct UpArgs {
     /// How to log: `text` or `json`
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
-    /// Write everything that passes the links to this file (pcapng): for looking for a fault, not for
+    /// Write everything that passes the links to this file (pcapng): for debugging, not for
     /// speed
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub enum UpError {
     /// The stack could not be started.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// What is to be logged was not understood.
+    /// The log filter is wrong.
     #[error("{0}")]
     Log(String),
     /// Signals could not be taken over, or the banner not be written.

@@ -17,7 +17,7 @@ pub(crate) const fn shortest_mtu(speaks_v6: bool) -> u16 {
 }
 
 impl Config {
-    /// The name of an interface that takes nothing but what is for its own addresses, if there is
+    /// The name of an interface that takes only packets for its own addresses, if there is
     /// one: on a device that is shared with the kernel.
     pub(crate) fn interface_for_itself(&self) -> Option<&str> {
         let shared = |i: &&Interface| i.link == LinkKind::AfXdp && i.share != Share::None;
@@ -102,7 +102,7 @@ fn interface(at: &str, table: &Table, problems: &mut Problems) -> Interface {
     interface
 }
 
-/// What is left of a path that a device could be called.
+/// The part of a path that could be a device's name.
 fn name_of_file(path: &str) -> String {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     let fit = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -143,7 +143,7 @@ fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
     }
 }
 
-/// What is the kernel's cannot be said here.
+/// Refuses settings that the kernel has in this mode of sharing.
 fn borrows(at: &str, interface: &Interface, problems: &mut Problems) {
     let mut refuse = |key: &str, value: &dyn ToString, remedy: &str| {
         let problem = "share = \"ports\" leaves that to the kernel";
@@ -188,7 +188,7 @@ fn mtu(at: &str, interface: &Interface, problems: &mut Problems) {
     }
 }
 
-/// What is to be passed on is for nobody's address here: a device that shares by address leaves it
+/// Packets to forward are for no address of ours: a device that shares by address leaves them
 /// to the kernel, and it would vanish without a word.
 pub(super) fn check_forwarding(config: &Config, problems: &mut Problems) {
     if let Some(name) = config.interface_for_itself().filter(|_| config.forwarding) {

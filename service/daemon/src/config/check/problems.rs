@@ -1,8 +1,8 @@
-//! What is wrong with a configuration, collected.
+//! The list of mistakes in a configuration.
 
 use super::super::{ConfigError, Settings};
 
-/// What is wrong so far: a configuration is looked at as a whole.
+/// The mistakes found so far: a configuration is checked as a whole.
 #[derive(Default)]
 pub(super) struct Problems(Vec<ConfigError>);
 

@@ -1,4 +1,4 @@
-//! What is reached through neighbours: routes, and neighbours with fixed addresses.
+//! Checks of routes, and of neighbours with fixed addresses.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::super::settings::Table;
 use super::super::{ConfigError, Interface, Prefix, Route, Settings, Share};
 use super::problems::Problems;
 
-/// What is known of the stack's own networks before it starts.
+/// The stack's own networks, as far as they are known before it starts.
 pub(crate) struct Own {
     prefixes: Vec<Prefix>,
     names: Vec<String>,

@@ -31,7 +31,7 @@ impl TakenPorts {
     }
 
     /// Takes and gives back what differs. Returns complaints of devices that refused, which are tried
-    /// again the next time, and what is taken from sockets of the kernel.
+    /// again the next time, and ports that the kernel's sockets lose.
     pub(in crate::stack) fn follow(&self, services: &Services) -> Vec<String> {
         let wanted = of(services);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A capture file as a device: its packets are received, and what is sent goes nowhere.
+//! A capture file as a device: its packets are received, and sent ones are discarded.
 
 use std::fmt::Display;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What is left of a stack that has stopped.
+//! The report of a stack that has stopped.
 
 use weever_service_api::Counters;
 

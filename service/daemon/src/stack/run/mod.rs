@@ -1,5 +1,5 @@
-//! Running: the configuration as a host, what is shared while it runs, changes, and what follows
-//! from the state of the network.
+//! Running: the configuration as a host, its shared state, changes, and reactions to
+//! the state of the network.
 
 pub(super) mod applications;
 mod change;

@@ -12,7 +12,7 @@ const FILE: &str = "secret";
 /// Hexadecimal digits.
 const LEN: usize = 32;
 
-/// What services of the system are told to use, or what is usual.
+/// The state directory that systemd names, or the usual one.
 pub(in crate::stack) fn usual_directory() -> PathBuf {
     let told = std::env::var_os("STATE_DIRECTORY");
     told.map_or_else(|| PathBuf::from("/var/lib/weever"), PathBuf::from)

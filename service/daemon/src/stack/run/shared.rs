@@ -1,4 +1,4 @@
-//! What the control socket's threads may ask of a stack.
+//! The state of a running stack that control threads share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -31,7 +31,7 @@ pub(in crate::stack) struct Shared {
     /// The host as it is.
     pub(in crate::stack) host: HostHandle,
     pub(in crate::stack) program: Arc<Mutex<Program>>,
-    /// What it serves. Kept apart: who asks what a late worker does is not to wait for that worker,
+    /// Its services. Kept apart: a status about a late worker must not wait for that worker,
     /// as the change does that has the program.
     pub(in crate::stack) serves: Mutex<Services>,
     pub(in crate::stack) captures: Captures,

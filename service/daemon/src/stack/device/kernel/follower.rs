@@ -114,7 +114,7 @@ impl Listener {
         }
     }
 
-    /// From what is known, and has the kernel find out or confirm it.
+    /// From the cache, and has the kernel resolve or confirm it.
     fn answer(&mut self, iface: IfaceId, ip: IpAddr) {
         let Some((device, mac)) = self.kernel.find(iface, ip) else { return };
         if mac.is_some() {

@@ -121,7 +121,7 @@ fn label(predicate: &Predicate) -> Option<&str> {
     }
 }
 
-/// One of so many captures.
+/// A place among the captures that may run at once.
 struct Permit(Arc<AtomicUsize>);
 
 impl Permit {
@@ -150,7 +150,7 @@ pub(in crate::stack) struct Capture {
     number: u32,
     tap: Arc<Tap>,
     started: CaptureStarted,
-    /// What is added to the worker's time to make it the calendar's.
+    /// The calendar's lead over the worker's clock, in nanoseconds.
     offset: u64,
     _permit: Permit,
 }

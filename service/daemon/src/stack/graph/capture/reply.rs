@@ -15,7 +15,7 @@ const BATCH: usize = 256;
 /// How long the loop waits for more packets, in milliseconds.
 const PAUSE: u16 = 5;
 
-/// The reply to `capture`: sends what is captured until the client leaves, asks for something else, or
+/// The reply to `capture`: sends packets until the client leaves, asks for something else, or
 /// has `count` packets.
 pub(in crate::stack) fn reply(capture: Capture, count: Option<u64>) -> Reply<CaptureEvent> {
     let started = CaptureEvent::Started(capture.started.clone());
@@ -63,7 +63,7 @@ fn send_packets(
     }
 }
 
-/// Waits so many milliseconds at most; true if the client has left, or asks for something. `is_silent`: it
+/// Waits at most `milliseconds`; true if the client has left, or asks for something. `is_silent`: it
 /// has closed its own direction, but may still read.
 fn wait_for_client(
     client: &UnixStream,

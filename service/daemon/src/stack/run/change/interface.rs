@@ -109,7 +109,7 @@ fn operators_addresses(network: &NetConfig, id: IfaceId) -> Vec<Prefix> {
     v4.map(Prefix::from).chain(v6).collect()
 }
 
-/// What of `own` is not wanted, and what is wanted beside.
+/// The elements of `own` that are not wanted, and the wanted ones that are not in `own`.
 fn difference<T: Copy + PartialEq>(own: &[T], wanted: &[T]) -> (Vec<T>, Vec<T>) {
     let without =
         |all: &[T], others: &[T]| all.iter().copied().filter(|one| !others.contains(one)).collect();

@@ -70,7 +70,7 @@ impl Shared {
         late.map_or(Ok(all), |error| Err(error.into()))
     }
 
-    /// Takes what the graph serves as served: what is shown, and what is taken from devices that are
+    /// Publishes the graph's services: in the status, and to the filters of devices that are
     /// shared by port.
     fn set_served(&self, services: Services, changed: &mut Changed) {
         *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = services;
@@ -157,7 +157,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What is longer than the device takes would be lost there, packet by packet.
+    /// The device would drop every longer packet.
     fn fits_its_link(
         &self,
         name: &str,

@@ -12,7 +12,7 @@ use super::interface;
 use super::values::{Refusal, only_set, parse, refused};
 use crate::config::Prefix;
 
-/// `VIA`, `VIA%INTERFACE`, `INTERFACE`, a word for what is not reached, or `none`.
+/// `VIA`, `VIA%INTERFACE`, `INTERFACE`, a word for unreachable destinations, or `none`.
 pub(super) fn set(
     network: &mut NetConfig,
     to: Prefix,

@@ -1,4 +1,4 @@
-//! Values of settings as they are written, and what is said of those that are refused.
+//! Values of settings as they are written, and their refusals.
 
 use std::str::FromStr;
 
@@ -6,7 +6,7 @@ use weever_net::state::{ReversePath, StateError};
 use weever_service_api::settings::check_path;
 use weever_service_api::{ApiError, Assignment, ErrorKind, How};
 
-/// What addresses and routes are of.
+/// The form of addresses and routes.
 pub(super) const PREFIX: &str =
     "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
 
