@@ -2,9 +2,9 @@
 
 use std::any::Any;
 
-use weever_packet::{Burst, Mask};
+use weever_packet::{Buffer, Burst, Mask};
 
-use crate::Cx;
+use crate::{Cx, FlowKey};
 
 /// The output masks of one node: which tasks enabled which port. Ports are numbered in the order
 /// of [`BlockType::ports`](crate::BlockType::ports), whatever order the graph's text has.
@@ -66,6 +66,30 @@ pub trait Block: Send {
     /// Goes on with the state of the block that was at this node before. Gives back what it cannot
     /// use, and then starts afresh: another type's state, or another version's.
     fn import_state(&mut self, state: State) -> Result<(), State> {
+        Err(state)
+    }
+
+    /// The flow that a packet belongs to, for types whose state is
+    /// [sharded](crate::StateKind::Sharded). The engine asks before it calls
+    /// [`run`](Block::run) and hands packets of flows that another worker owns over to that. `None`:
+    /// the packet concerns no flow and runs where it is. An ICMP error concerns the flow that it
+    /// quotes.
+    fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
+        let _ = packet;
+        None
+    }
+
+    /// Gives the state of a flow away, which another worker's block goes on with; called between two
+    /// bursts. `None`: the flow is not here or has ended.
+    fn export_flow(&mut self, flow: FlowKey) -> Option<State> {
+        let _ = flow;
+        None
+    }
+
+    /// Goes on with a flow of another worker's block; called between two bursts, before any packet of
+    /// the flow. Gives back what it cannot use; the flow then has no owner any more.
+    fn import_flow(&mut self, flow: FlowKey, state: State) -> Result<(), State> {
+        let _ = flow;
         Err(state)
     }
 }

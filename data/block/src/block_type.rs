@@ -64,8 +64,10 @@ pub enum StateKind {
     /// Each worker's block has its own, or all of them look at one that the environment shares. Any
     /// worker may run it for any packet.
     Replicated,
-    /// Each worker's block has that of the flows which its queues receive. A flow stays with its
-    /// worker as long as the device sends it there.
+    /// Each flow's is at one worker, its owner: the first that
+    /// [claims](crate::Cx::claim_flow) it, until it is moved. Packets that arrive elsewhere are
+    /// handed over by [`Block::flow_of`](crate::Block::flow_of), so the node must be a cut vertex of
+    /// what its tasks reach, like one that blocks.
     Sharded,
     /// There is one, at the node's home: tasks for it are handed over to that worker.
     SingleHomed,

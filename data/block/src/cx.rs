@@ -2,6 +2,8 @@
 
 use weever_packet::{Buffer, Mask, Nanos, PoolCache};
 
+use crate::flows::{FlowClaim, FlowKey, FlowOwners};
+
 /// The context of one call of a block. Edges and counters are numbered as the block's
 /// [`BlockType`](crate::BlockType) lists them.
 pub struct Cx<'a> {
@@ -11,12 +13,13 @@ pub struct Cx<'a> {
     pub worker: u16,
     pool: &'a mut PoolCache,
     requests: &'a mut Requests,
+    flows: Option<&'a FlowOwners>,
 }
 
 impl<'a> Cx<'a> {
     /// A context over the worker's cache. For engines and tests.
     pub fn new(now: Nanos, pool: &'a mut PoolCache, requests: &'a mut Requests) -> Cx<'a> {
-        Cx { now, worker: 0, pool, requests }
+        Cx { now, worker: 0, pool, requests, flows: None }
     }
 
     /// The same for a worker of this number.
@@ -24,6 +27,32 @@ impl<'a> Cx<'a> {
     pub fn on_worker(mut self, worker: u16) -> Cx<'a> {
         self.worker = worker;
         self
+    }
+
+    /// The same with the owners of the node's flows, where several workers share them.
+    #[must_use]
+    pub fn with_flows(mut self, flows: Option<&'a FlowOwners>) -> Cx<'a> {
+        self.flows = flows;
+        self
+    }
+
+    /// Makes this worker the owner of a new flow; for types whose state is sharded. Ask before you
+    /// make state for it: two workers may receive its first packets. If it is
+    /// [elsewhere](FlowClaim::Elsewhere), [`send_to_owner`](Self::send_to_owner).
+    pub fn claim_flow(&mut self, flow: FlowKey) -> FlowClaim {
+        self.flows.map_or(FlowClaim::Mine, |flows| flows.claim(flow, self.worker))
+    }
+
+    /// Ends a flow of this worker, with its state.
+    pub fn release_flow(&mut self, flow: FlowKey) {
+        if let Some(flows) = self.flows {
+            flows.release(flow, self.worker);
+        }
+    }
+
+    /// Has one task start at this node again, on the worker that owns the flow.
+    pub fn send_to_owner(&mut self, task: usize, flow: FlowKey) {
+        self.claim(Claim::Owner { flow }, 1 << task);
     }
 
     /// An empty buffer, or `None` when the pool is exhausted.
@@ -130,6 +159,11 @@ pub enum Claim {
     },
     /// The block that claimed it, by [`Block::collect`](crate::Block::collect).
     Collect,
+    /// The task starts at this node again, on the worker that owns the flow.
+    Owner {
+        /// The flow.
+        flow: FlowKey,
+    },
     /// The task waits at this node for a notify with `key`, and then starts here again.
     Block {
         /// What it waits for.

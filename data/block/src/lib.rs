@@ -14,6 +14,7 @@ mod block;
 mod block_type;
 mod cx;
 mod env;
+mod flows;
 mod kinds;
 mod registry;
 
@@ -24,6 +25,7 @@ pub use block_type::{
 };
 pub use cx::{Claim, Cx, Priority, Requests, SpawnRequest};
 pub use env::Env;
+pub use flows::{FlowClaim, FlowKey, FlowOwner, FlowOwners};
 pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
     tasks_marked, tasks_where, validator, validator_with,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weever_graph::{Attr, ENDS, Graph, Node, NodeId, NodeKind};
+use weever_graph::{Attr, ENDS, Effects, Graph, Node, NodeId, NodeKind};
 use weever_suggest::nearest;
 
-use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, Way};
+use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, StateKind, Way};
 
 /// The parameter that every node may have: `worker=N` has worker number N alone run it.
 pub const WORKER: &str = "worker";
@@ -97,11 +97,17 @@ impl Registry {
     pub fn annotate(&self, graph: &mut Graph) -> Result<(), BuildError> {
         for id in (0..graph.len() as u32).map(NodeId) {
             let node = graph.node(id);
-            if matches!(node.kind, NodeKind::Function | NodeKind::Table(_))
-                && node.effects.is_none()
-            {
-                let effects = self.type_of(node)?.effects;
-                graph.node_mut(id).effects = Some(effects);
+            if !matches!(node.kind, NodeKind::Function | NodeKind::Table(_)) {
+                continue;
+            }
+            match (node.effects, self.type_of(node)) {
+                // Its task may go on at another worker, where nothing else of it is known.
+                (effects, Ok(found)) if found.state == StateKind::Sharded => {
+                    let effects = effects.unwrap_or(found.effects).union(Effects::BLOCKS);
+                    graph.node_mut(id).effects = Some(effects);
+                }
+                (None, found) => graph.node_mut(id).effects = Some(found?.effects),
+                (Some(_), _) => {}
             }
         }
         Ok(())

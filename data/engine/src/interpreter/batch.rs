@@ -1,11 +1,11 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Cx, Priority, Requests};
+use weever_block::{Block, Cx, FlowKey, FlowOwners, Priority, Requests};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::runtime::Runtime;
-use super::task_queues::Batch;
+use super::task_queues::{Batch, Task};
 #[cfg(test)]
 use crate::counters::WayCounter;
 use crate::counters::{Counter, total};
@@ -33,6 +33,16 @@ pub(crate) enum Destination {
     Block {
         node: u32,
         key: u64,
+    },
+    /// The worker that owns the task's flow.
+    Owner {
+        entry: Entry,
+        worker: u16,
+    },
+    /// Until the state of the task's flow has arrived.
+    Hold {
+        node: u32,
+        key: FlowKey,
     },
 }
 
@@ -130,6 +140,10 @@ impl Dispositions<'_> {
             Destination::Transmit { link } => self.transmit(link, tasks),
             Destination::Collect { node } => self.collect(i, node, tasks),
             Destination::Block { node, key } => self.block(node, key, tasks),
+            Destination::Owner { entry, worker } => self.each(tasks, |runtime, program, task| {
+                runtime.hand_over_to(worker, program, entry, Priority::High, task)
+            }),
+            Destination::Hold { node, key } => self.hold(node, key, tasks),
         };
         for claim in self.state.claims[i..].iter_mut().filter(|c| c.to == to) {
             let counters = &self.runtime.counters;
@@ -148,10 +162,25 @@ impl Dispositions<'_> {
 
     #[cold]
     fn hand_over(&mut self, entry: Entry, priority: Priority, tasks: Mask) -> Mask {
+        self.each(tasks, |runtime, program, task| runtime.hand_over(program, entry, priority, task))
+    }
+
+    /// Keeps packets until the state of their flow is here.
+    fn hold(&mut self, node: u32, key: FlowKey, tasks: Mask) -> Mask {
+        let Some(entry) = self.program.nodes[node as usize].entry else { return tasks };
+        self.each(tasks, |runtime, _, task| runtime.flows.hold(entry, key, task))
+    }
+
+    /// Gives each task away; returns those that came back.
+    fn each(
+        &mut self,
+        tasks: Mask,
+        mut give: impl FnMut(&mut Runtime, &Program, Task) -> Result<(), Task>,
+    ) -> Mask {
         let mut refused = 0;
         for i in bits(tasks) {
             let task = self.burst.take(i);
-            if let Err(task) = self.runtime.hand_over(self.program, entry, priority, task) {
+            if let Err(task) = give(self.runtime, self.program, task) {
                 refused |= 1 << i;
                 if let Some(buffer) = task {
                     self.burst.put(i, buffer);
@@ -183,7 +212,8 @@ impl Dispositions<'_> {
     fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
         (self.state.collecting, self.state.running) = (Some(claim), node);
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
-            .on_worker(self.runtime.worker);
+            .on_worker(self.runtime.worker)
+            .with_flows(owners(self.program, node));
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);
         }
@@ -239,4 +269,10 @@ impl Dispositions<'_> {
             self.runtime.notify(self.program, self.runtime.epoch, entry, key);
         }
     }
+}
+
+/// The owners of a node's flows, where several workers share them.
+#[inline]
+pub(super) fn owners(program: &Program, node: u32) -> Option<&FlowOwners> {
+    program.nodes[node as usize].flows.as_ref().map(|flows| &*flows.owners)
 }

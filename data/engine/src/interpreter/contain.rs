@@ -10,6 +10,7 @@ use std::sync::Arc;
 use weever_block::{Block, Burst, Mask, Shortcut};
 use weever_graph::NodeId;
 
+use super::batch::owners;
 use super::walk::Walk;
 use crate::faults::Loss;
 use crate::schedule::{NO_NODE, Step};
@@ -70,6 +71,9 @@ impl Walk<'_> {
                 let old = std::mem::replace(&mut self.blocks[node as usize], block);
                 // Its destructor meets the state that the panic left, and may well panic again.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+                if let Some(owners) = owners(self.program, node) {
+                    owners.release_all(self.runtime.worker);
+                }
                 if self.blocks[node as usize].is_none() {
                     self.faults.quarantine(name);
                 }

@@ -3,6 +3,9 @@
 mod batch;
 mod blocked;
 mod contain;
+mod flows;
+mod moving;
+mod owner;
 mod peers;
 mod runtime;
 mod switch;
@@ -24,6 +27,8 @@ use crate::faults::Faults;
 use crate::schedule::{BlockMaker, CompiledGraph};
 use crate::{Counters, Entry, Limits, Schedule};
 use batch::BatchState;
+pub(crate) use moving::Reception;
+use moving::{Owed, QueueWatch};
 pub(crate) use peers::{Message, PeerSender, Peers};
 pub(crate) use runtime::Offered;
 use runtime::Runtime;
@@ -295,12 +300,12 @@ impl Engine {
     /// message that belongs to a newer graph than this engine runs, and returns that graph's
     /// number.
     #[inline]
-    pub(crate) fn take_over(&mut self) -> Option<u64> {
+    pub(crate) fn take_over(&mut self, now: Nanos) -> Option<u64> {
         let workers = self.runtime.peers.as_ref().map_or(0, |peers| peers.len());
-        (0..workers).find_map(|from| self.take_over_from(from))
+        (0..workers).find_map(|from| self.take_over_from(from, now))
     }
 
-    fn take_over_from(&mut self, from: usize) -> Option<u64> {
+    fn take_over_from(&mut self, from: usize, now: Nanos) -> Option<u64> {
         for _ in 0..MAX_MESSAGES_PER_TURN {
             let program = &self.plan.program;
             let next = self.runtime.peers.as_mut()?.next(from)?;
@@ -314,8 +319,15 @@ impl Engine {
                     return None;
                 }
             }
-            let message = self.runtime.peers.as_mut()?.take(from)?;
-            self.runtime.receive(program, message);
+            match self.runtime.peers.as_mut()?.take(from)? {
+                Message::Fence { from: to, order } => {
+                    let queues = QueueWatch::default();
+                    self.runtime.flows.owed.push(Owed { to, order, queues });
+                }
+                Message::Fenced { order } => self.answered(&order),
+                Message::Flow(flow) => self.take_flow(*flow, now),
+                message => self.runtime.receive(program, message),
+            }
         }
         None
     }
@@ -329,6 +341,16 @@ impl Engine {
     #[inline]
     pub(crate) fn take_offered(&mut self) -> Offered {
         self.runtime.outboxes.take_offered()
+    }
+
+    /// How many packets this worker may receive so that all of them could be handed over to the owners
+    /// of their flows: flows lose nothing when they move.
+    #[inline]
+    pub(crate) fn flow_room(&self) -> usize {
+        match &self.runtime.peers {
+            Some(peers) if !self.plan.program.sharded.is_empty() => peers.least_room(),
+            _ => usize::MAX,
+        }
     }
 
     /// Whether messages to other workers wait for room in a ring.

@@ -10,6 +10,7 @@ use weever_packet::Buffer;
 
 use super::task_queues::Task;
 use crate::doorbell::Doorbell;
+use crate::moves::{FlowMessage, MoveOrder};
 use crate::schedule::NodeRef;
 
 /// The most wake-ups that may wait for room in a ring. Beyond that, all tasks of the node are woken
@@ -26,6 +27,12 @@ pub(crate) enum Message {
     Wake { at: NodeRef, key: Option<u64> },
     /// Sends a packet.
     Send { link: u16, buffer: Buffer },
+    /// Asks for an answer, which comes behind everything that was sent before.
+    Fence { from: u16, order: Arc<MoveOrder> },
+    /// The answer.
+    Fenced { order: Arc<MoveOrder> },
+    /// The state of a flow.
+    Flow(Box<FlowMessage>),
 }
 
 impl Message {
@@ -33,7 +40,8 @@ impl Message {
     pub(crate) fn epoch(&self) -> u64 {
         match self {
             Message::Task { at, .. } | Message::Wake { at, .. } => at.epoch,
-            Message::Send { .. } => 0,
+            Message::Flow(flow) => flow.at.epoch,
+            Message::Send { .. } | Message::Fence { .. } | Message::Fenced { .. } => 0,
         }
     }
 }
@@ -46,7 +54,7 @@ pub(crate) struct PeerSender {
     /// Whether something was pushed since the other worker was last notified.
     unannounced: bool,
     wakes: VecDeque<(NodeRef, Option<u64>)>,
-    /// Tasks of removed nodes that wait for room in the ring.
+    /// Tasks of removed nodes, and what concerns flows that move, waiting for room in the ring.
     overflow: VecDeque<Message>,
 }
 
@@ -152,18 +160,29 @@ impl Peers {
         }
         self.push(to, Message::Task { at, priority, task }).map_err(|message| match message {
             Message::Task { task, .. } => task,
-            Message::Wake { .. } | Message::Send { .. } => None,
+            _ => None,
         })
     }
 
     /// Hands a task over, queueing it if the ring is full. The queue is bounded by the number of
     /// tasks that waited at removed nodes.
     pub(crate) fn send_task_late(&mut self, to: u16, at: NodeRef, priority: Priority, task: Task) {
+        self.send_late(to, Message::Task { at, priority, task });
+    }
+
+    /// Sends a message that must not be lost, behind all that were sent before.
+    pub(crate) fn send_late(&mut self, to: u16, message: Message) {
         if let Some(Some(sender)) = self.senders.get_mut(to as usize) {
-            sender.overflow.push_back(Message::Task { at, priority, task });
+            sender.overflow.push_back(message);
             sender.send_waiting();
             self.sent += 1;
         }
+    }
+
+    /// The free room in the fullest ring to another worker, less what already waits for room.
+    pub(crate) fn least_room(&self) -> usize {
+        let room = |s: &PeerSender| s.ring.slots().saturating_sub(s.overflow.len());
+        self.senders.iter().flatten().map(room).min().unwrap_or(usize::MAX)
     }
 
     /// Wakes the tasks that wait for `key` on worker `to`, or on all others. A wake-up is never

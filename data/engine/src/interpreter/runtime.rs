@@ -8,6 +8,7 @@ use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 use weever_timer::Wheel;
 
 use super::blocked::Blocked;
+use super::moving::Flows;
 use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
 use crate::Limits;
@@ -30,6 +31,7 @@ pub(crate) struct Runtime {
     pub(crate) blocked: Blocked,
     pub(crate) delayed: Wheel<Delayed>,
     pub(crate) outboxes: Outboxes,
+    pub(crate) flows: Flows,
     pub(crate) counters: Arc<Cells>,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Box<Peers>>,
@@ -53,6 +55,7 @@ impl Runtime {
             blocked: Blocked::new(&limits),
             delayed: Wheel::new(limits.tick, limits.delayed, 0),
             outboxes: Outboxes::new(&limits),
+            flows: Flows::new(limits.high_total),
             counters,
             peers: None,
             worker: 0,
@@ -153,6 +156,8 @@ impl Runtime {
                 Some((outbox, _)) => outbox.push_back(buffer),
                 None => self.refuse(Some(buffer), total::RELAY_FULL),
             },
+            // What concerns flows is the engine's business, as it needs the blocks.
+            Message::Fence { .. } | Message::Fenced { .. } | Message::Flow(_) => {}
         }
     }
 
@@ -195,11 +200,23 @@ impl Runtime {
         priority: Priority,
         task: Task,
     ) -> Result<(), Task> {
-        let (Some(home), Some(peers)) = (program.home(entry), &mut self.peers) else {
-            return Err(task);
-        };
+        let Some(home) = program.home(entry) else { return Err(task) };
+        self.hand_over_to(home, program, entry, priority, task)
+    }
+
+    /// The same for a worker that is named.
+    #[cold]
+    pub(crate) fn hand_over_to(
+        &mut self,
+        worker: u16,
+        program: &Program,
+        entry: Entry,
+        priority: Priority,
+        task: Task,
+    ) -> Result<(), Task> {
+        let Some(peers) = &mut self.peers else { return Err(task) };
         let place = NodeRef { entry, idp: program.entries[entry.index()].idp, epoch: self.epoch };
-        peers.start(home, place, priority, task)
+        peers.start(worker, place, priority, task)
     }
 
     /// Enqueues a task on this worker, or on the one that runs its node.

@@ -20,7 +20,9 @@ impl Engine {
         if !self.faults.is_empty() {
             self.forget_faults(update);
         }
-        self.move_blocks(update, now);
+        self.give_up_flows(update, now);
+        let went_on = self.move_blocks(update, now);
+        self.end_flows(update, &went_on);
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
         std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);
@@ -42,7 +44,9 @@ impl Engine {
         }
     }
 
-    fn move_blocks(&mut self, update: &mut Update, now: Nanos) {
+    /// Returns the replaced nodes whose blocks went on with their predecessors' state.
+    fn move_blocks(&mut self, update: &mut Update, now: Nanos) -> Vec<u32> {
+        let mut went_on = Vec::new();
         for (old, new) in &update.kept {
             update.blocks[*new as usize] = self.blocks[*old as usize].take();
         }
@@ -52,12 +56,26 @@ impl Engine {
             let node = &update.plan.program.nodes[*new as usize].name;
             let mut hand_over = || old.export_state().map(|state| successor.import_state(state));
             match catch_unwind(AssertUnwindSafe(&mut hand_over)) {
-                Ok(None | Some(Ok(()))) => {}
+                Ok(None) => {}
+                Ok(Some(Ok(()))) => went_on.push(*new),
                 Ok(Some(Err(state))) => update.refused.push((node.clone(), state)),
                 Err(panic) => {
                     self.faults.panicked(node, now, &*panic);
                     update.refused.push((node.clone(), Box::new(())));
                 }
+            }
+        }
+        went_on
+    }
+
+    /// The flows of blocks that start afresh have ended.
+    fn end_flows(&self, update: &Update, went_on: &[u32]) {
+        for node in &update.plan.program.sharded {
+            let stays = update.kept.iter().any(|(_, new)| new == node) || went_on.contains(node);
+            if let Some(flows) = update.plan.program.nodes[*node as usize].flows.as_ref()
+                && !stays
+            {
+                flows.owners.release_all(self.runtime.worker);
             }
         }
     }

@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
-use super::batch::{BatchState, Claimed, Destination, Dispositions};
+use super::batch::{BatchState, Claimed, Destination, Dispositions, owners};
+use super::owner::owner_of;
 use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::counters::{Cells, total};
@@ -212,6 +213,7 @@ impl Walk<'_> {
         }
         match step.kind {
             StepKind::Function => self.function(step, input),
+            StepKind::Sharded => self.sharded(step, input),
             StepKind::And { swap } => self.operator(step, input, swap, Truth::and),
             StepKind::Or { swap } => self.operator(step, input, swap, Truth::or),
         }
@@ -245,7 +247,7 @@ impl Walk<'_> {
     }
 
     #[inline]
-    fn function(&mut self, step: &Step, mut input: Mask) -> bool {
+    pub(super) fn function(&mut self, step: &Step, mut input: Mask) -> bool {
         if step.needs_buffer && input & !self.batch.occupied != 0 {
             input = self.mask_out(step, input);
             if input == 0 {
@@ -270,6 +272,9 @@ impl Walk<'_> {
         *running = step.node;
         let mut cx =
             Cx::new(self.now, &mut self.runtime.pool, requests).on_worker(self.runtime.worker);
+        if step.kind == StepKind::Sharded {
+            cx = cx.with_flows(owners(self.program, step.node));
+        }
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
         // A broken contract is a defect that tests must see. In a release build, what the block
         // asked for beyond its edges and counters is its own panic.
@@ -422,6 +427,10 @@ fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: 
         Claim::Collect => {
             let to = Destination::Collect { node };
             Claimed { to, tasks, taken: None, full: plan.outbox_full }
+        }
+        Claim::Owner { flow } => {
+            let to = owner_of(program, runtime, node, flow);
+            super::owner::claim(program, node, to, tasks)
         }
         Claim::Block { key } => {
             let to = Destination::Block { node, key };

@@ -170,6 +170,11 @@ impl Reference<'_> {
                 self.queues.enqueue(priority, target, burst.take(0));
                 Outcome::Spawned(target)
             }
+            // There is one worker, which owns every flow.
+            Claim::Owner { .. } => {
+                self.queues.enqueue(weever_block::Priority::High, id, burst.take(0));
+                Outcome::Spawned(id)
+            }
             Claim::Transmit { link } => {
                 self.sent.extend(burst.take(0).map(|buffer| (link, buffer)));
                 Outcome::Sent(link)

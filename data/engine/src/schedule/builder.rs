@@ -91,7 +91,7 @@ impl<'a> ProgramBuilder<'a> {
     fn step(&mut self, id: NodeId, start: NodeId, layout: &mut EntrySlots) -> Step {
         let kind = self.kind(id);
         let operands = match kind {
-            StepKind::Function => Vec::new(),
+            StepKind::Function | StepKind::Sharded => Vec::new(),
             _ if id == start => Vec::new(),
             _ => self.operands(id, layout),
         };
@@ -127,6 +127,7 @@ impl<'a> ProgramBuilder<'a> {
             NodeKind::Operator(Op::Nand) => StepKind::And { swap: true },
             NodeKind::Operator(Op::Or) => StepKind::Or { swap: false },
             NodeKind::Operator(Op::Nor) => StepKind::Or { swap: true },
+            _ if self.nodes[id.index()].plan.flows.is_some() => StepKind::Sharded,
             _ => StepKind::Function,
         }
     }

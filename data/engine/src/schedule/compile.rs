@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use weever_block::{Env, Registry};
+use weever_block::{Env, Registry, StateKind};
 use weever_graph::{Attr, Graph, Verified};
 
 use super::Schedule;
 use super::builder::ProgramBuilder;
 use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps};
 use super::maker::{BlockMaker, CompileError};
-use super::nodes::NodePreparer;
+use super::nodes::{NodePreparer, PreparedNode};
 use super::program::{CompiledGraph, EntryPlan, Program};
 use crate::counters::Layout;
 
@@ -68,9 +68,15 @@ impl CompiledGraph {
             graph.iter().map(|(_, node)| numbers.get(&node.name)).collect();
         let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
-        for (id, _) in graph.iter() {
+        for (id, node) in graph.iter() {
             let (graph, layout, entry_of) = (&graph, &mut layout, &entry_of);
-            nodes.push(NodePreparer { graph, registry, homes, entry_of, layout }.node(id)?);
+            let mut preparer = NodePreparer { graph, registry, homes, entry_of, layout };
+            let mut prepared = preparer.node(id)?;
+            let state = prepared.block_type.map(|found| found.state);
+            if state == Some(StateKind::Sharded) && homes != Homes::ONE {
+                preparer.add_flows(&mut prepared, idps.flow_owners(node));
+            }
+            nodes.push(prepared);
         }
         let mut builder = ProgramBuilder::new(&graph, registry.shortcuts(), &nodes);
         builder.program.entries = vec![EntryPlan::unused(); numbers.len()];
@@ -92,6 +98,9 @@ impl CompiledGraph {
         if follows || homes != Homes::ONE {
             program.dropped = layout.removed();
         }
+        let is_sharded =
+            |(node, prepared): (u32, &PreparedNode)| prepared.plan.flows.is_some().then_some(node);
+        program.sharded = (0..).zip(&nodes).filter_map(is_sharded).collect();
         program.nodes = nodes.into_iter().map(|n| n.plan).collect();
         Ok(CompiledGraph { graph, program, layout, numbers: numbers.clone() })
     }

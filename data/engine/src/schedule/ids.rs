@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use weever_block::{Registry, StateKind, WORKER};
+use std::sync::Arc;
+
+use weever_block::{FlowOwners, Registry, StateKind, WORKER};
 use weever_graph::{Attr, Effects, Graph, Node, NodeId};
 
 /// A node at which tasks may start, by number.
@@ -39,6 +41,11 @@ impl Idp {
 /// The number of unused names that keep their dispatch point, in case they return.
 const REMEMBERED: usize = 4096;
 
+/// The parameter that sets how many flows a node with sharded state has room for, if its type declares
+/// it.
+const FLOWS: &str = "flows";
+const DEFAULT_FLOWS: usize = 65_536;
+
 /// Assigns dispatch points to names. A number is never assigned twice.
 #[derive(Clone, Debug, Default)]
 pub struct Idps {
@@ -46,6 +53,8 @@ pub struct Idps {
     next: u32,
     /// Names no longer in use, the latest last.
     gone: VecDeque<String>,
+    /// The owners of flows at nodes whose state is sharded, while the nodes exist.
+    owners: HashMap<String, Arc<FlowOwners>>,
 }
 
 impl Idps {
@@ -71,8 +80,26 @@ impl Idps {
         self.of.get(name).copied()
     }
 
+    /// The owners of the flows of `node`, the same from graph to graph.
+    pub(crate) fn flow_owners(&mut self, node: &Node) -> Arc<FlowOwners> {
+        let flows = node.param(FLOWS).and_then(|n| n.parse().ok()).unwrap_or(DEFAULT_FLOWS);
+        let new = || Arc::new(FlowOwners::new(flows));
+        self.owners.entry(node.name.clone()).or_insert_with(new).clone()
+    }
+
+    /// The owners of the flows of the node called `name`, if its state is sharded.
+    pub(crate) fn owners(&self, name: &str) -> Option<&Arc<FlowOwners>> {
+        self.owners.get(name)
+    }
+
+    /// Every node whose state is sharded.
+    pub(crate) fn sharded(&self) -> impl Iterator<Item = (&str, &Arc<FlowOwners>)> {
+        self.owners.iter().map(|(name, owners)| (name.as_str(), owners))
+    }
+
     /// Forgets the names that have been unused the longest, when there are too many.
     pub(crate) fn retire(&mut self, old: &Graph, new: &Graph) {
+        self.owners.retain(|name, _| new.find(name).is_some());
         let gone = old.iter().filter(|(_, node)| new.find(&node.name).is_none());
         self.gone.extend(gone.map(|(_, node)| node.name.clone()));
         while self.gone.len() > REMEMBERED {

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use weever_block::{BlockType, Registry, TABLE};
+use weever_block::{BlockType, FlowOwners, Registry, TABLE};
 use weever_graph::{Edge, Graph, Node, NodeId, NodeKind};
 
 use super::ids::{Entry, Homes};
 use super::maker::CompileError;
-use super::program::{End, NodePlan, SpawnEdge};
+use super::program::{End, FlowPlan, NodePlan, SpawnEdge};
 use crate::counters::{Counter, CounterKind, Layout, leads_nowhere, total};
+
+/// The label of counters of tasks that are handed over to the owner of their flow.
+const TO_OWNER: &str = "to the owner";
 
 /// A node prepared for being placed in entries.
 pub(super) struct PreparedNode {
@@ -87,7 +90,16 @@ impl NodePreparer<'_> {
             no_buffer,
             outbox_full,
             block_full,
+            flows: None,
         }
+    }
+
+    /// Adds owners of flows to a node.
+    pub(super) fn add_flows(&mut self, prepared: &mut PreparedNode, owners: Arc<FlowOwners>) {
+        let name = prepared.plan.name.clone();
+        let handed_over = self.layout.add(&name, CounterKind::Spawned, TO_OWNER);
+        let ring_full = self.layout.add(&name, CounterKind::RingFull, TO_OWNER);
+        prepared.plan.flows = Some(Box::new(FlowPlan { owners, handed_over, ring_full }));
     }
 
     fn spawn_edge(&mut self, node: &Node, name: &Arc<str>, label: &str) -> Option<SpawnEdge> {

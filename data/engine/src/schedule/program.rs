@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::ShortcutType;
+use weever_block::{FlowOwners, ShortcutType};
 use weever_graph::{NodeId, Verified};
 use weever_packet::Mask;
 
@@ -25,6 +25,8 @@ pub(crate) const NO_NODE: u32 = u32::MAX;
 pub(crate) enum StepKind {
     /// Calls the node's block.
     Function,
+    /// The same, for tasks of flows that this worker owns.
+    Sharded,
     /// Evaluates an operator. `swap`: NAND and NOR, which exchange the ports.
     And { swap: bool },
     /// As [`StepKind::And`].
@@ -179,6 +181,17 @@ pub(crate) struct NodePlan {
     pub(crate) no_buffer: Counter,
     pub(crate) outbox_full: Counter,
     pub(crate) block_full: Counter,
+    /// Where flows have an owner: the owners, and the counters of tasks handed over to them and of
+    /// those that found the ring full.
+    pub(crate) flows: Option<Box<FlowPlan>>,
+}
+
+/// What a node with flows that have an owner adds to its plan.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowPlan {
+    pub(crate) owners: Arc<FlowOwners>,
+    pub(crate) handed_over: Counter,
+    pub(crate) ring_full: Counter,
 }
 
 /// The program of a graph.
@@ -204,6 +217,8 @@ pub(crate) struct Program {
     /// Counts tasks whose node was removed; used only if the graph changes or there are several
     /// workers.
     pub(crate) dropped: Counter,
+    /// The nodes whose flows have an owner.
+    pub(crate) sharded: Vec<u32>,
     /// Whether the graph is only a part of the default worker's graph.
     pub(crate) is_part: bool,
 }

@@ -77,7 +77,8 @@ fn handle(member: Member, schedule: Schedule) -> Result<(Worker, WorkerHandle), 
     let failed = |source| TeamError::Worker { worker: name.clone(), source };
     let mut worker = Worker::new(engine, attached).map_err(failed)?;
     let (mailbox, waker) = (worker.join_team(), worker.waker());
-    Ok((worker, WorkerHandle { name, mailbox, waker, sources }))
+    let moves = worker.engine().move_inbox();
+    Ok((worker, WorkerHandle { name, mailbox, waker, moves, sources }))
 }
 
 fn attach(worker: &str, engine: &Engine, queue: MemberQueue) -> Result<Attached, TeamError> {

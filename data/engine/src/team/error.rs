@@ -76,6 +76,25 @@ pub enum TeamError {
         /// The requested worker.
         to: String,
     },
+    /// Flows are to be moved at a node that has none.
+    #[error(
+        "node {node} has no flows to move: there is no such node, its type keeps no state for \
+         flows, or there is one worker only"
+    )]
+    NoFlows {
+        /// The node.
+        node: String,
+    },
+    /// Flows are to be moved to a worker that does not exist.
+    #[error("node {node}: flows cannot move to worker {worker}: there is no such worker; use 0 to {}", .workers - 1)]
+    NoSuchOwner {
+        /// The node.
+        node: String,
+        /// The wanted worker.
+        worker: u16,
+        /// How many workers there are.
+        workers: u16,
+    },
     /// A worker could not be created.
     #[error("{worker}: {source}")]
     Worker {

@@ -8,6 +8,7 @@
 
 mod build;
 mod error;
+mod flows;
 mod next;
 mod part;
 mod partition;
@@ -24,6 +25,7 @@ use weever_packet::PoolCache;
 use crate::{Limits, Worker};
 
 pub use error::TeamError;
+pub use flows::FlowMoves;
 pub use part::Fit;
 pub use publisher::{Published, Publisher};
 

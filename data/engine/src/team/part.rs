@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weever_block::{Registry, StateKind};
+use weever_block::Registry;
 use weever_graph::{Graph, NodeId, Verified};
 
 use super::TeamError;
@@ -90,10 +90,6 @@ impl Check<'_> {
                     "other workers start tasks at `{}`, which its part does not contain",
                     node.name
                 ));
-            }
-            let state = self.registry.type_of(node).map(|t| t.state).unwrap_or_default();
-            if state == StateKind::Sharded {
-                return Some(format!("it holds a shard of the state of `{}`", node.name));
             }
         }
         None

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weever_block::FlowOwners;
 use weever_graph::change::diff;
 use weever_graph::{ChangeSet, Graph, Verified, apply};
 
@@ -11,7 +12,9 @@ use super::next::{Compiler, Next};
 use super::part::{Fit, PartSelection};
 use super::partition::partition;
 use super::running::{Running, WorkerHandle, annotate_and_verify};
-use crate::schedule::{BlockMaker, Homes, Idp, Update};
+use crate::doorbell::Waker;
+use crate::moves::MoveOrder;
+use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 
 /// How long a change waits for the workers by default. A turn takes microseconds.
 const ADOPT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,6 +96,36 @@ impl Publisher {
     /// The dispatch point of a node, if it exists or has existed.
     pub fn idp(&self, node: &str) -> Option<Idp> {
         self.running().idps.get(node)
+    }
+
+    /// How many workers there are.
+    pub(super) fn workers(&self) -> u16 {
+        self.homes.workers
+    }
+
+    pub(super) fn find_sharded(&self, node: &str) -> Option<(NodeRef, Arc<FlowOwners>)> {
+        let running = self.running();
+        let owners = running.idps.owners(node)?.clone();
+        let plan = &running.plans[0];
+        let at = NodeRef {
+            entry: plan.start_of(node)?,
+            idp: running.idps.get(node)?,
+            epoch: running.epoch,
+        };
+        Some((at, owners))
+    }
+
+    pub(super) fn all_sharded(&self) -> Vec<(String, Arc<FlowOwners>)> {
+        let running = self.running();
+        running.idps.sharded().map(|(name, owners)| (name.to_owned(), owners.clone())).collect()
+    }
+
+    /// Orders a worker to move flows away; returns what wakes it.
+    pub(super) fn give_order(&self, worker: u16, order: Arc<MoveOrder>) -> Option<Waker> {
+        let handle = self.handles.get(usize::from(worker))?;
+        handle.moves.put(order);
+        handle.waker.wake();
+        Some(handle.waker.clone())
     }
 
     /// The name of each worker with the number of the graph that it runs.

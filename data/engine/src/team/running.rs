@@ -8,6 +8,7 @@ use weever_graph::{Graph, Verified, verify};
 use super::TeamError;
 use crate::doorbell::Waker;
 use crate::mailbox::Mailbox;
+use crate::moves::MoveInbox;
 use crate::schedule::{CompiledGraph, Idps, Update};
 
 /// The publisher's side of a worker.
@@ -16,6 +17,8 @@ pub(super) struct WorkerHandle {
     pub(super) name: String,
     pub(super) mailbox: Arc<Mailbox<Update>>,
     pub(super) waker: Waker,
+    /// Orders to move flows away.
+    pub(super) moves: Arc<MoveInbox>,
     /// The start node of each link's packets.
     pub(super) sources: Vec<(u16, String)>,
 }

@@ -14,6 +14,7 @@ use weever_packet::{BURST, Burst, Nanos, first_n};
 
 use crate::Engine;
 use crate::doorbell::{Doorbell, Waker};
+use crate::interpreter::Reception;
 use crate::mailbox::Mailbox;
 use crate::schedule::Update;
 pub use queues::{Attached, Lost, Turn};
@@ -149,11 +150,14 @@ impl Worker {
         self.take_over(now, &mut turn);
         let queues = self.queues.len();
         self.queues.iter_mut().flatten().for_each(|attached| attached.queue.advance(now));
+        let mut reception = Reception::Drained;
         for i in 0..queues {
-            self.receive((self.first + i) % queues, now, &mut turn);
+            let received = self.receive((self.first + i) % queues, now, &mut turn);
+            reception = reception.max(received);
         }
         self.first = if self.first + 1 < queues { self.first + 1 } else { 0 };
         turn.ran += self.engine.run(now, TASK_BUDGET);
+        self.engine.move_flows(reception, now);
         let Worker { engine, queues, egress, stats, .. } = self;
         egress.send(engine, queues, &mut turn, now);
         for index in 0..queues.len() {
@@ -170,7 +174,7 @@ impl Worker {
     fn take_over(&mut self, now: Nanos, turn: &mut Turn) {
         let Some(peers) = self.engine.peers() else { return };
         let before = peers.received;
-        while let Some(epoch) = self.engine.take_over() {
+        while let Some(epoch) = self.engine.take_over(now) {
             self.adopt(epoch, now, turn);
             if self.engine.epoch() < epoch {
                 break;
@@ -188,27 +192,31 @@ impl Worker {
         }
     }
 
-    /// Receives up to [`MAX_BURSTS`] bursts from a queue.
-    fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) {
+    /// Receives up to [`MAX_BURSTS`] bursts from a queue; returns whether there is more.
+    fn receive(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> Reception {
         for _ in 0..MAX_BURSTS {
-            if self.receive_burst(index, now, turn) < BURST {
-                return;
+            match self.receive_burst(index, now, turn) {
+                (BURST, _) => {}
+                (received, asked) if received < asked => return Reception::Drained,
+                _ => return Reception::Held,
             }
         }
+        Reception::More
     }
 
-    /// Receives a burst and runs it; returns how many packets it had.
-    fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> usize {
-        let max = self.egress.room_for(index, &self.engine).min(BURST);
+    /// Receives a burst and runs it; returns how many packets it had, and how many there was room for.
+    fn receive_burst(&mut self, index: usize, now: Nanos, turn: &mut Turn) -> (usize, usize) {
+        let room = self.egress.room_for(index, &self.engine).min(self.engine.flow_room());
+        let max = room.min(BURST);
         if max == 0 {
-            return 0;
+            return (0, 0);
         }
         let Worker { engine, queues, egress, burst, .. } = self;
         let received =
             attempt(queues, index, turn, |attached| attached.queue.rx(engine.pool(), burst, max));
         let Some((n, attached)) = received.zip(queues[index].as_ref()).filter(|(n, _)| *n > 0)
         else {
-            return 0;
+            return (0, max);
         };
         for i in 0..n {
             if let Some(buffer) = burst.get_mut(i) {
@@ -223,7 +231,7 @@ impl Worker {
         // Tasks that a burst has caused find its packets in the nearest cache.
         turn.ran += engine.run(now, TASK_BUDGET);
         egress.learn(index, attached, n, engine.take_offered());
-        n
+        (n, max)
     }
 
     /// Whether packets wait for a device to accept or to send them.

@@ -37,7 +37,8 @@ impl Worker {
             turn.lost.drain(..).for_each(&mut lost);
             now = monotonic();
             // A timer that ran does not suggest that packets will follow soon.
-            if turn.moved() || !self.engine.idle() || self.engine.has_messages() {
+            let is_busy = turn.moved() || !self.engine.idle() || self.engine.has_messages();
+            if is_busy || self.engine.is_moving_flows() {
                 busy_at = now;
             } else if now.saturating_sub(busy_at) >= self.pace.spins_for() {
                 self.sleep(now, published.next());

@@ -63,12 +63,15 @@ fn record(graph: &Verified, batch: &BatchTrace, i: usize) -> Record {
 /// Entries are numbered in the order of their nodes.
 fn outcome(batch: &BatchTrace, to: Destination) -> Outcome {
     match to {
-        Destination::Spawn { entry, .. } | Destination::Elsewhere { entry, .. } => {
+        Destination::Spawn { entry, .. }
+        | Destination::Elsewhere { entry, .. }
+        | Destination::Owner { entry, .. } => {
             Outcome::Spawned(NodeId(batch.entries[entry.index()]))
         }
         Destination::Transmit { link } => Outcome::Sent(link),
         Destination::Collect { node } => Outcome::Collected(NodeId(node)),
         Destination::Block { node, key } => Outcome::Blocked(NodeId(node), key),
+        Destination::Hold { node, key } => Outcome::Blocked(NodeId(node), key.bits()),
     }
 }
 

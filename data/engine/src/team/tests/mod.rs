@@ -1,5 +1,6 @@
 //! Teams under change: what survives, what is refused, and what concurrent operators see.
 
+mod flows;
 mod parts;
 mod several;
 

@@ -1,0 +1,340 @@
+//! Flows have owners: packets that arrive elsewhere are handed over, and flows move from one worker
+//! to another between two packets (docs/design/0036).
+//!
+//! A move goes like this. The old owner marks the flow as *arriving* at the new one, which holds what
+//! arrives there from then on, and asks every worker to answer through the ring to itself. They do when
+//! their device queues are past the moment at which packets were redirected; so an answer comes behind
+//! all packets that took the old way. When all have answered, the old owner runs what it has and sends
+//! the state. The new owner goes on with it, and then runs what it has held.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use weever_block::{FlowKey, FlowOwners, Mask, Priority, bits};
+use weever_packet::{BURST, Nanos, first_n};
+
+use super::Engine;
+use super::batch::Destination;
+use super::moving::{Arrived, Leaving, QueueWatch, Reception};
+use super::owner::{claim, elsewhere};
+use super::peers::Message;
+use super::runtime::Runtime;
+use super::task_queues::{Batch, Task};
+use super::walk::Walk;
+use crate::moves::{FlowMessage, MoveInbox, MoveOrder, Outcome};
+use crate::schedule::{Entry, NO_NODE, NodeRef, Step, Update};
+
+impl Walk<'_> {
+    /// Runs a node for those tasks whose flows this worker owns, and sends the others to their owners.
+    #[inline(never)]
+    pub(super) fn sharded(&mut self, step: &Step, input: Mask) -> bool {
+        let mut here = input;
+        self.state.running = step.node;
+        for i in bits(input & self.batch.occupied) {
+            let block = self.blocks[step.node as usize].as_ref();
+            let Some((block, packet)) = block.zip(self.burst.get(i)) else { break };
+            let Some(key) = block.flow_of(packet) else { continue };
+            if let Some(to) = elsewhere(self.program, self.runtime, step.node, key) {
+                here &= !(1 << i);
+                self.claim_for(to, 1 << i, step.node);
+            }
+        }
+        let is_new = self.function(step, here);
+        is_new || here != input
+    }
+
+    fn claim_for(&mut self, to: Destination, tasks: Mask, node: u32) {
+        let tasks = tasks & !self.state.disposed;
+        self.state.disposed |= tasks;
+        match self.state.claims.iter_mut().find(|claim| claim.to == to) {
+            Some(claim) => claim.tasks |= tasks,
+            None => self.state.claims.push(claim(self.program, node, to, tasks)),
+        }
+    }
+}
+
+impl Engine {
+    /// The orders for this engine.
+    pub(crate) fn move_inbox(&self) -> Arc<MoveInbox> {
+        self.runtime.flows.inbox()
+    }
+
+    /// Goes on with moving flows, at the end of a turn.
+    #[inline]
+    pub(crate) fn move_flows(&mut self, reception: Reception, now: Nanos) {
+        if self.runtime.flows.is_busy() {
+            self.move_on(reception, now);
+        }
+    }
+
+    /// Whether moving flows needs further turns.
+    pub(crate) fn is_moving_flows(&self) -> bool {
+        self.runtime.flows.is_busy()
+    }
+
+    #[cold]
+    fn move_on(&mut self, reception: Reception, now: Nanos) {
+        for arrived in std::mem::take(&mut self.runtime.flows.arrived) {
+            self.release(arrived, now);
+        }
+        if self.runtime.flows.inbox.has_any() {
+            for order in self.runtime.flows.inbox.take() {
+                self.begin(order);
+            }
+        }
+        let mut orders = std::mem::take(&mut self.runtime.flows.orders);
+        orders.retain_mut(|leaving| {
+            let is_past = leaving.queues.is_past(&leaving.order, reception);
+            !(is_past && leaving.unanswered == 0 && self.finish(leaving, now))
+        });
+        self.runtime.flows.orders.append(&mut orders);
+        let Runtime { flows, peers: Some(peers), .. } = &mut self.runtime else { return };
+        for owed in flows.owed.extract_if(.., |owed| owed.queues.is_past(&owed.order, reception)) {
+            flows.answered.retain(|order| order.progress().open > 0);
+            flows.answered.push(owed.order.clone());
+            peers.send_late(owed.to, Message::Fenced { order: owed.order });
+        }
+    }
+
+    fn owners(&self, entry: Entry) -> Option<(u32, Arc<FlowOwners>)> {
+        let node = self.plan.program.entries[entry.index()].node;
+        let plan = self.plan.program.nodes.get(node as usize).filter(|_| node != NO_NODE)?;
+        Some((node, plan.flows.as_ref()?.owners.clone()))
+    }
+
+    fn begin(&mut self, order: Arc<MoveOrder>) {
+        let entry = self.plan.program.at(order.at);
+        let found = entry.and_then(|entry| Some((entry, self.owners(entry)?.1)));
+        let Some((entry, owners)) = found else {
+            order.moves.iter().for_each(|_| order.record(Outcome::Gone));
+            return order.begin();
+        };
+        let me = self.runtime.worker;
+        let mut flows = Vec::new();
+        for (key, to) in &order.moves {
+            if *to != me && owners.begin_move(*key, me, *to) {
+                self.runtime.flows.leaving.insert((entry, *key));
+                flows.push((*key, *to));
+            } else {
+                order.record(Outcome::Gone);
+            }
+        }
+        order.begin();
+        let Some(peers) = self.runtime.peers.as_mut().filter(|_| !flows.is_empty()) else { return };
+        let unanswered = peers.len() - 1;
+        for worker in (0..peers.len() as u16).filter(|worker| *worker != me) {
+            peers.send_late(worker, Message::Fence { from: me, order: order.clone() });
+        }
+        self.runtime.flows.orders.push(Leaving {
+            order,
+            flows,
+            unanswered,
+            queues: QueueWatch::default(),
+        });
+    }
+
+    /// Sends the state of an order's flows; `false`: there is no room yet for what runs before.
+    fn finish(&mut self, leaving: &Leaving, now: Nanos) -> bool {
+        let Some(entry) = self.plan.program.at(leaving.order.at) else { return true };
+        if self.runtime.tasks.queued(entry) > self.outbox_room() {
+            return false;
+        }
+        let mut tasks = Vec::new();
+        self.runtime.tasks.take_all(entry, |_, task| tasks.push(task));
+        self.run_tasks(entry, tasks, now);
+        self.send_flows(entry, leaving, now);
+        true
+    }
+
+    fn send_flows(&mut self, entry: Entry, leaving: &Leaving, now: Nanos) {
+        for (key, to) in &leaving.flows {
+            self.runtime.flows.leaving.remove(&(entry, *key));
+            self.send_flow(entry, *key, *to, Some(leaving.order.clone()), now);
+        }
+    }
+
+    fn send_flow(
+        &mut self,
+        entry: Entry,
+        key: FlowKey,
+        to: u16,
+        order: Option<Arc<MoveOrder>>,
+        now: Nanos,
+    ) {
+        let node = self.plan.program.entries[entry.index()].node as usize;
+        let state = match self.blocks.get_mut(node).and_then(Option::as_mut) {
+            Some(block) => match catch_unwind(AssertUnwindSafe(|| block.export_flow(key))) {
+                Ok(state) => state,
+                Err(panic) => {
+                    let name = &self.plan.program.nodes[node].name;
+                    self.faults.panicked(name, now, &*panic);
+                    None
+                }
+            },
+            None => None,
+        };
+        let at = self.place(entry);
+        let Some((_, owners)) = self.owners(entry) else { return };
+        let flow = FlowMessage { at, key, state, owners, order };
+        if let Some(peers) = &mut self.runtime.peers {
+            peers.send_late(to, Message::Flow(Box::new(flow)));
+        }
+    }
+
+    fn place(&self, entry: Entry) -> NodeRef {
+        let idp = self.plan.program.entries[entry.index()].idp;
+        NodeRef { entry, idp, epoch: self.runtime.epoch }
+    }
+
+    pub(super) fn answered(&mut self, order: &Arc<MoveOrder>) {
+        let orders = &mut self.runtime.flows.orders;
+        if let Some(leaving) = orders.iter_mut().find(|l| Arc::ptr_eq(&l.order, order)) {
+            leaving.unanswered -= 1;
+        }
+    }
+
+    /// Goes on with a flow of another worker.
+    pub(super) fn take_flow(&mut self, flow: FlowMessage, now: Nanos) {
+        let Some(entry) = self.plan.program.at(flow.at) else {
+            return flow.record(Outcome::Gone);
+        };
+        let Some((node, _)) = self.owners(entry) else {
+            return self.forward(entry, flow);
+        };
+        let FlowMessage { key, state, order, .. } = flow;
+        let outcome = match (state, &mut self.blocks[node as usize]) {
+            (Some(state), Some(block)) => {
+                match catch_unwind(AssertUnwindSafe(|| block.import_flow(key, state))) {
+                    Ok(Ok(())) => Outcome::Moved,
+                    Ok(Err(_)) => Outcome::Refused,
+                    Err(panic) => {
+                        let name = &self.plan.program.nodes[node as usize].name;
+                        self.faults.panicked(name, now, &*panic);
+                        Outcome::Refused
+                    }
+                }
+            }
+            _ => Outcome::Gone,
+        };
+        self.release(Arrived { place: (entry, key), outcome, order }, now);
+    }
+
+    /// Sends a flow on to the worker that has the node, with the packets that wait for it here.
+    fn forward(&mut self, entry: Entry, mut flow: FlowMessage) {
+        let me = self.runtime.worker;
+        let Some(home) = self.plan.program.home(entry).filter(|home| *home != me) else {
+            flow.owners.release(flow.key, me);
+            return flow.record(Outcome::Gone);
+        };
+        let key = flow.key;
+        flow.owners.redirect(key, me, home);
+        flow.at = self.place(entry);
+        if let Some(peers) = &mut self.runtime.peers {
+            peers.send_late(home, Message::Flow(Box::new(flow)));
+        }
+        let (program, full) = (&self.plan.program, self.plan.program.dropped);
+        for task in self.runtime.flows.take_held((entry, key), usize::MAX) {
+            self.runtime.pass_on(program, entry, Priority::High, task, full);
+        }
+    }
+
+    /// Runs the packets that waited for a flow, as far as there is room behind them. Until all have
+    /// run, the flow counts as arriving, so that later ones stay behind them.
+    fn release(&mut self, arrived: Arrived, now: Nanos) {
+        let place = arrived.place;
+        let entry = place.0;
+        let Some((_, owners)) = self.owners(entry) else { return };
+        loop {
+            let tasks = self.runtime.flows.take_held(place, BURST.min(self.outbox_room()));
+            if tasks.is_empty() {
+                break;
+            }
+            self.runtime.flows.releasing = Some(place);
+            self.run_tasks(entry, tasks, now);
+            self.runtime.flows.releasing = None;
+        }
+        if self.runtime.flows.holds(place) {
+            self.runtime.flows.arrived.push(arrived);
+        } else {
+            self.settle(&arrived, &owners);
+        }
+    }
+
+    /// Ends the move of a flow whose packets have all run.
+    fn settle(&mut self, arrived: &Arrived, owners: &FlowOwners) {
+        let (key, me) = (arrived.place.1, self.runtime.worker);
+        match arrived.outcome {
+            Outcome::Moved => owners.end_move(key, me),
+            Outcome::Gone | Outcome::Refused => owners.release(key, me),
+        };
+        if let Some(order) = &arrived.order {
+            order.record(arrived.outcome);
+        }
+    }
+
+    /// Before nodes leave this worker: their flows go to the worker that has the node from now on, and
+    /// end if there is none.
+    pub(super) fn give_up_flows(&mut self, update: &Update, now: Nanos) {
+        for removed in &update.removed {
+            let entry = removed.entry;
+            let Some((_, owners)) = self.owners(entry) else { continue };
+            self.release_all(entry, &owners, now);
+            self.finish_orders(entry, now);
+            let me = self.runtime.worker;
+            let home = update.plan.program.home(entry).filter(|home| *home != me);
+            for key in owners.of_worker(me) {
+                match home {
+                    Some(home) if owners.begin_move(key, me, home) => {
+                        self.send_flow(entry, key, home, None, now);
+                    }
+                    _ => drop(owners.release(key, me)),
+                }
+            }
+        }
+    }
+
+    /// Runs what is held of flows that have arrived, whether there is room behind it or not.
+    fn release_all(&mut self, entry: Entry, owners: &FlowOwners, now: Nanos) {
+        let arrived = std::mem::take(&mut self.runtime.flows.arrived);
+        let (here, others): (Vec<Arrived>, _) =
+            arrived.into_iter().partition(|arrived| arrived.place.0 == entry);
+        self.runtime.flows.arrived = others;
+        for arrived in &here {
+            let tasks = self.runtime.flows.take_held(arrived.place, usize::MAX);
+            self.runtime.flows.releasing = Some(arrived.place);
+            self.run_tasks(entry, tasks, now);
+            self.runtime.flows.releasing = None;
+            self.settle(arrived, owners);
+        }
+    }
+
+    /// Carries out the orders for an entry that goes.
+    fn finish_orders(&mut self, entry: Entry, now: Nanos) {
+        let orders = std::mem::take(&mut self.runtime.flows.orders);
+        let (here, others): (Vec<Leaving>, _) = orders
+            .into_iter()
+            .partition(|leaving| self.plan.program.at(leaving.order.at) == Some(entry));
+        self.runtime.flows.orders = others;
+        for leaving in &here {
+            self.send_flows(entry, leaving, now);
+        }
+    }
+
+    /// Runs tasks at once, before any other.
+    fn run_tasks(&mut self, entry: Entry, tasks: Vec<Task>, now: Nanos) {
+        let mut burst = self.burst.take().unwrap_or_default();
+        let mut tasks = tasks.into_iter().peekable();
+        while tasks.peek().is_some() {
+            let (mut n, mut occupied) = (0, 0);
+            for (slot, task) in tasks.by_ref().take(BURST).enumerate() {
+                n = slot + 1;
+                if let Some(buffer) = task {
+                    burst.put(slot, buffer);
+                    occupied |= 1 << slot;
+                }
+            }
+            self.walk(&mut burst, Batch { entry, tasks: first_n(n), occupied }, now);
+        }
+        self.burst = Some(burst);
+    }
+}

@@ -1,0 +1,168 @@
+//! Orders to move flows from one worker to another, shared by the thread that gives them and the
+//! workers that carry them out.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use weever_block::{FlowKey, FlowOwners, State};
+
+use crate::schedule::NodeRef;
+
+/// The outcome of moving flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Moved {
+    /// Flows that go on at their new owner.
+    pub moved: usize,
+    /// Flows that were not there any more, or had just been moved.
+    pub gone: usize,
+    /// Flows whose state the new owner's block could not use; they have ended.
+    pub refused: usize,
+    /// Flows that are still on their way.
+    pub open: usize,
+}
+
+/// Flows of one node that leave one worker.
+#[derive(Debug)]
+pub(crate) struct MoveOrder {
+    pub(crate) at: NodeRef,
+    pub(crate) moves: Vec<(FlowKey, u16)>,
+    /// Whether packets of these flows no longer arrive where they did before.
+    redirected: AtomicBool,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Progress {
+    /// Whether the flows' packets are held at their new owners.
+    begun: bool,
+    moved: Moved,
+}
+
+/// What became of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Moved,
+    Gone,
+    Refused,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MoveOrder {
+    pub(crate) fn new(at: NodeRef, moves: Vec<(FlowKey, u16)>) -> MoveOrder {
+        let moved = Moved { open: moves.len(), ..Moved::default() };
+        let progress = Mutex::new(Progress { begun: false, moved });
+        let redirected = AtomicBool::new(false);
+        MoveOrder { at, moves, redirected, progress, changed: Condvar::new() }
+    }
+
+    pub(crate) fn redirect(&self) {
+        self.redirected.store(true, Release);
+    }
+
+    pub(crate) fn is_redirected(&self) -> bool {
+        self.redirected.load(Acquire)
+    }
+
+    /// Called by the old owner when it has seen the order.
+    pub(crate) fn begin(&self) {
+        lock(&self.progress).begun = true;
+        self.changed.notify_all();
+    }
+
+    /// Called by a worker, once for each flow.
+    pub(crate) fn record(&self, outcome: Outcome) {
+        let mut progress = lock(&self.progress);
+        let moved = &mut progress.moved;
+        moved.open = moved.open.saturating_sub(1);
+        match outcome {
+            Outcome::Moved => moved.moved += 1,
+            Outcome::Gone => moved.gone += 1,
+            Outcome::Refused => moved.refused += 1,
+        }
+        if moved.open == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Moved {
+        lock(&self.progress).moved
+    }
+
+    /// Waits until the old owner has seen the order, or the time is over; whether it has.
+    pub(crate) fn wait_begun(&self, until: Instant) -> bool {
+        self.wait_for(until, |progress| progress.begun).begun
+    }
+
+    /// Waits until every flow has arrived, or the time is over.
+    pub(crate) fn wait(&self, until: Instant) -> Moved {
+        self.wait_for(until, |progress| progress.moved.open == 0).moved
+    }
+
+    fn wait_for(
+        &self,
+        until: Instant,
+        happened: impl Fn(&Progress) -> bool,
+    ) -> MutexGuard<'_, Progress> {
+        let mut progress = lock(&self.progress);
+        while !happened(&progress) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                break;
+            }
+            let waited = self.changed.wait_timeout(progress, left);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        progress
+    }
+}
+
+/// The state of a flow on its way to its new owner.
+#[derive(Debug)]
+pub(crate) struct FlowMessage {
+    pub(crate) at: NodeRef,
+    pub(crate) key: FlowKey,
+    /// `None`: the block had none.
+    pub(crate) state: Option<State>,
+    pub(crate) owners: Arc<FlowOwners>,
+    pub(crate) order: Option<Arc<MoveOrder>>,
+}
+
+impl FlowMessage {
+    pub(crate) fn record(&self, outcome: Outcome) {
+        if let Some(order) = &self.order {
+            order.record(outcome);
+        }
+    }
+}
+
+/// The orders that a worker has not seen yet. Looking costs the worker one load.
+#[derive(Debug, Default)]
+pub(crate) struct MoveInbox {
+    any: AtomicBool,
+    orders: Mutex<VecDeque<Arc<MoveOrder>>>,
+}
+
+impl MoveInbox {
+    pub(crate) fn put(&self, order: Arc<MoveOrder>) {
+        lock(&self.orders).push_back(order);
+        self.any.store(true, Release);
+    }
+
+    #[inline]
+    pub(crate) fn has_any(&self) -> bool {
+        self.any.load(Acquire)
+    }
+
+    pub(crate) fn take(&self) -> VecDeque<Arc<MoveOrder>> {
+        let mut orders = lock(&self.orders);
+        self.any.store(false, Release);
+        std::mem::take(&mut orders)
+    }
+}

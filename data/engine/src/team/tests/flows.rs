@@ -1,0 +1,389 @@
+//! Flows with state move between workers: nothing is lost, reordered, or seen by a worker without the
+//! state.
+
+use std::collections::HashMap;
+
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, FlowClaim, FlowKey, Mask, PortDoc, Ports, State,
+    StateKind, bits,
+};
+use weever_graph::Effects;
+
+use super::*;
+use crate::testkit::mix;
+
+/// Packets are numbered: the flow times this, and its position in the flow.
+const FLOW: u64 = 1_000_000_000;
+
+const COUNTERS: &[&str] = &["in order", "out of order", "unknown", "full"];
+const IN_ORDER: usize = 0;
+const OUT_OF_ORDER: usize = 1;
+const UNKNOWN: usize = 2;
+const FULL: usize = 3;
+
+/// Expects each flow's packets one after the other, from 0 on.
+static SEQUENCE: BlockType = BlockType {
+    name: "Sequence",
+    summary: "",
+    ports: &[PortDoc { name: "out", doc: "" }],
+    spawns: &[],
+    notifies: &[],
+    effects: Effects::READS.union(Effects::NEEDS_BUFFER),
+    state: StateKind::Sharded,
+    params: &[],
+    counters: COUNTERS,
+    make: |_| Ok(Box::new(Sequence::default())),
+};
+
+#[derive(Default)]
+struct Sequence {
+    next: HashMap<u64, u64>,
+}
+
+fn number(packet: &Buffer) -> u64 {
+    u64::from_be_bytes(packet.data()[52..60].try_into().expect("eight bytes"))
+}
+
+fn key(flow: u64) -> FlowKey {
+    FlowKey::of_hash(mix(flow))
+}
+
+impl Block for Sequence {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for i in bits(input) {
+            let number = burst.get(i).map_or(0, number);
+            let (flow, position) = (number / FLOW, number % FLOW);
+            if let Some(next) = self.next.get_mut(&flow) {
+                let is_next = *next == position;
+                cx.count(if is_next { IN_ORDER } else { OUT_OF_ORDER }, 1);
+                *next = position + 1;
+            } else if position > 0 {
+                cx.count(UNKNOWN, 1);
+            } else {
+                match cx.claim_flow(key(flow)) {
+                    FlowClaim::Mine => {
+                        self.next.insert(flow, 1);
+                        cx.count(IN_ORDER, 1);
+                    }
+                    FlowClaim::Elsewhere(_) => {
+                        cx.send_to_owner(i, key(flow));
+                        continue;
+                    }
+                    FlowClaim::Full => cx.count(FULL, 1),
+                }
+            }
+            ports.enable(0, 1 << i);
+        }
+    }
+
+    fn flow_of(&self, packet: &Buffer) -> Option<FlowKey> {
+        Some(key(number(packet) / FLOW))
+    }
+
+    fn export_flow(&mut self, wanted: FlowKey) -> Option<State> {
+        let flow = *self.next.keys().find(|flow| key(**flow) == wanted)?;
+        let next = self.next.remove(&flow)?;
+        Some(Box::new((flow, next)))
+    }
+
+    fn import_flow(&mut self, _: FlowKey, state: State) -> Result<(), State> {
+        let (flow, next) = *state.downcast::<(u64, u64)>()?;
+        assert!(self.next.insert(flow, next).is_none(), "it was nowhere else");
+        Ok(())
+    }
+}
+
+/// `Source`, `Seq`, `Sink`.
+fn sequence() -> Graph {
+    let mut graph = path(&[(0, false)]);
+    let id = graph.find("s0").expect("a stage");
+    let node = graph.node_mut(id);
+    (node.name, node.implementation) = ("Seq".into(), Some("Sequence".into()));
+    graph
+}
+
+fn team(frames: u32, workers: usize) -> Bench {
+    let pool = pool(frames);
+    let config = MemoryConfig { queues: workers as u16, ring: 512, ..MemoryConfig::default() };
+    let (mut left, mut right) = pair(&config).expect("descriptors");
+    let member = |(i, queue)| Member {
+        name: format!("worker-{i}"),
+        pool: pool.cache(),
+        limits: Limits::default(),
+        queues: vec![MemberQueue { link: 0, source: SOURCE.into(), queue }],
+    };
+    let members = left.take_queues().into_iter().enumerate().map(member).collect();
+    let registry = registry().with(&[&SEQUENCE]);
+    let team = Team::build(sequence(), registry, Arc::new(Env::new()), members).expect("sound");
+    Bench { team, peers: right.take_queues(), cache: pool.cache(), pool }
+}
+
+/// The sums of the blocks' counters.
+fn counts(workers: &mut [Worker]) -> [u64; 4] {
+    COUNTERS.map_to(|label| {
+        let of = |w: &mut Worker| w.engine().counters().get("Seq", CounterKind::Own, label);
+        workers.iter_mut().filter_map(of).sum()
+    })
+}
+
+trait MapTo {
+    fn map_to(&self, each: impl FnMut(&str) -> u64) -> [u64; 4];
+}
+
+impl MapTo for [&str] {
+    fn map_to(&self, mut each: impl FnMut(&str) -> u64) -> [u64; 4] {
+        std::array::from_fn(|i| each(self[i]))
+    }
+}
+
+/// What happens in between.
+#[derive(Clone, Debug)]
+enum Act {
+    /// So many packets of a flow arrive.
+    Send { flow: u64, packets: usize },
+    /// A flow moves, with what makes its packets arrive or without.
+    Move { flow: u64, to: u16, redirect: bool },
+    /// A worker gives up its flows.
+    GiveUp { worker: u16 },
+    /// These workers have a turn, a bit each.
+    Turns(u8),
+}
+
+const WORKERS: usize = 3;
+const FLOWS: u64 = 5;
+
+fn act() -> impl Strategy<Value = Act> {
+    let to = 0..WORKERS as u16;
+    prop_oneof![
+        4 => (0..FLOWS, 1usize..100).prop_map(|(flow, packets)| Act::Send { flow, packets }),
+        3 => (0..FLOWS, to.clone(), any::<bool>())
+            .prop_map(|(flow, to, redirect)| Act::Move { flow, to, redirect }),
+        1 => to.prop_map(|worker| Act::GiveUp { worker }),
+        4 => any::<u8>().prop_map(Act::Turns),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    /// Whatever moves, and whatever is under way meanwhile.
+    #[test]
+    fn a_flow_goes_on_wherever_it_is_moved(acts in prop::collection::vec(act(), 1..60)) {
+        let mut b = team(16_384, WORKERS);
+        let (mut sent, mut back) = ([0; FLOWS as usize], Vec::new());
+        let mut arrives_at: Vec<usize> = (0..FLOWS as usize).map(|flow| flow % WORKERS).collect();
+        let mut now = 0;
+        let mut moves = Vec::new();
+        for act in acts {
+            match act {
+                Act::Send { flow, packets } => {
+                    let at = flow as usize;
+                    let first = flow * FLOW + sent[at];
+                    let peer = &mut *b.peers[arrives_at[at]];
+                    sent[at] += send(peer, &mut b.cache, first, packets) as u64;
+                }
+                Act::Move { flow, to, redirect } => {
+                    let begun = b.team.publisher.begin_moves("Seq", &[(key(flow), to)]).unwrap();
+                    let owned = begun.progress().open > 0;
+                    if redirect && owned {
+                        // The old owner has to notice first: without threads, it has a turn.
+                        now += 1;
+                        for worker in &mut b.team.workers {
+                            worker.turn(now);
+                        }
+                        prop_assert!(begun.wait_begun(Duration::ZERO));
+                        // What has just been moved stays where it is.
+                        if begun.progress().gone == 0 {
+                            arrives_at[flow as usize] = usize::from(to);
+                        }
+                    }
+                    begun.redirected();
+                    moves.push(begun);
+                }
+                Act::GiveUp { worker } => {
+                    let next = (worker + 1) % WORKERS as u16;
+                    let to = |_: &str, _| next;
+                    b.team.publisher.give_up_flows(worker, to, Duration::ZERO).unwrap();
+                }
+                Act::Turns(workers) => {
+                    for worker in (0..WORKERS).filter(|worker| workers >> worker & 1 == 1) {
+                        now += 1;
+                        b.team.workers[worker].turn(now);
+                    }
+                }
+            }
+            for peer in &mut b.peers {
+                receive(&mut **peer, &mut b.cache, &mut back);
+            }
+        }
+        for _ in 0..60 {
+            now += 1;
+            b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+            for peer in &mut b.peers {
+                receive(&mut **peer, &mut b.cache, &mut back);
+            }
+        }
+        let all: u64 = sent.iter().sum();
+        prop_assert_eq!(counts(&mut b.team.workers), [all, 0, 0, 0]);
+        prop_assert_eq!(back.len() as u64, all);
+        for (i, moves) in moves.iter().enumerate() {
+            prop_assert_eq!(moves.progress().open, 0, "move {} of {:?}", i, moves);
+        }
+        drop((b.team, b.peers, b.cache));
+        prop_assert_eq!(b.pool.available(), b.pool.frames());
+    }
+}
+
+/// Ends the workers also when the test fails.
+struct StopOnDrop<'a>(&'a AtomicBool, &'a [crate::Waker]);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        self.1.iter().for_each(crate::Waker::wake);
+    }
+}
+
+/// A thousand moves at full rate, on threads.
+#[test]
+fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
+    const MOVES: usize = 1000;
+    let workers = 2;
+    let mut b = team(16_384, workers);
+    let stop = AtomicBool::new(false);
+    let publisher = b.team.publisher.clone();
+    let mut running: Vec<Worker> = b.team.workers.drain(..).collect();
+    let wakers: Vec<_> = running.iter().map(Worker::waker).collect();
+    let arrives_at: Vec<_> =
+        (0..FLOWS).map(|flow| std::sync::Mutex::new((flow % 2) as usize)).collect();
+    let (mut sent, mut back, mut moved) = ([0; FLOWS as usize], Vec::new(), 0);
+    let patience = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let stop_workers = StopOnDrop(&stop, &wakers);
+        for worker in &mut running {
+            let stop = &stop;
+            let mode = Mode::Adaptive { spin: 50_000 };
+            scope.spawn(move || worker.run(stop, mode, |lost| panic!("{lost:?}")));
+        }
+        // Every flow begins where it arrives.
+        let owners = publisher.flow_owners("Seq").expect("it has flows");
+        for flow in 0..FLOWS {
+            let at = (flow % 2) as usize;
+            sent[flow as usize] = send(&mut *b.peers[at], &mut b.cache, flow * FLOW, 1) as u64;
+            while owners.owner(key(flow)).is_none() {
+                std::thread::yield_now();
+            }
+        }
+        let mover = scope.spawn(|| {
+            let mut moved = 0;
+            while moved < MOVES {
+                let at: Vec<usize> = arrives_at.iter().map(|at| *at.lock().unwrap()).collect();
+                let moves = (0..).zip(&at).map(|(flow, at)| (key(flow), (1 - at) as u16));
+                let moves: Vec<_> = moves.collect();
+                let moves = publisher.begin_moves("Seq", &moves).expect("it has flows");
+                assert!(moves.wait_begun(patience));
+                let begun = moves.progress();
+                assert_eq!((begun.open, begun.gone), (FLOWS as usize, 0));
+                for (at, arrives_at) in at.iter().zip(&arrives_at) {
+                    *arrives_at.lock().unwrap() = 1 - at;
+                }
+                moves.redirected();
+                let outcome = moves.wait(patience);
+                assert_eq!((outcome.open, outcome.refused), (0, 0));
+                moved += outcome.moved;
+            }
+            moved
+        });
+        let mut flow = 0;
+        while !mover.is_finished() {
+            flow = (flow + 1) % FLOWS as usize;
+            // Held while it is sent to: what was sent before a redirection is in the queue by then.
+            let at = arrives_at[flow].lock().unwrap();
+            let first = flow as u64 * FLOW + sent[flow];
+            sent[flow] += send(&mut *b.peers[*at], &mut b.cache, first, 64) as u64;
+            drop(at);
+            for peer in &mut b.peers {
+                receive(&mut **peer, &mut b.cache, &mut back);
+            }
+        }
+        moved = mover.join().expect("it moves");
+        let until = Instant::now() + patience;
+        while (back.len() as u64) < sent.iter().sum() && Instant::now() < until {
+            for peer in &mut b.peers {
+                receive(&mut **peer, &mut b.cache, &mut back);
+            }
+        }
+        drop(stop_workers);
+    });
+    let all: u64 = sent.iter().sum();
+    assert!(moved >= MOVES);
+    assert_eq!(counts(&mut running), [all, 0, 0, 0], "{moved} moves");
+    assert_eq!(back.len() as u64, all);
+    drop((running, b.team, b.peers, b.cache));
+    assert_eq!(b.pool.available(), b.pool.frames());
+}
+
+/// The graph of [`sequence`], with an entrance for what other workers cannot handle; or the part of it
+/// without `Seq`.
+fn with_entrance(whole: bool) -> Graph {
+    let mut graph = sequence();
+    let (source, seq) = (NodeId(0), graph.find("Seq").expect("it is there"));
+    let one = |name: &str| {
+        let mut node = Node::new(name, NodeKind::Function);
+        node.implementation = Some("One".into());
+        node
+    };
+    let out = |to| Port { name: "out".into(), targets: vec![to], ..Port::default() };
+    if whole {
+        let mut entrance = one("Whole");
+        entrance.ports.push(out(seq));
+        entrance.attrs.push(Attr::parse("worker=0"));
+        graph.add(entrance);
+        return graph;
+    }
+    let mut part = Graph::new("part");
+    let mut first = graph.node(source).clone();
+    first.ports[0].targets = vec![NodeId(1)];
+    part.add(first);
+    let mut foreign = one("Foreign");
+    foreign.implementation = Some("PassOn".into());
+    let target = NodeId(2);
+    foreign.spawns.push(Edge { label: "on".into(), target, predicates: Vec::new() });
+    part.add(foreign);
+    let mut entrance = one("Whole");
+    entrance.ports.push(Port { name: "out".into(), ..Port::default() });
+    entrance.attrs.push(Attr::parse("worker=0"));
+    part.add(entrance);
+    part
+}
+
+#[test]
+fn a_worker_that_loses_the_node_gives_its_flows_to_the_one_that_has_it() {
+    let mut b = team(4096, 2);
+    b.team.publisher.replace(with_entrance(true)).expect("sound");
+    let (mut now, mut back, mut sent) = (0, Vec::new(), 0);
+    let mut turns = |b: &mut Bench, n: usize| {
+        for _ in 0..n {
+            now += 1;
+            b.team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
+        }
+    };
+    let owner = |b: &Bench| {
+        let owners = b.team.publisher.flow_owners("Seq").expect("it has flows");
+        owners.owner(key(1)).map(|owner| (owner.worker, owner.from))
+    };
+    sent += send(&mut *b.peers[1], &mut b.cache, FLOW + sent as u64, 10);
+    turns(&mut b, 2);
+    assert_eq!(owner(&b), Some((1, None)));
+    let part: Arc<crate::Fit> = Arc::new(|_, _| Some(with_entrance(false)));
+    b.team.publisher.fit(Some(part)).expect("a part without `Seq`");
+    sent += send(&mut *b.peers[1], &mut b.cache, FLOW + sent as u64, 10);
+    turns(&mut b, 4);
+    assert_eq!(owner(&b), Some((0, None)));
+    b.team.publisher.fit(None).expect("all of it again");
+    sent += send(&mut *b.peers[1], &mut b.cache, FLOW + sent as u64, 10);
+    turns(&mut b, 4);
+    assert_eq!(counts(&mut b.team.workers), [sent as u64, 0, 0, 0]);
+    b.peers.iter_mut().for_each(|peer| receive(&mut **peer, &mut b.cache, &mut back));
+    assert_eq!(back.len(), sent);
+}
