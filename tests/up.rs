@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weever_app_sockets::{AppQueue, Config, Event};
+use weever_app_sockets::{AppQueue, Config, Event, SendOptions};
 use weever_testbed::{Fixture, Namespace, require_net_admin};
 
 const STACK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 10);
@@ -534,4 +534,72 @@ fn an_application_answers_and_its_end_closes_its_port() {
     assert!(matches!(queue.wait(Some(PATIENCE)), Err(weever_app_sockets::Error::Disconnected)));
     assert!(up.end().0.success());
     assert!(!apps.exists());
+}
+
+/// Not a test: what runs in the processes that are killed. Talks to itself by its own sockets, as fast
+/// as it can, until it is killed or the stack is.
+#[test]
+#[ignore = "runs in processes of `applications_and_stacks_killed_at_any_point_leave_nothing_behind`"]
+fn an_application_to_be_killed() {
+    let path = std::env::var_os("WEEVER_TEST_APPS").expect("started by the test").into();
+    let config = Config { path, name: "victim".into(), ..Config::default() };
+    let Ok(queue) = AppQueue::connect(&config) else { return };
+    let sockets: Vec<_> = (0..50).map(|_| queue.bind_udp(([0, 0, 0, 0], 0).into())).collect();
+    loop {
+        for socket in sockets.iter().flatten() {
+            let Ok(port) = queue.local_port(*socket) else { return };
+            let _ =
+                queue.send_to(*socket, b"to myself", (STACK, port).into(), SendOptions::default());
+        }
+        if queue.wait(Some(Duration::from_millis(1))).is_err() {
+            return;
+        }
+        while let Ok(Some(_)) = queue.next() {}
+    }
+}
+
+#[test]
+fn applications_and_stacks_killed_at_any_point_leave_nothing_behind() {
+    require_net_admin!();
+    let net = net(1);
+    let apps = temporary("apps");
+    let victim = || {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "an_application_to_be_killed", "--ignored"]);
+        command.env("WEEVER_TEST_APPS", &apps).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    for round in 0..3 {
+        let up = Up::start(&net, &["--apps", apps.to_str().unwrap()]);
+        let listed = || up.ask(&["sockets"]).lines().next().unwrap().to_owned();
+        for number in 0..8 {
+            let mut pair = [victim(), victim()];
+            // Somewhere between its start and the middle of its traffic.
+            std::thread::sleep(Duration::from_millis(1 + (number * 37 + round * 11) % 60));
+            pair.iter_mut().for_each(|child| child.kill().unwrap());
+            for child in &mut pair {
+                child.wait().unwrap();
+            }
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while !listed().ends_with(": 0 queues, 0 sockets") {
+            assert!(Instant::now() < deadline, "{}", listed());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        echo(&net, &[100]);
+        // Now the stack: the application learns of it and ends, and the next stack starts.
+        let mut survivor = victim();
+        let deadline = Instant::now() + PATIENCE;
+        while !listed().ends_with(": 1 queues, 50 sockets") {
+            assert!(Instant::now() < deadline, "{}", listed());
+        }
+        up.signal(Signal::SIGKILL);
+        drop(up.end());
+        let deadline = Instant::now() + PATIENCE;
+        while survivor.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "the application has not noticed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    drop(std::fs::remove_file(apps));
 }

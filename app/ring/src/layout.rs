@@ -11,6 +11,10 @@ pub const INFO_SIZE: u16 = 64;
 /// Marks a channel: "weeverch" in ASCII.
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"weeverch");
 
+/// Bytes of all frames of a channel. The memory counts as the application's and as the stack's, and an
+/// application is not to take all that the machine has.
+const MAX_FRAME_BYTES: u64 = 256 << 20;
+
 const PAGE: usize = 4096;
 /// The first page: magic, version and geometry in its first 64 bytes, then a line of 128 bytes for
 /// each index and doorbell, so that the two sides never write to the same line.
@@ -102,6 +106,9 @@ impl Geometry {
         let size = self.frame_size;
         if !size.is_multiple_of(64) || !(256..=65472).contains(&size) {
             return fail("frame_size", size, "a multiple of 64 from 256 to 65472");
+        }
+        if u64::from(self.frames) * u64::from(size) > MAX_FRAME_BYTES {
+            return fail("frames", self.frames, "no more than 256 MiB of them together");
         }
         Ok(())
     }
@@ -217,6 +224,7 @@ mod tests {
             ("ring_len", u64::from(VERSION) | 1000 << 32, third),
             ("frames", second, 1 | 2048 << 32),
             ("frame_size", second, 64 | 100 << 32),
+            ("frames", second, 1 << 20 | 512 << 32),
         ] {
             let error = Geometry::of_header([MAGIC, second, third]).unwrap_err();
             assert!(matches!(error, ChannelError::Geometry { what: named, .. } if named == what));

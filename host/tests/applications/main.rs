@@ -1,5 +1,6 @@
 //! Applications on a host: their datagrams over a link in memory, driven by hand.
 
+mod death;
 mod delivery;
 mod options;
 
