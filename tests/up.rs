@@ -519,6 +519,10 @@ fn an_application_answers_and_its_end_closes_its_port() {
         let mut answer = [0; 5000];
         assert_eq!(client.recv(&mut answer).unwrap(), size);
     }
+    let listed = up.ask(&["sockets"]);
+    let socket = listed.lines().find(|line| line.contains("*:5353 (IPv4)")).expect(&listed);
+    assert!(socket.contains("answerer") && socket.contains(" 4 "), "{listed}");
+    assert!(up.ask(&["queues"]).contains("answerer 1"), "the workers' rows name it");
     drop(queue);
     // The port is closed: the kernel is told by ICMP.
     let deadline = Instant::now() + PATIENCE;

@@ -25,6 +25,7 @@ fn the_host_verifies_without_warnings() {
     let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
     for mut graph in [
         host(&HostConfig::default()).unwrap(),
+        host(&HostConfig::default().with_applications(true)).unwrap(),
         host(&config).unwrap(),
         counters::host_with_counters(&config, 10).unwrap(),
         counters::chain(50),
@@ -61,7 +62,7 @@ fn every_discard_has_a_reason() {
 fn the_manual_lists_every_reason() {
     let manual = include_str!("../../docs/protocols.md");
     let mut wanted = Vec::new();
-    for (_, node) in host(&HostConfig::default()).unwrap().iter() {
+    for (_, node) in host(&HostConfig::default().with_applications(true)).unwrap().iter() {
         for attr in &node.attrs {
             if let weever_graph::Attr::Drop { port, reason } = attr {
                 wanted.push(format!("| `{}` | `{port}` | {reason} |", node.name));

@@ -73,6 +73,9 @@ impl Dest {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let local = SocketAddr::new(self.local.ip()?.unwrap_or(any), self.local.port);
         let bind = Bind::udp(local);
-        Ok(self.remote.end()?.map_or(bind, |remote| bind.connected_to(remote)))
+        Ok(match self.remote.end()? {
+            Some(remote) => bind.connected_to(remote),
+            None => bind,
+        })
     }
 }

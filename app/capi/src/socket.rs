@@ -19,7 +19,7 @@ pub struct Socket {
     opaque: *mut c_void,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Bound {
     handle: UdpSocket,
     bind: Bind,
@@ -35,7 +35,9 @@ unsafe fn socket_of<'a>(socket: *mut Socket) -> Result<&'a mut Socket, Failure> 
 
 impl Socket {
     fn bound(&self) -> Result<Bound, Failure> {
-        self.bound.ok_or_else(|| Failure::new(libc::EDESTADDRREQ, "the socket is not bound"))
+        self.bound
+            .clone()
+            .ok_or_else(|| Failure::new(libc::EDESTADDRREQ, "the socket is not bound"))
     }
 
     fn open(&mut self, this: *mut Socket, bind: Bind, is_spannable: bool) -> Result<(), Failure> {
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn weever_socket_close(socket: *mut Socket) -> c_int {
         let there = unsafe { socket_of(socket) }?;
         // SAFETY: a queue is not destroyed while it has sockets.
         let queue = unsafe { queue_of(there.queue) }?;
-        if let Some(Bound { handle, .. }) = there.bound {
+        if let Some(Bound { handle, .. }) = there.bound.clone() {
             match queue.inner.close(handle) {
                 // It is closed with its stack, or could not be had on the next one.
                 Ok(()) | Err(Error::Disconnected | Error::NoSocket) => {}

@@ -49,11 +49,11 @@ mod worker;
 
 pub use command::SharedTable;
 pub use error::ServerError;
-pub use link::AppLink;
+pub use link::{AppLink, LINK_NAME};
 pub use listener::{AppListener, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
-pub use request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
+pub use request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};
 pub use stats::{SocketCounts, SocketStats};

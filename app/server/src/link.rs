@@ -17,6 +17,8 @@ use crate::queue::AppLinkQueue;
 use crate::server::AppServer;
 use crate::worker::WorkerHandle;
 
+/// The link's name.
+pub const LINK_NAME: &str = "applications";
 /// Commands that wait for a worker at the most.
 const COMMANDS: usize = 4096;
 
@@ -58,7 +60,7 @@ impl AppLink {
             tables.push(table);
         }
         let info = LinkInfo {
-            name: "applications".into(),
+            name: LINK_NAME.into(),
             mac: [0; 6],
             mtu: u16::MAX,
             queues: workers,

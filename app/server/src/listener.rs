@@ -99,6 +99,11 @@ impl AppListener {
         &self.path
     }
 
+    /// The server, for others that ask what is open.
+    pub fn shared_server(&self) -> Arc<Mutex<AppServer>> {
+        Arc::clone(&self.server)
+    }
+
     /// The server, to ask what is open. Keep it for a moment only: applications wait for it.
     pub fn server(&self) -> MutexGuard<'_, AppServer> {
         lock(&self.server)

@@ -59,6 +59,21 @@ pub struct SocketStatus {
     pub binding: Binding,
     /// The peer of a connected one.
     pub peer: Option<SocketAddr>,
+    /// The groups that it has joined, with the names of the interfaces.
+    pub groups: Vec<(IpAddr, String)>,
     /// Its counters, over all workers.
+    pub counts: SocketCounts,
+}
+
+/// A queue as `weever sockets` shows it.
+#[derive(Clone, Debug)]
+pub struct QueueStatus {
+    /// Its number.
+    pub id: QueueId,
+    /// The application.
+    pub owner: Identity,
+    /// Its open sockets.
+    pub sockets: usize,
+    /// The counters of its sockets, open and closed.
     pub counts: SocketCounts,
 }

@@ -14,7 +14,7 @@ use crate::command::Command;
 use crate::error::ServerError;
 use crate::groups::{Group, Groups, Joined, binding_of};
 use crate::network::HostNetwork;
-use crate::request::{Identity, OpenedSocket, QueueId, SocketRequest, SocketStatus};
+use crate::request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};
 use crate::stats::{SocketCounts, SocketStats};
 use crate::worker::WorkerHandle;
 
@@ -24,6 +24,8 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 struct Queue {
     owner: Identity,
     sockets: HashSet<u32>,
+    /// What its closed sockets had counted.
+    closed: SocketCounts,
 }
 
 struct Socket {
@@ -32,6 +34,15 @@ struct Socket {
     peer: Option<SocketAddr>,
     groups: Joined,
     stats: Vec<Arc<SocketStats>>,
+}
+
+impl Socket {
+    /// Its counters, over all workers.
+    fn counts(&self) -> SocketCounts {
+        let mut counts = SocketCounts::default();
+        self.stats.iter().for_each(|stats| counts += stats.counts());
+        counts
+    }
 }
 
 /// What an application gets for a new queue. The descriptors go to it.
@@ -124,7 +135,8 @@ impl AppServer {
         }
         let id = self.next_queue;
         self.next_queue += 1;
-        self.queues.insert(id, Queue { owner, sockets: HashSet::new() });
+        self.queues
+            .insert(id, Queue { owner, sockets: HashSet::new(), closed: SocketCounts::default() });
         for (worker, (channel, wake)) in ends.into_iter().enumerate() {
             if let Err(error) = self.tell(worker, Command::AddQueue { queue: id, channel, wake }) {
                 self.close_queue(id)?;
@@ -224,6 +236,9 @@ impl AppServer {
 
     fn forget(&mut self, socket: u32) {
         let Some(there) = self.sockets.remove(&socket) else { return };
+        if let Some(queue) = self.queues.get_mut(&there.queue) {
+            queue.closed += there.counts();
+        }
         self.entries -= 1;
         self.bindings.release(&there.binding, socket);
         for group in there.groups.into_iter().flat_map(|groups| *groups) {
@@ -323,16 +338,35 @@ impl AppServer {
     /// Every socket, in the order of their numbers.
     pub fn sockets(&self) -> impl Iterator<Item = SocketStatus> + '_ {
         self.sockets.iter().filter_map(|(id, socket)| {
-            let mut counts = SocketCounts::default();
-            socket.stats.iter().for_each(|stats| counts += stats.counts());
+            let named = |(interface, group): &Group| {
+                let name = self.network.interface_name(*interface);
+                (*group, name.unwrap_or_else(|| interface.to_string()))
+            };
             Some(SocketStatus {
                 id: *id,
                 queue: socket.queue,
                 owner: self.queues.get(&socket.queue)?.owner.clone(),
                 binding: socket.binding,
                 peer: socket.peer,
-                counts,
+                groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
+                counts: socket.counts(),
             })
+        })
+    }
+
+    /// How many sockets are open.
+    pub fn socket_count(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Every queue, in the order in which they were opened.
+    pub fn queues(&self) -> impl Iterator<Item = QueueStatus> + '_ {
+        self.queues.iter().map(|(id, queue)| {
+            let mut counts = queue.closed;
+            let sockets = queue.sockets.iter().filter_map(|socket| self.sockets.get(socket));
+            sockets.for_each(|socket| counts += socket.counts());
+            let (id, owner) = (*id, queue.owner.clone());
+            QueueStatus { id, owner, sockets: queue.sockets.len(), counts }
         })
     }
 

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weever_app_ring::{Frame, INFO_SIZE, PacketFlags, PacketInfo};
+use weever_app_ring::{Fragment, Frame, INFO_SIZE, PacketFlags, PacketInfo};
 
 use crate::error::Error;
 use crate::queue::AppQueue;
@@ -155,6 +155,11 @@ impl Info {
         self.0.traffic_class
     }
 
+    /// IPv6's flow label.
+    pub fn flow_label(&self) -> u32 {
+        self.0.flow_label
+    }
+
     /// Whether it came to a group or to everybody.
     pub fn is_group(&self) -> bool {
         self.0.flags.contains(PacketFlags::GROUP)
@@ -245,11 +250,23 @@ pub struct SendOptions {
     pub hops: Option<u8>,
     /// Type of service or traffic class; `None`: 0.
     pub traffic_class: Option<u8>,
+    /// Whether it may be cut up on its way. What is too long for [`Fragment::Never`] comes back as an
+    /// error of the socket, `EMSGSIZE`.
+    pub fragment: Fragment,
+    /// IPv6's flow label; 0: the stack's choice.
+    pub flow_label: u32,
+    /// The interface, as the stack numbers them; 0: the route's choice.
+    pub interface: u32,
+    /// What goes to a group does not come back to members on this host.
+    pub no_loop: bool,
 }
 
 impl SendOptions {
     pub(crate) fn info(&self, remote: SocketAddr) -> PacketInfo {
-        let mut info = PacketInfo { remote, ..PacketInfo::default() };
+        let SendOptions { fragment, flow_label, interface, .. } = *self;
+        let flags = if self.no_loop { PacketFlags::NO_LOOP } else { PacketFlags::default() };
+        let mut info =
+            PacketInfo { remote, fragment, flow_label, interface, flags, ..PacketInfo::default() };
         if let Some(source) = self.source {
             info.local = SocketAddr::new(source, 0);
         }

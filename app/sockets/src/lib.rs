@@ -68,4 +68,4 @@ pub use opening::Opening;
 pub use queue::AppQueue;
 pub use table::{Bind, UdpSocket};
 pub use weever_app_ring::control::{self, Share};
-pub use weever_app_ring::{Geometry, SocketId};
+pub use weever_app_ring::{Fragment, Geometry, SocketId};

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use weever_app_ring::SocketId;
@@ -29,19 +30,21 @@ fn next_generation() -> u32 {
 }
 
 /// What a socket receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bind {
     local: SocketAddr,
     peer: Option<SocketAddr>,
     v6_only: bool,
     sharing: Share,
+    interface: Option<Arc<str>>,
 }
 
 impl Bind {
     /// What comes to this address and port by UDP. An unspecified address is any of the stack's (an
     /// IPv6 one is of both families), port 0 an ephemeral one.
     pub fn udp(local: SocketAddr) -> Bind {
-        Bind { local, peer: None, v6_only: false, sharing: Share::Exclusive }
+        let sharing = Share::Exclusive;
+        Bind { local, peer: None, v6_only: false, sharing, interface: None }
     }
 
     /// From this peer only, to which it sends.
@@ -62,6 +65,12 @@ impl Bind {
         Bind { sharing, ..self }
     }
 
+    /// Packets come and go by this interface only, as the stack names it.
+    #[must_use]
+    pub fn on_interface(self, interface: &str) -> Bind {
+        Bind { interface: Some(interface.into()), ..self }
+    }
+
     /// The same with this local port.
     #[must_use]
     pub fn with_port(self, port: u16) -> Bind {
@@ -69,8 +78,9 @@ impl Bind {
     }
 
     pub(crate) fn request(&self) -> Request {
-        let Bind { local, peer, v6_only, sharing } = *self;
-        Request::BindUdp { local, peer, v6_only, sharing, interface: None }
+        let Bind { local, peer, v6_only, sharing, ref interface } = *self;
+        let interface = interface.as_deref().map(str::to_owned);
+        Request::BindUdp { local, peer, v6_only, sharing, interface }
     }
 }
 
@@ -158,7 +168,7 @@ impl Table {
         let open = slots.filter_map(|(slot, there)| {
             let entry = there.entry.as_ref()?;
             // An ephemeral port is asked for by number this time: peers know it.
-            let bind = entry.bind.with_port(entry.port);
+            let bind = entry.bind.clone().with_port(entry.port);
             Some((UdpSocket { slot, generation: there.generation }, bind))
         });
         open.collect()

@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn every_packet_has_one_fate(steps in vec(step(), 1..8)) {
-        let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
+        let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9).with_applications(true);
         let mut host = small(&config);
         for step in steps {
             match step {

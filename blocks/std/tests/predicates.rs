@@ -62,7 +62,8 @@ const EXCEPTIONS: [(&str, &str); 24] = [
 ];
 
 fn graph() -> Graph {
-    host(&HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9)).unwrap()
+    let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
+    host(&config.with_applications(true)).unwrap()
 }
 
 fn states(port: &weever_graph::Port) -> bool {

@@ -12,6 +12,7 @@ mod format;
 mod queues;
 mod set;
 mod settings;
+mod sockets;
 mod status;
 mod stop;
 mod table;
@@ -34,6 +35,7 @@ pub enum ControlCommand {
     Queues(queues::QueuesArgs),
     Set(set::SetArgs),
     Settings(settings::SettingsArgs),
+    Sockets(sockets::SocketsArgs),
     Stop(stop::StopArgs),
 }
 
@@ -50,6 +52,7 @@ impl ControlCommand {
             ControlCommand::Queues(args) => args.run(out),
             ControlCommand::Set(args) => args.run(out),
             ControlCommand::Settings(args) => args.run(out),
+            ControlCommand::Sockets(args) => args.run(out),
             ControlCommand::Stop(args) => args.run(out),
         }
     }

@@ -47,6 +47,7 @@ mod request;
 mod response;
 pub mod settings;
 pub mod socket;
+mod sockets;
 mod status;
 mod stop;
 
@@ -68,6 +69,9 @@ pub use line::{LineError, LineReader, MAX_MESSAGE, VERSION};
 pub use method::{Answers, Handle, Method, Reply};
 pub use queues::{ClassShare, FilterStatus, QueueStatus, Queues, QueuesRequest};
 pub use response::{Outcome, Response, decode_response};
+pub use sockets::{
+    AppQueueStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets, SocketsRequest,
+};
 pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,
     WorkerStatus,
@@ -83,6 +87,7 @@ method::methods![
     QueuesRequest,
     SetRequest,
     SettingsRequest,
+    SocketsRequest,
     StatusRequest,
     StopRequest,
 ];

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use weever_service_api::{
     ApplyRequest, Assignment, CaptureEvent, CaptureRequest, Changed, Client, Counters,
     CountersRequest, Direction, FlowsRequest, GraphFormat, GraphRequest, GraphText, Method,
-    QueuesRequest, Response, SetRequest, Status, StatusRequest, StopRequest, Stopping,
-    decode_response,
+    QueuesRequest, Response, SetRequest, SocketsRequest, Status, StatusRequest, StopRequest,
+    Stopping, decode_response,
 };
 
 /// Reads an answer into its type and writes it again: the same bytes must come out.
@@ -63,6 +63,7 @@ fn requests() {
         sent(&ApplyRequest::new("mine.unicorn", "graph host {}")),
         sent(&SetRequest::from(assignment)),
         sent(&part),
+        sent(&SocketsRequest { most: 7 }),
     ];
     // Each client counts from 1.
     let without_number = |line: &str| {

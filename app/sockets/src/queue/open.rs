@@ -1,6 +1,6 @@
 //! Sockets are opened, closed, and opened again on another stack.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weever_app_ring::SocketId;
 use weever_app_ring::control::{Request, Response, Share};
@@ -69,7 +69,7 @@ impl AppQueue {
         self.backend.borrow_mut().send(&bind.request())?;
         openings.next += 1;
         let opening = Opening(openings.next);
-        openings.under_way.push_back((opening, *bind));
+        openings.under_way.push_back((opening, bind.clone()));
         Ok(opening)
     }
 
@@ -133,9 +133,11 @@ impl AppQueue {
     /// Takes one answer, if a request is under way.
     fn answer(&self, blocking: bool) -> Result<(), Error> {
         let mut openings = self.openings.borrow_mut();
-        let Some(&(opening, bind)) = openings.under_way.front() else { return Ok(()) };
+        if openings.under_way.is_empty() {
+            return Ok(());
+        }
         let Some((answer, _)) = self.backend.borrow_mut().receive(blocking)? else { return Ok(()) };
-        openings.under_way.pop_front();
+        let Some((opening, bind)) = openings.under_way.pop_front() else { return Ok(()) };
         let opened = socket_of(answer)
             .map(|(number, port)| self.table.borrow_mut().insert(number, bind, port));
         openings.done.push_back((opening, opened));
@@ -165,6 +167,39 @@ impl AppQueue {
         self.ask(&Request::Close { socket: number })?;
         self.table.borrow_mut().remove(socket);
         Ok(())
+    }
+
+    /// Joins a group: what comes to it and to the socket's port is the socket's as well. `interface`
+    /// is the stack's name of it; without, the route to the group decides. Blocks until the stack has
+    /// answered. A group is left when its socket is closed; after [`reconnect`](Self::reconnect) it has
+    /// to be joined again.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`], [`Error::Refused`], [`Error::Disconnected`].
+    pub fn join(
+        &self,
+        socket: UdpSocket,
+        group: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<(), Error> {
+        let socket = self.number(socket)?;
+        let interface = interface.map(str::to_owned);
+        self.ask(&Request::Join { socket, group, interface }).map(drop)
+    }
+
+    /// Leaves a group that was [joined](Self::join) with the same interface.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    pub fn leave(
+        &self,
+        socket: UdpSocket,
+        group: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<(), Error> {
+        let socket = self.number(socket)?;
+        let interface = interface.map(str::to_owned);
+        self.ask(&Request::Leave { socket, group, interface }).map(drop)
     }
 
     /// The local port of a socket.

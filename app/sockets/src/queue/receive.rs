@@ -89,7 +89,7 @@ impl AppQueue {
     fn event(&self, channel: u16, received: Received) -> Result<Option<Event<'_>>, Error> {
         let (number, kind, errno) = (received.socket, received.kind, received.offset);
         let parts = match kind {
-            Kind::Data => Some(self.join(channel, received)?),
+            Kind::Data => Some(self.gather(channel, received)?),
             _ => {
                 self.release(channel, received.frame);
                 None
@@ -111,8 +111,8 @@ impl AppQueue {
         }))
     }
 
-    /// Joins the frames of one datagram.
-    fn join(&self, channel: u16, first: Received) -> Result<Parts, Error> {
+    /// Gathers the frames of one datagram.
+    fn gather(&self, channel: u16, first: Received) -> Result<Parts, Error> {
         let broken = || Error::Protocol("a datagram without all of its frames".into());
         let part = |received: Received| {
             let Received { frame, offset, len, .. } = received;

@@ -12,8 +12,8 @@ use weever_net::state::{NetConfig, ReversePath};
 use weever_service_api::{
     ApiError, ApplyRequest, Assignment, CaptureEvent, CaptureRequest, Changed, Counters,
     CountersRequest, ErrorKind, Flows, FlowsRequest, GraphFormat, GraphRequest, GraphText, Handle,
-    How, MAX_FLOWS, QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Settings,
-    SettingsRequest, Status, StatusRequest, StopRequest, Stopping,
+    How, MAX_FLOWS, MAX_SOCKETS, QueueStatus, Queues, QueuesRequest, Reply, SetRequest, Settings,
+    SettingsRequest, Sockets, SocketsRequest, Status, StatusRequest, StopRequest, Stopping,
 };
 
 use crate::stack::graph::capture;
@@ -97,6 +97,7 @@ impl Shared {
         let mut queues: Vec<QueueStatus> =
             workers.flat_map(|(number, worker)| self.queues_of(number, worker, &nodes)).collect();
         queues.sort_by(|a, b| (&a.link, a.queue).cmp(&(&b.link, b.queue)));
+        self.name_applications(&mut queues);
         let mut problems = Vec::new();
         for steward in self.stewards.lock().iter_mut() {
             steward::report::describe(steward, &mut queues, filters);
@@ -210,6 +211,12 @@ fn of_routes<A: Address + Display>(network: &NetConfig, routes: &[Route<A>]) -> 
         Some(setting(format!("route.{}", route.to), value))
     })
     .collect()
+}
+
+impl Handle<SocketsRequest> for Shared {
+    fn handle(&self, request: SocketsRequest) -> Result<Reply<Sockets>, ApiError> {
+        Ok(self.sockets(request.most.min(MAX_SOCKETS)).into())
+    }
 }
 
 impl Handle<StatusRequest> for Shared {

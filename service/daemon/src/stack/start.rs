@@ -123,6 +123,10 @@ pub(super) fn assemble(
     let running = host.start()?;
     let applications = server.map(|server| applications::serve(server, &shared.config));
     let applications = applications.transpose()?.flatten();
+    if let Some(listener) = &applications {
+        // Nobody else sets it.
+        let _ = shared.applications.set(listener.shared_server());
+    }
     let DeviceThreads { watcher, follower, routine } =
         DeviceThreads::start(&shared, filters, kernel)?;
     announce(&shared);

@@ -1,8 +1,9 @@
 //! The state of a running stack that control threads share.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use weever_app_server::AppServer;
 use weever_blocks_std::capture::Taps;
 use weever_engine::{Reading, sum};
 use weever_host::{HostHandle, WorkerHandle};
@@ -41,6 +42,8 @@ pub(in crate::stack) struct Shared {
     pub(in crate::stack) ports: TakenPorts,
     /// What carries out the policy, a device each.
     pub(in crate::stack) stewards: Arc<Stewards>,
+    /// What applications have open, once they are served.
+    pub(in crate::stack) applications: OnceLock<Arc<Mutex<AppServer>>>,
     pub(in crate::stack) started: Instant,
 }
 
@@ -73,6 +76,7 @@ impl Shared {
             captures,
             names: Arc::new(DeviceNames::new(&config, &host.links)),
             ports,
+            applications: OnceLock::new(),
             started: Instant::now(),
             config,
             host,

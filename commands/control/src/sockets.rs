@@ -1,0 +1,170 @@
+//! `weever sockets`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use weever_service_api::{AppQueueStatus, SocketCounts, SocketStatus, Sockets, SocketsRequest};
+
+use crate::format::{grouped, span};
+use crate::table::{Align, Table};
+use crate::watch::{repeat, seconds};
+use crate::{CliError, Target};
+
+/// Shows the applications of a running stack, their queues and sockets, and what was counted of them.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SocketsArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Show so many sockets; up to 2000
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    most: usize,
+    /// Print the answer as JSON, for programs; with --watch, one line per reading
+    #[arg(long)]
+    json: bool,
+    /// Ask again every so many seconds, until interrupted
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+}
+
+impl SocketsArgs {
+    /// Asks and prints; with `--watch` until the stack ends, which is then an error.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        let ask = || self.target.ask(&SocketsRequest { most: self.most });
+        repeat(out, self.json, self.watch, ask, |out, sockets, _| write(out, sockets))
+    }
+}
+
+fn write(out: &mut dyn Write, now: &Sockets) -> io::Result<()> {
+    let Some(path) = &now.path else {
+        return writeln!(out, "no applications are served: `weever up --apps PATH` serves them");
+    };
+    let (queues, sockets) = (grouped(now.queues.len() as u64), grouped(now.total));
+    writeln!(out, "up {}, {path}: {queues} queues, {sockets} sockets", span(now.uptime_ns))?;
+    if !now.queues.is_empty() {
+        writeln!(out)?;
+        of_queues(&now.queues).write(out)?;
+    }
+    if !now.sockets.is_empty() {
+        writeln!(out)?;
+        of_sockets(&now.sockets).write(out)?;
+    }
+    let more = now.total.saturating_sub(now.sockets.len() as u64);
+    if more > 0 { writeln!(out, "and {} more", grouped(more)) } else { Ok(()) }
+}
+
+const COUNTS: [(&str, Align); 5] = [
+    ("received", Align::Right),
+    ("sent", Align::Right),
+    ("dropped", Align::Right),
+    ("refused", Align::Right),
+    ("errors", Align::Right),
+];
+
+fn counted(counts: &SocketCounts) -> [String; 5] {
+    let SocketCounts { received, sent, dropped, refused, errors } = *counts;
+    [received, sent, dropped, refused, errors].map(grouped)
+}
+
+fn of_queues(queues: &[AppQueueStatus]) -> Table {
+    let (left, right) = (Align::Left, Align::Right);
+    let own = [
+        ("queue", right),
+        ("application", left),
+        ("pid", right),
+        ("uid", right),
+        ("sockets", right),
+    ];
+    let mut table = Table::new(&[&own[..], &COUNTS].concat());
+    for queue in queues {
+        let numbers = [queue.pid.to_string(), queue.uid.to_string(), grouped(queue.sockets)];
+        let own = [queue.queue.to_string(), queue.application.clone()].into_iter().chain(numbers);
+        table.row(own.chain(counted(&queue.counts)));
+    }
+    table
+}
+
+fn of_sockets(sockets: &[SocketStatus]) -> Table {
+    let (left, right) = (Align::Left, Align::Right);
+    let own = [
+        ("socket", right),
+        ("queue", right),
+        ("application", left),
+        ("state", left),
+        ("local", left),
+        ("peer", left),
+    ];
+    let mut table = Table::new(&[&own[..], &COUNTS, &[("groups", left)]].concat());
+    for socket in sockets {
+        let own = [
+            socket.socket.to_string(),
+            socket.queue.to_string(),
+            socket.application.clone(),
+            socket.state.clone(),
+            socket.local.clone(),
+            socket.peer.clone().unwrap_or_else(|| "*".into()),
+        ];
+        let cells = own.into_iter().chain(counted(&socket.counts));
+        table.row(cells.chain([socket.groups.join(" ")]));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(now: &Sockets) -> String {
+        let mut out = Vec::new();
+        write(&mut out, now).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn sockets_in_words() {
+        let counts =
+            SocketCounts { received: 1000, sent: 7, dropped: 3, ..SocketCounts::default() };
+        let queue = AppQueueStatus {
+            queue: 1,
+            application: "resolver".into(),
+            pid: 42,
+            uid: 1000,
+            sockets: 2,
+            counts,
+        };
+        let socket = SocketStatus {
+            socket: 4,
+            queue: 1,
+            application: "resolver".into(),
+            pid: 42,
+            uid: 1000,
+            state: "open".into(),
+            local: "*:5353".into(),
+            groups: vec!["224.0.0.251%eth0".into()],
+            counts,
+            ..SocketStatus::default()
+        };
+        let now = Sockets {
+            uptime_ns: 1_000_000_000,
+            path: Some("/run/apps".into()),
+            queues: vec![queue],
+            total: 2,
+            sockets: vec![socket],
+        };
+        let expected = "\
+up 1.0 s, /run/apps: 1 queues, 2 sockets
+
+queue  application  pid   uid  sockets  received  sent  dropped  refused  errors
+    1  resolver      42  1000        2     1,000     7        3        0       0
+
+socket  queue  application  state  local   peer  received  sent  dropped  refused  errors  groups
+     4      1  resolver     open   *:5353  *        1,000     7        3        0       0  224.0.0.251%eth0
+and 1 more
+";
+        assert_eq!(text(&now), expected);
+        assert!(text(&Sockets::default()).starts_with("no applications are served"));
+    }
+}

@@ -1,0 +1,107 @@
+//! Method `sockets`: what applications have open.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Method;
+
+/// The most sockets that one answer has.
+pub const MAX_SOCKETS: usize = 2000;
+
+/// Parameters of `sockets`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SocketsRequest {
+    /// How many sockets to list, up to [`MAX_SOCKETS`].
+    pub most: usize,
+}
+
+impl Default for SocketsRequest {
+    fn default() -> SocketsRequest {
+        SocketsRequest { most: MAX_SOCKETS }
+    }
+}
+
+impl Method for SocketsRequest {
+    const NAME: &'static str = "sockets";
+    type Answer = Sockets;
+}
+
+/// Answer to `sockets`: applications, and what they have open.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Sockets {
+    /// Nanoseconds since the stack was started.
+    pub uptime_ns: u64,
+    /// Where applications are served; none if they are not.
+    pub path: Option<String>,
+    /// The application queues, in the order in which they were opened.
+    pub queues: Vec<AppQueueStatus>,
+    /// How many sockets there are, of which no more than was asked for are listed.
+    pub total: u64,
+    /// The sockets, in the order of their numbers.
+    pub sockets: Vec<SocketStatus>,
+}
+
+/// An application queue. It has a channel to every worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AppQueueStatus {
+    /// Its number.
+    pub queue: u32,
+    /// The application's name.
+    pub application: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// Its open sockets.
+    pub sockets: u64,
+    /// The counts of its sockets that are open and of those that were closed.
+    #[serde(flatten)]
+    pub counts: SocketCounts,
+}
+
+/// A socket of an application.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketStatus {
+    /// Its number.
+    pub socket: u32,
+    /// The number of its application queue.
+    pub queue: u32,
+    /// The application's name.
+    pub application: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// `open`, or `connected` to a peer.
+    pub state: String,
+    /// What it receives: our address and port, with `*` for any, then what its packets must be from or
+    /// come by.
+    pub local: String,
+    /// Its peer, if it is connected.
+    pub peer: Option<String>,
+    /// The groups that it has joined, each with its interface: `239.1.1.1%eth0`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// What was counted.
+    #[serde(flatten)]
+    pub counts: SocketCounts,
+}
+
+/// What is counted of sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SocketCounts {
+    /// Datagrams given to the application.
+    pub received: u64,
+    /// Datagrams taken from the application.
+    pub sent: u64,
+    /// Datagrams lost because the application did not read.
+    pub dropped: u64,
+    /// Datagrams of the application that could not be sent.
+    pub refused: u64,
+    /// Errors that the application was told of.
+    pub errors: u64,
+}

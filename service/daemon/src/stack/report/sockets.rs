@@ -1,0 +1,87 @@
+//! What applications have open, as the control socket tells it.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use weever_app_server::{AppServer, Identity, LINK_NAME, SocketCounts as Counted};
+use weever_net::demux::Binding;
+use weever_service_api::{
+    AppQueueStatus, ClassShare, QueueStatus, SocketCounts, SocketStatus, Sockets,
+};
+
+use crate::stack::run::shared::Shared;
+
+impl Shared {
+    pub(in crate::stack) fn sockets(&self, most: usize) -> Sockets {
+        let path = self.config.apps.as_ref().map(|path| path.display().to_string());
+        let answer = Sockets { uptime_ns: self.uptime_ns(), path, ..Sockets::default() };
+        let Some(server) = self.applications.get() else { return answer };
+        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        Sockets {
+            queues: queues(&server),
+            total: server.socket_count() as u64,
+            sockets: server.sockets().take(most).map(socket).collect(),
+            ..answer
+        }
+    }
+}
+
+impl Shared {
+    /// Has the applications' rows name them, with how many sockets each has.
+    pub(in crate::stack) fn name_applications(&self, rows: &mut [QueueStatus]) {
+        let Some(server) = self.applications.get() else { return };
+        let server = server.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets: BTreeMap<String, u64> = BTreeMap::new();
+        for queue in server.queues() {
+            *sockets.entry(queue.owner.name).or_default() += queue.sockets as u64;
+        }
+        let shares = sockets.into_iter().map(|(name, flows)| ClassShare { name, flows });
+        let shares: Vec<ClassShare> = shares.collect();
+        for row in rows.iter_mut().filter(|row| row.link == LINK_NAME) {
+            row.classes.clone_from(&shares);
+        }
+    }
+}
+
+fn queues(server: &AppServer) -> Vec<AppQueueStatus> {
+    let queue = |queue: weever_app_server::QueueStatus| {
+        let Identity { name, pid, uid, .. } = queue.owner;
+        AppQueueStatus {
+            queue: queue.id,
+            application: name,
+            pid,
+            uid,
+            sockets: queue.sockets as u64,
+            counts: counts(&queue.counts),
+        }
+    };
+    server.queues().map(queue).collect()
+}
+
+fn socket(status: weever_app_server::SocketStatus) -> SocketStatus {
+    let Identity { name, pid, uid, .. } = status.owner;
+    let local = Binding { remote_addr: None, remote_port: None, ..status.binding };
+    let state = if status.peer.is_some() { "connected" } else { "open" };
+    SocketStatus {
+        socket: status.id,
+        queue: status.queue,
+        application: name,
+        pid,
+        uid,
+        state: state.into(),
+        local: local.to_string(),
+        peer: status.peer.map(|peer| peer.to_string()),
+        groups: status.groups.iter().map(|(group, name)| format!("{group}%{name}")).collect(),
+        counts: counts(&status.counts),
+    }
+}
+
+fn counts(counted: &Counted) -> SocketCounts {
+    SocketCounts {
+        received: counted.delivered,
+        sent: counted.sent,
+        dropped: counted.ring_full + counted.no_frame,
+        refused: counted.refused,
+        errors: counted.errors,
+    }
+}
