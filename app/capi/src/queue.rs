@@ -12,7 +12,7 @@ use crate::buffer::{Buf, Content};
 use crate::failure::{Failure, call};
 use crate::socket::Socket;
 
-/// Looks that found nothing, after which the stack is asked whether it is still there.
+/// Looks in a row that found nothing, after which the stack is asked whether it is still there.
 const CHECK_EVERY: u32 = 1 << 12;
 
 /// `weever_aq`: the queue is boxed apart, so that buffers can point to it.
@@ -99,12 +99,10 @@ impl Queue {
             return Ok(Look::Event(event));
         }
         let look = self.lasting().look()?;
-        if matches!(look, Look::Nothing) {
-            self.empty_looks += 1;
-            if self.empty_looks >= CHECK_EVERY {
-                self.empty_looks = 0;
-                self.inner.check()?;
-            }
+        self.empty_looks = if matches!(look, Look::Nothing) { self.empty_looks + 1 } else { 0 };
+        if self.empty_looks >= CHECK_EVERY {
+            self.empty_looks = 0;
+            self.inner.check()?;
         }
         Ok(look)
     }

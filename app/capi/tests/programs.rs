@@ -104,20 +104,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-#[test]
-fn every_call_answers_as_the_manual_says() {
+/// Compiles a program of these tests and runs it on a stack whose neighbour sends everything back.
+fn run(name: &str) {
     if !has("cc") {
         eprintln!("skipped: needs cc");
         return;
     }
-    let mut bench = bench("calls");
-    let program = std::env::temp_dir().join(format!("weever-calls-{}", std::process::id()));
+    let mut bench = bench(name);
+    let program = std::env::temp_dir().join(format!("weever-{name}-{}", std::process::id()));
     let library = library().expect("cargo builds the library with its tests");
     let compiled = Command::new("cc")
         .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Werror", "-g"])
         .arg("-I")
         .arg(root().join("include"))
-        .arg(root().join("tests/calls.c"))
+        .arg(root().join(format!("tests/{name}.c")))
         .arg("-o")
         .arg(&program)
         .arg(library.join("libweever_c.a"))
@@ -132,7 +132,18 @@ fn every_call_answers_as_the_manual_says() {
     stop.store(true, Ordering::Relaxed);
     reflector.join().unwrap();
     std::fs::remove_file(program).unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+}
+
+#[test]
+fn every_call_answers_as_the_manual_says() {
+    run("calls");
+}
+
+#[test]
+fn the_steady_state_allocates_nothing_and_makes_no_system_call_but_the_kick() {
+    run("steady");
 }
 
 /// Killed when the test is over.
