@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weever_app_server::{AppListener, ListenError};
 use weever_app_sockets::{
-    AppQueue, Bind, Config, Error, Event, Events, Geometry, RxBuf, SendOptions, Share,
+    AppQueue, AsyncQueue, Bind, Config, Error, Event, Events, Geometry, RxBuf, SendOptions, Share,
 };
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
@@ -344,4 +344,39 @@ fn a_queue_and_its_sockets_come_back_on_another_stack() {
     queue.send(client, b"to the peer").unwrap();
     queue.commit().unwrap();
     second.expect(b"to the peer");
+}
+
+#[test]
+fn a_task_that_awaits_is_told_of_the_end_of_the_stack() {
+    let mut bench = bench("task", 1);
+    let queue = bench.connect();
+    queue.bind_udp("0.0.0.0:53".parse().unwrap()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let queue = AsyncQueue::new(queue).unwrap();
+        // An answer that nobody took is not the end.
+        queue.queue().begin_open(&Bind::udp("0.0.0.0:54".parse().unwrap())).unwrap();
+        for payload in [b"one", b"two"] {
+            bench.send(&udp(4000, 53, payload));
+            let event = tokio::time::timeout(PATIENCE, queue.next()).await.unwrap().unwrap();
+            let Event::Datagram(datagram) = event else { panic!("{event:?}") };
+            assert_eq!(datagram.to_vec(), payload);
+        }
+        let ended = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            drop(bench.listener.take());
+            std::future::pending().await
+        };
+        let mut ended = std::pin::pin!(ended);
+        let mut next = std::pin::pin!(tokio::time::timeout(PATIENCE, queue.next()));
+        let result = std::future::poll_fn(|task| {
+            let (): () = match ended.as_mut().poll(task) {
+                std::task::Poll::Ready(never) => never,
+                std::task::Poll::Pending => (),
+            };
+            next.as_mut().poll(task)
+        });
+        let error = result.await.unwrap().map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Disconnected), "{error}");
+    });
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weever_app_library::Library;
-use weever_app_sockets::{AppQueue, Bind, Config, Error, Event, Geometry, Share};
+use weever_app_sockets::{AppQueue, AsyncQueue, Bind, Config, Error, Event, Geometry, Share};
 use weever_blocks_std::testing::frames::{HOST_MAC, PEER, PEER_MAC, arp, udp};
 use weever_host::{HostBuilder, InterfaceConfig};
 use weever_link::memory::{MemoryConfig, pair};
@@ -229,4 +229,26 @@ fn the_stack_outlives_its_handle_and_ends_with_its_last_queue() {
     queue.bind_udp(port(54)).unwrap();
     assert!(queue.reconnect().unwrap().is_empty());
     assert_eq!(queue.sockets(), 2);
+}
+
+#[test]
+fn a_task_awaits_its_queue() {
+    let mut bench = bench(1, NEVER);
+    let queue = bench.queue();
+    queue.bind_udp(port(53)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let queue = AsyncQueue::new(queue).unwrap();
+        for round in 0..3u8 {
+            let waiting = tokio::time::timeout(Duration::from_millis(5), queue.next()).await;
+            assert!(waiting.is_err(), "nothing was sent, and giving up loses nothing");
+            bench.send(&udp(4000, 53, &[round, 7]));
+            let event = tokio::time::timeout(PATIENCE, queue.next()).await.unwrap().unwrap();
+            let Event::Datagram(datagram) = event else { panic!("{event:?}") };
+            assert_eq!(datagram.to_vec(), [round, 7]);
+            datagram.reply().unwrap();
+            queue.queue().commit().unwrap();
+            bench.expect(&[round, 7]);
+        }
+    });
 }

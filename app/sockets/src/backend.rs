@@ -5,7 +5,7 @@
 //! the application's thread besides, which is all that [`Backend::work`] and [`Backend::sleep`] are
 //! for. This crate links no stack: `weever-app-library` implements the trait over a host.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,6 +57,11 @@ pub trait Backend: Send {
     /// # Errors
     /// [`Error::Disconnected`] when it is not.
     fn check(&mut self) -> Result<(), Error>;
+
+    /// A descriptor that becomes readable when the stack ends, if it can end before this program.
+    fn end_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Connects anew, after the stack has ended. What was open is gone.
     ///
@@ -111,6 +116,10 @@ impl Backend for Process {
 
     fn check(&mut self) -> Result<(), Error> {
         self.poll(&mut [PollFd::new(&self.control, PollFlags::RDHUP)], Some(Duration::ZERO))
+    }
+
+    fn end_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.control.as_fd())
     }
 
     fn restart(&mut self) -> Result<(), Error> {

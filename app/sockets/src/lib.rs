@@ -15,7 +15,8 @@
 //! ```
 //!
 //! A thread with nothing to do sleeps in [`AppQueue::wait`], or by an event loop of its own on the
-//! queue's descriptor ([`AppQueue::arm`]).
+//! queue's descriptor ([`AppQueue::arm`]), or awaits it in a task of tokio's (the feature `tokio`,
+//! `AsyncQueue`).
 //!
 //! ```no_run
 //! # fn main() -> Result<(), weever_app_sockets::Error> {
@@ -49,6 +50,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod backend;
 mod buffer;
 mod channel;
@@ -59,6 +62,8 @@ mod opening;
 mod queue;
 mod table;
 
+#[cfg(feature = "tokio")]
+pub use asynchronous::AsyncQueue;
 pub use backend::{Answer, Backend};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
 pub use config::{Config, DEFAULT_PATH};

@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 use crate::clock::effective_ghz;
 use crate::plan::Plan;
 use crate::{
-    BenchError, Samples, corec, echo, forward, in_memory, instructions, isolation, live, modes,
-    receive, search, sizes, steer_xdp,
+    BenchError, Samples, app, corec, echo, forward, in_memory, instructions, isolation, live,
+    modes, receive, search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -41,6 +41,21 @@ enum Part {
     Rx,
     /// UDP echo, beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
     UdpEcho,
+    /// Applications: echo, a key-value store and round trips beside the kernel's, the shared rings,
+    /// opening sockets (needs root)
+    App {
+        /// Open 100,000 and 1,000,000 sockets as well
+        #[arg(long)]
+        all_sockets: bool,
+    },
+    /// The application of `app` that is a process of its own
+    #[command(hide = true)]
+    AppServer {
+        /// What it serves
+        kind: app::Kind,
+        /// The stack's socket
+        path: std::path::PathBuf,
+    },
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
     /// What a change of the running graph costs the packets: lost ones, and gaps in the service
@@ -112,6 +127,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::Engine { only } => in_memory::run(plan(15, 50), only.as_deref()),
         Part::Rx => receive::run(plan(5, 800)),
         Part::UdpEcho => echo::run(plan(5, 300)),
+        Part::App { all_sockets } => app::run(plan(5, 300), *all_sockets),
+        Part::AppServer { kind, path } => return app::serve(*kind, path).map(|()| String::new()),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),

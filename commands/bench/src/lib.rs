@@ -6,6 +6,7 @@
 //! [`Report`] carries both, with their spread.
 #![forbid(unsafe_code)]
 
+mod app;
 mod assemble;
 mod client;
 mod clock;

@@ -158,6 +158,13 @@ impl AppQueue {
         self.backend.borrow_mut().check()
     }
 
+    /// A descriptor of its own that becomes readable when the stack ends, or answers a request; `None`
+    /// for a stack in this process.
+    pub fn end_descriptor(&self) -> Option<std::io::Result<OwnedFd>> {
+        let backend = self.backend.borrow();
+        backend.end_descriptor().map(|fd| fd.try_clone_to_owned())
+    }
+
     /// Frames that are free, and frames lent to the stack, over all channels. For checks: together
     /// with those in buffers they are all that there are.
     pub fn frames(&self) -> (usize, usize) {

@@ -1,0 +1,214 @@
+//! The servers: on weever beside the program, inside it, and on the kernel.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use weever_app_library::Library;
+use weever_app_server::AppListener;
+use weever_app_sockets::{AppQueue, Config};
+use weever_ebpf::xdp::{GeneratorSettings, Order, Span};
+use weever_engine::Mode;
+use weever_examples_apps::{echo, keyvalue};
+use weever_host::{HostBuilder, InterfaceConfig};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig};
+use weever_packet::{Pool, PoolConfig};
+use weever_testbed::{Fixture, allowed_cores};
+use weever_wire::MacAddr;
+
+use crate::BenchError;
+use crate::contender::Gate;
+use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
+use crate::traffic::payload_len;
+
+pub(super) type Body = fn(&Gate) -> Result<(), BenchError>;
+
+const DEVICE: &str = "right0";
+/// Bytes of a key.
+const KEY: usize = 64;
+/// How long a program that was started may take until it serves.
+const START: Duration = Duration::from_millis(300);
+
+/// What is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Kind {
+    /// Datagrams are sent back.
+    Echo,
+    /// A key-value store.
+    KeyValue,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Echo => "echo",
+            Kind::KeyValue => "key-value",
+        }
+    }
+
+    fn serve(self, queue: &AppQueue, running: impl Fn() -> bool) -> Result<(), BenchError> {
+        let served = match self {
+            Kind::Echo => echo::serve(queue, PORT, running),
+            Kind::KeyValue => keyvalue::serve(queue, PORT, running),
+        };
+        served.map_err(BenchError::of("application"))
+    }
+}
+
+/// What is asked for.
+pub(super) enum Load {
+    /// Frames of so many bytes, to be sent back.
+    Echo(usize),
+    /// A value of so many bytes, under a key of [`KEY`].
+    Get(usize),
+}
+
+impl Load {
+    fn payload(&self) -> Vec<u8> {
+        match self {
+            Load::Echo(len) => vec![0x2a; payload_len(*len)],
+            Load::Get(_) => request(&format!("get {}\r\n", "k".repeat(KEY))),
+        }
+    }
+
+    /// Stores the value, by the kernel's socket: several times, since an answer does not come to it.
+    pub(super) fn prepare(&self, rig: &Rig) -> Result<(), BenchError> {
+        let Load::Get(len) = self else { return Ok(()) };
+        let failed = BenchError::of("storing a value");
+        let set = format!("set {} 0 0 {len}\r\n{}\r\n", "k".repeat(KEY), "v".repeat(*len));
+        let socket = rig.fixture.left.run(|| UdpSocket::bind((Fixture::LEFT, 0)));
+        let socket = socket.map_err(&failed)?;
+        for _ in 0..10 {
+            // Refused while the server is not there yet.
+            drop(socket.send_to(&request(&set), (HOST, PORT)));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    pub(super) fn settings(&self, rig: &Rig) -> Result<GeneratorSettings, BenchError> {
+        Ok(GeneratorSettings {
+            out_ifindex: rig.generator_end()?.index,
+            source_mac: GENERATOR_MAC,
+            destination_mac: rig.contender_end()?.mac,
+            sources: Span::one(Fixture::LEFT),
+            destination: HOST,
+            source_ports: Span { first: 10_000, count: 16 },
+            destination_ports: Span::one(PORT),
+            payload: self.payload(),
+            udp_checksum: true,
+            order: Order::RoundRobin,
+        })
+    }
+}
+
+/// With memcached's eight bytes in front.
+fn request(text: &str) -> Vec<u8> {
+    [&[0, 1, 0, 0, 0, 1, 0, 0], text.as_bytes()].concat()
+}
+
+fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
+    let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;
+    let device = AfXdp::open(&AfXdpConfig::new(DEVICE, pool.clone()));
+    let mut builder = HostBuilder::new(pool);
+    let link = builder.link(Box::new(device.map_err(BenchError::of(failed))?));
+    let address = format!("{HOST}/{}", Fixture::PREFIX).parse().map_err(BenchError::of(failed))?;
+    let interface = InterfaceConfig::new(DEVICE, link).address(address);
+    builder.interface(interface).map_err(BenchError::of(failed))?;
+    builder.neighbour(Fixture::LEFT.into(), MacAddr(GENERATOR_MAC));
+    Ok(builder)
+}
+
+/// The stack in the server's thread, which polls.
+pub(super) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
+    let failed = "library";
+    let library = Library::start(builder(failed)?, Duration::from_millis(10));
+    let library = library.map_err(BenchError::of(failed))?;
+    let config = Config { spin: Duration::from_secs(1), ..Config::default() };
+    let queue = library.queue(&config).map_err(BenchError::of(failed))?;
+    let opened = std::cell::Cell::new(false);
+    kind.serve(&queue, || {
+        // It is asked once the socket is open.
+        if !opened.replace(true) {
+            gate.open();
+        }
+        gate.running()
+    })
+}
+
+/// The stack's worker in this process, and the server in another, both on this thread's core.
+pub(super) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
+    let failed = "process";
+    let mut builder = builder(failed)?;
+    let core = allowed_cores().map_err(BenchError::of(failed))?;
+    builder.cores(&core[..1]);
+    // They take turns on the core, so neither polls.
+    builder.mode(Mode::Interrupt);
+    let large = Pool::new(PoolConfig::large(64)).map_err(BenchError::of(failed))?;
+    let server = builder.applications(Some(large), 1000).map_err(BenchError::of(failed))?;
+    let host = builder.start().map_err(BenchError::of(failed))?;
+    let path = std::env::temp_dir().join(format!("weever-bench-{}.sock", std::process::id()));
+    let listener = AppListener::start(&path, 0o600, server).map_err(BenchError::of(failed))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["bench", "app-server", kind.name()]).arg(&path);
+    let program = Running(command.spawn().map_err(BenchError::of(failed))?);
+    std::thread::sleep(START);
+    gate.open();
+    while gate.running() && host.handle().failure().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop((program, listener));
+    host.stop().failure.map_or(Ok(()), |failure| Err(BenchError::of(failed)(failure)))
+}
+
+/// The program of [`process`]: serves until it is killed.
+pub(crate) fn serve(kind: Kind, path: &Path) -> Result<(), BenchError> {
+    let config = Config { path: path.into(), ..Config::default() };
+    let queue = AppQueue::connect(&config).map_err(BenchError::of("application"))?;
+    kind.serve(&queue, || true)
+}
+
+pub(super) fn has_memcached() -> bool {
+    Command::new("memcached").arg("-V").stdout(Stdio::null()).status().is_ok()
+}
+
+/// Debian's memcached over the kernel, with one thread, on this thread's core.
+pub(super) fn memcached(gate: &Gate) -> Result<(), BenchError> {
+    let mut command = Command::new("memcached");
+    let port = PORT.to_string();
+    command.args(["-u", "root", "-t", "1", "-p", "0", "-U", &port, "-l", &HOST.to_string()]);
+    let _program = Running(command.spawn().map_err(BenchError::of("memcached"))?);
+    std::thread::sleep(START);
+    gate.open();
+    while gate.running() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// A program that ends with its benchmark.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Nanoseconds for which a core was not idle so far, by the kernel's books.
+pub(super) fn busy_ns(core: usize) -> Result<u64, BenchError> {
+    /// Nanoseconds of a tick of `/proc/stat`, on every architecture that Linux has (`USER_HZ`).
+    const TICK: u64 = 10_000_000;
+    let file = "/proc/stat";
+    let text = fs::read_to_string(file).map_err(BenchError::of(file))?;
+    let name = format!("cpu{core}");
+    let line = text.lines().find(|line| line.split(' ').next() == Some(&name));
+    let fields =
+        line.ok_or_else(|| BenchError::of(file)("the core is not in it"))?.split(' ').skip(1);
+    // user, nice, system, idle, iowait, irq, softirq, …
+    let ticks = fields.take(7).enumerate().filter(|(i, _)| !matches!(i, 3 | 4));
+    Ok(ticks.filter_map(|(_, field)| field.parse::<u64>().ok()).sum::<u64>() * TICK)
+}
