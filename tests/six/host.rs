@@ -107,6 +107,22 @@ fn the_stack_asks_the_kernel() {
     assert!(known.is_some_and(|n| n["mac"].is_string()), "{status}");
 }
 
+/// A stack that comes back with another link address announces its addresses with it (RFC 4861 §7.2.6). The
+/// kernel trusts the old one for an hour here: only an announcement has it learn the new one.
+#[test]
+fn a_new_link_address_is_announced() {
+    require_net_admin!();
+    let net = net();
+    net.right.sysctl("net/ipv6/neigh/right0/base_reachable_time_ms", "3600000").unwrap();
+    let echo = socket(&net.right, KERNEL, 0);
+    for mac in [[2, 0, 0, 0, 0x77, 1], [2, 0, 0, 0, 0x77, 2]] {
+        net.left.set_mac("left0", mac).unwrap();
+        let up = Up::start(&net.left, &config("none", &format!("addr = \"{STACK}/64\"")), &[]);
+        up.address("fd77::10");
+        assert!(echoes(&echo, at(STACK, ECHO, 0), 100), "{mac:02x?}: {}", up.tell());
+    }
+}
+
 /// An address that the kernel has is not used, and is shown as somebody else's.
 fn the_kernels_address_is_not_taken(share: &str) {
     let net = net();

@@ -58,7 +58,13 @@ pub struct Dhcp {
     /// Whether there are any: what a timer looks at that has nothing to do.
     active: AtomicBool,
     watched: Arc<ArcSwap<Vec<Watched>>>,
+    /// The transactions of the clients, for a glance without the lock: who does not know one cannot have a
+    /// worker take it.
+    open: Arc<ArcSwap<Vec<Transaction>>>,
 }
+
+/// An interface, and the transaction that its client has open.
+pub(super) type Transaction = (u16, u32);
 
 impl Dhcp {
     /// Has `iface` configured by DHCP, its offered address probed in this way. Nothing happens if a
@@ -116,12 +122,19 @@ impl Dhcp {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A reader of the transactions that are open.
+    pub(super) fn open(
+        &self,
+    ) -> arc_swap::Cache<Arc<ArcSwap<Vec<Transaction>>>, Arc<Vec<Transaction>>> {
+        arc_swap::Cache::new(Arc::clone(&self.open))
+    }
+
     /// A reader of the addresses that are being probed.
     pub(super) fn watched(&self) -> arc_swap::Cache<Arc<ArcSwap<Vec<Watched>>>, Arc<Vec<Watched>>> {
         arc_swap::Cache::new(Arc::clone(&self.watched))
     }
 
-    /// Publishes what is being probed, if that has changed, and forgets clients that have ended.
+    /// Publishes what is being probed and asked, if that has changed, and forgets clients that have ended.
     pub(super) fn publish(
         &self,
         clients: &mut Vec<Own>,
@@ -134,6 +147,11 @@ impl Dhcp {
         let now: Vec<Watched> = clients.iter().filter_map(probed).collect();
         if **self.watched.load() != now {
             self.watched.store(Arc::new(now));
+        }
+        let open = |own: &Own| Some((own.iface.0, own.client.as_ref()?.transaction()));
+        let open: Vec<Transaction> = clients.iter().filter_map(open).collect();
+        if **self.open.load() != open {
+            self.open.store(Arc::new(open));
         }
         clients.retain_mut(|own| !own.has_ended() || own.begin_again());
         self.active.store(!clients.is_empty(), Ordering::Release);

@@ -11,10 +11,11 @@ use weever_graph::Effects;
 use weever_net::dhcp4::SERVER_PORT;
 use weever_net::iface::IfaceId;
 use weever_wire::arp::{ArpView, op};
+use weever_wire::dhcp4::DhcpView;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use super::Dhcp;
-use super::clients::Watched;
+use super::clients::{Transaction, Watched};
 use crate::kinds::between;
 
 /// Hands a server's answer to the client of the interface that it came by.
@@ -28,30 +29,39 @@ pub static RECEIVE: BlockType = BlockType {
             PortDoc { name: "out", doc: "taken" },
             PortDoc { name: "drop", doc: "no answer to a question of ours" },
         ],
-        |build| Ok(Box::new(Receive { dhcp: build.env.get_or_default() })),
+        |build| {
+            let dhcp: Arc<Dhcp> = build.env.get_or_default();
+            Ok(Box::new(Receive { open: dhcp.open(), dhcp }))
+        },
     )
 };
 
 struct Receive {
     dhcp: Arc<Dhcp>,
+    open: arc_swap::Cache<Arc<ArcSwap<Vec<Transaction>>>, Arc<Vec<Transaction>>>,
 }
 
 impl Block for Receive {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
-        let taken = tasks_where(burst, input, |packet| take(&self.dhcp, packet, cx.now));
+        let open = self.open.load();
+        let taken = tasks_where(burst, input, |packet| take(&self.dhcp, open, packet, cx.now));
         ports.enable(0, taken);
         ports.enable(1, input & !taken);
     }
 }
 
-fn take(dhcp: &Dhcp, packet: &Buffer, now: Nanos) -> bool {
+fn take(dhcp: &Dhcp, open: &[Transaction], packet: &Buffer, now: Nanos) -> bool {
     let meta = packet.meta();
     let segment = between(packet, meta.l4, meta.end);
     let from_server = UdpHeader::first(segment).is_some_and(|udp| udp.src_port() == SERVER_PORT);
     let message = segment.get(HEADER_LEN..).unwrap_or_default();
+    let Ok(view) = DhcpView::new(message) else { return false };
+    if !from_server || !open.contains(&(meta.iface, view.header().xid())) {
+        return false;
+    }
     let mut clients = dhcp.lock();
     let own = clients.iter_mut().find(|own| own.iface == IfaceId(meta.iface));
-    let client = own.and_then(|own| own.client.as_mut()).filter(|_| from_server);
+    let client = own.and_then(|own| own.client.as_mut());
     client.is_some_and(|client| client.handle(message, now).is_ok())
 }
 

@@ -43,8 +43,12 @@ impl Paths {
         &self.recent
     }
 
-    /// Learns from an ICMP error. Locks, and publishes what has changed.
+    /// Learns from an ICMP error. Locks, and publishes what has changed, if the error is about a packet that
+    /// was sent recently; a forged one does not get so far.
     pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, TooBigReject> {
+        if !self.recent.sent(&said.packet, now) {
+            return Err(TooBigReject::NeverSent);
+        }
         self.with(|table| table.learn(said, link_mtu, &self.recent, now))
     }
 

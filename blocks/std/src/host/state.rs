@@ -57,8 +57,9 @@ impl Network {
         let mut config = old.config().clone();
         let done = change(&mut config)?;
         if config != *old.config() {
-            let generation = old.generation() + 1;
-            self.published.store(Arc::new(NetState::new(config, generation)));
+            let next = old.next(config);
+            let generation = next.generation();
+            self.published.store(Arc::new(next));
             self.generation.store(generation, Ordering::Release);
         }
         Ok(done)

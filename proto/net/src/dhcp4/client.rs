@@ -168,6 +168,11 @@ impl Client {
         self.lease.as_ref()
     }
 
+    /// The transaction that a server's answer has to name.
+    pub fn transaction(&self) -> u32 {
+        self.xid
+    }
+
     /// The address that is being probed, for which ARP packets are to be watched.
     pub fn probed(&self) -> Option<Ipv4Addr> {
         let offer = self.offer.as_ref().filter(|_| self.state == State::Probing);

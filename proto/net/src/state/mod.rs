@@ -8,6 +8,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::addr::{Destination, Martian, Ours};
@@ -39,8 +40,8 @@ pub struct NetState {
     interfaces: Box<[Option<Interface>]>,
     /// Which interface a link's VLAN is, by ascending [`member_key`]. Only those that are up.
     members: Box<[(u32, IfaceId)]>,
-    fib4: Fib<Ipv4Addr, Hop<Ipv4Addr>>,
-    fib6: Fib<Ipv6Addr, Hop<Ipv6Addr>>,
+    fib4: Arc<Fib<Ipv4Addr, Hop<Ipv4Addr>>>,
+    fib6: Arc<Fib<Ipv6Addr, Hop<Ipv6Addr>>>,
 }
 
 /// The tag 0 carries a priority only: IEEE 802.1Q has it belong to no VLAN, as if untagged.
@@ -52,14 +53,39 @@ const fn member_key(link: u16, vlan: u16) -> u32 {
 impl NetState {
     /// The state that `config` describes.
     pub fn new(config: NetConfig, generation: u64) -> Self {
+        let fib4 = Arc::new(Fib::new(resolve::ipv4(&config)));
+        let fib6 = Arc::new(Fib::new(resolve::ipv6(&config)));
+        Self::with(config, generation, fib4, fib6)
+    }
+
+    /// The next state, which `config` describes. A family whose addresses and routes have not changed keeps
+    /// its table: a router that advertises does not have the IPv4 routes laid out again.
+    pub fn next(&self, config: NetConfig) -> Self {
+        let (fib4, fib6) = (
+            match resolve::same4(&self.config, &config) {
+                true => Arc::clone(&self.fib4),
+                false => Arc::new(Fib::new(resolve::ipv4(&config))),
+            },
+            match resolve::same6(&self.config, &config) {
+                true => Arc::clone(&self.fib6),
+                false => Arc::new(Fib::new(resolve::ipv6(&config))),
+            },
+        );
+        Self::with(config, self.generation + 1, fib4, fib6)
+    }
+
+    fn with(
+        config: NetConfig,
+        generation: u64,
+        fib4: Arc<Fib<Ipv4Addr, Hop<Ipv4Addr>>>,
+        fib6: Arc<Fib<Ipv6Addr, Hop<Ipv6Addr>>>,
+    ) -> Self {
         let up = config.interfaces().iter().filter(|iface| iface.up);
         let key = |iface: &Interface| member_key(iface.link, iface.vlan.unwrap_or(0));
         let mut members: Vec<_> = up.map(|iface| (key(iface), iface.id)).collect();
         members.sort_unstable();
         let slots = config.interfaces().iter().map(|i| i.id.index() + 1).max().unwrap_or(0);
         let interfaces = (0..slots).map(|n| config.interface(IfaceId(n as u16)).cloned());
-        let fib4 = Fib::new(resolve::ipv4(&config));
-        let fib6 = Fib::new(resolve::ipv6(&config));
         let (interfaces, members) = (interfaces.collect(), members.into());
         Self { config, generation, interfaces, members, fib4, fib6 }
     }

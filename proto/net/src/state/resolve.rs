@@ -44,6 +44,20 @@ pub(super) fn ipv6(config: &NetConfig) -> Vec<Entry<Ipv6Addr>> {
     entries
 }
 
+/// Whether the IPv4 entries of both are the same: all that they are made of is.
+pub(super) fn same4(a: &NetConfig, b: &NetConfig) -> bool {
+    let parts = |i: &Interface| (i.id, i.up, i.v4.clone());
+    a.interfaces().iter().map(parts).eq(b.interfaces().iter().map(parts))
+        && a.routes4() == b.routes4()
+}
+
+/// Whether the IPv6 entries of both are the same: all that they are made of is.
+pub(super) fn same6(a: &NetConfig, b: &NetConfig) -> bool {
+    let parts = |i: &Interface| (i.id, i.up, i.v6_settings.enabled, i.v6.clone());
+    a.interfaces().iter().map(parts).eq(b.interfaces().iter().map(parts))
+        && a.routes6() == b.routes6()
+}
+
 /// The entries of routes, the best route to a prefix first. `leave_by` finds the interface of a route
 /// with this gateway and our address to speak from; `None` while the route cannot be used. Groups are
 /// what `is_group` says, with a prefix of at least `group_len` bits: what is known of groups holds of

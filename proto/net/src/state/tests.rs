@@ -2,6 +2,7 @@ use super::*;
 use crate::addr::{Cidr, Locals};
 use crate::iface::Interface;
 use crate::route::{Origin, Route, Way};
+use alloc::sync::Arc;
 use std::string::ToString;
 use weever_wire::MacAddr;
 
@@ -360,4 +361,29 @@ mod v6 {
         }
         assert!(config.leave6(LINK, ip("ff02::fb")).unwrap());
     }
+}
+
+/// A change of one family leaves the other's table as it is, the same in memory, and what is found is as if
+/// all had been made anew.
+#[test]
+fn a_change_of_one_family_keeps_the_tables_of_the_other() {
+    let first = NetConfig::single(MacAddr([2, 0, 0, 0, 0, 1]), &["10.0.0.1/24".parse().unwrap()]);
+    let before = NetState::new(first, 1);
+    let mut config = before.config().clone();
+    config.add_address6(IfaceId(0), "fd00::1/64".parse().unwrap()).unwrap();
+    let six = before.next(config.clone());
+    assert!(Arc::ptr_eq(&before.fib4, &six.fib4) && !Arc::ptr_eq(&before.fib6, &six.fib6));
+    config.add_address(IfaceId(0), "10.9.0.1/24".parse().unwrap()).unwrap();
+    let four = six.next(config.clone());
+    assert!(!Arc::ptr_eq(&six.fib4, &four.fib4) && Arc::ptr_eq(&six.fib6, &four.fib6));
+    config.set_mtu(IfaceId(0), 1400).unwrap();
+    let neither = four.next(config.clone());
+    assert!(Arc::ptr_eq(&four.fib4, &neither.fib4) && Arc::ptr_eq(&four.fib6, &neither.fib6));
+    config.set_up(IfaceId(0), false).unwrap();
+    let down = neither.next(config.clone());
+    let anew = NetState::new(config, 1);
+    for ip in ["10.0.0.1", "10.0.0.7", "10.9.0.7", "10.0.0.255"].map(|ip| ip.parse().unwrap()) {
+        assert_eq!(down.route4(ip), anew.route4(ip));
+    }
+    assert_eq!((neither.generation(), down.generation()), (4, 5));
 }
