@@ -9,7 +9,7 @@ use weever_blocks_std::dhcp::Dhcp;
 use weever_blocks_std::host::{Neighbours, Neighbours6, Network, Secret, provide};
 use weever_blocks_std::registry;
 use weever_blocks_std::socket::Applications;
-use weever_engine::{Limits, Member, MemberQueue, Mode, Team, monotonic};
+use weever_engine::{Member, MemberQueue, Mode, Team, monotonic};
 use weever_graph::Graph;
 use weever_link::{Link, LinkInfo, LinkQueue};
 use weever_models::counters::HOST_SOURCE;
@@ -22,6 +22,7 @@ use weever_packet::{Nanos, Pool};
 use weever_wire::MacAddr;
 
 use crate::applications::{LaterNetwork, Surroundings};
+use crate::budget::{Division, LinkNeed, divide};
 use crate::handle::WorkerHandle;
 use crate::{Host, HostError, HostHandle, InterfaceConfig, Route, RunningHost, Stopper};
 
@@ -222,9 +223,18 @@ impl HostBuilder {
         self.dhcp.into_iter().for_each(|iface| clients.start(iface, Probing::RFC5227));
         let env = Arc::new(self.env);
         let applications = self.applications.map(|(link, _)| link);
-        let (members, served) = assign(self.queues, self.workers.len(), &self.pool, |link| {
-            if applications == Some(link) { APPLICATIONS } else { &source }
-        });
+        let needs: Vec<LinkNeed> = self
+            .infos
+            .iter()
+            .zip(&self.queues)
+            .map(|(info, queues)| needs(&info.name, queues, &self.pool))
+            .collect();
+        let division =
+            divide(self.pool.frames(), self.workers.len(), &needs).map_err(HostError::Frames)?;
+        let (members, served) =
+            assign(self.queues, self.workers.len(), &self.pool, &division, |link| {
+                if applications == Some(link) { APPLICATIONS } else { &source }
+            });
         let Team { mut workers, publisher } =
             Team::build(graph, self.registry, Arc::clone(&env), members)?;
         let mut handles = Vec::new();
@@ -242,6 +252,7 @@ impl HostBuilder {
             links: self.infos.into(),
             workers: handles.into(),
             pool: self.pool,
+            budget: Arc::new(division.budget),
             stopper: Stopper::default(),
         };
         Ok(Host { workers, links: self.links, handle })
@@ -300,26 +311,40 @@ fn assign<'s>(
     links: Vec<Vec<Box<dyn LinkQueue>>>,
     workers: usize,
     pool: &Pool,
+    division: &Division,
     source: impl Fn(u16) -> &'s str,
 ) -> (Vec<Member>, Vec<Served>) {
-    let within = Limits::within(pool.frames() / workers);
-    let limits = Limits { links: links.len().max(1) as u16, ..within };
     let member = |number| Member {
         name: worker_name(number),
-        pool: pool.cache(),
-        limits,
+        pool: pool.cache_of(division.stock),
+        limits: division.limits,
         queues: Vec::new(),
     };
     let mut members: Vec<Member> = (0..workers).map(member).collect();
     let mut served = vec![Served::new(); workers];
     for (link, queues) in (0..).zip(links) {
-        for (number, queue) in (0u16..).zip(queues) {
+        for (number, mut queue) in (0u16..).zip(queues) {
+            if is_of(&*queue, pool) {
+                queue.limit_frames(division.queues[usize::from(link)]);
+            }
             let worker = usize::from(number) % workers;
             served[worker].push((link, number));
             members[worker].queues.push(MemberQueue { link, source: source(link).into(), queue });
         }
     }
     (members, served)
+}
+
+/// Whether a queue's frames are of that pool; those of a queue without one of its own are the worker's.
+fn is_of(queue: &dyn LinkQueue, pool: &Pool) -> bool {
+    queue.pool().is_none_or(|own| pool.stock().draws_from(own))
+}
+
+/// What the queues of a link need of the pool; all of them are alike.
+fn needs(name: &str, queues: &[Box<dyn LinkQueue>], pool: &Pool) -> LinkNeed {
+    let of_pool = || queues.iter().filter(|queue| is_of(&***queue, pool));
+    let need = of_pool().map(|queue| queue.frame_need()).next().unwrap_or_default();
+    LinkNeed { name: name.to_owned(), queues: of_pool().count(), need }
 }
 
 /// A link-local neighbour is taken to be at the first interface that speaks IPv6.

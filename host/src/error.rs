@@ -7,7 +7,7 @@ use weever_engine::TeamError;
 use weever_models::ModelError;
 use weever_net::state::StateError;
 
-use crate::Prefix;
+use crate::{FrameBudget, Prefix};
 
 /// Why a host cannot be built. The builder is as it was before the step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +63,9 @@ pub enum HostError {
     /// The applications' link cannot be made.
     #[error("application queues: {0}")]
     Applications(#[from] ServerError),
+    /// The pool has too few frames for the devices' queues and the workers.
+    #[error("the pool is too small: {0}")]
+    Frames(FrameBudget),
     /// A worker's thread could not be started.
     #[error("{worker}: its thread cannot be started: {source}")]
     Thread {

@@ -8,7 +8,7 @@ use weever_engine::{self as engine, Pace, Publisher, Reading, Waker, Worker, Wor
 use weever_link::LinkInfo;
 use weever_packet::Pool;
 
-use crate::Stopper;
+use crate::{FrameBudget, Stopper};
 
 /// The shared parts of a host, for any thread. Clones are of the same host; they may outlive it, and
 /// then show what was last.
@@ -31,6 +31,8 @@ pub struct HostHandle {
     pub workers: Arc<[WorkerHandle]>,
     /// The frames.
     pub pool: Pool,
+    /// Who may have how many of them.
+    pub budget: Arc<FrameBudget>,
     /// Ends [`RunningHost::wait`](crate::RunningHost::wait).
     pub stopper: Stopper,
 }

@@ -30,6 +30,7 @@
 
 mod affinity;
 mod applications;
+mod budget;
 mod builder;
 mod error;
 mod handle;
@@ -41,6 +42,7 @@ mod running;
 mod stopper;
 
 pub use affinity::allowed_cores;
+pub use budget::{FrameBudget, FrameShare};
 pub use builder::{HostBuilder, with_dhcp_socket};
 pub use error::HostError;
 pub use handle::{HostHandle, WorkerHandle};

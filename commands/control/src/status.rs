@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use weever_service_api::{
-    InterfaceStatus, NeighbourStatus, PoolCounters, RouteStatus, Status, StatusRequest,
+    InterfaceStatus, NeighbourStatus, PoolCounters, PoolShare, RouteStatus, Status, StatusRequest,
     WorkerStatus,
 };
 
@@ -60,7 +60,10 @@ fn describe(status: &Status) -> String {
     lines.extend(status.interfaces.iter().map(|i| ("interface", interface(i))));
     lines.extend(status.routes.iter().map(|r| ("route", route(r))));
     lines.extend(status.neighbours.iter().map(|n| ("neighbour", neighbour(n))));
-    lines.extend(status.pools.iter().map(|p| ("pool", pool(p))));
+    for one in &status.pools {
+        lines.push(("pool", pool(one)));
+        lines.extend(one.shares.iter().map(|one| ("", pool_share(one))));
+    }
     for status in &status.workers {
         lines.push(("worker", worker(status)));
         lines.push(("", work(status)));
@@ -129,6 +132,11 @@ fn pool(pool: &PoolCounters) -> String {
     format!("{} of {} frames in use or in caches", grouped(used), grouped(pool.frames))
 }
 
+fn pool_share(share: &PoolShare) -> String {
+    let PoolShare { holder, count, each } = share;
+    format!("  {} for {holder}: {count} with up to {} each", grouped(count * each), grouped(*each))
+}
+
 fn plural(n: u16, noun: &str) -> String {
     if n == 1 { noun.into() } else { format!("{noun}s") }
 }
@@ -154,6 +162,7 @@ interface eth0, 02:00:00:00:00:01, mtu 1500, up, 10.77.0.1/24, groups 224.0.0.25
 route     10.77.0.0/24 on link by eth0 (connected)
 neighbour 10.77.0.2 at 02:00:00:00:00:02 on eth0, reachable
 pool      4,384 of 16,384 frames in use or in caches
+            4,096 for receiving on eth0: 4 with up to 1,024 each
 worker    worker-0 on core 1, adaptive, queues 0 1 2 3: running
             received 1,000, sent 990; handed over 3, taken over 0; 9,000 turns, 12 sleeps
 ";

@@ -22,6 +22,9 @@ pub struct Limits {
     pub links: u16,
     /// Packets that wait for one link to send them.
     pub outbox: usize,
+    /// Messages that wait for one other worker. A team's rings are all as the first worker's limits say,
+    /// and hold at most an eighth of its pool's frames, but 16 messages each in any case.
+    pub ring: usize,
     /// Tasks that walk the graph together: 1 to 64.
     pub batch: usize,
     /// The most LOW tasks that one [`run`](crate::Engine::run) serves, so that tasks which restart
@@ -68,6 +71,7 @@ impl Default for Limits {
             blocked_per_key: 64,
             links: 1,
             outbox: 1024,
+            ring: 1024,
             batch: 64,
             low_share: 64,
             tick: 1 << 20,

@@ -12,12 +12,17 @@ pub struct PoolCache {
 impl Pool {
     /// A cache for one worker, whose packets are made in this pool.
     pub fn cache(&self) -> PoolCache {
-        PoolCache { main: self.stock(), others: Vec::new() }
+        self.cache_of(Stock::MOST)
+    }
+
+    /// The same, with a stock of no more than so many frames (64 to [`Stock::MOST`]), for small pools.
+    pub fn cache_of(&self, most: usize) -> PoolCache {
+        PoolCache { main: Stock::new(self.owner.clone(), most), others: Vec::new() }
     }
 
     /// A stock for one thread.
     pub fn stock(&self) -> Stock {
-        Stock::new(self.owner.clone())
+        Stock::new(self.owner.clone(), Stock::MOST)
     }
 }
 

@@ -14,14 +14,17 @@ const CAPACITY: usize = 4 * BUNDLE;
 pub struct Stock {
     owner: Arc<Owner>,
     free: Vec<u32>,
+    /// How many it keeps.
+    most: usize,
 }
 
 impl Stock {
     /// The most frames that a stock keeps.
     pub const MOST: usize = CAPACITY;
 
-    pub(crate) fn new(owner: Arc<Owner>) -> Stock {
-        Stock { owner, free: Vec::with_capacity(CAPACITY) }
+    pub(crate) fn new(owner: Arc<Owner>, most: usize) -> Stock {
+        let most = most.clamp(BUNDLE, CAPACITY);
+        Stock { owner, free: Vec::with_capacity(most), most }
     }
 
     /// The pool it draws from.
@@ -152,7 +155,7 @@ impl Stock {
 
     #[inline]
     fn keep(&mut self, index: u32) {
-        if self.free.len() == CAPACITY {
+        if self.free.len() == self.most {
             self.spill();
         }
         self.free.push(index);

@@ -124,4 +124,19 @@ pub struct PoolCounters {
     pub frames: u64,
     /// Frames in its depot: neither in a worker's cache, a packet nor a device's ring.
     pub available: u64,
+    /// In `status`: who may have how many of them at the most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<PoolShare>,
+}
+
+/// Holders of a pool's frames, of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PoolShare {
+    /// What they are: `receiving on eth0`.
+    pub holder: String,
+    /// How many there are.
+    pub count: u64,
+    /// The most frames that each has.
+    pub each: u64,
 }

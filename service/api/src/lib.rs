@@ -59,7 +59,7 @@ pub use change::{ApplyRequest, Assignment, Changed, How, ParseAssignmentError, S
 pub use client::{Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, CountersRequest, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters,
-    PortCounter,
+    PoolShare, PortCounter,
 };
 pub use current::{Settings, SettingsRequest};
 pub use error::{ApiError, ErrorKind};

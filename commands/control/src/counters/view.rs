@@ -190,7 +190,7 @@ mod tests {
             nodes: vec![first, node("RxIdle", 0, vec![port("true", 0)])],
             drops: vec![drop("RxL2", None, 1), drop("RxL2", Some("drop"), 2 * factor)],
             links: vec![link],
-            pools: vec![PoolCounters { frames: 8192, available: 4096 }],
+            pools: vec![PoolCounters { frames: 8192, available: 4096, ..PoolCounters::default() }],
             totals: Vec::new(),
         }
     }

@@ -89,10 +89,8 @@ fn attach(worker: &str, engine: &Engine, queue: MemberQueue) -> Result<Attached,
     }
 }
 
-/// The most messages in one ring, if the pool is large enough.
-const MAX_RING: usize = 1024;
 /// The fewest messages in one ring.
-const MIN_RING: usize = 64;
+const MIN_RING: usize = 16;
 
 /// Connects every worker with every other by a ring in each direction. `links`: the links that each
 /// worker serves; `count`: the number of links.
@@ -133,6 +131,7 @@ fn worker_for_link(link: u16, me: usize, links: &[Vec<u16>]) -> Option<u16> {
 /// All rings together hold at most an eighth of the frames.
 fn capacity(workers: &mut [Worker]) -> usize {
     let rings = workers.len() * (workers.len() - 1);
-    let frames = workers[0].engine().pool().pool().frames();
-    (frames / 8 / rings).clamp(MIN_RING, MAX_RING)
+    let engine = workers[0].engine();
+    let frames = engine.pool().pool().frames();
+    (frames / 8 / rings).min(engine.limits().ring).max(MIN_RING)
 }

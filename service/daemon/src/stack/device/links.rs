@@ -103,6 +103,8 @@ fn open_af_xdp(
         Share::None => af_xdp::Share::None,
     };
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
+    // The host says how many it may have, once it knows all devices.
+    settings.lend_first = 64;
     let claim = claimed::claim(&interface.dev)?;
     let workers = config.cores.len().max(1) as u16;
     let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));

@@ -6,11 +6,11 @@ use std::time::Instant;
 use weever_app_server::AppServer;
 use weever_blocks_std::capture::Taps;
 use weever_engine::{Reading, sum};
-use weever_host::{HostHandle, WorkerHandle};
+use weever_host::{FrameShare, HostHandle, WorkerHandle};
 use weever_net::addr::Cidr;
 use weever_service_api::{
     ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, PoolCounters,
-    ServiceStatus, Status, WorkerStatus,
+    PoolShare, ServiceStatus, Status, WorkerStatus,
 };
 use weever_wire::MacAddr;
 
@@ -137,10 +137,19 @@ impl Shared {
         }
     }
 
+    fn shares(&self) -> Vec<PoolShare> {
+        let share = |share: &FrameShare| PoolShare {
+            holder: share.holder.clone(),
+            count: share.count as u64,
+            each: share.each as u64,
+        };
+        self.host.budget.shares.iter().map(share).collect()
+    }
+
     fn pool_counters(&self) -> PoolCounters {
         let (frames, available) =
             (self.host.pool.frames() as u64, self.host.pool.available() as u64);
-        PoolCounters { frames, available }
+        PoolCounters { frames, available, shares: Vec::new() }
     }
 
     /// The counters of the links' queues that a worker serves.
@@ -199,7 +208,7 @@ impl Shared {
                 &self.host.neighbours,
                 &self.host.neighbours6,
             ),
-            pools: vec![self.pool_counters()],
+            pools: vec![PoolCounters { shares: self.shares(), ..self.pool_counters() }],
         }
     }
 }

@@ -1,0 +1,220 @@
+//! Who may have how many frames of the pool: one budget over all holders, so that they cannot have more
+//! together than there are.
+
+use std::fmt;
+
+use weever_engine::Limits;
+use weever_link::{FrameNeed, Frames};
+use weever_packet::Stock;
+
+/// Tasks that a worker can do with at the least.
+const LEAST_TASKS: usize = 32;
+/// Packets for one link, and messages to one worker, that have to find room at the least.
+const LEAST_WAITING: usize = 16;
+/// What a worker's own stock has at the least: one trade with the pool.
+const LEAST_STOCK: usize = 64;
+
+/// Holders of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameShare {
+    /// What they are: `receiving on eth0`.
+    pub holder: String,
+    /// How many there are.
+    pub count: usize,
+    /// Frames that each needs.
+    pub least: usize,
+    /// Frames that each may have.
+    pub each: usize,
+}
+
+impl FrameShare {
+    /// The most that all of them have together.
+    pub fn total(&self) -> usize {
+        self.count * self.each
+    }
+}
+
+/// The frames of a pool, divided. What no holder has is for packets that are being made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FrameBudget {
+    /// Frames of the pool.
+    pub frames: usize,
+    /// Who may have how many.
+    pub shares: Vec<FrameShare>,
+}
+
+impl FrameBudget {
+    /// What the holders need together at the least.
+    pub fn least(&self) -> usize {
+        self.shares.iter().map(|share| share.count * share.least).sum()
+    }
+
+    /// Adds holders that need `least` frames each and have a use for `most`: they get that, as far as
+    /// it is no more than a `part`th of what is left when all have what they need.
+    fn add(&mut self, left: &mut usize, part: usize, want: Want) {
+        let Want { holder, count, least, most } = want;
+        let more =
+            if count == 0 { 0 } else { (*left / part / count).min(most.saturating_sub(least)) };
+        *left -= more * count;
+        self.shares.push(FrameShare { holder, count, least, each: least + more });
+    }
+}
+
+/// Who needs what, and why it does not fit: a table, with the remedy.
+impl fmt::Display for FrameBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (least, frames) = (self.least(), self.frames);
+        writeln!(f, "{least} frames are needed, and the pool has {frames}:")?;
+        for FrameShare { holder, count, least, .. } in &self.shares {
+            writeln!(f, "{:>8}  {holder}: {count} with {least} each", count * least)?;
+        }
+        write!(
+            f,
+            "use `pool.frames = {}` or more, fewer cores, or fewer queues",
+            least.next_multiple_of(1024)
+        )
+    }
+}
+
+struct Want {
+    holder: String,
+    count: usize,
+    least: usize,
+    most: usize,
+}
+
+fn want(holder: impl Into<String>, count: usize, least: usize, most: usize) -> Want {
+    Want { holder: holder.into(), count, least, most: most.max(least) }
+}
+
+/// The queues of one link that have frames of the pool.
+pub(crate) struct LinkNeed {
+    pub(crate) name: String,
+    pub(crate) queues: usize,
+    /// Of each of them.
+    pub(crate) need: FrameNeed,
+}
+
+/// What the budget comes to.
+pub(crate) struct Division {
+    pub(crate) budget: FrameBudget,
+    /// By link, for each queue.
+    pub(crate) queues: Vec<Frames>,
+    /// Of each worker.
+    pub(crate) limits: Limits,
+    /// Frames that each worker keeps in stock.
+    pub(crate) stock: usize,
+}
+
+/// Divides the frames of a pool between devices, workers and what waits in them. `links` are all links, in
+/// their order.
+///
+/// # Errors
+/// The budget, if the holders cannot have what they need at the least.
+pub(crate) fn divide(
+    frames: usize,
+    workers: usize,
+    links: &[LinkNeed],
+) -> Result<Division, FrameBudget> {
+    let most = Limits::default();
+    let mut wants = Vec::new();
+    for link in links {
+        let FrameNeed { least, most } = link.need;
+        let (receive, send) = (least.receive as usize, least.send as usize);
+        let name = format!("receiving on {}", link.name);
+        wants.push((2, want(name, link.queues, receive, most.receive as usize)));
+        let name = format!("being sent by {}", link.name);
+        wants.push((4, want(name, link.queues, send, most.send as usize)));
+    }
+    let outboxes = workers * links.len().max(1);
+    let rings = workers * (workers - 1);
+    let tasks = (frames / 2 / workers).max(LEAST_TASKS);
+    wants.push((4, want("a worker's stock", workers, LEAST_STOCK, Stock::MOST)));
+    wants.push((3, want("waiting for a link", outboxes, LEAST_WAITING, most.outbox)));
+    wants.push((4, want("waiting for another worker", rings, LEAST_WAITING, most.ring)));
+    wants.push((1, want("waiting tasks of a worker", workers, LEAST_TASKS, tasks)));
+    let least: usize = wants.iter().map(|(_, want)| want.count * want.least).sum();
+    let (mut budget, mut left) =
+        (FrameBudget { frames, ..FrameBudget::default() }, frames.saturating_sub(least));
+    wants.into_iter().for_each(|(part, want)| budget.add(&mut left, part, want));
+    if least > frames {
+        return Err(budget);
+    }
+    let each = |place: usize| budget.shares[place].each;
+    let of_link = |link| Frames { receive: each(2 * link) as u32, send: each(2 * link + 1) as u32 };
+    let queues = (0..links.len()).map(of_link).collect();
+    let rest = 2 * links.len();
+    let limits = Limits {
+        links: links.len().max(1) as u16,
+        outbox: each(rest + 1),
+        ring: each(rest + 2),
+        // Tasks get half of what they are told to be within.
+        ..Limits::within(2 * each(rest + 3))
+    };
+    let stock = each(rest);
+    budget.shares.retain(|share| share.total() > 0);
+    Ok(Division { budget, queues, limits, stock })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(queues: usize) -> LinkNeed {
+        let frames = |n| Frames { receive: n, send: n };
+        LinkNeed {
+            name: "eth0".into(),
+            queues,
+            need: FrameNeed { least: frames(64), most: frames(1024) },
+        }
+    }
+
+    fn total(budget: &FrameBudget) -> usize {
+        budget.shares.iter().map(FrameShare::total).sum()
+    }
+
+    #[test]
+    fn no_division_gives_away_more_than_there_is() {
+        for frames in [1024, 2048, 16_384, 1 << 20] {
+            for (workers, links, queues) in
+                [(1, 1, 1), (2, 1, 2), (2, 2, 8), (8, 2, 8), (16, 3, 16)]
+            {
+                let links: Vec<_> = (0..links).map(|_| device(queues)).collect();
+                match divide(frames, workers, &links) {
+                    Ok(Division { budget, limits, queues, .. }) => {
+                        assert!(total(&budget) <= frames, "{frames}, {workers}: {budget:?}");
+                        let l = limits;
+                        let tasks = l.high_total + l.low_total + l.delayed + l.blocked;
+                        assert!(tasks <= budget.shares.last().unwrap().each, "{budget:?}");
+                        assert!(queues.iter().all(|q| q.receive >= 64 && q.send >= 64));
+                        assert!(l.blocked > 0 && l.delayed > 0 && l.outbox >= LEAST_WAITING);
+                    }
+                    Err(budget) => assert!(budget.least() > frames, "{budget}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_queue_and_one_worker_have_all_they_can_use() {
+        let division = divide(16_384, 1, &[device(1)]).unwrap_or_else(|b| panic!("{b}"));
+        assert_eq!(division.queues, [Frames { receive: 1024, send: 1024 }]);
+        assert_eq!((division.limits.outbox, division.stock), (1024, Stock::MOST));
+    }
+
+    #[test]
+    fn two_devices_of_eight_queues_leave_frames_to_speak_with() {
+        let division = divide(16_384, 2, &[device(8), device(8)]).unwrap_or_else(|b| panic!("{b}"));
+        let held: usize = division.queues.iter().map(|q| 8 * (q.receive + q.send) as usize).sum();
+        assert!(held <= 16_384 * 7 / 8, "{held} are with the devices");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_a_table_and_a_remedy() {
+        let Err(budget) = divide(1024, 4, &[device(16)]) else { panic!("it cannot fit") };
+        let text = budget.to_string();
+        assert!(text.contains("and the pool has 1024:"), "{text}");
+        assert!(text.contains("    1024  receiving on eth0: 16 with 64 each"), "{text}");
+        assert!(text.contains("use `pool.frames = 3072` or more"), "{text}");
+    }
+}
