@@ -9,6 +9,7 @@ use common::peer::{ECHO, PATIENCE, Peer, config, start, start_with};
 use weever_blocks_std::testing::frames::{self, HOST, PEER, PEER_MAC};
 use weever_blocks_std::testing::frames6::{self, HOST6, PEER6};
 use weever_daemon::config::{Config, Prefix};
+use weever_service_api::settings::TABLE;
 use weever_service_api::{
     ApplyRequest, Client, ClientError, CountersRequest, GraphFormat, GraphRequest, SetRequest,
     SettingsRequest, StatusRequest,
@@ -265,6 +266,11 @@ fn settings_that_are_given_back_change_nothing() {
     let texts: Vec<String> = before.iter().map(ToString::to_string).collect();
     for expected in ["services.discard=99", "interface.memory0.mtu=1400", "reverse-path=loose"] {
         assert!(texts.iter().any(|text| text == expected), "{expected} is not in {texts:?}");
+    }
+    let changeable = TABLE.iter().filter(|setting| !setting.path.is_empty());
+    for setting in changeable.filter(|setting| !setting.path.starts_with("node.")) {
+        let path = setting.path.replace("NAME", "memory0").replace("PREFIX", "172.16.0.0/12");
+        assert!(before.iter().any(|one| one.path == path), "{path} is not in {texts:?}");
     }
     let graph = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;
     for text in &texts {
