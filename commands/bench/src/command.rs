@@ -10,7 +10,7 @@ use crate::clock::effective_ghz;
 use crate::plan::Plan;
 use crate::{
     BenchError, Samples, app, corec, echo, forward, in_memory, instructions, isolation, live,
-    modes, receive, search, sizes, steer_xdp,
+    modes, overload, receive, search, sizes, steer_xdp,
 };
 
 /// Arguments of `weever bench`.
@@ -60,6 +60,8 @@ enum Part {
     Forward,
     /// What a change of the running graph costs the packets: lost ones, and gaps in the service
     Live,
+    /// What holds when much happens at once: flows that move under load, changes of a large graph
+    Overload,
     /// Waiting for packets in each mode: rate, round-trip times, CPU time, context switches (needs
     /// root)
     Modes,
@@ -131,6 +133,7 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::AppServer { kind, path } => return app::serve(*kind, path).map(|()| String::new()),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
+        Part::Overload => overload::run(plan(5, 0)),
         Part::Modes => modes::run(plan(3, 700)),
         Part::SteerXdp => steer_xdp::run(plan(11, 0)),
         Part::Isolation { svg } => isolation::run(plan(3, 800), svg.as_deref()),

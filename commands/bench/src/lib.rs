@@ -24,6 +24,7 @@ mod instructions;
 mod isolation;
 mod live;
 mod modes;
+mod overload;
 mod peers;
 mod plan;
 mod plot;

@@ -1,0 +1,137 @@
+//! A change of twenty blocks in a graph of ten thousand: what it costs the worker and the thread that
+//! makes it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use weever_block::Env;
+use weever_engine::{Limits, Member, MemberQueue, Publisher, Team, TeamError, Worker};
+use weever_graph::change::{Change, EdgeName, Outlet, Waiting};
+use weever_graph::{Attr, ChangeSet, Graph, Node, NodeId, NodeKind, Port};
+use weever_link::Link;
+use weever_link::memory::{MemoryConfig, pair};
+use weever_packet::{Pool, PoolConfig};
+
+use crate::plan::Plan;
+use crate::quantile::quantile;
+use crate::{BenchError, Report, Samples};
+
+/// Chains of counters, and the length of each.
+const CHAINS: usize = 100;
+const LENGTH: usize = 100;
+/// Blocks that come and go with each change, in a chain each.
+const BLOCKS: usize = 20;
+/// Changes in a round.
+const CHANGES: usize = 20;
+
+pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError> {
+    report.setup(format!(
+        "change_10k_us: {BLOCKS} blocks come and go in a graph of {}, one worker",
+        CHAINS * LENGTH
+    ));
+    let mut stage = Stage::new().map_err(BenchError::of("team"))?;
+    // The first changes make room for what comes and goes.
+    stage.changes().map_err(BenchError::of("change"))?;
+    let (mut worst, mut middle, mut control) = <(Samples, Samples, Samples)>::default();
+    for _ in plan.rounds() {
+        let [worker, made] = stage.changes().map_err(BenchError::of("change"))?;
+        worst.push(quantile(&worker, 0.99).unwrap_or_default());
+        middle.push(quantile(&worker, 0.5).unwrap_or_default());
+        control.push(quantile(&made, 0.5).unwrap_or_default() / 1000.0);
+    }
+    report.row("the worker's turn with the change, p50", "µs", &middle);
+    report.row("the control thread", "ms", &control);
+    report.ratio("change_10k_us", "µs", &worst);
+    Ok(())
+}
+
+/// A worker without a thread, so that its turns can be timed.
+struct Stage {
+    worker: Worker,
+    publisher: Arc<Publisher>,
+    now: u64,
+}
+
+impl Stage {
+    fn new() -> Result<Stage, TeamError> {
+        let failed = |source| TeamError::Worker { worker: "memory".into(), source };
+        let config = PoolConfig { frames: 4096, ..PoolConfig::default() };
+        let pool = Pool::new(config).map_err(|error| failed(std::io::Error::other(error)))?;
+        let (mut left, _right) = pair(&MemoryConfig::default()).map_err(failed)?;
+        let queue = |queue| MemberQueue { link: 0, source: name(0, 0), queue };
+        let member = Member {
+            name: "worker-0".into(),
+            pool: pool.cache(),
+            limits: Limits::within(pool.frames()),
+            queues: left.take_queues().into_iter().map(queue).collect(),
+        };
+        let env = Arc::new(Env::new());
+        let registry = weever_blocks_std::registry();
+        let Team { mut workers, publisher } = Team::build(graph(), registry, env, vec![member])?;
+        Ok(Stage { worker: workers.remove(0), publisher, now: 0 })
+    }
+
+    /// Makes changes; how long each took the worker and the control thread, in microseconds.
+    fn changes(&mut self) -> Result<[Vec<f64>; 2], TeamError> {
+        let (mut worker, mut control) = (Vec::new(), Vec::new());
+        for number in 0..CHANGES {
+            let changes = if number % 2 == 0 { blocks_come() } else { blocks_go() };
+            let started = Instant::now();
+            self.publisher.change(&changes)?;
+            control.push(started.elapsed().as_secs_f64() * 1e6);
+            self.now += 1;
+            let started = Instant::now();
+            self.worker.turn(self.now);
+            worker.push(started.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok([worker, control])
+    }
+}
+
+fn name(chain: usize, place: usize) -> String {
+    format!("C{chain}N{place}")
+}
+
+fn counter(name: String) -> Node {
+    let mut node = Node::new(name, NodeKind::Function);
+    node.implementation = Some("Counter".into());
+    node.ports.push(Port { name: "out".into(), ..Port::default() });
+    node
+}
+
+fn graph() -> Graph {
+    let mut graph = Graph::new("ten thousand");
+    for chain in 0..CHAINS {
+        for place in 0..LENGTH {
+            let mut node = counter(name(chain, place));
+            if place == 0 {
+                node.attrs.push(Attr::Source);
+            }
+            if place + 1 < LENGTH {
+                node.ports[0].targets.push(NodeId((chain * LENGTH + place + 1) as u32));
+            }
+            graph.add(node);
+        }
+    }
+    graph
+}
+
+fn blocks_come() -> ChangeSet {
+    let splice = |chain| {
+        let edge = EdgeName::new(name(chain, 0), Outlet::port("out"), name(chain, 1));
+        let node = Box::new(counter(format!("New{chain}")));
+        Change::Splice { node, out: "out".into(), edge }
+    };
+    ChangeSet { changes: (0..BLOCKS).map(splice).collect() }
+}
+
+fn blocks_go() -> ChangeSet {
+    let mut changes = Vec::new();
+    for chain in 0..BLOCKS {
+        let node = format!("New{chain}");
+        changes.push(Change::Remove { node, waiting: Waiting::default() });
+        let edge = EdgeName::new(name(chain, 0), Outlet::port("out"), name(chain, 1));
+        changes.push(Change::Bind { edge, predicates: Vec::new() });
+    }
+    ChangeSet { changes }
+}

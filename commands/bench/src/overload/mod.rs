@@ -1,0 +1,14 @@
+//! `weever bench overload`: what holds when much happens at once. In memory, with threads of its own.
+
+mod change;
+mod flows;
+
+use crate::plan::Plan;
+use crate::{BenchError, Report};
+
+pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
+    let mut report = Report::new("overload");
+    flows::measure(&mut report)?;
+    change::measure(plan, &mut report)?;
+    Ok(report)
+}
