@@ -56,6 +56,14 @@ pub trait Block: Send {
         let _ = (cx, burst, claimed);
     }
 
+    /// Called when the deadline has come that the block set by
+    /// [`Cx::set_deadline`](crate::Cx::set_deadline), and after
+    /// [`import_flow`](Block::import_flow); it may set the next. There are no tasks: packets
+    /// of its own leave by [`Cx::spawn_new`](crate::Cx::spawn_new), as many as it likes.
+    fn poll(&mut self, cx: &mut Cx<'_>) {
+        let _ = cx;
+    }
+
     /// Gives the state away that the block which takes this one's place may go on with; called once,
     /// between two bursts, just before this block leaves the graph. `None`: there is none worth
     /// keeping.

@@ -124,6 +124,13 @@ impl<'a> Cx<'a> {
         self.requests.notifies.push((edge as u32, None));
     }
 
+    /// Has [`Block::poll`](crate::Block::poll) called at `at`, or never if there is no time. It replaces
+    /// what the block asked for before: a block has one deadline, the earliest of its own timers.
+    /// It needs no frame and no task, so their bounds do not apply.
+    pub fn set_deadline(&mut self, at: Option<Nanos>) {
+        self.requests.deadline = Some(at);
+    }
+
     /// Adds `n` to the block's counter number `counter`.
     pub fn count(&mut self, counter: usize, n: u64) {
         if n != 0 {
@@ -195,6 +202,8 @@ pub struct Requests {
     pub notifies: Vec<(u32, Option<u64>)>,
     /// Increments of the block's own counters.
     pub counts: Vec<(u32, u64)>,
+    /// When the block wants to be polled, if it has said so.
+    pub deadline: Option<Option<Nanos>>,
 }
 
 impl Requests {
@@ -205,6 +214,7 @@ impl Requests {
             spawns: Vec::with_capacity(128),
             notifies: Vec::with_capacity(64),
             counts: Vec::with_capacity(64),
+            deadline: None,
         }
     }
 
@@ -214,6 +224,7 @@ impl Requests {
         self.spawns.clear();
         self.notifies.clear();
         self.counts.clear();
+        self.deadline = None;
     }
 
     /// Whether nothing was asked for.
@@ -223,5 +234,6 @@ impl Requests {
             && self.spawns.is_empty()
             && self.notifies.is_empty()
             && self.counts.is_empty()
+            && self.deadline.is_none()
     }
 }

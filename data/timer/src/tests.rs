@@ -197,3 +197,24 @@ fn timers_can_be_sifted() {
     );
     assert_eq!(wheel.next_deadline(), None);
 }
+
+/// However many timers share a slot, no call moves more than a bounded number of them, and they fire in
+/// their order all the same.
+#[test]
+fn a_crowded_slot_is_sorted_in_steps() {
+    let mut wheel = Wheel::new(1, 4, 0);
+    let n = 5000;
+    // Later ones first, in one slot of the third level.
+    let keys: Vec<Key> = (0..n).rev().map(|i| wheel.insert(8192 + u64::from(i) / 2, i)).collect();
+    assert_eq!(wheel.poll(20_000), None, "it is not sorted yet");
+    assert!(wheel.next_deadline().is_some_and(|deadline| deadline <= 20_000));
+    assert_eq!(wheel.cancel(keys[17]), Some(n - 18), "whatever list it is in");
+    let (mut seen, mut calls) = (Vec::new(), 0);
+    while !wheel.is_empty() {
+        seen.extend(fired(&mut wheel, 20_000));
+        calls += 1;
+        assert!(calls < 100, "it comes to an end");
+    }
+    assert_eq!(seen.len() as u32, n - 1);
+    assert!(seen.is_sorted_by_key(|i| i / 2), "in the order of their ticks");
+}

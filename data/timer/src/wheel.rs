@@ -8,6 +8,9 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 /// Eleven levels of six bits cover every tick that 64 bits can count: no deadline is too far.
 const LEVELS: usize = 11;
+/// The most timers that one poll brings closer: about ten microseconds of work. A slot may hold any
+/// number of them.
+const MAX_MOVED: usize = 1024;
 /// The list of timers whose tick has come, behind those of the slots.
 const DUE: usize = LEVELS * SLOTS;
 
@@ -24,6 +27,8 @@ pub struct Wheel<T> {
     lists: Box<[List]>,
     /// Per level, a bit for each slot that holds a timer.
     occupied: [u64; LEVELS],
+    /// The list of a slot whose time has come, and whose timers move to the levels below.
+    opened: Option<usize>,
 }
 
 impl<T> Wheel<T> {
@@ -37,6 +42,7 @@ impl<T> Wheel<T> {
             slab: Slab::with_capacity(capacity),
             lists: vec![List::EMPTY; DUE + 1].into_boxed_slice(),
             occupied: [0; LEVELS],
+            opened: None,
         }
     }
 
@@ -88,6 +94,10 @@ impl<T> Wheel<T> {
 
     /// The next timer that is due at `now`, if one is. Call it until it returns `None`.
     ///
+    /// A call does a bounded amount of work. If very many timers are close to each other, it may
+    /// return `None` before it has found a due one; [`next_deadline`](Self::next_deadline) then says
+    /// that the next call is due at once.
+    ///
     /// A `now` earlier than that of an earlier poll is harmless: time stands still until it is
     /// caught up with.
     #[inline]
@@ -97,6 +107,9 @@ impl<T> Wheel<T> {
             return None;
         }
         self.advance(now / self.tick);
+        if self.opened.is_some() {
+            return None;
+        }
         let index = self.lists[DUE].pop(&mut self.slab)?;
         self.slab.remove(index)
     }
@@ -104,7 +117,7 @@ impl<T> Wheel<T> {
     /// When to poll next: not later than the earliest timer's tick. It may be earlier; polling
     /// then fires nothing, and the next answer is closer.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        if !self.lists[DUE].is_empty() {
+        if !self.lists[DUE].is_empty() || self.opened.is_some() {
             return Some(self.elapsed.saturating_mul(self.tick));
         }
         self.next_slot().map(|slot| slot.start.saturating_mul(self.tick))
@@ -112,7 +125,12 @@ impl<T> Wheel<T> {
 
     /// Brings the wheel to tick `target`, or to the first tick before it that has timers.
     fn advance(&mut self, target: u64) {
-        while self.lists[DUE].is_empty() {
+        let mut budget = MAX_MOVED;
+        loop {
+            // Before anything fires: what is not sorted yet may be due earlier.
+            if !self.sort(&mut budget) || !self.lists[DUE].is_empty() {
+                return;
+            }
             match self.next_slot().filter(|slot| slot.start <= target) {
                 Some(slot) => self.open(slot),
                 None => {
@@ -123,15 +141,28 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Spreads a slot's timers over the levels below it.
+    /// Begins to spread a slot's timers over the levels below it. Nothing is added to its list until
+    /// the wheel has gone on.
     fn open(&mut self, slot: Slot) {
         self.elapsed = slot.start;
-        let mut list = std::mem::replace(&mut self.lists[slot.list], List::EMPTY);
-        self.update_occupied(slot.list);
-        while let Some(index) = list.pop(&mut self.slab) {
+        self.occupied[slot.list / SLOTS] &= !(1 << (slot.list % SLOTS));
+        self.opened = Some(slot.list);
+    }
+
+    /// Spreads the timers of the opened slot; `false`: there are more than `budget` allows.
+    fn sort(&mut self, budget: &mut usize) -> bool {
+        let Some(list) = self.opened else { return true };
+        while let Some(index) =
+            (*budget > 0).then(|| self.lists[list].pop(&mut self.slab)).flatten()
+        {
+            *budget -= 1;
             let when = self.slab.at(index).when;
             self.place(index, when);
         }
+        if self.lists[list].is_empty() {
+            self.opened = None;
+        }
+        self.opened.is_none()
     }
 
     /// A timer lies at the level of the highest bit in which its tick differs from `elapsed`. So

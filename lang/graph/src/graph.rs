@@ -1,5 +1,9 @@
 //! The arena.
 
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
 use crate::{Node, NodeId, PortId};
 
 /// Nodes joined by edges. Built once, then read; a change makes a new graph (design/0000 §4.4).
@@ -25,25 +29,30 @@ pub struct Graph {
     /// SMT-LIB declarations that the nodes' semantics use.
     pub helpers: Option<String>,
     nodes: Vec<Node>,
+    names: NameIndex,
 }
 
 impl Graph {
     /// An empty graph.
     pub fn new(name: impl Into<String>) -> Graph {
-        Graph { name: name.into(), helpers: None, nodes: Vec::new() }
+        Graph { name: name.into(), helpers: None, nodes: Vec::new(), names: NameIndex::default() }
     }
 
     /// Adds a node and says where it is. Names are checked by verification, not here.
     pub fn add(&mut self, node: Node) -> NodeId {
         let id =
             NodeId(u32::try_from(self.nodes.len()).expect("a graph has fewer than 2^32 nodes"));
+        self.names.add(&node.name, id);
         self.nodes.push(node);
         id
     }
 
-    /// The node called `name`.
+    /// The node called `name`. Takes constant time for a name that is there, after a first call that
+    /// indexes all names.
     pub fn find(&self, name: &str) -> Option<NodeId> {
-        self.iter().find(|(_, n)| n.name == name).map(|(id, _)| id)
+        let indexed = self.names.find(name, &self.nodes);
+        let by_name = || self.iter().find(|(_, n)| n.name == name).map(|(id, _)| id);
+        indexed.or_else(by_name)
     }
 
     /// The node at `id`. Panics if `id` is of another, larger graph.
@@ -59,6 +68,7 @@ impl Graph {
     /// Takes out the node at `id` and every edge to it. Ids above it go down by one.
     pub(crate) fn remove(&mut self, id: NodeId) {
         self.nodes.remove(id.index());
+        self.names = NameIndex::default();
         let moved = |old: NodeId| NodeId(old.0 - u32::from(old > id));
         for node in &mut self.nodes {
             for port in &mut node.ports {
@@ -94,5 +104,77 @@ impl Graph {
                 p.targets.iter().map(move |t| (PortId { node, port: port as u32 }, *t))
             })
         })
+    }
+}
+
+/// Smaller graphs are searched.
+const MIN_INDEXED: usize = 32;
+
+/// Where names are, by their hashes. It may be out of date, since nodes can be renamed: what it says is
+/// compared with the node.
+#[derive(Clone, Default)]
+struct NameIndex(OnceLock<HashMap<u64, NodeId>>);
+
+impl NameIndex {
+    fn add(&mut self, name: &str, id: NodeId) {
+        if let Some(ids) = self.0.get_mut() {
+            ids.entry(hash(name)).or_insert(id);
+        }
+    }
+
+    fn find(&self, name: &str, nodes: &[Node]) -> Option<NodeId> {
+        if nodes.len() < MIN_INDEXED {
+            return None;
+        }
+        let ids = self.0.get_or_init(|| {
+            let mut ids = HashMap::with_capacity(nodes.len());
+            for (node, id) in nodes.iter().zip(0..) {
+                ids.entry(hash(&node.name)).or_insert(NodeId(id));
+            }
+            ids
+        });
+        let id = *ids.get(&hash(name))?;
+        nodes.get(id.index()).filter(|node| node.name == name).map(|_| id)
+    }
+}
+
+/// Graphs are equal whatever was searched in them.
+impl PartialEq for NameIndex {
+    fn eq(&self, _: &NameIndex) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for NameIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NameIndex")
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::NodeKind;
+
+    #[test]
+    fn a_node_is_found_by_its_present_name() {
+        let mut graph = Graph::new("g");
+        for i in 0..100 {
+            graph.add(Node::new(format!("n{i}"), NodeKind::Function));
+        }
+        assert_eq!(graph.find("n70"), Some(NodeId(70)));
+        graph.node_mut(NodeId(70)).name = "other".into();
+        assert_eq!((graph.find("n70"), graph.find("other")), (None, Some(NodeId(70))));
+        assert_eq!(graph.add(Node::new("late", NodeKind::Function)), NodeId(100));
+        assert_eq!(graph.find("late"), Some(NodeId(100)));
+        graph.remove(NodeId(3));
+        assert_eq!((graph.find("n3"), graph.find("n4")), (None, Some(NodeId(3))));
+        assert_eq!(graph.find("late"), Some(NodeId(99)));
     }
 }

@@ -223,6 +223,12 @@ impl Dispositions<'_> {
         0
     }
 
+    /// Carries out what a block asked for outside of a batch.
+    pub(super) fn end_call(&mut self, node: u32) {
+        self.drain(node);
+        self.wake();
+    }
+
     /// After its tasks have ended, a block may still spawn, notify and count.
     fn drain(&mut self, node: u32) {
         let plan = &self.program.nodes[node as usize];
@@ -237,6 +243,9 @@ impl Dispositions<'_> {
                 request,
                 self.now,
             );
+        }
+        if let Some(at) = requests.deadline.take() {
+            self.runtime.deadlines.set(node, at, self.now);
         }
         let targets = requests.notifies.drain(..);
         self.state.notifies.extend(targets.map(|(e, key)| (plan.notifies[e as usize], key)));

@@ -51,7 +51,7 @@ impl Walk<'_> {
 
     /// Puts a fresh block in place of the one that panicked, or none after repeated panics. Returns
     /// its node.
-    fn replace_culprit(&mut self, panic: Panic) -> u32 {
+    pub(super) fn replace_culprit(&mut self, panic: Panic) -> u32 {
         self.state.requests.clear();
         let shortcut = self.state.shortcut.take();
         let node = match shortcut {
@@ -71,6 +71,7 @@ impl Walk<'_> {
                 let old = std::mem::replace(&mut self.blocks[node as usize], block);
                 // Its destructor meets the state that the panic left, and may well panic again.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(old)));
+                self.runtime.deadlines.set(node, None, self.now);
                 if let Some(owners) = owners(self.program, node) {
                     owners.release_all(self.runtime.worker);
                 }

@@ -205,7 +205,11 @@ impl Engine {
         let outcome = match (state, &mut self.blocks[node as usize]) {
             (Some(state), Some(block)) => {
                 match catch_unwind(AssertUnwindSafe(|| block.import_flow(key, state))) {
-                    Ok(Ok(())) => Outcome::Moved,
+                    Ok(Ok(())) => {
+                        // The flow may have timers, and there is no other call to set them.
+                        self.runtime.deadlines.set(node, Some(now), now);
+                        Outcome::Moved
+                    }
                     Ok(Err(_)) => Outcome::Refused,
                     Err(panic) => {
                         let name = &self.plan.program.nodes[node as usize].name;

@@ -3,10 +3,12 @@
 mod batch;
 mod blocked;
 mod contain;
+mod deadlines;
 mod flows;
 mod moving;
 mod owner;
 mod peers;
+mod poll;
 mod runtime;
 mod switch;
 mod task_queues;
@@ -162,11 +164,12 @@ impl Engine {
         self.walk(burst, Batch { entry, tasks, occupied }, now);
     }
 
-    /// Runs queued tasks, delayed ones that are due first, then HIGH before LOW, until none is left
+    /// Polls blocks whose deadlines have come, and runs queued tasks, delayed ones that are due first, then HIGH before LOW, until none is left
     /// or `budget` tasks have run. One batch of LOW tasks runs even if HIGH tasks use up the
     /// budget. Returns how many tasks ran.
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.runtime.start_delayed(&self.plan.program, now);
+        let polled = self.poll_blocks(now);
         let mut burst = self.burst.take().unwrap_or_default();
         let (mut done, mut low) = (0, 0);
         while done < budget {
@@ -183,7 +186,7 @@ impl Engine {
             done += self.run_low(&mut burst, usize::MAX, 0, now);
         }
         self.burst = Some(burst);
-        done
+        done + polled
     }
 
     fn run_high(&mut self, burst: &mut Box<Burst>, max: usize, now: Nanos) -> usize {
@@ -203,8 +206,14 @@ impl Engine {
     }
 
     fn walk(&mut self, burst: &mut Burst, batch: Batch, now: Nanos) -> usize {
+        self.walker(burst, batch, now).run();
+        batch.tasks.count_ones() as usize
+    }
+
+    #[inline]
+    fn walker<'a>(&'a mut self, burst: &'a mut Burst, batch: Batch, now: Nanos) -> Walk<'a> {
         let Engine { plan, blocks, shortcuts, maker, faults, state, runtime, .. } = self;
-        let walk = Walk {
+        Walk {
             plan,
             program: &plan.program,
             blocks,
@@ -218,9 +227,7 @@ impl Engine {
             now,
             #[cfg(test)]
             trace: self.trace.as_mut(),
-        };
-        walk.run();
-        batch.tasks.count_ones() as usize
+        }
     }
 
     /// The packets queued for link number `link`, oldest first. Remove those that were sent.
@@ -264,9 +271,10 @@ impl Engine {
         (&mut self.runtime.pool, outbox)
     }
 
-    /// The latest time to call [`run`](Self::run) for delayed tasks.
+    /// The latest time to call [`run`](Self::run) for delayed tasks and deadlines of blocks.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.runtime.delayed.next_deadline()
+        let Runtime { delayed, deadlines, .. } = &self.runtime;
+        [delayed.next_deadline(), deadlines.next()].into_iter().flatten().min()
     }
 
     /// Whether no task is ready to run. Delayed and blocked tasks, and outboxes, do not count.

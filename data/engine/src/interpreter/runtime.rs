@@ -8,6 +8,7 @@ use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 use weever_timer::Wheel;
 
 use super::blocked::Blocked;
+use super::deadlines::Deadlines;
 use super::moving::Flows;
 use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
@@ -30,6 +31,7 @@ pub(crate) struct Runtime {
     pub(crate) tasks: Tasks,
     pub(crate) blocked: Blocked,
     pub(crate) delayed: Wheel<Delayed>,
+    pub(crate) deadlines: Deadlines,
     pub(crate) outboxes: Outboxes,
     pub(crate) flows: Flows,
     pub(crate) counters: Arc<Cells>,
@@ -54,6 +56,7 @@ impl Runtime {
             tasks: Tasks::new(entries, &limits),
             blocked: Blocked::new(&limits),
             delayed: Wheel::new(limits.tick, limits.delayed, 0),
+            deadlines: Deadlines::new(limits.tick),
             outboxes: Outboxes::new(&limits),
             flows: Flows::new(limits.high_total),
             counters,

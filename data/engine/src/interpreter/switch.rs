@@ -23,6 +23,11 @@ impl Engine {
         self.give_up_flows(update, now);
         let went_on = self.move_blocks(update, now);
         self.end_flows(update, &went_on);
+        if !self.runtime.deadlines.is_empty() {
+            // A block that takes another's place is polled when that would have been.
+            let stays = |old| update.kept.iter().chain(&update.replaced).find(|node| node.0 == old);
+            self.runtime.deadlines.renumber(|old| stays(old).map(|node| node.1));
+        }
         std::mem::swap(&mut self.plan, &mut update.plan);
         std::mem::swap(&mut self.blocks, &mut update.blocks);
         std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);

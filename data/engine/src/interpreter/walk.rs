@@ -348,6 +348,9 @@ impl Walk<'_> {
             notifies.push((plan.notifies[*edge as usize], *key));
         }
         requests.notifies.clear();
+        if let Some(at) = requests.deadline.take() {
+            self.runtime.deadlines.set(step.node, at, self.now);
+        }
         claimed
     }
 }

@@ -1,6 +1,7 @@
 //! The interpreter: rule by rule, and against the reference on random graphs.
 
 mod change;
+mod deadlines;
 mod faults;
 mod property;
 mod script;

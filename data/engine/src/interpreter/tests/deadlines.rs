@@ -1,0 +1,102 @@
+//! Blocks with deadlines of their own.
+
+use weever_block::{
+    Block, BlockType, Burst, Cx, Env, Mask, Ports, Priority, Registry, StateKind, bits,
+};
+use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, verify};
+
+use super::script::inject;
+use crate::testkit::pool;
+use crate::{CounterKind, Engine, Limits, Schedule};
+
+/// A packet's first byte is how many milliseconds from now it is due; 0 takes the deadline back. When it
+/// comes, a burst of two hundred tasks starts, and the next poll is a millisecond later, three times.
+static CLOCK: BlockType = BlockType {
+    name: "Clock",
+    summary: "",
+    ports: &[],
+    spawns: &["burst"],
+    notifies: &[],
+    effects: Effects::READS.union(Effects::CONSUMES),
+    state: StateKind::None,
+    params: &[],
+    counters: &["polls", "late", "burst"],
+    make: |_| Ok(Box::new(Clock { due: None, left: 3 })),
+};
+
+const MS: u64 = 1_000_000;
+
+struct Clock {
+    due: Option<u64>,
+    left: u32,
+}
+
+impl Block for Clock {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        for i in bits(input) {
+            match burst.get(i).map(|packet| packet.data()[0]) {
+                Some(ms) => {
+                    self.due = (ms > 0).then(|| cx.now + u64::from(ms) * MS);
+                    cx.set_deadline(self.due);
+                }
+                None => cx.count(2, 1),
+            }
+        }
+        cx.consume(input);
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) {
+        cx.count(0, 1);
+        cx.count(1, u64::from(self.due.is_none_or(|due| cx.now < due)));
+        for _ in 0..200 {
+            cx.spawn_new(0, None, 0, Priority::High);
+        }
+        self.left -= 1;
+        self.due = (self.left > 0).then_some(cx.now + MS);
+        cx.set_deadline(self.due);
+    }
+}
+
+fn clock() -> Engine {
+    let mut graph = Graph::new("g");
+    let mut node = Node::new("Clock", NodeKind::Function);
+    node.attrs = vec![Attr::Source];
+    node.spawns = vec![Edge { label: "burst".into(), target: NodeId(0), predicates: Vec::new() }];
+    graph.add(node);
+    let registry = Registry::new().with(&[&CLOCK]);
+    registry.annotate(&mut graph).expect("its type is known");
+    let graph = verify(graph).expect("it is sound");
+    let schedule = Schedule::compile(&graph, &registry, &Env::new()).expect("compiles");
+    Engine::new(schedule, pool(64).cache(), Limits { tick: 1000, ..Limits::default() })
+}
+
+fn count(engine: &Engine, label: &str) -> u64 {
+    engine.counters().get("Clock", CounterKind::Own, label).expect("it counts")
+}
+
+#[test]
+fn a_block_is_polled_at_its_deadline_and_sends_a_burst_each_time() {
+    let mut engine = clock();
+    inject(&mut engine, "Clock", &[5], 0);
+    assert!(engine.next_deadline().is_some_and(|at| at <= 5 * MS), "it looks again by then");
+    engine.run(5 * MS - 1, 10_000);
+    assert_eq!(count(&engine, "polls"), 0);
+    for now in 5..20 {
+        engine.run(now * MS, 10_000);
+    }
+    assert_eq!(["polls", "late", "burst"].map(|label| count(&engine, label)), [3, 0, 600]);
+    assert_eq!(engine.next_deadline(), None);
+}
+
+#[test]
+fn a_deadline_is_replaced_and_taken_back() {
+    let mut engine = clock();
+    inject(&mut engine, "Clock", &[5], 0);
+    inject(&mut engine, "Clock", &[50], 0);
+    engine.run(49 * MS, 10_000);
+    assert_eq!(count(&engine, "polls"), 0, "the first one is gone");
+    inject(&mut engine, "Clock", &[0], 49 * MS);
+    assert_eq!(engine.next_deadline(), None);
+    engine.run(1000 * MS, 10_000);
+    assert_eq!(count(&engine, "polls"), 0);
+}
