@@ -24,13 +24,20 @@ pub(super) fn nanoseconds(during: Duration) -> Result<f64, BenchError> {
     let app = AppEnd::map(memory).map_err(BenchError::of(failed))?;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (stop, other) = (&stop, cores.last().copied());
+        let (stop, first, last) = (&stop, cores.first().copied(), cores.last().copied());
         let application = scope.spawn(move || {
-            drop(other.map(pin_to));
+            drop(last.map(pin_to));
             echo(app, stop)
         });
-        drop(cores.first().copied().map(pin_to));
-        let measured = drive(&mut stack, during);
+        // Of its own, so that the caller stays bound to no core.
+        let worker = scope.spawn(move || {
+            drop(first.map(pin_to));
+            let measured = drive(&mut stack, during);
+            stop.store(true, Ordering::Relaxed);
+            measured
+        });
+        let panicked = |_| Err(BenchError::of(failed)("it panicked"));
+        let measured = worker.join().unwrap_or_else(panicked);
         stop.store(true, Ordering::Relaxed);
         application.join().unwrap_or_else(|_| Err(BenchError::of(failed)("it panicked")))?;
         measured
