@@ -1,9 +1,13 @@
 //! Receive: one block per rule (RFC 8200 §3, §4, RFC 4291).
 
+use std::net::Ipv6Addr;
+
 use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, classifier, validator};
 use weever_net::addr::Destination;
 use weever_net::iface::IfaceId;
+use weever_net::ipv6::addr::is_link_local;
 use weever_net::ipv6::{self, Chain, Martian6, may_hide_source};
+use weever_net::route::Kind;
 use weever_net::state::NetState;
 use weever_packet::Flags;
 use weever_wire::icmpv6::kind;
@@ -67,26 +71,50 @@ pub static DESTINATION: BlockType = BlockType::new(
      come in a frame for a group of stations.",
     &[
         PortDoc { name: "local", doc: "for us, or for a group that we joined for this source" },
-        PortDoc { name: "forward", doc: "for others, and we are a router" },
-        PortDoc { name: "drop", doc: "for others" },
+        PortDoc { name: "forward", doc: "for another host, and we are a router" },
+        PortDoc { name: "one", doc: "for one host, but in a frame for a group of stations" },
+        PortDoc { name: "group", doc: "a group that was not joined, or not for this source" },
+        PortDoc { name: "martian", doc: "an address that no host can have" },
+        PortDoc { name: "other", doc: "for another host, and we are none that forwards" },
     ],
-    |build| network_classifier::<3>(build, |state, p| destination(state, p)),
+    |build| network_classifier::<6>(build, |state, p| destination(state, p)),
 );
+
+const LOCAL: usize = 0;
+const FORWARD: usize = 1;
+const ONE_OF_MANY: usize = 2;
+const GROUP: usize = 3;
+const MARTIAN: usize = 4;
+const OTHER: usize = 5;
 
 #[inline]
 fn destination(state: &NetState, packet: &Buffer) -> usize {
-    let Some(header) = header(packet) else { return 2 };
+    let Some(header) = header(packet) else { return OTHER };
     let meta = packet.meta();
     let (iface, to_many) = (IfaceId(meta.iface), meta.flags.has(Flags::LINK_BROADCAST));
-    match state.destination6(iface, header.dst()) {
-        Destination::Local if to_many => 2,
-        Destination::Local => 0,
-        Destination::Multicast if to_many && is_wanted(state, iface, packet, header) => 0,
-        Destination::Other if !to_many && !header.dst().is_multicast() => {
-            let on = state.interface(iface).is_some_and(|own| own.forwarding);
-            if state.settings().forwarding && on { 1 } else { 2 }
-        }
-        _ => 2,
+    let dst = header.dst();
+    match state.destination6(iface, dst) {
+        Destination::Local if to_many => ONE_OF_MANY,
+        Destination::Local => LOCAL,
+        Destination::Multicast if to_many && is_wanted(state, iface, packet, header) => LOCAL,
+        _ if dst.is_multicast() => GROUP,
+        _ => beyond(state, iface, dst, to_many),
+    }
+}
+
+/// The port of a packet for another host. A link-local destination is the router's to judge.
+#[inline]
+fn beyond(state: &NetState, iface: IfaceId, dst: Ipv6Addr, to_many: bool) -> usize {
+    let is_router = || state.interface(iface).is_some_and(|own| own.forwarding);
+    let is_martian = || state.route6(dst).is_some_and(|hop| hop.kind == Kind::Martian);
+    if !is_link_local(dst) && is_martian() {
+        MARTIAN
+    } else if !(state.settings().forwarding && is_router()) {
+        OTHER
+    } else if to_many {
+        ONE_OF_MANY
+    } else {
+        FORWARD
     }
 }
 

@@ -265,7 +265,8 @@ fn every_drop_has_its_reason() {
         (echo(Ipv6Addr::LOCALHOST, HOST6), "RxL3IPv6ValidSource", "false"),
         (echo(HOST6, HOST6), "RxL3IPv6ValidSource", "false"),
         (echo(Ipv6Addr::UNSPECIFIED, HOST6), "RxL3IPv6ValidSource", "false"),
-        (echo(PEER6, nobody), "RxL3IPv6Destination", "drop"),
+        (echo(PEER6, nobody), "RxL3IPv6Destination", "other"),
+        (echo(PEER6, Ipv6Addr::LOCALHOST), "RxL3IPv6Destination", "martian"),
         (empty, "RxL3IPv6BadFragment", "silent"),
         (ipv6(PEER6, HOST6, 59, 64, &[]), "RxL3IPv6Classify", "none"),
         (changed(47, 9), "RxL3ICMP6ValidChecksum", "false"),
@@ -280,6 +281,10 @@ fn every_drop_has_its_reason() {
         (ndp(PEER6, ALL_NODES, advert(PEER6, MacAddr::BROADCAST)), "RxL3NDPHandle", "addresses"),
         (udp6((PEER6, 7), (HOST6, 7), 64, b"loop"), "RxL4UDPEcho", "drop"),
     ];
+    // A frame for our station, with a packet for a group.
+    let to_group = echo(PEER6, "ff02::77".parse().unwrap());
+    host.receive(&[ethernet(HOST_MAC, PEER_MAC, 0x86dd, &to_group)]);
+    assert_eq!(host.count("RxL3IPv6Destination", CounterKind::Port, "group"), 1);
     for (packet, node, port) in cases {
         let before = host.count(node, CounterKind::Port, port);
         host.receive(&[from_peer6(&packet)]);
