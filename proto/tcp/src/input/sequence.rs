@@ -99,7 +99,10 @@ impl Connection {
             // §3.10.7.4, eighth, TIME-WAIT: "Restart the 2 MSL time-wait timeout."
             self.enter_time_wait(now);
         }
-        let repeated = !segment.is_empty() && end.le(self.rcv.nxt);
+        // A retransmission is from within one window; what is older was made up by somebody who guesses, or is so
+        // late that one answer in half a second does.
+        let recent = self.rcv.nxt - segment.seq <= self.rcv.capacity.saturating_add(1);
+        let repeated = !segment.is_empty() && end.le(self.rcv.nxt) && recent;
         if repeated && self.state.is_synchronized() {
             self.ack_need.raise(AckNeed::Now);
             if self.rcv.sack && !segment.payload.is_empty() {

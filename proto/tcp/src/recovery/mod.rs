@@ -28,6 +28,9 @@ pub(crate) use state::{Frto, Phase, Recovery};
 /// RFC 5681 §3.2, RFC 8985 §6.2: DupThresh.
 const DUP_THRESH: u32 = 3;
 
+/// Records beyond two for each segment in flight that SACK blocks may make.
+const SPARE_RECORDS: usize = 64;
+
 /// What one acknowledgement delivered.
 #[derive(Default)]
 struct Delivery {
@@ -117,6 +120,8 @@ impl Connection {
         };
         if self.rcv.sack && !segment.options.sack.is_empty() {
             let (una, nxt) = (self.snd.una, self.snd.nxt);
+            // Honest blocks end where segments do.
+            let most = SPARE_RECORDS + 2 * ((nxt - una) / self.window.mss) as usize;
             let mut blocks = segment.options.sack_blocks();
             let mut blocks_seen = segment.options.sack_blocks();
             // RFC 2883 §4: the first block is a D-SACK if it lies below the acknowledgement, or
@@ -131,7 +136,7 @@ impl Connection {
             }
             for (start, end) in blocks {
                 if start.lt(end) && start.ge(una) && end.le(nxt) {
-                    self.sent.sack(start, end, &mut arrived);
+                    self.sent.sack(start, end, most, &mut arrived);
                 }
             }
         }

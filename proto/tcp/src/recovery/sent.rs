@@ -96,12 +96,25 @@ impl Sent {
     }
 
     /// Marks what lies from `start` to `end` as received and shows each record that was not
-    /// marked before to `sacked`. Blocks that cut a record in two split it.
-    pub(crate) fn sack(&mut self, start: Seq, end: Seq, mut sacked: impl FnMut(&Record)) {
+    /// marked before to `sacked`. Blocks that cut a record in two split it, as long as there are at most
+    /// `most` records: a peer that reports single octets must not make us keep a record for each. What is
+    /// not taken over counts as not reported, which RFC 2018 §8 allows: SACK is advice.
+    pub(crate) fn sack(
+        &mut self,
+        start: Seq,
+        end: Seq,
+        most: usize,
+        mut sacked: impl FnMut(&Record),
+    ) {
         let mut at = self.records.partition_point(|record| record.end.le(start));
         while let Some(record) = self.records.get(at).copied() {
             if record.start.ge(end) {
                 break;
+            }
+            let cut = record.start.lt(start) || record.end.gt(end);
+            if cut && !record.is_sacked() && self.records.len() >= most {
+                at += 1;
+                continue;
             }
             if record.start.lt(start) && !record.is_sacked() {
                 self.split(at, start);
@@ -245,7 +258,7 @@ mod tests {
                         sent.push(Record::new(nxt, nxt + len, 0, false, false));
                         nxt += len;
                     }
-                    2 => sent.sack(at, (at + len).min(nxt), |record| assert!(!record.is_sacked())),
+                    2 => sent.sack(at, (at + len).min(nxt), 40, |record| assert!(!record.is_sacked())),
                     3 => {
                         sent.acknowledge(at, |_| {});
                         una = at;
