@@ -20,8 +20,21 @@ pub(crate) struct Expressed {
     pub(crate) tight: bool,
 }
 
+/// How ranges and masks become rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelling {
+    /// As few masks as possible.
+    Masks,
+    /// Every value by itself where those are few: such rules share a mask.
+    EachValue,
+}
+
 /// The rules of `table` that together match every packet of `conj`.
-pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Expressed>, Refusal> {
+pub(crate) fn express(
+    table: &TableModel,
+    conj: &Conj,
+    spelling: Spelling,
+) -> Result<Vec<Expressed>, Refusal> {
     let mut all = Vec::new();
     for flow_type in types_for(table, conj.kinds())? {
         let narrowed;
@@ -33,10 +46,12 @@ pub(crate) fn express(table: &TableModel, conj: &Conj) -> Result<Vec<Expressed>,
                 &narrowed
             }
         };
-        if said_exactly(table, flow_type, part) {
+        let as_it_is =
+            spelling == Spelling::Masks || part.tests().all(|values| values.single().is_some());
+        if as_it_is && said_exactly(table, flow_type, part) {
             all.push(Expressed { flow_type, conj: part.clone(), tight: true });
         } else {
-            spell_out(table, flow_type, part, &mut all)?;
+            spell_out(table, flow_type, part, spelling, &mut all)?;
         }
         if all.len() > MAX_RULES {
             return Err(Refusal::TooManyRules { limit: MAX_RULES });
@@ -100,12 +115,13 @@ fn spell_out(
     table: &TableModel,
     flow_type: Option<FlowType>,
     conj: &Conj,
+    spelling: Spelling,
     all: &mut Vec<Expressed>,
 ) -> Result<(), Refusal> {
     let mut rules = vec![Conj::of_kinds(flow_type.map_or(Kinds::ALL, Kinds::of))];
     let mut looks = flow_type.is_some_and(|t| t != FlowType::Ether);
     for FieldMatch { field, granularity } in table.fields_of(flow_type) {
-        let Some(options) = options(conj, field, granularity)? else { continue };
+        let Some(options) = options(conj, field, granularity, spelling)? else { continue };
         looks = true;
         let products =
             rules.iter().flat_map(|r| options.iter().map(|o| r.clone().having(o.clone())));
@@ -129,10 +145,12 @@ fn options(
     conj: &Conj,
     field: Field,
     granularity: Granularity,
+    spelling: Spelling,
 ) -> Result<Option<Vec<Values>>, Refusal> {
     let whole = |v| Values::masked(field, field.full_mask(), v);
     if let Some(values) = conj.test(field) {
-        let options = spelt(values, granularity);
+        let by_value = (spelling == Spelling::EachValue).then(|| each(values)).flatten();
+        let options = by_value.or_else(|| spelt(values, granularity));
         return match options {
             None if granularity == Granularity::Exact => Err(Refusal::FieldOpen { field }),
             options => Ok(options),

@@ -19,14 +19,14 @@ pub(crate) use state::State;
 
 use std::collections::VecDeque;
 
-use weever_graph::nic::{MaskScope, QueueRange, TableModel};
+use weever_graph::nic::{FlowType, MaskScope, QueueRange, TableModel};
 
 use crate::config::Target;
 use crate::flow::{Conj, Kinds, Values};
 use crate::map::{FlowMap, NewEntry};
 use crate::nic::Nic;
 use crate::policy::{Policy, Subject};
-use express::Expressed;
+use express::{Expressed, Spelling};
 
 /// A rule that matches more than its flow may catch so many parts of flows, its own among them.
 const MOST_CAUGHT: usize = 16;
@@ -93,16 +93,17 @@ pub(crate) fn propose(
             (queues, Target::Queue(queues.lo))
         }
     };
-    let mut said: Vec<Expressed> = Vec::new();
-    for conj in at.map.parts_of(flow) {
-        said.extend(express::express(model, conj)?);
-        if said.len() > express::MAX_RULES {
-            return Err(Refusal::TooManyRules { limit: express::MAX_RULES });
-        }
-    }
-    drop_doubles(&mut said);
+    let mut said = express_flow(at, flow, model, Spelling::Masks)?;
     let mut evict = Vec::new();
-    let scarcity = agree_on_masks(at, table, &mut said, &mut evict)?;
+    let scarcity = match agree_on_masks(at, table, &mut said, &mut evict) {
+        Err(conflict @ Refusal::MaskConflict) => {
+            // Rules for single values have one mask, which those of a range or prefix have not.
+            said = express_flow(at, flow, model, Spelling::EachValue).map_err(|_| conflict)?;
+            evict.clear();
+            agree_on_masks(at, table, &mut said, &mut evict)?
+        }
+        agreed => agreed?,
+    };
     make_room(at, table, &said, &mut evict)?;
     let tight = said.iter().all(|s| s.tight);
     if fate == Fate::Dropped && !tight {
@@ -119,6 +120,24 @@ pub(crate) fn propose(
     };
     let rules = said.into_iter().map(rule).collect();
     Ok(Proposal { rules, queues, tight, scarcity, evict })
+}
+
+/// The rules for all parts of a flow.
+fn express_flow(
+    at: &Situation<'_>,
+    flow: u32,
+    model: &TableModel,
+    spelling: Spelling,
+) -> Result<Vec<Expressed>, Refusal> {
+    let mut said: Vec<Expressed> = Vec::new();
+    for conj in at.map.parts_of(flow) {
+        said.extend(express::express(model, conj, spelling)?);
+        if said.len() > express::MAX_RULES {
+            return Err(Refusal::TooManyRules { limit: express::MAX_RULES });
+        }
+    }
+    drop_doubles(&mut said);
+    Ok(said)
 }
 
 /// The queues that a table's rules can send to.
@@ -155,7 +174,7 @@ fn agree_on_masks(
     }
     let state = &at.state.tables[table];
     let mut scarcity = 0;
-    let mut first: Option<Vec<u128>> = None;
+    let mut own: Vec<(Option<FlowType>, Vec<u128>)> = Vec::new();
     for one in said.iter_mut() {
         let (key, masks) = masks_of(model, one);
         let in_use = state.masks.iter().filter(|m| m.flow_type == key);
@@ -178,37 +197,40 @@ fn agree_on_masks(
             scarcity = if wanted { 0 } else { 2 };
         }
         // The flow's own rules have to agree with each other as well.
-        if model.mask_scope == MaskScope::Link && first.get_or_insert(masks.clone()) != &masks {
-            return Err(Refusal::MaskConflict);
+        match own.iter().find(|(k, _)| *k == key) {
+            Some((_, first)) if *first != masks => return Err(Refusal::MaskConflict),
+            Some(_) => {}
+            None => own.push((key, masks)),
         }
     }
     Ok(scarcity)
 }
 
-fn masks_of(
-    model: &TableModel,
-    said: &Expressed,
-) -> (Option<weever_graph::nic::FlowType>, Vec<u128>) {
+fn masks_of(model: &TableModel, said: &Expressed) -> (Option<FlowType>, Vec<u128>) {
     let key = if model.mask_scope == MaskScope::Link { None } else { said.flow_type };
-    let rule = crate::config::Rule::of(model, said.flow_type, &said.conj);
-    (key, rule.keys.iter().map(|k| k.mask).collect())
+    (key, state::masks_with_type(model, said.flow_type, &said.conj))
 }
 
 /// The masks that a flow's first rule would have in a table where masks are shared.
 pub(crate) fn masks_in(model: &TableModel, conj: &Conj) -> Option<Vec<u128>> {
-    let said = express::express(model, conj).ok()?;
+    let said = express::express(model, conj, Spelling::Masks).ok()?;
     said.iter().all(|s| s.tight).then(|| masks_of(model, said.first()?).1.into()).flatten()
 }
 
 /// Whether rules of a table can say a conjunction and nothing more.
 pub(crate) fn can_say(model: &TableModel, conj: &Conj) -> bool {
-    express::express(model, conj).is_ok_and(|said| said.iter().all(|s| s.tight))
+    express::express(model, conj, Spelling::Masks).is_ok_and(|said| said.iter().all(|s| s.tight))
 }
 
 /// Widens a rule to masks that are in use, if those look at nothing that the rule leaves open.
 fn widen(model: &TableModel, said: &mut Expressed, masks: &[u128]) -> Result<(), Refusal> {
     let own = crate::config::Rule::of(model, said.flow_type, &said.conj);
     let kinds = said.flow_type.map_or(Kinds::ALL, Kinds::of);
+    if model.mask_scope == MaskScope::Link
+        && masks.last() != state::masks_with_type(model, said.flow_type, &said.conj).last()
+    {
+        return Err(Refusal::MaskConflict);
+    }
     let mut wide = Conj::of_kinds(kinds);
     for ((m, key), mask) in model.matches.iter().zip(&own.keys).zip(masks) {
         if mask & !key.mask != 0 {

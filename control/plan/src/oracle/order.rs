@@ -1,5 +1,7 @@
 //! A rule's place among the rules of its table.
 
+use std::collections::BTreeSet;
+
 use weever_graph::nic::{TableModel, TableOrder};
 
 use super::Refusal;
@@ -17,7 +19,9 @@ pub(crate) fn place<'a>(
     let bits: u32 = rule.conj.tests().map(|t| t.mask.count_ones()).sum();
     // Bounds of the rank: above all narrower ones, below all wider ones.
     let (mut after, mut before) = (None::<i64>, None::<i64>);
+    let mut taken = BTreeSet::new();
     for Entry { rule: other, .. } in others {
+        taken.insert(other.priority);
         if other.conj.implies(&rule.conj) {
             after = after.max(Some(other.rank));
         } else if rule.conj.implies(&other.conj) {
@@ -43,7 +47,7 @@ pub(crate) fn place<'a>(
             -i64::from(said.bits())
         }
         TableOrder::Priority { lo, hi } => {
-            let priority = priority(lo, hi, bits, after, before)?;
+            let priority = priority((lo, hi), bits, (after, before), &taken)?;
             rule.priority = priority;
             -i64::from(priority)
         }
@@ -51,14 +55,14 @@ pub(crate) fn place<'a>(
     Ok(())
 }
 
-/// The priority that fits how specific a rule is, within what its neighbours leave. Equal ranks go
-/// by age, so a new rule may be equal to a narrower one but not to a wider one.
+/// The priority that fits how specific a rule is, within the bounds that its neighbours leave. It is
+/// one that no overlapping rule has, if there is one. Equal ranks go by age, so a new rule may be equal
+/// to a narrower one but not to a wider one.
 fn priority(
-    lo: u32,
-    hi: u32,
+    (lo, hi): (u32, u32),
     bits: u32,
-    after: Option<i64>,
-    before: Option<i64>,
+    (after, before): (Option<i64>, Option<i64>),
+    taken: &BTreeSet<u32>,
 ) -> Result<u32, Refusal> {
     let most = after.map_or(i64::from(hi), |rank| -rank);
     let least = before.map_or(i64::from(lo), |rank| -rank + 1);
@@ -67,5 +71,10 @@ fn priority(
         return Err(Refusal::NoPlaceBetween);
     }
     let fits = i64::from(lo) + (i64::from(hi) - i64::from(lo)) * i64::from(bits.min(128)) / 128;
-    Ok(fits.clamp(least, most) as u32)
+    let fits = fits.clamp(least, most) as u32;
+    let free = |p: &u32| !taken.contains(p);
+    let above = (fits..=most as u32).find(free);
+    let below = (least as u32..fits).rev().find(free);
+    let nearest = above.into_iter().chain(below).min_by_key(|p| p.abs_diff(fits));
+    Ok(nearest.unwrap_or(fits))
 }

@@ -1,11 +1,13 @@
 //! The contents of a NIC's tables, as far as they decide what else fits.
 
+use weever_graph::Field;
 use weever_graph::nic::{Failure, FlowType, MaskScope, TableModel};
 
 use super::learned::Learned;
 use super::locations::Locations;
 use super::rows::Rows;
 use crate::config::Rule;
+use crate::flow::Conj;
 use crate::map::{Entry, NewEntry};
 use crate::nic::Nic;
 
@@ -150,6 +152,36 @@ pub(crate) fn shared_mask(
         MaskScope::FlowType => rule.flow_type,
         MaskScope::Link => None,
     };
-    let said = Rule::of(model, rule.flow_type, &rule.conj);
-    Some((key, said.keys.iter().map(|k| k.mask).collect()))
+    Some((key, masks_with_type(model, rule.flow_type, &rule.conj)))
+}
+
+/// The masks of a rule, one for each field. One mask for all rules of a link includes the protocol of
+/// layer 4 (Linux 6.12, `ixgbe_add_ethtool_fdir_entry`: `mask.formatted.flow_type`), so that rules with
+/// and without it exclude each other: then the last mask is that of the protocol.
+pub(crate) fn masks_with_type(
+    model: &TableModel,
+    flow_type: Option<FlowType>,
+    conj: &Conj,
+) -> Vec<u128> {
+    let said = Rule::of(model, flow_type, conj);
+    let masks = said.keys.iter().map(|k| k.mask);
+    let is_protocol = |(field, _)| matches!(field, Field::Ip4Proto | Field::Ip6Next);
+    let by_type = (model.mask_scope == MaskScope::Link)
+        .then(|| u128::from(flow_type.is_some_and(|t| t.implies().any(is_protocol))));
+    masks.chain(by_type).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The 82599 takes rules of ip4, or of tcp4 and udp4, and not of both.
+    #[test]
+    fn one_mask_for_all_rules_includes_the_protocol() {
+        let nic = Nic::linux_of(&weever_models::nic("82599").unwrap()).unwrap();
+        let to = Conj::all().with(Field::Ip4Dst, 9);
+        let masks = |t| masks_with_type(&nic.tables[0].model, Some(t), &to);
+        assert_eq!(masks(FlowType::Udp4), masks(FlowType::Tcp4));
+        assert_ne!(masks(FlowType::Udp4), masks(FlowType::Ip4));
+    }
 }

@@ -2,6 +2,7 @@ mod budget;
 mod lifecycle;
 pub(crate) mod random;
 mod refused;
+mod shared_masks;
 mod targets;
 
 use super::*;
