@@ -7,6 +7,7 @@
 //!
 //! Times are in units of the mean service time. Nothing here depends on the machine.
 
+mod model;
 mod simulation;
 mod theory;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 
 use crate::plot::{Line, Plot, Scale};
 use crate::{BenchError, Report, Samples};
+use model::{Latency, Queues, Service};
 use simulation::simulate;
 
 /// The loads that are simulated and drawn: arrivals per server and service time.
@@ -22,39 +24,6 @@ const LOADS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 const SERVERS: [u32; 2] = [4, 8];
 /// Customers at load 0; more at higher loads, where successive latencies depend on each other.
 const CUSTOMERS: f64 = 1e6;
-
-/// How long a server is busy with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Service {
-    /// Exponentially distributed around one.
-    Exponential,
-    /// Always one.
-    Deterministic,
-}
-
-/// Where packets wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queues {
-    /// In one queue, from which every server takes the first (COREC).
-    Shared,
-    /// In one queue per server, each packet in a random one (RSS, scale-out).
-    PerServer,
-}
-
-/// Latency of a packet: waiting and service together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Latency {
-    mean: f64,
-    p99: f64,
-}
-
-impl Latency {
-    /// The larger of the two relative differences to `truth`.
-    fn error(self, truth: Latency) -> f64 {
-        let of = |value: f64, truth: f64| (value / truth - 1.0).abs();
-        of(self.mean, truth.mean).max(of(self.p99, truth.p99))
-    }
-}
 
 /// One combination at one load, simulated and calculated.
 struct Point {
@@ -125,15 +94,6 @@ fn rows(report: &mut Report, service: Service, servers: u32, shared: &[Point], s
         row("mean, a queue each", separate.simulated.mean);
         row("p99, shared queue", shared.simulated.p99);
         row("p99, a queue each", separate.simulated.p99);
-    }
-}
-
-impl Service {
-    fn name(self) -> &'static str {
-        match self {
-            Service::Exponential => "exponential",
-            Service::Deterministic => "deterministic",
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use hdrhistogram::Histogram;
 
-use super::{Latency, Queues, Service};
+use super::model::{Latency, Queues, Service};
 
 /// Latencies are recorded in this part of a service time.
 const RESOLUTION: f64 = 1e-5;
