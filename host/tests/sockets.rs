@@ -43,7 +43,8 @@ fn bench(name: &str, workers: usize) -> Bench {
     let server = builder.applications(Some(large), 20_000).unwrap();
     let host = builder.start().unwrap();
     let path = std::env::temp_dir().join(format!("weever-{name}-{}.sock", std::process::id()));
-    let listener = AppListener::start(&path, 0o600, server).unwrap();
+    let listener =
+        AppListener::start(&path, &weever_app_server::Access::default(), server).unwrap();
     let (frames, cable) = (pool().cache(), theirs.take_queues().remove(0));
     Bench { listener: Some(listener), _host: host, frames, cable, path }
 }
@@ -217,7 +218,7 @@ fn the_end_of_the_stack_is_an_error_and_no_silence() {
     let mut bench = bench("end", 1);
     let queue = bench.connect();
     assert!(matches!(
-        AppListener::start(&bench.path, 0o600, {
+        AppListener::start(&bench.path, &weever_app_server::Access::default(), {
             let mut other = HostBuilder::new(pool());
             other.applications(None, 10).unwrap()
         }),

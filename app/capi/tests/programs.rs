@@ -42,7 +42,8 @@ fn bench(name: &str) -> Bench {
     let server = builder.applications(Some(Pool::new(PoolConfig::large(64)).unwrap()), 1000);
     let host = builder_start(builder);
     let path = std::env::temp_dir().join(format!("weever-c-{name}-{}.sock", std::process::id()));
-    let listener = AppListener::start(&path, 0o600, server.unwrap()).unwrap();
+    let listener =
+        AppListener::start(&path, &weever_app_server::Access::default(), server.unwrap()).unwrap();
     let cable = theirs.take_queues().remove(0);
     Bench {
         path,

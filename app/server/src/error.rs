@@ -25,8 +25,16 @@ pub enum ServerError {
     #[error("there is no socket {0} on this queue")]
     NoSocket(u32),
     /// A privileged port.
-    #[error("port {0} is privileged; run the application as root, or use a port from 1024 on")]
-    Privileged(u16),
+    #[error(
+        "port {port} is privileged; run the application as root, use a port from {first} on, or set \
+         `apps-first-port` in the stack's configuration"
+    )]
+    Privileged {
+        /// The port.
+        port: u16,
+        /// The first that is not privileged.
+        first: u16,
+    },
     /// The peer is not one.
     #[error("{0} is no peer to connect to: it needs an address and a port")]
     Peer(SocketAddr),

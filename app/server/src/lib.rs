@@ -50,7 +50,7 @@ mod worker;
 pub use command::SharedTable;
 pub use error::ServerError;
 pub use link::{AppLink, LINK_NAME};
-pub use listener::{AppListener, ListenError};
+pub use listener::{Access, AppListener, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
 pub use request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};

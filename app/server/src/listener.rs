@@ -23,6 +23,27 @@ const MAX_CONNECTIONS: usize = 4096;
 /// Requests of one application that are answered before the others get their turn.
 const REQUESTS_PER_TURN: usize = 64;
 
+/// Whose applications may connect, beside root's and those of the user of this process.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Their users.
+    pub users: Vec<u32>,
+    /// The groups that they run with.
+    pub groups: Vec<u32>,
+}
+
+impl Access {
+    /// The permissions of the socket's file: the kernel keeps others away unless some are admitted.
+    fn mode(&self) -> u32 {
+        if self.users.is_empty() && self.groups.is_empty() { 0o600 } else { 0o666 }
+    }
+
+    fn admits(&self, user: u32, group: u32) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        user == 0 || user == own || self.users.contains(&user) || self.groups.contains(&group)
+    }
+}
+
 /// Why applications cannot be served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -51,12 +72,16 @@ pub struct AppListener {
 }
 
 impl AppListener {
-    /// Listens at `path`, whose file gets the permissions `mode` (0600: this user and root), and
-    /// starts a thread.
+    /// Listens at `path` for those that have `access`, and starts a thread. Whoever has not cannot
+    /// connect, or is hung up on at once.
     ///
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
-    pub fn start(path: &Path, mode: u32, server: AppServer) -> Result<AppListener, ListenError> {
+    pub fn start(
+        path: &Path,
+        access: &Access,
+        server: AppServer,
+    ) -> Result<AppListener, ListenError> {
         let failed = |what| {
             move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
         };
@@ -75,7 +100,7 @@ impl AppListener {
         let socket = seqpacket().map_err(errno("socket"))?;
         let address = SocketAddrUnix::new(path).map_err(errno("address"))?;
         bind(&socket, &address).map_err(errno("bind"))?;
-        let permissions = fs::Permissions::from_mode(mode);
+        let permissions = fs::Permissions::from_mode(access.mode());
         fs::set_permissions(path, permissions).map_err(failed("permissions"))?;
         listen(&socket, 64).map_err(errno("listen"))?;
         rustix::io::ioctl_fionbio(&socket, true).map_err(errno("ioctl"))?;
@@ -85,6 +110,7 @@ impl AppListener {
             socket,
             stop: Arc::clone(&stop),
             server: Arc::clone(&server),
+            access: access.clone(),
             applications: BTreeMap::new(),
         };
         let thread = std::thread::Builder::new()
@@ -142,6 +168,7 @@ struct Serving {
     socket: OwnedFd,
     stop: Arc<OwnedFd>,
     server: Arc<Mutex<AppServer>>,
+    access: Access,
     /// By the number of the connection's descriptor.
     applications: BTreeMap<i32, Application>,
 }
@@ -189,6 +216,11 @@ impl Serving {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let Ok(socket) = accept_with(&self.socket, flags) else { return };
         let Ok(who) = sockopt::socket_peercred(&socket) else { return };
+        if !self.access.admits(who.uid.as_raw(), who.gid.as_raw()) {
+            let (uid, gid) = (who.uid.as_raw(), who.gid.as_raw());
+            tracing::warn!(uid, gid, "an application was turned away; see apps-users");
+            return;
+        }
         let pid = who.pid.as_raw_nonzero().get().unsigned_abs();
         let identity = Identity { name: String::new(), pid, uid: who.uid.as_raw() };
         let number = socket.as_raw_fd();
@@ -233,5 +265,22 @@ impl Serving {
     fn hang_up(&mut self, number: i32) {
         let Some(mut application) = self.applications.remove(&number) else { return };
         application.session.close(&mut lock(&self.server));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_admitted_by_user_or_group_only() {
+        let own = rustix::process::geteuid().as_raw();
+        let closed = Access::default();
+        assert!(closed.admits(0, 7) && closed.admits(own, 7) && !closed.admits(4_000_000, 7));
+        assert_eq!(closed.mode(), 0o600);
+        let open = Access { users: vec![4_000_000], groups: vec![8] };
+        assert!(open.admits(4_000_000, 7) && open.admits(4_000_001, 8));
+        assert!(!open.admits(4_000_001, 7));
+        assert_eq!(open.mode(), 0o666, "who may connect is looked at when they do");
     }
 }

@@ -70,6 +70,8 @@ pub struct AppServer {
     /// Bindings in the workers' tables: sockets, and their memberships in groups.
     entries: usize,
     max_sockets: usize,
+    /// The first port that is not root's.
+    first_port: u16,
     next_queue: QueueId,
     next_socket: u32,
 }
@@ -90,9 +92,15 @@ impl AppServer {
             groups: Groups::default(),
             entries: 0,
             max_sockets,
+            first_port: FIRST_UNPRIVILEGED,
             next_queue: 1,
             next_socket: 1,
         }
+    }
+
+    /// Says which port is the first that others than root may bind; 1024 at first.
+    pub fn set_first_port(&mut self, port: u16) {
+        self.first_port = port;
     }
 
     /// Keeps the stack's own services out of applications' reach: `binding` is in use from now on.
@@ -173,7 +181,7 @@ impl AppServer {
     ) -> Result<OpenedSocket, ServerError> {
         let owner = &self.queues.get(&queue).ok_or(ServerError::NoQueue(queue))?.owner;
         let user = owner.uid;
-        check(request, user)?;
+        check(request, user, self.first_port)?;
         let interface =
             request.interface.as_deref().map(|name| self.interface(name)).transpose()?;
         if let Some(address) = request.local_addr.filter(|address| !address.is_multicast())
@@ -416,11 +424,11 @@ impl AppServer {
     }
 }
 
-fn check(request: &SocketRequest, user: u32) -> Result<(), ServerError> {
-    if let Some(port) = request.local_port.filter(|port| *port < FIRST_UNPRIVILEGED)
+fn check(request: &SocketRequest, user: u32, first_port: u16) -> Result<(), ServerError> {
+    if let Some(port) = request.local_port.filter(|port| *port < first_port)
         && user != 0
     {
-        return Err(ServerError::Privileged(port));
+        return Err(ServerError::Privileged { port, first: first_port });
     }
     let Some(peer) = request.peer else { return Ok(()) };
     if peer.port() == 0 || peer.ip().is_unspecified() {

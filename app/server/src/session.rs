@@ -149,7 +149,7 @@ fn refusal(error: &ServerError) -> Refusal {
         ServerError::Bind(_) | ServerError::NotOurs(_) | ServerError::Interface(_) => {
             Refusal::NotAvailable
         }
-        ServerError::Privileged(_) => Refusal::Permission,
+        ServerError::Privileged { .. } => Refusal::Permission,
         ServerError::Sockets(_) => Refusal::Limit,
         ServerError::Stuck(_) | ServerError::System { .. } => Refusal::Internal,
         _ => Refusal::Invalid,

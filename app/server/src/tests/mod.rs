@@ -289,7 +289,11 @@ fn who_may_bind_what() {
     let mut bench = bench();
     let user = bench.server.open_queue(identity(1000), GEOMETRY).unwrap().id;
     let port = |port| SocketRequest { local_port: Some(port), ..SocketRequest::default() };
-    assert!(matches!(bench.server.open_socket(user, &port(53)), Err(ServerError::Privileged(53))));
+    let refused = bench.server.open_socket(user, &port(53));
+    assert!(matches!(refused, Err(ServerError::Privileged { port: 53, first: 1024 })));
+    bench.server.set_first_port(53);
+    assert!(bench.server.open_socket(user, &port(53)).is_ok());
+    assert!(bench.server.open_socket(user, &port(52)).is_err());
     bench.server.open_socket(user, &port(5353)).unwrap();
     let shared = SocketRequest { sharing: Sharing::ByFlow, ..port(6000) };
     bench.server.open_socket(user, &shared).unwrap();

@@ -38,7 +38,8 @@ impl Quiet {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("weever-bench-{}-{number}.sock", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let listener = AppListener::start(&path, 0o600, server).map_err(BenchError::of(FAILED))?;
+        let listener = AppListener::start(&path, &weever_app_server::Access::default(), server)
+            .map_err(BenchError::of(FAILED))?;
         Ok(Quiet { path, _listener: listener, _host: host })
     }
 

@@ -150,7 +150,8 @@ pub(super) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let server = builder.applications(Some(large), 1000).map_err(BenchError::of(failed))?;
     let host = builder.start().map_err(BenchError::of(failed))?;
     let path = std::env::temp_dir().join(format!("weever-bench-{}.sock", std::process::id()));
-    let listener = AppListener::start(&path, 0o600, server).map_err(BenchError::of(failed))?;
+    let listener = AppListener::start(&path, &weever_app_server::Access::default(), server)
+        .map_err(BenchError::of(failed))?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["bench", "app-server", kind.name()]).arg(&path);
     let program = Running(command.spawn().map_err(BenchError::of(failed))?);

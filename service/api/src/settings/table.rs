@@ -73,6 +73,14 @@ pub const TABLE: &[Setting] = &[
         "The socket on which applications open queues and sockets. Root and the user of the stack's \
          process may connect. See docs/applications.md.",
     ),
+    stack("apps-users", Kind::Number(0, u32::MAX, ""), Without("root and the user of the stack's process"), "1000")
+        .list()
+        .doc("Users, by number, whose applications may connect as well."),
+    stack("apps-groups", Kind::Number(0, u32::MAX, ""), Without("no group"), "100")
+        .list()
+        .doc("Groups, by number, whose members' applications may connect: those that run with it as their group."),
+    stack("apps-first-port", Kind::Number(1, 65535, "UDP port"), Value("1024"), "1")
+        .doc("The first port that applications of others than root may bind."),
     stack("policy", Kind::Path, Without("worker *i* has the device's queues *i*, *i* + workers, …"), "\"policy.toml\"").doc(
         "The policy that says which worker gets which flow. Each worker then has a socket on every queue \
          of the device. See docs/policies.md.",

@@ -61,6 +61,12 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Where applications are served, if they are.
     pub apps: Option<PathBuf>,
+    /// Users whose applications may connect, beside root and the user of this process.
+    pub apps_users: Vec<u32>,
+    /// Groups whose applications may connect.
+    pub apps_groups: Vec<u32>,
+    /// The first port that applications of others than root may bind.
+    pub apps_first_port: u16,
     /// The policy by which flows are given to workers, if not every worker has device queues of its
     /// own.
     pub policy: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Applications' queues and sockets on this stack.
 
-use weever_app_server::{AppListener, AppServer};
+use weever_app_server::{Access, AppListener, AppServer};
 use weever_host::HostBuilder;
 use weever_net::demux::Binding;
 use weever_net::dhcp4::CLIENT_PORT;
@@ -13,8 +13,6 @@ use crate::stack::StartError;
 const MAX_SOCKETS: usize = 1 << 20;
 /// Frames for datagrams longer than an ordinary frame, on their way from applications: 4 MiB.
 const LARGE_FRAMES: u32 = 64;
-/// Root and the user whom the stack runs as.
-const MODE: u32 = 0o600;
 
 /// Adds the applications' link to a host, without the ports of the stack's own services.
 pub(in crate::stack) fn server(
@@ -23,6 +21,7 @@ pub(in crate::stack) fn server(
 ) -> Result<AppServer, StartError> {
     let large = Pool::new(PoolConfig::large(LARGE_FRAMES))?;
     let mut server = builder.applications(Some(large), MAX_SOCKETS)?;
+    server.set_first_port(config.apps_first_port);
     let services = [config.services.echo, config.services.discard, Some(CLIENT_PORT)];
     for port in services.into_iter().flatten() {
         let binding = Binding { local_port: Some(port), ..Binding::default() };
@@ -39,5 +38,6 @@ pub(in crate::stack) fn serve(
     config: &Config,
 ) -> Result<Option<AppListener>, StartError> {
     let Some(path) = &config.apps else { return Ok(None) };
-    Ok(Some(AppListener::start(path, MODE, server)?))
+    let access = Access { users: config.apps_users.clone(), groups: config.apps_groups.clone() };
+    Ok(Some(AppListener::start(path, &access, server)?))
 }
