@@ -135,3 +135,21 @@ fn blocks_go() -> ChangeSet {
     }
     ChangeSet { changes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_and_go() {
+        let mut stage = Stage::new().unwrap();
+        let nodes = stage.publisher.graph().len();
+        for (changes, more) in [(blocks_come(), BLOCKS), (blocks_go(), 0)] {
+            stage.publisher.change(&changes).unwrap();
+            stage.now += 1;
+            stage.worker.turn(stage.now);
+            assert_eq!(stage.publisher.graph().len(), nodes + more);
+        }
+        assert_eq!(stage.worker.engine().counters().faults(), []);
+    }
+}
