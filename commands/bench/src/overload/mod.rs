@@ -2,12 +2,14 @@
 
 mod change;
 mod flows;
+mod slow_link;
 
 use crate::plan::Plan;
 use crate::{BenchError, Report};
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let mut report = Report::new("overload");
+    slow_link::measure(&mut report)?;
     flows::measure(&mut report)?;
     change::measure(plan, &mut report)?;
     Ok(report)
