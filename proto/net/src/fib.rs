@@ -71,7 +71,7 @@ impl<A: Address, V> Fib<A, V> {
     }
 }
 
-/// Enters a prefix that is no shorter than any before it, so that what it covers is not divided yet.
+/// Enters a prefix that is no shorter than any before it, so that its range is not divided yet.
 fn insert<A: Address>(slots: &mut Vec<u32>, prefix: Prefix<A>, value: u32) {
     let (mut base, mut at, mut bits) = (0, 0, ROOT_BITS);
     while prefix.prefix_len() > at + bits {

@@ -49,19 +49,19 @@ pub struct Interface {
     pub name: String,
     /// The link that it sends by, as the worker counts links.
     pub link: u16,
-    /// The VLAN of the link that it is; `None`: what is untagged.
+    /// Its VLAN on the link; `None`: untagged frames.
     pub vlan: Option<u16>,
     /// Its link address.
     pub mac: MacAddr,
     /// Longest IP packet that it sends, in bytes.
     pub mtu: u16,
-    /// Whether its link completes the transport checksums of what it sends.
+    /// Whether its link completes the transport checksums of the packets it sends.
     pub tx_checksum: bool,
     /// Whether it is used: an interface that is down neither receives nor sends, and has no routes.
     pub up: bool,
     /// How often it has gone down. A reader that polls sees by it that it was down in between.
     pub downs: u32,
-    /// Whether what it receives may be forwarded, if forwarding is on.
+    /// Whether packets that it receives may be forwarded, if forwarding is on.
     pub forwarding: bool,
     /// Whether its addresses are borrowed from another stack on the same station, the kernel's:
     /// that one asks for neighbours, answers those that ask, and announces and defends the
@@ -149,7 +149,7 @@ impl Interface {
     }
 
     /// Whether it is in an IPv6 group, be it for some sources only: all nodes, the solicited-node
-    /// groups of its addresses, and what it has joined.
+    /// groups of its addresses, and the groups it has joined.
     #[inline]
     pub fn is_member6(&self, group: Ipv6Addr) -> bool {
         self.hears_all6(group) || find(&self.filters6, group).is_some()

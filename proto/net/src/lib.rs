@@ -1,5 +1,6 @@
-//! Ethernet, ARP, IP of both versions, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions and deadlines
-//! out. No clock, no link, no thread, and no graph: `blocks/std` makes nodes of what is here.
+//! Ethernet, ARP, IP of both versions, ICMP and UDP, sans-IO: bytes and `now` in, bytes, decisions
+//! and deadlines out. No clock, no link, no thread, and no graph: `blocks/std` wraps this crate in
+//! nodes.
 //!
 //! - [`addr`]: prefixes and the set of our own addresses;
 //! - [`state`]: a host's network configuration and lookups, with [`iface`], [`route`] and [`fib`];

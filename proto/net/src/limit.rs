@@ -64,8 +64,8 @@ impl SharedLimit {
     }
 }
 
-/// Sources that have a bucket of their own. More sources share buckets, by a keyed hash: whoever does
-/// not know the key cannot choose addresses that share a victim's bucket.
+/// Sources that have a bucket of their own. More sources share buckets, by a keyed hash: without
+/// the key, a sender cannot choose addresses that share a victim's bucket.
 const SOURCES: usize = 256;
 
 /// A token bucket for each source.
@@ -99,8 +99,8 @@ fn bucket(key: Key, ip: IpAddr, buckets: usize) -> usize {
     keyed_hash(key, &[(bits >> 64) as u64, bits as u64]) as usize % buckets
 }
 
-/// Errors to one destination. Far below what a type of error may have (fifty at once by default):
-/// a stranger that forges one source address must not be able to use up what others get.
+/// Errors to one destination. Far below the limit of a type of error (fifty at once by default): a
+/// stranger that forges one source address must not be able to use up the errors of others.
 const PER_DESTINATION: Rate = Rate { per_second: 10, burst: 10 };
 const DESTINATIONS: usize = 256;
 /// Types of errors that have a budget of their own.

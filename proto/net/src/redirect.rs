@@ -19,7 +19,7 @@ use crate::state::NetState;
 const FOR_HOST: u8 = 1;
 /// Bytes of the longest ICMPv6 message within 1,280 bytes.
 const LONGEST6: usize = 1240;
-/// Bytes in front of what a redirect of ICMPv6 quotes: its own, and the option's.
+/// Bytes in front of the packet quoted by an ICMPv6 redirect: its own header, and the option's.
 const BEFORE_QUOTE6: usize = 48;
 /// The option's type (RFC 4861 §4.6.3).
 const REDIRECTED_HEADER: u8 = 4;
@@ -39,10 +39,10 @@ fn turns_back<'a, A>(state: &'a NetState, iface: IfaceId, hop: &Hop<A>) -> Optio
     back.then_some(own)
 }
 
-/// What the sender of an IPv4 datagram, which `iface` received and `hop` is the way of, has to know.
-/// RFC 1812 §5.2.7.2: "the packet is being forwarded out the same physical interface that it was
-/// received from", and "the IP source address in the packet is on the same Logical IP (sub)network
-/// as the next-hop IP address". Source-routed datagrams are not forwarded at all.
+/// The redirect owed to the sender of an IPv4 datagram that `iface` received and that leaves by
+/// `hop`. RFC 1812 §5.2.7.2: "the packet is being forwarded out the same physical interface that it
+/// was received from", and "the IP source address in the packet is on the same Logical IP
+/// (sub)network as the next-hop IP address". Source-routed datagrams are not forwarded at all.
 pub fn advice4(
     state: &NetState,
     iface: IfaceId,

@@ -86,7 +86,7 @@ impl<A: Address> Route<A> {
     /// The gateway, if the destinations are no neighbours.
     ///
     /// # Errors
-    /// What is found for the destinations if their packets are dropped.
+    /// The result of a lookup of destinations whose packets are dropped.
     pub(crate) fn gateway(&self) -> Result<Option<A>, Hop<A>> {
         let refused = |kind| Err(Hop::direct(kind, IfaceId::NONE, A::UNSPECIFIED));
         match self.way {

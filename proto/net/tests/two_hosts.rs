@@ -162,7 +162,7 @@ fn the_same_seed_gives_the_same_run() {
 
 proptest! {
     /// On a bad link, a datagram that waits is delivered or its neighbour is reported as absent,
-    /// within the time that all tries take; what is delivered is what was sent.
+    /// within the time that all tries take; delivered data equal the sent ones.
     #[test]
     fn a_bad_link_delivers_or_reports(
         seed: u64, loss in 0u64..900, duplicate in 0u64..300, jitter in 0u64..500,
@@ -203,7 +203,7 @@ proptest! {
             let now = pair.now;
             pair.hosts[B].receive(&frame, now);
         }
-        // Long enough for B to forget what it was told of invented stations.
+        // Long enough for B to forget the invented stations.
         pair.run_until(pair.now + 500 * SECOND);
         pair.ask(A, b"alive");
         pair.run_until(pair.now + SECOND);

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that claim to be a header.
+//! The errors of parsing a header.
 
 use core::fmt;
 
@@ -63,7 +63,7 @@ pub enum WireError {
     BadLength {
         /// Whose length field.
         layer: Layer,
-        /// What it says, in bytes.
+        /// The claimed length, in bytes.
         said: usize,
         /// The least it may say.
         min: usize,

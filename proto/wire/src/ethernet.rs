@@ -22,7 +22,7 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// 802.1ad service tag.
     pub const QINQ: u16 = 0x88a8;
-    /// Smallest type; what is below is the length of an 802.3 frame.
+    /// Smallest type; smaller values are the length of an 802.3 frame.
     pub const MIN: u16 = 0x0600;
 }
 

@@ -9,7 +9,7 @@
 //! - `XView`, a checked view: `XView::new(bytes)` fails unless every length inside the header is
 //!   consistent with the bytes at hand, after which no accessor can panic or leave the slice;
 //! - `XRepr`, the values of a header, with `buffer_len` and `emit`;
-//! - setters over `&mut [u8; N]` for what the packet path rewrites in place.
+//! - setters over `&mut [u8; N]` for fields that the packet path rewrites in place.
 //!
 //! [`checksum`] holds the Internet checksum, [`fields`] the slow and obvious walk over a frame
 //! that faster classifiers are tested against.

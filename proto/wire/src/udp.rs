@@ -59,8 +59,8 @@ pub const fn never_zero(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
 }
 
-/// Completes a partial checksum over a whole datagram, as a device does. Nothing happens to what is
-/// shorter than a header.
+/// Completes a partial checksum over a whole datagram, as a device does. Slices shorter than a
+/// header are left alone.
 #[inline]
 pub fn complete(datagram: &mut [u8]) {
     let whole = !checksum::sum(datagram);
@@ -103,7 +103,7 @@ impl<'a> UdpView<'a> {
         self.datagram
     }
 
-    /// What the header precedes.
+    /// The bytes behind the header.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         &self.datagram[HEADER_LEN..]

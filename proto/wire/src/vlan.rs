@@ -48,7 +48,7 @@ impl VlanHeader<'_> {
     }
 }
 
-/// A tag and what it precedes.
+/// A tag and the bytes behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanView<'a> {
     header: VlanHeader<'a>,

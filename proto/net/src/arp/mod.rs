@@ -16,8 +16,10 @@
 //! - *per packet*: [`Cache::lookup`] before a datagram is sent, [`Cache::handle`] for every ARP
 //!   packet that was received;
 //! - *time*: [`Cache::poll`] once [`Cache::poll_at`] has come (it is also safe to call it earlier);
-//! - *readers on other threads*: when [`Entries::generation`](crate::neighbour::Entries::generation) has
-//!   changed, publish a copy of [`Entries::resolved`](crate::neighbour::Entries::resolved); report what was used of it with [`Cache::touch`];
+//! - *readers on other threads*: when
+//!   [`Entries::generation`](crate::neighbour::Entries::generation) has changed, publish a copy of
+//!   [`Entries::resolved`](crate::neighbour::Entries::resolved); report the used entries with
+//!   [`Cache::touch`];
 //! - *operators*: [`Cache::neighbours_mut`], [`Cache::set_locals`], [`Cache::set_tentative`].
 
 use core::net::Ipv4Addr;
@@ -115,7 +117,7 @@ impl Transmit {
     }
 }
 
-/// What an ARP packet was taken for.
+/// The classification of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Nothing was wrong with it.
@@ -144,14 +146,14 @@ pub enum Verdict {
     },
 }
 
-/// What came of an ARP packet.
+/// The result of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What it was taken for; name of a counter.
+    /// Its classification, which names a counter.
     pub verdict: Verdict,
     /// What to send.
     pub reply: Option<Transmit>,
-    /// What was learned.
+    /// The neighbour learned from it.
     pub learned: Option<Learned>,
 }
 

@@ -26,7 +26,7 @@ enum Expiry {
 }
 
 impl Cache {
-    /// Does what is due at `now`.
+    /// Does all work due at `now`.
     pub(super) fn expire(&mut self, now: u64, mut act: impl FnMut(Action)) {
         let (mac, locals, config) = (self.mac, &self.locals, self.config);
         let mut wake = self.claims.poll(now, |ip| act(Action::Send(announcement(mac, ip))));

@@ -313,7 +313,8 @@ fn questions_without_answers_leave_room_for_others() {
     assert!(matches!(asked, Lookup::MissSendRequest(_)), "room again once the others failed");
 }
 
-/// RFC 6583: strangers make us ask for neighbours that are not there, by what we answer or forward.
+/// RFC 6583: strangers make us ask for absent neighbours, since we answer them or forward their
+/// packets.
 #[test]
 fn questions_that_strangers_provoke_leave_room_for_our_own() {
     let mut cache = quiet(Config { capacity: 64, ..Config::default() });
@@ -378,9 +379,9 @@ fn resolved(cache: &Cache) -> Vec<(Ipv4Addr, MacAddr)> {
 }
 
 proptest! {
-    /// Whatever happens: the table stays within its bound and sorted, readers who follow the
-    /// generation see what a lookup sees, nothing that is due is left undone, and nobody is asked
-    /// by broadcast more often than the limit allows.
+    /// After any sequence of events: the table stays within its bound and sorted, readers that
+    /// follow the generation see the same as a lookup, all due work is done, and no neighbour is
+    /// asked by broadcast more often than the limit allows.
     #[test]
     fn invariants(events in vec(event(), 1..120)) {
         let config = Config { capacity: 6, ..Config::default() };

@@ -17,7 +17,7 @@ pub enum Family {
     V6,
 }
 
-/// Which packets a socket wants. What is `None` may be anything.
+/// The packets that a socket wants. A field that is `None` matches any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Binding {
     /// The family, where no address decides it.

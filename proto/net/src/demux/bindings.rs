@@ -1,4 +1,4 @@
-//! Who has bound what: the control side's view of all sockets of one transport protocol.
+//! The bindings of sockets: the control side's view of all sockets of one transport protocol.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -186,7 +186,7 @@ impl Bindings {
         (self.increments % LARGEST_STEP) as u32 + 1
     }
 
-    /// Releases what a socket has bound; false when it has not.
+    /// Releases a socket's binding; false when it has none such.
     pub fn release(&mut self, binding: &Binding, socket: u32) -> bool {
         let list = self.list_mut(binding);
         let before = list.len();
@@ -229,7 +229,7 @@ impl Bindings {
                 None => [None, None],
             }
         };
-        // Whoever wants every port has to be held against everybody.
+        // A binding of every port is compared with all others.
         let everybody = (peer(binding).is_none() && binding.local_port.is_none())
             .then(|| self.open.values())
             .into_iter()

@@ -8,15 +8,15 @@
 //! the number of sockets. Inserting and removing touch one entry; the hash tables grow one shard at
 //! a time, so that a worker which owns the table is never busy with it for long.
 //!
-//! Several sockets may have the same binding. [`Sharing`] says how they divide its packets. What
-//! comes to a broadcast address goes to every socket that wants it, what comes to a group to every
-//! member ([`SocketTable::for_each`]). A socket that joins a group gets another binding, whose local
-//! address is the group; a binding without a local address receives from no group.
+//! Several sockets may have the same binding. [`Sharing`] says how they divide its packets. A
+//! packet to a broadcast address goes to every socket that wants it, a packet to a group to every
+//! member ([`SocketTable::for_each`]). A socket that joins a group gets another binding, whose
+//! local address is the group; a binding without a local address receives from no group.
 //!
 //! Hashes are keyed by a secret, for a peer chooses addresses and ports.
 //!
-//! Two sides use this module: each worker has a [`SocketTable`] of its own, which it alone touches; the
-//! control side has one [`Bindings`], which decides who may bind what and finds ephemeral ports.
+//! Two sides use this module: each worker has a [`SocketTable`] of its own, which it alone touches;
+//! the control side has one [`Bindings`], which admits bindings and finds ephemeral ports.
 
 mod binding;
 mod bindings;
@@ -44,8 +44,8 @@ pub enum Sharing {
     /// Nobody else may have the binding.
     #[default]
     Exclusive,
-    /// The latest gets what comes to one address, all get what comes to a group (`SO_REUSEADDR`
-    /// for UDP).
+    /// The latest gets the packets to one address, all get those to a group (`SO_REUSEADDR` for
+    /// UDP).
     Latest,
     /// By a hash of the flow: one flow stays with one socket (`SO_REUSEPORT`).
     ByFlow,

@@ -63,8 +63,8 @@ impl Sockets {
 /// Which socket a packet is for.
 ///
 /// [`insert`](Self::insert) and [`remove`](Self::remove) change it; [`find`](Self::find) and
-/// [`for_each`](Self::for_each) look packets up, without allocating. Who may bind what is not
-/// decided here: see [`Bindings`](super::Bindings).
+/// [`for_each`](Self::for_each) look packets up, without allocating. Conflicts are not checked
+/// here: see [`Bindings`](super::Bindings).
 pub struct SocketTable {
     shards: Box<[HashTable<Entry>]>,
     hasher: RandomState,
@@ -171,8 +171,8 @@ impl SocketTable {
     }
 
     /// Hands every socket that wants a packet to `take`, each binding's in the order in which they
-    /// came: for what came to a group or to everybody. Only bindings that name a group receive what
-    /// comes to it.
+    /// came: for packets to a group or to everybody. Only bindings that name a group receive its
+    /// packets.
     pub fn for_each(&self, packet: &FlowKey, mut take: impl FnMut(SocketRef)) {
         for sockets in self.matches(packet) {
             sockets.all().iter().for_each(|socket| take(*socket));

@@ -1,4 +1,4 @@
-//! The client: what comes to it, and which state deals with it. Getting a lease is in
+//! The client: its inputs, and the state that handles each. Getting a lease is in
 //! [`acquire`](super::acquire), keeping it in [`keep`](super::keep).
 
 use core::net::Ipv4Addr;
@@ -87,7 +87,7 @@ pub enum Output {
 pub enum Event {
     /// Use this address and these routes from now on, in place of any earlier ones.
     Bound(Lease),
-    /// Stop using what this lease gave.
+    /// Stop using this lease: its address, routes and the rest.
     Lost(Lease),
 }
 
@@ -101,10 +101,10 @@ pub enum Ignored {
     /// It answers another client, or an earlier question.
     #[error("DHCP reply to another client")]
     NotOurs,
-    /// It does not fit what the client waits for.
+    /// It does not fit the client's state.
     #[error("unexpected DHCP reply")]
     Unexpected,
-    /// What it offers cannot be used.
+    /// Its offer cannot be used.
     #[error("unusable DHCP offer")]
     Unusable,
 }
@@ -188,7 +188,7 @@ impl Client {
         Some(self.at.min(end)).filter(|at| *at != u64::MAX)
     }
 
-    /// What is to be done now, one thing at a time; `None` when that is all.
+    /// The next action due now; `None` when there are no more.
     pub fn poll(&mut self, now: u64) -> Option<Output> {
         if let Some(output) = self.pending.take().or_else(|| self.later.take()) {
             return Some(output);
@@ -250,7 +250,7 @@ impl Client {
         }
     }
 
-    /// Gives the lease back and stops. What is to be sent comes from [`poll`](Self::poll), before
+    /// Gives the lease back and stops. The message to send comes from [`poll`](Self::poll), before
     /// which the address must not be taken away.
     pub fn release(&mut self, now: u64) {
         if let Some(lease) = self.lease.take() {

@@ -28,7 +28,7 @@ pub struct GatewayRoute {
     pub gateway: Ipv4Addr,
 }
 
-/// An address and what comes with it.
+/// An address and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The address, and the prefix of its link.

@@ -1,4 +1,4 @@
-//! A DHCP client for IPv4 (RFC 2131, RFC 2132, RFC 3396, RFC 3442), which probes what it is offered
+//! A DHCP client for IPv4 (RFC 2131, RFC 2132, RFC 3396, RFC 3442), which probes an offered address
 //! before it uses it (RFC 5227).
 //!
 //! ```text

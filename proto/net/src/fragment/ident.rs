@@ -11,8 +11,9 @@ const COUNTERS: usize = 256;
 
 /// Identifications for fragmented datagrams: RFC 7739 §5.3, a counter per group of destinations
 /// plus an offset per destination, both keyed by a secret. Towards one destination, values go up
-/// one by one and so come back only after 65,536 (IPv4) or 4,294,967,296 (IPv6) datagrams, or
-/// those less what others in the group have taken; another destination's are not known from them.
+/// one by one and so come back only after 65,536 (IPv4) or 4,294,967,296 (IPv6) datagrams, less
+/// those that other destinations of the group have taken; they tell nothing about another
+/// destination's.
 ///
 /// Workers that send from the same addresses share one: RFC 6864 §5.3 leaves 65,536 values to an
 /// address pair as a whole, and to divide them would have them come back sooner.

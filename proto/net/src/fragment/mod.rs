@@ -10,8 +10,8 @@
 //! ```
 //!
 //! [`Reassembler`] is bounded in every direction: datagrams, bytes, datagrams of one source, time.
-//! What it needs for that it allocates once; the bytes themselves lie in *rooms* that the caller
-//! supplies (a frame of a pool), so that each byte is copied once. It has these kinds of methods:
+//! Its memory is allocated once; the bytes themselves lie in *rooms* that the caller supplies (a
+//! frame of a pool), so that each byte is copied once. It has these kinds of methods:
 //! - *per fragment*: [`Reassembler::offer`];
 //! - *time*: [`Reassembler::poll`] once [`Reassembler::poll_at`] has come.
 //!

@@ -59,7 +59,7 @@ pub enum Reject {
     /// (RFC 1858, RFC 3128).
     #[error("fragment splits the transport header")]
     Tiny,
-    /// It overlaps others, or contradicts what the end of the datagram was said to be.
+    /// It overlaps others, or contradicts the known end of the datagram.
     #[error("overlapping fragments")]
     Overlap,
     /// Its datagram was given up before.
@@ -209,7 +209,7 @@ impl<'a> Piece<'a> {
         let Some(least) = least_of(transport) else { return false };
         match self.offset {
             0 => self.data.len() < least,
-            // In IPv6 a later fragment does not truly say what its transport is.
+            // In IPv6 a later fragment does not reliably name its transport.
             offset => self.next.is_none() && offset < least,
         }
     }

@@ -56,9 +56,9 @@ pub enum Offer<S> {
 pub struct Expired<'a> {
     /// Which.
     pub key: Key,
-    /// The first bytes of its first fragment, if that one came: what an ICMP error quotes ("time
-    /// exceeded", code 1). RFC 792: "If fragment zero is not available then no time exceeded need
-    /// be sent at all"; RFC 8200 §4.5 says the same.
+    /// The first bytes of its first fragment, if that one came, to be quoted by an ICMP error
+    /// ("time exceeded", code 1). RFC 792: "If fragment zero is not available then no time exceeded
+    /// need be sent at all"; RFC 8200 §4.5 says the same.
     pub quote: Option<&'a [u8]>,
 }
 
@@ -109,7 +109,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         }
     }
 
-    /// Gives up what is overdue; calls `f` for each datagram.
+    /// Gives up overdue datagrams; calls `f` for each.
     pub fn poll(&mut self, now: u64, mut f: impl FnMut(Expired<'_>)) {
         while let Some(at) = self.table.expired(now) {
             let (datagram, storage) = self.table.get(at);
@@ -204,7 +204,7 @@ impl<S: AsMut<[u8]>> Reassembler<S> {
         if !piece.more && storage.map.reaches(first + units) {
             return Err(Reject::Overlap);
         }
-        // Before anything of it is kept or counted: no header is longer than what is remembered.
+        // Before anything of it is kept or counted: a header has to fit into the remembered bytes.
         if piece.is_first() && piece.header_len >= piece.packet.len().min(QUOTE) {
             return Err(Reject::Malformed);
         }

@@ -76,7 +76,7 @@ fn offer(to: &mut Pieces, packet: &[u8], now: u64) -> Offer<Vec<u8>> {
     }
 }
 
-/// What comes out whole when these go in.
+/// The datagrams reassembled from these packets.
 fn feed<'a>(to: &mut Pieces, packets: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<Vec<u8>> {
     let whole = |packet: &Vec<u8>| match offer(to, packet, 0) {
         Offer::Whole(room, len) => Some(room[..len].to_vec()),

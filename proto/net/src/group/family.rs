@@ -1,4 +1,4 @@
-//! What is different between IGMP and MLD: addresses, numbers, and where the fields are.
+//! The differences between IGMP and MLD: addresses, numbers, and where the fields are.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 /// Sources of a filter, at most: their record fits a message of 1,280 bytes.
 pub const MAX_SOURCES: usize = 64;
 
-/// What a filter's list means (RFC 3376 §2).
+/// The meaning of a filter's list (RFC 3376 §2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// These sources only.
@@ -41,7 +41,7 @@ impl<A: Copy + Ord> Filter<A> {
         Self { mode: Mode::Include, sources: Vec::new() }
     }
 
-    /// What the list means.
+    /// The meaning of the list.
     pub fn mode(&self) -> Mode {
         self.mode
     }

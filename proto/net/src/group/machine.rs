@@ -85,7 +85,7 @@ impl<A: Family> Memberships<A> {
         }
     }
 
-    /// Says what `user` wants to hear of `group`, in place of what it wanted before;
+    /// Sets the sources that `user` wants to hear of `group`, in place of the earlier ones;
     /// [`Filter::none`] leaves.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl<A: Family> Memberships<A> {
         self.filter(group).is_some_and(|filter| filter.accepts(source))
     }
 
-    /// What is listened to of `group`.
+    /// The sources of `group` that are heard.
     pub fn filter(&self, group: A) -> Option<&Filter<A>> {
         let at = self.members.binary_search_by_key(&group, |member| member.group).ok()?;
         Some(&self.members[at].filter).filter(|filter| !filter.is_none())

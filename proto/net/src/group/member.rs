@@ -53,7 +53,7 @@ impl<A: Family> Member<A> {
         }
     }
 
-    /// What it wants has yet to be said to anybody.
+    /// Its filter has not been reported yet.
     pub(super) fn restart(&mut self, robustness: u8) {
         let is_said = self.group.is_reported() && !self.filter.is_none();
         (self.mode_left, self.due) = (if is_said { robustness } else { 0 }, false);
@@ -70,8 +70,8 @@ impl<A: Family> Member<A> {
         self.mode_left > 0 || !self.changes.is_empty()
     }
 
-    /// The filter that the users want together, and what has to be said about the difference (RFC
-    /// 3376 §5.1); whether there is one.
+    /// The filter that the users want together, and the reports due for the difference (RFC 3376
+    /// §5.1); true if there is one.
     pub(super) fn refilter(&mut self, robustness: u8) -> bool {
         let new = Filter::merge(self.users.iter().map(|(_, filter)| filter));
         if new == self.filter {

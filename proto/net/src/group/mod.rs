@@ -2,10 +2,10 @@
 //! on addresses of two lengths, and their ways with older queriers (§7, §8).
 //!
 //! [`Memberships`] is the machine of one interface. It has these kinds of methods:
-//! - *users*: [`Memberships::set`] says what a user of the interface (a socket, the operator) wants
-//!   to hear of a group; what the interface listens to is what all of them want together (§3.2);
-//! - *per packet*: [`Memberships::query`] and [`Memberships::receive_report`] for what others send;
-//!   [`Memberships::accepts`] whether a datagram to a group is wanted;
+//! - *users*: [`Memberships::set`] sets the sources of a group that a user of the interface (a
+//!   socket, the operator) wants; the interface listens to the union over all users (§3.2);
+//! - *per packet*: [`Memberships::query`] and [`Memberships::receive_report`] for messages of other
+//!   stations; [`Memberships::accepts`] whether a datagram to a group is wanted;
 //! - *time*: [`Memberships::poll`], again and again until it writes nothing more, once
 //!   [`Memberships::poll_at`] has come.
 //!

@@ -20,7 +20,7 @@ impl<A: Family> Memberships<A> {
             } else {
                 query.robustness
             };
-            // RFC 3376 §4.1.7: a querier that does not say leaves what the one before said.
+            // RFC 3376 §4.1.7: a querier that states no interval keeps that of the one before.
             if query.interval != 0 {
                 self.interval = u64::from(query.interval) * SECOND;
             }

@@ -50,7 +50,7 @@ impl<A: Family> Memberships<A> {
         Some(Outgoing { dst: A::REPORTS, len: message.len() })
     }
 
-    /// Turns timers that have come into what is due.
+    /// Turns expired timers into due reports.
     fn expire(&mut self, now: u64) {
         if self.change_at <= now {
             self.change_at = u64::MAX;

@@ -329,7 +329,7 @@ proptest! {
             let true_: Vec<_> = host.groups().map(|(group, f)| (group, f.mode() == Mode::Exclude, f.sources().to_vec())).collect();
             prop_assert_eq!(known, true_);
         }
-        // What a general query brings is the whole truth in any case.
+        // The reports after a general query are complete in any case.
         ask(&mut host, query(Version::Newest, None), &[], now);
         let mut fresh = Router::default();
         while host.poll_at().is_some() {

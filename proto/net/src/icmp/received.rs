@@ -1,8 +1,8 @@
 //! Received errors: which to believe.
 //!
-//! Anybody can send them, so what they quote has to be something that we could have sent: a
-//! datagram from one of our addresses to another host's. RFC 5927 §4.1 has transports check more
-//! than that, which only they can.
+//! Anybody can send them, so the quoted packet has to be one that we could have sent: a datagram
+//! from one of our addresses to another host's. RFC 5927 §4.1 has transports check more than that,
+//! which only they can.
 
 use core::net::Ipv4Addr;
 
@@ -57,7 +57,7 @@ pub enum ErrorReject {
     /// It is no error at all.
     #[error("not an ICMP error")]
     NotAnError,
-    /// We did not send what it is about.
+    /// We did not send the packet it is about.
     #[error("ICMP error about a datagram that we did not send")]
     NotOurs,
 }

@@ -38,10 +38,10 @@ pub enum ErrorReject {
     /// Another message than an error that is known.
     #[error("no ICMPv6 error that is known")]
     NotAnError,
-    /// What it quotes is not a packet's header and the ports behind it.
+    /// The quoted bytes are not a packet's header and the ports behind it.
     #[error("ICMPv6 error that quotes too little")]
     Quote,
-    /// What it quotes was not sent by us (RFC 5927 §4.1).
+    /// The quoted packet was not sent by us (RFC 5927 §4.1).
     #[error("ICMPv6 error about a packet that we did not send")]
     NotOurs,
     /// RFC 8201 §4: "A node MUST discard" a "packet too big" below 1,280 for which no fragment

@@ -1,5 +1,5 @@
 //! IPv4 for a host (RFC 791, RFC 1122 §3.2.1): the tests that a received datagram has to pass,
-//! forwarding, and headers of what we send.
+//! forwarding, and headers of the datagrams we send.
 
 pub use weever_wire::ipv4::{HEADER_LEN, Ipv4Header, Ipv4Repr, Ipv4View, protocol};
 

@@ -13,7 +13,7 @@ pub enum AddrState {
     Duplicate,
     /// Not known yet to be ours alone: not used.
     Tentative,
-    /// Used by what uses it already, but not for what is new.
+    /// Kept by existing flows, not chosen for new ones.
     Deprecated,
     /// Used.
     Preferred,
@@ -75,7 +75,7 @@ impl Locals6 {
         }
     }
 
-    /// Removes an address; what it was.
+    /// Removes an address and returns it.
     pub fn remove(&mut self, ip: Ipv6Addr) -> Option<OwnAddr> {
         let at = self.addrs.iter().position(|own| own.cidr.addr() == ip)?;
         Some(self.addrs.remove(at))

@@ -1,5 +1,5 @@
-//! IPv6 for a host and a router (RFC 8200): the tests that a received packet has to
-//! pass, our addresses, choosing a source, and headers of what we send.
+//! IPv6 for a host and a router (RFC 8200): the tests that a received packet has to pass, our
+//! addresses, choosing a source, and headers of the packets we send.
 
 pub use weever_wire::ipv6::{Chain, ChainFault, HEADER_LEN, Ipv6Header, Ipv6Repr, Ipv6View};
 
@@ -41,7 +41,7 @@ pub struct V6Settings {
     pub secret: Option<[u64; 2]>,
     /// Probes before an address is used (RFC 4862 §5.1, DupAddrDetectTransmits); 0: none.
     pub dad_transmits: u8,
-    /// Hop limit of what it sends, as routers advertise it.
+    /// Hop limit of the packets it sends, as routers advertise it.
     pub hop_limit: u8,
     /// The link's MTU as routers advertise it; 0: the interface's own.
     pub link_mtu: u16,

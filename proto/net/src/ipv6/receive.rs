@@ -30,7 +30,7 @@ pub enum Martian6 {
     /// packets that are sent outside of a single node".
     #[error("IPv6 loopback source address")]
     Loopback,
-    /// RFC 4291 §2.5.2: only what looks for an address has none.
+    /// RFC 4291 §2.5.2: only a node that looks for an address has none.
     #[error("unspecified IPv6 source address")]
     Unspecified,
     /// An IPv4 address in the form that only programming interfaces have (RFC 4942 §2.2).

@@ -51,7 +51,7 @@ pub(super) struct Addresses {
     pub(super) changed: bool,
 }
 
-/// Until when an address holds, and is to be used for what is new.
+/// The ends of an address's lifetimes: valid, and preferred for new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetimes {
     pub(super) valid_until: u64,

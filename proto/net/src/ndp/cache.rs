@@ -30,7 +30,7 @@ pub(super) struct Advert {
 pub(super) enum AdvertResult {
     /// Its target is no neighbour that we know or ask for.
     Unknown,
-    /// It changes nothing but, perhaps, the trust in what is known.
+    /// It changes nothing but, perhaps, the trust in an entry.
     Ignored,
     /// It holds, and a link address may have been learned of it.
     Accepted(Option<Learned>),
@@ -66,8 +66,8 @@ impl Cache {
         self.entries.touch(ip, now, (State::Delay, first_probe));
     }
 
-    /// What a sender says of itself: RFC 4861 §7.2.3, "If an entry already exists, and the cached
-    /// link-layer address differs […], the cached address should be replaced by the received
+    /// Enters a sender's own link address: RFC 4861 §7.2.3, "If an entry already exists, and the
+    /// cached link-layer address differs […], the cached address should be replaced by the received
     /// address, and the entry's reachability state MUST be set to STALE."
     pub(super) fn introduce(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         match self.entries.state(ip) {
@@ -78,7 +78,8 @@ impl Cache {
         }
     }
 
-    /// Takes over what the kernel of this station resolved, as if the neighbour had answered.
+    /// Takes over a link address that this station's kernel resolved, as if the neighbour had
+    /// answered.
     pub(super) fn adopt(&mut self, ip: Ipv6Addr, mac: MacAddr, now: u64) -> Option<Learned> {
         if self.entries.state(ip).is_none() {
             self.create(ip, mac, now)?;

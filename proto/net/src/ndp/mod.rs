@@ -14,8 +14,10 @@
 //! - *per packet*: [`Node::lookup`] before a packet is sent, [`Node::handle`] for every neighbour
 //!   discovery message that was received;
 //! - *time*: [`Node::poll`] once [`Node::poll_at`] has come (it is also safe to call it earlier);
-//! - *readers on other threads*: when [`Entries::generation`](crate::neighbour::Entries::generation) has
-//!   changed, publish a copy of [`Entries::resolved`](crate::neighbour::Entries::resolved); report what was used of it with [`Node::touch`];
+//! - *readers on other threads*: when
+//!   [`Entries::generation`](crate::neighbour::Entries::generation) has changed, publish a copy of
+//!   [`Entries::resolved`](crate::neighbour::Entries::resolved); report the used entries with
+//!   [`Node::touch`];
 //! - *configuration*: when [`Node::config_generation`] has changed, read
 //!   [`Node::locals`], [`Node::default_router`], [`Node::on_link`] and [`Node::params`];
 //! - *operators*: [`Node::add_address`], [`Node::remove_address`], [`Node::neighbours_mut`].
@@ -173,7 +175,7 @@ pub enum Reject {
     /// It is cut short, or an option has no length.
     #[error("malformed neighbour discovery message")]
     Malformed,
-    /// Its addresses contradict what it says.
+    /// Its addresses contradict its contents.
     #[error("neighbour discovery message between impossible addresses")]
     Addresses,
     /// It asks for an address of others, or tells of a neighbour that we have nothing to do with.
@@ -191,7 +193,7 @@ pub enum Reject {
     /// A router's advice that is not taken.
     #[error("router advertisements or redirects are not accepted")]
     NotAccepted,
-    /// No room to remember what it says.
+    /// No room to remember its contents.
     #[error("no room for another router, prefix or address")]
     Full,
 }

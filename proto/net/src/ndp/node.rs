@@ -126,7 +126,7 @@ impl Node {
         added
     }
 
-    /// Follows the link's MTU. What a router said holds as far as it is below.
+    /// Follows the link's MTU. A router's MTU holds as long as it is below.
     pub fn set_mtu(&mut self, mtu: u16) {
         if self.config.mtu == mtu {
             return;
@@ -137,7 +137,7 @@ impl Node {
         self.note_change();
     }
 
-    /// What it was made with, and the MTU that it follows.
+    /// Its configuration, with the MTU that it follows.
     pub fn config(&self) -> Config {
         self.config
     }
@@ -181,7 +181,7 @@ impl Node {
         self.cache.confirm(ip, now);
     }
 
-    /// Counts a generation if what others read has changed.
+    /// Counts a generation if the published state has changed.
     pub(super) fn settle(&mut self) {
         let best = self.routers.best(|ip| self.cache.entries.state(ip));
         let changed = core::mem::take(&mut self.addresses.changed) || best != self.best;
@@ -302,7 +302,7 @@ fn solicitation(
     Transmit { mac: Some(to), src: own.unwrap_or(Ipv6Addr::UNSPECIFIED), dst, message }
 }
 
-/// RFC 4861 §7.2.6: an unsolicited advertisement to all nodes, which overrides what they know of the
+/// RFC 4861 §7.2.6: an unsolicited advertisement to all nodes, which overrides their entry of the
 /// address: it has come up, or our link address is another one.
 fn announcement(mac: MacAddr, router: bool, target: Ipv6Addr) -> Transmit {
     let message = NdpRepr::NeighbourAdvert {

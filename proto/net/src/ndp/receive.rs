@@ -244,9 +244,9 @@ impl Node {
         if fits { Ok(outcome) } else { Err(Reject::Full) }
     }
 
-    /// Takes over the link's parameters; what the advertisement does not say stays. A hop limit below
-    /// the default is not taken over, and true is returned: one forged advertisement could otherwise
-    /// have all our packets die a few hops away (CVE-2015-2922).
+    /// Takes over the link's parameters; parameters that the advertisement leaves open stay. A hop
+    /// limit below the default is not taken over, and true is returned: one forged advertisement
+    /// could otherwise have all our packets die a few hops away (CVE-2015-2922).
     fn tune(&mut self, advert: RouterAdvert, options: NdpOptions<'_>) -> bool {
         let mut params = self.params;
         let low = advert.hop_limit != 0 && advert.hop_limit < DEFAULT_HOP_LIMIT;
@@ -280,8 +280,8 @@ impl Node {
         low
     }
 
-    /// RFC 4861 §6.3.4 for prefixes of the link, RFC 4862 §5.5.3 for addresses; false if there is no
-    /// room for what it offers.
+    /// RFC 4861 §6.3.4 for prefixes of the link, RFC 4862 §5.5.3 for addresses; false if there is
+    /// no room for it.
     fn prefix(&mut self, info: PrefixInfo, now: u64) -> bool {
         let Some(prefix) = Prefix::new(info.prefix, info.prefix_len) else { return true };
         if is_link_local(info.prefix) || info.prefix.is_multicast() {

@@ -83,7 +83,7 @@ impl Routers {
 /// Parameters of a link that routers advertise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
-    /// Hop limit of what we send.
+    /// Hop limit of the packets we send.
     pub hop_limit: u8,
     /// Longest packet of the link.
     pub mtu: u16,

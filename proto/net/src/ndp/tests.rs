@@ -99,7 +99,7 @@ impl Net {
         let due: Vec<_> = self.flying.extract_if(.., |f| f.0 <= self.now).collect();
         for (_, from, transmit) in due {
             for n in (0..self.nodes.len()).filter(|n| *n != from) {
-                let mac = transmit.mac.expect("who asks says where it is");
+                let mac = transmit.mac.expect("a request carries its sender's link address");
                 if mac != self.nodes[n].mac() && !mac.is_multicast() {
                     continue;
                 }
@@ -143,7 +143,7 @@ fn an_address_is_asked_for_once_and_then_used() {
     let (probes, announcements): (Vec<_>, Vec<_>) =
         net.since(0, 0).into_iter().partition(|sent| sent.src.is_unspecified());
     assert_eq!((probes.len(), announcements.len()), (1, 2));
-    // RFC 4861 §7.2.6: to all nodes, and what they know of the address is overridden.
+    // RFC 4861 §7.2.6: to all nodes, overriding their entry of the address.
     let (dst, target, target_link) = (ALL_NODES, ip(A_LL), Some(A));
     let message = NdpRepr::NeighbourAdvert {
         target,
@@ -385,7 +385,7 @@ fn that_a_prefix_has_gone_is_news_by_itself() {
     assert_eq!((node.on_link().count(), node.config_generation()), (1, before));
     node.poll(110 * SECOND, |_| ());
     assert_eq!(node.on_link().count(), 0);
-    assert!(node.config_generation() > before, "who reads it has to hear of it");
+    assert!(node.config_generation() > before, "readers have to hear of it");
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn the_two_hour_rule() {
     offer(&mut node, 60, 1_000 * SECOND);
     assert!(holds(&node, 7_220 * SECOND), "and then ignored");
     offer(&mut node, 7_000, 1_000 * SECOND);
-    assert!(holds(&node, 8_000 * SECOND), "longer than what is left");
+    assert!(holds(&node, 8_000 * SECOND), "longer than the time left");
 }
 
 #[test]

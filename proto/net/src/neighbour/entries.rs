@@ -35,8 +35,8 @@ impl<A: Address> Entries<A> {
         Ok(())
     }
 
-    /// Removes an entry, static or not; what was known. If it was [`State::Incomplete`], nothing
-    /// else will tell the packets that wait for it.
+    /// Removes and returns an entry, static or not. If it was [`State::Incomplete`], nothing else
+    /// will tell the packets that wait for it.
     pub fn remove(&mut self, ip: A) -> Option<Neighbour<A>> {
         let entry = self.table.remove(ip)?;
         self.incomplete -= usize::from(entry.state == State::Incomplete);
@@ -57,7 +57,8 @@ impl<A: Address> Entries<A> {
         self.generation += 1;
     }
 
-    /// Whether `ip` is being asked for, so that what waits for it will be told. A binary search.
+    /// Whether `ip` is being asked for, so that the packets that wait for it will be told. A binary
+    /// search.
     pub fn is_asked(&self, ip: A) -> bool {
         self.state(ip) == Some(State::Incomplete)
     }
@@ -196,7 +197,7 @@ impl<A: Address> Entries<A> {
         self.wake = self.wake.min(at);
     }
 
-    /// Inserts, keeps count of what is evicted for it, and arms the timer.
+    /// Inserts, counts the entry evicted for it, and arms the timer.
     fn insert(&mut self, entry: Entry<A>) -> Result<(), TableFull> {
         let evicted = self.table.insert(entry)?;
         self.generation += u64::from(evicted.is_some_and(|old| old.state.is_resolved()));

@@ -2,8 +2,8 @@
 //! the protocol around it.
 //!
 //! [`Discovery`] is one interface's protocol, [`arp::Cache`](crate::arp::Cache) or
-//! [`ndp::Node`](crate::ndp::Node): packets look neighbours up, time asks them, what was found is
-//! read from its [`Entries`]. Which packets teach it what, each family says for itself.
+//! [`ndp::Node`](crate::ndp::Node): packets look neighbours up, timers send requests, and the
+//! results are read from its [`Entries`]. Each family documents the packets that it learns from.
 
 mod answers;
 mod entries;
@@ -64,8 +64,8 @@ pub trait Discovery {
     /// It may come early, never late.
     fn poll_at(&self) -> Option<u64>;
 
-    /// Does what is due at `now`: calls `act` for every packet to send and every neighbour that did
-    /// not answer. A packet that is not sent counts as lost, and is repeated.
+    /// Does all work due at `now`: calls `act` for every packet to send and every neighbour that
+    /// did not answer. A packet that is not sent counts as lost, and is repeated.
     ///
     /// Costs one look at every entry if something is due, else nothing.
     fn poll(&mut self, now: u64, act: impl FnMut(Action<Self::Ip, Self::Transmit>));

@@ -63,7 +63,7 @@ impl<A: Address> Table<A> {
         self.entries.get(at)
     }
 
-    /// Inserts an entry whose address is not there; what was evicted for it, if anything.
+    /// Inserts an entry whose address is not there; returns the entry evicted for it, if any.
     pub(crate) fn insert(&mut self, entry: Entry<A>) -> Result<Option<Entry<A>>, TableFull> {
         let evicted = match self.entries.len() < self.capacity {
             true => None,

@@ -28,7 +28,7 @@ const LEAST_V4: u32 = 68;
 /// Bytes that every IPv6 link can carry (RFC 8200 §5).
 pub const MIN_V6: u32 = 1280;
 
-/// RFC 1191 §7.1: MTUs that links have, to guess from what an old router did not say.
+/// RFC 1191 §7.1: common MTUs of links, to guess from when an old router states none.
 const PLATEAUS: [u32; 10] = [65_535, 32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576, 0];
 
 /// A message lowers an MTU by at least so many bytes: a row of forged ones that lower it byte by
@@ -75,7 +75,7 @@ pub enum TooBigReject {
     /// We have sent nothing so long to there.
     #[error("too big, says a message about a packet that was not sent")]
     NeverSent,
-    /// It would raise or keep what is known.
+    /// It would raise or keep the known MTU.
     #[error("path MTU is not lowered")]
     NotLower,
 }
@@ -111,8 +111,8 @@ impl PathMtus {
     }
 
     /// Learns from a message; the MTU that counts now, which may be a little less than it said when
-    /// an earlier one had lowered it already. `link_mtu` is that of the first link,
-    /// `recent` what was sent of late.
+    /// an earlier one had lowered it already. `link_mtu` is that of the first link, `recent` are
+    /// the packets sent of late.
     ///
     /// # Errors
     /// Why it is not believed.
@@ -159,7 +159,7 @@ impl PathMtus {
         self.view.find_entry(dst).map(|entry| entry.mtu)
     }
 
-    /// Forgets what is too old; whether anything was.
+    /// Forgets entries that are too old; true if there were any.
     pub fn poll(&mut self, now: u64) -> bool {
         let changed = self.retain(|entry| entry.until > now);
         self.generation += u64::from(changed);

@@ -13,7 +13,8 @@ const SLOTS: usize = 4096;
 /// How long a message may be on its way back.
 const MEMORY: u64 = 30 * SECOND;
 
-/// What an error quotes of a packet: enough to tell whether it is one of ours that was sent recently.
+/// The part of a packet that an error quotes: enough to tell whether it is one of ours that was
+/// sent recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentPacket {
     /// Our address.
@@ -26,13 +27,13 @@ pub struct SentPacket {
     pub ports: (u16, u16),
     /// The packet's length, as its header says.
     pub length: u32,
-    /// Whether it is a fragment of what was sent.
+    /// Whether it is a fragment of the packet sent.
     pub fragment: bool,
 }
 
 impl SentPacket {
-    /// Whether an error about it can be matched. ICMP has no ports, and an echo reply says what a stranger
-    /// had us say: who forges the request can forge the error as well.
+    /// Whether an error about it can be matched. ICMP has no ports, and the stranger that asked
+    /// knows all of an echo reply: a sender that forges the request can forge the error as well.
     #[inline]
     pub fn is_matched(&self) -> bool {
         matches!(self.protocol, protocol::UDP | protocol::TCP)
@@ -54,9 +55,9 @@ impl RecentSends {
         Self { key, slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect() }
     }
 
-    /// Notes that a packet longer than [`MIN_V4`](super::MIN_V4) or [`MIN_V6`](super::MIN_V6) bytes was
-    /// sent. Writes only what has changed: a cache line is not passed about among workers that send the
-    /// same.
+    /// Notes that a packet longer than [`MIN_V4`](super::MIN_V4) or [`MIN_V6`](super::MIN_V6) bytes
+    /// was sent. Writes only on a change: a cache line is not passed about among workers that send
+    /// the same.
     #[inline]
     pub fn note(&self, packet: &SentPacket, now: u64) {
         if !packet.is_matched() {

@@ -63,12 +63,12 @@ fn a_row_of_small_steps_is_short() {
         assert_eq!(table.lookup(dst), Some(floor));
         assert!(table.generation() - before <= 31, "few views are published");
     }
-    // A tunnel's few bytes are what they are.
+    // A tunnel's small MTU is believed as it is.
     table.forget(None);
     assert_eq!(table.learn(said(ip(1), 1500, 1496), 1500, &recent, 0), Ok(1496));
 }
 
-/// However much is known, what is published anew is a bucket of it.
+/// However many paths are known, only one bucket is published anew.
 #[test]
 fn views_share_what_has_not_changed() {
     let all: Vec<IpAddr> =
@@ -120,7 +120,7 @@ fn what_cannot_be_is_not_believed() {
     assert_eq!(refused(said(ip(1), 9000, 8000), 0), TooBigReject::NotLower);
 }
 
-/// Off-path, an attacker does not know the ports or the length of what we sent.
+/// Off-path, an attacker does not know the ports or the length of the packets we sent.
 #[test]
 fn a_guess_at_what_was_sent_is_not_believed() {
     let recent = sent_to(&[ip(1)], 0);
@@ -140,7 +140,8 @@ fn a_guess_at_what_was_sent_is_not_believed() {
     assert_eq!(table.learn(said(ip(1), 1500, 1400), 1500, &recent, 0), Ok(1400));
 }
 
-/// Who pings us in another's name, and so has us send to there, cannot lower that one's path MTU.
+/// A sender that pings us in another's name, and so has us send there, cannot lower the path MTU to
+/// it.
 #[test]
 fn an_echo_reply_is_no_packet_of_ours() {
     let recent = RecentSends::new([1, 2]);
@@ -151,7 +152,8 @@ fn an_echo_reply_is_no_packet_of_ours() {
     assert_eq!(table.learn(said, 1500, &recent, 0), Err(TooBigReject::NeverSent));
 }
 
-/// A link of 300 bytes is below what is believed, but not to be sent into without a trace.
+/// An MTU of 300 bytes is below the lowest believed one, but packets must not vanish on such a
+/// link.
 #[test]
 fn below_the_floor_routers_may_fragment() {
     let recent = sent_to(&[ip(1)], 0);

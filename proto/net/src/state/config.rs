@@ -13,7 +13,7 @@ use crate::group::Filter;
 use crate::iface::{IfaceId, Interface};
 use crate::route::{Origin, Route, Way};
 
-/// A host's network as it is configured. Every method either does what it says or changes nothing.
+/// A host's network as it is configured. A method that fails changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetConfig {
     /// Settings of the whole host; free to be changed.
@@ -148,7 +148,7 @@ impl NetConfig {
         Ok(())
     }
 
-    /// Sets whether what an interface receives may be forwarded.
+    /// Sets whether packets that an interface receives may be forwarded.
     ///
     /// # Errors
     /// [`StateError::NoInterface`].
@@ -317,8 +317,8 @@ impl NetConfig {
         found.max_by_key(|(len, _)| *len).map(|(_, iface)| iface)
     }
 
-    /// The interface of this number, to be changed. A caller of this crate keeps to what the other
-    /// methods check.
+    /// The interface of this number, to be changed. Callers in this crate keep the rules that the
+    /// other methods check.
     pub(crate) fn interface_mut(&mut self, id: IfaceId) -> Result<&mut Interface, StateError> {
         let at = self.position(id)?;
         Ok(&mut self.interfaces[at])

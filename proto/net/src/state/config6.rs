@@ -21,7 +21,7 @@ pub struct Advertised {
     pub router: Option<Ipv6Addr>,
     /// Prefixes whose addresses are neighbours.
     pub on_link: Vec<Cidr6>,
-    /// Hop limit of what is sent.
+    /// Hop limit of the packets sent.
     pub hop_limit: u8,
     /// The link's MTU.
     pub mtu: u16,

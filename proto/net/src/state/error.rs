@@ -15,7 +15,7 @@ pub enum StateError {
     /// The number or name is another interface's.
     #[error("there is already an interface {0}: give the new one another name")]
     InterfaceExists(String),
-    /// The VLAN of the link, or what is untagged on it, belongs to another interface.
+    /// The VLAN of the link, or its untagged traffic, belongs to another interface.
     #[error("interface {name}: that VLAN of the link is interface {by}: remove that one first")]
     MemberTaken {
         /// The new one.
@@ -58,7 +58,7 @@ pub enum StateError {
     UnfitAddress {
         /// The address.
         addr: Ipv4Addr,
-        /// What it is instead.
+        /// The reason.
         why: &'static str,
     },
     /// The interface does not have the address.
@@ -82,7 +82,7 @@ pub enum StateError {
     UnfitAddress6 {
         /// The address.
         addr: Ipv6Addr,
-        /// What it is instead.
+        /// The reason.
         why: &'static str,
     },
     /// The interface does not have the IPv6 address.
@@ -124,7 +124,7 @@ pub enum StateError {
         /// The destinations.
         to: String,
     },
-    /// What was to be joined is no group.
+    /// The address to join is no group.
     #[error("{0} is no multicast group: groups are 224.0.0.0 to 239.255.255.255")]
     NoGroup(Ipv4Addr),
 }

@@ -112,8 +112,8 @@ impl NetState {
         self.interfaces.get(id.index())?.as_ref()
     }
 
-    /// The interface that frames of this VLAN of the link belong to, if it is up; VLAN 0 is what is
-    /// untagged or has a priority tag only.
+    /// The interface that frames of this VLAN of the link belong to, if it is up; VLAN 0 are frames
+    /// without a tag or with a priority tag only.
     #[inline]
     pub fn member(&self, link: u16, vlan: u16) -> Option<IfaceId> {
         let key = member_key(link, vlan);

@@ -58,10 +58,10 @@ pub(super) fn same6(a: &NetConfig, b: &NetConfig) -> bool {
         && a.routes6() == b.routes6()
 }
 
-/// The entries of routes, the best route to a prefix first. `leave_by` finds the interface of a route
-/// with this gateway and our address to speak from; `None` while the route cannot be used. Groups are
-/// what `is_group` says, with a prefix of at least `group_len` bits: what is known of groups holds of
-/// those that a route leads to as well.
+/// The entries of routes, the best route to a prefix first. `leave_by` finds the interface of a
+/// route with this gateway and our address to speak from; `None` while the route cannot be used.
+/// Groups are the addresses that `is_group` names, with a prefix of at least `group_len` bits: the
+/// rules for groups hold for those that a route leads to as well.
 fn routed<A: Address>(
     routes: &[Route<A>],
     group_len: u8,

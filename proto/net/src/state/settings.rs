@@ -58,7 +58,7 @@ pub struct Settings {
     pub reverse_path: ReversePath,
     /// How often errors are reported.
     pub icmp: IcmpRates,
-    /// Time to live of what we send.
+    /// Time to live of the packets we send.
     pub default_ttl: u8,
 }
 

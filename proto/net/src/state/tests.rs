@@ -363,8 +363,8 @@ mod v6 {
     }
 }
 
-/// A change of one family leaves the other's table as it is, the same in memory, and what is found is as if
-/// all had been made anew.
+/// A change of one family leaves the other's table as it is, the same in memory, and lookups find
+/// the same as if all had been made anew.
 #[test]
 fn a_change_of_one_family_keeps_the_tables_of_the_other() {
     let first = NetConfig::single(MacAddr([2, 0, 0, 0, 0, 1]), &["10.0.0.1/24".parse().unwrap()]);

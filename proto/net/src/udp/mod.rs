@@ -48,7 +48,7 @@ pub struct Flow {
     pub remote: Endpoint,
 }
 
-/// What a datagram's checksum says.
+/// The verdict on a datagram's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Checksum {
     /// Computed and right.
@@ -65,7 +65,7 @@ pub enum Checksum {
 /// Whether a checksum may be partial where a datagram came from: veth, virtio and TAP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Partial {
-    /// A wire: what looks partial is wrong.
+    /// A wire: a checksum that looks partial is wrong.
     #[default]
     Refused,
     /// A link between software ends.

@@ -17,7 +17,7 @@ fn packet(flow: Flow, payload: &[u8]) -> Vec<u8> {
     buf
 }
 
-/// The ends of a datagram, and what its checksum says.
+/// The ends of a datagram, and the verdict on its checksum.
 fn received(packet: &[u8], partial: Partial) -> (Flow, Checksum) {
     let ip = Ipv4View::new(packet).unwrap();
     let udp = UdpView::new(ip.payload()).unwrap();
@@ -28,7 +28,7 @@ fn received(packet: &[u8], partial: Partial) -> (Flow, Checksum) {
     (Flow { local, remote }, judge(udp.datagram(), header.checksum(), pseudo, partial))
 }
 
-/// What a kernel leaves in the field for a device to complete.
+/// Writes the partial checksum that a kernel leaves for a device to complete.
 fn make_partial(packet: &mut [u8]) {
     let ip = Ipv4View::new(packet).unwrap();
     let view = UdpView::new(ip.payload()).unwrap();

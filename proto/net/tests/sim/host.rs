@@ -1,6 +1,6 @@
 //! A station that asks for its neighbour by ARP before it sends, without a graph or IP.
 //!
-//! Frames that are not ARP carry what it is ([`DATA`], [`ASK`] or [`ANSWER`]), the sender's address
+//! Frames that are not ARP carry their kind ([`DATA`], [`ASK`] or [`ANSWER`]), the sender's address
 //! and a payload.
 
 use std::net::Ipv4Addr;

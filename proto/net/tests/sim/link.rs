@@ -1,4 +1,4 @@
-//! What happens to a frame between the hosts.
+//! The link between the hosts, and its faults.
 
 use weever_net::MILLIS;
 

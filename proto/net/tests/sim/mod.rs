@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Puts on the link what a host has to send.
+    /// Puts a host's frames on the link.
     fn collect(&mut self, from: usize) {
         for frame in std::mem::take(&mut self.hosts[from].out) {
             self.trace.push((self.now, from, frame.clone()));

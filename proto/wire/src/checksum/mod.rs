@@ -16,7 +16,7 @@ pub fn sum(data: &[u8]) -> u16 {
     to_network(fold(native(data)))
 }
 
-/// The sum in native words, of at most 38 bits for what a packet holds.
+/// The sum in native words, of at most 38 bits for the bytes of a packet.
 #[inline]
 fn native(data: &[u8]) -> u64 {
     if data.len() < SHORT { native_short(data) } else { native_long(data) }

@@ -120,8 +120,8 @@ pub struct DhcpView<'a> {
 }
 
 impl<'a> DhcpView<'a> {
-    /// Checks the fixed part: hardware type and magic cookie. What the options say is checked
-    /// while they are read.
+    /// Checks the fixed part: hardware type and magic cookie. The options are checked while they
+    /// are read.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadField`].

@@ -32,7 +32,7 @@ pub mod option {
     pub const RENEWAL_TIME: u8 = 58;
     /// T2, in seconds.
     pub const REBINDING_TIME: u8 = 59;
-    /// What the server knows the client by.
+    /// Identifies the client to the server.
     pub const CLIENT_ID: u8 = 61;
     /// Classless static routes (RFC 3442).
     pub const CLASSLESS_ROUTES: u8 = 121;

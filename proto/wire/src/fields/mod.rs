@@ -14,7 +14,7 @@ use crate::{MacAddr, arp::ArpHeader, tcp, vlan};
 /// Tags that are walked over; the type after the last one is reported as it is.
 pub const MAX_VLAN_TAGS: usize = 2;
 
-/// What a walk over a frame found.
+/// The fields found by a walk over a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// Bytes of the frame.
@@ -37,7 +37,7 @@ pub struct Parsed {
     pub arp_op: Option<u16>,
     /// ARP target protocol address.
     pub arp_tpa: Option<Ipv4Addr>,
-    /// Version field of what the type says is IPv4 or IPv6.
+    /// Version field of a packet that is IPv4 or IPv6 by its ethertype.
     pub ip_version: Option<u8>,
     /// IPv4 source.
     pub ip4_src: Option<Ipv4Addr>,

@@ -224,7 +224,7 @@ impl<'a> Ipv4View<'a> {
         Ipv4Options::new(&self.header_bytes[HEADER_LEN..])
     }
 
-    /// What the header precedes.
+    /// The bytes behind the header.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload

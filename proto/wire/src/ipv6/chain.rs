@@ -11,11 +11,11 @@ pub const MAX_BYTES: usize = 512;
 
 /// Where the next header of the fixed header stands.
 const FIXED_NEXT: usize = 6;
-/// Where a routing header has its type, and what is left of it (RFC 8200 §4.4).
+/// Offsets in a routing header: its type, and the segments left (RFC 8200 §4.4).
 const ROUTING_TYPE: usize = 2;
 const SEGMENTS_LEFT: usize = 3;
 
-/// What a chain of extension headers led to. Offsets count from the start of the IPv6 header.
+/// The end of a chain of extension headers. Offsets count from the start of the IPv6 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chain {
     /// Protocol of what follows the chain; [`next_header::FRAGMENT`] if the packet is a fragment
@@ -143,7 +143,7 @@ impl Chain {
         Ok(())
     }
 
-    /// What this header itself says about the packet.
+    /// Checks the contents of this one header.
     fn check(&mut self, header: &[u8]) -> Result<(), ChainFault> {
         let at = self.offset;
         match self.protocol {

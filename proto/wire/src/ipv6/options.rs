@@ -78,7 +78,7 @@ pub enum Report {
     UnlessGroup,
 }
 
-/// What is wrong with an area of options.
+/// The faults of an options area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OptionFault {
     Truncated,
@@ -102,7 +102,8 @@ pub(super) fn check(area: &[u8]) -> Result<bool, OptionFault> {
     Ok(alert)
 }
 
-/// What is done about an option that may not be skipped; `None` for those that may, or are known.
+/// The report due for an unknown option that may not be skipped; `None` for known and skippable
+/// ones.
 const fn unknown_action(kind: u8) -> Option<Report> {
     match kind >> 6 {
         0 => None,

@@ -22,7 +22,7 @@ const RECORDS: usize = 6;
 /// Bytes of a record before its group.
 const GROUP: usize = 4;
 
-/// What a record says of its group (RFC 3376 §4.2.12, RFC 3810 §5.2.12).
+/// The type of a group record (RFC 3376 §4.2.12, RFC 3810 §5.2.12).
 pub mod record_kind {
     /// Listens to these sources.
     pub const MODE_IS_INCLUDE: u8 = 1;
@@ -110,7 +110,7 @@ pub(crate) fn unexpected<A: Address>(kind: u8) -> WireError {
     WireError::BadField { layer: A::LAYER, field: "type", value: kind.into() }
 }
 
-/// What a report says of one group.
+/// The record of one group in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a, A> {
     /// See [`record_kind`].

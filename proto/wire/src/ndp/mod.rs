@@ -1,8 +1,7 @@
 //! Neighbour discovery messages (RFC 4861 §4) and their options.
 //!
 //! A message is parsed as a whole: RFC 4861 §6.1 and §7.1 have it discarded when an option's length
-//! is zero or runs beyond the message. What the IPv6 header around it must say is
-//! `weever-net`'s business.
+//! is zero or runs beyond the message. `weever-net` checks the IPv6 header around it.
 
 use core::net::Ipv6Addr;
 
@@ -46,7 +45,7 @@ pub enum Preference {
     High,
 }
 
-/// What a router advertisement says beside its options.
+/// The fields of a router advertisement, without its options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RouterAdvert {
     /// Hop limit to send with; 0: not said.
@@ -98,7 +97,7 @@ pub enum NdpRepr<'a> {
         router: bool,
         /// Whether it was asked for.
         solicited: bool,
-        /// Whether it replaces what was known.
+        /// Whether it replaces the known link address.
         overrides: bool,
         /// The link address.
         target_link: Option<MacAddr>,

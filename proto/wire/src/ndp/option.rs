@@ -57,7 +57,7 @@ impl PrefixInfo {
     }
 }
 
-/// One option; what is not listed is not looked at.
+/// One option; other types are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NdpOption<'a> {

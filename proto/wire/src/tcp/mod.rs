@@ -150,15 +150,15 @@ impl<'a> TcpView<'a> {
         self.options
     }
 
-    /// What the header precedes.
+    /// The bytes behind the header.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
     }
 }
 
-/// Computes the checksum of a whole segment and writes it. Nothing happens to what is shorter than a
-/// header. `pseudo` is that of the segment's length.
+/// Computes the checksum of a whole segment and writes it. Slices shorter than a header are left
+/// alone. `pseudo` is that of the segment's length.
 #[inline]
 pub fn fill_checksum(segment: &mut [u8], pseudo: Pseudo) {
     if let Ok((header, _)) = room::<HEADER_LEN>(segment, Layer::Tcp) {

@@ -1,4 +1,4 @@
-//! The table against the meaning of bindings, and who may bind what.
+//! The table against the meaning of bindings, and the conflicts between bindings.
 
 mod bindings;
 
@@ -52,7 +52,7 @@ fn socket(id: u32) -> SocketRef {
 }
 
 proptest! {
-    /// What the table finds is what a walk over all bindings finds, also after removals.
+    /// The table finds the same as a walk over all bindings, also after removals.
     #[test]
     fn a_lookup_is_a_walk_over_all_bindings(
         bindings in proptest::collection::vec(binding(), 0..40),

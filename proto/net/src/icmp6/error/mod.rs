@@ -118,7 +118,7 @@ impl Cause {
         self.repr(&[]).kind()
     }
 
-    /// RFC 4443 §2.4(e.3): what is reported even about packets to a group.
+    /// RFC 4443 §2.4(e.3): errors that are sent even about packets to a group.
     const fn even_to_group(self) -> bool {
         matches!(self, Cause::PacketTooBig { .. } | Cause::Option { even_to_group: true, .. })
     }
@@ -129,7 +129,7 @@ impl Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Silence {
-    /// What there is of the packet is less than its header, or it cannot be told what it is.
+    /// The packet is shorter than its header, or its type cannot be told.
     #[error("no whole header to quote")]
     Truncated,
     /// "An ICMPv6 error message", or "an ICMPv6 redirect message".
@@ -177,7 +177,7 @@ fn is_error(packet: &[u8]) -> Result<bool, Silence> {
     Ok(packet.get(offset).is_none_or(|&kind| kind::is_error(kind) || kind == kind::REDIRECT))
 }
 
-/// The same of a later fragment, which says what it is a fragment of.
+/// The same of a later fragment, which names the protocol of its datagram.
 fn is_error_later(packet: &[u8]) -> Result<bool, Silence> {
     let protocol = Piece::header_at(packet).and_then(|at| packet.get(at));
     match protocol {

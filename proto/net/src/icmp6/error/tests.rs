@@ -33,7 +33,7 @@ fn every_silence() {
     }
     assert_eq!(ask(&packet(PEER, US, 58, &[]), false), Some(Silence::AboutAnError));
     assert_eq!(ask(&packet(PEER, US, 58, &[kind::ECHO_REQUEST]), false), None);
-    // A later fragment says no more than what it is a fragment of.
+    // A later fragment names only the protocol of its datagram.
     for (of, silence) in
         [(17, None), (58, Some(Silence::Truncated)), (60, Some(Silence::Truncated))]
     {

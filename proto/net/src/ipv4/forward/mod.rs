@@ -38,7 +38,7 @@ pub enum Forward<'a> {
 }
 
 /// Decides on a datagram with a sound header and a possible source, which `iface` received in a
-/// frame for us alone. `route` is what was found for its destination.
+/// frame for us alone. `route` is the result of the lookup of its destination.
 #[inline]
 pub fn forward<'a>(
     state: &'a NetState,
@@ -103,8 +103,8 @@ pub fn is_partial(header: Ipv4Header<'_>, segment: &[u8]) -> bool {
     partial(header, segment).is_some()
 }
 
-/// Completes a partial checksum of UDP or TCP. `segment` is what the IPv4 datagram of this header
-/// carries; true if its checksum was partial.
+/// Completes a partial checksum of UDP or TCP. `segment` is the payload of the IPv4 datagram with
+/// this header; true if its checksum was partial.
 pub fn complete_partial(header: Ipv4Header<'_>, segment: &mut [u8]) -> bool {
     let Some((at, pseudo)) = partial(header, segment) else { return false };
     segment[at..at + 2].fill(0);
