@@ -15,8 +15,8 @@ pub const MAX_SNAPLEN: u32 = 262_144;
 pub struct CaptureRequest {
     /// Which packets, in the syntax of pcap-filter; empty: all.
     pub filter: String,
-    /// Where: `rx` (what links receive), `tx` (what goes to links), or a port as `NODE.PORT`.
-    /// Empty: `rx` and `tx`.
+    /// The places: `rx` (packets that links receive), `tx` (packets sent to links), or a port as
+    /// `NODE.PORT`. Empty: `rx` and `tx`.
     pub at: Vec<String>,
     /// End after this many packets.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -144,7 +144,7 @@ impl fmt::Display for Assignment {
     }
 }
 
-/// Answer to `apply` and `set`: what has changed.
+/// Answer to `apply` and `set`: the changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Changed {

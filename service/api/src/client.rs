@@ -51,8 +51,8 @@ pub enum ClientError {
         /// What happened.
         why: String,
     },
-    /// What came is not an answer of this version.
-    #[error("{} sent what is not an answer of version {VERSION}: {why}", path.display())]
+    /// The answer is not one of this version.
+    #[error("{} sent no valid answer of version {VERSION}: {why}", path.display())]
     Protocol {
         /// The socket.
         path: PathBuf,

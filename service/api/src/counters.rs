@@ -1,4 +1,4 @@
-//! Method `counters`: what the stack has counted.
+//! Method `counters`: the stack's counters.
 
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +64,7 @@ pub struct PortCounter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NamedCounter {
-    /// What it counts, as the documentation names it.
+    /// The counter's name, as in the documentation.
     pub name: String,
     /// Its value.
     pub value: u64,
@@ -84,7 +84,7 @@ pub struct DropCounter {
     pub packets: u64,
 }
 
-/// What went through one queue of a link.
+/// The traffic of one queue of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LinkCounters {
@@ -124,7 +124,7 @@ pub struct PoolCounters {
     pub frames: u64,
     /// Frames in its depot: neither in a worker's cache, a packet nor a device's ring.
     pub available: u64,
-    /// In `status`: who may have how many of them at the most.
+    /// In `status`: the holders of frames, with the most that each may have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<PoolShare>,
 }
@@ -133,7 +133,7 @@ pub struct PoolCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolShare {
-    /// What they are: `receiving on eth0`.
+    /// The holder's purpose: `receiving on eth0`.
     pub holder: String,
     /// How many there are.
     pub count: u64,

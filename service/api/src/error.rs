@@ -19,7 +19,7 @@ pub enum ErrorKind {
     BadParameters,
     /// The stack has as many connections as it serves at once, or did not get round to this one.
     Busy,
-    /// What was asked for makes sense, but not for this stack as it is: nothing has changed.
+    /// The request makes sense, but not for this stack as it is: nothing has changed.
     Refused,
     /// The stack failed in a way that is its own fault.
     Internal,
@@ -34,7 +34,7 @@ pub enum ErrorKind {
 pub struct ApiError {
     /// What sort of thing went wrong.
     pub kind: ErrorKind,
-    /// What was wrong, naming the culprit.
+    /// The error's text, naming the culprit.
     pub message: String,
     /// What to do about it.
     pub remedy: String,

@@ -56,11 +56,11 @@ pub struct FlowStatus {
     pub name: String,
     /// Its class.
     pub class: String,
-    /// Who told of it: `file`, `service` or `traffic`.
+    /// Its source: `file`, `service` or `traffic`.
     pub origin: String,
     /// The workers' numbers that its packets arrive at; several if it has no filter.
     pub queues: Vec<u32>,
-    /// What its filters match; none if it goes where unregistered traffic goes.
+    /// The packets that its filters match; none if it goes where unregistered traffic goes.
     pub filters: Vec<String>,
     /// Its packets: those that its filters have matched; an estimate for five-tuples without one.
     /// Nothing if nobody counts them: a NIC's own filters do not.

@@ -19,8 +19,8 @@ pub enum LineError {
     /// The stream ended inside a message.
     #[error("the stream ended after {0} bytes of a message")]
     Truncated(usize),
-    /// Reading failed, or took longer than the stream's timeout. What has been read so far is
-    /// kept: one may try again.
+    /// Reading failed, or took longer than the stream's timeout. The octets read so far are kept:
+    /// one may try again.
     #[error("{0}")]
     Io(#[from] io::Error),
 }

@@ -19,7 +19,7 @@ pub trait Method: Serialize + DeserializeOwned {
     /// The method's name in messages.
     const NAME: &'static str;
 
-    /// What the stack answers with.
+    /// The stack's answer.
     type Answer: Serialize + DeserializeOwned;
 }
 
@@ -46,7 +46,7 @@ pub trait Handle<M: Method> {
     fn handle(&self, request: M) -> Result<Reply<M::Answer>, ApiError>;
 }
 
-/// An answer, and what the handler does once it has been sent.
+/// An answer, and the handler's work once it has been sent.
 pub struct Reply<A> {
     answer: A,
     then: Option<FollowUp<A>>,
@@ -86,7 +86,7 @@ impl<A: Serialize> Answers<'_, A> {
         self.text.push('\n');
     }
 
-    /// Sends what was added. Blocks as long as the stream's timeout says.
+    /// Sends the answers added so far. Blocks at most for the stream's timeout.
     ///
     /// # Errors
     /// When the client does not read, or is gone.
@@ -102,7 +102,7 @@ impl<A: Serialize> Answers<'_, A> {
     }
 }
 
-/// Hands a request to the handler of its method, and sends what that answers.
+/// Hands a request to the handler of its method, and sends the answer.
 pub(crate) fn serve<M: Method, H: Handle<M> + ?Sized>(
     handler: &H,
     request: Request,
@@ -128,8 +128,8 @@ pub(crate) fn refuse(mut stream: &UnixStream, rejection: Rejection) -> io::Resul
     stream.write_all(line.as_bytes())
 }
 
-/// Makes of a list of request types what concerns all methods: their names, what a stack implements, and
-/// the way from a message to its handler.
+/// Makes the parts common to all methods from a list of request types: their names, the methods that a
+/// stack implements, and the way from a message to its handler.
 macro_rules! methods {
     ($($request:ty),+ $(,)?) => {
         /// The names of all methods.

@@ -1,4 +1,4 @@
-//! Method `queues`: what each worker gets.
+//! Method `queues`: the traffic of each worker.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ impl Method for QueuesRequest {
     type Answer = Queues;
 }
 
-/// Answer to `queues`: what each worker gets.
+/// Answer to `queues`: the traffic of each worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Queues {
@@ -83,7 +83,7 @@ pub struct ClassShare {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FilterStatus {
-    /// What it matches.
+    /// The packets that it matches.
     pub filter: String,
     /// The flow that it is for; none if that has gone and the filter is not in the way.
     pub flow: Option<String>,

@@ -113,7 +113,7 @@ fn brief(value: &Value) -> String {
     clip(&value.to_string())
 }
 
-/// What a peer sent, short enough to be repeated to it.
+/// A peer's text, short enough to be repeated to it.
 fn clip(text: &str) -> String {
     match text.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &text[..end]),

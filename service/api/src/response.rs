@@ -12,16 +12,16 @@ pub struct Response<T = Value> {
     pub version: u32,
     /// The request's id; none if the request's could not be read.
     pub id: Option<u64>,
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome<T>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome<T = Value> {
-    /// It was done; what was asked for.
+    /// Success, with the answer.
     Ok(T),
     /// It was refused.
     Error(ApiError),

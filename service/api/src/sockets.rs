@@ -26,7 +26,7 @@ impl Method for SocketsRequest {
     type Answer = Sockets;
 }
 
-/// Answer to `sockets`: applications, and what they have open.
+/// Answer to `sockets`: applications and their open sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Sockets {
@@ -77,20 +77,20 @@ pub struct SocketStatus {
     pub uid: u32,
     /// `open`, or `connected` to a peer.
     pub state: String,
-    /// What it receives: our address and port, with `*` for any, then what its packets must be from or
-    /// come by.
+    /// The packets it receives: our address and port, with `*` for any, then the source or the
+    /// interface that they must come by.
     pub local: String,
     /// Its peer, if it is connected.
     pub peer: Option<String>,
     /// The groups that it has joined, each with its interface: `239.1.1.1%eth0`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What was counted.
+    /// Its counters.
     #[serde(flatten)]
     pub counts: SocketCounts,
 }
 
-/// What is counted of sockets.
+/// The counters of sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SocketCounts {

@@ -25,7 +25,7 @@ pub struct Status {
     pub program: String,
     /// Nanoseconds since the stack was started.
     pub uptime_ns: u64,
-    /// The link's name: what the network device is called now, if it is one.
+    /// The link's name: the network device's current one, if it is one.
     pub link: String,
     /// The link's MAC address, as six pairs of hexadecimal digits joined by colons.
     pub mac: String,
@@ -100,7 +100,7 @@ pub struct RouteStatus {
     pub way: String,
     /// The interface, if the route names one.
     pub interface: Option<String>,
-    /// Who it comes from: `connected`, `static`, `kernel`, `dhcp` or `ra`.
+    /// Its origin: `connected`, `static`, `kernel`, `dhcp` or `ra`.
     pub origin: String,
     /// Of several routes to the same destinations, the lowest counts.
     pub metric: u32,
@@ -123,7 +123,7 @@ pub struct NeighbourStatus {
 /// A built-in service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// What it does: `echo` or `discard`.
+    /// The service: `echo` or `discard`.
     pub name: String,
     /// The protocol: `udp`.
     pub protocol: String,

@@ -10,7 +10,7 @@ use weever_service_api::{
     decode_response,
 };
 
-/// Refuses every request, and keeps what it understood of the last one.
+/// Refuses every request, and keeps the last one as it understood it.
 #[derive(Default)]
 struct Probe(Mutex<Value>);
 

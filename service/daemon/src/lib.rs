@@ -1,7 +1,7 @@
 //! The stack as a service: the one crate that joins everything (design/0000 §3).
 //!
-//! [`config::Config`] says what a stack is to be. [`Stack::start`] opens a device over AF_XDP,
-//! makes a graph of the configuration, and has a worker execute it on a core of its own;
+//! A [`config::Config`] describes a stack. [`Stack::start`] opens a device over AF_XDP, makes a
+//! graph of the configuration, and has a worker execute it on a core of its own;
 //! [`Stack::start_on`] does the same over any link. A running stack answers on a Unix socket
 //! ([`control`]), and [`UpArgs`] is the `weever up` command around it.
 //!

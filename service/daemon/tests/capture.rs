@@ -94,7 +94,7 @@ fn both_directions_are_seen_and_traffic_goes_on() {
         assert_eq!((asked.place, answered.place), (0, 1));
         assert!(asked.data.ends_with(payload) && answered.data.ends_with(payload));
         assert!(asked.time_ns > 1_600_000_000_000_000_000, "{}", asked.time_ns);
-        assert!(asked.time_ns < answered.time_ns, "an answer comes later than what it answers");
+        assert!(asked.time_ns < answered.time_ns, "an answer comes later than its request");
     }
     drop(stream);
     await_removal(&stack);

@@ -238,9 +238,9 @@ fn ipv6_addresses_groups_and_routes_change_beside_the_others() {
         let message = refusal(set(&mut client, assignment)).to_lowercase();
         assert!(message.contains(word), "{assignment}: {message}");
     }
-    assert_eq!(stack.status().routes, status.routes, "what is refused changes nothing");
+    assert_eq!(stack.status().routes, status.routes, "a refused change has no effect");
     set(&mut client, "route.fd00::/8=none").unwrap();
-    // What the stack made for itself is not the operator's to list.
+    // The stack's own addresses are not the operator's to list.
     set(&mut client, "interface.memory0.addr=10.0.0.7/24").unwrap();
     assert!(!all(&stack).contains(&"2001:db8::7/64".to_owned()), "{:?}", first(&stack));
     until(|| all(&stack).iter().any(|text| text.starts_with("fe80:")));
@@ -423,8 +423,8 @@ fn lost(stack: &weever_daemon::Stack) -> Vec<weever_service_api::DropCounter> {
     drops.filter(|d| d.packets > 0 && !d.node.starts_with("RxL2")).collect()
 }
 
-/// \"All without losing a packet\": what waits while others are changed, or while the node at which it
-/// waits gets another name, is sent in its order when its neighbour is known; what is known meanwhile is
+/// \"All without losing a packet\": packets that wait for a neighbour while others are changed, or while
+/// their node is renamed, are sent in order when the neighbour is known; packets to known neighbours are
 /// served all along.
 #[test]
 fn packets_that_wait_for_a_neighbour_outlive_changes() {
@@ -438,7 +438,7 @@ fn packets_that_wait_for_a_neighbour_outlive_changes() {
         let from = SocketAddrV4::new(PEER, 4000);
         let to = SocketAddrV4::new(HOST, ECHO);
         peer.send(&frames::from_peer(&frames::udp_datagram(from, to, &[0, 0])));
-        assert_eq!(echoes(peer, 1), [[0, 0]], "what waits holds nobody up");
+        assert_eq!(echoes(peer, 1), [[0, 0]], "waiting packets hold up no others");
     };
     for (name, wanted) in [
         ("counted.unicorn", counted(&text)),
@@ -458,8 +458,8 @@ fn packets_that_wait_for_a_neighbour_outlive_changes() {
     assert_eq!(stack.stop().failure, None);
 }
 
-/// What nothing takes the place of is gone, and so is what waits there; it is counted, and the rest goes
-/// on.
+/// A node without a successor is gone, and so are the packets that wait there; they are counted, and the
+/// rest goes on.
 #[test]
 fn packets_that_wait_at_a_node_without_a_successor_are_counted_drops() {
     let (stack, mut peer) = waiting(3);

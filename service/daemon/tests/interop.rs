@@ -1,5 +1,5 @@
-//! weever on a LAN with what else is on LANs: kernels in VLANs, kernels that want its addresses,
-//! servers of DHCP, routers that advertise, and switches that watch who is in which group.
+//! weever on a LAN with the usual neighbours: kernels in VLANs, kernels that want its addresses,
+//! servers of DHCP, routers that advertise, and switches that watch group memberships.
 
 mod common;
 

@@ -49,8 +49,8 @@ fn reports(frame: &[u8], group: IpAddr) -> bool {
     }
 }
 
-/// weever reports its groups, and what the kernel sends to one of them arrives: it is refused by the
-/// echo service, which counts it, for an answer to a group could loop.
+/// weever reports its groups, and the kernel's packets to one of them arrive: the echo service
+/// refuses and counts them, since an answer to a group could loop.
 #[test]
 fn groups_are_reported_and_heard() {
     require_net_admin!();

@@ -69,7 +69,7 @@ fn bad_requests_are_answered_and_nobody_is_the_worse_for_them() {
         (&[b'x'; 64 << 10], "431"),
     ] {
         let (head, _) = ask(server.address(), request);
-        // What is too long may cost the client its answer: there is unread input.
+        // Too long a request may cost the client its answer: unread input remains.
         let lost = status == "431" && head.is_empty();
         assert!(lost || head.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {head}");
     }

@@ -1,5 +1,5 @@
-//! Workers that run parts of the graph, on devices that a policy steers: what each has, that nobody
-//! notices, and that nothing is lost while plans change.
+//! Workers that run parts of the graph, on devices that a policy steers: the part of each, that
+//! users notice no difference, and that nothing is lost while plans change.
 
 mod common;
 
@@ -15,7 +15,7 @@ use weever_service_api::{
 };
 use weever_testbed::{Fixture, require_net_admin};
 
-/// What is for the services' ports has worker 1 to itself.
+/// Worker 1 receives the packets for the services' ports, and nothing else.
 const POLICY: &str = "
 [[class]]
 name = \"services\"
@@ -182,7 +182,8 @@ fn a_hundred_plans_and_not_a_packet_is_lost() {
         let sized = |nodes: u64| until("another part", || row(&bench, 1).nodes == nodes);
         let small = row(&bench, 1).nodes;
         for change in 0..PLANS {
-            // The class's second port comes and goes, and with it the filter and what the part needs.
+            // The class's second port comes and goes, and with it the filter and the nodes that the
+            // part needs.
             bench.ask(|client| {
                 set(client, ["services.discard=9", "services.discard=none"][change % 2]);
             });

@@ -1,4 +1,4 @@
-//! What is found out before a device is touched, in namespaces of its own.
+//! Errors found before a device is touched, in namespaces of its own.
 
 use std::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! A stack on a capture file, and the record of what it did: no privilege, no device.
+//! A stack on a capture file, and the record of its packets: no privilege, no device.
 
 mod common;
 
@@ -82,7 +82,7 @@ fn a_file_is_replayed_answered_and_the_answers_are_recorded() {
             assert!(Instant::now() < end, "{} of {PACKETS}", received(&stack));
             std::thread::sleep(Duration::from_millis(5));
         }
-        // What was received last is answered within a turn.
+        // The last packet is answered within a turn.
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(stack.stop().failure, None);
         let came = recorded(&files.1, Direction::Inbound);

@@ -43,7 +43,7 @@ fn socket(namespace: &Namespace, address: Ipv4Addr, port: u16) -> UdpSocket {
     socket
 }
 
-/// What comes of a datagram of that length: an echo, a port unreachable, or nothing.
+/// The outcome of a datagram of that length: an echo, a port unreachable, or nothing.
 fn sent(from: &UdpSocket, to: (Ipv4Addr, u16), length: usize) -> Result<(), ErrorKind> {
     let payload: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
     from.connect(to).map_err(|error| error.kind())?;
@@ -137,7 +137,7 @@ fn ports_are_taken_from_the_kernels_address_and_the_rest_is_not_touched() {
     await_refusal(&client, (Fixture::LEFT, ECHO));
     set(&stack, "services.echo=none").unwrap();
     await_refusal(&client, (Fixture::LEFT, OTHER));
-    // A port of a kernel's socket is taken too, and it is said from whom.
+    // A port of a kernel's socket is taken too, and the answer names its process.
     let notes = set(&stack, "services.discard=9000").unwrap().notes;
     let process = format!("(pid {})", std::process::id());
     assert!(notes[0].contains("UDP port 9000 is taken from") && notes[0].contains(&process));

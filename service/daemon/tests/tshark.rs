@@ -64,8 +64,8 @@ fn write(file: &Path, frames: &[Vec<u8>]) {
 /// leaves the wire there.
 fn sent_by_weever() -> Vec<Vec<u8>> {
     let net = wire();
-    // Neither kernel leaves a checksum to the next device: what is quoted, and what is captured here,
-    // is what would be on a cable.
+    // Neither kernel leaves a checksum to the next device: quoted and captured packets are as they
+    // would be on a cable.
     for end in [&net.veth.left, &net.veth.right] {
         end.set_checksum_offload(false).unwrap();
     }

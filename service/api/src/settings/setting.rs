@@ -1,4 +1,4 @@
-//! What an entry of the table says.
+//! The entries of the settings' table.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct Setting {
     pub path: &'static str,
     /// The values that `weever set` takes, where they are not those of `kind`.
     pub path_values: &'static str,
-    /// What it does: a sentence, and more where one is not enough.
+    /// Its effect: a sentence, and more where one is not enough.
     pub doc: &'static str,
 }
 
@@ -45,7 +45,7 @@ pub enum Place {
 pub enum Default {
     /// This value.
     Value(&'static str),
-    /// No value; what that means.
+    /// No value, with the meaning of that.
     None(&'static str),
 }
 
@@ -55,7 +55,7 @@ pub enum Default {
 pub enum Kind {
     /// Yes or no.
     Switch,
-    /// A whole number: the least, the largest, and what it counts.
+    /// A whole number: the least, the largest, and the unit.
     Number(u32, u32, &'static str),
     /// One of a few words, each with its meaning.
     Word(&'static [(&'static str, &'static str)]),
@@ -78,7 +78,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called on a command line.
+    /// The value's name on a command line.
     pub fn value_name(self) -> &'static str {
         match self {
             Kind::Switch => "BOOLEAN",
@@ -138,8 +138,8 @@ impl fmt::Display for Kind {
 }
 
 impl Setting {
-    /// The option of `weever up`, without its dashes: the last word of the key, and `no-` before it for
-    /// what is switched off. `None` for what only a file can say.
+    /// The option of `weever up`, without its dashes: the last word of the key, with `no-` before it
+    /// for a switch that turns off. `None` for settings of files only.
     pub fn flag(&self) -> Option<String> {
         let has_one = match self.place {
             Place::Stack => true,
@@ -174,7 +174,7 @@ impl Setting {
         self.key.rsplit_once('.').map(|(table, _)| table)
     }
 
-    /// The first sentence of what it does, without its full stop.
+    /// The first sentence of its description, without the full stop.
     pub fn summary(&self) -> &'static str {
         let end = self.doc.find(". ").unwrap_or(self.doc.len());
         self.doc[..end].trim_end_matches('.')

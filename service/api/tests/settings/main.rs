@@ -8,7 +8,7 @@ use std::path::Path;
 use page::{example_file, reference_page};
 use weever_service_api::settings::{TABLE, paths_help};
 
-/// Compares a file of the repository with what it is made of; writes it if `WEEVER_BLESS` is set.
+/// Compares a file of the repository with its generated text; writes it if `WEEVER_BLESS` is set.
 fn check(path: &str, made: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     if std::env::var_os("WEEVER_BLESS").is_some() {

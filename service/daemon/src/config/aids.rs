@@ -17,7 +17,7 @@ const DEPTH: u32 = 8;
 pub struct Aids {
     /// Everything on them is written to this file (pcapng).
     pub record: Option<PathBuf>,
-    /// What goes wrong on them, in both directions.
+    /// Faults injected on them, in both directions.
     pub faults: Option<FaultWords>,
     /// The station whose place the stack takes when it replays a capture file.
     pub station: Option<Station>,

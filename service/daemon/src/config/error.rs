@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where.
+//! Errors in a configuration, with their places.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};

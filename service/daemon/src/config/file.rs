@@ -109,7 +109,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// What comes before its keys in messages.
+    /// The text before its keys in messages.
     fn prefix(self) -> String {
         match self {
             Section::Top => String::new(),
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             };
             let mut read = Table::default();
             self.table(section, table, &mut read);
-            // What an interface lacks is judged with what the command line says.
+            // Settings missing from an interface are judged later, together with the command line.
             let required =
                 |setting: &&Setting| matches!(section, Section::Named(_)) && setting.is_required();
             for missing in section.settings().filter(required) {

@@ -1,4 +1,4 @@
-//! What a stack is to be: read from `weever.toml` and the command line, and checked.
+//! The configuration of a stack: read from `weever.toml` and the command line, and checked.
 
 mod aids;
 mod check;
@@ -82,13 +82,13 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Interface {
-    /// What it is called: the device, with the VLAN if there is one (`eth0.5`), unless the
-    /// configuration says otherwise.
+    /// Its name: the device, with the VLAN if there is one (`eth0.5`), unless the configuration
+    /// says otherwise.
     pub name: String,
     /// The network device, or the path of a capture file; for another link that is no device, the
     /// link's name.
     pub dev: String,
-    /// What the device is.
+    /// The kind of link.
     pub link: LinkKind,
     /// The VLAN it is in, 1 to 4094.
     pub vlan: Option<u16>,
@@ -98,7 +98,7 @@ pub struct Interface {
     pub dhcp: bool,
     /// Whether it makes IPv6 addresses from what routers advertise (RFC 4862).
     pub slaac: bool,
-    /// Longest IP packet to send; `None`: what the device takes.
+    /// Longest IP packet to send; `None`: the device's limit.
     pub mtu: Option<u16>,
     /// The multicast groups it is in.
     pub groups: Vec<IpAddr>,
@@ -113,7 +113,7 @@ pub struct Interface {
 /// UDP ports of the built-in services; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Services {
-    /// Answers with what it gets (RFC 862).
+    /// The port of the echo service, which returns every datagram (RFC 862).
     pub echo: Option<u16>,
     /// Takes and counts (RFC 863).
     pub discard: Option<u16>,
@@ -179,7 +179,7 @@ words! {
 }
 
 words! {
-    /// What a device is, as far as opening it goes.
+    /// The kind of a device, which decides how it is opened.
     LinkKind {
         /// A network device whose queues are taken over AF_XDP.
         #[default]

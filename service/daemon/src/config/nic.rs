@@ -1,11 +1,11 @@
-//! What sorts a device's packets into the workers' queues.
+//! //! The place that sorts a device's packets into the workers' queues.
 
 use std::fmt;
 use std::str::FromStr;
 
 use weever_suggest::nearest;
 
-/// What a policy's filters are given to.
+/// The place where a policy's filters are installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NicChoice {
     /// A program in front of the sockets, on any device.

@@ -3,7 +3,7 @@
 //! The path of a value: [`Settings::read`] (a file) and `weever up`'s options make [`Settings`], in which
 //! every value is text that its [`Kind`](weever_service_api::settings::Kind) has been checked to take,
 //! with its place. Options win ([`Settings::overridden_by`]). `Config::try_from` reads the values with
-//! their types and checks what they mean together.
+//! types and checks how they fit together.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use weever_service_api::settings::{Default as Unset, Place, Setting, find};
 use super::error::Origin;
 use super::value;
 
-/// What a file or a command line says.
+/// The settings of a file or a command line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// The stack, and its first interface.

@@ -25,7 +25,7 @@ pub enum ControlError {
     InUse {
         /// The socket.
         path: PathBuf,
-        /// Who answers.
+        /// The stack that answers.
         owner: String,
         /// What else to do.
         alternative: &'static str,
@@ -52,18 +52,18 @@ pub enum ControlError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The system's word.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What stacks lock while they look for a socket's owner. It stays: removing it would be a race.
+/// Stacks lock this file while they look for a socket's owner. It stays: removing it would be a race.
 const LOCK_FILE: &str = ".weever.lock";
 /// How long somebody else may take to bind in the same directory.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a stack may take to say who it is.
+/// How long a stack may take to name itself.
 const OWNER_PATIENCE: Duration = Duration::from_secs(1);
 const BACKLOG: i32 = 32;
 
@@ -154,7 +154,7 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Locks the directory for those who may put sockets into it. The lock is on a file that only they can
+/// Locks the directory against others that put sockets into it. The lock is on a file that only they can
 /// open: any user who can read a directory can lock the directory itself, and would hold up every start.
 fn lock(directory: &Path) -> io::Result<Flock<File>> {
     let mut options = OpenOptions::new();
@@ -201,7 +201,7 @@ fn clear(path: &Path) -> Result<(), ControlError> {
         }
         None => fs::remove_file(path).map_err(|source| ControlError::Io {
             path: path.to_owned(),
-            what: "replace what a dead process left",
+            what: "replace a dead process's socket",
             source,
         }),
     }

@@ -33,7 +33,7 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Tells a client that there is no room for it.
 pub(super) fn turn_away(stream: &TcpStream) {
-    // It may not block who accepts.
+    // It must not block the accepting thread.
     drop(stream.set_nonblocking(true));
     let answer = answer("503 Service Unavailable", PLAIN, "too many clients\n");
     drop((&*stream).write(answer.as_bytes()).and_then(|_| stream.shutdown(Shutdown::Write)));

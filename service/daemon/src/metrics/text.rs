@@ -99,7 +99,7 @@ fn stack(counters: &Counters, status: &Status) -> Vec<Family> {
 fn nodes(counters: &Counters) -> Vec<Family> {
     let mut reached = Family::counter("node_packets", "Tasks that reached a node");
     let mut left = Family::counter("port_packets", "Tasks that left a node by a port");
-    let mut own = Family::counter("block_events", "What a block counts for itself");
+    let mut own = Family::counter("block_events", "Events counted by a block itself");
     for node in &counters.nodes {
         reached.add(&[("node", &node.name)], node.packets);
         for port in &node.ports {

@@ -9,7 +9,7 @@ use weever_wire::MacAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreflightError {
-    /// The process may not do what a stack has to.
+    /// The process lacks rights that a stack needs.
     #[error(
         "no permission: {missing} missing; run as root, or give the program the capabilities: `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep $(command -v weever)` (cap_ipc_lock lifts the limit of locked memory, which packet buffers count against)"
     )]
@@ -60,7 +60,7 @@ pub enum PreflightError {
         address: Ipv4Addr,
         /// The device on which it was asked for.
         dev: String,
-        /// Who answered.
+        /// The station that answered.
         owner: MacAddr,
     },
     /// The process may not run on a core of the configuration.
@@ -74,7 +74,7 @@ pub enum PreflightError {
     /// The system could not be asked.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's word.
         source: io::Error,

@@ -78,8 +78,8 @@ fn listen(
     }
 }
 
-/// Who claims `address` in this frame: the sender of any ARP packet that gives it as its own, or
-/// of a probe for it (RFC 5227 §2.1.1, two hosts that start at once).
+/// The station that claims `address` in this frame: the sender of any ARP packet that gives it as
+/// its own, or of a probe for it (RFC 5227 §2.1.1, two hosts that start at once).
 fn claimant(frame: &[u8], address: Ipv4Addr) -> Option<MacAddr> {
     let arp = ArpView::new(frame.get(HEADER_LEN..)?).ok()?.header();
     let probes = arp.op() == op::REQUEST && arp.spa().is_unspecified() && arp.tpa() == address;

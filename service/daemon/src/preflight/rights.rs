@@ -1,4 +1,4 @@
-//! What the process may do.
+//! The rights of the process.
 
 use std::fs;
 
@@ -10,7 +10,8 @@ const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_BPF: u32 = 39;
 
-/// Says at once what the system calls would each say in their own way later.
+/// Reports all missing rights at once; the system calls would each report one, later and in their
+/// own way.
 pub(super) fn check() -> Result<(), PreflightError> {
     // Where /proc is not mounted, the system calls have to say it.
     let Ok(status) = fs::read_to_string("/proc/thread-self/status") else { return Ok(()) };

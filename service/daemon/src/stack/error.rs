@@ -58,7 +58,7 @@ pub enum StartError {
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's word.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! The methods of the control socket: what a running stack answers to each, in alphabetical order.
+//! The methods of the control socket: the answers of a running stack, in alphabetical order.
 
 use std::fmt::Display;
 use std::sync::PoisonError;
@@ -66,7 +66,7 @@ impl Handle<GraphRequest> for Shared {
 }
 
 impl Shared {
-    /// What a worker runs, with what it has counted.
+    /// A worker's graph as a picture, with its counters.
     fn picture_of(&self, worker: u32, wanted: &GraphRequest) -> Result<String, ApiError> {
         let refused = |message: String, remedy: &str| {
             Err(ApiError::new(ErrorKind::BadParameters, message, remedy))

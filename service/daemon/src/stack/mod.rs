@@ -43,7 +43,7 @@ use run::watch::NetworkWatcher;
 use steward::Routine;
 
 /// A running stack: its workers and its control socket have threads of their own. Dropping it stops
-/// it; [`stop`](Stack::stop) also tells what it has done.
+/// it; [`stop`](Stack::stop) also returns its totals.
 pub struct Stack {
     running: Option<RunningHost>,
     watcher: Option<NetworkWatcher>,
@@ -57,7 +57,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// What has been counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.shared.counters()
     }

@@ -49,7 +49,7 @@ impl Stack {
     }
 }
 
-/// What can be found out without touching anything comes first, and the devices come last.
+/// Checks that touch nothing come first, and the devices come last.
 fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::check(&config)?;
     let cores = preflight::allowed_cores().map_err(failed("read the affinity of the process"))?;
@@ -71,7 +71,7 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     assemble(devices, kernel, pool, config, Some(socket))
 }
 
-/// What the control socket is called after.
+/// The name of the control socket.
 fn control_name(config: &Config) -> &str {
     let first = &config.interfaces[0];
     if first.link == LinkKind::Pcap { &first.name } else { &first.dev }

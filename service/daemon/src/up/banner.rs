@@ -46,7 +46,7 @@ pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
     writeln!(out, "Ctrl-C or `weever stop` ends it.")
 }
 
-/// What the network adds to the addresses of the configuration.
+/// The sources of addresses beside the configuration.
 fn given(interface: &Interface) -> &'static str {
     match (interface.dhcp, interface.slaac) {
         (true, true) => " and what DHCP and routers give",

@@ -67,7 +67,7 @@ pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), Strin
         }
         LogFormat::Text => builder.with_target(false).try_init(),
     };
-    // Somebody who uses the library may have a subscriber of their own.
+    // This fails if the program that uses the library has installed a subscriber of its own.
     drop(begun);
     Ok(())
 }

@@ -63,7 +63,7 @@ pub enum UpError {
     /// Signals could not be taken over, or the banner not be written.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's word.
         source: io::Error,

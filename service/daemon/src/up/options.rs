@@ -6,7 +6,7 @@ use weever_service_api::settings::{Default as Unset, Kind, Setting, TABLE};
 
 use crate::config::Settings;
 
-/// What the command line says of settings.
+/// The settings given on the command line.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SettingOptions(pub(super) Settings);
 
@@ -48,7 +48,8 @@ fn argument(setting: &'static Setting, flag: String) -> Arg {
     }
 }
 
-/// Refuses what the setting does not take. Completions know the words of those that have some.
+/// Refuses values that the setting does not take. Completions offer the words of settings that have
+/// some.
 fn parser(setting: &'static Setting) -> ValueParser {
     if let Kind::Word(words) = setting.kind {
         return PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).into();

@@ -1,4 +1,4 @@
-//! A stack with the kernel of another namespace as its peer, and what they do with each other.
+//! A stack with the kernel of another namespace as its peer, and their exchanges.
 #![allow(dead_code, reason = "not every test file uses everything")]
 
 use std::io::{ErrorKind, Read};
@@ -125,7 +125,7 @@ pub(crate) fn pings(from: &VethEnd, to: IpAddr) {
         let body = payload(len);
         let message = [&[kinds[0], 0, 0, 0, 0, 0, 0, number as u8], &body[..]].concat();
         let (mut buffer, end) = (vec![0; 30_000], Instant::now() + PATIENCE);
-        // A kernel whose core is busy loses pieces; what comes late is of an earlier number.
+        // A kernel whose core is busy loses pieces; a late answer is of an earlier number.
         let n = loop {
             assert!(Instant::now() < end, "{to}, {len} bytes: no reply");
             socket.send(&message).unwrap();
@@ -139,7 +139,7 @@ pub(crate) fn pings(from: &VethEnd, to: IpAddr) {
     }
 }
 
-/// What the kernel makes of weever's ICMP errors: a closed port is a refused connection, and a
+/// The kernel's reaction to weever's ICMP errors: a closed port is a refused connection, and a
 /// protocol that it does not speak is an error to a raw socket.
 pub(crate) fn errors(from: &VethEnd, to: IpAddr) {
     await_echo(&udp(from, to, ECHO), 10);
@@ -185,7 +185,7 @@ pub(crate) fn through(from: &VethEnd, server: &VethEnd, to: IpAddr) {
             let mut buffer = vec![0; 10_000];
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let Ok((n, back)) = service.recv_from(&mut buffer) else { continue };
-                // Too long for what it has just learned of the way: the next one is cut up.
+                // Longer than the path MTU it has just learned: the next one is fragmented.
                 let _ = service.send_to(&buffer[..n], back);
             }
         });

@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Sends echoes until the stack tells of the flow what is asked for.
+    /// Sends echoes until the stack's report of the flow is as wanted.
     pub(crate) fn await_flow(
         &self,
         client: &UdpSocket,

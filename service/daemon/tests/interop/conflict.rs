@@ -1,4 +1,4 @@
-//! Two who want one IPv4 address (RFC 5227), one of them a kernel.
+//! Two hosts that want one IPv4 address (RFC 5227), one of them a kernel.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -49,7 +49,7 @@ fn heard(net: &Fixture, probe: bool) -> (PacketSocket, Stack) {
     (ear, start(&net.right, config))
 }
 
-/// What is heard at the kernel's end until `enough`.
+/// The packets heard at the kernel's end until `enough`.
 fn hear(socket: &PacketSocket, what: &str, mut enough: impl FnMut(&[Said]) -> bool) -> Vec<Said> {
     let (mut heard, mut room) = (Vec::new(), [0; 2000]);
     await_that(what, || {
@@ -101,7 +101,7 @@ fn an_address_that_the_kernel_has_is_left_to_it() {
     assert_eq!(stack.stop().failure, None);
 }
 
-/// §2.1.1: whoever probes for our address is told that it is taken.
+/// §2.1.1: a host that probes for our address is told that it is taken.
 #[test]
 fn a_probe_for_our_address_is_answered() {
     require_net_admin!();
@@ -139,7 +139,7 @@ fn an_address_is_defended_against_a_kernel_that_takes_it() {
         sender: WEEVER,
         target: WEEVER,
     };
-    // It looks like an announcement, of which there are two first, whoever hears them.
+    // It looks like an announcement; wait until the first two of those have been sent.
     let announced = || {
         let nodes = stack.counters().nodes;
         let timer = nodes.iter().find(|node| node.name == "TxL3ARPTimer").unwrap();

@@ -1,5 +1,5 @@
-//! A bridge of the kernel's that watches IGMP and MLD, and asks: who is in which group is seen in its
-//! database.
+//! A bridge of the kernel's that watches IGMP and MLD, and asks: the members of each group are seen
+//! in its database.
 
 use std::net::Ipv6Addr;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::tool::{await_that, is_there, run};
 use crate::common::kernel::{GROUP, GROUP6, WEEVER, WEEVER6, config, prefix, start};
 
 /// A bridge with a port to the stack. It asks every second (in hundredths, as all of these), and
-/// forgets whoever has not answered for four.
+/// forgets members that have not answered for four.
 fn bridge(stack: &Namespace) -> Namespace {
     let lan = Namespace::new().unwrap();
     run(&lan, "ip link add br0 type bridge mcast_snooping 1");
@@ -31,7 +31,7 @@ fn bridge(stack: &Namespace) -> Namespace {
     lan
 }
 
-/// What the bridge knows of the groups behind the port.
+/// The bridge's entries of the groups behind the port.
 fn known(lan: &Namespace) -> String {
     let output = run(lan, "bridge -d mdb show dev br0");
     let text = String::from_utf8(output.stdout).unwrap();

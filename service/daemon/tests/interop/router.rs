@@ -13,7 +13,7 @@ const PREFIX: &str = "fd00:82::";
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x82, 0, 0, 0, 0, 0, 1);
 const FAR: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x99, 0, 0, 0, 0, 0, 1);
 
-/// It advertises unasked so seldom that whoever has an address soon has asked.
+/// It sends unsolicited advertisements so seldom that an early address proves a solicitation.
 const CONFIG: &str = "interface left0 {
     AdvSendAdvert on;
     MinRtrAdvInterval 600;

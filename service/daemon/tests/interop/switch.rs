@@ -1,4 +1,4 @@
-//! A switch that knows VLANs: not every kernel does, and what they send is seen here as it is.
+//! A switch that knows VLANs, since not every kernel does; frames are seen here as they were sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,7 +83,7 @@ impl Wiring {
         for packet in (0..n).filter_map(|slot| burst.take(slot)) {
             let (vlan, frame) = untagged(packet.data());
             for (_, port) in self.ports.iter().filter(|(member, _)| *member == vlan) {
-                // What is too long for a port is lost there.
+                // A frame too long for a port is lost there.
                 let _ = port.send(&frame);
             }
             self.cache.free(packet);

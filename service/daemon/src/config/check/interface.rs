@@ -31,7 +31,7 @@ impl Interface {
         Interface { addresses, ..Interface::with(dev.into(), &Table::default()) }
     }
 
-    /// What a table says, as it is written; nothing is checked yet.
+    /// An interface as its table is written; nothing is checked yet.
     fn with(dev: String, table: &Table) -> Interface {
         Interface {
             name: dev.clone(),
@@ -213,7 +213,7 @@ pub(super) fn check_filters(config: &Config, problems: &mut Problems) {
     }
 }
 
-/// What an interface may not have because of an `earlier` one.
+/// Refuses settings that clash with those of an `earlier` interface.
 fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems) {
     let Interface { name, dev, .. } = interface;
     let has = |addr: IpAddr| {

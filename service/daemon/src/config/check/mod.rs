@@ -24,7 +24,7 @@ impl Config {
         Config::with(interfaces, &Table::default())
     }
 
-    /// What the settings of the stack say, as they are written; nothing is checked yet.
+    /// The stack's settings as they are written; nothing is checked yet.
     fn with(interfaces: Vec<Interface>, top: &Table) -> Config {
         Config {
             interfaces,

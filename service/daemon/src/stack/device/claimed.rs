@@ -6,8 +6,8 @@ use weever_link::{Link, LinkInfo, LinkQueue};
 
 use crate::stack::steward::SharedNicSteering;
 
-/// A link with the claim on its device, which is given up with it. What a policy told the device is
-/// undone after the link is closed, for drivers keep queues that have sockets.
+/// A link with the claim on its device, which is given up with it. The policy's changes to the
+/// device are undone after the link is closed, since drivers keep queues that have sockets.
 struct Held {
     link: Box<dyn Link>,
     _nic: Option<SharedNicSteering>,
@@ -24,13 +24,13 @@ impl Link for Held {
     }
 }
 
-/// Claims a device of the calling thread's network namespace; nothing if there is none, which whoever
-/// opens it will say.
+/// Claims a device of the calling thread's network namespace; `None` if there is no such device,
+/// which opening it will report.
 pub(in crate::stack) fn claim(dev: &str) -> Result<Option<Claim>, ClaimError> {
     ifindex(dev).map(|index| Claim::of(dev, index, "`weever up`")).transpose()
 }
 
-/// The link, which keeps the claim and what was told to the device for as long as it is there.
+/// The link, which keeps the claim and the policy's changes to the device as long as it exists.
 pub(in crate::stack) fn holding(
     link: Box<dyn Link>,
     nic: Option<SharedNicSteering>,

@@ -24,7 +24,7 @@ pub(in crate::stack) struct Device {
     pub(in crate::stack) steward: Option<Steward>,
 }
 
-/// What has been taken from a device that the kernel uses too.
+/// The addresses taken from a device that the kernel uses too.
 #[derive(Debug)]
 pub(in crate::stack) struct AddressFilter {
     pub(in crate::stack) steering: Arc<Steering>,

@@ -29,8 +29,8 @@ pub(in crate::stack) struct Recording {
     recorder: Slot,
 }
 
-/// The links with what the configuration wants between them and the stack. The recorder is next to
-/// the stack: it sees what faults leave.
+/// The links with the configured middleware between them and the stack. The recorder is next to the
+/// stack: it sees the packets that faults let through.
 pub(in crate::stack) fn wrap(
     mut links: Links,
     aids: &Aids,

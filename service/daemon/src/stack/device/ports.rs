@@ -8,7 +8,7 @@ use weever_link_sys::af_xdp::{Port, Steering};
 use crate::config::Services;
 use crate::stack::device::kernel_sockets::holders_of_udp;
 
-/// What has been taken from the devices that are shared by port.
+/// The ports taken from devices that are shared by port.
 #[derive(Debug, Default)]
 pub(in crate::stack) struct TakenPorts {
     devices: Vec<Arc<Steering>>,

@@ -1,4 +1,4 @@
-//! The workers' graph: what it is made of, the parts that workers run of it, and captures in it.
+//! The workers' graph: its program, the parts of it that workers run, and captures in it.
 
 pub(super) mod capture;
 pub(super) mod parts;

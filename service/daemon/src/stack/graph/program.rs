@@ -1,4 +1,4 @@
-//! What the workers' graph is made of, and changing that.
+//! The source of the workers' graph, and its changes.
 
 use weever_engine::{Published, Publisher, TeamError};
 use weever_graph::change::Change;
@@ -12,9 +12,8 @@ use weever_unicorn::load;
 use crate::config::Services;
 use crate::stack::graph::capture::Splices;
 
-/// The parts of a graph that come from different people: the text, the services, single
-/// parameters, and what has been spliced in to look at packets. Any of them changes without the
-/// others.
+/// The parts of a graph that come from different people: the text, the services, single parameters,
+/// and the nodes spliced in to look at packets. Any of them changes without the others.
 #[derive(Clone, Debug)]
 pub(in crate::stack) struct Program {
     /// Where the text is from, for messages.
@@ -24,7 +23,7 @@ pub(in crate::stack) struct Program {
     services: Services,
     /// Node, parameter, value.
     params: Vec<(String, String, String)>,
-    /// Nodes on edges, by whoever put them there.
+    /// Nodes on edges, grouped by the function that put them there.
     taps: Vec<Splices>,
     /// Whether applications are served.
     applications: bool,
@@ -145,8 +144,8 @@ impl Program {
         Ok(graph)
     }
 
-    /// Makes what `edit` says of the program, publishes the graph of it and keeps it; keeps what it
-    /// was if that fails. Blocks until every worker has switched.
+    /// Applies `edit` to the program, publishes its graph and keeps it; keeps the former program if
+    /// that fails. Blocks until every worker has switched.
     pub(in crate::stack) fn change<T>(
         &mut self,
         publisher: &Publisher,
@@ -188,7 +187,7 @@ impl From<ProgramError> for ApiError {
         let remedy = match &error {
             ProgramError::Text(_) => "mend the graph's text; `weever graph check FILE` looks at it",
             ProgramError::Team(TeamError::NotAdopted { .. } | TeamError::Behind { .. }) => {
-                "see `weever status` for what the worker does"
+                "see `weever status` for the worker's state"
             }
             _ => "nothing has changed; `weever graph show --running` shows what runs",
         };

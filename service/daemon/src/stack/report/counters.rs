@@ -102,7 +102,7 @@ pub(in crate::stack) fn queue(link: &str, queue: u16, stats: &QueueStats) -> Lin
     }
 }
 
-/// What the queue of a link lost, in the same form as what a node dropped. That the device found
+/// Packets that the queue of a link lost, in the same form as a node's drops. That the device found
 /// no free frame (`fill_empty`) is a cause of the first, and so is not counted again.
 pub(in crate::stack) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCounter> + use<> {
     let node = format!("{} queue {}", link.link, link.queue);

@@ -1,4 +1,4 @@
-//! What runs and what was counted, in the terms of control messages.
+//! The running parts and their counters, in the terms of control messages.
 
 pub(super) mod counters;
 pub(super) mod network;

@@ -72,7 +72,7 @@ fn route<A: Address>(network: &NetConfig, route: &Route<A>) -> RouteStatus {
     }
 }
 
-/// The router of the default route, whoever set it.
+/// The router of the default route, of any origin.
 pub(in crate::stack) fn gateway(network: &NetConfig) -> Option<Ipv4Addr> {
     let default = network.routes4().iter().filter(|route| route.to == Cidr::ALL);
     match default.min_by_key(|route| (route.metric, route.origin))?.way {

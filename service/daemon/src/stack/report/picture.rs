@@ -48,7 +48,7 @@ pub(in crate::stack) fn draw(
     }
 }
 
-/// What was counted, by node and name.
+/// The counters, by node and name.
 struct Counts<'a> {
     graph: &'a Graph,
     values: HashMap<(CounterKind, &'a str, &'a str), u64>,

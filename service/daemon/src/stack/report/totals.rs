@@ -2,7 +2,7 @@
 
 use weever_service_api::Counters;
 
-/// What a stack has done.
+/// The totals of a stack's work.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {

@@ -36,7 +36,7 @@ pub(in crate::stack) struct Shared {
     /// as the change does that has the program.
     pub(in crate::stack) serves: Mutex<Services>,
     pub(in crate::stack) captures: Captures,
-    /// What the links' devices are called now.
+    /// The current names of the links' devices.
     pub(in crate::stack) names: Arc<DeviceNames>,
     /// What services have taken from devices that are shared by port.
     pub(in crate::stack) ports: TakenPorts,
@@ -163,7 +163,7 @@ impl Shared {
         })
     }
 
-    /// What has been counted.
+    /// The counters so far.
     pub(in crate::stack) fn counters(&self) -> Counters {
         let mut counters = counters::nodes(&self.readings());
         counters.uptime_ns = self.uptime_ns();

@@ -61,7 +61,7 @@ fn mode(wanted: QueueMode) -> engine::Mode {
     })
 }
 
-/// What a mode is called in settings.
+/// A mode's name in settings.
 pub(in crate::stack) fn name(mode: engine::Mode) -> String {
     match mode {
         engine::Mode::Busy => Mode::Busy,

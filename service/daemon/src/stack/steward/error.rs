@@ -1,4 +1,4 @@
-//! What can be wrong with a policy.
+//! Errors in a policy.
 
 use std::io;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub enum PolicyError {
         "flows without a policy: give `--policy FILE`, or `policy = \"FILE\"` in the configuration"
     )]
     Unused,
-    /// The policy wants what the flows and the workers do not allow.
+    /// The flows and the workers do not allow the policy.
     #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was started; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
     Unsatisfiable {
         /// The file.
@@ -63,7 +63,7 @@ pub enum PolicyError {
     Device {
         /// The device.
         link: String,
-        /// What it said.
+        /// The device's error.
         source: XdpError,
     },
     /// The device does not take filters that the policy needs.
@@ -71,7 +71,7 @@ pub enum PolicyError {
     Refused {
         /// The device.
         link: String,
-        /// What it refused.
+        /// The refused filters.
         source: Box<weever_steward::TargetError>,
     },
     /// The device has no filters of its own.
@@ -92,7 +92,7 @@ pub enum PolicyError {
     Hardware {
         /// The device.
         link: String,
-        /// What it said.
+        /// The device's error.
         source: Box<DeviceError>,
     },
     /// The device has too few queues, and cannot be told to have more.

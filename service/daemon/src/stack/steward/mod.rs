@@ -6,9 +6,10 @@
 //!                                      │  └──► XDP program or NIC
 //!                                      └─────► WorkerReceivers: graphs and wait modes
 //! ```
-//! A [`PolicySetup`] is what the files say, checked before anything is touched. A [`Steward`] keeps one
-//! device to it. Queue *i* of the device, a software queue or with `nic` set one of its own, is worker
-//! *i*'s, whose graph is made for what the filters send there. All stewards share a thread.
+//! A [`PolicySetup`] is the content of the files, checked before anything is touched. A [`Steward`]
+//! keeps one device to it. Queue *i* of the device (a software queue, or with `nic` set one of its own)
+//! is worker *i*'s, whose graph is made for the packets that the filters send there. All stewards share
+//! a thread.
 
 mod error;
 pub(super) mod report;
@@ -33,7 +34,7 @@ pub(super) use start::{PreparedNic, on_nic, on_program};
 pub(super) use weever_steward::{SharedNicSteering, Steward};
 pub(super) use workers::WorkerReceivers;
 
-/// The stewards of all devices, shared with control requests that report what they do.
+/// The stewards of all devices, shared with control requests that report their state.
 #[derive(Default)]
 pub(super) struct Stewards {
     all: Mutex<Vec<Steward>>,
@@ -50,7 +51,7 @@ impl Stewards {
     }
 }
 
-/// The thread of the stewards. Dropping it ends the thread, and undoes what was done to devices.
+/// The thread of the stewards. Dropping it ends the thread and undoes the changes to devices.
 pub(super) struct Routine {
     stewards: Arc<Stewards>,
     thread: Option<StewardThread>,
@@ -72,7 +73,7 @@ impl Routine {
                 if are_new {
                     steward.set_services(setup::service_flows(&services));
                 }
-                // It has logged what went wrong, and tries again.
+                // It has logged the failure, and tries again.
                 drop(steward.step(monotonic()));
                 waited += steward.take_receivers_time();
             }

@@ -10,7 +10,7 @@ use weever_service_api::{ClassShare, FilterStatus, FlowStatus, Flows, QueueStatu
 use weever_steward::{Origin, Steward};
 use weever_unicorn::predicate::PredicateText;
 
-/// A plan with what was counted.
+/// A plan with its counters.
 struct Report<'s> {
     steward: &'s Steward,
     plan: Plan,

@@ -23,7 +23,7 @@ use crate::stack::graph::program::Program;
 /// In MiB: a million flows, with long lines.
 const LONGEST: u64 = 256;
 
-/// How a device is asked what it is.
+/// Opens a device's driver interface, by the device's name.
 pub(super) type Opener<'a> = dyn FnMut(&str) -> Result<Box<dyn Driver + Send>, EthtoolError> + 'a;
 
 /// The model by which a device's packets are sorted.
@@ -48,8 +48,8 @@ pub(crate) struct PolicySetup {
 }
 
 impl PolicySetup {
-    /// Reads and checks what the configuration names; nothing if it names nothing. Touches nothing
-    /// but the files, and asks devices what they are.
+    /// Reads and checks the files that the configuration names; `None` if it names none. Touches
+    /// nothing but the files, and asks devices for their drivers and queues.
     ///
     /// # Errors
     /// [`PolicyError`]: everything that is wrong with the files, or what keeps the policy from being

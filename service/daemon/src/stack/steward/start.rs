@@ -1,7 +1,7 @@
 //! Stewards of devices: a program in front of the sockets, or the NIC's own filters.
 //!
 //! A NIC gets a queue for each worker before its link is opened ([`PreparedNic`]), and the rules after
-//! it, when workers take what they send.
+//! it, when workers take the packets that they send.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ match = \"udp dst portrange 7-9\"
 queues = { only = [1] }
 ";
 
-/// A device, and a folder for what is written down of it.
+/// A device, and a folder for its record file.
 struct Scene {
     device: SharedDevice,
     folder: PathBuf,
@@ -94,7 +94,7 @@ impl Scene {
         self.device.lock().rules.len()
     }
 
-    /// What a user of the device sees of it.
+    /// The device's state as its users see it.
     fn seen(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let d = self.device.lock().clone();
         (d.channels, d.ntuple, d.rules, d.spreading, d.fields)
@@ -173,7 +173,7 @@ fn a_plan_is_on_the_nic_while_the_stack_runs_and_follows_its_flows() {
         assert!(to("action 1") && device.ntuple, "{:?}", device.rules);
         assert!(device.spreading[&0].table.iter().all(|queue| *queue == 0));
     }
-    assert!(scene.file().path().exists(), "who finds the process killed can undo it");
+    assert!(scene.file().path().exists(), "a later start can undo the changes of a killed process");
     set(&stack, "services.discard=9");
     wait("a flow has come", || scene.rules() == 4);
     set(&stack, "services.discard=none");

@@ -1,4 +1,5 @@
-//! Workers adapt to the plan: graphs for what can arrive at their queues, and how they wait.
+//! Workers adapt to the plan: their graphs fit the packets that can arrive at their queues, and
+//! their wait modes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ pub(in crate::stack) struct WorkerReceivers {
     /// What makes their graphs; `None` if each worker runs the whole graph.
     graph_parts: Option<Arc<GraphParts>>,
     wait_modes: Arc<WaitModes>,
-    /// What arrives at each queue, and what may arrive next.
+    /// The packets that arrive at each queue now, and those that may arrive next.
     present: Vec<Arrival>,
     next: Option<Vec<Arrival>>,
     took: Duration,

@@ -90,7 +90,7 @@ pub(super) fn routes<'a>(
     }
 }
 
-/// `None` for what the stack has no word for: a route over the other family's router.
+/// `None` for a route that the stack cannot express: one over the other family's router.
 fn route<A: Family>(
     entry: &Entry,
     id: IfaceId,

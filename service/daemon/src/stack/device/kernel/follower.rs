@@ -28,7 +28,7 @@ pub(in crate::stack) struct Follower {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct Listener {
     mirror: Mirror,
     kernel: Kernel,

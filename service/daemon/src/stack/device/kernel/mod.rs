@@ -1,4 +1,4 @@
-//! What the kernel says of the stack's devices, and what the stack's network makes of it.
+//! The kernel's state of the stack's devices, and its effect on the stack's network.
 //!
 //! ```text
 //!  Mirror ── Event ──► Kernel::learn ──► tables ── Kernel::shape ──► NetConfig
@@ -70,8 +70,8 @@ struct Heard {
     mac: Option<MacAddr>,
 }
 
-/// The mirror of a stack's devices, and what it has told first; `None` if none is one of the
-/// kernel's. `links` are those of the configuration's devices, in their order.
+/// The mirror of a stack's devices, and its first events; `None` if none is one of the kernel's.
+/// `links` are those of the configuration's devices, in their order.
 pub(in crate::stack) fn look(
     config: &Config,
     links: &[LinkInfo],
@@ -100,7 +100,7 @@ pub(in crate::stack) fn look(
 }
 
 impl Kernel {
-    /// Takes an event in; what it says of a neighbour that the stack borrows.
+    /// Takes an event in; returns news of a neighbour that the stack borrows.
     fn learn(&mut self, event: Event) -> Option<Heard> {
         self.is_news |= !matches!(event, Event::Neighbour(_) | Event::NeighbourGone(_));
         match event {
@@ -148,7 +148,7 @@ impl Kernel {
         Some((borrower.device, self.neighbours.get(&(borrower.device, ip)).copied()))
     }
 
-    /// Makes the network what the kernel says it is.
+    /// Sets the network to the kernel's state.
     pub(in crate::stack) fn shape(&mut self, network: &mut NetConfig) {
         self.is_news = false;
         for one in &mut self.attached {

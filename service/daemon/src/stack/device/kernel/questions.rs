@@ -12,7 +12,7 @@ use weever_net::iface::IfaceId;
 /// More neighbours than this are not asked for at once: the caches ask again.
 const MOST: usize = 1024;
 
-/// Questions, each once, and a bell that wakes whoever takes them.
+/// Questions, each once, and a bell that wakes the thread that takes them.
 #[derive(Debug)]
 pub(super) struct Questions {
     waiting: Mutex<Waiting>,
@@ -54,7 +54,7 @@ impl Questions {
         self.ring();
     }
 
-    /// What was asked since the last time; `None` after the [`end`](Self::end).
+    /// The questions since the last call; `None` after the [`end`](Self::end).
     pub(super) fn take(&self) -> Option<BTreeSet<(IfaceId, IpAddr)>> {
         let mut rings = [0; 64];
         while matches!((&self.bell).read(&mut rings), Ok(n) if n == rings.len()) {}

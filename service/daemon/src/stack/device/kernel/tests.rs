@@ -73,7 +73,8 @@ fn an_interface_follows_its_device_as_far_as_no_operator_says_otherwise() {
     assert_eq!(seen(&network), (1300, true));
 }
 
-/// What the configuration says holds until an operator says more, and comes back with the device's.
+/// The configuration holds until an operator changes it, and applies again when the device comes
+/// back.
 #[test]
 fn an_mtu_of_the_configuration_caps_the_devices_and_not_the_operators() {
     let (mut kernel, mut network) = kernel(false);

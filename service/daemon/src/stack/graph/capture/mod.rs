@@ -34,7 +34,7 @@ pub(in crate::stack) struct Captures {
     running: Arc<AtomicUsize>,
 }
 
-/// What a capture needs until its end.
+/// The objects that a capture needs until its end.
 #[derive(Clone, Debug)]
 struct Base {
     program: Arc<Mutex<Program>>,
@@ -79,7 +79,7 @@ impl Captures {
         let (ports, places) =
             places.into_iter().map(|place| ((place.node, place.port), place.shown)).unzip();
         let started = CaptureStarted { links: self.links.clone(), places, snaplen };
-        // From here on, dropping it takes back what has been done.
+        // From here on, dropping it undoes the steps done so far.
         let (base, offset) = (self.base.clone(), calendar_offset());
         let capture = Capture { base, number, tap, started, offset, _permit: permit };
         let splices = Splices { tap: number, ports };

@@ -1,8 +1,9 @@
-//! Every worker runs what its queues need of the graph (design note 0013).
+//! Every worker runs the part of the graph that its queues need (design note 0013).
 //!
-//! Stewards say what can arrive by their links: [`GraphParts::order`]. The part of each worker is made of the
-//! graph of all by [`simplify`], now and whenever that graph changes. What a part is not made for goes to
-//! the whole graph at the first worker, so an order may be late, wrong or refused, and no packet is lost.
+//! Stewards order parts by the packets that can arrive by their links: [`GraphParts::order`]. [`simplify`]
+//! makes the part of each worker from the whole graph, now and whenever that graph changes. Packets that a
+//! part is not made for go to the whole graph at the first worker, so an order may be late, wrong or refused,
+//! and no packet is lost.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub(in crate::stack) struct GraphParts {
 }
 
 struct Workshop {
-    /// By link, what can arrive; `None`: anything, at any worker.
+    /// By link, the packets that can arrive; `None`: anything, at any worker.
     orders: Mutex<Vec<Option<Vec<Arrival>>>>,
     /// The latest last.
     made: Mutex<VecDeque<Part>>,
@@ -86,7 +87,7 @@ impl GraphParts {
                 tracing::debug!(epoch, ?sizes, "workers run parts of the graph");
             }
             // Strangers are handed over whatever they run.
-            Err(error) => tracing::warn!("workers run what they ran: {error}"),
+            Err(error) => tracing::warn!("workers keep their graphs: {error}"),
         }
     }
 }
@@ -111,7 +112,7 @@ impl Workshop {
         graph
     }
 
-    /// What can arrive at a worker; `None`: anything.
+    /// The packets that can arrive at a worker; `None`: anything.
     fn arriving(&self, queue: u32) -> Option<Vec<Conj>> {
         let mut all = Vec::new();
         for order in lock(&self.orders).iter() {

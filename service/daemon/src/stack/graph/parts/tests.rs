@@ -1,4 +1,4 @@
-//! A plan that lies: what it does not expect comes nevertheless.
+//! A wrong plan: packets come that it does not expect.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;

@@ -99,8 +99,8 @@ fn fits_v6(network: &NetConfig, id: IfaceId) -> bool {
     network.interface(id).is_none_or(|iface| iface.mtu >= shortest_mtu(true))
 }
 
-/// What operators have given an interface; what it made for itself and routers gave it is not theirs
-/// to list.
+/// The addresses of an interface that operators gave it; addresses made by the stack or given by
+/// routers are not theirs to list.
 fn operators_addresses(network: &NetConfig, id: IfaceId) -> Vec<Prefix> {
     let Some(iface) = network.interface(id) else { return Vec::new() };
     let of_operators = iface.v6.iter().filter(|own| own.origin == AddrOrigin::Static);

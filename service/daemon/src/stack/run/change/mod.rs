@@ -60,7 +60,8 @@ impl Shared {
             self.set_served(services, &mut all);
         }
         if let Err(refused) = self.change_network(&of_network) {
-            // What was possible a moment ago is not any more: a lease or a router changed the network.
+            // The change has become impossible since it was checked: a lease or a router changed the
+            // network.
             let services = before.services();
             let undone = program.change(&self.host.publisher, |program| *program = before);
             self.set_served(services, &mut all);
@@ -95,7 +96,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Does what an assignment says to either of the two; which one it is.
+    /// Applies an assignment to the program or the network; returns the changed one.
     fn edit(
         &self,
         assignment: &Assignment,
@@ -174,9 +175,9 @@ impl Shared {
     }
 }
 
-/// What an assignment changes.
+/// The part of a stack that an assignment changes.
 enum Part {
-    /// The graph: what it serves, parameters of its nodes.
+    /// The graph: its services, parameters of its nodes.
     Graph,
     /// Addresses, routes and settings of the network.
     Network,

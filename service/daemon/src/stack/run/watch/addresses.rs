@@ -14,9 +14,9 @@ pub(super) fn seeking(clients: &[Status]) -> Vec<IfaceId> {
     clients.iter().filter(|client| client.lease.is_none()).map(|client| client.iface).collect()
 }
 
-/// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, but for as
-/// long as an address is sought by them. What is for all hosts and all nodes is the kernel's too,
-/// and the link overhears it.
+/// The addresses whose packets a link has to hand over. Broadcasts are the kernel's, except while
+/// they are used to seek an address. Packets for all hosts and all nodes are the kernel's too, and
+/// the link overhears them.
 pub(super) fn wanted(state: &NetState, link: u16, seeking: &[IfaceId]) -> BTreeSet<IpAddr> {
     let up = |iface: &&Interface| iface.link == link && iface.up;
     let interfaces = state.config().interfaces().iter().filter(up);
@@ -41,7 +41,8 @@ fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     own.chain(iface.groups6.iter().copied()).chain(filtered).filter(move |_| speaks)
 }
 
-/// Takes and gives back what differs. What the device refuses is asked for again at the next change.
+/// Takes and gives back the addresses that differ. Refused ones are asked for again at the next
+/// change.
 pub(super) fn follow(filter: &mut AddressFilter, wanted: BTreeSet<IpAddr>) {
     let AddressFilter { steering, addresses, .. } = filter;
     let gone: Vec<IpAddr> = addresses.difference(&wanted).copied().collect();

@@ -1,4 +1,4 @@
-//! What happens to leases, addresses, neighbours and blocks, for the log.
+//! Events of leases, addresses, neighbours and blocks, for the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -100,7 +100,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// Finds out what has changed between two looks at the network.
+/// Finds the changes between two looks at the network.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     leases: BTreeMap<IfaceId, Lease>,
@@ -125,7 +125,7 @@ impl EventLog {
         }
     }
 
-    /// Writes what was found out since the last time.
+    /// Writes the changes found since the last time.
     pub(super) fn write(&mut self) {
         for event in self.events.drain(..) {
             match event {
@@ -202,7 +202,7 @@ impl EventLog {
                 }
             }
         }
-        // What is not in the cache any more is not remembered either, so that both have its bound.
+        // Neighbours that left the cache are forgotten here too, so that both have the same bound.
         let listed: BTreeSet<_> = entries.iter().map(|(iface, e)| (*iface, e.ip.into())).collect();
         let is_of_family = |address: &IpAddr| (A::BITS == 32) == address.is_ipv4();
         self.known.retain(|at| !is_of_family(&at.1) || listed.contains(at));

@@ -1,5 +1,5 @@
-//! What follows from the network's state outside the graph: which packets devices hand over, and
-//! what an operator finds in the log.
+//! The effects of the network's state outside the graph: the packets that devices hand over, and
+//! the operator's log.
 //!
 //! Addresses change by operators, DHCP and router advertisements, neighbours come and go. A thread of
 //! its own looks at them twenty times a second; blocks of the graph neither log nor know of devices.
