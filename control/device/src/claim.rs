@@ -1,13 +1,13 @@
 //! One process steers a device at a time.
 //!
 //! A [`Claim`] is an abstract Unix socket with the interface's number in its name. The kernel keeps
-//! such names by network namespace, as it does interfaces; it lets one socket have a name, and takes
-//! the name away with the process, however that ends. A lock in the file system does none of the
-//! three: processes that share a network may have folders of their own, a number may come again in
-//! another namespace, and what a killed process leaves has to be understood. A second socket tells who
-//! holds the first, for [`holder`] to read in `/proc`.
+//! such names by network namespace, as it does interfaces; it gives a name to one socket only, and
+//! frees the name when the process ends, however that happens. A lock in the file system does none of
+//! the three: processes that share a network may have folders of their own, a number may come again in
+//! another namespace, and the remains of a killed process have to be interpreted. A second socket names
+//! the holder of the first, for [`holder`] to read in `/proc`.
 //!
-//! Any process of the namespace may take any name: a claim keeps those apart that mean well, and is
+//! Any process of the namespace may take any name: a claim keeps well-meaning processes apart, and is
 //! no protection.
 
 use std::fmt;
@@ -36,7 +36,7 @@ pub struct Claim {
 pub struct ClaimHolder {
     /// The process, as it knows itself: in a container the number may be another one outside.
     pub pid: u32,
-    /// What it does, in a few words.
+    /// Its purpose, in a few words.
     pub what: String,
 }
 
@@ -68,7 +68,7 @@ pub enum ClaimError {
     HeldInSecret {
         /// The device.
         device: String,
-        /// What the socket is called.
+        /// The name of the socket.
         name: String,
     },
     /// The system refused.
@@ -82,8 +82,8 @@ pub enum ClaimError {
 }
 
 impl Claim {
-    /// Claims an interface of the calling thread's network namespace; `what` says in a few words what
-    /// for. Does not wait.
+    /// Claims an interface of the calling thread's network namespace; `what` is the purpose, in a few
+    /// words. Does not wait.
     ///
     /// # Errors
     /// [`ClaimError::Held`] names the process that has it.
@@ -116,7 +116,7 @@ pub fn holder(ifindex: u32) -> Option<ClaimHolder> {
     String::from_utf8_lossy(&text).lines().find_map(|line| parse(line.split_once(&label)?.1))
 }
 
-/// `1234 what it does`, without control characters: any process may have written it.
+/// `1234 purpose`, without control characters: any process may have written it.
 fn parse(label: &str) -> Option<ClaimHolder> {
     let (pid, what) = label.split_once(' ')?;
     let what = what.chars().filter(|c| !c.is_control()).collect();

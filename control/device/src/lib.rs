@@ -1,7 +1,7 @@
 //! Plans onto devices.
 //!
-//! - [`ethtool`]: what the kernel lets one ask of a NIC, and a simulated one.
-//! - [`actions`]: a plan as the steps from what a NIC is told to what it should be told, which are
+//! - [`ethtool`]: the kernel's interface to a NIC's settings, and a simulated NIC.
+//! - [`actions`]: a plan as the steps from a NIC's settings to the desired ones, which are
 //!   taken, taken back when one fails, and undone in the end.
 //! - [`xdp`]: a plan on any device, by a program that sorts frames into software queues.
 //! - [`nic`]: a NIC that is kept to a plan by the two above it, with a file that outlives the process.
@@ -31,8 +31,8 @@ pub fn ifindex(device: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-/// What an interface of the calling thread's network namespace is called now; nothing if there is
-/// none of that number.
+/// The present name of an interface of the calling thread's network namespace; nothing if there is none
+/// of that number.
 pub fn name_of(ifindex: u32) -> Option<String> {
     let mut name = [0 as libc::c_char; libc::IF_NAMESIZE];
     // SAFETY: there is room for IF_NAMESIZE bytes, which is all that is written.

@@ -1,4 +1,4 @@
-//! What a veth answers to `ethtool`'s calls: it has channels, and neither rules nor spreading.
+//! The answers of a veth to `ethtool`'s calls: it has channels, and neither rules nor spreading.
 
 use weever_device::actions::{ConfigurationSteps, DesiredConfiguration, Record, undo};
 use weever_device::ethtool::{Action, Driver, EthtoolError, KernelDriver, Match};

@@ -32,7 +32,7 @@ pub struct Rule {
     pub location: u32,
 }
 
-/// How what no rule matches is spread.
+/// The spreading of packets that no rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rss {
     /// The queues that the hash points to, as many as the model has entries. Empty: all packets go
@@ -40,7 +40,7 @@ pub struct Rss {
     pub table: Vec<u32>,
     /// The hash's key, if known. Without it, the queue of a hashed flow is unknown.
     pub key: Option<Vec<u8>>,
-    /// What is hashed, where it is not the model's first choice.
+    /// The hashed fields, where they differ from the model's first choice.
     pub fields: Vec<(FlowType, RssFields)>,
 }
 
@@ -74,7 +74,7 @@ impl Rss {
         Rss { table, key, fields: Vec::new() }
     }
 
-    /// What is hashed of packets of a flow type.
+    /// The fields that are hashed for packets of a flow type.
     pub fn fields_of(&self, model: &RssModel, flow_type: FlowType) -> RssFields {
         let chosen = self.fields.iter().find(|(t, _)| *t == flow_type);
         chosen.map_or_else(|| model.default_fields(flow_type), |(_, f)| *f)

@@ -12,10 +12,10 @@ use crate::nic::Nic;
 use crate::oracle::{self, Fate, Situation, State};
 use crate::policy::{Change, Cost, Policy, QueueSet, Subject};
 
-/// What was decided for the flows so far: flows and their rules, in order.
+/// The decisions made so far: flows and their rules, in order.
 type Decided<'f> = Vec<(&'f Flow, Vec<NewEntry>)>;
 
-/// A flow map, and what the tables hold.
+/// A flow map and the contents of the tables.
 struct World {
     map: FlowMap,
     state: State,

@@ -9,7 +9,7 @@ use weever_unicorn::predicate;
 const WORDS: [&str; 12] =
     ["udp", "tcp", "sctp", "icmp", "icmp6", "igmp", "ip", "ip6", "arp", "vlan", "port", "host"];
 
-/// What is wrong with a filter, and what to do.
+/// The fault of a filter, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct FilterError {

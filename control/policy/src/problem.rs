@@ -1,4 +1,4 @@
-//! What is wrong with a file, and where.
+//! The faults of a file, with their places.
 
 use std::fmt::{Display, Formatter, Result};
 
@@ -33,9 +33,9 @@ impl Display for Position {
 pub struct Problem {
     /// Where.
     pub place: Position,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     pub message: String,
-    /// What to do, if that is known.
+    /// The remedy, if one is known.
     pub help: Option<String>,
 }
 

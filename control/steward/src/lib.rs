@@ -16,7 +16,7 @@
 //! 3. Those are classified by the [`CheckedPolicy`](weever_policy::policy::CheckedPolicy), and added to
 //!    or removed from the [`Search`](weever_plan::search::Search). A flow that would break the policy is
 //!    not added: it stays where unregistered traffic goes.
-//! 4. The target brings what changed in the plan onto the device, between two calls of the
+//! 4. The target brings the plan's changes onto the device, between two calls of the
 //!    [`Receivers`]: before it, they get ready for what may arrive next, after it they forget what can
 //!    no longer arrive. Filters that the device refuses are told to the search, which plans around them.
 //!

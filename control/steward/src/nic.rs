@@ -14,7 +14,7 @@ use crate::target::{Applied, Receivers, Target, TargetError};
 /// More commands are not shown one by one.
 const MAX_COMMANDS: usize = 200;
 
-/// A NIC's steering with several owners: the last drop undoes what was done to the NIC.
+/// A NIC's steering with several owners: the last drop undoes the changes to the NIC.
 #[derive(Clone, Debug)]
 pub struct SharedNicSteering(Arc<Mutex<NicSteering>>);
 
@@ -24,8 +24,8 @@ impl SharedNicSteering {
         SharedNicSteering(Arc::new(Mutex::new(steering)))
     }
 
-    /// Waits for the other owners. A panic of one of them does not spoil it: the record says what was
-    /// done.
+    /// Waits for the other owners. A panic of one of them does not spoil it: the record lists the
+    /// changes that were made.
     pub fn lock(&self) -> MutexGuard<'_, NicSteering> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -54,10 +54,10 @@ impl NicTarget {
         NicTarget { steering, counter, stays, configuration: None, has_failed: false }
     }
 
-    /// Undoes what the record says was done, also by an earlier process, and says it, a line each.
+    /// Undoes the recorded changes, also of an earlier process, and reports them, a line each.
     ///
     /// # Errors
-    /// [`TargetError::Nic`]: some of it could not be undone; the record says what is left.
+    /// [`TargetError::Nic`]: some of it could not be undone; the record keeps the rest.
     pub fn undo(&mut self) -> Result<Vec<String>, TargetError> {
         let actions = self.steering.lock().undo()?;
         Ok(match actions.is_empty() {
@@ -157,6 +157,6 @@ impl Target for NicTarget {
         let mut steering = self.steering.lock();
         steering.leave();
         let path = steering.file().path().display();
-        Ok(vec![format!("it stays so; `--undo` undoes it ({path} says what that is)")])
+        Ok(vec![format!("the changes stay; `--undo` takes them back ({path} lists them)")])
     }
 }

@@ -17,7 +17,7 @@ const MAX_REPLANS: usize = 16;
 const MAX_REASONS: usize = 10;
 
 /// A program that sorts frames: in front of the sockets of weever's workers, which are its queues, or
-/// onto CPUs, for the kernel's stack. It counts what it does.
+/// onto CPUs, for the kernel's stack. It counts its packets and changes.
 pub struct ProgramTarget {
     /// Gone once [finished](Target::finish).
     steering: Option<XdpSteering>,

@@ -26,7 +26,7 @@ pub struct Settings {
     pub skip_registered: bool,
 }
 
-/// The counts of a registered flow, beside what the search knows.
+/// The counts of a registered flow, beside the search's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowCount {
     /// Where the flow is known from.
@@ -39,7 +39,7 @@ pub struct FlowCount {
     fresh: u64,
 }
 
-/// What a steward has done since its start.
+/// The counts of a steward since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Searches.
@@ -52,7 +52,7 @@ pub struct Stats {
     pub refused: u64,
 }
 
-/// What one step did.
+/// The result of one step.
 #[derive(Debug, Default)]
 pub struct Step {
     /// Five-tuples that were added to the plan.
@@ -61,7 +61,7 @@ pub struct Step {
     pub gone: usize,
     /// Five-tuples that the policy has no place for.
     pub unplaced: Vec<FiveTuple>,
-    /// What was done to the device.
+    /// The changes made to the device.
     pub applied: Applied,
     /// Why that failed, or why traffic could not be read. It was logged.
     pub failure: Option<TargetError>,
@@ -97,7 +97,7 @@ pub struct Steward {
     /// When hits were read last.
     counted: u64,
     failure: Option<Failure>,
-    /// What the policy lacks because of what the device refuses.
+    /// The part of the policy that fails because of the device's refusals.
     shortfall: Option<String>,
     /// Whether reading traffic failed the last time, which is logged once.
     is_blind: bool,
@@ -107,11 +107,11 @@ pub struct Steward {
 }
 
 impl Steward {
-    /// Brings a plan onto a target, and says what was done. The device is left as it was found when the
-    /// target is dropped.
+    /// Brings a plan onto a target, and returns the changes that were made. The device is left as it
+    /// was found when the target is dropped.
     ///
     /// # Errors
-    /// [`TargetError`]: the plan cannot be applied, or the device refuses what the policy needs.
+    /// [`TargetError`]: the plan cannot be applied, or the device refuses a rule that the policy needs.
     pub fn start(
         name: &str,
         planned: InitialPlan,
@@ -175,8 +175,8 @@ impl Steward {
         }
     }
 
-    /// Looks at what has come and gone, and acts on it. `now` is in nanoseconds of any clock that does
-    /// not run backwards.
+    /// Processes the flows that came and went. `now` is in nanoseconds of any clock that does not run
+    /// backwards.
     pub fn step(&mut self, now: u64) -> Step {
         let began = Instant::now();
         let mut step = Step::default();
@@ -306,7 +306,7 @@ impl Steward {
     /// Has the target apply the present plan. If that fails it is tried again later, less and less
     /// often, except on a device that is gone.
     fn apply(&mut self, now: u64, step: &mut Step) {
-        // Also flows without a filter of their own can be what was too much.
+        // The excess may also be flows without a filter of their own.
         if self.search.cost().is_acceptable() {
             self.shortfall = None;
         }
@@ -339,7 +339,7 @@ impl Steward {
         self.failure = Some(Failure { message, retry, pause, is_gone: error.is_gone() });
     }
 
-    /// Notes what the policy lacks, when that begins.
+    /// Notes the shortfall of the policy, when it begins.
     fn note_shortfall(&mut self, applied: &Applied) {
         if self.shortfall.is_none()
             && !applied.refused.is_empty()
@@ -347,7 +347,7 @@ impl Steward {
         {
             let refused = applied.refused.join("; ");
             let shortfall =
-                format!("the policy is not satisfied without what the device refuses: {refused}");
+                format!("the policy is not satisfied without the refused rules: {refused}");
             tracing::warn!(link = self.name, "{shortfall}");
             self.shortfall = Some(shortfall);
         }
@@ -440,7 +440,7 @@ impl Steward {
         complaints(&mut self.search, &self.policy)
     }
 
-    /// What was done since the start.
+    /// The counts since the start.
     pub fn stats(&self) -> Stats {
         Stats { refused: self.watch.refused(), ..self.stats }
     }

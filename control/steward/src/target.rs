@@ -1,4 +1,4 @@
-//! What is steered, and what receives there.
+//! The steered device, and the receivers behind its queues.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use weever_plan::watch::FiveTuple;
 /// A device that sorts packets into queues by filters. All calls block for as long as the
 /// kernel or the device takes.
 pub trait Target: Send {
-    /// What [`apply`](Target::apply) would do now, a line each, without doing it.
+    /// The changes that [`apply`](Target::apply) would make now, a line each, without making them.
     ///
     /// # Errors
     /// As [`apply`](Target::apply).
     fn preview(&mut self, search: &mut Search) -> Result<Vec<String>, TargetError>;
 
-    /// Brings what changed in the plan since the last call onto the device. Filters that the device
-    /// refuses are told to the search, and what it plans instead is brought there, a bounded number of
-    /// times. The first time, the policy has to be satisfied in the end; later, a plan that comes as
-    /// near to that as the device allows is better than none.
+    /// Brings the plan's changes since the last call onto the device. The search learns of filters that
+    /// the device refuses, and its new plan is brought there, a bounded number of times. The first
+    /// time, the policy has to be satisfied in the end; later, a plan that comes as near to that as the
+    /// device allows is better than none.
     ///
     /// # Errors
     /// [`TargetError`]; the receivers are ready for the packets of the earlier plan and of this one.
@@ -64,7 +64,7 @@ pub trait Target: Send {
     fn finish(&mut self) -> Result<Vec<String>, TargetError>;
 }
 
-/// What runs behind the queues and adapts to what can arrive there.
+/// The code that runs behind the queues and adapts to the packets that can arrive there.
 pub trait Receivers: Send {
     /// Packets of the configuration `next` may arrive soon, and those of the present one still do.
     fn prepare(&mut self, nic: &Nic, next: &Configuration);
@@ -98,10 +98,10 @@ impl Receivers for NoReceivers {
     }
 }
 
-/// What was done to a device.
+/// The changes made to a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// What changed, a line each.
+    /// The changes, a line each.
     pub lines: Vec<String>,
     /// The filters that the device refused, a line each with the reason. The plan is without them.
     pub refused: Vec<String>,
@@ -121,19 +121,19 @@ pub enum TargetError {
     /// The program, or the kernel's reason.
     #[error(transparent)]
     Program(#[from] XdpError),
-    /// The NIC, or the record of what was done to it.
+    /// The NIC, or the record of the changes made to it.
     #[error(transparent)]
     Nic(#[from] NicError),
     /// The device refuses filters that the policy needs; nothing was changed.
     #[error("the device refuses filters that the policy needs:\n  {}", reasons.join("\n  "))]
     Unsatisfied {
-        /// What was refused, and what the policy lacks, a line each.
+        /// The refusals and the shortfalls of the policy, a line each.
         reasons: Vec<String>,
     },
 }
 
 impl TargetError {
-    /// Whether the device is gone. What gets its name later is another one.
+    /// Whether the device is gone. A later device of its name is another one.
     pub fn is_gone(&self) -> bool {
         matches!(self, TargetError::Nic(error) if error.is_gone())
     }

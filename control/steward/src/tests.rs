@@ -20,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 const POLICY: &str = "[[class]]\nname = \"fast\"\nmatch = \"udp src portrange 4000-4099\"\n\
                       queues = { only = [1] }\nmode = \"busy\"\n";
 
-/// What the device is like, and what was done to it.
+/// The state of the device, and the changes made to it.
 #[derive(Default)]
 struct State {
     rules: Vec<RuleId>,
@@ -32,7 +32,7 @@ struct State {
     failing: Option<bool>,
     applied: usize,
     finished: bool,
-    /// What receivers were told, in words.
+    /// The calls to receivers, in words.
     told: Vec<String>,
 }
 
@@ -145,7 +145,7 @@ impl Target for Device {
     }
 }
 
-/// Receivers that write down what they are told.
+/// Receivers that record their calls.
 struct Recorder(Device);
 
 impl Receivers for Recorder {

@@ -53,7 +53,8 @@ impl Drop for StewardThread {
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by the thread; what was done to devices stays until they are dropped.
+            // A panic has been reported by the thread; changes to devices stay until their targets are
+            // dropped.
             drop(thread.join());
         }
     }

@@ -1,4 +1,4 @@
-//! Taking steps, noting beforehand what they will have done, and taking them back.
+//! Takes steps, records their effects beforehand, and takes them back.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use super::record::IntendedRules;
 use super::{ConfigurationSteps, Record};
 use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 
-/// A step failed, and what became of those before it.
+/// A step failed; says what happened to the steps before it.
 #[derive(Debug)]
 pub struct ApplyError {
-    /// What the step would have been, as a command.
+    /// The step, as a command.
     pub step: Box<str>,
     /// Its position in [`ConfigurationSteps::steps`].
     pub at: usize,
     /// Why it failed.
     pub source: EthtoolError,
-    /// What failed when the steps before it were taken back. Empty: the device is as it was.
+    /// The failures while the steps before it were taken back. Empty: the device is as it was.
     pub rollback: Vec<EthtoolError>,
 }
 
@@ -64,7 +64,7 @@ impl ConfigurationSteps {
         Ok(())
     }
 
-    /// Takes the steps that can be taken, for ways back, and returns what failed.
+    /// Takes the steps that can be taken, for ways back, and returns the failures.
     pub fn apply_all(&self, driver: &mut dyn Driver, record: &mut Record) -> Vec<EthtoolError> {
         self.steps.iter().filter_map(|step| step.take(driver, record).err()).collect()
     }

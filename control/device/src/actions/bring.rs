@@ -16,7 +16,7 @@ use crate::ethtool::{Action, Driver, EthtoolError, RuleSpec};
 /// Called with the record as it may become, before each step, in order to save it.
 pub(crate) type Ahead<'a> = dyn FnMut(&Record) -> Result<(), PersistError> + 'a;
 
-/// Is told what a NIC is about to be told.
+/// Receives a configuration before it is sent to a NIC.
 pub type AboutTo<'a> = dyn FnMut(&Nic, &Configuration) + 'a;
 
 /// How often a plan is made anew because the device refuses a rule.
@@ -25,9 +25,9 @@ const MOST_REPLANS: usize = 16;
 /// The result of applying a plan.
 #[derive(Clone, Debug, Default)]
 pub struct ApplyReport {
-    /// What was done.
+    /// The steps that were taken.
     pub actions: ConfigurationSteps,
-    /// What the device refused, a line each. The plan is without it now.
+    /// The device's refusals, a line each. The plan no longer contains them.
     pub refused: Vec<String>,
 }
 
@@ -41,19 +41,19 @@ pub enum BringError {
     /// A step failed, and planning anew did not help or would not.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// What is about to be done cannot be written down; nothing was changed.
+    /// The planned changes cannot be recorded; nothing was changed.
     #[error(transparent)]
     Persist(#[from] PersistError),
     /// The device's configuration could not be read.
     #[error(transparent)]
     Device(#[from] EthtoolError),
-    /// Without what the device refuses, the policy cannot be satisfied.
+    /// Without the refused rules, the policy cannot be satisfied.
     #[error(
         "the device refuses rules that the policy cannot be satisfied without: {}",
         refused.join("; ")
     )]
     Unsatisfied {
-        /// What it refuses.
+        /// The refused rules.
         refused: Vec<String>,
     },
 }
@@ -72,8 +72,8 @@ pub fn bring(
     bring_noting(driver, record, search, &mut |_| Ok(()), &mut |_, _| ())
 }
 
-/// Likewise; before each attempt `about_to` is told the plan, and before steps are taken `ahead` what
-/// the record may become.
+/// Likewise; `about_to` receives the plan before each attempt, and `ahead` the record as it may become
+/// before steps are taken.
 pub(crate) fn bring_noting(
     driver: &mut dyn Driver,
     record: &mut Record,
@@ -135,8 +135,8 @@ pub(crate) fn take(
     Ok(actions.apply(driver, record)?)
 }
 
-/// Tells the search what the device refused, if that is a rule or there are too many, and the device is
-/// as it was. Says whether another plan may help.
+/// Tells the search about the device's refusal, if it concerns a rule or there are too many, and the
+/// device is as it was. Returns whether another plan may help.
 fn plan_around(
     search: &mut Search,
     plan: &Plan,
@@ -188,7 +188,7 @@ fn without_step(
     }
 }
 
-/// What a refusal says about other rules, given what the device had taken before.
+/// The meaning of a refusal for other rules, given the rules that the device had taken before.
 fn about_others(
     nic: &Nic,
     plan: &Plan,
@@ -217,7 +217,7 @@ fn is_alike(a: &Rule, b: &Rule) -> bool {
 
 /// The rule of the plan that a step is about. No two rules of a plan match the same packets.
 fn planned<'p>(nic: &Nic, plan: &'p Plan, rule: &RuleSpec) -> Option<&'p PlannedRule> {
-    // What a step calls a context, the plan does not know.
+    // The plan does not know the number that a step gives to a context.
     let matching = |rule: &RuleSpec| rule.clone().sending(Action::Drop);
     plan.rules.iter().find(|p| {
         let words = words(&nic.tables[p.table], &p.rule);

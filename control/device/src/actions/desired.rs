@@ -7,7 +7,7 @@ use weever_plan::nic::{Nic, Table};
 use super::ConfigurationError;
 use crate::ethtool::{ANY_LOCATION, Action, HashFields, Match, RuleSpec};
 
-/// What a device should be told.
+/// The settings that a device should get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredConfiguration {
     /// How many queues receive.
@@ -16,7 +16,7 @@ pub struct DesiredConfiguration {
     pub table: Vec<u32>,
     /// The hash's key, if it matters.
     pub key: Option<Vec<u8>>,
-    /// What is hashed, where that matters.
+    /// The hashed fields, where they matter.
     pub fields: Vec<(FlowType, HashFields)>,
     /// The contexts that rules name by their position: the queues of each, to be repeated. One without
     /// queues is not used.

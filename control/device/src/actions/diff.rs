@@ -15,7 +15,7 @@ const MOST_LOCATIONS: u32 = 1 << 16;
 pub struct ConfigurationSteps {
     /// The steps.
     pub steps: Vec<Step>,
-    /// What a person should know beside them, a line each.
+    /// Notes for people, a line each.
     pub notes: Vec<String>,
 }
 
@@ -138,7 +138,7 @@ impl ConfigurationSteps {
         Ok(())
     }
 
-    /// What each wanted context is called, those that are new included, and those of ours that are not
+    /// The number of each wanted context, new ones included, and those of our contexts that are not
     /// wanted any more.
     fn contexts(
         &mut self,
@@ -227,7 +227,7 @@ impl ConfigurationSteps {
     }
 }
 
-/// The rule with what the device, or a step before it, calls its context.
+/// The rule with the number that the device, or an earlier step, gives to its context.
 pub(super) fn named(rule: &RuleSpec, contexts: &[u32]) -> RuleSpec {
     match rule.action() {
         Action::Context { context, queue } => {

@@ -14,7 +14,7 @@ const LONGEST: u64 = 256 << 20;
 /// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`.
 const NETNS_COOKIE: libc::c_int = 71;
 
-/// What can be wrong with the file of a record.
+/// The possible faults of a record's file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistError {
@@ -37,7 +37,7 @@ pub enum PersistError {
     Garbage {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
 }

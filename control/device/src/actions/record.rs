@@ -23,7 +23,7 @@ pub(super) struct ChangedSetting<T> {
 pub struct InstalledRule {
     /// As it was asked for.
     pub(super) sent: RuleSpec,
-    /// As the driver shows it, which may round what it was told.
+    /// As the driver shows it; the driver may have rounded it.
     pub(super) read: RuleSpec,
 }
 
@@ -38,8 +38,8 @@ pub struct InstalledContext {
     pub(super) table: Vec<u32>,
 }
 
-/// Our changes to a device: the rules that we made, and the settings that we changed, with what they
-/// were. It starts empty, and [`super::ConfigurationSteps::apply`] keeps it.
+/// Our changes to a device: the rules that we made, and the settings that we changed, with their former
+/// values. It starts empty, and [`super::ConfigurationSteps::apply`] keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// By location.
@@ -71,10 +71,10 @@ impl Record {
         *self == Record::default()
     }
 
-    /// What stands in a record's file.
+    /// Parses the contents of a record's file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn read(text: &[u8]) -> Result<Record, serde_json::Error> {
         serde_json::from_slice(text)
     }

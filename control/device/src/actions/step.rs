@@ -23,7 +23,7 @@ pub enum Step {
         /// As it should be; it is the other way round.
         to: bool,
     },
-    /// What is hashed of a flow type.
+    /// The hashed fields of a flow type.
     Fields {
         /// The flow type.
         flow_type: FlowType,
@@ -41,7 +41,7 @@ pub enum Step {
     },
     /// A context comes, for rules to choose.
     AddContext {
-        /// What rules call it: the number that it probably gets.
+        /// The number by which rules name it: the one that it probably gets.
         name: u32,
         /// The queue for each value of the hash.
         table: Vec<u32>,
@@ -90,7 +90,7 @@ impl Step {
         }
     }
 
-    /// Notes what it will have done, and returns the rule that it makes.
+    /// Records its effects beforehand, and returns the rule that it makes.
     pub(super) fn foresee(&self, record: &mut Record) -> Option<RuleSpec> {
         match self {
             Step::Channels { .. }
@@ -99,11 +99,11 @@ impl Step {
             | Step::Spreading { .. } => {
                 let before = record.clone();
                 self.note(record);
-                // On its way back to what was found, a setting may still be as we left it.
+                // On its way back to the original value, a setting may still be as we left it.
                 record.keep_settings_of(before);
             }
-            // The driver numbers a context when it is made: what a killed process has made of those
-            // nobody knows.
+            // The driver numbers a context when it is made: the contexts that a killed process made are
+            // unknown.
             Step::Remove { .. } | Step::AddContext { .. } | Step::RemoveContext { .. } => {}
             Step::Replace { to: rule, .. } | Step::Insert { rule } => return Some(rule.clone()),
         }
@@ -169,8 +169,8 @@ impl Step {
         }
     }
 
-    /// What has to be done because it failed: a driver may have removed the rule that it was to
-    /// replace, or have done what it says that it could not.
+    /// The step to take because this one failed: a driver may have removed the rule that it was to
+    /// replace, or have made the change although it reported a failure.
     pub(super) fn mend(&self, driver: &mut dyn Driver, record: &mut Record) -> Option<Step> {
         match self {
             Step::Replace { location, from, to } => match driver.rule(*location) {

@@ -37,7 +37,7 @@ fn device(chooses: bool) -> Simulated {
     device
 }
 
-/// What a user of the device sees of it.
+/// The device as its user sees it.
 fn seen(device: &Simulated) -> impl PartialEq + std::fmt::Debug + use<> {
     let d = device.clone();
     (d.channels, d.ntuple, d.rules, d.spreading, d.fields.into_iter().find(|(_, f)| f.0 != 0x30))
@@ -194,7 +194,7 @@ fn when_the_way_back_fails_too_both_errors_are_told() {
     assert_eq!(error.rollback.len(), 1);
     let text = error.to_string();
     assert!(text.contains("action 0 loc 1`") && text.contains("taking back"), "{text}");
-    assert_eq!(record.locations().collect::<Vec<_>>(), [0], "the record has what is on the device");
+    assert_eq!(record.locations().collect::<Vec<_>>(), [0], "the record has the device's rules");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use weever_graph::nic::FlowType;
 use super::{ConfigurationSteps, Record, Step};
 use crate::ethtool::{Driver, EthtoolError};
 
-/// The steps back to the device as it was found. What others changed since is left as it is, with a
-/// note.
+/// The steps back to the device as it was found. Settings that others changed since are left as they
+/// are, with a note.
 ///
 /// # Errors
 /// The device's answer; nothing was changed.
@@ -102,7 +102,7 @@ impl ConfigurationSteps {
                 let (from, to) = (changed.set, changed.found);
                 self.steps.push(Step::Fields { flow_type, from, to });
             } else if now != changed.found {
-                self.kept(&format!("what is hashed of {name}"));
+                self.kept(&format!("the hash input of {name}"));
             }
         }
         Ok(())

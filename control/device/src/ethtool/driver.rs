@@ -1,4 +1,4 @@
-//! What can be asked of a device.
+//! The requests that a device answers.
 
 use serde::{Deserialize, Serialize};
 use weever_graph::nic::{FlowType, RssFields};
@@ -113,7 +113,7 @@ pub trait Driver {
     fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError>;
     /// Removes the rule at a location.
     fn remove(&mut self, location: u32) -> Result<(), EthtoolError>;
-    /// How a context spreads; context 0 is for what no rule takes.
+    /// The spreading of a context; context 0 is for packets that no rule takes.
     fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError>;
     /// Changes that; `None` leaves table or key as it is.
     fn set_spreading(
@@ -126,7 +126,7 @@ pub trait Driver {
     fn add_context(&mut self, table: &[u32]) -> Result<u32, EthtoolError>;
     /// Removes a context that no rule uses.
     fn remove_context(&mut self, context: u32) -> Result<(), EthtoolError>;
-    /// What is hashed of a flow type's packets.
+    /// The hashed fields of a flow type's packets.
     fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError>;
     /// Changes that.
     fn set_hash_fields(

@@ -1,4 +1,4 @@
-//! What a device may answer.
+//! The errors that a device may answer.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub enum EthtoolError {
     Denied {
         /// The device.
         device: String,
-        /// What was attempted.
+        /// The attempted request.
         what: String,
     },
     /// The driver has no such thing.
@@ -30,7 +30,7 @@ pub enum EthtoolError {
     Unsupported {
         /// The device.
         device: String,
-        /// What was attempted.
+        /// The attempted request.
         what: String,
     },
     /// The device refused.
@@ -38,11 +38,11 @@ pub enum EthtoolError {
     Refused {
         /// The device.
         device: String,
-        /// What was attempted.
+        /// The attempted request.
         what: String,
         /// The driver's reason.
         source: io::Error,
-        /// What it mostly means.
+        /// The usual meaning.
         hint: &'static str,
     },
     /// The answer makes no sense.
@@ -50,7 +50,7 @@ pub enum EthtoolError {
     Answer {
         /// The device.
         device: String,
-        /// What was attempted.
+        /// The attempted request.
         what: String,
     },
     /// The name can be no device's.
@@ -81,7 +81,7 @@ impl EthtoolError {
         matches!(self, EthtoolError::Gone { .. })
     }
 
-    /// What this answer to a rule says about other rules; nothing if the rule is not to blame.
+    /// The meaning of this answer to a rule for other rules; nothing if the rule is not to blame.
     pub fn refusal(&self) -> Option<Refused> {
         match self {
             EthtoolError::Unsupported { .. } => Some(Refused::Kind),
@@ -94,7 +94,7 @@ impl EthtoolError {
         }
     }
 
-    /// Whether what was asked for is not there (any more), though the device is.
+    /// Whether the requested object is not there (any more), though the device is.
     pub fn is_absent(&self) -> bool {
         let EthtoolError::Refused { source, .. } = self else { return false };
         // Drivers say it in one way or the other.

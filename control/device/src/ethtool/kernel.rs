@@ -12,7 +12,7 @@ use super::{Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Spre
 
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const SIOCGIFNAME: libc::c_ulong = 0x8910;
-/// No table of rules or of spreading has more; what a driver says beyond is a mistake.
+/// No table of rules or of spreading has more entries; larger answers are a driver's mistake.
 const MOST: u32 = 1 << 20;
 
 /// A device of the network namespace in which the calling thread was when it was opened. It stays the
@@ -69,8 +69,8 @@ impl KernelDriver {
     fn call(&self, buffer: &mut [u8], what: &str) -> Result<(), EthtoolError> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
-        // SAFETY: `request` is live, and so is the buffer that it points to; every caller here makes
-        // it as long as what the kernel writes for the command that stands in it.
+        // SAFETY: `request` is live, and so is the buffer that it points to; every caller here makes it
+        // large enough for the kernel's answer to the command that stands in it.
         let result = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &mut request) };
         match result {
             0.. => Ok(()),
@@ -100,7 +100,7 @@ impl KernelDriver {
     fn flags(&self) -> Result<u32, EthtoolError> {
         let mut buffer = [0; 8];
         put_u32(&mut buffer, 0, command::GET_FLAGS);
-        self.call(&mut buffer, "say what is switched on")?;
+        self.call(&mut buffer, "report its enabled features")?;
         Ok(u32_at(&buffer, 4))
     }
 }
@@ -246,7 +246,7 @@ impl Driver for KernelDriver {
     }
 
     fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError> {
-        let what = format!("say what it hashes of {flow_type}");
+        let what = format!("report its hashed fields of {flow_type}");
         let set = |b: &mut [u8]| put_u32(b, rules::FLOW_TYPE, hash_number_of(flow_type));
         let answer = self.rules(command::GET_HASH_FIELDS, &what, 0, set)?;
         Ok(HashFields(u64_at(&answer, rules::DATA)))

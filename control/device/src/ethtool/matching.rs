@@ -1,4 +1,4 @@
-//! What a rule matches: fields of a plan's rules, in the kernel's structure and back.
+//! The match of a rule: fields of a plan's rules, in the kernel's structure and back.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ fn number_of(flow_type: FlowType) -> u32 {
     NUMBERS.iter().find(|(t, _)| *t == flow_type).map_or(0, |(_, n)| *n)
 }
 
-/// What is hashed is set for all packets of a version, which is another number than for rules.
+/// The hashed fields are set for all packets of an IP version; its number differs from that for rules.
 pub(super) fn hash_number_of(flow_type: FlowType) -> u32 {
     match flow_type {
         FlowType::Ip4 => 16,
@@ -113,7 +113,7 @@ impl Match {
 }
 
 impl RuleSpec {
-    /// What it matches; nothing if it is of a kind that plans do not have.
+    /// Its match; nothing if it is of a kind that plans do not have.
     pub fn matches(&self) -> Option<Match> {
         let word = u32_at(&self.bytes, 0);
         let number = word & !(spec::TAG | spec::MAC | spec::CONTEXT);

@@ -1,5 +1,5 @@
-//! What `ethtool` asks of the kernel, typed: channels, steering rules, spreading, and the switch for
-//! rules.
+//! The requests of `ethtool` to the kernel, typed: channels, steering rules, spreading, and the switch
+//! for rules.
 //!
 //! A [`Driver`] answers for one device. [`KernelDriver`] makes the system calls; [`Simulated`] is a
 //! device that is not there, with the limits and failures of real ones. A rule travels as a

@@ -8,8 +8,7 @@ use super::{
     Channels, Driver, EthtoolError, HashFields, Identity, RuleSpec, Simulated, Spreading, TableSize,
 };
 
-/// A handle on a simulated device: one is steered with, and another looks at what comes of it, or
-/// makes it fail.
+/// A handle on a simulated device: one handle steers it, another inspects the result or makes it fail.
 #[derive(Clone, Debug)]
 pub struct SharedDevice {
     name: String,

@@ -23,8 +23,8 @@ pub struct InjectedFailure {
 
 /// A simulated device with the limits of real ones, for tests and for trying policies out.
 ///
-/// It enforces what drivers enforce: the size of the table, one set of masks for all rules if it has
-/// only that, locations that the caller has to choose, and queues that exist.
+/// It enforces the limits of drivers: the size of the table, one set of masks for all rules if so
+/// limited, locations that the caller has to choose, and queues that exist.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
     /// The device's name.
@@ -51,9 +51,9 @@ pub struct Simulated {
     pub rules: BTreeMap<u32, RuleSpec>,
     /// How it spreads, by context; empty for a driver that cannot be told.
     pub spreading: BTreeMap<u32, Spreading>,
-    /// What is hashed, where it is not addresses.
+    /// The hashed fields, where they are not the addresses.
     pub fields: Vec<(FlowType, HashFields)>,
-    /// What is to fail.
+    /// The operation that is to fail.
     pub failing: Option<InjectedFailure>,
     /// Whether the device is gone.
     pub gone: bool,
@@ -155,7 +155,7 @@ impl Driver for Simulated {
     }
 
     fn ntuple(&mut self) -> Result<bool, EthtoolError> {
-        self.look("say what is switched on")?;
+        self.look("report its enabled features")?;
         Ok(self.ntuple)
     }
 
@@ -261,7 +261,7 @@ impl Driver for Simulated {
     }
 
     fn hash_fields(&mut self, flow_type: FlowType) -> Result<HashFields, EthtoolError> {
-        self.look("say what it hashes")?;
+        self.look("report its hashed fields")?;
         let set = self.fields.iter().find(|(t, _)| *t == flow_type).map(|(_, fields)| *fields);
         Ok(set.unwrap_or(weever_graph::nic::RssFields::Addresses.into()))
     }

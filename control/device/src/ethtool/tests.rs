@@ -1,6 +1,6 @@
-//! Byte by byte against what the C structures of `<linux/ethtool.h>` hold for the same values, as a
-//! C program printed it on x86-64 (which is little-endian: so are the numbers that are not fields of
-//! packets).
+//! Byte by byte against the contents of the C structures of `<linux/ethtool.h>` for the same values, as
+//! a C program printed them on x86-64 (which is little-endian: so are the numbers that are not fields
+//! of packets).
 
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};

@@ -1,8 +1,8 @@
 //! A NIC that is kept to a plan.
 //!
-//! [`NicSteering`] joins a [`Driver`], the [`Record`] of what was done to it, and the record's
-//! [`StateFile`]. What is about to be done is written down before, and what was done after: whenever
-//! the process is killed, the next one can undo it. What is not [left](NicSteering::leave) is undone
+//! [`NicSteering`] joins a [`Driver`], the [`Record`] of the changes made to it, and the record's
+//! [`StateFile`]. Changes are recorded before they are made, and again afterwards: whenever the process
+//! is killed, the next one can undo them. Changes that are not [left](NicSteering::leave) are undone
 //! when it is dropped, also by a panic.
 
 use weever_plan::search::Search;
@@ -74,7 +74,7 @@ impl NicSteering {
         Ok(NicSteering { driver, record, file, is_ours: false, has_followed: false })
     }
 
-    /// What would have to be done, without doing it.
+    /// The steps that would be necessary, without taking them.
     ///
     /// # Errors
     /// The device's answer, or why the plan does not fit it.
@@ -102,9 +102,9 @@ impl NicSteering {
         Ok(actions)
     }
 
-    /// Likewise with a search's plan, in which the search plans around what the device refuses
-    /// ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied. Later, a plan
-    /// that comes as near to that as the device lets it is better than to end.
+    /// Likewise with a search's plan, in which the search plans around the device's refusals
+    /// ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied. Later, a
+    /// plan that comes as near to that as the device allows is better than to end.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -112,8 +112,8 @@ impl NicSteering {
         self.follow_telling(search, &mut |_, _| ())
     }
 
-    /// Likewise, and tells each plan before it is tried: of those, the last is what the device has if
-    /// this succeeds.
+    /// Likewise, and reports each plan before it is tried: if this succeeds, the device has the last of
+    /// them.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -138,9 +138,9 @@ impl NicSteering {
         self.done(brought)
     }
 
-    /// Writes down what became of it.
+    /// Records the result.
     fn done<T>(&mut self, done: Result<T, BringError>) -> Result<T, NicError> {
-        // What cannot be written down is undone all the same.
+        // Changes that cannot be recorded are undone all the same.
         self.is_ours |= done.is_ok();
         self.file.save(&self.record)?;
         Ok(done?)
@@ -151,8 +151,8 @@ impl NicSteering {
         self.is_ours = false;
     }
 
-    /// Undoes what was done, also by earlier processes. Of a device that is gone there is nothing to
-    /// undo, which is no error.
+    /// Undoes all recorded changes, also of earlier processes. If the device is gone there is nothing
+    /// to undo, which is no error.
     ///
     /// # Errors
     /// [`NicError::Undo`]: some of it could not be; the record keeps the rest.
@@ -181,7 +181,7 @@ impl NicSteering {
         self.file.save(&self.record)
     }
 
-    /// What was done to the device.
+    /// The changes made to the device.
     pub fn record(&self) -> &Record {
         &self.record
     }

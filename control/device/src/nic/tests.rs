@@ -48,7 +48,7 @@ impl Scene {
         NicSteering::new(Box::new(self.device.clone()), self.file()).unwrap()
     }
 
-    /// What a user of the device sees of it.
+    /// The device as its user sees it.
     fn seen(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         let d = self.device.lock().clone();
         (d.channels, d.ntuple, d.rules, d.spreading, d.fields)
@@ -110,7 +110,7 @@ fn wherever_a_process_is_killed_the_next_one_undoes_it() {
             let at = scene.device.lock().changes + after;
             let failing = InjectedFailure { at, count: usize::MAX / 2, errno: libc::EIO };
             scene.device.lock().failing = Some(failing);
-            // What is written down ahead of the steps is all that the next process has.
+            // The next process has only the record that is written ahead of the steps.
             let actions = steering.preview(&plans[1]).unwrap();
             let ahead = steering.record.foreseeing(&actions, &mut scene.device).unwrap();
             steering.file.save(&ahead).unwrap();
@@ -142,7 +142,7 @@ fn a_device_that_is_gone_needs_no_undoing_and_leaves_no_file() {
     let error = steering.bring(&desired(1..6, 4)).unwrap_err();
     assert!(error.is_gone(), "{error}");
     steering.undo().unwrap();
-    assert!(!scene.file().path().exists(), "what gets its name later is another device");
+    assert!(!scene.file().path().exists(), "a later device of the same name is another one");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_policy_that_a_device_once_let_be_satisfied_is_followed_as_far_as_it_goes() 
         let nic = nic.with_queues(4).unwrap();
         Search::new(nic, Box::new(policy), weever_plan::search::Options::default())
     };
-    // Of what the model says, the device takes five.
+    // The device takes five of the rules that the model allows.
     let scene = Scene::new(Simulated::new("sim0", 4, 5));
     let before = scene.seen();
     let (mut steering, mut too_many) = (scene.steering(), search());

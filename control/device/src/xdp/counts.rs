@@ -1,4 +1,4 @@
-//! What a steering has counted.
+//! The counts of a steering.
 
 use weever_plan::search::RuleId;
 use weever_plan::watch::FiveTuple;

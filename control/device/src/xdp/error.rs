@@ -1,4 +1,4 @@
-//! What keeps a plan from being carried out by a program.
+//! The reasons why a program cannot carry out a plan.
 
 use weever_ebpf::sys::BpfError;
 use weever_graph::Field;
@@ -48,7 +48,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// What it says about other rules that one could not be carried out.
+    /// The meaning for other rules of one that could not be carried out.
     pub fn refusal(&self) -> Refused {
         match self {
             XdpError::Masks(_) | XdpError::Field { .. } | XdpError::Context => Refused::Kind,

@@ -18,7 +18,7 @@ struct Ordered {
     before: u64,
 }
 
-/// What becomes of an ordered rule.
+/// The change of an ordered rule.
 pub(super) enum Change {
     /// It comes, with its table and rank there.
     Insert(RuleId, (usize, i64), Rule),

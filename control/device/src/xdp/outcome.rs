@@ -1,10 +1,10 @@
-//! What became of changes.
+//! The results of changes.
 
 use weever_plan::search::RuleId;
 
 use super::XdpError;
 
-/// What [`XdpSteering::apply`](super::XdpSteering::apply) did.
+/// The result of [`XdpSteering::apply`](super::XdpSteering::apply).
 #[derive(Debug, Default)]
 pub struct ProgramReport {
     /// How many rules are new.
@@ -20,7 +20,7 @@ pub struct ProgramReport {
 }
 
 impl ProgramReport {
-    /// Adds what a later call did.
+    /// Adds the result of a later call.
     pub fn add(&mut self, other: ProgramReport) {
         self.inserted += other.inserted;
         self.removed += other.removed;

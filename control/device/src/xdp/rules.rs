@@ -7,7 +7,7 @@ use weever_plan::nic::Table;
 
 use super::XdpError;
 
-/// What has to hold for the rule to match, sorted.
+/// The tests that must hold for the rule to match, sorted.
 pub(super) fn tests(table: &Table, rule: &Rule) -> Result<Vec<Test>, XdpError> {
     let mut tests = Vec::new();
     let said = rule.flow_type.into_iter().flat_map(|flow_type| flow_type.implies());

@@ -20,7 +20,7 @@ use super::{ProgramReport, XdpError, cpu_map};
 pub struct XdpSteering {
     classifier: Arc<Mutex<Classifier>>,
     nic: Nic,
-    /// What the sink knows each queue as.
+    /// The sink's number for each queue.
     targets: Vec<u32>,
     pub(super) exact: ExactRules,
     pub(super) ordered: OrderedRules,
@@ -29,9 +29,9 @@ pub struct XdpSteering {
 }
 
 impl XdpSteering {
-    /// Loads a program with CPUs as queues, on which the kernel's stack takes the frames: queue
-    /// `i` is `cpus[i]`, and when there are more queues than CPUs they begin again. What no rule
-    /// takes is spread as `rss` says. Each map has room for `capacity` rules.
+    /// Loads a program with CPUs as queues, on which the kernel's stack takes the frames: queue `i` is
+    /// `cpus[i]`, and when there are more queues than CPUs they begin again. Packets that no rule takes
+    /// are spread as `rss` says. Each map has room for `capacity` rules.
     ///
     /// # Errors
     /// [`XdpError`]; without CAP_BPF and CAP_NET_ADMIN it says so.
@@ -107,7 +107,7 @@ impl XdpSteering {
         Ok(self.classifier().attach(ifindex)?)
     }
 
-    /// Spreads what no rule takes differently from now on.
+    /// Changes the spreading of packets that no rule takes from now on.
     ///
     /// # Errors
     /// [`XdpError`]; nothing has changed then.

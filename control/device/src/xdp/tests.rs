@@ -26,7 +26,7 @@ fn search() -> Search {
     Search::new(nic(), Box::new(Balance::new(Measure::Flows)), Options::default())
 }
 
-/// Has the program take what changed, and the search plan around what it refuses.
+/// Applies the changes to the program, and lets the search plan around its refusals.
 fn follow(steering: &mut XdpSteering, search: &mut Search) -> ProgramReport {
     let mut all = ProgramReport::default();
     loop {
@@ -232,7 +232,7 @@ fn what_does_not_fit_the_maps_is_planned_around() {
     let outcome = follow(&mut steering, &mut search);
     assert!(!outcome.failed.is_empty(), "{wanted} rules do not fit a map of 8");
     let plan = search.plan();
-    assert_eq!(steering.rules(), plan.rules.len(), "the program has what the plan has");
+    assert_eq!(steering.rules(), plan.rules.len(), "the program has the plan's rules");
     let of_table = |table| plan.rules.iter().filter(|r| r.table == table).count();
     assert_eq!((of_table(0), of_table(1)), (8, wanted - 8), "the others are asked in order");
     assert!(follow(&mut steering, &mut search).failed.is_empty(), "nothing is tried again");

@@ -1,4 +1,4 @@
-//! From a configuration to what can arrive at each queue.
+//! From a configuration to the packets that can arrive at each queue.
 
 use super::Arrival;
 use crate::config::{Configuration, Rss, Target};
@@ -8,13 +8,13 @@ use crate::nic::Nic;
 
 /// The conjunctions by which a queue's packets are described at most; more are joined.
 const MAX_PARTS: usize = 32;
-/// The pieces into which what no rule takes is cut at most.
+/// The most pieces into which the packets that no rule takes are cut.
 const MAX_PIECES: usize = 32;
-/// Rules in front of another that are taken off what it gets.
+/// The most preceding rules that are subtracted from the packets of a rule.
 const MAX_BEFORE: usize = 64;
 
-/// What can arrive at each queue of a NIC that is configured so, by ascending queue; queues that
-/// nothing reaches are left out.
+/// The packets that can arrive at each queue of a NIC with this configuration, by ascending queue;
+/// queues that nothing reaches are left out.
 ///
 /// Exact while few rules overlap. Beyond that, and where a hash decides, more packets may be listed
 /// than arrive, but never fewer.
@@ -35,7 +35,7 @@ pub fn arrivals(nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
     found
 }
 
-/// Lets what a rule takes arrive where the rule sends it.
+/// Adds the packets that a rule takes to the arrivals of the rule's queue.
 pub(super) fn aim(
     nic: &Nic,
     configuration: &Configuration,
@@ -65,7 +65,7 @@ pub(super) fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, T
     rules.into_iter().map(|(_, conj, target)| (conj, target)).collect()
 }
 
-/// What of `conj` none of `taken` takes; more, if that takes too many pieces to say.
+/// The packets of `conj` that none of `taken` takes; a superset if exactness needs too many pieces.
 fn rest(conj: &Conj, taken: &[&Conj]) -> Vec<Conj> {
     let mut pieces = vec![conj.clone()];
     for other in taken {
@@ -81,8 +81,8 @@ fn rest(conj: &Conj, taken: &[&Conj]) -> Vec<Conj> {
     pieces
 }
 
-/// Lets what no rule takes arrive where the hash may send it. Which entry that is shows in no
-/// field, but what kinds of packets are hashed does.
+/// Adds the packets that no rule takes to the queues to which the hash may send them. No field shows
+/// which entry a packet uses, but the hashed kinds of packets are known.
 pub(super) fn spread(nic: &Nic, rss: &Rss, piece: &Conj, found: &mut Vec<Arrival>) {
     let no_rules = Configuration { rss: rss.clone(), ..Configuration::default() };
     let mut kinds: Vec<(u32, Kinds)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a host's graph costs packets of each class, for policies.
+//! The cost of a host's graph for the packets of each class, for policies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,14 +13,15 @@ use crate::simplify::{QueueFacts, simplify};
 pub struct Host<'a> {
     /// The graph, with its effects filled in.
     pub lpg: &'a Verified,
-    /// What the NIC vouches for of every packet ([`super::stated`]).
+    /// The properties that the NIC guarantees for every packet ([`super::stated`]).
     pub vouched: &'a Predicate,
     /// Whether a node runs at the default queue's worker only.
     pub single_homed: &'a dyn Fn(&Node) -> bool,
 }
 
-/// What the graph of `host` costs packets of each of `classes`: for each of them, the graph is
-/// simplified for its packets, and the nodes that remain on the way from the source are those they need.
+/// The cost of the graph of `host` for the packets of each of `classes`. For each class the graph is
+/// simplified for its packets; the nodes that remain on the way from the source are those that it
+/// needs.
 pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &PathCosts) -> GraphCosts {
     let all: Vec<(NodeId, &Node)> = host.lpg.iter().collect();
     let numbers: HashMap<&str, usize> =
@@ -47,8 +48,8 @@ pub fn graph_costs(host: &Host<'_>, classes: &[Vec<Conj>], settings: &PathCosts)
     }
 }
 
-/// The names of the nodes that a packet can get to from a source. What it starts as another task does not
-/// count, unless that is at home elsewhere and it has to be handed over.
+/// The names of the nodes that a packet can reach from a source. Nodes that it starts as another task
+/// do not count, unless they run elsewhere and the packet has to be handed over.
 fn on_the_way<'g>(graph: &'g Graph, is_homed: &dyn Fn(&Node) -> bool) -> HashSet<&'g str> {
     let sources = graph.iter().filter(|(_, n)| n.has(&Attr::Source)).map(|(id, _)| id);
     let mut open: Vec<NodeId> = sources.collect();

@@ -1,11 +1,12 @@
 //! Embedding: a copy of the LPG behind every queue of the configured PRG (Dragonet thesis §2.3.1), each
 //! without the nodes that are not needed there (§2.3.2).
 //!
-//! [`arrivals`] says what can arrive at each queue: a disjunction that covers every packet which the
-//! filters and the hash may send there, `other` included. [`stated`] is what the NIC vouches for of
-//! every packet that it delivers: the predicate at the port of the PRG's source. [`embed`] gives both to
-//! [`simplify`](crate::simplify) for each queue. [`needs`] is of arrivals what a graph can tell apart, for
-//! those who keep graphs in step with plans.
+//! [`arrivals`] computes the packets that can arrive at each queue: a disjunction that covers every
+//! packet which the filters and the hash may send there, `other` included. [`stated`] gives the
+//! properties that the NIC guarantees for every packet that it delivers: the predicate at the port of
+//! the PRG's source. [`embed`] gives both to [`simplify`](crate::simplify) for each queue. [`needs`]
+//! reduces arrivals to the distinctions that a graph can make, for code that keeps graphs in step with
+//! plans.
 
 mod arrivals;
 mod costs;
@@ -24,7 +25,7 @@ use crate::flow::Conj;
 use crate::nic::Nic;
 use crate::simplify::{ForeignPackets, Home, QueueFacts, Simplified, simplify};
 
-/// What can arrive at a queue.
+/// The packets that can arrive at a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrival {
     /// The queue.
@@ -40,8 +41,9 @@ impl Arrival {
     }
 }
 
-/// What a NIC vouches for of every packet: the predicate at the port of the PRG's source, as in
-/// `predicate out "pred(udp.checksum,right)"`. [`Predicate::True`] if it says nothing.
+/// The properties that a NIC guarantees for every packet: the predicate at the port of the PRG's
+/// source, as in `predicate out "pred(udp.checksum,right)"`. [`Predicate::True`] if it guarantees
+/// nothing.
 pub fn stated(prg: &Graph) -> Predicate {
     let source = prg.iter().map(|(_, node)| node).find(|n| n.has(&Attr::Source));
     source.and_then(|n| n.ports.first()).map(|p| p.predicate.clone()).unwrap_or_default()
@@ -50,7 +52,7 @@ pub fn stated(prg: &Graph) -> Predicate {
 /// The graph behind one queue.
 #[derive(Clone, Debug)]
 pub struct Embedded {
-    /// The queue and what can arrive there.
+    /// The queue and the packets that can arrive there.
     pub arrival: Arrival,
     /// Its graph.
     pub simplified: Simplified,

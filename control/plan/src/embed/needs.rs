@@ -1,5 +1,5 @@
-//! What a queue's graph depends on, of all that a configuration says. Plans change with every flow, and
-//! graphs should not: of a client's address they know nothing.
+//! The part of a configuration on which a queue's graph depends. Plans change with every flow, and
+//! graphs should not: they do not depend on a client's address.
 
 use std::collections::BTreeSet;
 
@@ -57,13 +57,14 @@ pub fn needs(nic: &Nic, configuration: &Configuration, fields: &BTreeSet<Field>)
     needs
 }
 
-/// What of one conjunction concerns `fields`.
+/// The part of one conjunction that concerns `fields`.
 fn coarse(conj: &Conj, fields: &BTreeSet<Field>) -> Conj {
     let tests = conj.tests().filter(|values| fields.contains(&values.field));
     tests.fold(Conj::of_kinds(conj.kinds()), |coarse, values| coarse.having(values.clone()))
 }
 
-/// What arrives before a change or after it: graphs for both can be in use while it goes on.
+/// The packets that arrive before a change or after it: graphs for both can be in use during the
+/// change.
 pub fn either(before: &[Arrival], after: &[Arrival]) -> Vec<Arrival> {
     let mut both = before.to_vec();
     for Arrival { queue, parts } in after {

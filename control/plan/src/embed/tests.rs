@@ -1,4 +1,4 @@
-//! What can arrive at a queue is never less than what does.
+//! The computed arrivals of a queue include every packet that does arrive.
 
 use proptest::prelude::*;
 use weever_graph::{Field, Key, Predicate};
@@ -82,7 +82,7 @@ fn a_filter_takes_its_packets_away_from_the_rest() {
     for other in &found[..2] {
         assert!(other.parts.iter().all(|p| p.disjoint(&ours)), "{:?}", other.parts);
     }
-    // Only what is hashed can get to the second queue of the hash.
+    // Only hashed packets can reach the second queue of the hash.
     assert!(found[1].parts.iter().all(|p| p.kinds().within(Kinds::IP4)));
     assert!(!found[0].parts.iter().all(|p| p.kinds().within(Kinds::IP4)));
 }

@@ -1,7 +1,7 @@
 //! A configuration as the `ethtool` commands that would make it.
 //!
 //! They are for people to read or run; devices are configured by system calls, elsewhere.
-//! What Linux does not expose becomes a comment, so that nothing is lost silently.
+//! Settings that Linux does not expose become comments, so that nothing is lost silently.
 
 mod fields;
 mod spread;
@@ -14,8 +14,8 @@ use crate::config::{Configuration, Rule, Target};
 use crate::nic::{Nic, Table};
 pub use spread::spread;
 
-/// The commands for `device`, in the order in which they have to run. Lines that start with `#` say
-/// what cannot be expressed.
+/// The commands for `device`, in the order in which they have to run. Lines that start with `#` list
+/// settings that cannot be expressed.
 pub fn commands(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<String> {
     let mut lines = vec![format!("ethtool -L {device} combined {}", nic.queues.count())];
     lines.extend(spread::command(nic, &configuration.rss, device));
@@ -50,7 +50,7 @@ fn rule_line(table: &Table, rule: &Rule, of: &Configuration, device: &str) -> St
     }
 }
 
-/// What a rule does, as an option and in words.
+/// The action of a rule, as an option and in words.
 fn action(target: Target, of: &Configuration) -> (String, String) {
     match target {
         Target::Queue(queue) => (format!(" action {queue}"), format!("to queue {queue}")),

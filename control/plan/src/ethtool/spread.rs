@@ -19,7 +19,7 @@ pub fn spread(table: &[u32], key: Option<&[u8]>, device: &str) -> Option<String>
     table.iter().for_each(|q| weights[*q as usize] += 1);
     let key = key.map(|key| format!(" hkey {}", hex(key))).unwrap_or_default();
     let (least, most) = (weights.iter().min()?, weights.iter().max()?);
-    // Entries seldom divide evenly; one more or less is what `equal` does too.
+    // Entries seldom divide evenly; `equal` also leaves a difference of one.
     if most - least <= 1 {
         return Some(format!("ethtool -X {device} equal {}{key}", weights.len()));
     }
@@ -48,7 +48,7 @@ pub(super) fn number(configuration: &Configuration, context: u32) -> usize {
     before.filter(|queues| !queues.is_empty()).count()
 }
 
-/// What is hashed of a flow type, where that is not the device's own choice.
+/// The hashed fields of a flow type, where they are not the device's own choice.
 pub(super) fn fields(rss: &Rss, device: &str) -> Vec<String> {
     let line = |(flow_type, fields): &(weever_graph::nic::FlowType, RssFields)| {
         let letters = match fields {

@@ -21,7 +21,7 @@ pub(super) fn before(graph: &Graph, id: NodeId) -> Vec<PortId> {
     graph.dataflow().filter(|(_, target)| *target == id).map(|(port, _)| port).collect()
 }
 
-/// The rules in the order in which they are asked, then what the table's `default` enables.
+/// The rules in the order of evaluation, then the targets of the table's port `default`.
 pub(super) fn chain(
     graph: &Graph,
     table: &Table,
@@ -76,7 +76,7 @@ fn filter(table: &Table, position: usize, rule: &Rule) -> Node {
     node
 }
 
-/// What a rule's packets have in common, written out.
+/// The condition that all packets of a rule fulfil, written out.
 fn condition(table: &Table, rule: &Rule) -> Predicate {
     let of_type = rule.flow_type.into_iter().flat_map(FlowType::implies);
     let mut all: Vec<Predicate> = of_type.map(|(f, v)| Predicate::eq(f, v)).collect();

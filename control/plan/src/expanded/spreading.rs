@@ -1,7 +1,7 @@
 //! Spreading by hash as one F-node with a port for each entry of its table.
 //!
-//! What a hash comes to is no property of a field, so an entry is an opaque atom: a flow says
-//! nothing of it and can take any. Packets that are not hashed use entry 0.
+//! The result of a hash is not a field, so an entry is an opaque atom: a flow does not restrict it and
+//! can take any. Packets that are not hashed use entry 0.
 
 use weever_graph::configure::{From, NewEdge, Subgraph, To};
 use weever_graph::nic::{FlowType, RssFields, RssModel};

@@ -38,7 +38,7 @@ pub fn queues_of(graph: &Graph, flow: &Predicate) -> Result<BTreeSet<u32>, TooCo
     Ok(found)
 }
 
-/// What of `condition` fulfils `predicate` too.
+/// The packets of `condition` that also fulfil `predicate`.
 fn both(condition: &[Conj], predicate: &Predicate) -> Result<Vec<Conj>, TooComplex> {
     if *predicate == Predicate::True {
         return Ok(condition.to_vec());

@@ -1,6 +1,6 @@
 //! Opaque atoms: (label, value) pairs, of which a packet has at most one per label.
 
-/// What is asked of opaque labels. Boxed behind a vector because almost no predicate has any.
+/// Tests of opaque labels. Boxed behind a vector because almost no predicate has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Atoms(Vec<Atom>);
 

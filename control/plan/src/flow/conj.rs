@@ -43,7 +43,7 @@ impl Conj {
         self.kinds
     }
 
-    /// What is asked of fields, by ascending field; what the kinds say already is left out.
+    /// The tests of fields, by ascending field; tests that the kinds imply are left out.
     pub fn tests(&self) -> impl Iterator<Item = &Values> {
         self.tests.iter()
     }
@@ -90,14 +90,14 @@ impl Conj {
         self
     }
 
-    /// Those of its packets whose field has one of these values.
+    /// The subset of packets whose field has one of these values.
     #[must_use]
     pub fn having(mut self, values: Values) -> Conj {
         self.test_values(values);
         self
     }
 
-    /// Those of its packets whose field is `value`.
+    /// The subset of packets whose field is `value`.
     #[must_use]
     pub fn with(self, field: Field, value: u128) -> Conj {
         self.having(Values::masked(field, field.full_mask(), value))
@@ -195,8 +195,8 @@ impl Conj {
         })
     }
 
-    /// What is in `self` and not in `other`, in pieces that do not overlap. Nothing if that takes
-    /// more than `limit` pieces.
+    /// The packets of `self` that are not in `other`, in disjoint pieces. Nothing if that takes more
+    /// than `limit` pieces.
     pub fn minus(&self, other: &Conj, limit: usize) -> Option<Vec<Conj>> {
         let mut pieces = Vec::new();
         let mut rest = self.clone();

@@ -69,8 +69,8 @@ fn test(
     within(all, limit)
 }
 
-/// The complement in as few pieces as possible: a prefix or a single value is a range, so what is
-/// left are the two ranges beside it.
+/// The complement in as few pieces as possible: a prefix or a single value is a range, so its
+/// complement is the two ranges beside it.
 fn around(values: &Values) -> Box<dyn Iterator<Item = Values> + '_> {
     let (field, full) = (values.field, values.field.full_mask());
     let free = !values.mask & full;
@@ -110,7 +110,7 @@ fn product(parts: &[Predicate], holds: bool, limit: usize) -> Result<Vec<Conj>, 
     Ok(all)
 }
 
-/// Adds `conj` unless it is implied, and removes what it makes superfluous.
+/// Adds `conj` unless it is implied, and removes conjunctions that it makes superfluous.
 fn absorb(all: &mut Vec<Conj>, conj: Conj) {
     if conj.is_empty() || all.iter().any(|other| conj.implies(other)) {
         return;

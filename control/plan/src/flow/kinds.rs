@@ -3,7 +3,7 @@
 //! Every well-formed packet is of exactly one kind. Given the kind, the remaining fields are
 //! independent of each other, which makes questions about conjunctions exact and cheap.
 //! A packet with a later fragment of an IPv4 datagram has no ports; the inner protocol of an IPv6
-//! packet is what its `next header` says.
+//! packet is its `next header`.
 
 use weever_graph::Field;
 use weever_graph::nic::FlowType;
@@ -29,7 +29,7 @@ const SCTP: u64 = 1 << 2;
 const ICMP: u64 = 1 << 3;
 const OTHER: u64 = 1 << 4;
 
-/// What values a field has in packets of one kind.
+/// The possible values of a field in packets of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Domain {
     /// One of these.
@@ -144,7 +144,7 @@ impl Kinds {
         })
     }
 
-    /// What `field` can be in packets of this one kind; nothing if the kind does not matter.
+    /// The possible values of `field` in packets of this one kind; nothing if the kind does not matter.
     pub(crate) fn domain(self, field: Field) -> Option<Domain> {
         let kind = if self.0 > UNTAGGED { self.0 >> TAG } else { self.0 };
         match field {

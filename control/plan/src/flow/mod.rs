@@ -37,7 +37,7 @@ pub struct AppId(pub u32);
 /// A flow: a set of packets, with facts about their traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// What a person calls it.
+    /// The name that people use for it.
     pub name: String,
     /// Its packets: those of any of these conjunctions.
     pub parts: Vec<Conj>,

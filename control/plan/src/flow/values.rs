@@ -11,7 +11,7 @@ pub struct Values {
     pub field: Field,
     /// Bits that count.
     pub mask: u128,
-    /// What they must be.
+    /// The required value of these bits.
     pub value: u128,
     /// Smallest and largest value. Apart, because ranges are rare and would double the size.
     pub range: Option<Box<(u128, u128)>>,
@@ -71,7 +71,7 @@ impl Values {
         Some(both)
     }
 
-    /// Values among which are those of both: what their masks agree on, or the range around both.
+    /// A superset of both: the bits on which their masks agree, or the range around both.
     #[must_use]
     pub(crate) fn hull(&self, other: &Values) -> Values {
         if self == other {
@@ -132,7 +132,7 @@ impl Values {
         }
     }
 
-    /// What is not in `other`, in pieces that may overlap.
+    /// The values that are not in `other`, in pieces that may overlap.
     fn outside<'a>(&'a self, other: &'a Values) -> impl Iterator<Item = Values> + 'a {
         other.complement().filter_map(|piece| self.and(&piece))
     }

@@ -72,7 +72,7 @@ impl Contexts {
         self.slots.iter().filter(|s| s.users > 0).count() as u32
     }
 
-    /// Makes the contexts what [`Contexts::in_use`] said.
+    /// Restores the contexts that [`Contexts::in_use`] returned.
     pub(crate) fn restore(&mut self, nic: &Nic, rss: &Rss, all: &[Vec<u32>]) {
         let slot = |queues: &Vec<u32>| {
             let Rss { table, .. } = Rss::over(nic, queues, None);

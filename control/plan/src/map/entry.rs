@@ -6,12 +6,12 @@ use super::list::List;
 use crate::config::Target;
 use crate::flow::Conj;
 
-/// What is to be inserted into a table.
+/// An entry to be inserted into a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewEntry {
     pub(crate) table: usize,
     pub(crate) flow_type: Option<FlowType>,
-    /// What it matches; never empty.
+    /// The packets that it matches; never empty.
     pub(crate) conj: Conj,
     pub(crate) target: Target,
     pub(crate) priority: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// What decides which of two entries a packet meets first.
+    /// The sort key that decides which of two entries a packet meets first.
     pub(crate) fn turn(&self) -> (usize, i64, u64) {
         (self.rule.table, self.rule.rank, self.seq)
     }

@@ -1,10 +1,10 @@
 //! The flow map: which flow arrives at which queues, kept as rules and flows come and go.
 //!
-//! Two indexes find what a change concerns: the parts of flows that a rule can catch, and the rules
-//! that can catch a part. A part keeps the list of rules that it *sees*; its placement follows from
-//! them and from how the NIC spreads the rest. A rule that lies whole within a part belongs to the
-//! narrowest such part: wider flows (a listening socket above connected ones) and `other`, the flow
-//! of all unregistered packets, see it only if no narrower flow does.
+//! Two indexes find the parts and rules that a change affects: the parts of flows that a rule can
+//! catch, and the rules that can catch a part. A part keeps the list of rules that it *sees*; its
+//! placement follows from them and from how the NIC spreads the rest. A rule that lies whole within a
+//! part belongs to the narrowest such part: wider flows (a listening socket above connected ones) and
+//! `other`, the flow of all unregistered packets, see it only if no narrower flow does.
 
 mod contexts;
 mod entry;
@@ -151,7 +151,7 @@ impl FlowMap {
         self.flows[flow].parts.iter().flat_map(|p| self.parts[p].seen.iter())
     }
 
-    /// Registers a flow and lets it enter. The journal gets what happens to the others.
+    /// Registers a flow and lets it enter. The journal receives the changes to other flows.
     pub(crate) fn add_flow(&mut self, flow: Flow, journal: &mut Journal) -> u32 {
         let id = self.register(flow);
         self.enter(id, journal);

@@ -92,7 +92,7 @@ pub(crate) struct PlacementSum {
     shares: Vec<f64>,
     /// A placement that was merged last, with its scale: many pieces of a flow are placed alike.
     pending: Option<(Arc<Spread>, f64)>,
-    /// What is dropped, if anything is.
+    /// The share that is dropped, if any.
     dropped: Option<f64>,
     pub(crate) certain: bool,
 }
@@ -142,8 +142,8 @@ impl PlacementSum {
         }
     }
 
-    /// The placement, with shares that add up to [`WHOLE`]. What rounding leaves over goes to the
-    /// largest share.
+    /// The placement, with shares that add up to [`WHOLE`]. The rounding error goes to the largest
+    /// share.
     pub(crate) fn finish(mut self) -> Placement {
         self.settle();
         let present = || self.shares.iter().enumerate().filter(|(_, s)| !s.is_nan());

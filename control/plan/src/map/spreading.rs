@@ -16,7 +16,7 @@ struct Group {
     fields: &'static [Field],
 }
 
-/// How a configured NIC spreads what its tables leave.
+/// The spreading, on a configured NIC, of packets that its tables leave.
 #[derive(Clone)]
 pub(crate) struct Spreading {
     /// The table of queues that the hash points into; one entry if nothing is hashed.
@@ -87,8 +87,8 @@ impl Spreading {
         }
     }
 
-    /// The hash is linear in the bits of its input, so a conjunction of masks reaches an affine
-    /// space of hashes: that of its fixed bits plus what its free bits span.
+    /// The hash is linear in the bits of its input, so a conjunction of masks reaches an affine space
+    /// of hashes: the hash of its fixed bits plus the span of its free bits.
     fn place_known(&self, key: &Toeplitz, conj: &Conj, fields: &[Field]) -> Placement {
         let n = self.table.len();
         let mut hash = 0;
@@ -121,7 +121,7 @@ impl Spreading {
     }
 }
 
-/// Adds a vector to a basis over GF(2), unless it is a sum of what is there.
+/// Adds a vector to a basis over GF(2), unless it is a sum of vectors already in the basis.
 fn insert(basis: &mut Vec<u32>, mut vector: u32) {
     for b in basis.iter() {
         vector = vector.min(vector ^ b);

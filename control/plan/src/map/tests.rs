@@ -8,7 +8,7 @@ use crate::flow::Values;
 use crate::search::tests::random::{Dice, flow};
 use crate::testkit::*;
 
-/// What [`FlowMap`] promises, written down without indexes.
+/// The contract of [`FlowMap`], written down without indexes.
 fn from_nothing(map: &FlowMap, id: u32) -> Placement {
     let member = &map.flows[id];
     let parts: Vec<u32> = member.parts.iter().collect();

@@ -16,7 +16,7 @@ impl Toeplitz {
         Toeplitz { by_byte }
     }
 
-    /// What the bits of `value`, `bits` wide and placed at byte `at` of the input, add to the hash.
+    /// The contribution of `value`, `bits` wide and placed at byte `at` of the input, to the hash.
     pub(crate) fn part(&self, value: u128, bits: u32, at: usize) -> u32 {
         let bytes = bits as usize / 8;
         let each = (0..bytes).map(|i| {

@@ -50,9 +50,9 @@ impl Destination<'_> {
     }
 }
 
-/// Where the packets of `conj` arrive on a NIC that is configured so: what a walk of the expanded
-/// graph would find, with no regard to what else is registered. A queue is listed if and only if
-/// some packet gets there, within the bounds that the walk has.
+/// The placement of the packets of `conj` on a NIC with this configuration: the result of a walk of the
+/// expanded graph, regardless of other registered flows. A queue is listed if and only if some packet
+/// gets there, within the bounds of the walk.
 pub fn place_configured(nic: &Nic, configuration: &Configuration, conj: &Conj) -> Placement {
     let spreading = Spreading::new(nic, &configuration.rss);
     let contexts = (0..configuration.contexts.len() as u32)

@@ -37,10 +37,10 @@ pub enum NicError {
     NotPipeline {
         /// The node.
         node: String,
-        /// What is unexpected about it.
+        /// The property of the node that is unexpected.
         reason: String,
     },
-    /// No packet can do what the table says.
+    /// No packet can fulfil the table's conditions.
     #[error("the table `{table}` is impossible: {reason}")]
     Impossible {
         /// The table.

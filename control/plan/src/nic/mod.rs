@@ -1,4 +1,4 @@
-//! A NIC as the planner sees it: what a PRG says about steering, without the graph around it.
+//! A NIC as the planner sees it: the steering part of a PRG, without the graph around it.
 //!
 //! A PRG is a pipeline (design/0000 §4.5): a source, filter tables in order of precedence, each joined
 //! to the next by its port `default`, then spreading by hash or a default queue. [`Nic::of`] reads

@@ -1,8 +1,8 @@
-//! What can be configured of a NIC.
+//! The configurable parts of a NIC.
 
 use weever_graph::nic::{QueueRange, RssModel, TableModel};
 
-/// What can be configured of a NIC.
+/// The configurable parts of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
     /// The PRG's name.
@@ -11,11 +11,11 @@ pub struct Nic {
     pub queues: QueueRange,
     /// Its filter tables, the one that is asked first in front.
     pub tables: Vec<Table>,
-    /// How it spreads what no table took, if it can.
+    /// The spreading of packets that no table took, if it can spread.
     pub rss: Option<RssModel>,
     /// How many rules of all tables together can be told apart, if Linux numbers them.
     pub locations: Option<u32>,
-    /// The queue for what no table took and nothing spreads.
+    /// The queue for packets that no table took and no hash spreads.
     pub default_queue: u32,
 }
 
@@ -24,10 +24,10 @@ pub struct Nic {
 pub struct Table {
     /// The config node's full name.
     pub name: String,
-    /// What its rules can do.
+    /// The capabilities of its rules.
     pub model: TableModel,
-    /// Whose entries its rules take: the position in [`Nic::tables`] of the table that they share,
-    /// or its own.
+    /// The pool from which its rules take entries: the position in [`Nic::tables`] of the table that
+    /// they share, or its own.
     pub pool: usize,
 }
 

@@ -136,7 +136,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks the table's ports and says what its default leads to.
+    /// Checks the table's ports and returns the node behind its default port.
     fn after_table(&self, id: NodeId) -> Result<NodeId, NicError> {
         let node = self.prg.node(id);
         let mut next = None;

@@ -35,7 +35,7 @@ impl Nic {
         Nic { locations: numbered(&tables), tables, ..self.clone() }
     }
 
-    /// What Linux exposes of the NIC in `prg`, queues included.
+    /// The part of the NIC in `prg` that Linux exposes, queues included.
     ///
     /// # Errors
     /// Those of [`Nic::of`].

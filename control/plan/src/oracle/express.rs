@@ -16,7 +16,7 @@ const MAX_SPELT: u32 = 16;
 pub(crate) struct Expressed {
     pub(crate) flow_type: Option<FlowType>,
     pub(crate) conj: Conj,
-    /// Whether it matches nothing but what was to be said.
+    /// Whether it matches exactly the requested packets.
     pub(crate) tight: bool,
 }
 
@@ -140,7 +140,7 @@ fn spell_out(
     Ok(())
 }
 
-/// What a rule may say of one field; nothing if it is to say nothing.
+/// The tests of one field that a rule may contain; nothing if it is to contain none.
 fn options(
     conj: &Conj,
     field: Field,

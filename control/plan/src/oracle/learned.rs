@@ -12,7 +12,7 @@ use crate::map::NewEntry;
 /// More single rules of one kind are not refused one by one: the whole kind is.
 const MOST_SINGLE: usize = 32;
 
-/// What the device's refusal of a rule says about others.
+/// The meaning of a refused rule for other rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Nothing: it takes others that are like it.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Free locations: a gap in the middle, which narrow rules fill from below and wide ones from
-/// above, and what was given back.
+/// Free locations: a gap in the middle, which narrow rules fill from below and wide ones from above,
+/// and locations that were given back.
 #[derive(Debug)]
 pub(crate) struct Locations {
     count: u32,

@@ -39,7 +39,7 @@ pub(crate) struct Proposal {
     pub(crate) queues: QueueRange,
     /// Whether the rules match nothing but the flow.
     pub(crate) tight: bool,
-    /// The smaller, the fewer other flows could have used what it takes.
+    /// The smaller, the fewer other flows could have used the entries that it takes.
     pub(crate) scarcity: u8,
     /// Stale rules that have to go first.
     pub(crate) evict: Vec<u32>,
@@ -71,13 +71,13 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// What the policy wants.
+    /// The fate that the policy wants for the flow.
     pub(crate) fn of(subject: &Subject, policy: &dyn Policy) -> Fate {
         if policy.drops(subject) { Fate::Dropped } else { Fate::Delivered }
     }
 }
 
-/// What table `table` can do for `flow`.
+/// The proposal of table `table` for `flow`.
 pub(crate) fn propose(
     at: &Situation<'_>,
     flow: u32,

@@ -81,7 +81,7 @@ pub enum Refusal {
         /// For which flow that is.
         flow: String,
     },
-    /// The table cannot say the flow exactly, and what it can say catches many other flows.
+    /// The table cannot express the flow exactly, and its nearest rule catches many other flows.
     #[error("it cannot tell the flow apart: its rule would catch more than {limit} flows")]
     TooWide {
         /// How many flows a rule may catch that matches more than its own.

@@ -1,4 +1,4 @@
-//! The contents of a NIC's tables, as far as they decide what else fits.
+//! The contents of a NIC's tables, as far as they decide which other rules fit.
 
 use weever_graph::Field;
 use weever_graph::nic::{Failure, FlowType, MaskScope, TableModel};
@@ -30,7 +30,7 @@ pub(crate) struct TableState {
     numbering: usize,
     /// Which mask the table had best have, if it is free to choose.
     pub(crate) wanted: Option<Vec<u128>>,
-    /// Rules in this table alone, which Linux may limit below what the pool has.
+    /// Rules in this table alone, which Linux may limit to fewer than the pool holds.
     pub(crate) rules: u32,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct TableState {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) tables: Vec<TableState>,
-    /// What is taken of each pool, by the position of the pool's table.
+    /// The entries taken from each pool, by the position of the pool's table.
     pub(crate) taken: Vec<u32>,
     /// Free locations: one range for all tables if the device numbers rules, or one for each table.
     locations: Vec<Locations>,
-    /// What the device has refused so far.
+    /// The device's refusals so far.
     pub(crate) learned: Learned,
 }
 
@@ -68,7 +68,7 @@ impl State {
         State { tables, taken, locations, learned: Learned::default() }
     }
 
-    /// Forgets the rules, and not what the device taught.
+    /// Forgets the rules, but keeps the limits learned from the device.
     pub(crate) fn start_over(&mut self, nic: &Nic) {
         let learned = std::mem::take(&mut self.learned);
         *self = State { learned, ..State::new(nic) };
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// What a rule takes of its pool. Conditions that no rule tells do not hold.
+/// The entries that a rule takes from its pool. Conditions that no rule tells do not hold.
 pub(crate) fn cost(model: &TableModel, flow_type: Option<FlowType>) -> u32 {
     model.capacity.cost(flow_type, |_| false)
 }

@@ -5,7 +5,7 @@ use weever_graph::nic::QueueRange;
 use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::map::{Placement, WHOLE};
 
-/// What is balanced.
+/// The balanced quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The number of flows, times their weights.
@@ -24,7 +24,7 @@ pub struct Balance {
     measure: Measure,
     counted: QueueSet,
     queues: Vec<u32>,
-    /// What each queue gets, in parts of `WHOLE`.
+    /// The load of each queue, in parts of `WHOLE`.
     loads: Vec<i128>,
     sum: i128,
     squares: i128,
@@ -33,13 +33,13 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Balances over the queues that it is started with. What arrives elsewhere does not count.
+    /// Balances over the queues that it is started with. Packets that arrive elsewhere do not count.
     pub fn new(measure: Measure) -> Balance {
         let (counted, queues, loads) = (QueueSet::default(), Vec::new(), Vec::new());
         Balance { measure, counted, queues, loads, sum: 0, squares: 0, doubt: 0 }
     }
 
-    /// What a flow counts.
+    /// The weight of a flow.
     fn size(&self, subject: &Subject) -> i128 {
         let each = match self.measure {
             Measure::Flows => 1,

@@ -1,4 +1,4 @@
-//! What a policy thinks of a flow map.
+//! A policy's judgement of a flow map.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ pub struct Cost {
     /// How much is wrong; 0 is acceptable. It is graded, so that a search sees that it gets better
     /// before it is good.
     pub rejected: u64,
-    /// Among equally rejected ones, what decides.
+    /// The deciding value among equally rejected maps.
     pub value: f64,
 }
 

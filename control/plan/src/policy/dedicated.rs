@@ -4,9 +4,9 @@ use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::flow::AppId;
 use crate::map::Placement;
 
-/// Rejects every map in which a packet that is not the application's can reach its queue, which is
-/// what makes it safe to give it the queue's buffers (design/0000 §4.7). The application's own packets
-/// are better there than elsewhere, but may be elsewhere.
+/// Rejects every map in which a foreign packet can reach the application's queue, so that it is safe to
+/// give the application the queue's buffers (design/0000 §4.7). The application's own packets are
+/// better there than elsewhere, but may be elsewhere.
 #[derive(Clone, Debug)]
 pub struct Dedicated {
     app: AppId,

@@ -138,7 +138,8 @@ impl Document {
         self.compose(costs)
     }
 
-    /// What gives flows their classes. Building it takes time in proportion to the classes: keep it.
+    /// The classifier that gives flows their classes. Building it takes time in proportion to the
+    /// classes: keep it.
     pub fn classifier(&self) -> Classifier {
         let mut classifier =
             Classifier { classes: Vec::new(), dropped: Vec::new(), rest: self.rest() };

@@ -6,7 +6,7 @@ use weever_graph::nic::QueueRange;
 use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::map::Placement;
 
-/// What queues a class gets.
+/// The queues of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Share {
     /// So many, for itself.
@@ -56,7 +56,7 @@ pub struct Isolate {
 }
 
 impl Isolate {
-    /// Isolates classes: a name, their queues, and what they want on them.
+    /// Isolates classes: for each a name, its share of queues, and its policy on them.
     pub fn new(classes: Vec<(String, Share, Box<dyn Policy>)>) -> Isolate {
         let part = |(name, share, inner)| {
             let exclusive = share != Share::Shared;
@@ -95,8 +95,8 @@ impl Isolate {
         self.parts.get(class).map(|p| &p.own)
     }
 
-    /// Gives every class its queues: named ones first, then the lowest that are left. The default
-    /// queue is given away last, because what nothing steers arrives there.
+    /// Gives every class its queues: named ones first, then the lowest that are left. The default queue
+    /// is given away last, because unsteered packets arrive there.
     fn distribute(&mut self, queues: &QueueSet, default_queue: u32) {
         self.taken = QueueSet::default();
         self.missing = 0;
@@ -182,7 +182,7 @@ impl Policy for Isolate {
 
     fn best_queue(&self, subject: &Subject, among: QueueRange) -> Option<u32> {
         let part = self.parts.get(usize::from(subject.class?.0))?;
-        // Only if what the class would choose by itself is its own; otherwise all are tried.
+        // Only if the queue that the class would choose is its own; otherwise all are tried.
         let best = part.inner.best_queue(subject, among)?;
         part.own.contains(best).then_some(best)
     }

@@ -17,7 +17,7 @@ impl<F: Fn(u32, u16) -> u32 + Send> Distance for F {
     }
 }
 
-/// What a flow costs at a queue.
+/// The cost of a flow at a queue.
 type CostAt = dyn Fn(&Subject, u32) -> u64 + Send;
 
 /// Minimises distance.

@@ -107,13 +107,12 @@ impl Change {
     }
 }
 
-/// What is wanted of a flow map.
+/// The objective for a flow map.
 ///
 /// Implementations keep state. They are told of changes by [`Policy::apply`], at any time, and
 /// nothing but [`Policy::start`] and what was applied since decides their answers.
 pub trait Policy: Send {
-    /// Forgets everything and is told the queues there are, and the one that takes what nothing
-    /// steers.
+    /// Forgets everything and receives the existing queues, and the one for unsteered packets.
     fn start(&mut self, queues: &QueueSet, default_queue: u32);
 
     /// A flow, or part of `other`, comes to a placement or goes from it. Constant time for a
@@ -168,7 +167,7 @@ pub trait Policy: Send {
         None
     }
 
-    /// What makes the present map unacceptable as a whole, in words. Empty if it is acceptable.
+    /// The reasons why the present map is unacceptable as a whole, in words. Empty if it is acceptable.
     fn complaints(&self) -> Vec<String> {
         Vec::new()
     }

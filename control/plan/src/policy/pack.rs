@@ -9,7 +9,7 @@ use crate::map::{Placement, WHOLE};
 #[derive(Clone, Debug)]
 pub struct Pack {
     measure: Measure,
-    /// What a queue can carry.
+    /// The load that a queue can carry.
     limit: u64,
     loads: Vec<i128>,
     used: u64,

@@ -1,4 +1,4 @@
-//! Paths: what the graph behind each queue costs the packets that go through it.
+//! Paths: the cost of the graph behind each queue for the packets that go through it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,15 +52,15 @@ impl NodeSet {
     }
 }
 
-/// The host's graph, as far as it decides what a packet costs at a queue:
+/// The host's graph, as far as it decides the cost of a packet at a queue:
 /// [`crate::embed::graph_costs`] makes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GraphCosts {
-    /// What each node costs a batch, in units of an ordinary node.
+    /// The cost of each node per batch, in units of an ordinary node.
     pub(crate) nodes: Vec<u32>,
     /// The nodes that run at the default queue's worker only.
     pub(crate) at_home: NodeSet,
-    /// What it costs to hand a batch to them.
+    /// The cost of handing a batch to them.
     pub(crate) crossing: u32,
     /// The nodes that packets of each class can get to.
     pub(crate) classes: Vec<NodeSet>,
@@ -69,12 +69,12 @@ pub struct GraphCosts {
 }
 
 impl GraphCosts {
-    /// What a batch costs that goes through these nodes.
+    /// The cost of a batch that goes through these nodes.
     fn of(&self, nodes: &NodeSet) -> u64 {
         nodes.iter().map(|n| u64::from(self.nodes.get(n).copied().unwrap_or(1))).sum()
     }
 
-    /// What packets of a class cost more where they have to be handed over.
+    /// The extra cost of a class's packets where they have to be handed over.
     fn handed_over(&self, class: usize) -> u64 {
         let home = |n: &usize| self.at_home.0.get(n / 64).is_some_and(|w| w >> (n % 64) & 1 == 1);
         u64::from(self.crossing) * self.nodes_of(class).iter().filter(home).count() as u64
@@ -85,29 +85,29 @@ impl GraphCosts {
     }
 }
 
-/// What is at one queue.
+/// The state of one queue.
 #[derive(Clone, Debug, Default)]
 struct AtQueue {
     /// How many flows of each class can arrive, and for the last one how often `other` does.
     present: Vec<u32>,
-    /// What arrives, in parts of `WHOLE`.
+    /// The arriving load, in parts of `WHOLE`.
     load: i128,
-    /// What a batch costs there.
+    /// The cost of a batch there.
     cycles: u64,
     is_home: bool,
 }
 
-/// Minimises the way of packets through the graph: each flow counts what a batch costs at its queue,
-/// beside what it would cost in the whole graph. A batch goes through every node that any class needs
-/// with flows there, and packets are handed over where a node that they need runs at the default
-/// queue's worker; so classes that need other nodes are better apart, and those that need such nodes are
-/// better at that queue.
+/// Minimises the path of packets through the graph: each flow counts the cost of a batch at its queue,
+/// compared with the cost in the whole graph. A batch goes through every node needed by any class with
+/// flows at the queue, and packets are handed over where a node that they need runs at the default
+/// queue's worker; so classes that need different nodes are better apart, and those that need such
+/// nodes are better at that queue.
 pub struct Paths {
     graph: Arc<GraphCosts>,
     queues: Vec<AtQueue>,
-    /// The sum over queues of load times cycles, and over flows of what handing over costs.
+    /// The sum over queues of load times cycles, and over flows of the cost of handing over.
     total: i128,
-    /// What handing over costs packets of each class, and of those that are of none.
+    /// The cost of handing over packets of each class, and of packets without a class.
     handed_over: Vec<u64>,
     whole: u64,
 }

@@ -5,7 +5,7 @@ use weever_graph::nic::QueueRange;
 use super::{Change, Cost, Policy, QueueSet, Subject};
 use crate::map::Placement;
 
-/// The sum of several policies' costs, each times a factor. What one rejects is rejected.
+/// The sum of several policies' costs, each times a factor. A map that one policy rejects is rejected.
 pub struct Sum {
     parts: Vec<(f64, Box<dyn Policy>)>,
 }
@@ -49,7 +49,7 @@ impl Policy for Sum {
         self.parts.iter().find_map(|(_, p)| p.crowded_queue(subject))
     }
 
-    /// Those of the first part that has an opinion; what the others think of it shows in the cost.
+    /// Those of the first part that has an opinion; the opinion of the others shows in the cost.
     fn spread_over(&self, subject: &Subject) -> Option<QueueSet> {
         self.parts.iter().find_map(|(_, p)| p.spread_over(subject))
     }

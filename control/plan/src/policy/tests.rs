@@ -61,7 +61,7 @@ fn what_goes_leaves_no_trace() {
     }
 }
 
-/// The shortcut has to find what trying every queue finds, ties included.
+/// The shortcut has to find the same queue as trying every queue, ties included.
 #[test]
 fn the_best_queue_is_the_first_of_the_cheapest() {
     for mut policy in built_in() {

@@ -1,4 +1,4 @@
-//! What a search has spent: work of its budget, and moves of filters.
+//! The expenses of a search: work of its budget, and moves of filters.
 
 /// A plan's budget ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,7 +55,7 @@ pub(crate) struct Changes {
     log: Vec<Step>,
     /// The log is not to be trusted: compare everything.
     everything: bool,
-    /// What the device has.
+    /// The rules that the device has.
     told: BTreeMap<RuleId, (usize, Rule)>,
     /// Insertions that brought back a rule which the device had, and that rule.
     same_as: HashMap<u64, RuleId>,
@@ -68,7 +68,7 @@ enum Step {
     Moved(u32, u64),
 }
 
-/// What makes two rules the same, up to their queue.
+/// The properties that make two rules the same, apart from their queue.
 type Identity = (usize, Option<FlowType>, Vec<Key>, u32, u32);
 
 fn identity(table: usize, rule: &Rule) -> Identity {

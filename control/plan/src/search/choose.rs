@@ -106,7 +106,7 @@ impl Search {
     }
 
     /// Inserts the rules of a proposal, at its first queue, without telling the policy. The journal
-    /// has what that did.
+    /// records the effects.
     pub(super) fn try_out(&mut self, index: u32, of: &Proposal) -> Result<Vec<u32>, Refusal> {
         for stale in &of.evict {
             if self.stale.contains(stale) {
@@ -221,7 +221,7 @@ impl Search {
         }
     }
 
-    /// What it would cost to keep what was tried, with the flow as it is placed now.
+    /// The cost of keeping the trial, with the flow as it is placed now.
     pub(super) fn cost_of_trial(&mut self, index: u32) -> Cost {
         let mut changes: Vec<(Subject, &Placement, Change)> = Vec::new();
         for (flow, before) in &self.journal.flows {

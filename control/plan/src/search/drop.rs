@@ -32,7 +32,7 @@ impl Search {
         self.drop_in(index);
     }
 
-    /// The flows that lose packets to what was tried, and do not want to.
+    /// The flows that lose packets to the trial, and do not want to.
     fn losers(&self, index: u32) -> Vec<u32> {
         let noted = self.journal.flows.iter().map(|(flow, _)| *flow);
         let losing = |flow: &u32| {

@@ -7,23 +7,23 @@ use crate::map::{NewEntry, Placement};
 use crate::oracle::{self, Proposal, Refusal};
 use crate::policy::Cost;
 
-/// What could be done with a flow.
+/// One way to place a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alternative {
     /// The table with the rules that would steer it; nothing if it has no rules.
     pub table: Option<String>,
     /// Where it arrives.
     pub placement: Placement,
-    /// What the whole plan costs then.
+    /// The resulting cost of the whole plan.
     pub cost: Cost,
-    /// What is unacceptable about that, if anything is.
+    /// The reason why it is unacceptable, if it is.
     pub objection: Option<String>,
 }
 
 /// Why a flow is where it is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Where it is, and what that costs.
+    /// Its placement, and the cost of that.
     pub chosen: Alternative,
     /// The rules that were made for it.
     pub rules: Vec<Rule>,
@@ -102,7 +102,7 @@ impl Search {
         self.alternative(index, table)
     }
 
-    /// What the plan costs with the flow where it is now, and the journal's changes kept.
+    /// The cost of the plan with the flow where it is now, and the journal's changes kept.
     fn alternative(&mut self, index: u32, table: Option<String>) -> Alternative {
         let cost = self.cost_of_trial(index);
         let placement = self.map.flows[index].placement.clone();

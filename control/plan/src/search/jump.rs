@@ -9,7 +9,7 @@ use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;
 
-/// Beyond so many flows times queues, what tries every queue for every flow is left out.
+/// Beyond so many flows times queues, steps that try every queue for every flow are left out.
 const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;
@@ -65,7 +65,7 @@ impl Search {
         if !self.may_improve() {
             return false;
         }
-        // What is placed roughly costs something else when it is restored.
+        // A roughly placed flow has another cost when it is restored.
         let affords = self.steps_left() > pass && !self.map.rough;
         self.budget.exhausted |= !affords;
         affords

@@ -2,10 +2,10 @@
 //! model (the Dragonet queue management paper, §3.2).
 //!
 //! A [`Search`] holds the configuration that it has found. [`Search::run`] takes all flows;
-//! [`Search::add`] and [`Search::remove`] change it little by little, and what a device has to be
-//! told is collected until [`Search::take_changes`]. A flow is placed by asking the tables for rules
-//! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules
-//! stay as *stale* ones until their place is needed, unless the policy minds.
+//! [`Search::add`] and [`Search::remove`] change it little by little, and the changes for a device are
+//! collected until [`Search::take_changes`]. A flow is placed by asking the tables for rules
+//! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules stay as
+//! *stale* ones until their place is needed, unless the policy minds.
 
 mod account;
 mod budget;
@@ -54,8 +54,8 @@ pub struct Options {
     pub stale: usize,
     /// The key of the NIC's hash, if known.
     pub rss_key: Option<Vec<u8>>,
-    /// The NIC with all that its silicon can do, if `nic` is what Linux exposes of it. It is asked
-    /// only in order to say that more would be possible.
+    /// The NIC with all that its silicon can do, if `nic` is the part that Linux exposes. It is
+    /// consulted only to report that more would be possible.
     pub silicon: Option<Nic>,
 }
 
@@ -84,7 +84,7 @@ pub struct FlowId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thoroughness {
     /// The tables in the order in which their entries are least missed, until one steers the flow
-    /// without concerning others: what follows cannot cost less.
+    /// without affecting others: later tables cannot cost less.
     Quick,
     /// Every table in the NIC's order, as the paper's Algorithm 1 does.
     AsWritten,
@@ -128,8 +128,8 @@ pub struct Search {
 
 impl Search {
     /// A search on `nic`, which is the view that is to be configured ([`Nic::linux`],
-    /// [`Nic::with_queues`]). Without flows it spreads what arrives over the queues where the policy
-    /// takes it.
+    /// [`Nic::with_queues`]). Without flows it spreads arriving packets over the queues where the
+    /// policy takes them.
     pub fn new(nic: Nic, mut policy: Box<dyn Policy>, options: Options) -> Search {
         let queues: QueueSet = (nic.queues.lo..=nic.queues.hi).collect();
         policy.start(&queues, nic.default_queue);
@@ -160,7 +160,7 @@ impl Search {
         &self.nic
     }
 
-    /// How it spreads what no rule takes.
+    /// The spreading of packets that no rule takes.
     pub fn rss(&self) -> &Rss {
         &self.rss
     }
@@ -321,7 +321,7 @@ impl Search {
         }
     }
 
-    /// Tells the policy what the journal says, and starts a new one.
+    /// Tells the policy the changes in the journal, and starts a new one.
     fn tell(&mut self) {
         for (index, before) in &self.journal.flows {
             let Some(member) = self.map.flows.get(*index).filter(|m| m.applied) else { continue };

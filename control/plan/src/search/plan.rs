@@ -8,7 +8,7 @@ use crate::map::Placement;
 use crate::oracle::Refusal;
 use crate::policy::Cost;
 
-/// A configuration and what it does.
+/// A configuration and its effects.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The NIC's name.
@@ -176,7 +176,7 @@ impl Search {
         }
     }
 
-    /// What arrives at each queue, by ascending queue. Takes time in proportion to flows.
+    /// The arriving load of each queue, by ascending queue. Takes time in proportion to flows.
     pub fn queues(&self) -> Vec<PlannedQueue> {
         self.planned_queues()
     }

@@ -1,7 +1,7 @@
 //! After a flow came or went: a few others move, so that the plan stays about as good as a fresh one.
 //!
 //! A move is a change of a filter in the device, so it has a price: every flow that comes or goes pays
-//! for one move, and what is not used is saved up to a bound. No flow moves without a gain.
+//! for one move, and unused moves are saved up to a bound. No flow moves without a gain.
 
 use super::Search;
 use crate::policy::Subject;

@@ -6,12 +6,13 @@ use crate::map::Entry;
 pub use crate::oracle::Refused;
 
 impl Search {
-    /// The device did not take a rule, and says `why`. The rule is out of the plan and does not come
-    /// back; `what` says which others the device would not take either. Its flow is placed anew, and all
-    /// flows are if that made an acceptable plan unacceptable. Returns whether there is such a rule.
+    /// The device did not take a rule, for the reason `why`. The rule is removed from the plan and does
+    /// not come back; `what` says which other rules the device would refuse too. Its flow is placed
+    /// anew, and all flows are if the removal made an acceptable plan unacceptable. Returns whether
+    /// there is such a rule.
     ///
-    /// What has to be told to the device now is among the changes; that the rule is to be removed can
-    /// be, too, and is no mistake. Each call makes the NIC smaller, so that repeated attempts
+    /// Changes that have to go to the device now are among the changes; the removal of the rule can be
+    /// among them, too, and is no mistake. Each call makes the NIC smaller, so that repeated attempts
     /// end; a caller that wants them to end soon bounds their number.
     pub fn refuse(&mut self, id: RuleId, what: Refused, why: &str) -> bool {
         let Some(at) = self.entry_of(id) else { return false };
@@ -83,7 +84,7 @@ impl Search {
         all.filter(|(_, e)| learned.objection(model, &e.rule).is_some()).map(|(id, _)| id).collect()
     }
 
-    /// The rules that are too many for what is known of a table by now, the youngest ones.
+    /// The youngest rules beyond the limit of a table that is known by now.
     fn surplus(&self, table: usize) -> Vec<u32> {
         let Some((limit, _)) = self.state.learned.limit(table) else { return Vec::new() };
         let many = self.state.tables[table].rules.saturating_sub(limit);

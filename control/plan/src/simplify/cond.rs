@@ -1,4 +1,4 @@
-//! Sets of packets as bounded disjunctions. What does not fit becomes larger, never smaller.
+//! Sets of packets as bounded disjunctions. A set that does not fit becomes larger, never smaller.
 
 use crate::flow::Conj;
 
@@ -38,7 +38,7 @@ impl PacketSet {
         PacketSet::of(pairs)
     }
 
-    /// What is in `self` and surely not in `other`, or more.
+    /// The packets of `self` that are surely not in `other`, or a superset.
     pub(super) fn minus(self, other: &Conj) -> PacketSet {
         if self.0.iter().all(|p| p.disjoint(other)) {
             return self;

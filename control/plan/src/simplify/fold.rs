@@ -10,7 +10,7 @@ use super::rebuild::only;
 use super::sever::operands;
 use super::spread::{Spread, incoming};
 
-/// Replaces what can be, and returns the names.
+/// Replaces the nodes that can be replaced, and returns their names.
 pub(super) fn fold(
     graph: &mut Graph,
     spread: &Spread,
@@ -27,7 +27,7 @@ pub(super) fn fold(
             NodeKind::Operator(_) => fold_operator(&mut next, id),
             NodeKind::Config(_) | NodeKind::Table(_) => false,
         };
-        // That a test never fails may be what tells two branches apart, for the verifier.
+        // The verifier may need a test that never fails to tell two branches apart.
         if folded && verify(next.clone()).is_ok() {
             *graph = next;
             gone.insert(id);

@@ -1,10 +1,10 @@
-//! What a graph is not made for goes to the whole graph.
+//! Packets for which a graph is not made go to the whole graph.
 //!
-//! A packet that contradicts what is known of a queue leaves, at some node, by a port of which it was
-//! thought that nothing does. Where that port leads to nodes that are still there, it may go on.
-//! Otherwise its edge leads to a node that hands it over, to start from the beginning. That must be
-//! all that happens to it here: the verifier is asked, and where it objects, what is behind the port
-//! stays.
+//! A packet that contradicts the knowledge about a queue leaves some node by a port that was thought
+//! unused. If that port leads to nodes that are still there, the packet may go on. Otherwise the port's
+//! edge leads to a node that hands the packet over, to start from the beginning. Nothing else may
+//! happen to the packet here: the verifier checks this, and where it objects, the nodes behind the port
+//! stay.
 
 use std::collections::HashSet;
 
@@ -159,7 +159,7 @@ fn hands_over() -> Effects {
     Effects::READS.union(Effects::NEEDS_BUFFER).union(Effects::CONSUMES)
 }
 
-/// The node, with its ids moved. What changes state must not see a packet twice, so it counts as
+/// The node, with its ids moved. A node that changes state must not see a packet twice, so it counts as
 /// taking it.
 fn shift(node: &Node, kept: bool, shifted: &dyn Fn(NodeId) -> NodeId) -> Node {
     let mut node = node.clone();

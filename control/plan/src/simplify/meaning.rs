@@ -1,4 +1,4 @@
-//! What a predicate of a graph says of packets as they really are, malformed ones included.
+//! The meaning of a graph's predicates for real packets, malformed ones included.
 //!
 //! The algebra of flows knows well-formed packets: one of UDP has ports. A datagram that was cut short
 //! has none, and neither `dst port 7` nor `dst port != 7` is true of it. So here every field behind the
@@ -59,8 +59,8 @@ fn plain(predicate: &Predicate, holds: bool) -> PacketSet {
     parts.map_or_else(|_| PacketSet::always(), PacketSet::of)
 }
 
-/// A test of which nothing is known but that it comes out the same every time. What a field equals
-/// excludes what else it may equal.
+/// A test of unknown meaning that has the same outcome every time. A field that equals one value equals
+/// no other.
 fn opaque(predicate: &Predicate, holds: bool) -> PacketSet {
     match predicate {
         Predicate::Match { field, mask, value } if *mask == field.full_mask() => {
@@ -70,7 +70,7 @@ fn opaque(predicate: &Predicate, holds: bool) -> PacketSet {
     }
 }
 
-/// What is true of a field that stands behind extension headers.
+/// The conditions that hold for a field behind extension headers.
 fn behind_extensions(predicate: &Predicate, field: Field) -> PacketSet {
     match is_deep(field) {
         true => PacketSet::of([Conj::of_kinds(Kinds::IP6_OTHER)]).and(&opaque(predicate, true)),

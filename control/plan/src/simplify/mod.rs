@@ -7,11 +7,11 @@
 //! operand left, become edges (`fold`). What spawn edges, timers and other workers start stays.
 //!
 //! A packet may arrive that a queue's graph was not made for: a plan is being changed, or the NIC does
-//! not do what its model says. With [`ForeignPackets::HandOver`], the tests that tell such packets apart
-//! stay, and where a packet leaves what was kept it goes to the whole graph at the default worker
-//! (`guard`). The graph is then right for *every* packet, whatever the plan; the plan decides only
-//! which of them take the long way. Validators are left out only because of what the NIC vouches for
-//! or because of other nodes of the graph. With [`ForeignPackets::Never`], all that the plan says is used.
+//! not follow its model. With [`ForeignPackets::HandOver`], the tests that detect such packets stay,
+//! and a packet that leaves the kept nodes goes to the whole graph at the default worker (`guard`). The
+//! graph is then right for *every* packet, whatever the plan; the plan decides only which of them take
+//! the long way. Validators are left out only because the NIC guarantees their outcome or because of
+//! other nodes of the graph. With [`ForeignPackets::Never`], all statements of the plan are used.
 
 mod cond;
 mod fold;
@@ -40,7 +40,7 @@ use spread::{TaskStarts, spread};
 /// The treatment of packets that the graph is not made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ForeignPackets {
-    /// There are none: what the plan says is true of every packet that arrives.
+    /// There are none: the plan's statements hold for every packet that arrives.
     #[default]
     Never,
     /// They are handed over to the whole graph.

@@ -1,4 +1,4 @@
-//! What simplification brought, in numbers and names.
+//! The effect of simplification, in numbers and names.
 
 use weever_graph::{Attr, Graph, NodeId};
 

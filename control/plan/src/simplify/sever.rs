@@ -5,9 +5,9 @@ use weever_graph::{Attr, Graph, NodeId, NodeKind, Op, PortId, verify};
 use super::rebuild::only;
 use super::spread::{Spread, incoming};
 
-/// Takes out the nodes that nothing reaches, then the edges between others that are never enabled;
-/// says whether that changed anything. Each step is left out if the verifier cannot follow it: what it
-/// knows of a graph is bounded, and edges that are never enabled do no harm.
+/// Removes the nodes that nothing reaches, then the edges between others that are never enabled;
+/// returns whether that changed anything. Each step is left out if the verifier cannot follow it: its
+/// knowledge of a graph is bounded, and edges that are never enabled do no harm.
 pub(super) fn sever(graph: &mut Graph, spread: &Spread) -> bool {
     let without_edges = cut(graph, spread, |port| !spread.takes(port));
     let without_nodes = cut(graph, spread, |_| false);

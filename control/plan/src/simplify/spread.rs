@@ -8,7 +8,7 @@ use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId};
 use super::cond::PacketSet;
 use super::meaning::{by_entries, meaning};
 
-/// What gets where.
+/// The packets that reach each node.
 pub(super) struct Spread {
     /// By node: the packets for which it runs. An operator runs when it has an outcome.
     pub(super) runs: Vec<PacketSet>,
@@ -30,7 +30,7 @@ impl Spread {
 
 /// The starts of tasks that no edge of the graph starts.
 pub(super) struct TaskStarts<'a> {
-    /// What can arrive at the nodes with the attribute `source`.
+    /// The packets that can arrive at the nodes with the attribute `source`.
     pub(super) arriving: &'a PacketSet,
     /// The names of the others.
     pub(super) entrances: &'a HashSet<String>,
@@ -59,7 +59,8 @@ pub(super) fn spread(graph: &Graph, starts: &TaskStarts<'_>) -> Spread {
     }
 }
 
-/// Tasks start at what the nodes that run spawn and wake. Says whether that is new.
+/// Starts tasks at the spawn and notify targets of the nodes that run. Returns whether any of this is
+/// new.
 fn start_more(graph: &Graph, now: &Spread, started: &mut [Option<PacketSet>]) -> bool {
     let mut more = false;
     for (_, node) in graph.iter().filter(|(id, _)| now.reaches(*id)) {
@@ -139,7 +140,7 @@ impl Place<'_> {
 }
 
 fn leaving_by(node: &Node, runs: &PacketSet) -> Vec<PacketSet> {
-    // What is known of a packet is not known of what was made of it.
+    // Knowledge of a packet does not apply to packets made from it.
     let changes = Effects::WRITES.union(Effects::MOVES_HEAD);
     let forgets = node.effects.is_some_and(|e| e.intersects(changes));
     let after = if forgets { PacketSet::always() } else { runs.clone() };

@@ -55,7 +55,7 @@ pub(super) fn stub(name: &str, pass_on: &str, worker: u16) -> Node {
     stub.implementation = Some(pass_on.into());
     stub.ports.push(Port { name: "out".into(), ..Port::default() });
     stub.attrs.push(Attr::Param { key: "worker".into(), value: worker.to_string() });
-    // What arrives here goes on at that worker: no drop.
+    // Packets that arrive here go on at that worker: no drop.
     stub.attrs.push(Attr::Param { key: "ends".into(), value: "out".into() });
     stub.effects = Some(Effects::READS.union(Effects::NEEDS_BUFFER));
     stub

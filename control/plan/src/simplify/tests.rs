@@ -98,7 +98,7 @@ fn strangers_go_to_the_whole_graph_where_the_classifier_tells_them() {
     let foreign = ForeignPackets::HandOver(HandOver::default());
     let guarded = simplified(&ip(), &Predicate::True, foreign);
     assert_eq!(targets(&guarded, "classify", "arp"), ["RxForeign"]);
-    // It needs nothing for what the whole graph drops as well.
+    // It needs no edges for packets that the whole graph drops as well.
     assert_eq!(targets(&guarded, "classify", "no"), Vec::<&str>::new());
     assert_eq!(guarded.report.foreign, [("classify".to_string(), "arp".to_string())]);
     let foreign = guarded.graph.node(guarded.graph.find("RxForeign").unwrap());

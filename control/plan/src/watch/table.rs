@@ -6,7 +6,7 @@ use super::{FiveTuple, TokenBucket};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// What is worth a search.
+/// The limits that decide when flows are reported to a search.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How many flows are kept at most.
@@ -98,8 +98,8 @@ impl Watch {
         }
     }
 
-    /// Works out rates. To be called at regular intervals, after what was seen was told; takes time
-    /// in proportion to the flows that are kept.
+    /// Computes rates. To be called at regular intervals, after the observed packets were reported;
+    /// takes time in proportion to the flows that are kept.
     pub fn tick(&mut self, now: u64) {
         // The first interval is not known; a second is as good as any.
         let since = self.ticked.map_or(SECOND, |at| now.saturating_sub(at)).max(1);
@@ -110,13 +110,13 @@ impl Watch {
             // The first estimate counts as it is, later ones are smoothed.
             seen.rate = if seen.rate == 0.0 { now_rate } else { (seen.rate + now_rate) / 2.0 };
             seen.fresh = 0;
-            // What no search was told of may go silently.
+            // Flows that no search knows may go silently.
             seen.is_known || now.saturating_sub(seen.last) < stale
         });
     }
 
-    /// What a search is to be told now: nothing if nothing is due, or the last searches are not long
-    /// enough ago. What is returned counts as told.
+    /// The changes that a search has to learn now: nothing if nothing is due, or if the last search was
+    /// too recent. Returned changes count as reported.
     pub fn due(&mut self, now: u64) -> DueFlow {
         let mut due = self.all_due(now);
         if due.is_empty() || !self.bucket.take(now) {

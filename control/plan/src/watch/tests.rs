@@ -87,7 +87,7 @@ fn a_bucket_that_was_full_for_long_holds_no_more_than_its_burst() {
     let taken = |bucket: &mut TokenBucket, now| (0..9).filter(|_| bucket.take(now)).count();
     assert_eq!(taken(&mut bucket, 0), 3);
     assert_eq!(taken(&mut bucket, 25), 2);
-    assert_eq!(taken(&mut bucket, 30), 1, "what was left of the interval counts");
+    assert_eq!(taken(&mut bucket, 30), 1, "the rest of the interval counts");
     assert_eq!(taken(&mut bucket, 1_000_000), 3);
     assert_eq!(taken(&mut TokenBucket::new(0, 0), 0), 9);
 }

@@ -13,7 +13,7 @@ pub const MAX_FLOWS: usize = 1 << 20;
 pub struct FlowSpec {
     /// Where it stands.
     pub place: Position,
-    /// What to call it: its name, or its expression as written.
+    /// The name to show: its own, or its expression as written.
     pub name: String,
     /// Its packets.
     pub parts: Vec<Conj>,
@@ -46,12 +46,12 @@ impl FlowSpec {
     }
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowList {
     /// The flows that could be read, in the order of the file.
     pub flows: Vec<FlowSpec>,
-    /// What could not.
+    /// The lines that could not be read.
     pub problems: Problems,
 }
 

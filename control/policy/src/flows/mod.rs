@@ -6,8 +6,8 @@
 //! tcp [2001:db8::1]:* -> *:443         app=web weight=2
 //! udp dst port 53 and src net 10.0.0.0/8
 //! ```
-//! JSON is a list of objects (or an object whose `flows` is one) with the same settings, and
-//! `match` for the expression. What cannot be read is reported by its line; the rest is kept.
+//! JSON is a list of objects (or an object whose `flows` is one) with the same settings, and `match`
+//! for the expression. Entries that cannot be read are reported by their lines; the rest is kept.
 
 mod json;
 mod list;

@@ -7,7 +7,7 @@ const KEYS: [&str; 6] = ["rate", "class", "app", "core", "weight", "name"];
 /// The only word of pcap-filter that may look like a key.
 const LENGTH: &str = "len";
 
-/// What a flow's settings say.
+/// The settings of a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Settings {
     pub(super) rate: Option<u64>,
@@ -18,7 +18,7 @@ pub(super) struct Settings {
     pub(super) name: Option<String>,
 }
 
-/// What is wrong with a setting, and what to do.
+/// The fault of a setting, and its remedy.
 pub(super) type SettingError = (String, Option<String>);
 
 /// Whether a word is a setting rather than a part of an expression.

@@ -13,7 +13,7 @@
 //! app = "trading"
 //! queue = 7
 //! ```
-//! Text takes three steps: the TOML parser recovers from syntax errors, `decode` reads what is there
+//! Text takes three steps: the TOML parser recovers from syntax errors, `decode` reads the parsed text
 //! into a document, and `check` compares the classes with each other. Each step goes on after a
 //! mistake, so that one run reports all of them.
 
@@ -42,7 +42,7 @@ pub struct CheckedPolicy {
     pub apps: Vec<String>,
     /// Whether each worker runs only the part of the graph that its queues need.
     pub simplify: bool,
-    /// What is allowed but probably a mistake.
+    /// Settings that are allowed but probably mistakes.
     pub warnings: Problems,
 }
 

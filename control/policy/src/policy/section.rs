@@ -16,7 +16,7 @@ pub(super) struct Reader<'t> {
     lines: Vec<&'t str>,
     /// The offset at which each line starts.
     starts: Vec<usize>,
-    /// Lines with a syntax error. What else is wrong there follows from it.
+    /// Lines with a syntax error. Other faults there follow from it.
     broken: Vec<usize>,
     pub(super) errors: Problems,
 }
@@ -72,7 +72,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What to write instead of a line that is no TOML.
+/// The text to write instead of a line that is no TOML.
 fn remedy(line: &str) -> String {
     let line = line.split('#').next().unwrap_or_default().trim();
     let value = line.split_once('=').map(|(_, value)| value.trim());
@@ -94,7 +94,7 @@ pub(super) struct Section<'r, 't, 'd> {
     pub(super) reader: &'r mut Reader<'t>,
     table: &'d DeTable<'d>,
     span: Range<usize>,
-    /// What messages call it, as `class `gold``.
+    /// The name used in messages, as `class `gold``.
     pub(super) name: String,
 }
 

@@ -11,7 +11,8 @@ use weever_graph::{Field, Predicate};
 use super::packets::predicate;
 use crate::flow::{conjunctions, conjunctions_of_not};
 
-/// A packet as literals: the bits of each field, whether it is there, and what its label is.
+/// A packet as literals: the bits of each field, whether the field is present, and the value of its
+/// label.
 struct Bits {
     solver: BasicSolver,
     next: u32,

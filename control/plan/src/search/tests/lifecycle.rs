@@ -1,4 +1,4 @@
-//! Flows that come and go, tables that fill, and what the device is told.
+//! Flows that come and go, tables that fill, and the changes sent to the device.
 
 use weever_graph::Field;
 use weever_graph::nic::{Failure, TableOrder};

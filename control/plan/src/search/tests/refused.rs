@@ -65,7 +65,7 @@ fn a_refused_rule_is_planned_around() {
     assert!(device.follow(&mut search) > 0);
     let plan = search.plan();
     assert!(!plan.rules.iter().any(|r| last_port(&r.rule)), "no table took it: {:?}", plan.rules);
-    assert_eq!(device.rules.len(), plan.rules.len(), "the device has what the plan has");
+    assert_eq!(device.rules.len(), plan.rules.len(), "the device has the plan's rules");
     let flow = plan.flows.iter().find(|f| f.name == "flow 3").unwrap();
     let by_device = flow.refused.iter().filter(|(_, r)| matches!(r, Refusal::Device { .. }));
     assert_eq!(by_device.count(), 2, "{:?}", flow.refused);

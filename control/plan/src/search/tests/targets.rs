@@ -137,7 +137,7 @@ fn what_no_table_can_drop_is_told() {
     let plan = search.plan();
     assert_eq!(plan.complaints, ["1 flow of class `c0` is not dropped"]);
     assert_eq!(plan.shortages[0].reason, Refusal::NoDrop);
-    // A mask that is too coarse would drop what others send.
+    // A mask that is too coarse would drop packets of other senders.
     let mut coarse = able(4, 0);
     coarse.tables[0].model.matches.iter_mut().for_each(|m| m.granularity = Granularity::Whole);
     let mut search = self::search(coarse, classes(&[Share::Nowhere, Share::Shared]));
