@@ -53,7 +53,7 @@ pub(crate) const fn allocate_header<V: IpVersion>(
                 PortDoc { name: "drop", doc: "no headroom" },
                 PortDoc {
                     name: "refused",
-                    doc: "the path takes no packet so long, and nobody may cut it up; what it takes \
+                    doc: "the path takes no packet so long, and fragmenting it is forbidden; the MTU \
                           is in the metadata's `segment`",
                 },
             ],
@@ -80,8 +80,8 @@ const TOOLONG: usize = 1;
 const DROP: usize = 2;
 const REFUSED: usize = 3;
 
-/// By which port the packet leaves once there is room. Notes to whom long ones go, so that an error
-/// about them can be believed.
+/// The port by which the packet leaves once there is room. Notes the destinations of long packets,
+/// so that an error about them can be believed.
 #[inline]
 fn port<V: IpVersion>(
     state: &NetState,
@@ -109,7 +109,7 @@ fn port<V: IpVersion>(
         };
         recent.note(&sent, now);
     }
-    // What fits no frame fits no path, even over a link that says otherwise.
+    // A packet that fits no frame fits no path, even over a link that says otherwise.
     if len <= (mtu as usize).min(room) {
         // A router that may fragment it needs an identification, which the fragmenting block gives.
         let may_fragment = match fragment {
@@ -128,9 +128,9 @@ fn port<V: IpVersion>(
     }
 }
 
-/// Whether "don't fragment" would have the packet lost: its path has a link that takes less than what we
-/// go down to, or it is a long ICMP message. An error about that one cannot be matched with what was sent,
-/// so that the MTU of its path is not learned.
+/// Whether "don't fragment" would have the packet lost: its path has a link that takes less than
+/// the lowest MTU that we learn, or it is a long ICMP message. An error about that one cannot be
+/// matched with a sent packet, so that the MTU of its path is not learned.
 #[inline]
 fn routers_fragment<V: IpVersion>(view: &View, packet: &Buffer, len: usize) -> bool {
     let ends = &packet.meta().endpoints;

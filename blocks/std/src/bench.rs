@@ -13,7 +13,7 @@ pub(crate) struct Bench {
     node: Node,
 }
 
-/// What a block did with a burst.
+/// The result of a block's run on a burst.
 pub(crate) struct Ran {
     pub(crate) ports: Vec<Mask>,
     pub(crate) requests: Requests,

@@ -1,5 +1,5 @@
-//! Validators, classifiers and rewriters that depend on the host's network, and what blocks look up
-//! of a packet.
+//! Validators, classifiers and rewriters that depend on the host's network, and the tables that
+//! blocks look up of a packet.
 
 use std::sync::Arc;
 

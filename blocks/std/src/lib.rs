@@ -1,9 +1,9 @@
 //! The blocks that ship with weever: one folder per family, with a README that lists ports,
 //! parameters and counters.
 //!
-//! [`registry`] is what an engine builds graphs with. The protocol blocks of a host share state,
-//! which [`host::provide`] puts into the environment. Blocks are adapters: what a protocol says is
-//! in `weever-net` and `weever-wire`, and where a packet goes next is in the graph.
+//! An engine builds graphs with the [`registry`]. The protocol blocks of a host share state, which
+//! [`host::provide`] puts into the environment. Blocks are adapters: the protocols are in
+//! `weever-net` and `weever-wire`, and the order of blocks is in the graph.
 #![forbid(unsafe_code)]
 
 pub mod arp;

@@ -196,7 +196,7 @@ mod tests {
         include_str!("loopback/README.md"),
     );
 
-    /// What the manual's row must name of a type.
+    /// The names that the manual's row of a type must contain.
     fn names(block: &BlockType) -> Vec<String> {
         let ports = block.ports.iter().map(|port| port.name);
         let edges = block.spawns.iter().chain(block.notifies).copied();

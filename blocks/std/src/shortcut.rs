@@ -1,5 +1,5 @@
-//! What nearly every packet takes, in one step: from the Ethernet header to the transport that an IPv4 datagram is
-//! for, and to its UDP socket.
+//! The path of nearly every packet, in one step: from the Ethernet header to the transport that an
+//! IPv4 datagram is for, and to its UDP socket.
 //!
 //! Written with the same functions as the blocks whose place it takes. It looks at all of a packet
 //! before it records anything, so that the packets which it leaves to the blocks are as they came.
@@ -70,7 +70,7 @@ fn way(state: &NetState, packet: &mut Buffer) -> Option<usize> {
     Some(if datagram.is_udp && is_sound(packet) { UDP } else { datagram.way })
 }
 
-/// What an IPv4 header says that nothing is wrong with.
+/// The fields of a sound IPv4 header.
 struct Datagram {
     /// Bytes by its own account.
     len: u16,
@@ -101,8 +101,9 @@ fn datagram(state: &NetState, iface: IfaceId, packet: &Buffer, l3: u16) -> Optio
     Some(Datagram { len: ip.total_len() as u16, way, is_udp })
 }
 
-/// Whether a UDP header is whole, and its length and checksum are right; the blocks find what is
-/// recorded here as they would record it. They count what has no checksum, or a partial one.
+/// Whether a UDP header is whole, and its length and checksum are right; later blocks find the
+/// metadata recorded here exactly as they would record them. Datagrams without a checksum, or with
+/// a partial one, are left to the blocks, which count them.
 #[inline(always)]
 fn is_sound(packet: &mut Buffer) -> bool {
     udp::valid_length(packet) && udp::verify(packet) == Checksum::Valid

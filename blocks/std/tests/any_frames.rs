@@ -1,4 +1,4 @@
-//! Whatever is received, in whatever order: no panic, no buffer lost, one fate for each packet.
+//! For any frames in any order: no panic, no buffer lost, one fate for each packet.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

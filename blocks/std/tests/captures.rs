@@ -1,5 +1,5 @@
-//! Public captures, replayed through the host's graph: whatever is in them, nothing panics, no
-//! buffer is lost, and every packet has exactly one fate.
+//! Public captures, replayed through the host's graph: with any contents nothing panics, no buffer
+//! is lost, and every packet has exactly one fate.
 //!
 //! A few captures lie beside this file. `WEEVER_CAPTURES=DIR cargo test -p weever-blocks-std --test
 //! captures -- --nocapture` replays every capture below a folder as well: the tests of tcpdump and

@@ -1,4 +1,4 @@
-//! Runs `filetests/blocks`: see the README there. Nobody needs to change this file to add a test.
+//! Runs `filetests/blocks`: see the README there. Adding a test needs no change in this file.
 
 use std::path::{Path, PathBuf};
 

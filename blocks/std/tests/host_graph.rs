@@ -1,4 +1,4 @@
-//! The host's graph on the engine: what goes in, what comes out, and why the rest does not.
+//! The host's graph on the engine: frames in, frames out, and the reasons of drops.
 
 mod host_graph {
     mod answers;

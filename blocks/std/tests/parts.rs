@@ -1,5 +1,6 @@
-//! Two workers of one host, the second of which runs a part of the graph that changes all the time: what
-//! they send together is what two workers send that run all of it, whatever is received and where.
+//! Two workers of one host, the second of which runs a part of the graph that changes all the time:
+//! together they send the same as two workers that run all of it, for any frames received by
+//! either.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ mod predicates {
 }
 use predicates::generate::frames;
 
-/// What a plan may say of the second worker's queue; the last says nothing.
+/// The conditions that a plan may put on the second worker's queue; the last is none.
 fn plans() -> Vec<Option<Vec<Conj>>> {
     let of_type = |eth_type| Conj::all().with(Field::EthType, eth_type);
     let udp = |port| of_type(0x0800).with(Field::Ip4Proto, 17).with(Field::L4Dst, port);
@@ -80,12 +81,13 @@ impl Pair {
         let team = Team::build(graph, weever_blocks_std::registry(), Arc::new(env), members);
         let team = team.unwrap();
         let mut pair = Pair { team, peers: right.take_queues(), cache: pool.cache(), pool, now: 0 };
-        // A neighbour that everybody knows.
+        // A neighbour that both workers know.
         pair.exchange(0, &[arp_request(HOST)]);
         pair
     }
 
-    /// What comes of frames that are received by a queue, sorted: workers send in no common order.
+    /// The frames sent after these are received by a queue, sorted: workers send in no common
+    /// order.
     fn exchange<F: AsRef<[u8]>>(&mut self, queue: usize, received: &[F]) -> Vec<Vec<u8>> {
         let mut packets = VecDeque::new();
         for frame in received {

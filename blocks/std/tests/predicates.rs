@@ -1,6 +1,6 @@
-//! Holds the blocks of the host's graph to the predicates on their ports: whatever the packet, it
-//! leaves by the port whose predicate holds of it, by a walk over the frame that shares nothing
-//! with the blocks.
+//! Holds the blocks of the host's graph to the predicates on their ports: any packet leaves by the
+//! port whose predicate holds of it, as checked by a walk over the frame that shares no code with
+//! the blocks.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -37,11 +37,11 @@ use predicates::generate::frames;
 const EXCEPTIONS: [(&str, &str); 24] = [
     ("RxL3IPv6Reassemble", "its ports tell how a fragment lies to those before"),
     ("RxL3ICMPPathMtu", "its ports tell whether the path's MTU was lowered"),
-    ("RxL3IGMPReceive", "its ports tell what the memberships did with the message"),
+    ("RxL3IGMPReceive", "its ports depend on the memberships"),
     ("RxL4UDPDhcp", "its ports tell whether a client waits for the message"),
     ("RxL3IPv4Reassemble", "its ports tell how a fragment lies to those before"),
-    ("RxL3ARPInitResponse", "its ports tell what the neighbour cache did with the packet"),
-    ("RxL3ARPProcessPendingResponse", "its ports tell what the neighbour cache did"),
+    ("RxL3ARPInitResponse", "its ports depend on the neighbour cache"),
+    ("RxL3ARPProcessPendingResponse", "its ports depend on the neighbour cache"),
     ("RxL3ICMPNeedsResponse", "whether a reply may go now depends on those before"),
     ("RxL3ICMPReport", "whether an error may go now depends on those before"),
     ("RxL3IPv4UnknownProtocol", "whether an error may go now depends on those before"),
@@ -52,7 +52,7 @@ const EXCEPTIONS: [(&str, &str); 24] = [
     ("RxL3IPv6Forward", "what routes there are, and whether an error may go now"),
     ("RxL3IPv6BadExtensions", "whether an error may go now depends on those before"),
     ("RxL3IPv6BadFragment", "whether an error may go now depends on those before"),
-    ("RxL3MLDReceive", "what is taken depends on what was joined"),
+    ("RxL3MLDReceive", "its ports depend on the joined groups"),
     ("RxL3IPv6UnknownHeader", "whether an error may go now depends on those before"),
     ("RxL3ICMP6NeedsResponse", "whether a reply may go now depends on those before"),
     ("RxL3ICMP6Error", "it is about the packet that the error quotes"),
@@ -76,12 +76,12 @@ fn receivers(graph: &Graph) -> impl Iterator<Item = &Node> {
     nodes.filter(|n| n.name.starts_with("Rx") && matches!(n.kind, NodeKind::Function))
 }
 
-/// Those that state what holds at each of their ports.
+/// The nodes that state a predicate for each of their ports.
 fn stated(graph: &Graph) -> Vec<&Node> {
     receivers(graph).filter(|node| node.ports.iter().any(states)).collect()
 }
 
-/// Whatever chooses between ports says what by.
+/// Every block that chooses between ports states by which condition.
 #[test]
 fn every_validator_and_classifier_states_its_predicates() {
     let graph = graph();
@@ -102,7 +102,7 @@ struct Checked {
     graph: Graph,
 }
 
-/// One socket, on port [`OPEN`](predicates::atoms::OPEN). What it gets leaves by the only link.
+/// One socket, on port [`OPEN`](predicates::atoms::OPEN). Datagrams to it leave by the only link.
 fn applications() -> Applications {
     let mut table = SocketTable::new([1, 2, 3, 4], 1);
     let binding = Binding { local_port: Some(OPEN), ..Binding::default() };
@@ -199,7 +199,7 @@ fn every_stated_port_is_taken() {
         wanted.len()
     };
     take(&arp_request(HOST));
-    // What chance brings seldom.
+    // Frames that random generation brings seldom.
     take(&udp(7, 7, b"a loop"));
     take(&udp(5000, OPEN, b"for an application"));
     take(&icmp(HOST, IcmpRepr::EchoRequest { ident: 1, seq: 2, data: b"data" }));

@@ -1,5 +1,5 @@
-//! A graph that was simplified for a queue does what the whole graph does: with every packet that can
-//! reach the queue, and with every other one through the edge for what it was not made for.
+//! A graph that was simplified for a queue does the same as the whole graph: with every packet that
+//! can reach the queue, and with every other one through the edge for unexpected packets.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl Pair {
         let stubs = stubs.map(|(_, n)| n.name.clone()).collect();
         let queue = a_box(graph, &other);
         let mut pair = Pair { reference, queue, default, stubs };
-        // Neighbours that everybody knows, and no timer's packets.
+        // Neighbours that both hosts know, and no timer's packets.
         pair.reference.receive(&[arp_request(HOST)]);
         pair.default.receive(&[arp_request(HOST)]);
         pair.clear();
@@ -111,7 +111,7 @@ impl Pair {
         drop((self.reference.sent(), self.queue.sent(), self.default.sent()));
     }
 
-    /// What came to nodes that are at home at the default worker.
+    /// Packets handed to nodes whose home is the default worker.
     fn handed_over(&self) -> u64 {
         let readings = self.queue.readings();
         let of_stubs = |r: &&Reading| self.stubs.iter().any(|s| **s == *r.node);
@@ -143,7 +143,7 @@ fn arrives(arrival: &Arrival, frame: &[u8]) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
 
-    /// Whatever the filters, and whatever the packets: nothing is promised of them.
+    /// With any filters and any packets, which may contradict the filters.
     #[test]
     fn with_an_edge_for_strangers_every_packet_fares_alike(
         configuration in configurations(),

@@ -1,5 +1,5 @@
-//! The host's graph on two workers: fragments, neighbours and timers are at one place, and what either
-//! worker receives is answered.
+//! The host's graph on two workers: fragments, neighbours and timers are at one place, and packets
+//! received by either worker are answered.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn either_worker_answers_and_pieces_meet() {
             team.workers.iter_mut().for_each(|worker| drop(worker.turn(now)));
         }
     };
-    // Worker 1 has a reply for a neighbour that nobody knows; worker 0 hears of it.
+    // Worker 1 has a reply for an unknown neighbour; worker 0 hears of it.
     send(&mut *peers[1], &mut cache, &udp(5000, 7, b"first"));
     turn(&mut team);
     send(&mut *peers[0], &mut cache, &arp_reply());

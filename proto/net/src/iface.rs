@@ -1,7 +1,7 @@
 //! Network interfaces: links or VLANs, with their addresses, groups and settings.
 //!
 //! An interface is a link, or one VLAN of a link (IEEE 802.1Q): several may share a link. Its
-//! number stays while it exists; it is what packets carry in their metadata.
+//! number stays while it exists; packets carry it in their metadata.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -73,8 +73,8 @@ pub struct Interface {
     pub tentative: Locals,
     /// IPv4 addresses that were to be used and belong to another station.
     pub duplicate: Locals,
-    /// Its IPv6 addresses, in whatever state. The owner of its [`ndp::Node`](crate::ndp::Node) keeps
-    /// the states.
+    /// Its IPv6 addresses, in any state. The owner of its [`ndp::Node`](crate::ndp::Node) keeps the
+    /// states.
     pub v6: Locals6,
     /// Whether and how it speaks IPv6.
     pub v6_settings: V6Settings,
@@ -155,7 +155,7 @@ impl Interface {
         self.hears_all6(group) || find(&self.filters6, group).is_some()
     }
 
-    /// Whether it wants to hear what `source` sends to an IPv6 group (RFC 3810 §4.2).
+    /// Whether it wants packets of `source` to an IPv6 group (RFC 3810 §4.2).
     #[inline]
     pub fn accepts6(&self, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         self.hears_all6(group)
@@ -185,7 +185,7 @@ impl Interface {
             || find(&self.filters, group).is_some()
     }
 
-    /// Whether it wants to hear what `source` sends to an IPv4 group (RFC 3376 §3.2).
+    /// Whether it wants packets of `source` to an IPv4 group (RFC 3376 §3.2).
     #[inline]
     pub fn accepts(&self, group: Ipv4Addr, source: Ipv4Addr) -> bool {
         group == ALL_HOSTS

@@ -1,10 +1,10 @@
 //! Keys and random numbers: one root key per host, a subkey for each use, and generators that
 //! reveal nothing about their key.
 //!
-//! [`Secret`] is the root. Each use (transaction ids, initial sequence numbers, a hash table's seed)
-//! takes a subkey of its own by name, so that what one use reveals tells nothing about another.
-//! [`Random`] is SipHash-2-4 of a counter under a key: its output may go on the wire. [`keyed_hash`]
-//! is SipHash-1-3, for tables whose keys a peer chooses.
+//! [`Secret`] is the root. Each use (transaction ids, initial sequence numbers, a hash table's
+//! seed) takes a subkey of its own by name, so that values revealed by one use tell nothing about
+//! another. [`Random`] is SipHash-2-4 of a counter under a key: its output may go on the wire.
+//! [`keyed_hash`] is SipHash-1-3, for tables whose keys a peer chooses.
 
 use core::fmt;
 use core::hash::Hasher;

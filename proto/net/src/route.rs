@@ -104,7 +104,7 @@ impl<A: Address> Route<A> {
 pub enum Kind {
     /// One of ours.
     Local,
-    /// Everybody on a link.
+    /// All stations of a link.
     Broadcast,
     /// A group.
     Multicast,
@@ -125,7 +125,7 @@ pub enum Kind {
 pub struct Hop<A> {
     /// The destination's kind.
     pub kind: Kind,
-    /// By which interface it is reached, or whose address it is.
+    /// The interface that reaches it, or that has the address.
     pub iface: IfaceId,
     /// The neighbour to hand packets to; unspecified: the destination itself.
     pub gateway: A,

@@ -51,7 +51,7 @@ pub enum WireError {
     /// The bytes end before the header does.
     #[error("{layer} header needs {need} bytes, {have} are there")]
     Truncated {
-        /// Whose header.
+        /// The header's protocol.
         layer: Layer,
         /// Bytes it needs.
         need: usize,
@@ -61,7 +61,7 @@ pub enum WireError {
     /// A length field contradicts the header or the bytes at hand.
     #[error("{layer} length field says {said} where {min} to {max} bytes are possible")]
     BadLength {
-        /// Whose length field.
+        /// The protocol of the length field.
         layer: Layer,
         /// The claimed length, in bytes.
         said: usize,
@@ -73,7 +73,7 @@ pub enum WireError {
     /// A field has a value that this implementation cannot read on from.
     #[error("{layer} field `{field}` has the unexpected value {value:#x}")]
     BadField {
-        /// Whose field.
+        /// The field's protocol.
         layer: Layer,
         /// Its name in the RFC, in lower case.
         field: &'static str,
@@ -83,7 +83,7 @@ pub enum WireError {
     /// The caller's buffer is too small for the header to be emitted.
     #[error("{layer} header of {need} bytes does not fit a buffer of {have}")]
     NoRoom {
-        /// Whose header.
+        /// The header's protocol.
         layer: Layer,
         /// Bytes it needs.
         need: usize,

@@ -82,7 +82,7 @@ impl<'a> EthernetView<'a> {
         self.header
     }
 
-    /// What follows the header, padding included.
+    /// The bytes behind the header, padding included.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload

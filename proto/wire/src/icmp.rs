@@ -1,4 +1,4 @@
-//! What ICMP of both versions has in common ([`crate::icmpv4`], [`crate::icmpv6`]): the header,
+//! The common parts of both versions of ICMP ([`crate::icmpv4`], [`crate::icmpv6`]): the header,
 //! messages as a whole, and echo.
 
 use core::marker::PhantomData;
@@ -113,7 +113,7 @@ impl<'a, V: Version> View<'a, V> {
         self.message
     }
 
-    /// What follows the header: an echo's data, or the packet that an error quotes.
+    /// The bytes behind the header: an echo's data, or the packet that an error quotes.
     #[inline]
     pub fn data(self) -> &'a [u8] {
         &self.message[HEADER_LEN..]
@@ -159,7 +159,7 @@ pub(crate) fn blank(kind: u8, code: u8) -> [u8; HEADER_LEN] {
     [kind, code, 0, 0, 0, 0, 0, 0]
 }
 
-/// Writes what tells echoes apart.
+/// Writes the fields that tell echoes apart.
 pub(crate) fn put_echo(header: &mut [u8; HEADER_LEN], ident: u16, seq: u16) {
     put(header, IDENT, ident.to_be_bytes());
     put(header, SEQ, seq.to_be_bytes());

@@ -1,7 +1,7 @@
 //! Views and builders of protocol headers: no I/O, no allocation, no `unsafe`.
 //!
-//! Every protocol has one file of the same shape; what IPv4's and IPv6's share is in [`icmp`] and
-//! [`listener`]:
+//! Every protocol has one file of the same shape; the parts that IPv4's and IPv6's share are in
+//! [`icmp`] and [`listener`]:
 //! - the field offsets;
 //! - `XHeader`, a view over a fixed-size array of bytes: one length test when it is made, then
 //!   accessors with constant offsets that need no bounds check. It promises nothing about the

@@ -41,7 +41,7 @@ impl VlanHeader<'_> {
         self.0[TCI] & 0x10 != 0
     }
 
-    /// Type of what follows, which may be another tag.
+    /// Type of the payload, which may be another tag.
     #[inline]
     pub fn ethertype(self) -> u16 {
         be16(self.0, TYPE)
@@ -72,7 +72,7 @@ impl<'a> VlanView<'a> {
         self.header
     }
 
-    /// What follows the tag.
+    /// The bytes behind the tag.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
@@ -88,7 +88,7 @@ pub struct VlanRepr {
     pub pcp: u8,
     /// Drop eligible indicator.
     pub dei: bool,
-    /// Type of what follows.
+    /// Type of the payload.
     pub ethertype: u16,
 }
 

@@ -40,7 +40,7 @@ pub static INIT_RESPONSE: BlockType =
 /// Learns from neighbours that are known or asked for.
 pub static PROCESS_PENDING_RESPONSE: BlockType = handler(
     "RxL3ARPProcessPendingResponse",
-    "Enters a neighbour's link address and wakes what waits for it; defends our addresses.",
+    "Enters a neighbour's link address and wakes the packets that wait for it; defends our addresses.",
 );
 
 fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {

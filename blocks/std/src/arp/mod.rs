@@ -66,8 +66,8 @@ impl Protocol for V4 {
     }
 }
 
-/// Records in the metadata what the transmit side shall send, and by which interface. The operation
-/// takes the place of the IP protocol.
+/// Records in the metadata the packet that the transmit side shall send, and its interface. The
+/// operation takes the place of the IP protocol.
 pub(crate) fn address(packet: &mut Buffer, iface: u16, transmit: &Transmit) {
     let meta = packet.meta_mut();
     meta.iface = iface;

@@ -82,7 +82,7 @@ fn a_request_is_answered_and_its_sender_learned() {
     assert_eq!(run(&mut bench, &IS_PENDING, &[frames::arp_reply()]).ports, [0, 1]);
 }
 
-/// What the transmit side makes of a packet that starts at `from`.
+/// Runs a packet through the transmit side, from `from` on.
 fn transmit(bench: &mut Bench, from: &'static BlockType, burst: Burst) -> ArpRepr {
     let burst = bench.run(from, burst, 1).burst;
     let burst = bench.run(&ALLOCATE_HEADER, burst, 1).burst;

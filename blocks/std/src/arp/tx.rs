@@ -81,7 +81,7 @@ fn fill(packet: &mut Buffer, own: MacAddr) -> Result<(), WireError> {
     (meta.l3, meta.ethertype) = (head, ethertype::ARP);
     let ends = &meta.endpoints;
     let operation = u16::from(ends.protocol);
-    // RFC 826: a request's target hardware address is what it asks for.
+    // RFC 826: a request asks for the target hardware address.
     let tha = if operation == op::REPLY { MacAddr(ends.next_mac) } else { MacAddr::ZERO };
     let spa = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
     let tpa = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));

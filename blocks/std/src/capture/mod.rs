@@ -1,8 +1,8 @@
 #![doc = include_str!("README.md")]
 //!
-//! To capture, make a [`Tap`], enters it in the [`Taps`] of the environment, and adds blocks
-//! with its number to the graph. Each block, on each worker, opens a ring of its own into the tap;
-//! [`Tap::collect`] takes out what is in them.
+//! To capture, make a [`Tap`], enter it in the [`Taps`] of the environment, and add blocks with its
+//! number to the graph. Each block, on each worker, opens a ring of its own into the tap;
+//! [`Tap::collect`] takes out their contents.
 
 mod ring;
 mod tap;
@@ -36,7 +36,7 @@ pub static CAPTURE: BlockType = BlockType {
     counters: &["captured", "missed"],
     ..BlockType::new(
         "Capture",
-        "Passes packets on, and copies those that match a filter for somebody who looks.",
+        "Passes packets on, and copies those that match a filter for a reader.",
         &[PortDoc { name: "out", doc: "every packet" }],
         make,
     )

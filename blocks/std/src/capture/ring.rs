@@ -1,7 +1,7 @@
 //! Records in a ring of bytes.
 //!
 //! A record is a header and the bytes of a packet. It is written whole or not at all, and becomes
-//! visible in two steps, header first: a reader waits for what the header promises.
+//! visible in two steps, header first: a reader waits for the bytes that the header promises.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use weever_packet::Nanos;
@@ -18,7 +18,7 @@ pub(super) struct Writer {
 /// The reader's end.
 pub(super) struct Reader(Consumer<u8>);
 
-/// What is known of a copied packet.
+/// The facts recorded about a copied packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) time: Nanos,

@@ -11,10 +11,11 @@ use weever_wire::fields::summarize;
 use super::ring::{Reader, Writer, ring};
 use crate::frame_fields::field_of;
 
-/// What is captured.
+/// The settings of a capture.
 #[derive(Clone, Debug)]
 pub struct TapConfig {
-    /// What holds of packets that are copied. Labels have no value here, so tests of labels fail.
+    /// The condition on packets that are copied. Labels have no value here, so tests of labels
+    /// fail.
     pub filter: Predicate,
     /// At most so many bytes of each.
     pub snaplen: usize,
@@ -48,7 +49,7 @@ pub struct Captured {
     pub data: Vec<u8>,
 }
 
-/// A capture: what its blocks copy, until a reader collects it.
+/// A capture: the copies made by its blocks, until a reader collects them.
 pub struct Tap {
     config: TapConfig,
     readers: Mutex<Vec<Reader>>,
@@ -61,13 +62,13 @@ impl Tap {
         Tap { config, readers: Mutex::default(), missed: AtomicU64::new(0) }
     }
 
-    /// What is captured.
+    /// The settings of the capture.
     pub fn config(&self) -> &TapConfig {
         &self.config
     }
 
-    /// Takes out what blocks have copied, at most `most` packets of each, the oldest first. Does not
-    /// wait; packets of several blocks are in order only within one call.
+    /// Takes out the copied packets, at most `most` of each block, the oldest first. Does not wait;
+    /// packets of several blocks are in order only within one call.
     pub fn collect(&self, most: usize) -> Vec<Captured> {
         let mut readers = self.readers();
         let mut all: Vec<Captured> = Vec::new();

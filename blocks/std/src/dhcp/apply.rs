@@ -19,11 +19,11 @@ pub(super) struct Applied {
     added: bool,
     /// The interface's own MTU.
     full: u16,
-    /// What was set. Another one that is found later is an operator's.
+    /// The value set. A different one found later is an operator's.
     set: u16,
 }
 
-/// Uses what the lease gives, in place of what it gave before.
+/// Applies the lease, in place of its earlier contents.
 pub(super) fn bind(
     host: &Network,
     iface: IfaceId,
@@ -56,7 +56,7 @@ fn address(net: &mut NetConfig, iface: IfaceId, lease: &Lease, added: bool) -> b
     net.add_address(iface, wanted).is_ok()
 }
 
-/// Takes away what the lease gave.
+/// Removes everything that the lease gave.
 pub(super) fn unbind(host: &Network, iface: IfaceId, lease: &Lease, applied: Option<Applied>) {
     change(host, |net| {
         net.remove_routes_of(iface, Origin::Dhcp);
@@ -70,8 +70,8 @@ pub(super) fn unbind(host: &Network, iface: IfaceId, lease: &Lease, applied: Opt
     });
 }
 
-/// Each that the network takes: a server may say routes that contradict others. What is on the link
-/// comes first, since gateways may be there.
+/// Each that the network takes: a server may send routes that contradict others. Routes on the link
+/// come first, since gateways may be there.
 fn routes(net: &mut NetConfig, iface: IfaceId, lease: &Lease) {
     let on_link = |route: &&GatewayRoute| route.gateway.is_unspecified();
     let (near, far): (Vec<&GatewayRoute>, Vec<_>) = lease.routes.iter().partition(on_link);

@@ -14,7 +14,7 @@ use weever_wire::MacAddr;
 use super::apply::Applied;
 use crate::host::Secret;
 
-/// What a client stands at.
+/// The status of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Its interface.
@@ -32,11 +32,11 @@ pub(super) struct Own {
     /// `None` until the timer has come by.
     pub(super) client: Option<Client>,
     probing: Probing,
-    /// What an operator wants since the timer last came by.
+    /// An operator's request since the timer's last run.
     wish: Option<Wish>,
     /// Started again before it had ended.
     again: Option<Probing>,
-    /// What the lease has made of the interface.
+    /// The lease's changes to the interface.
     pub(super) applied: Option<Applied>,
 }
 
@@ -50,16 +50,16 @@ enum Wish {
 pub(super) type Watched = (u16, Ipv4Addr, MacAddr);
 
 /// The DHCP clients of a host, one per interface at most. Blocks find it in their
-/// [`Env`](weever_block::Env). What is asked for here happens when the graph's timer next comes
-/// by, within milliseconds.
+/// [`Env`](weever_block::Env). Requests made here are carried out at the next run of the graph's
+/// timer, within milliseconds.
 #[derive(Debug, Default)]
 pub struct Dhcp {
     clients: Mutex<Vec<Own>>,
-    /// Whether there are any: what a timer looks at that has nothing to do.
+    /// Whether there are any: the only check of a timer that has nothing to do.
     active: AtomicBool,
     watched: Arc<ArcSwap<Vec<Watched>>>,
-    /// The transactions of the clients, for a glance without the lock: who does not know one cannot have a
-    /// worker take it.
+    /// The transactions of the clients, for a check without the lock: a sender that does not know
+    /// one cannot make a worker take the lock.
     open: Arc<ArcSwap<Vec<Transaction>>>,
 }
 
@@ -107,7 +107,7 @@ impl Dhcp {
         if let Some(own) = self.lock().iter_mut().find(|own| own.iface == iface) {
             match wish {
                 Wish::Stop => (own.wish, own.again) = (Some(wish), None),
-                // What is to stop stops, and if it is started again it is new.
+                // A client that is stopping goes on stopping; a restart makes a new one.
                 Wish::Restart if own.is_ending() => {}
                 Wish::Restart => own.wish = Some(wish),
             }
@@ -134,7 +134,8 @@ impl Dhcp {
         arc_swap::Cache::new(Arc::clone(&self.watched))
     }
 
-    /// Publishes what is being probed and asked, if that has changed, and forgets clients that have ended.
+    /// Publishes the addresses being probed and the transactions, if they have changed, and forgets
+    /// clients that have ended.
     pub(super) fn publish(
         &self,
         clients: &mut Vec<Own>,
@@ -159,7 +160,7 @@ impl Dhcp {
 }
 
 impl Own {
-    /// The client, made if it is new, after what was wished.
+    /// The client, made if it is new, after the operator's request was carried out.
     pub(super) fn ready(&mut self, mac: MacAddr, secret: Secret, now: Nanos) -> &mut Client {
         let [a, b] = secret.key("dhcp client");
         let random = Random::keyed([a ^ now, b ^ u64::from(self.iface.0)]);

@@ -42,7 +42,7 @@ pub static TIMER: BlockType = BlockType {
     counters: &["messages", "probes", "bound", "lost"],
     ..BlockType::new(
         "DhcpTimer",
-        "Sends what DHCP clients have to say, probes what they were offered, and changes the \
+        "Sends the messages of DHCP clients, probes offered addresses, and changes the \
          host's network by their leases.",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
         make,
@@ -82,8 +82,8 @@ impl PeriodicTask for Timer {
 }
 
 impl Timer {
-    /// Everything up to the first message: what follows a message may take its address away, which
-    /// waits until it is out.
+    /// Everything up to the first message: actions behind a message may take its address away,
+    /// which waits until it is out.
     fn turn(&self, cx: &mut Cx<'_>, own: &mut Own, mac: MacAddr) {
         while let Some(output) = own.ready(mac, self.secret, cx.now).poll(cx.now) {
             match output {

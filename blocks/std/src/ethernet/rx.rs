@@ -1,4 +1,4 @@
-//! Receive: what an Ethernet II header with at most one 802.1Q tag says.
+//! Receive: Ethernet II headers with at most one 802.1Q tag.
 
 use weever_block::{BlockType, Buffer, MARKS, PortDoc, classifier, validator};
 use weever_net::iface::IfaceId;
@@ -129,7 +129,7 @@ pub static VALID_VLAN: BlockType = BlockType {
     effects: MARKS,
     ..BlockType::new(
         "RxL2EtherValidVlan",
-        "Does an interface of ours receive this VLAN of the link? What is untagged, or tagged \
+        "Does an interface of ours receive this VLAN of the link? Untagged traffic, or tagged \
          with a priority only, is a VLAN of its own. Records the interface.",
         &[
             PortDoc { name: "false", doc: "no interface does, or it is down" },

@@ -19,7 +19,7 @@ const OUT_OR_DROP: &[PortDoc] = &[
 /// Where packets start that know their link address.
 pub static SEND: BlockType = BlockType::validator(
     "TxL2EtherSend",
-    "Where packets start that already have the link address of whom they are for.",
+    "The start of packets that already have their receiver's link address.",
     |_| validator(|p| p.meta().flags.has(Flags::ENDPOINTS)),
 );
 

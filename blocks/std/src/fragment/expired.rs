@@ -64,8 +64,8 @@ impl Reporter {
     }
 }
 
-/// The first fragment as it came by `iface`, so far as it was kept, marked as what the error of
-/// ICMPv6 is about; `None` as for [`Reporter::report`].
+/// The first fragment as it came by `iface`, so far as it was kept, marked as the subject of the
+/// ICMPv6 error; `None` as for [`Reporter::report`].
 pub(super) fn report6(
     cx: &mut Cx<'_>,
     limits: &Icmp6Limits,

@@ -1,4 +1,4 @@
-//! What routers say of datagrams that were too long.
+//! Messages of routers about datagrams that were too long.
 
 use std::net::IpAddr;
 use std::sync::Arc;

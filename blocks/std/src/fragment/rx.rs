@@ -60,7 +60,7 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
     params: &[ParamDoc {
         name: "period",
         default: "100",
-        doc: "milliseconds between two looks at what is overdue",
+        doc: "milliseconds between two checks for overdue datagrams",
     }],
     counters: &["reassembled", "expired", "timeouts", "evicted"],
     ..BlockType::new(
@@ -178,8 +178,9 @@ fn port_of(reject: Reject) -> usize {
     }
 }
 
-/// The datagram in a frame of its own size. A large frame is kept only for what fits no other: what is
-/// short enough may have to wait for its answer's neighbour, and strangers could have it wait in all of them.
+/// The datagram in a frame of its own size. Large frames are kept for datagrams that fit no other:
+/// a short one may have to wait for its answer's neighbour, and strangers could fill all large
+/// frames with waiting datagrams.
 fn delivered(cx: &mut Cx<'_>, room: Room, len: usize) -> Buffer {
     if let Some(mut packet) = (len <= cx.room()).then(|| cx.alloc()).flatten() {
         if packet.append(room.datagram(len)) {

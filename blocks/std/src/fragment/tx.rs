@@ -24,7 +24,7 @@ const FORBIDDEN: usize = 1;
 const NOBUFFER: usize = 2;
 const DROP: usize = 3;
 
-/// What all blocks of a host take identifications from, also those that come with a later graph.
+/// The source of identifications for all blocks of a host, also those that come with a later graph.
 #[derive(Debug, Default)]
 struct Identifications(OnceLock<Arc<Idents>>);
 

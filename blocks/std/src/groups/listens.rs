@@ -12,9 +12,9 @@ pub(crate) trait InterfaceGroups: Family {
     fn wanted(iface: &Interface) -> Vec<Self>;
     /// Whether a group is one of them.
     fn is_joined(iface: &Interface, group: Self) -> bool;
-    /// What users were said to want beside that.
+    /// The users' own filters beside that.
     fn filters(iface: &Interface) -> &[(Self, Filter<Self>)];
-    /// Says what they want.
+    /// Sets the filters.
     fn set(
         network: &mut NetConfig,
         iface: IfaceId,
@@ -52,7 +52,7 @@ impl InterfaceGroups for Ipv4Addr {
 }
 
 impl InterfaceGroups for Ipv6Addr {
-    /// What is joined, and the groups in which neighbours ask for our addresses, tentative ones too
+    /// The joined groups, and those in which neighbours ask for our addresses, tentative ones too
     /// (RFC 4862 §5.4.2). Borrowed addresses are the kernel's to report.
     fn wanted(iface: &Interface) -> Vec<Ipv6Addr> {
         if !iface.v6_settings.enabled || iface.borrowed {

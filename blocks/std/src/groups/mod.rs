@@ -67,9 +67,9 @@ pub struct Listening<A> {
 }
 
 impl<A: Family> GroupsOf<A> {
-    /// Says which sources `user` wants to hear of a group on an interface, beside what the host's
-    /// network joins; [`Filter::none`] takes it back. `user` is not 0. Heard from the timer's next
-    /// look on.
+    /// Sets the sources that `user` wants to hear of a group on an interface, beside the groups
+    /// that the host's network joins; [`Filter::none`] takes it back. `user` is not 0. Heard from
+    /// the timer's next run on.
     ///
     /// # Errors
     /// [`GroupError`].
@@ -104,7 +104,8 @@ impl<A: Family> GroupsOf<A> {
 }
 
 impl<A: Family> Inner<A> {
-    /// The memberships of an interface; `None`: what has joined nothing has nothing to say.
+    /// The memberships of an interface; `None`: it has joined no group, so there is nothing to
+    /// report.
     pub(crate) fn at(&mut self, iface: u16) -> Option<&mut Memberships<A>> {
         let own = self.list.iter_mut().find(|own| own.iface == IfaceId(iface));
         own.map(|own| &mut own.groups)
@@ -127,7 +128,7 @@ impl<A: Family> Inner<A> {
 }
 
 impl<A: InterfaceGroups> Inner<A> {
-    /// Joins and leaves as the network says, if it has changed. What users want outlives an
+    /// Joins and leaves as the network says, if it has changed. Users' filters outlive an
     /// interface's being down; then routers and switches have yet to hear of it.
     pub(crate) fn follow(&mut self, state: &NetState, now: Nanos) {
         if state.generation() == self.seen {
@@ -146,7 +147,7 @@ impl<A: InterfaceGroups> Inner<A> {
         }
     }
 
-    /// Has the host's network know what users want to hear, if that has changed.
+    /// Reports the users' filters to the host's network, if they have changed.
     pub(crate) fn publish(&mut self, host: &Network) {
         if !std::mem::take(&mut self.changed) {
             return;

@@ -27,7 +27,7 @@ pub(crate) trait ReportFormat: InterfaceGroups + Send + 'static {
     /// Writes them: a hop limit of 1, and the option.
     fn header(packet: &mut [u8], src: Self, dst: Self);
 
-    /// What the rest of the way has to know of a report: its ethertype, and both ends with the
+    /// The metadata of a report that the transmit path needs: its ethertype, and both ends with the
     /// group's station.
     fn ends(src: Self, dst: Self) -> (u16, Endpoints);
 }

@@ -24,8 +24,8 @@ impl Room {
     }
 
     /// The datagram: the first `len` bytes, moved to where a link's header has room in front of
-    /// them, for an answer that is short enough to be sent as it is. What is longer than that is
-    /// copied when it is cut up.
+    /// them, for an answer that is short enough to be sent as it is. A longer answer is copied when
+    /// it is fragmented.
     pub(crate) fn into_packet(self, len: usize) -> Buffer {
         let mut packet = self.0;
         let all = packet.data_mut();
@@ -77,8 +77,7 @@ impl Pieces {
     }
 }
 
-/// What a host has of datagrams in pieces. Blocks find it in their
-/// [`Env`](weever_block::Env).
+/// A host's datagrams in pieces. Blocks find it in their [`Env`](weever_block::Env).
 #[derive(Debug)]
 pub struct Fragments {
     /// Of IPv4.

@@ -25,7 +25,7 @@ use weever_net::state::NetConfig;
 use crate::icmp::IcmpLimits;
 use crate::icmp6::Icmp6Limits;
 
-/// Provides what the protocol blocks of one host share: its network, and empty neighbour caches
+/// Provides the shared state of one host's protocol blocks: its network, and empty neighbour caches
 /// with the default limits, whose first polls announce its addresses.
 pub fn provide(env: &Env, config: NetConfig, now: Nanos) -> Arc<Network> {
     let host = Arc::new(Network::new(config));

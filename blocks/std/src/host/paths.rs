@@ -43,8 +43,8 @@ impl Paths {
         &self.recent
     }
 
-    /// Learns from an ICMP error. Locks, and publishes what has changed, if the error is about a packet that
-    /// was sent recently; a forged one does not get so far.
+    /// Learns from an ICMP error. Locks, and publishes the changes, if the error is about a packet
+    /// that was sent recently; a forged one does not get so far.
     pub fn learn(&self, said: TooBig, link_mtu: u32, now: Nanos) -> Result<u32, TooBigReject> {
         if !self.recent.sent(&said.packet, now) {
             return Err(TooBigReject::NeverSent);
@@ -52,7 +52,7 @@ impl Paths {
         self.with(|table| table.learn(said, link_mtu, &self.recent, now))
     }
 
-    /// Forgets what is too old at `now`.
+    /// Forgets the entries that are too old at `now`.
     pub fn poll(&self, now: Nanos) {
         self.with(|table| table.poll(now));
     }
@@ -62,7 +62,7 @@ impl Paths {
         self.with(|table| table.forget(dst));
     }
 
-    /// What is known, by destination.
+    /// The entries, by destination.
     pub fn entries(&self) -> Vec<Entry> {
         self.with(|table| table.entries())
     }

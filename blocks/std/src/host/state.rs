@@ -10,8 +10,8 @@ use weever_net::state::{NetConfig, NetState};
 pub type StateReader = arc_swap::Cache<Arc<ArcSwap<NetState>>, Arc<NetState>>;
 
 /// The network of one host, shared by its workers. Blocks find it in their
-/// [`Env`](weever_block::Env); what [`update`](Network::update) changes holds from their next
-/// burst on.
+/// [`Env`](weever_block::Env); changes by [`update`](Network::update) hold from their next burst
+/// on.
 #[derive(Debug)]
 pub struct Network {
     published: Arc<ArcSwap<NetState>>,
@@ -43,7 +43,7 @@ impl Network {
         arc_swap::Cache::new(Arc::clone(&self.published))
     }
 
-    /// Publishes what `change` makes of the network, as a whole; nothing if it fails. Waits for
+    /// Publishes the network as changed by `change`, as a whole; nothing if it fails. Waits for
     /// another writer to end, and allocates: not for the packet path. `change` must not call this.
     ///
     /// # Errors

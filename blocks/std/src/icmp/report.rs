@@ -63,7 +63,8 @@ pub static REPORT: BlockType = BlockType {
     params: &[ParamDoc {
         name: "cause",
         default: "recorded",
-        doc: "what is reported: `protocol` or `port` unreachable, or `host`, or what was `recorded` as the entry",
+        doc: "the reported error: `protocol` or `port` unreachable, or `host`, or the cause `recorded` \
+              as the entry",
     }],
     counters: &["reported"],
     ..BlockType::new(
@@ -78,7 +79,7 @@ pub static REPORT: BlockType = BlockType {
     )
 };
 
-/// What a node reports; `None`: what the packet says.
+/// The cause that a node reports; `None`: the packet's own.
 struct Fixed(Option<Cause>);
 
 impl FromStr for Fixed {
@@ -108,7 +109,7 @@ struct Report {
     cause: Option<Cause>,
 }
 
-/// Whether the packet may be reported; records what for.
+/// Whether the packet may be reported; records the cause.
 fn allowed(state: &NetState, packet: &mut Buffer, cause: Option<Cause>) -> bool {
     let meta = packet.meta();
     let group = meta.flags.has(Flags::LINK_BROADCAST);

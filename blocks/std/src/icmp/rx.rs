@@ -1,4 +1,4 @@
-//! Receive: is it a sound message, and what does it say?
+//! Receive: is the message sound, and of which type?
 
 use weever_block::{BlockType, Buffer, PortDoc, classifier, validator};
 use weever_net::icmp::check_error;
@@ -26,7 +26,7 @@ pub static VALID_CHECKSUM: BlockType =
         validator(|p| checksum::is_valid(checksum::sum(message(p))))
     });
 
-/// What kind of message is it?
+/// Which kind of message is it?
 pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3ICMPClassify",
     "What kind of message is it?",
@@ -51,16 +51,16 @@ fn kind_of(packet: &Buffer) -> usize {
     IcmpHeader::first(message(packet)).map_or(4, kind_of)
 }
 
-/// Is an error about something that we sent, and what does it say?
+/// Is an error about something that we sent, and which error is it?
 pub static ERROR: BlockType = BlockType::new(
     "RxL3ICMPError",
-    "Is an error about a datagram that we could have sent, and what does it say?",
+    "Is an error about a datagram that we could have sent, and which error is it?",
     &[
         PortDoc { name: "toobig", doc: "too long for a link on its way" },
         PortDoc { name: "unreachable", doc: "it cannot be delivered" },
         PortDoc { name: "exceeded", doc: "it took too long" },
         PortDoc { name: "problem", doc: "something in it is wrong" },
-        PortDoc { name: "stray", doc: "we cannot have sent what it quotes" },
+        PortDoc { name: "stray", doc: "we cannot have sent the quoted packet" },
     ],
     |build| network_classifier::<5>(build, |state, p| error(state, p)),
 );

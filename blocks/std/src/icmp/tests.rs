@@ -59,7 +59,7 @@ fn only_what_is_sent_to_us_alone_is_answered() {
     assert_eq!((ran.ports, ran.requests.claims), (vec![1, 0], vec![]));
 }
 
-/// One bucket for the host: what one worker's block takes, the other's lacks.
+/// One bucket for the host: tokens taken by one worker's block are missing for the other's.
 #[test]
 fn echo_replies_are_bounded_for_all_workers_together() {
     let mut bench = bench().with_param("per_second", "10").with_param("burst", "3");

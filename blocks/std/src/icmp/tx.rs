@@ -1,4 +1,4 @@
-//! Transmit: echo replies, made of the request, and errors, which quote what they are about.
+//! Transmit: echo replies, made of the request, and errors, which quote their packets.
 
 use weever_block::{BlockType, Buffer, MARKS, PortDoc, READS, rewriter};
 use weever_graph::Effects;
@@ -51,7 +51,7 @@ pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
     ..BlockType::new(
         "TxL3ICMPInitiateError",
-        "Cuts a received datagram down to what an error quotes, and addresses it to its sender.",
+        "Cuts a received datagram down to the part that an error quotes, and addresses it to its sender.",
         &[
             PortDoc { name: "out", doc: "the quotation, with endpoints" },
             PortDoc { name: "drop", doc: "not a received IPv4 datagram" },
@@ -60,8 +60,8 @@ pub static INITIATE_ERROR: BlockType = BlockType {
     )
 };
 
-/// Of what is not ours, the address of the interface that the error leaves by is the one to speak
-/// from: RFC 1812 §4.3.2.4.
+/// For a datagram to another host, the source of the error is an address of the interface that it
+/// leaves by: RFC 1812 §4.3.2.4.
 fn quote(state: &NetState, packet: &mut Buffer) -> bool {
     let l3 = packet.meta().l3;
     let bytes = packet.at(l3);

@@ -23,7 +23,7 @@ pub struct Icmp6Limits(ErrorLimits);
 /// Whether an error goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It does; the packet knows what it says.
+    /// It does; the packet's metadata have the error.
     Tell,
     /// It must not.
     Silent,

@@ -1,4 +1,4 @@
-//! Transmit: echo replies, made of the request, and errors, which quote what they are about.
+//! Transmit: echo replies, made of the request, and errors, which quote their packets.
 
 use std::net::Ipv6Addr;
 
@@ -17,7 +17,7 @@ use weever_net::state::NetState;
 
 const OUT_OR_DROP: &[PortDoc] = &[
     PortDoc { name: "out", doc: "done" },
-    PortDoc { name: "drop", doc: "not what it should be, or no room for it" },
+    PortDoc { name: "drop", doc: "malformed, or no room for the message" },
 ];
 
 /// Turns a received echo request into a message to its sender.
@@ -53,7 +53,7 @@ pub static INITIATE_ERROR: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
     ..BlockType::new(
         "TxL3ICMP6InitiateError",
-        "Cuts a received packet down to what an error quotes, and addresses it to its sender, from \
+        "Cuts a received packet down to the part that an error quotes, and addresses it to its sender, from \
          our address that it was for or the best that we have.",
         OUT_OR_DROP,
         |build| network_rewriter(build, quote),
@@ -91,7 +91,7 @@ pub static ALLOCATE_HEADER: BlockType = BlockType {
     )
 };
 
-/// Writes an error in front of what it quotes.
+/// Writes an error in front of the packet it quotes.
 pub static FILL_ERROR: BlockType = BlockType {
     effects: READS.union(Effects::WRITES),
     ..BlockType::new(

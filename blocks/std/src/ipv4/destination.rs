@@ -11,9 +11,9 @@ use weever_wire::ipv4::{Ipv4Header, protocol};
 use super::rx::header;
 use crate::kinds::network_classifier;
 
-/// The port of what is for us.
+/// The port of datagrams for us.
 pub(crate) const LOCAL: usize = 0;
-/// The port of what we forward.
+/// The port of datagrams that we forward.
 pub(crate) const FORWARD: usize = 1;
 const ONE_OF_MANY: usize = 2;
 const GROUP: usize = 3;
@@ -63,7 +63,7 @@ pub(crate) fn destination(
     }
 }
 
-/// Queries go to the group's own address, whatever sources are wanted there.
+/// Queries go to the group's own address, for any wanted sources.
 #[inline]
 fn is_wanted(state: &NetState, iface: IfaceId, header: Ipv4Header<'_>) -> bool {
     match header.protocol() {

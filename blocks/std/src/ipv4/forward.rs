@@ -128,7 +128,7 @@ fn forward(
     }
     let mut flags = Flags::FORWARDED.with(Flags::PROVOKED);
     if meta.flags.has(Flags::MAY_BE_PARTIAL) {
-        // The link of what is cut up would see only pieces.
+        // The link of a fragmented datagram would see only pieces.
         let leaves = port == PASS && state.interface(hop.iface).is_some_and(|i| i.tx_checksum);
         if settle(packet, meta.l4 - meta.l3, leaves) {
             flags = flags.with(Flags::PARTIAL_CHECKSUM);
@@ -144,8 +144,8 @@ fn forward(
     port
 }
 
-/// The link that it leaves by need not know what the sender's left to a device: then a partial
-/// checksum is completed. One that completes it itself gets it as it is; says whether.
+/// The link that it leaves by may not complete checksums, as the sender's link assumed: then a
+/// partial checksum is completed here. A link that completes it gets it as it is; true if so.
 #[inline(never)]
 fn settle(packet: &mut Buffer, header_len: u16, leaves: bool) -> bool {
     let Some((header, rest)) = packet.data_mut().split_first_chunk_mut::<HEADER_LEN>() else {

@@ -108,7 +108,7 @@ pub static VALID_CHECKSUM: BlockType =
 fn checksum_ok(packet: &Buffer) -> bool {
     let meta = packet.meta();
     match packet.array_at::<20>(meta.l3) {
-        // No options: what nearly every packet has is summed without a loop.
+        // No options, the usual case: the header is summed without a loop.
         Some(header) if meta.l4.wrapping_sub(meta.l3) == 20 => {
             checksum::is_valid(checksum::sum_array(header))
         }

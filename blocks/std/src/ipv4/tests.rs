@@ -222,7 +222,7 @@ fn what_exceeds_the_mtu_is_to_be_cut() {
         let ran = bench.run(&ALLOCATE_HEADER, burst, 1);
         assert_eq!(ran.ports, wanted, "{fragment:?} {len}");
         if wanted == refused {
-            assert_eq!(ran.packet(0).meta().segment, 1500, "what the path takes");
+            assert_eq!(ran.packet(0).meta().segment, 1500, "the path's MTU");
         }
     }
 }

@@ -34,7 +34,7 @@ pub static ROUTING: BlockType = BlockType {
 pub(crate) const ROUTES: &[PortDoc] = &[
     PortDoc { name: "false", doc: "no route" },
     PortDoc { name: "true", doc: "to a neighbour, a group or everybody" },
-    PortDoc { name: "local", doc: "to an address of ours, or the copy of what goes to many" },
+    PortDoc { name: "local", doc: "to an address of ours, or the copy of a packet to many" },
 ];
 pub(crate) const NO_ROUTE: usize = 0;
 pub(crate) const ROUTED: usize = 1;
@@ -72,7 +72,7 @@ fn route(state: &NetState, packet: &mut Buffer) -> usize {
     port
 }
 
-/// The sender may have chosen an interface for what goes to all or to a group of a link.
+/// The sender may have chosen an interface for packets to all stations or to a group of a link.
 #[cold]
 fn to_many(state: &NetState, meta: &mut Meta, hop: &Hop<Ipv4Addr>, remote: Ipv4Addr) -> bool {
     let chosen = IfaceId(meta.iface);

@@ -1,4 +1,4 @@
-//! Forwarding: what a router does with packets for others (RFC 8200 §3, RFC 4291 §2.5.6, RFC 4443).
+//! Forwarding: a router's handling of packets for others (RFC 8200 §3, RFC 4291 §2.5.6, RFC 4443).
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ struct Forward {
     recent: RecentRedirects,
 }
 
-/// What becomes of one packet.
+/// The decision on one packet.
 enum Step {
     Pass,
     Tell(Cause),

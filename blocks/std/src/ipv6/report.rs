@@ -1,4 +1,4 @@
-//! Reporting what is wrong with the headers of a packet (RFC 4443 §3.4, RFC 8200 §4).
+//! Reporting faults in the headers of a packet (RFC 4443 §3.4, RFC 8200 §4).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::host::StateReader;
 use crate::icmp6::{Icmp6Limits, LIMITS, Verdict};
 use crate::kinds::network;
 
-/// Has the sender of a packet told what is wrong with its headers.
+/// Reports a fault in a packet's headers to its sender.
 pub static REPORT: BlockType = BlockType {
     spawns: &["report"],
     effects: MARKS.union(Effects::CONSUMES).union(Effects::STATEFUL),
@@ -27,7 +27,7 @@ pub static REPORT: BlockType = BlockType {
     params: &[ParamDoc {
         name: "cause",
         default: "chain",
-        doc: "what is reported: `chain`, extension headers that cannot be followed, or `unknown`, \
+        doc: "the reported fault: `chain`, extension headers that cannot be followed, or `unknown`, \
               an unknown protocol, or `port`, a closed port, or \
               `fragment`, one that cannot be part of a packet, or `neighbour`, one that does not \
               answer",
@@ -35,7 +35,7 @@ pub static REPORT: BlockType = BlockType {
     counters: &["reported"],
     ..BlockType::new(
         "ReportIPv6",
-        "Has the sender of a packet told what is wrong with its headers, if that is allowed and \
+        "Reports a fault in a packet's headers to its sender, if that is allowed and \
          not too frequent (RFC 4443 §2.4).",
         &[
             PortDoc { name: "silent", doc: "it must not be reported, or need not be" },

@@ -118,13 +118,13 @@ fn beyond(state: &NetState, iface: IfaceId, dst: Ipv6Addr, to_many: bool) -> usi
     }
 }
 
-/// Queries go to the group's own address, whatever sources are wanted there.
+/// Queries go to the group's own address, for any wanted sources.
 #[inline]
 fn is_wanted(state: &NetState, iface: IfaceId, packet: &Buffer, header: Ipv6Header<'_>) -> bool {
     state.accepts6(iface, header.dst(), header.src()) || is_mld(packet)
 }
 
-/// Whether it is a message of multicast listener discovery, behind whatever extension headers.
+/// Whether it is a message of multicast listener discovery, behind any extension headers.
 #[cold]
 fn is_mld(packet: &Buffer) -> bool {
     let packet = whole(packet);
@@ -153,7 +153,7 @@ fn valid_extensions(packet: &mut Buffer) -> bool {
     true
 }
 
-/// What do the headers precede?
+/// Which protocol is behind the headers?
 pub static CLASSIFY: BlockType = BlockType {
     effects: READS,
     ..BlockType::new(

@@ -47,7 +47,7 @@ fn route(state: &NetState, packet: &mut Buffer) -> usize {
         meta.flags = meta.flags.with(Flags::NEXT_MAC);
     }
     let chosen = Ipv6Addr::from_octets(ends.local);
-    // An answer to what was sent to a group cannot be from the group.
+    // An answer to a packet sent to a group cannot be from the group.
     if chosen.is_unspecified() || chosen.is_multicast() {
         let source = match hop.kind {
             Kind::Local => Some(remote),
@@ -123,7 +123,7 @@ pub static FORWARDED: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD),
     ..BlockType::validator(
         "TxL3IPv6Forwarded",
-        "Where packets that are passed on start: what they came in is cut off.",
+        "The start of packets that are passed on: the bytes around them are cut off.",
         |_| validator(forwarded),
     )
 };

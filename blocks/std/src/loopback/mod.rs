@@ -17,7 +17,7 @@ pub static LOOPBACK: BlockType = BlockType {
     effects: MARKS.union(Effects::MOVES_HEAD).union(Effects::WRITES).union(Effects::CONSUMES),
     ..BlockType::new(
         "Loopback",
-        "Hands what this host sends to itself to the receive side, with an IP header.",
+        "Hands packets from this host to itself to the receive side, with an IP header.",
         &[PortDoc { name: "drop", doc: "no room for a header" }],
         |build| Ok(Box::new(Loopback { state: network(build)?.reader() })),
     )
@@ -46,7 +46,8 @@ impl Block for Loopback {
     }
 }
 
-/// Records what the receive side would have found out. The header was written here, so it is right.
+/// Records the metadata that the receive side would have recorded. The header was written here, so
+/// it is right.
 fn as_received(packet: &mut Buffer) -> bool {
     let start = packet.head();
     let Ok(len) = u16::try_from(packet.len()) else { return false };

@@ -20,7 +20,7 @@ pub static TIMER: BlockType = BlockType {
     spawns: &["report", "again"],
     effects: Effects::STATEFUL,
     state: StateKind::SingleHomed,
-    params: &[period("50", "milliseconds between two looks at what is due")],
+    params: &[period("50", "milliseconds between two checks for due reports")],
     counters: &["reports"],
     ..BlockType::new(
         "MldTimer",

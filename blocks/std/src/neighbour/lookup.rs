@@ -22,7 +22,7 @@ const UNREACHABLE: usize = 1;
 const FULL: usize = 2;
 const DOWN: usize = 3;
 
-/// The ports of [`lookup`]; `down` says what the interface cannot do then.
+/// The ports of [`lookup`]; `down` documents the port of an interface that is down.
 pub(crate) const fn ports(down: &'static str) -> [PortDoc; 4] {
     [
         PortDoc { name: "true", doc: "the address is known" },

@@ -20,7 +20,7 @@ pub(crate) trait Protocol: Family {
     /// The neighbour that a packet on its way out goes to next.
     fn next_hop(packet: &Buffer) -> Self::Key;
 
-    /// Writes what is to be sent by `iface` into an empty buffer, or into the metadata of a packet
+    /// Writes a packet to send by `iface` into an empty buffer, or into the metadata of a packet
     /// that is sent in its place; false if there is no room.
     fn write(buffer: &mut Buffer, iface: u16, sent: &Sent<Self>) -> bool;
 

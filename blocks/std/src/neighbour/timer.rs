@@ -21,7 +21,7 @@ struct Timer<F: Protocol> {
     neighbours: Arc<Neighbourhood<F>>,
     /// The latest news that waiting packets, on any worker, have been told.
     seen: u64,
-    /// When to tell what was used, even if nothing else is due.
+    /// When to report the used neighbours, even if nothing else is due.
     look_at: Nanos,
 }
 
@@ -45,7 +45,7 @@ impl<F: Protocol> Timer<F> {
         });
         let mut woken = Vec::new();
         self.seen = session.news_since(self.seen, |key| woken.push(key));
-        // What is woken must find the new address published.
+        // Woken packets must find the new address published.
         drop(session);
         for key in woken {
             match key {

@@ -6,8 +6,8 @@ use weever_packet::{Flags, Meta, NOWHERE};
 use crate::host::NeighbourKey;
 
 /// The neighbours that packets wait for at one block, on this worker. Another worker may have heard
-/// from one of them before those that wait have been told: what comes meanwhile joins them, lest it
-/// overtakes.
+/// from one of them before the waiting packets are woken: packets that come meanwhile join them,
+/// lest they overtake.
 #[derive(Debug)]
 pub(super) struct Waiting<K> {
     /// Neighbours, ascending, and when each was last known to be waited for. Every packet looks here
@@ -116,8 +116,9 @@ impl<K: NeighbourKey> Waiting<K> {
 /// Bytes of the largest ordinary frame.
 const ORDINARY: usize = 4096;
 
-/// Moves a packet in a large frame into an ordinary one, before it waits: large frames are few, and what
-/// strangers have us send to silent neighbours must not hold them. False, and nothing changed, without a frame.
+/// Moves a packet in a large frame into an ordinary one, before it waits: large frames are few, and
+/// packets that strangers provoke to silent neighbours must not hold them. False, and nothing
+/// changed, if no frame is free.
 pub(super) fn shrink(cx: &mut Cx<'_>, packet: &mut Buffer) -> bool {
     let from = packet.head();
     if usize::from(from) + packet.len() + packet.tailroom() <= ORDINARY {

@@ -67,7 +67,7 @@ impl Block for ByInterface {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, _: &mut Ports<'_>) {
         let state = self.state.as_mut().map(|state| state.load().as_ref());
         let link_of = |task| burst.get(task).map_or(0, |packet| link(state, packet));
-        // What goes by one link, which nearly always is all, is claimed together.
+        // Packets for one link, nearly always all of them, are claimed together.
         let mut rest = input;
         while rest != 0 {
             let link = link_of(rest.trailing_zeros() as usize);

@@ -67,7 +67,7 @@ impl Block for Demux {
     }
 }
 
-/// The first socket that wants a datagram to a group or to everybody; the others get copies.
+/// The first socket that wants a datagram to a group or a broadcast address; the others get copies.
 fn first_of_all(
     cx: &mut Cx<'_>,
     table: &SocketTable,

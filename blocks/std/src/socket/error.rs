@@ -1,4 +1,4 @@
-//! Errors about what applications have sent, on their way to them.
+//! Errors about datagrams of applications, on their way to them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,7 +72,8 @@ impl Block for Tell {
     }
 }
 
-/// What an error says of a datagram: its ends as its sender sees them, errno and MTU.
+/// The facts that an error states about a datagram: its ends as its sender sees them, errno and
+/// MTU.
 struct Said {
     local: IpAddr,
     remote: IpAddr,

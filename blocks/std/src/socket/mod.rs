@@ -17,8 +17,8 @@ pub use demux::DEMUX;
 pub use error::{ERROR, REFUSED};
 pub use send::SEND;
 
-/// What the graph's nodes have to know of applications: the link that leads to them, and each
-/// worker's table of sockets, which that worker's thread alone touches.
+/// The applications as the graph's nodes see them: the link that leads to them, and each worker's
+/// table of sockets, which that worker's thread alone touches.
 #[derive(Clone)]
 pub struct Applications {
     /// The number of the applications' link.

@@ -69,7 +69,7 @@ impl Block for Send {
     }
 }
 
-/// Whether a socket here wants what the packet is sent to.
+/// Whether a socket here wants packets to this destination.
 #[cold]
 fn has_members(applications: Option<&Applications>, worker: u16, packet: &Buffer) -> bool {
     let table = applications.and_then(|a| a.tables.get(usize::from(worker)));
@@ -101,8 +101,8 @@ fn send_to_self(cx: &mut Cx<'_>, packet: &Buffer) {
     }
 }
 
-/// Checks the source address, or fills it in, and the interface of what goes to many. Says whether
-/// it goes to many, or by which port it leaves instead.
+/// Checks the source address, or fills it in, and the interface of a packet to many. Returns
+/// whether it goes to many, or the port by which it leaves instead.
 #[inline]
 fn address(state: &NetState, packet: &mut Buffer) -> Result<bool, usize> {
     match packet.meta().endpoints.is_v4() {

@@ -46,7 +46,7 @@ pub(super) fn local_socket(packet: &Buffer) -> Key<1> {
         return Key { words: [0], present: 0 };
     };
     let port = u64::from(u16::from_be_bytes([*a, *b]));
-    // What is not IPv4 has no such address, and matches entries of any address only.
+    // A packet that is not IPv4 has no such address, and matches entries of any address only.
     let four = meta.ethertype != ethertype::IPV6;
     match packet.array_at(meta.l3).map(Ipv4Header::of).filter(|_| four) {
         Some(ip) => Key { words: [u64::from(ip.dst().to_bits()) << 16 | port], present: 0b11 },

@@ -6,7 +6,7 @@ use weever_net::random::Key;
 
 use super::fields::{Key as PacketKey, append};
 
-/// What became of a key.
+/// The result for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// The id of the entry that it hit.
@@ -45,7 +45,7 @@ pub(super) struct Index<const W: usize> {
 }
 
 impl<const W: usize> Index<W> {
-    /// `key` is a secret: senders choose what is looked up.
+    /// `key` is a secret: senders choose the keys that are looked up.
     pub(super) fn new(spec: &TableSpec, key: Key) -> Index<W> {
         let miss = Verdict { entry: None, port: spec.miss };
         let mut by_mask: Vec<([u64; W], Vec<Slot<W>>, u32)> = Vec::new();

@@ -16,7 +16,7 @@ use crate::host::Secret;
 use fields::Extract;
 use index::{Index, Verdict};
 
-/// The block type. It runs every table node that has no type of its own, whatever its ports.
+/// The block type. It runs every table node that has no type of its own, with any ports.
 pub static TABLE_TYPE: BlockType = BlockType {
     effects: MARKS,
     counters: &["hits", "misses"],

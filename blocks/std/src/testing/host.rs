@@ -95,7 +95,7 @@ impl HostBox {
         let schedule = Schedule::compile(&verified, registry, env);
         let schedule = schedule.unwrap_or_else(|e| panic!("{e}"));
         let source = schedule.entry(SOURCE).expect("the graph has a node `RxQueue`");
-        // What may be held at once: sent, blocked, and a few bursts on their way.
+        // The most frames held at once: sent, blocked, and a few bursts on their way.
         let frames = (limits.outbox * usize::from(limits.links) + limits.blocked + 512) as u32;
         let config = PoolConfig { frames, huge_pages: HugePages::Never, ..PoolConfig::default() };
         let pool = Pool::new(config).expect("memory for a pool");
@@ -106,7 +106,7 @@ impl HostBox {
         HostBox { engine, source, pool, burst, flags, now: 0, received: 0, sent: 0 }
     }
 
-    /// What the link says of the frames that are received from now on.
+    /// Sets the link's flags on frames received from now on.
     pub fn set_flags(&mut self, flags: Flags) {
         self.flags = flags;
     }
@@ -204,8 +204,8 @@ impl HostBox {
         self.engine.counters().total(label)
     }
 
-    /// Asserts that every packet has had exactly one fate: what came in or was made equals what
-    /// was sent, dropped for a reason, taken to its end, or still waits; and that no two nodes
+    /// Asserts that every packet has had exactly one fate: the packets received or made equal those
+    /// sent, dropped for a reason, taken to their end, or still waiting; and that no two nodes
     /// wanted the same packet.
     pub fn check_fates(&mut self) {
         (0..self.engine.limits().links).for_each(|link| drop(self.sent_by(link)));

@@ -75,7 +75,7 @@ impl LinkBox {
         assert!(quiet, "the graph does not come to rest");
     }
 
-    /// What has arrived from the worker, in its order.
+    /// The frames from the worker, in its order.
     pub fn received(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while let n @ 1.. =

@@ -18,7 +18,7 @@ use crate::headers::{hop_limit, is_v6};
 use crate::host::StateReader;
 use crate::kinds::network;
 
-/// Answers datagrams with what they carry.
+/// Answers datagrams with their payload.
 pub static UDP_ECHO: BlockType = BlockType {
     spawns: &["reply"],
     effects: READS.union(Effects::CONSUMES),
@@ -72,7 +72,7 @@ fn is_ours(state: &NetState, packet: &Buffer) -> bool {
     packet.array_at(l3).map(Ipv4Header::of).is_some_and(|ip| state.is_ours(ip.dst()))
 }
 
-/// Ports of well-known services: echo, chargen, daytime and others that answer whatever they get.
+/// Ports of well-known services: echo, chargen, daytime and others that answer every datagram.
 const SERVICES: u16 = 1024;
 
 /// A forged datagram must not set two services that answer on each other. One that comes from a

@@ -98,7 +98,7 @@ pub(crate) fn verify(packet: &mut Buffer) -> Checksum {
         return Checksum::Wrong;
     }
     let Some(pseudo) = pseudo(packet, v6, l3, length) else { return Checksum::Wrong };
-    // What a lying length covers cannot be summed; that verdict is the length's.
+    // With a false length there is nothing to sum; the length is reported instead.
     let Some(datagram) = datagram.get(..length.into()) else { return Checksum::Valid };
     if flags.has(Flags::CHECKSUM_VERIFIED) && field != 0 {
         return Checksum::Valid;

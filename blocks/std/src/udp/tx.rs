@@ -35,8 +35,8 @@ pub static INITIATE_RESPONSE: BlockType = BlockType {
 /// The longest that a response lives.
 const TTL: u8 = 64;
 
-/// A response lives shorter than what it answers, so that two services which a forged datagram sets
-/// on each other do not go on for ever.
+/// A response has a lower time to live than its request, so that two services which a forged
+/// datagram sets on each other do not go on for ever.
 #[inline]
 fn respond(packet: &mut Buffer) -> bool {
     let meta = *packet.meta();

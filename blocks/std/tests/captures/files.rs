@@ -24,7 +24,7 @@ pub(crate) fn found_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What was replayed.
+/// The totals of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
     /// Captures.
@@ -33,7 +33,7 @@ pub(crate) struct Replay {
     pub(crate) broken: u64,
     /// Their packets.
     pub(crate) packets: u64,
-    /// What was made of these.
+    /// The frames made of these packets.
     pub(crate) frames: u64,
 }
 

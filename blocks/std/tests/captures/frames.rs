@@ -1,4 +1,4 @@
-//! What a captured packet is sent as.
+//! The frame that a captured packet is sent as.
 
 use weever_blocks_std::testing::frames::{HOST, HOST_MAC, PEER_MAC, ethernet};
 use weever_blocks_std::testing::frames6::HOST6;
@@ -8,7 +8,7 @@ use weever_wire::ethernet::{HEADER_LEN, ethertype};
 /// A packet as it lies in a capture.
 #[derive(Debug)]
 pub(crate) struct Captured {
-    /// What it begins with, by the registry of link types.
+    /// Its first header, by the registry of link types.
     pub(crate) link_type: u16,
     pub(crate) data: Vec<u8>,
 }
@@ -35,7 +35,7 @@ fn addressed(frame: &[u8], to: MacAddr) -> Vec<u8> {
     frame
 }
 
-/// Packets of links that are no Ethernet get a header; what is no IP is taken as it is.
+/// Packets of links that are no Ethernet get a header; packets other than IP are taken as they are.
 fn as_ethernet(captured: &Captured) -> Vec<u8> {
     let data = captured.data.as_slice();
     let (kind, packet) = match captured.link_type {
@@ -77,8 +77,8 @@ fn to_our_ipv6(packet: &mut [u8]) {
     replace(packet, 24, &HOST6.octets(), [transport, None]);
 }
 
-/// Puts `new` at a place, and repairs the checksums that cover it as RFC 1624 has it: what was wrong
-/// with them stays wrong.
+/// Puts `new` at a place, and repairs the checksums that cover it as RFC 1624 has it: wrong
+/// checksums stay wrong.
 fn replace(packet: &mut [u8], at: usize, new: &[u8], sums: [Option<usize>; 2]) {
     let Some(old) = packet.get(at..at + new.len()).map(<[u8]>::to_vec) else { return };
     packet[at..at + new.len()].copy_from_slice(new);

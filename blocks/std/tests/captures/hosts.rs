@@ -1,4 +1,4 @@
-//! Who receives the captures: a host, and a router.
+//! The receivers of the captures: a host, and a router.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -30,7 +30,7 @@ impl Hosts {
         Hosts { all: [of(false), of(true)], sent: 0 }
     }
 
-    /// Everybody receives the frames, on every link and with either view of checksums; how many
+    /// Both receive the frames, on every link and with either view of checksums; returns how many
     /// that were.
     pub(crate) fn receive(&mut self, frames: &[Vec<u8>]) -> u64 {
         for host in &mut self.all {

@@ -10,7 +10,7 @@ use weever_wire::icmpv4::IcmpRepr;
 use weever_wire::ipv4::Ipv4Repr;
 use weever_wire::ndp::NdpRepr;
 
-/// Who sends a frame that is described.
+/// The sender of a described frame.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum From {
     Peer,
@@ -78,7 +78,7 @@ fn packet(text: &str, from: From) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What stands between double quotes, or nothing; `*N` behind it repeats it.
+/// The text between double quotes, or nothing; `*N` behind it repeats it.
 fn payload(text: &str) -> Vec<u8> {
     let mut parts = text.splitn(3, '"');
     let quoted = parts.nth(1).unwrap_or_default();
@@ -120,7 +120,7 @@ fn udp_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, Strin
     let segment = udp_segment(src, dst, &payload(text));
     let mut header = header(from, 17);
     if from == From::Host {
-        // Whatever the host sends by UDP is an answer, and lives shorter than what it answers.
+        // Every UDP datagram of the host is an answer, with a lower time to live than its request.
         header.ttl -= 1;
     }
     Ok(framed(from, &ipv4(header, &segment)))
@@ -137,7 +137,7 @@ fn udp6_of(mut words: Words<'_>, text: &str, from: From) -> Result<Vec<u8>, Stri
     })
 }
 
-/// A part of what a datagram carries, as a fragment: from an offset on so many bytes, or as many as
+/// A part of a datagram's payload, as a fragment: from an offset on so many bytes, or as many as
 /// there are.
 fn part(frame: &[u8], offset: usize, len: usize, ident: u16) -> Result<Vec<u8>, String> {
     let head = match frame.get(12..14) {

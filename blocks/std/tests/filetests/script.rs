@@ -1,4 +1,4 @@
-//! A script: what the host is, what happens, and what has to come of it.
+//! A script: the host, the events, and the expected results.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,7 +11,7 @@ use weever_packet::Flags;
 
 use super::packets::{From, Words, frame};
 
-/// Runs the script; what differs from it, with its file and line.
+/// Runs the script; the error is the first difference, with its file and line.
 pub(crate) fn run(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| format!("{shown}: {e}"))?;

@@ -31,7 +31,7 @@ struct Configured {
     heard: Vec<MessageType>,
     /// ARP packets that the host sent: operation, sender, target.
     arps: Vec<(u16, Ipv4Addr, Ipv4Addr)>,
-    /// Somebody else's addresses.
+    /// Addresses of other stations.
     taken: Vec<Ipv4Addr>,
     answers: bool,
     mask: [u8; 4],

@@ -7,7 +7,7 @@ use weever_wire::ipv4::protocol;
 
 use super::answers::{IntoSocket, serving};
 
-/// What is wrong, and the node where that shows.
+/// The fault, the frame, and the node and counter that show it.
 type Case = (&'static str, Vec<u8>, &'static str, &'static str);
 
 const GROUP: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 9]);

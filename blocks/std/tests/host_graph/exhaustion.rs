@@ -8,7 +8,7 @@ use weever_models::{HostConfig, Service, host};
 const MILLISECOND: u64 = 1_000_000;
 const FRAMES: u32 = 512;
 
-/// A host that has announced itself and knows nobody.
+/// A host that has announced itself and knows no neighbour.
 fn lonely() -> LinkBox {
     let graph = host(&HostConfig::serving(Service::Echo, 7)).unwrap();
     let mut host = LinkBox::new(graph, FRAMES, 64);
@@ -57,7 +57,7 @@ fn what_waits_for_neighbours_leaves_room_for_their_answers() {
     host.finish();
 }
 
-/// Whoever does not take what it is sent is held up, and nobody else's frames with it.
+/// A peer that takes no frames holds up its own, and no other peer's.
 #[test]
 fn a_peer_that_takes_nothing_does_not_empty_the_pool() {
     let mut host = lonely();

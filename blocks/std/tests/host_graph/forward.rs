@@ -59,7 +59,7 @@ impl Router {
         Router { host, state }
     }
 
-    /// What leaves to the right, without tags.
+    /// The frames that leave to the right, without tags.
     fn right(&mut self) -> Vec<Vec<u8>> {
         let untagged = |frame: Vec<u8>| {
             assert_eq!(frame[12..16], [0x81, 0, 0, VLAN as u8], "in the VLAN");
@@ -68,7 +68,8 @@ impl Router {
         self.host.sent_by(1).into_iter().map(untagged).collect()
     }
 
-    /// The only message that leaves to the left: an error, from and about whom.
+    /// The only message that leaves to the left: an error, with its source and the datagram it
+    /// quotes.
     fn error(&mut self) -> (IcmpKind, Ipv4Addr, Vec<u8>) {
         let sent = self.host.sent();
         assert_eq!(sent.len(), 1);
@@ -396,7 +397,7 @@ fn groups_are_heard_where_they_are_joined() {
     assert_eq!(router.drops("RxL2EtherValidMulticast", unjoined), 1);
     router.state.update(|net| net.join(IfaceId(0), group)).unwrap();
     router.host.receive(&[&frame]);
-    // It reaches its socket, which does not answer what came to many.
+    // It reaches its socket, which does not answer a packet to many.
     assert_eq!(router.drops("RxL4UDPEcho", "UDP echo refused: its answer could loop"), 1);
     // A group that is mapped to the same stations is not joined with it.
     let other = Ipv4Addr::new(239, 129, 2, 3);
@@ -425,8 +426,8 @@ fn who_waited_is_not_overtaken() {
     router.host.finish();
 }
 
-/// Another worker hears the neighbour first: what comes here before those that wait are told joins
-/// them.
+/// Another worker hears the neighbour first: packets that come here before the waiting ones are
+/// woken join them.
 #[test]
 fn nor_after_another_worker_has_heard_the_neighbour() {
     let env = Env::new();
@@ -483,8 +484,8 @@ fn new_addresses_are_probed_and_given_up_if_taken() {
     router.host.finish();
 }
 
-/// Who sends to a neighbour's neighbour through us is told once in a while, and the datagram goes its
-/// way (RFC 1812 §5.2.7.2).
+/// A sender that reaches a neighbour of its own through us gets a redirect once in a while, and the
+/// datagram goes its way (RFC 1812 §5.2.7.2).
 #[test]
 fn a_sender_is_told_of_a_better_first_hop() {
     let mut config = config();
@@ -514,8 +515,8 @@ fn a_sender_is_told_of_a_better_first_hop() {
         assert_eq!(ip.payload()[4..8], other.octets());
         assert_eq!(icmp.data(), datagram, "as it came");
     }
-    // Not to whom it is no use: the sender is elsewhere, or the next hop itself, or the way leads
-    // elsewhere, or it is spent.
+    // No redirect where it is of no use: the sender is elsewhere, or is the next hop itself, or the
+    // way leads elsewhere, or the time to live is spent.
     let mut quiet = |datagram: &[u8], frames: usize| {
         it.host.receive(&[from_peer(datagram)]);
         assert_eq!(it.host.sent().len(), frames, "{datagram:x?}");
@@ -526,7 +527,8 @@ fn a_sender_is_told_of_a_better_first_hop() {
     it.right();
     it.host.receive(&[from_peer(&patched(&to([10, 9, 0, 1]), 8, 1))]);
     assert_eq!(it.error().0, (11, 0, 0), "its time is over");
-    // Who goes on all the same is told once in a second, and a flood within limits; all go their way.
+    // A sender that goes on all the same gets one a second, and a flood gets them within limits;
+    // all datagrams go their way.
     let told = |it: &mut Router, datagrams: &[Vec<u8>]| {
         let mut sent = Vec::new();
         for some in datagrams.chunks(50) {

@@ -15,7 +15,7 @@ use super::answers::IntoSocket;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A host with an echo on port 7 that knows its peer, and what it has in pieces.
+/// A host with an echo on port 7 that knows its peer, and its datagrams in pieces.
 fn serving() -> (HostBox, Arc<Fragments>) {
     let env = Env::new();
     env.provide(Arc::new(Secret::from_seed(1)));
@@ -121,8 +121,8 @@ fn answers_to_silent_neighbours_hold_no_large_frames() {
     host.finish();
 }
 
-/// Routers may fragment a long echo reply: an error about it is not believed, since who sends the request in
-/// another's name could forge it.
+/// Routers may fragment a long echo reply: an error about it is not believed, since a sender that
+/// forges the request in another's name could forge it as well.
 #[test]
 fn a_long_echo_reply_may_be_fragmented_and_teaches_no_path_mtu() {
     let (mut host, _) = serving();
@@ -257,7 +257,7 @@ fn without_memory_fragments_are_drops() {
     assert_eq!(pool.frame_size(), 65_535);
 }
 
-/// What a router on the way says about a datagram of ours, with this MTU for the next link.
+/// A router's error about a datagram of ours, with this MTU for the next link.
 fn too_big(quoted: &[u8], mtu: u16) -> Vec<u8> {
     let quote = &quoted[14..quoted.len().min(14 + 548)];
     icmp(HOST, IcmpRepr::Unreachable { code: 4, mtu, quote })
@@ -268,7 +268,8 @@ fn a_path_that_takes_less_gets_less() {
     let (mut host, _) = serving();
     host.receive(&[udp(5000, 7, &payload(1400))]);
     let sent = host.sent().remove(0);
-    // Not believed: what was never sent to there, and what could not have been too long.
+    // Not believed: errors about datagrams never sent there, and about ones that could not have
+    // been too long.
     let mut stranger = sent.clone();
     stranger[33] = 77;
     let small = udp(5000, 7, b"x");

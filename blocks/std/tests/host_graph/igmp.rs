@@ -86,8 +86,8 @@ fn igmp(src: Ipv4Addr, dst: Ipv4Addr, ttl: u8, alert: bool, message: &[u8]) -> V
     ethernet(mac_of(dst), PEER_MAC, 0x0800, &datagram)
 }
 
-/// Queries that nobody on the link sent, or that would have hosts speak version 1 or all members of a
-/// group answer: none is believed (RFC 3376 §9.1, §9.2).
+/// Queries that no station of the link sent, or that would have hosts speak version 1 or all
+/// members of a group answer: none is believed (RFC 3376 §9.1, §9.2).
 #[test]
 fn forged_queries_are_not_believed() {
     let mut it = listener();
@@ -136,7 +136,7 @@ fn what_is_joined_and_left_is_reported() {
     it.host.finish();
 }
 
-/// What users of the host have joined is heard, from the sources that they want.
+/// Groups that users of the host have joined are heard, from the sources that they want.
 #[test]
 fn sources_are_heard_that_somebody_wants() {
     let env = Env::new();
@@ -182,7 +182,7 @@ fn sources_are_heard_that_somebody_wants() {
     it.host.finish();
 }
 
-/// Whoever is at the other end now does not know of anything that was said before.
+/// The router at the other end may be another one now, without any earlier report.
 #[test]
 fn what_was_joined_is_reported_again_after_the_link_was_down() {
     let mut it = listener();
@@ -190,7 +190,7 @@ fn what_was_joined_is_reported_again_after_the_link_was_down() {
     it.net.update(|net| net.join(LINK, GROUP)).unwrap();
     it.groups.set(LINK, 1, mine, only, it.host.now()).unwrap();
     it.pass(5 * SECOND);
-    // As long as nobody could see it, and for a while.
+    // Down for less than any router could notice, and for a while.
     for down in [0, 5 * SECOND] {
         it.net.update(|net| net.set_up(LINK, false)).unwrap();
         if down > 0 {

@@ -43,7 +43,7 @@ impl Listener {
         self.host.advance(nanos);
         let mut records = Vec::new();
         for frame in self.host.sent() {
-            // What begins with a hop-by-hop header.
+            // Only packets that begin with a hop-by-hop header.
             if frame[12..14] != [0x86, 0xdd] || frame[20] != 0 {
                 continue;
             }
@@ -95,8 +95,8 @@ fn addresses_groups_and_what_is_joined_are_reported() {
     it.host.finish();
 }
 
-/// What users of the host have joined is heard, from the sources that they want; who asks for a group is
-/// heard wherever it is.
+/// Groups that users of the host have joined are heard, from the sources that they want; queries
+/// for a group are heard from any source.
 #[test]
 fn sources_are_heard_that_somebody_wants() {
     let mut it = listener();
@@ -133,7 +133,8 @@ fn sources_are_heard_that_somebody_wants() {
     assert_eq!(heard(&mut it), [false, true], "the user's filter is not forgotten");
     want(&mut it, Filter::none());
     assert_eq!(heard(&mut it), [false, false]);
-    // Neighbours ask in the group of an address, whatever somebody wants to hear there.
+    // Neighbours ask in the group of an address, so all its sources are heard, with any filters of
+    // users.
     let own = ip("ff02::1:ff00:1");
     groups.set(LINK, 1, own, Filter::new(Mode::Include, &[other]), it.host.now()).unwrap();
     it.host.advance(SECOND);

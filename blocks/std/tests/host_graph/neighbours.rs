@@ -10,7 +10,7 @@ use weever_wire::MacAddr;
 const SECOND: u64 = 1_000_000_000;
 const LOOKUP: &str = "TxL3ARPLookup_";
 
-/// A host that has announced itself and knows nobody.
+/// A host that has announced itself and knows no neighbour.
 fn lonely() -> HostBox {
     let mut host = HostBox::new(host(&HostConfig::serving(Service::Echo, 7)).unwrap());
     host.advance(5 * SECOND);
@@ -153,7 +153,7 @@ fn an_answer_on_one_worker_wakes_what_waits_on_another() {
     answered.finish();
 }
 
-/// As above, for a neighbour that nobody answers for: only one worker's timer finds that out.
+/// As above, for a neighbour that does not answer: only one worker's timer finds that out.
 #[test]
 fn giving_up_is_known_to_every_worker() {
     let env = Env::new();

@@ -33,7 +33,7 @@ fn the_host_graph_has_every_way() {
     assert_eq!(shortcuts, [("RxL2EtherClassified", "Receive", RECEIVE.ways.len())]);
 }
 
-/// What is usual, and what is not in one way or another.
+/// Usual frames, and frames that are unusual in one way or another.
 fn frames() -> Vec<Vec<u8>> {
     let elsewhere = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9);
     let peer = SocketAddrV4::new(PEER, 5000);
@@ -80,7 +80,7 @@ fn network(forwarding: bool) -> NetConfig {
     network
 }
 
-/// What a host says and counts that receives these frames in bursts of `batch`.
+/// The answers and counters of a host that receives these frames in bursts of `batch`.
 fn run(
     registry: &Registry,
     forwarding: bool,

@@ -42,7 +42,7 @@ pub(super) fn acquainted() -> HostBox {
     host
 }
 
-/// The message of a frame to the peer, and between whom it is.
+/// The ends and the message of a frame to the peer.
 pub(super) fn message(frame: &[u8]) -> (Ipv6Addr, Ipv6Addr, Vec<u8>) {
     assert_eq!((&frame[..6], &frame[6..12]), (&PEER_MAC.0[..], &HOST_MAC.0[..]));
     assert_eq!(frame[12..14], [0x86, 0xdd]);
@@ -69,7 +69,7 @@ fn solicitations_are_answered() {
         assert_eq!(NdpRepr::parse(&bytes), Ok(wanted));
         assert_eq!(Ipv6Header::first(&sent[0][14..]).unwrap().hop_limit(), 255);
     }
-    // Somebody else's probe for our address is told by way of all nodes.
+    // Another station's probe for our address is answered to all nodes.
     host.receive(&[solicit(Ipv6Addr::UNSPECIFIED, HOST6)]);
     let sent = host.sent();
     assert_eq!(sent[0][..6], [0x33, 0x33, 0, 0, 0, 1]);
@@ -138,8 +138,8 @@ fn an_unknown_neighbour_is_asked_for_and_nothing_that_waited_is_lost() {
     host.finish();
 }
 
-/// Another worker hears the neighbour first: what comes here before those that wait are told joins
-/// them.
+/// Another worker hears the neighbour first: packets that come here before the waiting ones are
+/// woken join them.
 #[test]
 fn who_waited_is_not_overtaken() {
     let env = Env::new();
@@ -180,7 +180,7 @@ fn a_neighbour_that_does_not_answer_is_given_up() {
     host.finish();
 }
 
-/// What is reported, about what, and how.
+/// The errors, their causes, and their fields.
 #[test]
 fn errors_are_reported_with_what_they_are_about() {
     let mut host = acquainted();

@@ -1,4 +1,4 @@
-//! What is said about fragments and about what is too long.
+//! Errors about fragments and about packets that are too long.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ use super::six::{acquainted, message};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A fragment of UDP: offset in bytes, whether more follow, and what it carries.
+/// A fragment of UDP: offset in bytes, whether more follow, and its payload.
 fn fragment(to: Ipv6Addr, offset: u16, more: bool, data: &[u8]) -> Vec<u8> {
     let [high, low] = (offset | u16::from(more)).to_be_bytes();
     ipv6(PEER6, to, 44, 64, &[&[17, 0, high, low, 0, 0, 0, 9][..], data].concat())
@@ -39,7 +39,7 @@ fn impossible_fragments_are_reported() {
         host.receive(&[from_peer6(bad)]);
         said(&mut host, bad, problem(code, pointer, bad));
     }
-    // One that we cannot hold is nobody's fault, and what went to a group is not reported.
+    // One that we cannot hold is not the sender's fault, and packets to a group are not reported.
     host.receive(&[from_peer6(&fragment(HOST6, 65_496, false, &[7; 8]))]);
     let all: Ipv6Addr = "ff02::1".parse().unwrap();
     host.receive(&[from_peer6(&fragment(all, 0, true, &[7; 12]))]);
@@ -71,7 +71,7 @@ fn a_packet_that_is_never_whole_is_reported_if_its_first_fragment_came() {
     host.finish();
 }
 
-/// RFC 8201 §4: of two routers, only the one is believed that talks about what was sent.
+/// RFC 8201 §4: of two routers, only the one is believed whose error quotes a packet that was sent.
 #[test]
 fn a_path_is_learned_from_what_was_sent() {
     let mut host = acquainted();

@@ -1,4 +1,4 @@
-//! What anybody on a link may send, in masses.
+//! Floods of messages that any station of a link may send.
 
 use std::net::Ipv6Addr;
 
@@ -78,8 +78,8 @@ fn neighbours_without_number_are_bounded() {
     host.finish();
 }
 
-/// Nobody takes over a neighbour's traffic by an answer that was not asked for, unless it says that
-/// it overrides (RFC 4861 §7.2.5); and a claim to our own address changes nothing.
+/// No station takes over a neighbour's traffic by an unsolicited answer, unless it says that it
+/// overrides (RFC 4861 §7.2.5); and a claim to our own address changes nothing.
 #[test]
 fn advertisements_that_nobody_asked_for_change_what_the_protocol_lets_them() {
     let mut host = acquainted();
@@ -99,7 +99,7 @@ fn advertisements_that_nobody_asked_for_change_what_the_protocol_lets_them() {
     host.sent();
     echoes(&mut host);
     assert_eq!(host.count("RxL3NDPHandle", CounterKind::Port, "conflict"), 1);
-    // Whom nobody has ever talked to is not entered by its own word.
+    // A station that no packet went to is not entered by its own announcement.
     let stranger: Ipv6Addr = "fd00::66".parse().unwrap();
     host.receive(&[claim(stranger, true)]);
     host.receive(&[from_peer6(&udp6((stranger, 5000), (HOST6, 7), 64, b"x"))]);
@@ -142,7 +142,7 @@ fn message_of_udp(frame: &[u8]) -> (Ipv6Addr, Ipv6Addr, usize) {
     (header.src(), header.dst(), frame.len())
 }
 
-/// Errors about what was never sent change nothing, whoever they are said to be from.
+/// Errors about packets that were never sent change nothing, with any source address.
 #[test]
 fn errors_about_what_was_never_sent_change_nothing() {
     use weever_wire::icmpv6::Icmpv6Repr;

@@ -167,8 +167,8 @@ fn a_host_passes_nothing_on() {
     host.finish();
 }
 
-/// RFC 4861 §8.2: who sends to a neighbour's neighbour through us is told, with as much of the packet as
-/// 1,280 bytes hold.
+/// RFC 4861 §8.2: a sender that reaches a neighbour of its own through us gets a redirect, with as
+/// much of the packet as 1,280 bytes hold.
 #[test]
 fn a_sender_is_told_of_a_better_first_hop() {
     let mut host = router();
@@ -180,7 +180,7 @@ fn a_sender_is_told_of_a_better_first_hop() {
         let sent = host.sent();
         let told = sent.iter().find(|frame| frame[54] == 137).expect("a redirect");
         assert_eq!((&told[..6], told[21]), (&PEER_MAC.0[..], 255));
-        assert_eq!(told[22..38], HOST_LL.octets(), "as whom it knows its router");
+        assert_eq!(told[22..38], HOST_LL.octets(), "the address by which it knows its router");
         assert_eq!(told[38..54], PEER6.octets());
         let message = &told[54..];
         assert!(message.len() <= 1240 && checksum_ok(message, &pair(HOST_LL, PEER6)));
@@ -191,8 +191,8 @@ fn a_sender_is_told_of_a_better_first_hop() {
         let quoted = packet.len().min(message.len() - 48);
         assert_eq!(message[48..][..quoted], packet[..quoted]);
     }
-    // From elsewhere, to elsewhere, about what is spent, to whom it goes back to, and to whom has just
-    // been told, there is none.
+    // No redirect for packets from elsewhere, to elsewhere, or with a spent hop limit, nor to the
+    // next hop itself, nor to a sender that has just had one.
     for (src, dst, hops) in [
         ("fd00::2", on_link, 64),
         ("fd77::1", on_link, 64),

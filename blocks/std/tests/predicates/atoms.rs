@@ -1,5 +1,5 @@
-//! What the labels of the host's predicates mean, in the plainest words: bytes at their places, and
-//! sums word by word. Nothing here is shared with the blocks.
+//! The meaning of the labels of the host's predicates, in the plainest words: bytes at their
+//! places, and sums word by word. Nothing here is shared with the blocks.
 
 use std::net::Ipv4Addr;
 
@@ -93,7 +93,7 @@ const OURS6: [&[u8]; 2] = [
 const JOINED: [&[u8]; 3] =
     [&[1, 0, 0x5e, 0, 0, 1], &[0x33, 0x33, 0, 0, 0, 1], &[0x33, 0x33, 0xff, 0, 0, 1]];
 
-/// The label's value for the frame. A label that nobody explained here fails the test.
+/// The label's value for the frame. A label without a meaning here fails the test.
 pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
     match label {
         "ip6.last" => return facts.last().map_or("bad", |(next, _)| name_of(next)).into(),
@@ -138,7 +138,7 @@ impl Facts<'_> {
         Some(self.l3() + self.header_len()?)
     }
 
-    /// What the datagram carries.
+    /// The datagram's payload.
     fn payload(&self) -> Option<&[u8]> {
         let end = if self.is_six() { self.end6()? } else { self.l3() + self.total_len()? };
         self.frame.get(self.l4()?..end)
@@ -204,7 +204,8 @@ impl Facts<'_> {
         Some(self.arp_station()? && self.ip(self.l3() + 14)?.is_unspecified())
     }
 
-    /// Absent is right, and so is what cannot be summed: that is for the length to say.
+    /// An absent checksum is right, and so is one that cannot be summed: the length is at fault
+    /// then.
     fn udp_checksum(&self) -> Option<bool> {
         let (datagram, length) = (self.payload()?, self.word(self.l4()? + 4)?);
         let Some(summed) = datagram.get(..length.into()) else { return Some(true) };
@@ -236,7 +237,8 @@ impl Facts<'_> {
         Some(src[0] != 0xff && !mapped && !loopback && !OURS6.contains(&src))
     }
 
-    /// What the extension headers lead to, and where that begins; `None` if they cannot be followed.
+    /// The protocol behind the extension headers, and its offset; `None` if they cannot be
+    /// followed.
     fn last(&self) -> Option<(u8, usize)> {
         let packet = self.frame.get(self.l3()..self.end6()?)?;
         let (mut next, mut at) = (packet[6], 40);
@@ -355,7 +357,7 @@ fn sums_up(parts: &[&[u8]]) -> bool {
     total > 0 && total.is_multiple_of(0xffff)
 }
 
-/// What has to stand in the zeroed checksum field of the parts.
+/// The right value for the zeroed checksum field of the parts.
 fn checksum(parts: &[&[u8]]) -> [u8; 2] {
     (0xffff - (total(parts) % 0xffff) as u16).to_be_bytes()
 }

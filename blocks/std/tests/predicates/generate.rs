@@ -37,7 +37,7 @@ fn addresses() -> impl Strategy<Value = Ipv4Addr> {
     ]
 }
 
-/// What may stand behind the fixed header: mostly nothing.
+/// Options behind the fixed header: mostly none.
 fn options() -> impl Strategy<Value = Vec<u8>> {
     let some: [&[u8]; 6] = [
         &[1, 1, 1, 0],
@@ -112,7 +112,7 @@ fn addresses6() -> impl Strategy<Value = [u8; 16]> {
     prop_oneof![12 => prop::sample::select(known.to_vec()), 1 => any::<[u8; 16]>()]
 }
 
-/// Extension headers that end with the place for the protocol of what follows.
+/// Extension headers that end with the place for the protocol of the payload.
 fn chains() -> impl Strategy<Value = (Option<u8>, Vec<u8>)> {
     let some: [(u8, &[u8]); 9] = [
         (0, &[0, 0, 5, 2, 0, 0, 1, 0]),
@@ -170,8 +170,8 @@ fn arps() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(op, sha, spa, tpa)| arp(op, (sha, spa), (HOST_MAC, tpa))[14..].to_vec())
 }
 
-/// Frames that look like what a host receives, some of them tagged, cut short, damaged, or damaged
-/// and given right checksums.
+/// Frames like those that a host receives, some of them tagged, cut short, damaged, or damaged and
+/// given right checksums.
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let typed = prop_oneof![
         6 => datagrams().prop_map(|d| (0x0800u16, d)),

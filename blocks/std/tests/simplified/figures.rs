@@ -82,6 +82,6 @@ fn a_queue_of_everything_keeps_everything() {
     let simplified = simplified_for(&everything(), ForeignPackets::HandOver(HandOver::default()));
     show("everything", &simplified.report);
     assert!(simplified.report.foreign.is_empty(), "{:?}", simplified.report.foreign);
-    // No socket of DHCP, so nobody gets to its client.
+    // No socket of DHCP, so no packet gets to its client.
     assert_eq!(simplified.report.removed, ["RxL4UDPDhcp"]);
 }

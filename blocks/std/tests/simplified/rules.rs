@@ -1,11 +1,11 @@
-//! Filters at random, about what the random frames have.
+//! Random filters on fields of the random frames.
 
 use super::super::*;
 
 use weever_graph::Key;
 use weever_graph::nic::FlowType;
 
-/// A filter by what it asks.
+/// A filter, by its conditions.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) flow_type: FlowType,

@@ -85,7 +85,7 @@ pub type Learned = crate::neighbour::Learned<Ipv4Addr>;
 
 /// The answer to [`Cache::lookup`].
 pub type Lookup<T = Transmit> = crate::neighbour::Lookup<T>;
-/// What [`Cache::poll`] wants done.
+/// An action that [`Cache::poll`] asks for.
 pub type Action = crate::neighbour::Action<Ipv4Addr, Transmit>;
 
 /// An ARP packet to send.
@@ -151,7 +151,7 @@ pub enum Verdict {
 pub struct Outcome {
     /// Its classification, which names a counter.
     pub verdict: Verdict,
-    /// What to send.
+    /// The packet to send.
     pub reply: Option<Transmit>,
     /// The neighbour learned from it.
     pub learned: Option<Learned>,

@@ -1,4 +1,4 @@
-//! What packets do to the entries: RFC 826, "Packet Reception".
+//! The effect of packets on the entries: RFC 826, "Packet Reception".
 
 use core::net::Ipv4Addr;
 

@@ -1,4 +1,4 @@
-//! Which packets a socket wants, and what of a packet decides it.
+//! The packets that a socket wants, and the fields that decide it.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};

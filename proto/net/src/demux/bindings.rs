@@ -11,7 +11,7 @@ use crate::random::keyed_hash;
 use super::Sharing;
 use super::binding::Binding;
 
-/// A socket that binds, and whose it is.
+/// A socket that binds, and its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The socket's number.
@@ -19,7 +19,7 @@ pub struct Holder {
     /// The application queue or service that it belongs to, as the control side numbers them.
     pub owner: u64,
     /// The user that the owner runs as. Only sockets of one user divide a binding by flow or by
-    /// worker, so that nobody takes a part of somebody else's packets.
+    /// worker, so that no user takes a part of another's packets.
     pub user: u32,
 }
 
@@ -170,7 +170,7 @@ impl Bindings {
             let port = self.ports.first + (start.wrapping_add(i) % len) as u16;
             let binding = Binding { local_port: Some(port), ..binding };
             let held = Held { binding, sharing, holder };
-            // An ephemeral port is nobody else's, whatever may be shared.
+            // An ephemeral port has one socket only, even if sharing is allowed.
             if usable(port) && self.is_free(&held) {
                 self.counters[counter] = self.counters[counter].wrapping_add(i);
                 self.list_mut(&held.binding).push(held);

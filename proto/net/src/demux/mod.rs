@@ -41,7 +41,7 @@ pub struct SocketRef {
 /// How sockets with the same binding divide its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody else may have the binding.
+    /// No other socket may have the binding.
     #[default]
     Exclusive,
     /// The latest gets the packets to one address, all get those to a group (`SO_REUSEADDR` for

@@ -20,7 +20,7 @@ const REMOTE_ADDR: u8 = 1 << 5;
 /// How many shapes there are.
 pub(super) const SHAPES: usize = 1 << 6;
 
-/// What bindings of a shape are found by: the fields they give, zero where they give none.
+/// The key of bindings of a shape: the fields they give, zero where they give none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     local_addr: u128,

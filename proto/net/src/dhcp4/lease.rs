@@ -46,9 +46,9 @@ pub struct Lease {
     pub since: u64,
     /// How long it lasts, in nanoseconds; `u64::MAX`: for ever.
     pub lasts: u64,
-    /// After what time to renew it.
+    /// The time after which to renew it.
     pub renew_after: u64,
-    /// After what time to ask any server.
+    /// The time after which to ask any server.
     pub rebind_after: u64,
 }
 

@@ -13,7 +13,7 @@
 //! the client looks for another lease from `Init` on, and uses the one it has until that ends.
 //!
 //! [`Client`] has these kinds of methods:
-//! - *per packet*: [`Client::handle`] for what arrives at UDP port 68; [`Client::conflict`] when an
+//! - *per packet*: [`Client::handle`] for datagrams to UDP port 68; [`Client::conflict`] when an
 //!   ARP packet says that another station has the address of [`Client::probed`] or of the lease;
 //! - *time*: [`Client::poll`], again and again until it has nothing more to say, after any other
 //!   call and once [`Client::poll_at`] has come;

@@ -145,7 +145,7 @@ fn renews_rebinds_and_loses() {
     let xid = view.header().xid();
     client.handle(&reply(MessageType::Ack, xid, OURS, &[ID, LEASE, MASK]), now).unwrap();
     assert!(matches!(outputs(&mut client, now)[..], [Output::Event(Event::Bound(_))]));
-    // From now on nobody answers.
+    // From now on no server answers.
     let (granted, mut sends) = (now, Vec::new());
     let lost = loop {
         let all = next(&mut client, &mut now);
@@ -371,7 +371,7 @@ fn what_servers_may_not_grant() {
 }
 
 proptest! {
-    /// Whatever servers say and whenever, the client neither floods nor stops.
+    /// With any messages of servers at any time, the client neither floods nor stops.
     #[test]
     fn a_hostile_server_is_bounded(
         script in proptest::collection::vec((0u8..9, any::<u32>(), 0u64..30, any::<bool>()), 1..200), seed: u64,

@@ -1,4 +1,4 @@
-//! A fragment as it came: where it belongs, and what makes it impossible.
+//! A fragment as it came: its place in the datagram, and the checks of its fields.
 
 use core::net::IpAddr;
 
@@ -98,7 +98,7 @@ impl<'a> Piece<'a> {
     /// datagram. Bytes behind the total length are ignored.
     ///
     /// # Errors
-    /// What makes it impossible.
+    /// The first fault found in it.
     pub fn v4(packet: &'a [u8], zone: u16) -> Result<Option<Self>, Reject> {
         let view = Ipv4View::new(packet).map_err(|_| Reject::Malformed)?;
         let header = view.header();
@@ -126,7 +126,7 @@ impl<'a> Piece<'a> {
     /// are ignored.
     ///
     /// # Errors
-    /// What makes it impossible.
+    /// The first fault found in it.
     pub fn v6(packet: &'a [u8], zone: u16) -> Result<Option<Self>, Reject> {
         let (header, packet) = whole_v6(packet)?;
         let Some((next_at, at)) = find(packet)? else { return Ok(None) };

@@ -38,7 +38,7 @@ impl Default for Config {
     }
 }
 
-/// What became of a fragment.
+/// The result of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Offer<S> {
     /// It was the last one: the datagram is the room's first so many bytes.

@@ -127,7 +127,7 @@ fn copied_options(
 
 /// RFC 8200 §4.5: the headers that every fragment has are those "up to and including the Routing
 /// header if present, else the Hop-by-Hop Options header if present, else no extension headers":
-/// (the byte that names what follows them, where that begins).
+/// (the byte that names the next header, its offset).
 fn unfragmentable(packet: &[u8]) -> Result<(usize, usize), SplitError> {
     let (mut next_at, mut at) = (6, ipv6::HEADER_LEN);
     let mut found = (next_at, at);

@@ -150,8 +150,8 @@ impl<S> Table<S> {
     }
 
     /// The datagram to evict: one that was given up, else of the source with the most, the oldest
-    /// of which one fragment has come, else the oldest: a flood of single fragments evicts its own and not
-    /// what makes progress.
+    /// of which one fragment has come, else the oldest: a flood of single fragments evicts its own
+    /// datagrams and not those that make progress.
     pub(super) fn victim(&self) -> Option<usize> {
         let worth = |at: &usize| {
             let datagram = &self.list[*at];

@@ -45,7 +45,8 @@ pub trait Family: Address + addr::Address {
 
     /// Whether it is a group.
     fn is_group(self) -> bool;
-    /// Whether membership is reported at all: not that of all hosts, nor what stays on the machine.
+    /// Whether membership is reported at all: not for the group of all hosts, nor for groups of the
+    /// machine itself.
     fn is_reported(self) -> bool;
     /// Writes a message of an older version; its length, or `None` if there is no such message.
     fn old_message(kind: OldKind, group: Self, buf: &mut [u8]) -> Option<usize>;

@@ -66,8 +66,8 @@ impl<A: Copy + Ord> Filter<A> {
         self.sources.binary_search(&source).is_ok()
     }
 
-    /// What several users want together: RFC 3376 §3.2. When too many sources would be listed, the
-    /// group is listened to as a whole.
+    /// The filter of several users together: RFC 3376 §3.2. When too many sources would be listed,
+    /// the group is listened to as a whole.
     pub(super) fn merge<'a>(filters: impl Iterator<Item = &'a Filter<A>> + Clone) -> Filter<A>
     where
         A: 'a,

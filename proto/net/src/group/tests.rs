@@ -293,8 +293,8 @@ impl Router {
 }
 
 proptest! {
-    /// Whatever is joined and left, and when messages go out, the router ends up knowing it, even
-    /// if it hears only every other message.
+    /// For any joins, leaves and times of messages, the router ends up knowing it, even if it hears
+    /// only every other message.
     #[test]
     fn the_router_knows_what_is_listened_to(
         script in proptest::collection::vec(

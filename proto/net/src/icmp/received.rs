@@ -1,8 +1,8 @@
 //! Received errors: which to believe.
 //!
-//! Anybody can send them, so the quoted packet has to be one that we could have sent: a datagram
-//! from one of our addresses to another host's. RFC 5927 §4.1 has transports check more than that,
-//! which only they can.
+//! Any station can send them, so the quoted packet has to be one that we could have sent: a
+//! datagram from one of our addresses to another host's. RFC 5927 §4.1 has transports check more
+//! than that, which only they can.
 
 use core::net::Ipv4Addr;
 

@@ -67,7 +67,7 @@ mod tests {
     }
 
     proptest! {
-        /// What passes has its header and all that it announces within what there is.
+        /// A datagram that passes has its header and its announced length within the bytes at hand.
         #[test]
         fn lengths(ihl in 0u8..16, total in 0u16..100, available in 20usize..100) {
             let mut packet = packet(|_| {});

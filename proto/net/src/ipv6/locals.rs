@@ -81,7 +81,7 @@ impl Locals6 {
         Some(self.addrs.remove(at))
     }
 
-    /// All of them, in whatever state.
+    /// All of them, in any state.
     pub fn iter(&self) -> impl Iterator<Item = OwnAddr> + '_ {
         self.addrs.iter().copied()
     }
@@ -91,7 +91,7 @@ impl Locals6 {
         self.addrs.is_empty()
     }
 
-    /// The address, in whatever state.
+    /// The address, in any state.
     pub fn get(&self, ip: Ipv6Addr) -> Option<OwnAddr> {
         self.iter().find(|own| own.cidr.addr() == ip)
     }

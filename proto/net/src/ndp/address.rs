@@ -137,7 +137,7 @@ impl Addresses {
         own.map(|own| own.addr.cidr.addr())
     }
 
-    /// The address that was made of an advertised prefix, in whatever state.
+    /// The address that was made of an advertised prefix, in any state.
     pub(super) fn of_prefix(&self, prefix: Cidr6) -> Option<OwnAddr> {
         let made = |own: &&Own| {
             own.addr.origin == AddrOrigin::Autoconf && own.addr.cidr.network() == prefix.network()

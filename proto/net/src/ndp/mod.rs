@@ -22,9 +22,9 @@
 //!   [`Node::locals`], [`Node::default_router`], [`Node::on_link`] and [`Node::params`];
 //! - *operators*: [`Node::add_address`], [`Node::remove_address`], [`Node::neighbours_mut`].
 //!
-//! Everything that a neighbour can make us remember is bounded. What anybody on the link may claim
-//! is believed as far as the RFCs say: a message has to come with a hop limit of 255, which no
-//! router passes on; one's own address is not given up once it was found unique; an unused
+//! Everything that a neighbour can make us remember is bounded. Claims that any station of the link
+//! may make are believed as far as the RFCs say: a message has to come with a hop limit of 255,
+//! which no router passes on; one's own address is not given up once it was found unique; an unused
 //! neighbour cannot evict one that is used.
 
 use core::net::Ipv6Addr;

@@ -149,7 +149,7 @@ impl Node {
         removed
     }
 
-    /// Our addresses, in whatever state.
+    /// Our addresses, in any state.
     pub fn locals(&self) -> Locals6 {
         self.addresses.locals()
     }

@@ -16,7 +16,7 @@ use crate::ipv6::{AddrOrigin, DEFAULT_HOP_LIMIT, MIN_MTU};
 use crate::neighbour::NEVER;
 use crate::{MILLIS, SECOND};
 
-/// What every message has to have: RFC 4861 §6.1, §7.1, §8.1, "The IP Hop Limit field has a value of
+/// The checks of every message: RFC 4861 §6.1, §7.1, §8.1, "The IP Hop Limit field has a value of
 /// 255, i.e., the packet could not possibly have been forwarded by a router."
 const HOP_LIMIT: u8 = 255;
 

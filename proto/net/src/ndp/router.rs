@@ -112,7 +112,7 @@ impl Prefixes {
         true
     }
 
-    /// Forgets those whose time is over; whether there were any.
+    /// Forgets the expired ones; true if there were any.
     pub(super) fn expire(&mut self, now: u64) -> bool {
         let before = self.list.len();
         self.list.retain(|(_, until)| *until > now);

@@ -90,7 +90,7 @@ impl<A: Address> Entries<A> {
         known.map(|entry| (entry.ip, entry.mac))
     }
 
-    /// A number that grows whenever what [`resolved`](Self::resolved) lists has changed.
+    /// A number that grows whenever the list of [`resolved`](Self::resolved) has changed.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation

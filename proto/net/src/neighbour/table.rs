@@ -79,10 +79,9 @@ impl<A: Address> Table<A> {
         Some(self.entries.remove(at))
     }
 
-    /// Entries in this state that may exist at once: half of all, so that unanswered requests
-    /// leave room for neighbours that speak to us.
-    /// A quarter of these are for our own traffic: what strangers make us ask for cannot keep us from
-    /// asking for a neighbour that we want to speak to.
+    /// Entries in this state that may exist at once: half of all, so that unanswered requests leave
+    /// room for neighbours that speak to us. A quarter of these are for our own traffic: requests
+    /// provoked by strangers cannot keep us from asking for a neighbour that we want to speak to.
     pub(crate) fn max_incomplete(&self, demand: Demand) -> usize {
         let all = self.capacity / 2;
         match demand {

@@ -252,8 +252,8 @@ impl View {
         self.find_entry(dst).map_or(link_mtu, |entry| entry.mtu.min(link_mtu))
     }
 
-    /// Whether datagrams to `dst` must not forbid fragmentation: a link on the path takes less than what
-    /// no message takes us below. Without that, they would all be lost.
+    /// Whether datagrams to `dst` must not forbid fragmentation: a link on the path takes less than
+    /// the lowest MTU that we learn. Without that, they would all be lost.
     #[inline]
     pub fn may_fragment(&self, dst: IpAddr) -> bool {
         !self.is_empty() && self.find_entry(dst).is_some_and(|entry| entry.may_fragment)

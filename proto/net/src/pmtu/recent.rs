@@ -85,7 +85,7 @@ impl RecentSends {
         let (ours, theirs) = packet.ports;
         let ends = u64::from(ours) << 48 | u64::from(theirs) << 32;
         let last = ends ^ u64::from(length) << 8 ^ u64::from(packet.protocol);
-        // Not a cryptographic hash, on the packet path: its values are never seen by anybody.
+        // Not a cryptographic hash, on the packet path: its values never leave the table.
         let mix = |h: u64, word: u64| {
             let product = u128::from(h ^ word) * 0xd6e8_feb8_6659_fd93_u128;
             (product >> 64) as u64 ^ product as u64

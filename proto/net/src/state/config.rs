@@ -65,7 +65,7 @@ impl NetConfig {
     /// Adds an interface with the addresses that it has.
     ///
     /// # Errors
-    /// Where it, or one of its addresses, gets in the way of what there is.
+    /// Where it, or one of its addresses, conflicts with the configuration.
     pub fn add_interface(&mut self, iface: Interface) -> Result<IfaceId, StateError> {
         if self.interfaces.len() >= MAX_INTERFACES || iface.id == IfaceId::NONE {
             return Err(StateError::TooManyInterfaces);

@@ -15,7 +15,7 @@ use crate::route::{Origin, Route, Way};
 /// The result of neighbour discovery on one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
-    /// The interface's addresses, in whatever state.
+    /// The interface's addresses, in any state.
     pub locals: Locals6,
     /// The default router.
     pub router: Option<Ipv6Addr>,
@@ -140,7 +140,7 @@ impl NetConfig {
         routes::remove(&mut self.routes6, to)
     }
 
-    /// Takes over what neighbour discovery found out on an interface: its addresses in their
+    /// Takes over the results of neighbour discovery on an interface: its addresses in their
     /// states, and routes of [`Origin::Ra`]. Which addresses an operator wants stays the operator's
     /// business: one that was removed meanwhile does not come back, nor is a new one lost.
     ///

@@ -20,7 +20,7 @@ pub enum StateError {
     MemberTaken {
         /// The new one.
         name: String,
-        /// Whose it is.
+        /// The interface that has it.
         by: String,
     },
     /// No VLAN has this number.

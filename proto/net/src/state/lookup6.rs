@@ -52,7 +52,7 @@ impl NetState {
         if self.is_ours6(iface, dst) { Destination::Local } else { Destination::Other }
     }
 
-    /// Whether `iface` wants to hear what `source` sends to a group that it is in.
+    /// Whether `iface` wants packets of `source` to a group that it is in.
     #[inline]
     pub fn accepts6(&self, iface: IfaceId, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let own = self.interface(iface);

@@ -160,7 +160,7 @@ impl NetState {
         self.interface(iface).is_some_and(|iface| iface.is_member(group))
     }
 
-    /// Whether `iface` wants to hear what `source` sends to the group.
+    /// Whether `iface` wants packets of `source` to the group.
     #[inline]
     pub fn accepts4(&self, iface: IfaceId, group: Ipv4Addr, source: Ipv4Addr) -> bool {
         self.interface(iface).is_some_and(|iface| iface.accepts(group, source))

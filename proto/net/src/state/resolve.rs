@@ -107,8 +107,8 @@ fn connected4(iface: &Interface, entries: &mut Vec<Entry<Ipv4Addr>>) {
     entries.extend(iface.v4.iter().map(|cidr| (cidr.network(), hop(cidr))));
 }
 
-/// What no configuration changes (RFC 1122 §3.2.1.3, RFC 1812 §5.3.7). Without a route that says
-/// otherwise, groups and the limited broadcast are reached by the first interface.
+/// The entries that no configuration changes (RFC 1122 §3.2.1.3, RFC 1812 §5.3.7). Without a route
+/// that says otherwise, groups and the limited broadcast are reached by the first interface.
 fn special4(first: Option<&Interface>) -> impl Iterator<Item = Entry<Ipv4Addr>> {
     let iface = first.map_or(IfaceId::NONE, |iface| iface.id);
     let addresses = first.and_then(|iface| iface.v4.iter().next());
@@ -141,8 +141,8 @@ fn connected6(iface: &Interface, entries: &mut Vec<Entry<Ipv6Addr>>) {
     }
 }
 
-/// What no configuration changes. A packet to a link-local address or to a group needs to know its
-/// interface: see [`NetState::hop6`](super::NetState::hop6).
+/// The entries that no configuration changes. A packet to a link-local address or to a group needs
+/// to know its interface: see [`NetState::hop6`](super::NetState::hop6).
 fn special6() -> impl Iterator<Item = Entry<Ipv6Addr>> {
     let blocks = [
         (Ipv6Addr::UNSPECIFIED, 128, Kind::Martian),

@@ -45,7 +45,7 @@ pub mod option {
 pub struct DhcpOption<'a> {
     /// See [`option`].
     pub code: u8,
-    /// What follows type and length.
+    /// The value, behind type and length.
     pub data: &'a [u8],
 }
 
@@ -57,7 +57,7 @@ pub struct Options<'a> {
     area: &'a [u8],
     file: &'a [u8],
     sname: &'a [u8],
-    /// What overload has said; bit 2 once it may say no more.
+    /// The value of the overload option; bit 2 once it may not change any more.
     overload: u8,
 }
 

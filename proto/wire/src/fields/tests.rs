@@ -165,7 +165,7 @@ proptest! {
         prop_assert!(got.l4.is_none() || got.l3.is_some_and(|l3| l3 < ends[2]));
     }
 
-    /// Whatever the oracle accepts as a whole, we see the same way.
+    /// For every frame that the oracle accepts as a whole, our fields equal its fields.
     #[test]
     fn agrees_with_etherparse(frame in damaged_frame()) {
         let Ok(sliced) = SlicedPacket::from_ethernet(&frame) else { return Ok(()) };

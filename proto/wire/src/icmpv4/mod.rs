@@ -36,8 +36,8 @@ pub mod kind {
     /// A header field is wrong.
     pub const PARAMETER_PROBLEM: u8 = 12;
 
-    /// Whether a message of this type reports an error (RFC 1122 §3.2.2). A type that nobody
-    /// knows counts as one, so that we never answer it with an error of our own.
+    /// Whether a message of this type reports an error (RFC 1122 §3.2.2). An unknown type counts as
+    /// one, so that we never answer it with an error of our own.
     pub const fn is_error(kind: u8) -> bool {
         !matches!(kind, ECHO_REPLY | ECHO_REQUEST | 9 | 10 | 13..=18 | 42 | 43)
     }

@@ -11,7 +11,7 @@ use crate::{Layer, WireError};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a message of version 1 or 2, and of what all versions' queries share.
+/// Bytes of a message of version 1 or 2, and of the part that all versions' queries share.
 pub const V2_LEN: usize = 8;
 /// Bytes of a version 3 query before its sources.
 pub const QUERY_LEN: usize = 12;
@@ -28,7 +28,7 @@ pub mod kind {
     pub const V2_REPORT: u8 = 0x16;
     /// Version 2: I no longer do.
     pub const V2_LEAVE: u8 = 0x17;
-    /// Version 3: what I listen to.
+    /// Version 3: the groups and sources that the sender listens to.
     pub const V3_REPORT: u8 = 0x22;
 }
 

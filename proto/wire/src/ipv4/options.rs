@@ -27,7 +27,7 @@ pub struct Ipv4Option<'a> {
     pub kind: u8,
     /// Where the type byte stands, counted from the end of the fixed header.
     pub offset: usize,
-    /// What follows type and length.
+    /// The value, behind type and length.
     pub data: &'a [u8],
 }
 

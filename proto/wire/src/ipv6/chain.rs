@@ -18,8 +18,8 @@ const SEGMENTS_LEFT: usize = 3;
 /// The end of a chain of extension headers. Offsets count from the start of the IPv6 header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Chain {
-    /// Protocol of what follows the chain; [`next_header::FRAGMENT`] if the packet is a fragment
-    /// of another, at whose fragment header the walk ended.
+    /// Protocol of the payload behind the chain; [`next_header::FRAGMENT`] if the packet is a
+    /// fragment of another, at whose fragment header the walk ended.
     pub protocol: u8,
     /// Where that begins.
     pub offset: usize,
@@ -77,13 +77,13 @@ impl Chain {
         let protocol = header.next_header();
         let chain =
             Chain { protocol, offset: HEADER_LEN, pointer: FIXED_NEXT, router_alert: false };
-        // What nearly every packet has costs one comparison.
+        // The usual case, no extension header, costs one comparison.
         if is_extension(protocol) { chain.walk_on(packet) } else { Ok(chain) }
     }
 
-    /// The protocol behind the chain and where it begins, whatever is wrong with the headers in
-    /// between: for callers that need the protocol before they report an error about the packet. `None` if
-    /// that cannot be told, or the packet is a later fragment.
+    /// The protocol behind the chain and where it begins, even if the headers in between are
+    /// faulty: for callers that need the protocol before they report an error about the packet.
+    /// `None` if that cannot be told, or the packet is a later fragment.
     pub fn skim(packet: &[u8]) -> Option<(u8, usize)> {
         let mut protocol = Ipv6Header::first(packet)?.next_header();
         let mut offset = HEADER_LEN;
@@ -165,8 +165,8 @@ impl Chain {
     }
 }
 
-/// Whether the walk goes on after this header. "No next header" (59) and what IPsec would have to
-/// decipher end it.
+/// Whether the walk goes on after this header. "No next header" (59) and payload encrypted by IPsec
+/// end it.
 #[inline]
 pub const fn is_extension(protocol: u8) -> bool {
     matches!(

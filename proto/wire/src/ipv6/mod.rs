@@ -78,7 +78,7 @@ impl Ipv6Header<'_> {
         be16(self.0, PAYLOAD_LEN).into()
     }
 
-    /// Protocol of what follows.
+    /// Protocol of the payload.
     #[inline]
     pub fn next_header(self) -> u8 {
         self.0[NEXT]
@@ -150,7 +150,7 @@ impl<'a> Ipv6View<'a> {
         self.header
     }
 
-    /// What follows it.
+    /// The bytes behind it.
     #[inline]
     pub fn payload(self) -> &'a [u8] {
         self.payload
@@ -166,7 +166,7 @@ pub struct Ipv6Repr {
     pub flow_label: u32,
     /// Bytes after the header.
     pub payload_len: u16,
-    /// Protocol of what follows.
+    /// Protocol of the payload.
     pub next_header: u8,
     /// Hop limit.
     pub hop_limit: u8,

@@ -20,7 +20,7 @@ pub struct Ipv6Option<'a> {
     pub kind: u8,
     /// Where the type byte stands in the area.
     pub offset: usize,
-    /// What follows type and length.
+    /// The value, behind type and length.
     pub data: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! What IGMP ([`crate::igmp`]) and multicast listener discovery ([`crate::mld`]) have in common:
+//! The common parts of IGMP ([`crate::igmp`]) and multicast listener discovery ([`crate::mld`]):
 //! queries as values, and the newest version's reports, a list of records (RFC 3376 §4.2, RFC 3810
 //! §5.2).
 //!
@@ -42,7 +42,7 @@ pub mod record_kind {
 pub trait Address: Copy {
     /// Its bytes.
     const LEN: usize;
-    /// Whose messages these are.
+    /// The protocol of these messages.
     const LAYER: Layer;
     /// The type of a report of the newest version.
     const REPORT: u8;

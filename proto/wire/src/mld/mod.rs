@@ -11,7 +11,7 @@ use crate::{Layer, WireError};
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a version 1 message, and of what both versions' queries share.
+/// Bytes of a version 1 message, and of the part that both versions' queries share.
 pub const V1_LEN: usize = 24;
 /// Bytes of a version 2 query before its sources.
 pub const QUERY_LEN: usize = 28;

@@ -82,7 +82,7 @@ pub struct NdpOptions<'a> {
 }
 
 impl<'a> NdpOptions<'a> {
-    /// Checks the lengths in `area`, what follows a message's fixed part.
+    /// Checks the lengths in `area`, the bytes behind a message's fixed part.
     ///
     /// # Errors
     /// [`WireError::BadLength`] of the first option whose length is zero or too large.

@@ -71,7 +71,8 @@ impl<'a> TcpOptions<'a> {
     /// option length (e.g., zero)".
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
-        // What nearly every segment of a connection with timestamps carries (RFC 7323 appendix A).
+        // The options of nearly every segment of a connection with timestamps (RFC 7323 appendix
+        // A).
         if let [kind::NOP, kind::NOP, kind::TIMESTAMPS, 10, values @ ..] = bytes
             && values.len() == 8
         {
@@ -215,7 +216,8 @@ impl TcpOptionsRepr {
     /// [`WireError::NoRoom`], also if they would not fit a header.
     #[inline]
     pub fn emit(&self, buf: &mut [u8]) -> Result<usize, WireError> {
-        // What nearly every segment of a connection with timestamps carries (RFC 7323 appendix A).
+        // The options of nearly every segment of a connection with timestamps (RFC 7323 appendix
+        // A).
         if let Some(Timestamps { value, echo }) = self.timestamps
             && self.is_timestamps_only()
             && let Some(out) = buf.first_chunk_mut::<TIMESTAMPS_LEN>()

@@ -1,4 +1,4 @@
-//! Headers and options against an independent parser, and what malformed options do.
+//! Headers and options against an independent parser, and the handling of malformed options.
 
 use super::*;
 use etherparse::{TcpHeaderSlice, TcpOptionElement};

@@ -42,7 +42,7 @@ pub trait Family: Sized + Debug + Send + 'static {
     /// Notes that no other station has a tentative address of an interface.
     fn note_free(&mut self, iface: u16, ip: Ip<Self>);
 
-    /// Has the host's network know what was found out about its own addresses and routes. The change
-    /// comes back as one to follow, which changes nothing more.
+    /// Reports findings about the host's own addresses and routes to its network. The change comes
+    /// back as one to follow, which changes nothing more.
     fn report(&mut self, links: &mut Links<Self::Machine>, host: &Network);
 }

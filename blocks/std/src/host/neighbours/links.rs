@@ -12,7 +12,7 @@ pub(super) struct Link<M> {
     pub(super) downs: u32,
     /// The kernel's: see [`Interface::borrowed`](weever_net::iface::Interface::borrowed).
     pub(super) borrowed: bool,
-    /// The generation of what the host's network has been told of it; IPv6 only.
+    /// The generation last reported to the host's network; IPv6 only.
     pub(super) told: u64,
     pub(super) machine: M,
 }
@@ -21,7 +21,7 @@ pub(super) struct Link<M> {
 #[derive(Debug)]
 pub struct Links<M: Discovery> {
     all: Vec<Link<M>>,
-    /// What operators entered for interfaces that have no machine for a while.
+    /// Operators' entries for interfaces that have no machine for a while.
     pub(super) kept: Vec<(u16, Neighbour<M::Ip>)>,
     /// Generations of those that are gone.
     past: u64,
@@ -77,7 +77,7 @@ impl<M: Discovery> Links<M> {
         running.chain(self.kept.iter().copied())
     }
 
-    /// Forgets a neighbour, whether its interface is up or not; what was known.
+    /// Forgets a neighbour, whether its interface is up or not; returns its entry.
     pub(super) fn remove(&mut self, iface: u16, ip: M::Ip) -> Option<Neighbour<M::Ip>> {
         if let Some(link) = self.any(iface) {
             return link.machine.neighbours_mut().remove(ip);

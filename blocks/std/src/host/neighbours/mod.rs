@@ -8,7 +8,7 @@
 //!                          └──► Network: what was found out about our own addresses
 //! ```
 //!
-//! All of it serves both families; what each does its own way is its [`Family`].
+//! All of it serves both families; their differences are in [`Family`].
 
 mod family;
 mod key;
@@ -85,7 +85,7 @@ impl<F: Family> Neighbourhood<F> {
         Ok(true)
     }
 
-    /// Forgets a neighbour, entered by an operator or not; what was known of it. Locks.
+    /// Forgets a neighbour, entered by an operator or not; returns its entry. Locks.
     pub fn remove(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) -> Option<Neighbour<Ip<F>>> {
         let mut session = self.session(now);
         let removed = session.inner.links.remove(iface.0, ip)?;
@@ -93,7 +93,8 @@ impl<F: Family> Neighbourhood<F> {
         Some(removed)
     }
 
-    /// Takes over a link address that the [`Resolver`] found, which is asked again while it is used. Has no effect on what an operator has entered. Locks.
+    /// Takes over a link address that the [`Resolver`] found, which is asked again while it is
+    /// used. Has no effect on an operator's entry. Locks.
     pub fn adopt(&self, iface: IfaceId, ip: Ip<F>, mac: MacAddr, now: Nanos) {
         let mut session = self.session(now);
         let Some(link) = session.inner.links.up(iface.0) else { return };
@@ -102,8 +103,8 @@ impl<F: Family> Neighbourhood<F> {
         }
     }
 
-    /// Forgets what was adopted, but for what packets wait for: the resolver looks again, and
-    /// they wait until it is found or time is up. Locks.
+    /// Forgets an adopted address, but keeps the packets that wait for it: the resolver looks
+    /// again, and they wait until it is found or time is up. Locks.
     pub fn withdraw(&self, iface: IfaceId, ip: Ip<F>, now: Nanos) {
         let mut session = self.session(now);
         let Some(link) = session.inner.links.any(iface.0) else { return };

@@ -15,8 +15,8 @@ use super::links::Links;
 use super::news::News;
 use super::snapshot::{Reader, Snapshot};
 
-/// The neighbours of one host on all its interfaces, shared by its workers. What changes in the
-/// host's network is followed by their next user, the workers' timers at the latest.
+/// The neighbours of one host on all its interfaces, shared by its workers. Changes in the host's
+/// network is followed by their next user, the workers' timers at the latest.
 #[derive(Debug)]
 pub struct Neighbourhood<F: Family> {
     pub(super) secret: Key,

@@ -27,7 +27,7 @@ impl News {
         self.count += 1;
     }
 
-    /// How many there ever were: what a reader has seen, once it has read all.
+    /// How many there ever were: the position of a reader that has read all.
     pub(super) fn count(&self) -> u64 {
         self.count
     }

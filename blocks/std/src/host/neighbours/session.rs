@@ -11,14 +11,14 @@ use super::key::NeighbourKey;
 use super::neighbourhood::{Inner, Neighbourhood};
 use super::snapshot::Snapshot;
 
-/// The neighbours, locked. What changed is published when it is dropped.
+/// The neighbours, locked. Changes are published when it is dropped.
 pub(crate) struct Session<'a, F: Family> {
     shared: &'a Neighbourhood<F>,
     pub(super) inner: MutexGuard<'a, Inner<F>>,
 }
 
 impl<F: Family> Neighbourhood<F> {
-    /// Access for one burst; what changed is published when it ends.
+    /// Access for one burst; changes are published when it ends.
     pub(crate) fn session(&self, now: Nanos) -> Session<'_, F> {
         let mut inner = self.lock();
         if inner.followed != self.host.generation() {
@@ -29,7 +29,7 @@ impl<F: Family> Neighbourhood<F> {
 }
 
 impl<F: Family> Session<'_, F> {
-    /// What is known of a neighbour; `None` if its interface is down or gone, or does not speak the
+    /// The entry of a neighbour; `None` if its interface is down or gone, or does not speak the
     /// family.
     pub(crate) fn lookup(
         &mut self,
@@ -48,14 +48,14 @@ impl<F: Family> Session<'_, F> {
         }
     }
 
-    /// Whether a neighbour is being asked for, so that what waits for it will be told.
+    /// Whether a neighbour is being asked for, so that the packets that wait for it will be told.
     pub(crate) fn is_asked(&mut self, at: F::Key) -> bool {
         let (iface, ip) = at.parts();
         self.inner.links.up(iface).is_some_and(|link| link.machine.neighbours().is_asked(ip))
     }
 
-    /// Tells the machines what was used, and does what is due: calls `send` for what is to be sent
-    /// by which interface.
+    /// Tells the machines which neighbours were used, and does all due work: calls `send` with each
+    /// packet and its interface.
     pub(crate) fn poll(&mut self, now: Nanos, mut send: impl FnMut(u16, Sent<F>)) {
         self.note_use(now);
         let Inner { family, links, news, .. } = &mut *self.inner;
@@ -81,7 +81,7 @@ impl<F: Family> Session<'_, F> {
         self.inner.news.count()
     }
 
-    /// Wakes the packets, on all workers, that wait for what was learned.
+    /// Wakes the packets, on all workers, that wait for the learned neighbour.
     pub(super) fn note_learned(&mut self, iface: u16, learned: Option<Learned<Ip<F>>>) {
         if let Some(learned) = learned.filter(|learned| learned.resolves) {
             self.tell(iface, learned.ip);

@@ -127,12 +127,12 @@ impl Family for V4 {
     }
 }
 
-/// What is announced and asked from.
+/// The addresses that are announced and asked from.
 fn locals(iface: &Interface) -> Locals {
     if iface.up && !iface.borrowed { iface.v4.clone() } else { Locals::default() }
 }
 
-/// What is probed for.
+/// The addresses that are probed for.
 fn tentative(iface: &Interface) -> Locals {
     if iface.up && !iface.borrowed { iface.tentative.clone() } else { Locals::default() }
 }
@@ -149,7 +149,7 @@ fn adapt(
     now: Nanos,
     given_up: &mut impl FnMut(u16, Ipv4Addr),
 ) {
-    // It may have come up again before anybody has looked.
+    // It may have come up again before any block has looked.
     if link.downs != iface.downs {
         flush(link, given_up);
     }

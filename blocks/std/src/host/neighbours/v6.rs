@@ -96,7 +96,7 @@ impl Family for V6 {
         }
     }
 
-    /// Never called: what neighbour discovery finds out about addresses is read from its locals.
+    /// Never called: the findings of neighbour discovery about addresses are read from its locals.
     fn note_free(&mut self, _: u16, _: Ipv6Addr) {}
 
     fn report(&mut self, links: &mut Links<Node>, host: &Network) {

@@ -21,7 +21,7 @@ const MAX_QUOTE: usize = MAX_ERROR_LEN - ipv4::HEADER_LEN - HEADER_LEN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Silence {
-    /// What there is of the datagram is less than its header.
+    /// The datagram is shorter than its header.
     #[error("no whole header to quote")]
     Truncated,
     /// "an ICMP error message"

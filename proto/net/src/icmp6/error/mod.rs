@@ -79,8 +79,8 @@ impl Cause {
         }
     }
 
-    /// What there is to report about a fragment that was not taken (RFC 8200 §4.5, RFC 7112 §5), of
-    /// `packet` that it is.
+    /// The error due for a fragment that was not taken (RFC 8200 §4.5, RFC 7112 §5), of `packet`
+    /// that it is.
     pub fn of_fragment(reject: Reject, packet: &[u8]) -> Option<Cause> {
         match reject {
             Reject::Misaligned => Some(Cause::HeaderField { pointer: PAYLOAD_LENGTH }),

@@ -104,7 +104,7 @@ fn a_neighbour_that_is_used_is_asked_again_and_stays() {
 fn a_reader_that_fell_far_behind_wakes_all_that_wait() {
     let neighbours = neighbours();
     neighbours.session(0).lookup(at(PEER), Demand::Own, 1);
-    // What it waits for is gone before anybody has looked, and so is the news of it.
+    // The neighbour it waits for is gone before any block has looked, and so is the news of it.
     assert!(neighbours.remove(IfaceId(0), PEER, 2).is_some());
     let mut session = neighbours.session(2);
     (0..NEWS).for_each(|_| session.tell(0, HOST));
