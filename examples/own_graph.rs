@@ -15,8 +15,8 @@ use weever_engine::{CounterKind, Engine, Limits, Schedule};
 use weever_graph::{Effects, verify};
 use weever_packet::{Burst, Mask, Pool, PoolConfig, first_n};
 
-/// What the packets go through. `implementation` names the block, square brackets say where a port
-/// leads to.
+/// The nodes that packets go through. `implementation` names the block, square brackets name a
+/// port's target.
 const GRAPH: &str = r#"
     graph own {
         node In {
@@ -37,7 +37,7 @@ const GRAPH: &str = r#"
     }
 "#;
 
-/// How a block is found by its name, and what the verifier must know of it.
+/// The block's type: its name, and the facts that the verifier needs.
 static LENGTH: BlockType = BlockType {
     name: "Length",
     summary: "Tells long frames from short ones.",

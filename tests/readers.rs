@@ -3,7 +3,7 @@
 use std::io::pipe;
 use std::process::{Command, Stdio};
 
-/// The exit status when nobody reads what it writes.
+/// The exit status when nobody reads the output.
 fn unread(args: &[&str]) -> Option<i32> {
     let writer = || Stdio::from(pipe().expect("a pipe").1);
     let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));

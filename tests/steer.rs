@@ -52,7 +52,8 @@ impl Drop for Files {
     }
 }
 
-/// Two kernels on a cable of two queues, with addresses; what the left one sends has its checksums.
+/// Two kernels on a cable of two queues, with addresses; the left one's packets have their
+/// checksums.
 fn net() -> Fixture {
     let net = Fixture::pair(2).unwrap();
     net.assign_addresses().unwrap();
@@ -66,7 +67,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// What a command that ends by itself says, in the right namespace.
+/// The output of a command that ends by itself, in the right namespace.
 fn output(net: &Fixture, args: &[&str]) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } = net.right.run(|| command(args).output().unwrap());
     let text = [stdout, stderr].concat();
@@ -110,7 +111,7 @@ impl Steering {
         }
     }
 
-    /// Ends it as Ctrl-C does, and returns what it said last.
+    /// Ends it as Ctrl-C does, and returns its last output.
     fn end(self) -> String {
         self.end_by(Signal::SIGINT)
     }
@@ -187,7 +188,7 @@ fn tcp_works(net: &Fixture) {
     stream.write_all(&data).unwrap();
     let mut back = vec![0; SIZE];
     stream.read_exact(&mut back).unwrap();
-    assert!(back == data, "what comes back is what was sent");
+    assert!(back == data, "the returned data differ");
     echo.join().unwrap();
 }
 

@@ -73,7 +73,7 @@ impl Up {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// Waits for its end, and returns what it printed last.
+    /// Waits for its end, and returns its last output.
     fn end(mut self) -> (ExitStatus, String) {
         let deadline = Instant::now() + PATIENCE;
         let status = loop {
@@ -140,7 +140,7 @@ fn kernel_to_kernel(net: &Fixture) {
     for (from, to) in [(&right, &left), (&left, &right)] {
         to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
         let end = Instant::now() + PATIENCE;
-        // A device that gets or loses a program may lose what is on its way.
+        // A device that gets or loses a program may lose the packets under way.
         let got = loop {
             assert!(Instant::now() < end, "the kernel lost it");
             from.send_to(b"by the kernel", to.local_addr().unwrap()).unwrap();
@@ -308,7 +308,10 @@ fn the_whole_device_can_be_taken_and_is_given_back() {
         kernel.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let stranger = socket(&net.right, Fixture::RIGHT);
         stranger.send_to(b"for the kernel", kernel.local_addr().unwrap()).unwrap();
-        assert!(kernel.recv_from(&mut [0; 64]).is_err(), "the kernel got what is not its own");
+        assert!(
+            kernel.recv_from(&mut [0; 64]).is_err(),
+            "nothing is shared, but the kernel got a packet"
+        );
         up.signal(Signal::SIGHUP);
         assert_eq!(up.end().0.code(), Some(0));
         kernel_to_kernel(&net);

@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let answer = answers.find(|packet| packet.data().ends_with(b"hello"));
     println!("{} bytes came back", answer.ok_or("no answer")?.len());
 
-    // What it runs can be asked at any time. With threads instead of `step`: `builder.start()`.
+    // The running host can be asked at any time. With threads instead of `step`: `builder.start()`.
     for reading in host.handle().readings().concat().iter().filter(|r| r.value > 0) {
         println!("{} {} {}: {}", reading.node, reading.kind.name(), reading.label, reading.value);
     }

@@ -13,10 +13,10 @@ use weever_net::state::{NetConfig, NetState, StateError};
 /// The network, once the host is assembled.
 pub(crate) type LaterNetwork = Arc<OnceLock<Arc<Network>>>;
 
-/// What the server of applications asks.
+/// The host as the server of applications sees it.
 pub(crate) struct Surroundings {
     network: LaterNetwork,
-    /// What was joined here, and by nobody before.
+    /// Groups joined here, and by nobody before.
     joined: Mutex<HashSet<(u16, IpAddr)>>,
 }
 
@@ -68,7 +68,7 @@ impl HostNetwork for Surroundings {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         let id = IfaceId(interface);
         if !member {
-            // What the operator had joined before is not ours to leave.
+            // Groups that the operator had joined before are not ours to leave.
             if joined.remove(&(interface, group)) {
                 network.update(|net| leave(net, id, group)).map_err(|e| e.to_string())?;
             }

@@ -1,4 +1,4 @@
-//! Who may have how many frames of the pool: one budget over all holders, so that they cannot have more
+//! The division of the pool's frames: one budget over all holders, so that they cannot have more
 //! together than there are.
 
 use std::fmt;
@@ -11,13 +11,13 @@ use weever_packet::Stock;
 const LEAST_TASKS: usize = 32;
 /// Packets for one link, and messages to one worker, that have to find room at the least.
 const LEAST_WAITING: usize = 16;
-/// What a worker's own stock has at the least: one trade with the pool.
+/// The least stock of a worker: one trade with the pool.
 const LEAST_STOCK: usize = 64;
 
 /// Holders of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameShare {
-    /// What they are: `receiving on eth0`.
+    /// Their purpose: `receiving on eth0`.
     pub holder: String,
     /// How many there are.
     pub count: usize,
@@ -39,18 +39,18 @@ impl FrameShare {
 pub struct FrameBudget {
     /// Frames of the pool.
     pub frames: usize,
-    /// Who may have how many.
+    /// The share of each holder.
     pub shares: Vec<FrameShare>,
 }
 
 impl FrameBudget {
-    /// What the holders need together at the least.
+    /// The frames that the holders need together at the least.
     pub fn least(&self) -> usize {
         self.shares.iter().map(|share| share.count * share.least).sum()
     }
 
-    /// Adds holders that need `least` frames each and have a use for `most`: they get that, as far as
-    /// it is no more than a `part`th of what is left when all have what they need.
+    /// Adds holders that need `least` frames each and have a use for `most`: they get that, but
+    /// beyond `least` at most a `part`th of the frames left when all have their least.
     fn add(&mut self, left: &mut usize, part: usize, want: Want) {
         let Want { holder, count, least, most } = want;
         let more =
@@ -60,7 +60,7 @@ impl FrameBudget {
     }
 }
 
-/// Who needs what, and why it does not fit: a table, with the remedy.
+/// The needs of each holder, and why they do not fit: a table, with the remedy.
 impl fmt::Display for FrameBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, frames) = (self.least(), self.frames);
@@ -95,7 +95,7 @@ pub(crate) struct LinkNeed {
     pub(crate) need: FrameNeed,
 }
 
-/// What the budget comes to.
+/// The results of the budget.
 pub(crate) struct Division {
     pub(crate) budget: FrameBudget,
     /// By link, for each queue.
@@ -106,11 +106,11 @@ pub(crate) struct Division {
     pub(crate) stock: usize,
 }
 
-/// Divides the frames of a pool between devices, workers and what waits in them. `links` are all links, in
-/// their order.
+/// Divides the frames of a pool between devices, workers and the packets that wait in them. `links` are
+/// all links, in their order.
 ///
 /// # Errors
-/// The budget, if the holders cannot have what they need at the least.
+/// The budget, if the holders cannot have the frames they need at the least.
 pub(crate) fn divide(
     frames: usize,
     workers: usize,
@@ -148,7 +148,7 @@ pub(crate) fn divide(
         links: links.len().max(1) as u16,
         outbox: each(rest + 1),
         ring: each(rest + 2),
-        // Tasks get half of what they are told to be within.
+        // Tasks get half of the limit they are told.
         ..Limits::within(2 * each(rest + 3))
     };
     let stock = each(rest);

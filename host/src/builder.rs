@@ -27,7 +27,7 @@ use crate::handle::WorkerHandle;
 use crate::{Host, HostError, HostHandle, InterfaceConfig, Route, RunningHost, Stopper};
 
 /// Assembles a [`Host`]. Add links first, then the interfaces on them, then routes, whose routers
-/// are in the interfaces' networks. Every method either does what it says or changes nothing.
+/// are in the interfaces' networks. Every method either succeeds or changes nothing.
 pub struct HostBuilder {
     pool: Pool,
     network: NetConfig,
@@ -37,7 +37,7 @@ pub struct HostBuilder {
     links: Vec<Box<dyn Link>>,
     /// By link.
     queues: Vec<Vec<Box<dyn LinkQueue>>>,
-    /// The number of the applications' link, and what its server is to be told.
+    /// The number of the applications' link, and the network that its server will be told.
     applications: Option<(u16, LaterNetwork)>,
     neighbours: Vec<(IpAddr, MacAddr)>,
     dhcp: Vec<IfaceId>,
@@ -87,9 +87,9 @@ impl HostBuilder {
         (self.infos.len() - 1) as u16
     }
 
-    /// Adds the link of applications, for the workers as they were set before: what the returned
-    /// server opens sends and receives by this host. `large` is where datagrams longer than a frame
-    /// come from, `max_sockets` the most that can be open.
+    /// Adds the link of applications, for the workers as they were set before: sockets of the
+    /// returned server send and receive by this host. `large` is the pool of datagrams longer than
+    /// a frame, `max_sockets` the most that can be open.
     ///
     /// # Errors
     /// [`HostError::Applications`].
@@ -150,7 +150,7 @@ impl HostBuilder {
         &mut self.network
     }
 
-    /// What the blocks share, for blocks of your own.
+    /// The blocks' shared state, for blocks of your own.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -340,7 +340,7 @@ fn is_of(queue: &dyn LinkQueue, pool: &Pool) -> bool {
     queue.pool().is_none_or(|own| pool.stock().draws_from(own))
 }
 
-/// What the queues of a link need of the pool; all of them are alike.
+/// The frames that the queues of a link need of the pool; all of them are alike.
 fn needs(name: &str, queues: &[Box<dyn LinkQueue>], pool: &Pool) -> LinkNeed {
     let of_pool = || queues.iter().filter(|queue| is_of(&***queue, pool));
     let need = of_pool().map(|queue| queue.frame_need()).next().unwrap_or_default();

@@ -51,7 +51,7 @@ pub enum HostError {
     NeighbourTable {
         /// The neighbour.
         address: IpAddr,
-        /// What the cache says.
+        /// The cache's error.
         why: String,
     },
     /// The sockets do not go together, or the graph has no place for them.

@@ -1,4 +1,4 @@
-//! What a host can be asked and told while its workers run.
+//! Questions and commands for a host while its workers run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use weever_packet::Pool;
 use crate::{FrameBudget, Stopper};
 
 /// The shared parts of a host, for any thread. Clones are of the same host; they may outlive it, and
-/// then show what was last.
+/// then show its last state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HostHandle {
@@ -23,7 +23,7 @@ pub struct HostHandle {
     pub neighbours6: Arc<Neighbours6>,
     /// The graph, and changing it.
     pub publisher: Arc<Publisher>,
-    /// What the blocks share.
+    /// The blocks' shared state.
     pub env: Arc<Env>,
     /// The links, by their numbers.
     pub links: Arc<[LinkInfo]>,
@@ -31,14 +31,14 @@ pub struct HostHandle {
     pub workers: Arc<[WorkerHandle]>,
     /// The frames.
     pub pool: Pool,
-    /// Who may have how many of them.
+    /// The division of the pool's frames.
     pub budget: Arc<FrameBudget>,
     /// Ends [`RunningHost::wait`](crate::RunningHost::wait).
     pub stopper: Stopper,
 }
 
 impl HostHandle {
-    /// What each worker has counted, by worker.
+    /// The readings of each worker, by worker.
     pub fn readings(&self) -> Vec<Vec<Reading>> {
         self.workers.iter().map(|worker| worker.counters.describe()).collect()
     }
@@ -59,9 +59,9 @@ pub struct WorkerHandle {
     pub core: Option<usize>,
     /// The queues it serves: the link's number and the queue's.
     pub queues: Vec<(u16, u16)>,
-    /// What its graph has counted.
+    /// The counters of its graph.
     pub counters: Arc<engine::Counters>,
-    /// What its loop and its queues have counted.
+    /// The counters of its loop and its queues.
     pub stats: Arc<WorkerStats>,
     /// How it waits for packets. Wake it after a change.
     pub pace: Arc<Pace>,
@@ -89,7 +89,7 @@ impl WorkerHandle {
         }
     }
 
-    /// What went wrong so far, in its order: queues that failed, a panic.
+    /// The failures so far, in order: queues that failed, a panic.
     pub fn failures(&self) -> MutexGuard<'_, Vec<String>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,7 +21,7 @@ pub struct InterfaceConfig {
     pub vlan: Option<u16>,
     /// Its addresses. IPv4 ones are used at once, IPv6 ones when nobody has objected (RFC 4862 §5.4).
     pub addresses: Vec<Prefix>,
-    /// Longest IP packet to send; `None`, or more than the link takes: what the link takes.
+    /// Longest IP packet to send; `None`, or more than the link takes: the link's limit.
     pub mtu: Option<u16>,
     /// The multicast groups it is in.
     pub groups: Vec<IpAddr>,

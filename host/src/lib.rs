@@ -1,8 +1,8 @@
 //! A host: links, interfaces, routes and sockets become workers that run the host's graph.
 //!
-//! The daemon, simulations and benchmarks all assemble their hosts here, so that what is simulated and
-//! measured is what ships. Applications that bring the stack into their own process do the same;
-//! `examples/embed.rs` is one of them.
+//! The daemon, simulations and benchmarks all assemble their hosts here, so that the simulated and the
+//! measured code is the shipped one. Applications that bring the stack into their own process do the
+//! same; `examples/embed.rs` is one of them.
 //!
 //! Data takes one path:
 //!
@@ -10,7 +10,7 @@
 //!  daemon: Config   simulation: Topology   benchmark: its rig   your program
 //!        └─────────────────┴───────┬──────────────┴────────────────┘
 //!                                  ▼
-//!  HostBuilder   link(), interface(), route(), neighbour(), serve(): each checks what it is given
+//!  HostBuilder   link(), interface(), route(), neighbour(), serve(): each checks its arguments
 //!        │ build(now)
 //!        ├─ NetConfig ──► Env: network, neighbour caches, path MTUs, fragments, DHCP clients
 //!        ├─ sockets ────► Graph: the one that ships, or your own
@@ -24,7 +24,7 @@
 //!  HostHandle    what both can be asked and told while they run: network, graph, counters
 //! ```
 //!
-//! With `step`, a host needs neither threads nor a clock, and a seed for what must not be predicted
+//! With `step`, a host needs neither threads nor a clock, and a seed for its unpredictable numbers
 //! ([`HostBuilder::secret`]) makes every run the same.
 #![forbid(unsafe_code)]
 

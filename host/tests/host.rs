@@ -78,7 +78,7 @@ fn driven_by_hand_it_answers_a_datagram_once_it_knows_the_neighbour() {
 
 #[test]
 fn a_seed_makes_every_run_the_same_and_others_differ() {
-    // What it announces and probes, and when, depends on randomness.
+    // The times and contents of announcements and probes depend on randomness.
     let run = |seed: u64| {
         let (mut builder, mut peer) = host();
         builder.secret(seed);

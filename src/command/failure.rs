@@ -1,4 +1,4 @@
-//! What a command failed with, and the exit status for it.
+//! The failure of a command, and the exit status for it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Says on standard error what went wrong.
+    /// Reports the failure on standard error.
     pub(crate) fn report(&self) -> ExitCode {
         let mut errors = io::stderr().lock();
         // A reader that has gone away (`2>&1 | head`) is no reason for another status.

@@ -52,7 +52,7 @@ fn arrives(from: &UdpSocket, to: &UdpSocket, len: usize) -> bool {
     })
 }
 
-/// What the second link does not take is reported to the kernel, which then cuts it.
+/// A packet too long for the second link is reported to the kernel, which then fragments it.
 #[test]
 fn two_kernels_talk_through_weever() {
     require_net_admin!();

@@ -91,8 +91,7 @@ fn the_kernel_talks_to_a_stack_beside_a_kernel() {
     assert!(echoes(&far, at(STACK, ECHO, 0), 9000), "{}", up.tell());
 }
 
-/// Nobody has told the stack who its peer is: the kernel was told who the stack is, and asks
-/// nothing.
+/// The stack has no neighbour entry of its peer; the kernel has one of the stack, and asks nothing.
 #[test]
 fn the_stack_asks_the_kernel() {
     require_net_admin!();

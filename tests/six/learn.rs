@@ -36,7 +36,7 @@ fn an_advertisement_makes_an_address_and_a_route(share: &str) {
     let send =
         || router.send_to(&advertisement(prefix), at(ALL_NODES, 0, index(&net.right, "right0")));
     // As routers do, again and again: the kernel's own link-local address, from which it sends, may
-    // still be looked at, and the device may not hand over what is for all nodes yet.
+    // still be probed, and the device may not hand over packets for all nodes yet.
     let done = AtomicBool::new(false);
     let made = std::thread::scope(|scope| {
         scope.spawn(|| {

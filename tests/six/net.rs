@@ -1,4 +1,4 @@
-//! A stack that runs as a child, and what the tests ask of the kernel.
+//! A stack that runs as a child, and the tests' questions to the kernel.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
@@ -61,7 +61,7 @@ impl Up {
         serde_json::from_str(&self.ask(&["status", "--json"])).unwrap()
     }
 
-    /// What is wrong, when something did not come.
+    /// A diagnosis, when something did not come.
     pub(crate) fn tell(&self) -> String {
         self.ask(&["status"]) + &self.ask(&["counters", "--drops"])
     }

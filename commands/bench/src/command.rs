@@ -31,7 +31,7 @@ pub struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum Part {
-    /// What the graph costs per packet, on a memory link
+    /// The graph's cost per packet, on a memory link
     Engine {
         /// Run only the contenders with this in their names (for a profiler)
         #[arg(long, value_name = "TEXT")]
@@ -51,29 +51,29 @@ enum Part {
     /// The application of `app` that is a process of its own
     #[command(hide = true)]
     AppServer {
-        /// What it serves
+        /// The service
         kind: app::Kind,
         /// The stack's socket
         path: std::path::PathBuf,
     },
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
-    /// What a change of the running graph costs the packets: lost ones, and gaps in the service
+    /// Changes of the running graph: lost packets, and gaps in the service
     Live,
-    /// What holds when much happens at once: flows that move under load, changes of a large graph
+    /// The stack when much happens at once: flows that move under load, changes of a large graph
     Overload,
     /// Waiting for packets in each mode: rate, round-trip times, CPU time, context switches (needs
     /// root)
     Modes,
-    /// What the program that sorts frames by filters costs per packet and per change (needs root)
+    /// The program that sorts frames by filters: cost per packet and per change (needs root)
     SteerXdp,
-    /// What a policy does for high-priority clients when others ask too much (needs root)
+    /// A policy that protects high-priority clients when others ask too much (needs root)
     Isolation {
         /// Draw the latency while clients join, as SVG
         #[arg(long, value_name = "FILE")]
         svg: Option<std::path::PathBuf>,
     },
-    /// What it costs to find queues for flows: table 1 of the Dragonet paper, and far beyond
+    /// The search for flows' queues: table 1 of the Dragonet paper, and far beyond
     Search {
         /// Draw how the times grow with the number of flows, as SVG
         #[arg(long, value_name = "FILE")]
@@ -101,7 +101,7 @@ enum Part {
     },
 }
 
-/// Runs a benchmark and prints what it found. Blocks for its whole length, under a minute with the
+/// Runs a benchmark and prints the results. Blocks for its whole length, under a minute with the
 /// defaults.
 pub fn run(args: &BenchArgs) -> ExitCode {
     match measure(args) {
@@ -117,7 +117,7 @@ pub fn run(args: &BenchArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What the benchmark prints.
+/// The output of the benchmark.
 fn measure(args: &BenchArgs) -> Result<String, BenchError> {
     let plan = |rounds: usize, each: u64| Plan {
         rounds: args.rounds.map_or(rounds, usize::from),

@@ -1,4 +1,4 @@
-//! One side of a comparison: a thread on the contender's core that handles what the load sends.
+//! One side of a comparison: a thread on the contender's core that handles the load.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Before a measurement: long enough for caches, branch predictors and rings to fill.
 const WARM_UP: Duration = Duration::from_millis(150);
 
-/// What the contender's thread and the measuring one share.
+/// The state shared by the contender's thread and the measuring one.
 #[derive(Default)]
 pub(crate) struct Gate {
     /// The contender's loop ends when this is set.
@@ -26,12 +26,12 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// The contender is set up, and will count what it handles by [`add`](Self::add).
+    /// The contender is set up, and will count its packets by [`add`](Self::add).
     pub(crate) fn open(&self) {
         self.ready.store(true, Ordering::Release);
     }
 
-    /// The contender is set up, and `source` counts what it has handled.
+    /// The contender is set up, and `source` counts the packets it has handled.
     pub(crate) fn open_with(&self, source: impl Fn() -> u64 + Send + Sync + 'static) {
         let first = self.source.set(Box::new(source));
         debug_assert!(first.is_ok(), "a contender opens its gate once");

@@ -68,7 +68,7 @@ impl Crossing {
         near.right.add_address(NEAR, PREFIX)?;
         far.left.add_address(FAR, PREFIX)?;
         far.left.add_neighbour(SINK, SINK_MAC)?;
-        // What comes out is received on the other hosts' core, as in a real network.
+        // Forwarded packets are received on the other hosts' core, as in a real network.
         sink.process_received_on("sink0", Some(source_core))?;
         Ok(Crossing { source, router, _sink: sink, near, far, source_core, router_core })
     }
@@ -119,8 +119,8 @@ impl Crossing {
     }
 }
 
-/// The host graph over AF_XDP, forwarding. It also takes what is for the kernel's addresses, which
-/// nobody sends to.
+/// The host graph over AF_XDP, forwarding. It also takes packets for the kernel's addresses; none
+/// are sent there.
 fn weever(gate: &Gate) -> Result<(), BenchError> {
     let failed = "weever";
     let pool = Pool::new(PoolConfig::default()).map_err(BenchError::of(failed))?;

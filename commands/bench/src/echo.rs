@@ -21,8 +21,8 @@ const CONTENDERS: [(&str, Body); 3] = [
     ("kernel mmsg", peers::mmsg_echo),
 ];
 
-/// Loads: the frame size, check sequence included, whose core receives what comes back, and what
-/// that adds to the names.
+/// Loads: the frame size, check sequence included, the core that receives the returned packets, and
+/// the suffix of the names.
 const LOADS: [(usize, Receiver, &str); 4] = [
     (64, Receiver::Generator, ""),
     (512, Receiver::Generator, "_512"),
@@ -57,7 +57,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     Ok(report(&rig, &rates, &times))
 }
 
-/// Every load, open-loop; what comes back is counted where it was sent from.
+/// Every load, open-loop; returned packets are counted at the load's source.
 fn throughput(rig: &Rig, body: Body, each: Duration, rates: &mut ByLoad) -> Result<(), BenchError> {
     let contender = Contender::start(rig, body)?;
     for ((size, receiver, _), samples) in LOADS.iter().zip(rates) {

@@ -2,7 +2,7 @@
 
 use weever_ebpf::sys::BpfError;
 
-/// What went wrong.
+/// An error of a benchmark.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
@@ -34,7 +34,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Wraps what a contender says.
+    /// Wraps a contender's error.
     pub(crate) fn of<E: std::fmt::Display>(contender: &'static str) -> impl Fn(E) -> BenchError {
         move |e| BenchError::Contender { contender, problem: e.to_string() }
     }

@@ -1,4 +1,4 @@
-//! What the graph costs for forwarding, without a device: a link that replays, and one that frees.
+//! The graph's cost of forwarding, without a device: a link that replays, and one that frees.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Memory {
         during: Duration,
     ) -> Result<f64, BenchError> {
         let failed = BenchError::of("memory link");
-        // Caches, and the queues' growth to what they need.
+        // Warms the caches, and lets the queues grow to their working size.
         for _ in 0..1024 {
             self.turn(batch, 0).map_err(&failed)?;
         }

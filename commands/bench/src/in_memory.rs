@@ -1,4 +1,4 @@
-//! `weever bench engine`: what the graph costs, without a device.
+//! `weever bench engine`: the cost of the graph, without a device.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(crate) struct Contender {
 }
 
 enum Work {
-    /// Only the link: receive and free. What it costs is in every other figure too.
+    /// Only the link: receive and free. Its cost is in every other figure too.
     Link(PoolCache),
     /// A host's worker, whose engine is fed by hand, and where packets enter it.
     Engine(Box<Worker>, Entry),
@@ -66,8 +66,9 @@ fn report(contenders: &[Contender]) -> Report {
     report.setup("memory link that replays one 60-byte UDP frame, one thread, no device");
     report.setup("every figure includes the link: alloc, copy of the frame, free");
     report.setup("host graph: all of it up to a UDP socket; UDP echo: and back out by the link");
-    report
-        .setup("simplified graph: what a worker runs whose queue gets IPv4 UDP to that port only");
+    report.setup(
+        "simplified graph: the part of a worker whose queue gets only IPv4 UDP to that port",
+    );
     for contender in contenders {
         report.row(&contender.name, "ns/packet", &contender.samples);
     }

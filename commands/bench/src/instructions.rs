@@ -1,9 +1,9 @@
 //! `weever bench instructions`: work whose instructions callgrind counts.
 //!
-//! Times drift with the machine, instruction counts hardly do: they are what CI holds changes
-//! against. Each scenario is prepared and warmed up, and then does a fixed amount of work inside
-//! [`counted`]; callgrind counts what happens there and nothing else. `cargo xtask instructions` runs
-//! every scenario and compares it with the figures in the tree.
+//! Times drift with the machine, instruction counts hardly do: CI compares changes by them. Each
+//! scenario is prepared and warmed up, and then does a fixed amount of work inside [`counted`];
+//! callgrind counts the instructions there and no others. `cargo xtask instructions` runs every
+//! scenario and compares it with the figures in the tree.
 
 use std::hint::black_box;
 
@@ -30,7 +30,7 @@ type Work = Box<dyn FnMut() -> Result<usize, BenchError>>;
 
 struct Scenario {
     name: &'static str,
-    /// What the instructions are divided by.
+    /// The unit of work, by whose number the instructions are divided.
     unit: &'static str,
     prepare: fn() -> Result<Work, BenchError>,
 }

@@ -1,7 +1,7 @@
 //! `weever bench modes`: what waiting for packets costs, and what not waiting costs.
 //!
-//! A worker echoes UDP in each of its modes, at three loads: idle, half of what it can, and more
-//! than it can. At each: answers per second, round-trip times, the share of a core that the
+//! A worker echoes UDP in each of its modes, at three loads: idle, half of its capacity, and more
+//! than its capacity. At each: answers per second, round-trip times, the share of a core that the
 //! worker's thread uses, and its context switches, as LANA compared its back-ends (§6.5).
 
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ fn measure(
     contender.finish()
 }
 
-/// What a thread used while `work` was done: share of a core, context switches per second.
+/// A thread's use while `work` was done: share of a core, context switches per second.
 fn during<T>(
     thread: i32,
     work: impl FnOnce() -> Result<T, BenchError>,

@@ -1,4 +1,4 @@
-//! The contenders: weever, AF_XDP with nothing around it, and what the kernel offers.
+//! The contenders: weever, AF_XDP with nothing around it, and the kernel's interfaces.
 
 use std::net::{Ipv4Addr, UdpSocket};
 

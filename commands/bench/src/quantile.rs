@@ -1,4 +1,4 @@
-//! Quantiles of what was measured.
+//! Quantiles of samples.
 
 /// The value that a share of all values does not exceed; nothing if there are none.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! What a benchmark prints.
+//! The output of a benchmark.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::{Samples, Summary};
 /// One line of results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The measured quantity.
     pub name: String,
     /// Its unit.
     pub unit: String,
@@ -27,7 +27,7 @@ pub struct Row {
 pub struct Report {
     /// Which benchmark.
     pub bench: String,
-    /// The set-up, in words: cores, queues, modes. What a reader needs to believe the figures.
+    /// The set-up, in words: cores, queues, modes. A reader needs it to believe the figures.
     pub setup: Vec<String>,
     /// Every figure with its spread, ratios included.
     pub rows: Vec<Row>,

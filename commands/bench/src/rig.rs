@@ -56,8 +56,8 @@ impl Rig {
         Ok(self.fixture.veth.right.add_neighbour(Fixture::LEFT, GENERATOR_MAC)?)
     }
 
-    /// Says on which core the kernel receives what comes back: the generator's, or the one that the
-    /// contender sends on, which is what a veth does by itself.
+    /// Chooses the core on which the kernel receives the returned packets: the generator's, or the
+    /// one that the contender sends on, which is a veth's default.
     pub(crate) fn receive_returns(&self, by: Receiver) -> Result<(), BenchError> {
         let core = (by == Receiver::Generator).then_some(self.generator_core);
         Ok(self.fixture.left.process_received_on("left0", core)?)
@@ -71,7 +71,7 @@ impl Rig {
     }
 }
 
-/// On whose core the other host receives what a contender sends to it.
+/// The core on which the other host receives the contender's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
     /// On that of the other host, as in a real network.
@@ -80,9 +80,9 @@ pub(crate) enum Receiver {
     Contender,
 }
 
-/// Where the load says that it comes from. It is not the interface's own address, so that the
-/// kernel throws away what comes back as soon as it has counted it.
+/// The source address of the load. It is not the interface's own address, so that the kernel throws
+/// returned packets away as soon as it has counted them.
 pub(crate) const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 
-/// The contender's address, whoever owns it.
+/// The contender's address, under the kernel or weever.
 pub(crate) const HOST: Ipv4Addr = Fixture::RIGHT;

@@ -1,6 +1,7 @@
-//! `weever bench steer-xdp`: what the generated classifier costs per packet, and a change of it.
+//! `weever bench steer-xdp`: the cost of the generated classifier per packet, and of a change of
+//! it.
 //!
-//! The kernel runs the program on one frame over and over and says what a run took. Frames of
+//! The kernel runs the program on one frame over and over and reports the time of a run. Frames of
 //! several flows take turns, so that no filter is the only one in the cache.
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! What a thread of this process has used so far, by the kernel's books.
+//! The use of a core by a thread of this process so far, by the kernel's books.
 
 use std::io;
 
@@ -19,7 +19,7 @@ impl ThreadUse {
         nix::unistd::gettid().as_raw()
     }
 
-    /// What the thread with this number has used.
+    /// The use by the thread with this number.
     ///
     /// # Errors
     /// When there is no such thread.

@@ -19,10 +19,10 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Shows packets of a running stack as they pass, or writes them to a capture file.
 ///
-/// What the stack takes from a device, the kernel's tools do not see: this shows it. Packets are
-/// copied at places in the running graph, which is changed for the time of the capture and carries
-/// on meanwhile. Copies for which there is no room are left out and counted; packets themselves are
-/// neither lost nor held up.
+/// The kernel's tools do not see packets that the stack takes from a device: this shows them.
+/// Packets are copied at places in the running graph, which is changed for the time of the capture
+/// and carries on meanwhile. Copies for which there is no room are left out and counted; packets
+/// themselves are neither lost nor held up.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CaptureArgs {
     /// Which packets, in the syntax of pcap-filter, such as `udp port 53`; all without it
@@ -56,7 +56,7 @@ pub enum CaptureError {
         "the stack did not begin a capture, but answered {answer}; use a weever of its release"
     )]
     NotStarted {
-        /// What it answered.
+        /// Its answer.
         answer: String,
     },
     /// The file could not be made or written.
@@ -70,7 +70,7 @@ pub enum CaptureError {
     /// Nothing could be printed, or signals not be taken over.
     #[error("cannot {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's word.
         source: io::Error,
@@ -110,7 +110,7 @@ impl CaptureArgs {
         let mut sink = Sink::new(self.write.as_ref(), out, &started)?;
         let mut tally = Tally::default();
         let pumped = pump(&mut client, &mut sink, &ended, &mut tally);
-        // What came before the stack went away is kept.
+        // Packets captured before the stack went away are kept.
         sink.finish(tally.missed)?;
         say(&format!("{} packets captured, {} missed", tally.captured, tally.missed));
         pumped

@@ -1,4 +1,4 @@
-//! Ctrl-C as a wish to end, so that what was captured gets into its file.
+//! Ctrl-C ends a capture cleanly, so that the captured packets get into the file.
 
 use std::io;
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::fields::{Parsed, summarize};
 use weever_wire::ipv4::protocol;
 
-/// `12:00:01.123456 eth0 < 10.0.0.2:4711 > 10.0.0.1:7 UDP, 42 bytes`: the time of day in UTC, where
-/// it was seen and which way it went (`<` in, `>` out), and what it is.
+/// `12:00:01.123456 eth0 < 10.0.0.2:4711 > 10.0.0.1:7 UDP, 42 bytes`: the time of day in UTC, the
+/// place where it was seen, its direction (`<` in, `>` out), and its headers.
 ///
 /// At a place within the graph, that place stands between link and packet.
 pub fn line(packet: &CapturedPacket, started: &CaptureStarted) -> String {

@@ -1,4 +1,4 @@
-//! What a command can fail with.
+//! Errors of commands.
 
 use std::io;
 use std::path::PathBuf;

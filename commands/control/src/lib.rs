@@ -1,7 +1,7 @@
 //! The control commands of weever.
 //!
-//! They know a running stack only by its control socket and the messages of `service/api`: what they do,
-//! a script can.
+//! They know a running stack only by its control socket and the messages of `service/api`: a script can
+//! do all that they do.
 #![forbid(unsafe_code)]
 
 mod counters;

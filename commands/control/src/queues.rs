@@ -11,7 +11,7 @@ use crate::table::{Align, Table};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
 
-/// Shows what each worker of a running stack gets: packets, classes, filters and their hits.
+/// Shows the traffic of each worker of a running stack: packets, classes, filters and their hits.
 #[derive(Args, Clone, Debug, Default)]
 pub struct QueuesArgs {
     #[command(flatten)]

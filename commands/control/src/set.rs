@@ -44,7 +44,7 @@ impl SetArgs {
     }
 }
 
-/// What a change did to the graph, for the end of a line.
+/// The effect of a change on the graph, for the end of a line.
 pub fn described(changed: &Changed) -> String {
     let mut text = match changed.steps {
         0 => String::new(),

@@ -11,7 +11,7 @@ use crate::table::{Align, Table};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
 
-/// Shows the applications of a running stack, their queues and sockets, and what was counted of them.
+/// Shows the applications of a running stack, their queues and sockets, and the counters of these.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SocketsArgs {
     #[command(flatten)]

@@ -11,7 +11,7 @@ use weever_service_api::{
 use crate::format::{grouped, span};
 use crate::{CliError, Target};
 
-/// Shows what a running stack is: device, address, services, workers. Names other stacks that run.
+/// Shows a running stack: device, address, services, workers. Names other stacks that run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct StatusArgs {
     #[command(flatten)]

@@ -11,14 +11,14 @@ use crate::CliError;
 /// Has a terminal clear its screen and go to the top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// Reads what a command line says of a pause.
+/// Parses a pause from the command line.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let number = text.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
     number.map(Duration::from_secs_f64).ok_or_else(|| "use 0.1 to 86400".into())
 }
 
-/// Asks and shows; with a pause until the stack ends, which is then an error. What is shown may
-/// compare with the answer before.
+/// Asks and shows; with a pause, again and again until the stack ends, which is then an error. The
+/// output may compare with the answer before.
 pub(crate) fn repeat<T: Serialize>(
     out: &mut dyn Write,
     json: bool,

@@ -1,10 +1,10 @@
-//! Why the demo could not be given. What the stack does wrong is a failed check, not an error.
+//! Reasons why the demo could not be given. A mistake of the stack is a failed check, not an error.
 
 use weever_service_api::ClientError;
 
 use crate::peer::PeerError;
 
-/// What went wrong.
+/// An error of the demo.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {

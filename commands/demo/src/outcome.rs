@@ -1,4 +1,4 @@
-//! What the demo found, for people and for machines.
+//! The results of the demo, for people and for machines.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It found what it expected.
+    /// The result was as expected.
     Ok,
     /// It found something else, met an error, or did not end in time.
     Failed,
@@ -30,11 +30,11 @@ impl Verdict {
 /// One step of the demo.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What was tried.
+    /// The step's title.
     pub name: String,
     /// How it ended.
     pub verdict: Verdict,
-    /// What should have happened.
+    /// The expected result.
     pub expected: String,
     /// What did, or why it was skipped.
     pub found: String,

@@ -7,14 +7,14 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[error("peer: {what}: {source}")]
 pub struct PeerError {
-    /// What was tried.
+    /// The operation that failed.
     pub what: &'static str,
     /// The system's word.
     pub source: std::io::Error,
 }
 
 impl PeerError {
-    /// Makes one of what went wrong while `what` was tried.
+    /// Makes one from the error of the operation `what`.
     pub(crate) fn of<E>(what: &'static str) -> impl Fn(E) -> PeerError
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -2,8 +2,8 @@
 //! becomes of it.
 //!
 //! A step is given a [`Deadline`] and keeps to it by itself. If it hangs all the same, in a call
-//! that does not return, the watchdog ends the process: with what was found until then, and with
-//! the exit status of a failure. Ctrl-C does likewise.
+//! that does not return, the watchdog ends the process, with the results until then and the exit
+//! status of a failure. Ctrl-C does likewise.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -47,7 +47,7 @@ impl Deadline {
     }
 }
 
-/// What a step found.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) struct Finding {
     expected: String,
@@ -72,7 +72,7 @@ impl Finding {
     }
 }
 
-/// Runs steps, shows them, and keeps what they found.
+/// Runs steps, shows them, and keeps their results.
 pub(crate) struct Steps {
     shared: Arc<Shared>,
 }

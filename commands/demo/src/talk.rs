@@ -23,7 +23,7 @@ pub(crate) struct Talk {
     sequence: u16,
 }
 
-/// What came back on an echo request.
+/// The outcome of an echo request.
 #[derive(Debug)]
 pub(crate) struct EchoReply {
     pub(crate) payload: Vec<u8>,
@@ -67,7 +67,7 @@ impl Talk {
         let request = if self.v6 { echo_request6 } else { echo_request };
         match self.icmp.send(&request(IDENT, self.sequence, payload)) {
             Ok(_) => self.await_reply(wait),
-            // What an error of somebody's has told of an earlier one.
+            // An ICMP error about an earlier datagram.
             Err(e) if is_told(&e) => Ok(None),
             Err(e) => Err(PeerError::of("ICMP echo")(e)),
         }

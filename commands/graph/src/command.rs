@@ -57,8 +57,8 @@ pub struct Wanted {
     /// The graph that a stack runs, with its counters, instead of a file.
     #[arg(long)]
     pub running: bool,
-    /// Only the part of the running graph that this worker runs, with what it has counted. Workers have
-    /// the numbers of queues in policies and plans; `weever queues` lists them.
+    /// Only the part of the running graph that this worker runs, with its counters. Workers have the
+    /// numbers of queues in policies and plans; `weever queues` lists them.
     #[arg(long, visible_alias = "queue", value_name = "NUMBER")]
     pub worker: Option<u32>,
     /// Which stack.
@@ -123,7 +123,7 @@ pub struct Check {
     /// The file.
     #[command(flatten)]
     pub input: Input,
-    /// Check also what must hold before the graph can run: every config node has a value, operands
+    /// Check also the conditions for running the graph: every config node has a value, operands
     /// come from `true` and `false`, effects are ordered, blocking nodes are cut vertices. Effects
     /// that are not written are those of weever's blocks, if they implement every node.
     #[arg(long)]

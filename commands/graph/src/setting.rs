@@ -6,7 +6,7 @@ use weever_graph::{
 
 /// The value that stands for a table without entries.
 const EMPTY: &str = "empty";
-/// What the port for packets that match no entry is called, where there is one.
+/// The names of the port for packets that match no entry, where there is one.
 const MISS: [&str; 2] = ["miss", "default"];
 
 /// Splits `NODE=VALUE`.

@@ -182,7 +182,7 @@ fn a_picture_goes_to_a_new_file_through_a_link_and_to_a_device() {
     std::fs::remove_file(&link.0).unwrap();
     std::os::unix::fs::symlink(&old.0, &link.0).unwrap();
     assert!(is(&run(&["svg", file.path(), "-o", link.path()]), ExitCode::SUCCESS));
-    assert_eq!(old.contents(), printed, "what the link leads to");
+    assert_eq!(old.contents(), printed, "the link's target");
     assert!(std::fs::symlink_metadata(&link.0).unwrap().is_symlink());
     assert!(is(&run(&["svg", file.path(), "-o", "/dev/null"]), ExitCode::SUCCESS));
     assert!(!std::fs::metadata("/dev/null").unwrap().is_file(), "replaced a device");

@@ -15,7 +15,7 @@ struct Line {
     command: GraphCommand,
 }
 
-/// What a command wrote, and its exit status, as the expectation shows it.
+/// A command's output and its exit status, as the expectation shows them.
 fn transcript(arguments: &str, source: &str) -> String {
     let mut out = format!("$ weever graph {arguments} -\n");
     let words = arguments.split_whitespace().chain(["-"]);

@@ -117,7 +117,7 @@ pub enum PlanToolError {
     /// The hash's key is wrong.
     #[error("`{text}` is no key: write {bytes} bytes in hexadecimal, with or without colons")]
     Key {
-        /// What was given.
+        /// The given text.
         text: String,
         /// How many bytes the NIC's key has.
         bytes: u32,

@@ -1,4 +1,4 @@
-//! `weever plan` and `weever policy check`: what a policy comes to on a NIC that need not be there.
+//! `weever plan` and `weever policy check`: the effect of a policy on a NIC that need not be there.
 //!
 //! [`PlanArgs`] and [`PolicyCommand`] are the command lines. The way of a plan: a model, flows and a
 //! policy are read (`load`), the planner searches, and one of `render`'s formats shows the

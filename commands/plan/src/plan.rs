@@ -33,7 +33,7 @@ pub fn run(args: &PlanArgs) -> std::result::Result<ExitCode, PlanToolError> {
 pub struct PlannedOutput {
     /// It, in the format that was asked for.
     pub text: String,
-    /// What a person should see beside it, a line each.
+    /// Remarks for people beside it, a line each.
     pub notes: Vec<String>,
     /// Whether it satisfies the policy.
     pub acceptable: bool,

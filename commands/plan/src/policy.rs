@@ -8,7 +8,7 @@ use weever_policy::policy::CheckedPolicy;
 
 use crate::{PlanToolError, PolicyCommand, load};
 
-/// Checks a policy and says what it found.
+/// Checks a policy and reports the findings.
 ///
 /// # Errors
 /// [`PlanToolError`] if the file cannot be read. Mistakes in it are shown, and are the exit status

@@ -89,7 +89,7 @@ fn rules_of(plan: &Plan, table: &str) -> usize {
     plan.rules.iter().filter(|r| r.table_name == table).count()
 }
 
-/// The plan says of every flow what the walk of the whole graph finds.
+/// The plan's statement of every flow agrees with a walk of the whole graph.
 fn agrees_with_the_walk(flows: &[Predicate], nic: &Nic, plan: &Plan) {
     let graph = expand(&graph(), nic, &plan.configuration(nic.tables.len())).unwrap();
     for (flow, planned) in flows.iter().zip(&plan.flows) {

@@ -1,5 +1,5 @@
-//! An exclusive queue gets no packets of others, on any NIC, whatever masks its rules
-//! have: checked on what the finished plan lets arrive, not on what the search believes of it.
+//! An exclusive queue gets no packets of others, on any NIC, whatever masks its rules have: checked
+//! on the packets that the finished plan lets arrive, not on the search's own account of them.
 
 use weever_plan::embed::arrivals;
 use weever_plan::flow::Conj;

@@ -30,7 +30,7 @@ impl From<Mode> for ProgramMode {
 /// Steers flows of the kernel's stack to queues by a policy, with the NIC's filters or with a program that
 /// weever generates.
 ///
-/// Without --apply it only shows what it would do. With --apply it runs until Ctrl-C, then restores the
+/// Without --apply it only shows the changes. With --apply it runs until Ctrl-C, then restores the
 /// device. The exit status is 1 if the policy cannot be satisfied or something failed, and 2 if a file is
 /// wrong; nothing is changed in these cases.
 #[derive(Args, Clone, Debug)]

@@ -27,21 +27,21 @@ pub enum SteerError {
     Vanished {
         /// The device.
         device: String,
-        /// What went with it.
+        /// The lost filters.
         filters: String,
     },
     /// The list of CPUs cannot be read.
     #[error("`{0}` is no list of CPUs; write for example `0,2-5`")]
     Cpus(String),
     /// The device has another name now.
-    #[error("{device} is called {name} now; what was done to it was undone: steer it by that name")]
+    #[error("{device} is called {name} now; its changes were undone: steer it by that name")]
     Renamed {
-        /// What it was called.
+        /// Its former name.
         device: String,
-        /// What it is called.
+        /// Its name now.
         name: String,
     },
-    /// What was asked for cannot be had together.
+    /// The requests contradict each other.
     #[error("{0}")]
     Usage(String),
     /// The device's answer.

@@ -143,7 +143,7 @@ fn tell_refused(refused: &[String], steward: &mut Steward) {
     tell(&lines);
 }
 
-/// What the device refused at the start keeps the policy from being satisfied.
+/// The device's refusal of filters at the start leaves the policy unsatisfied.
 fn unsatisfied(error: TargetError) -> SteerError {
     match error {
         TargetError::Unsatisfied { reasons } => SteerError::Unsatisfied(reasons.join("\n  ")),

@@ -114,7 +114,7 @@ pub(crate) fn program(
     Ok(Box::new(ProgramTarget::to_attach(steering, attachment)))
 }
 
-/// The filters of a NIC, with what an earlier process left on it.
+/// The filters of a NIC, with those that an earlier process left on it.
 pub(crate) fn nic(
     args: &SteerArgs,
     driver: KernelDriver,

@@ -1,7 +1,7 @@
 //! Tests that are files, which anyone can add without writing Rust (`filetests/*`).
 //!
-//! A test is a file in a folder; beside it lies what it is expected to give, under the same name
-//! with the ending `expect`. Whoever owns the folder says what a file gives, its *transcript*;
+//! A test is a file in a folder; beside it lies its expected output, under the same name with the
+//! ending `expect`. The folder's owner turns a file into its output, the *transcript*;
 //! [`Folder::compare`] does the rest.
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,7 @@ impl Folder {
     ///
     /// # Errors
     /// The mismatch of each file that is not as expected: its name, the first line that differs,
-    /// and what it gives now; or why it has no transcript.
+    /// and its present output; or why it has no transcript.
     pub fn compare(
         &self,
         transcript: impl Fn(&str, &str) -> Result<String, String>,

@@ -34,7 +34,7 @@ pub(crate) struct Port {
     pub(crate) cable: usize,
 }
 
-/// What a host is to be.
+/// The description of a host.
 pub(crate) struct HostSpec {
     pub(crate) name: String,
     pub(crate) ports: Vec<Port>,

@@ -1,8 +1,8 @@
 //! Networks of whole stacks on a virtual clock.
 //!
-//! A [`Topology`] says which hosts there are, how they are joined and what goes wrong on the way. It
-//! is [started](Topology::start) as a [`Sim`], in which every host runs the graph that it would run
-//! on a device, over memory links. Time passes only in [`Sim::run_for`], from event to event: a
+//! A [`Topology`] says which hosts there are, how they are joined and which faults the cables have.
+//! It is [started](Topology::start) as a [`Sim`], in which every host runs the graph that it would
+//! run on a device, over memory links. Time passes only in [`Sim::run_for`], from event to event: a
 //! minute of a protocol's timers takes milliseconds, and a run is the same each time for a seed.
 //!
 //! ```

@@ -15,7 +15,7 @@ const RESTLESS: usize = 100_000;
 
 /// A network that runs, as far as its clock has come.
 ///
-/// What happens at one instant happens host by host, in the order of their making.
+/// Events of one instant happen host by host, in the order in which the hosts were made.
 pub struct Sim {
     hosts: Vec<SimHost>,
     now: Nanos,
@@ -61,8 +61,8 @@ impl Sim {
         self.hosts.iter().filter_map(|host| host.stack.next_deadline()).min()
     }
 
-    /// A cable that hands over what has travelled does so in its sender's turn, which is none for
-    /// the sender: only a second quiet round shows that nobody has got anything.
+    /// A cable hands over arrived frames in its sender's turn, which counts as no work of the
+    /// sender: only a second quiet round shows that no host has received anything.
     fn settle(&mut self) {
         let mut quiet = 0;
         for _ in 0..RESTLESS {
@@ -92,7 +92,7 @@ impl Sim {
         self.hosts[host.0].send(port, to, payload, self.now)
     }
 
-    /// What has come to a host's listening ports since the last call, in its order.
+    /// The datagrams that have come to a host's listening ports since the last call, in order.
     pub fn received(&mut self, host: HostId) -> Vec<Datagram> {
         self.hosts[host.0].received()
     }
@@ -124,7 +124,7 @@ impl Sim {
         self.hosts[host.0].readings()
     }
 
-    /// What a host has dropped: node, reason, how often.
+    /// The drops of a host: node, reason, how often.
     pub fn drops(&self, host: HostId) -> Vec<(String, String, u64)> {
         self.hosts[host.0].drops()
     }

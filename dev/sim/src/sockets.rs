@@ -10,9 +10,9 @@ use weever_wire::ipv4::Ipv4Header;
 use weever_wire::ipv6::Ipv6Header;
 use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
-/// Where what a host itself sends begins.
+/// The first node of the host's own packets.
 pub(crate) const SEND: &str = "SimSend";
-/// The node that is made to keep what it gets.
+/// The node that is made to keep the datagrams it gets.
 const KEEPER: &str = "RxL4UDPDiscard";
 /// What follows on sending.
 const UDP: &str = "TxL4UDPAllocateHeader";
@@ -22,15 +22,15 @@ const UDP: &str = "TxL4UDPAllocateHeader";
 pub struct Datagram {
     /// When it arrived.
     pub at: Nanos,
-    /// Who sent it.
+    /// The sender.
     pub from: SocketAddr,
     /// The port it was sent to.
     pub port: u16,
-    /// What it carries.
+    /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// What came to a host's listening sockets.
+/// The datagrams that came to a host's listening sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<Vec<Datagram>>);
 
@@ -40,7 +40,7 @@ impl Inbox {
     }
 }
 
-/// Gives a host's graph a beginning for what it sends, and an end that keeps what it gets.
+/// Gives a host's graph a first node for its own packets, and an end that keeps received datagrams.
 pub(crate) fn fit(graph: &mut Graph) -> Option<()> {
     let (keeper, udp) = (graph.find(KEEPER)?, graph.find(UDP)?);
     graph.node_mut(keeper).implementation = Some(KEEP.name.into());
@@ -53,7 +53,7 @@ pub(crate) fn fit(graph: &mut Graph) -> Option<()> {
 
 const OUT: &[PortDoc] = &[PortDoc { name: "out", doc: "every packet" }];
 
-/// Passes on what the simulation puts in.
+/// Passes on the simulation's packets.
 pub(crate) static SEND_TYPE: BlockType =
     block(SEND, "Where a simulated application's datagrams enter the graph.", |_| {
         Ok(Box::new(Send))

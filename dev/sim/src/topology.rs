@@ -27,7 +27,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A network of nothing. The seed decides what goes wrong and when.
+    /// An empty network. The seed decides the faults and their times.
     pub fn new(seed: u64) -> Topology {
         Topology { seed, hosts: Vec::new(), cables: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Topology {
         CableId(self.cables.len() - 1)
     }
 
-    /// What goes wrong on a cable, in each direction.
+    /// Adds faults to a cable, in each direction.
     pub fn faults(&mut self, cable: CableId, faults: Faults) {
         self.cables[cable.0].faults = faults;
     }
@@ -68,12 +68,12 @@ impl Topology {
         self.hosts[host.0].routes.push((to.into(), via.into()));
     }
 
-    /// Has a host send back what comes to a UDP port.
+    /// Has a host send back the datagrams that come to a UDP port.
     pub fn echo(&mut self, host: HostId, port: u16) {
         self.hosts[host.0].sockets.push((Service::Echo, port));
     }
 
-    /// Has a host keep what comes to a UDP port, for [`Sim::received`].
+    /// Has a host keep the datagrams that come to a UDP port, for [`Sim::received`].
     pub fn listen(&mut self, host: HostId, port: u16) {
         self.hosts[host.0].sockets.push((Service::Discard, port));
     }

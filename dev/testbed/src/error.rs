@@ -1,4 +1,4 @@
-//! What can go wrong while a network is set up.
+//! Errors while a network is set up.
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub enum Error {
     /// A netlink request was refused.
     #[error("cannot {action}: {source}")]
     Request {
-        /// What was asked for, with the names of the objects.
+        /// The request, with the names of the objects.
         action: String,
         /// The kernel's answer.
         source: io::Error,
@@ -22,7 +22,7 @@ pub enum Error {
     /// The kernel answered without the object that was asked for.
     #[error("the kernel's answer to `{action}` holds no link")]
     Unanswered {
-        /// What was asked for.
+        /// The request.
         action: String,
     },
     /// A link has no carrier although both ends were set up.

@@ -1,11 +1,11 @@
-//! Links: what the kernel says about them, and the requests that change them.
+//! Links: their state in the kernel, and the requests that change them.
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
 
 use crate::Mac;
 
-/// What the kernel knows about a link at one moment.
+/// The kernel's state of a link at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinkInfo {
     /// Name within its namespace.

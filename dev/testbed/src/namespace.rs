@@ -119,8 +119,9 @@ impl Namespace {
         self.sysctl("net/ipv6/conf/all/disable_ipv6", "0")
     }
 
-    /// Has the kernel's stack process what a link receives on `core` (receive packet steering), or
-    /// with `None` on the core where it happens to arrive: for veth, that of the sender.
+    /// Has the kernel's stack process a link's received packets on `core` (receive packet
+    /// steering), or with `None` on the core where they happen to arrive: for veth, that of the
+    /// sender.
     ///
     /// # Errors
     /// [`Error::Sysctl`] if there is no such link or core.
@@ -135,7 +136,7 @@ impl Namespace {
         })
     }
 
-    /// What the kernel knows about a link.
+    /// The kernel's state of a link.
     ///
     /// # Errors
     /// [`Error::Request`] if there is no such link.
@@ -338,8 +339,8 @@ fn silence_ipv6() {
     }
 }
 
-/// `/sys` shows the network namespace of who mounted it, so the calling thread mounts one that only
-/// it can see.
+/// `/sys` shows the network namespace of the thread that mounted it, so the calling thread mounts
+/// one that only it can see.
 fn write_in_own_sysfs(path: &str, value: &str) -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     let nothing = None::<&str>;

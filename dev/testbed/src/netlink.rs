@@ -24,7 +24,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// Sends one request and returns what came before the kernel's acknowledgement.
+    /// Sends one request and returns the messages that came before the kernel's acknowledgement.
     pub(crate) fn request<M>(&mut self, request: M, flags: u16) -> io::Result<Vec<M>>
     where
         M: NetlinkSerializable + NetlinkDeserializable,
@@ -61,7 +61,7 @@ impl Netlink {
             let message = NetlinkMessage::<M>::deserialize(rest)
                 .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
             rest = rest.get(aligned(message.header.length)..).unwrap_or_default();
-            // What a request left behind that failed half-way is not an answer to this one.
+            // Left over from a request that failed half-way: not an answer to this one.
             if message.header.sequence_number != self.sequence {
                 continue;
             }

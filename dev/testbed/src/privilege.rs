@@ -4,13 +4,13 @@ use std::sync::OnceLock;
 
 use crate::Namespace;
 
-/// What a test prints when it may not run; scripts look for exactly this line.
+/// The line that a test prints when it may not run; scripts look for exactly this line.
 pub const SKIPPED: &str = "skipped: needs CAP_NET_ADMIN";
 
 /// True if this process may create network namespaces and links.
 ///
-/// Found out by trying once, since capabilities alone do not tell what a container's seccomp
-/// filter allows. The answer is kept for the life of the process.
+/// Found out by trying once, since capabilities alone do not show whether a container's seccomp
+/// filter allows it. The answer is kept for the life of the process.
 #[must_use]
 pub fn privileged() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();

@@ -140,9 +140,9 @@ impl VethEnd {
         self.namespace.add_neighbour(&self.name, address, mac)
     }
 
-    /// With `on` false, the kernel's stack finishes the transport checksums of what it sends from
-    /// this end. A new veth leaves them to a device that is not there: the frames then carry the
-    /// sum over the pseudo-header only.
+    /// With `on` false, the kernel's stack finishes the transport checksums of the packets that it
+    /// sends from this end. A new veth leaves them to a device that is not there: the frames then
+    /// carry the sum over the pseudo-header only.
     ///
     /// # Errors
     /// [`Error::Request`] if the link is gone.

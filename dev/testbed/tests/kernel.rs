@@ -9,7 +9,7 @@ use weever_testbed::{Fixture, pin_to, require_net_admin};
 
 const QUEUES: u32 = 4;
 
-/// Accepts only what came through the given queue (classic BPF's "queue" extension).
+/// Accepts only packets that came through the given queue (classic BPF's "queue" extension).
 fn only_from_queue(queue: u32) -> [SockFilter; 4] {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;

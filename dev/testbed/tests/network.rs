@@ -1,4 +1,4 @@
-//! The testbed itself: traffic between namespaces, and what the kernel says about it.
+//! The testbed itself: traffic between namespaces, and the kernel's report of it.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};

@@ -6,7 +6,7 @@ use crate::source::Source;
 
 /// Finds calls that ask the machine for the time.
 pub(crate) fn check(sources: &[Source], rules: &Rules, report: &mut Report) {
-    // An example may measure what the library does.
+    // An example may measure the library.
     let example = |source: &Source| source.path.components().any(|c| c.as_os_str() == "examples");
     let clockless = |source: &&Source| {
         let listed = rules.clockless_rooms.iter().any(|room| source.path.starts_with(room));

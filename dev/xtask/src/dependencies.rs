@@ -18,7 +18,11 @@ pub(crate) fn check(workspace: &Workspace, rules: &Rules, report: &mut Report) {
             check_rule(workspace, rules, rule, &chains, report);
         }
         if !ruled {
-            report.fail(CHECK, name, "is in no rule: say in dev/xtask/rules.toml what it may use");
+            report.fail(
+                CHECK,
+                name,
+                "is in no rule: list its allowed dependencies in dev/xtask/rules.toml",
+            );
         }
     }
     check_names(workspace, rules, report);

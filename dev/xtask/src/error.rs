@@ -15,6 +15,6 @@ pub(crate) enum Error {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
-    #[error("{path} is not what it should be: {message}")]
+    #[error("{path} is invalid: {message}")]
     Parse { path: PathBuf, message: String },
 }

@@ -1,4 +1,4 @@
-//! `exceptions.toml`: what may break a rule, and why.
+//! `exceptions.toml`: permitted breaches of rules, with their reasons.
 
 use std::path::{Path, PathBuf};
 

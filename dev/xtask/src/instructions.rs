@@ -31,7 +31,7 @@ pub(crate) struct Figure {
     pub(crate) instructions: f64,
     /// The unit of work: packet, flow, change.
     pub(crate) per: String,
-    /// Why it is what it is: said when it was last written.
+    /// The reason for the figure, written whenever it changes.
     pub(crate) why: String,
 }
 
@@ -76,7 +76,7 @@ fn compare(listed: &Figures, counted: &Figures, report: &mut Report) {
             report.warn(FIGURES, name, format!("{change}: keep the gain: {remedy}"));
         }
         if before.why.trim().is_empty() {
-            report.fail(FIGURES, name, "its `why` is empty: say why the figure is what it is");
+            report.fail(FIGURES, name, "its `why` is empty: give the reason for the figure");
         }
     }
     for name in listed.keys().filter(|name| !counted.contains_key(*name)) {

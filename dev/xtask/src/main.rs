@@ -1,6 +1,6 @@
 //! The project's own checks: `cargo xtask check`, `lines` and `instructions`.
 //!
-//! What a compiler or a linter cannot know about this project is written down as data beside this
+//! Rules of this project that no compiler or linter can know are written down as data beside this
 //! crate (`rules.toml`, `exceptions.toml`), and held against `cargo metadata` and the files that
 //! git knows. A failure names the place, the rule and its reason; CI runs the same command.
 #![forbid(unsafe_code)]

@@ -13,7 +13,7 @@ use crate::error::Error;
 pub(crate) struct Workspace {
     /// The folder of the root manifest.
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// Cargo's target directory.
     pub(crate) target: PathBuf,
     /// Our crates by name.
     pub(crate) members: BTreeMap<String, Member>,
@@ -143,7 +143,7 @@ impl Raw {
 }
 
 impl RawEdge {
-    /// Tests may use what they like: their dependencies do not reach a user.
+    /// Tests may use any crate: their dependencies do not reach a user.
     fn is_shipped(&self) -> bool {
         self.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"))
     }

@@ -1,4 +1,4 @@
-//! What the checks found.
+//! The findings of the checks.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What the servers do, without what is around it: a queue, and a loop that ends when it is told to.
+//! The work of the servers, without their surroundings: a queue, and a loop that ends when told to.
 #![forbid(unsafe_code)]
 
 pub mod echo;
@@ -24,7 +24,7 @@ pub fn serve<'q>(
     mut handle: impl FnMut(RxBuf<'q>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     while running() {
-        // Hands over what was answered, and sleeps until there is more.
+        // Hands over the answers, and sleeps until there is more.
         queue.wait(Some(LOOK))?;
         while let Some(event) = queue.next()? {
             let Event::Datagram(datagram) = event else { continue };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weever_app_sockets::{AppQueue, Error, RxBuf};
 
-/// Joins a group, and has `hear` see what comes to it at a port.
+/// Joins a group, and has `hear` see the datagrams that come to it at a port.
 ///
 /// # Errors
 /// Those of opening the socket, of joining and of [`serve`](crate::serve).
@@ -21,7 +21,7 @@ pub fn serve(
     let socket = queue.bind_udp(SocketAddr::new(any, port))?;
     queue.join(socket, group, None)?;
     crate::serve(queue, running, |datagram| {
-        // The port is open for what comes to the host itself, too.
+        // The port is open for the host's own datagrams, too.
         if datagram.info().local().ip() == group {
             hear(&datagram);
         }

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use weever_app_sockets::{AppQueue, Error};
 
 const HEADER: usize = 12;
-/// Of the flags: an answer, by who knows, and that no such name exists.
+/// Of the flags: a response, an authoritative one, and that no such name exists.
 const RESPONSE: u8 = 0x80;
 const AUTHORITATIVE: u8 = 0x04;
 const OPCODE: u8 = 0x78;

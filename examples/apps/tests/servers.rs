@@ -92,7 +92,7 @@ fn the_store_keeps_values_up_to_several_frames() {
             let frame = [high, low, 0, 0, 0, 1, 0, 0];
             loop {
                 let answer = ask(&socket, (SERVER, 11211), &[&frame[..], text.as_bytes()].concat());
-                // A late answer to what was asked twice is somebody else's.
+                // A late answer to a repeated question has an earlier number: skipped.
                 if answer[..2] == frame[..2] {
                     assert_eq!(answer[..8], frame);
                     return String::from_utf8(answer[8..].to_vec()).unwrap();

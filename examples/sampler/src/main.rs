@@ -13,7 +13,7 @@ use weever_link::Link;
 use weever_link::memory::{MemoryConfig, pair};
 use weever_packet::{Burst, Pool, PoolConfig};
 
-/// What came back, and what the graph's nodes counted.
+/// The returned frames, and the counters of the graph's nodes.
 #[derive(Debug, PartialEq, Eq)]
 struct Report {
     frames: Vec<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! Applications that end, or never read: what they held comes back, and others notice nothing.
+//! Applications that end, or never read: their buffers come back, and others notice nothing.
 
 use weever_app_ring::{AppEnd, Geometry, PacketInfo};
 use weever_app_server::{Identity, OpenedQueue, SocketRequest};

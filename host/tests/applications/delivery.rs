@@ -118,7 +118,7 @@ fn udp_of(from: u16, to: u16, payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// An ICMP error from the peer about what the host sent it.
+/// An ICMP error from the peer about a packet of the host.
 fn icmp_error(kind: u8, code: u8, mtu: u16, about: &[u8]) -> Vec<u8> {
     let mut message = vec![kind, code, 0, 0, 0, 0];
     message.extend(mtu.to_be_bytes());

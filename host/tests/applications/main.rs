@@ -67,7 +67,7 @@ impl Bench {
 
     fn run(&mut self) {
         self.now += MILLIS;
-        // Turns that carry out what the server asked for, and look at a channel that was idle.
+        // Turns that carry out the server's requests, and look at a channel that was idle.
         (0..40).for_each(|_| {
             self.host.step(self.now);
         });
@@ -113,7 +113,7 @@ impl Bench {
         self.run();
     }
 
-    /// What the application has received: socket, sender, payload.
+    /// The datagrams that the application has received: socket, sender, payload.
     fn heard(&mut self) -> Vec<(u32, SocketAddr, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(received) = self.app.receive().unwrap() {

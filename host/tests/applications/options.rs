@@ -1,4 +1,4 @@
-//! What an application says of a single datagram, and what it learns of one.
+//! Options that an application sets on a single datagram, and facts it learns of one.
 
 use weever_app_ring::{Fragment, PacketFlags, PacketInfo};
 use weever_blocks_std::testing::frames::{PEER, udp};

@@ -1,4 +1,4 @@
-//! What a socket takes when nothing happens on it.
+//! The memory of an idle socket.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ pub(super) fn bytes_per_socket() -> Result<f64, BenchError> {
     let stack = Quiet::start()?;
     let queue = stack.queue()?;
     let binds = binds(SOCKETS);
-    // What the first ones need is there for all.
+    // The first sockets make the parts that all share.
     let failed = BenchError::of("memory");
     queue.open_many(&binds[..1000]).1.map_err(|e| failed(e.to_string()))?;
     let before = resident()?;

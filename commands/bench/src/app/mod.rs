@@ -1,4 +1,5 @@
-//! `weever bench app`: what applications get, beside what the kernel gives them.
+//! `weever bench app`: the throughput and latency of applications, beside those over the kernel's
+//! sockets.
 
 mod memory;
 mod opening;
@@ -47,7 +48,7 @@ pub(crate) fn run(plan: Plan, all_sockets: bool) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// What needs no device.
+/// The parts that need no device.
 fn in_memory(plan: Plan, all_sockets: bool, report: &mut Report) -> Result<(), BenchError> {
     let (mut ring, mut opened, mut single) = Default::default();
     for _ in plan.rounds() {
@@ -84,7 +85,7 @@ fn echoes(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     }
     let [kernel, process, library] = &reached;
     rows(report, "echo", &contenders, &reached);
-    report.row("what the load offers", "Mpps", &load);
+    report.row("offered load", "Mpps", &load);
     report.row("load / library echo", "", &load.ratio(&library.rates));
     report.ratio("echo_process_vs_kernel", "", &process.rates.ratio(&kernel.rates));
     report.ratio("echo_library_vs_kernel", "", &library.rates.ratio(&kernel.rates));
@@ -127,7 +128,7 @@ fn rows(report: &mut Report, what: &str, contenders: &[(&str, Body)], reached: &
     }
 }
 
-/// Offers a load, and counts what comes back to where it was sent from.
+/// Offers a load, and counts the packets that come back to its source.
 fn measure(
     rig: &Rig,
     body: Body,
@@ -149,7 +150,7 @@ fn measure(
     contender.finish()
 }
 
-/// What the load's generator reaches when all is received and dropped: the most it can drive.
+/// The rate of the load's generator when all is received and dropped: the most it can drive.
 fn offered(rig: &Rig, each: Duration) -> Result<f64, BenchError> {
     let contender = Contender::start(rig, peers::bare_drop)?;
     let traffic = Traffic::start(rig, SMALL)?;

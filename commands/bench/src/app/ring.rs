@@ -69,7 +69,7 @@ fn echo(mut app: AppEnd, stop: &AtomicBool) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The worker: delivers, and takes what comes back.
+/// The worker: delivers, and takes the returned datagrams.
 fn drive(stack: &mut StackEnd, during: Duration) -> Result<f64, BenchError> {
     let failed = BenchError::of("ring");
     let info = PacketInfo { remote: ([192, 0, 2, 1], 9).into(), ..PacketInfo::default() };

@@ -31,7 +31,7 @@ const KEY: usize = 64;
 /// How long a program that was started may take until it serves.
 const START: Duration = Duration::from_millis(300);
 
-/// What is served.
+/// The service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Kind {
     /// Datagrams are sent back.
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// What is asked for.
+/// The load.
 pub(super) enum Load {
     /// Frames of so many bytes, to be sent back.
     Echo(usize),

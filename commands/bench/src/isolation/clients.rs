@@ -32,8 +32,8 @@ pub(super) struct Load {
     pub(super) from: Duration,
 }
 
-/// What came of a flow: for each request in order, when it was sent since the beginning and how
-/// long its answer took, in nanoseconds, if one came.
+/// The outcome of a flow: for each request in order, the time it was sent since the beginning and
+/// the time its answer took, in nanoseconds, if one came.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) requests: Vec<(u64, Option<u64>)>,
@@ -55,7 +55,7 @@ struct Flow {
 }
 
 impl Clients {
-    /// Sends for so long. Whoever is late catches up: the load does not wait for the server.
+    /// Sends for so long. A late client catches up: the load does not wait for the server.
     pub(super) fn play(
         &mut self,
         loads: &[Load],

@@ -5,9 +5,9 @@
 //! best-effort clients ask for more than the server has. Under *balance* every flow gets a worker by
 //! turns, under *isolate* the high-priority class has one to itself. Flows are detected by traffic.
 //!
-//! Who shares which core: clients, steward and the kernel's part of receiving on the first, both
-//! workers on the second. A request's 20 µs pass without work being done, so that two workers fit one
-//! thread, and the generator costs the same under both policies.
+//! The cores: clients, steward and the kernel's part of receiving on the first, both workers on the
+//! second. A request's 20 µs pass without work being done, so that two workers fit one thread, and
+//! the generator costs the same under both policies.
 
 mod clients;
 mod server;
@@ -36,7 +36,7 @@ use steward::Placed;
 const WORKERS: u16 = 2;
 /// Ports of high-priority clients begin here.
 const HIGH: u16 = 4000;
-/// Of those who come while others are there.
+/// Of the clients that come while others are there.
 const JOINING: u16 = HIGH + 50;
 const BEST_EFFORT: u16 = 5000;
 const BALANCE: &str = "objective = \"balance\"\n";
@@ -154,12 +154,12 @@ impl Totals {
         let outcomes = scene.play(&loads, length)?;
         let newcomers = &outcomes[outcomes.len() - 2..];
         self.pictures[2] = slices(newcomers);
-        // Whoever was there before shares the newcomer's worker: no worse than they is as good as it
-        // gets, whatever else the machine does.
+        // The earlier clients share the newcomer's worker: their latency is the best it can reach,
+        // whatever else the machine does.
         let others = percentile(&Outcome::latencies(&outcomes[..4], join), 0.999);
         let good = GOOD.max(Duration::from_nanos((others * 1e3) as u64));
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        // Who is never served well counts as served well at the end.
+        // A client that is never served well counts as served well at the end.
         let transient = Outcome::transient(newcomers, (join, SLICE), good);
         self.transient.push(transient.unwrap_or(ms(length - join)));
         let placed = placed.lock().unwrap_or_else(PoisonError::into_inner);

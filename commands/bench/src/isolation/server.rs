@@ -12,7 +12,7 @@ use weever_testbed::pin_to;
 
 use crate::BenchError;
 
-/// What a request takes, in nanoseconds.
+/// The service time of a request, in nanoseconds.
 pub(super) const SERVICE: u64 = 20_000;
 
 /// A server of one request at a time; the others wait in its sockets' rings.
@@ -41,7 +41,7 @@ impl Worker {
             packets.into_iter().for_each(|packet| self.cache.free(packet));
             self.queues[queue].flush(&mut self.cache)?;
         }
-        // Who polls a moment late does not serve more slowly for it.
+        // A poll that comes a moment late does not slow the service.
         let begins = if now - free < SERVICE / 4 { free } else { now };
         for _ in 0..self.queues.len() {
             self.turn = (self.turn + 1) % self.queues.len();

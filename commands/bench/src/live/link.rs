@@ -1,4 +1,4 @@
-//! A link that numbers what it hands over and looks at the numbers of what comes back.
+//! A link that numbers the frames it hands over and checks the numbers of those that come back.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -15,13 +15,13 @@ const NUMBER: usize = 14 + 20 + 8;
 /// The UDP checksum, which is left out (RFC 768): the number would change it.
 const CHECKSUM: usize = 14 + 20 + 6;
 
-/// What the queue has seen, for other threads.
+/// The queue's observations, for other threads.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     answers: AtomicU64,
     lost: AtomicU64,
     reordered: AtomicU64,
-    /// Longest time between two calls for packets, in nanoseconds; taken by whoever asks.
+    /// Longest time between two calls for packets, in nanoseconds; a reader takes it and resets it.
     gap: AtomicU64,
     last: Mutex<Option<(Instant, u64)>>,
 }

@@ -1,4 +1,4 @@
-//! `weever bench live`: what a change of the running graph costs the packets.
+//! `weever bench live`: the effect of changes of the running graph on the packets.
 //!
 //! A worker echoes numbered datagrams as fast as it can, on a core of its own; the control thread,
 //! on the other core, applies graphs that differ by twenty blocks, in turns. The link makes the
@@ -40,10 +40,10 @@ const PORT: u16 = 7;
 const BLOCKS: usize = 20;
 /// Changes in a round.
 const CHANGES: usize = 1000;
-/// How much longer than a change its window is: what comes after it counts too.
+/// How much longer than a change its window is: the aftermath counts too.
 const AFTER: Duration = Duration::from_micros(500);
 
-/// What a round has shown. Gaps are in microseconds, each the longest of a window.
+/// The results of a round. Gaps are in microseconds, each the longest of a window.
 #[derive(Default)]
 struct Round {
     changed: Vec<f64>,

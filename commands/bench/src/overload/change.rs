@@ -1,5 +1,5 @@
-//! A change of twenty blocks in a graph of ten thousand: what it costs the worker and the thread that
-//! makes it.
+//! A change of twenty blocks in a graph of ten thousand: its cost for the worker and for the thread
+//! that makes it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,7 +30,7 @@ pub(super) fn measure(plan: Plan, report: &mut Report) -> Result<(), BenchError>
         CHAINS * LENGTH
     ));
     let mut stage = Stage::new().map_err(BenchError::of("team"))?;
-    // The first changes make room for what comes and goes.
+    // The first changes make room for the nodes that come and go.
     stage.changes().map_err(BenchError::of("change"))?;
     let (mut worst, mut middle, mut control) = <(Samples, Samples, Samples)>::default();
     for _ in plan.rounds() {

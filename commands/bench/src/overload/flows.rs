@@ -163,7 +163,7 @@ pub(super) fn moves(wanted: usize) -> Result<Outcome, BenchError> {
         let moved = mover.join().map_err(|_| BenchError::of("moves")("the mover panicked"))??;
         let seconds = started.elapsed().as_secs_f64();
         let sent = source.sent.iter().sum();
-        // What is under way arrives.
+        // Packets under way arrive.
         let until = Instant::now() + PATIENCE;
         while source.unread() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -243,7 +243,7 @@ impl Source<'_> {
             debug_assert!(fits, "sixty bytes fit a frame");
             frames.push_back(buffer);
         }
-        // Held while it is sent: what was sent before a redirection is in the queue by then.
+        // Held while it is sent: packets sent before a redirection are in the queue by then.
         let at = arrives_at.of(flow);
         let queue = &mut self.peers[*at];
         let sent = queue.tx(&mut self.cache, &mut frames).unwrap_or(0);

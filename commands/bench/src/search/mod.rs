@@ -1,4 +1,4 @@
-//! `weever bench search`: what it costs to find a configuration.
+//! `weever bench search`: the cost of finding a configuration.
 //!
 //! Repeats table 1 of the Dragonet queue management paper (82599, 10 queues, balance), with the
 //! paper's own times beside, and goes on to where it stopped: 100,000 flows on the `xdp` model, and
@@ -26,7 +26,7 @@ const XDP_FLOWS: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
 /// Measures, and writes the plot to `svg` if wanted. Blocks for about a minute with the defaults.
 pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> {
     let mut report = Report::new("search");
-    report.setup("one thread, no NIC: what the search computes, without telling a device");
+    report.setup("one thread, no NIC: the computation of the search, without telling a device");
     report.setup("82599: silicon, 10 queues, balance by flows, as in the paper; xdp: 64 queues");
     report.setup("flows are connected UDP four-tuples; +1 and -1 are the means of 100 in a row");
     let paper = rig::i82599()?;

@@ -82,8 +82,8 @@ fn masks(count: u32) -> Vec<Flow> {
     (0..count).map(&mut flow).collect()
 }
 
-/// What a plan costs after flows of unequal rates came and went, as a ratio to a fresh plan for those
-/// that are left.
+/// The cost of a plan after flows of unequal rates came and went, as a ratio to a fresh plan for the
+/// remaining ones.
 fn churn(nic: Nic, seed: u64) -> f64 {
     let policy = || Box::new(Balance::new(Measure::Rate { assumed: 1 }));
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

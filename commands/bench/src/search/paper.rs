@@ -3,7 +3,7 @@
 use super::rig::Times;
 use crate::{Report, Samples};
 
-/// What a search took there, in milliseconds.
+/// The times of a search there, in milliseconds.
 struct Paper {
     flows: u32,
     basic: f64,

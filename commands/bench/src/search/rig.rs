@@ -66,7 +66,7 @@ pub(crate) struct Case<'a> {
     flows: u32,
 }
 
-/// What a case took, in milliseconds, a sample per round.
+/// The times of a case, in milliseconds, a sample per round.
 #[derive(Default)]
 pub(crate) struct Times {
     pub(crate) full: Samples,
@@ -103,7 +103,7 @@ impl Case<'_> {
         };
         let (time, one) = timed(EACH, || add(&mut search, more));
         times.add1.push(time);
-        // What was removed is dropped after the clock has stopped.
+        // Removed flows are dropped after the clock has stopped.
         let remove = |search: &mut Search, ids: Vec<FlowId>| -> Vec<Option<Flow>> {
             ids.into_iter().map(|id| search.remove(id)).collect()
         };
@@ -116,7 +116,7 @@ impl Case<'_> {
     }
 }
 
-/// Milliseconds for one of `count`, and what came of it.
+/// Milliseconds for one of `count`, and the result.
 fn timed<T>(count: u32, work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = work();

@@ -11,12 +11,12 @@ use weever_service_api::{Counters, CountersRequest};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
 
-/// Shows what a running stack has counted: links, nodes with their ports, drops with their reasons.
+/// Shows the counters of a running stack: links, nodes with their ports, drops with their reasons.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CountersArgs {
     #[command(flatten)]
     target: Target,
-    /// Only what was dropped, and why
+    /// Only drops, with their reasons
     #[arg(long)]
     drops: bool,
     /// Also nodes that no packet has reached

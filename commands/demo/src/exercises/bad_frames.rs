@@ -43,7 +43,7 @@ pub(crate) fn bad_frames(peer: &mut dyn Peer, port: u16, control: &mut Control, 
     });
 }
 
-/// Asks for the counters until `count` has reached what was sent, or patience ends.
+/// Asks for the counters until `count` has reached the number of sent frames, or patience ends.
 fn wait_for(control: &mut Control, count: impl Fn(&Counters) -> u64) -> Result<u64, ClientError> {
     let deadline = Instant::now() + PATIENCE;
     loop {

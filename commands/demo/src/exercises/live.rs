@@ -90,7 +90,7 @@ fn flow(peer: &mut dyn Peer, over: &AtomicBool) -> Result<Flow, PeerError> {
         if flow.received == flow.sent {
             return Ok(flow);
         }
-        // What does not come now does not come at all.
+        // An answer that is not here by now will not come.
         let Some(len) = peer.receive(Over::V4, &mut back, PATIENCE)? else { return Ok(flow) };
         flow.reordered += u64::from(pattern::verify(&back[..len]) != Some(flow.received));
         flow.received += 1;

@@ -1,4 +1,4 @@
-//! What the peer tries on the stack. The same for every peer.
+//! The peer's exercises with the stack. The same for every peer.
 
 mod bad_frames;
 mod live;
@@ -108,7 +108,7 @@ fn long(
     Ok(Finding::compare(expected, format!("{intact} echoed, {whole} reassembled")))
 }
 
-/// What the stack's blocks have counted under a name.
+/// The counter of the stack's blocks with this name.
 fn own(counters: &Counters, name: &str) -> u64 {
     let all = counters.nodes.iter().flat_map(|node| &node.own);
     all.filter(|counter| counter.name == name).map(|counter| counter.value).sum()

@@ -1,4 +1,4 @@
-//! What the kernel's hosts beside the router do: send, receive, and hear ICMP errors.
+//! The kernel's hosts beside the router: they send, receive, and hear ICMP errors.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -54,7 +54,7 @@ impl Errors {
         side.namespace().run(icmp).map(Errors).map_err(PeerError::of("ICMP socket"))
     }
 
-    /// The next one about a packet to `about`: who sent it, its type and code.
+    /// The next one about a packet to `about`: its sender, its type and code.
     pub(super) fn next(
         &mut self,
         about: Ipv4Addr,

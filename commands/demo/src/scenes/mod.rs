@@ -10,7 +10,7 @@ mod workers;
 pub(crate) use router::router;
 pub(crate) use workers::workers;
 
-/// What the router's steps are about, for people.
+/// The title of the router's steps, for people.
 pub(crate) const ROUTER: &str = "weever as a router between three networks of the kernel's";
-/// What the steps with several workers are about.
+/// The title of the steps with several workers.
 pub(crate) const WORKERS: &str = "weever on two workers, each with a queue of the device";

@@ -14,7 +14,7 @@ use crate::talk::Talk;
 /// A neighbour that is new to weever.
 const NEW: u32 = 40;
 
-/// What happens to the host at the router's other side is seen from `left`.
+/// The comings and goings of the host on the router's other side, as seen from `left`.
 pub(super) fn come_and_go(net: &mut Net, steps: &mut Steps) {
     let address = Ipv4Addr::from_bits(net.right.v4().to_bits() + NEW);
     let talk = steps.attempt(BOUND, "router: a neighbour is found", |_| {

@@ -17,7 +17,8 @@ use crate::talk::timed_out;
 
 /// Datagrams that go before the first change, between the two, and at least after the second.
 const THIRD: u64 = 10_000;
-/// What goes to the narrowest network as one packet, beside the headers of IPv4 and UDP.
+/// The most payload that crosses the narrowest network in one packet, beside the headers of IPv4
+/// and UDP.
 const ONE_PACKET: usize = NARROW as usize - 28;
 
 /// `left` sends numbered datagrams to an address that `right` and `other` both have. Its route leads
@@ -55,7 +56,7 @@ fn receiver(side: &Side) -> Result<UdpSocket, PeerError> {
     Ok(socket)
 }
 
-/// What the threads know of each other.
+/// The state that the threads share.
 struct Arrivals {
     count: AtomicU64,
     /// How many are sent; not known before both changes are made.
@@ -132,7 +133,7 @@ impl Arrivals {
     }
 }
 
-/// What the hosts' numbers say, in words.
+/// The verdict on the hosts' numbers, in words.
 fn judge(sent: u64, hosts: &[Vec<u64>; 2]) -> String {
     let in_order = hosts.iter().all(|numbers| numbers.is_sorted_by(|a, b| a < b));
     let mut by_number: Vec<(u64, usize)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The host's graph behind each queue: how much of it is needed there, and what it looks like.
+//! The host's graph behind each queue: how much of it is needed there, and its nodes.
 
 use std::collections::BTreeSet;
 

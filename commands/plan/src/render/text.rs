@@ -136,7 +136,7 @@ fn set(queues: &[u32]) -> String {
     queues.iter().copied().collect::<QueueSet>().to_string()
 }
 
-/// What a rule matches.
+/// The match of a rule.
 pub(super) fn rule(model: &TableModel, rule: &Rule) -> String {
     let mut parts: Vec<String> = rule.flow_type.iter().map(|t| t.name().to_string()).collect();
     for (m, key) in model.matches.iter().zip(&rule.keys).filter(|(_, k)| k.mask != 0) {

@@ -24,7 +24,7 @@ pub(crate) const OURS: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 2);
 pub(crate) const PORT: u16 = 8080;
 const ETHERNET: usize = 14;
 
-/// What a host does.
+/// The script of a host.
 pub(crate) struct Plan {
     pub(crate) config: Config,
     /// What connections that are accepted do.

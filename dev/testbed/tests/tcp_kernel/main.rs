@@ -134,7 +134,7 @@ fn connections_end_in_any_order() {
         }
         all_well(&host.finish(), 2, size);
     }
-    // Ours aborts: the kernel reads what came before, then ECONNRESET.
+    // Our end aborts: the kernel reads the data sent before, then ECONNRESET.
     let job = both_ways(size, End::Abort);
     let host = start(&job);
     let mut socket = kernel_connects(&host);

@@ -1,4 +1,4 @@
-//! What our end does with a connection, and what its octets are.
+//! Our end of a connection, and the octets it sends.
 
 use weever_tcp::{Endpoint, Events, Failure, Id, Region, State};
 
@@ -10,7 +10,7 @@ pub(crate) fn octet(at: u64) -> u8 {
 /// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum End {
-    /// FIN behind what is sent, at once.
+    /// FIN behind the sent data, at once.
     Shut,
     /// FIN once the peer's has come.
     Follow,
@@ -83,7 +83,7 @@ impl Stream {
         let readable = connection.readable();
         let (first, second) = self.receive.slices(readable.clone());
         for (at, got) in (self.read..).zip(first.iter().chain(second)) {
-            assert!(*got == octet(at), "octet {at} is not what the kernel sent");
+            assert!(*got == octet(at), "octet {at} differs from the kernel's");
         }
         let len = readable.end - readable.start;
         self.read += len;

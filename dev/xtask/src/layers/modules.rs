@@ -21,7 +21,7 @@ struct Module<'a> {
     children: BTreeMap<&'a str, usize>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target<'a> {
     Module(usize),
     /// An item: the file that defines it, and its name there.
@@ -89,7 +89,7 @@ impl<'a> Modules<'a> {
     /// Each pair of files of which the first names an item that the second defines, with that
     /// name.
     ///
-    /// Passing a name on (`pub use`) is not naming it; saying it in code is, whoever passed it on.
+    /// Passing a name on (`pub use`) is not naming it; using it in code is, through any re-export.
     pub(super) fn edges(&self) -> BTreeMap<(&'a Path, &'a Path), Vec<&'a str>> {
         let mut edges: BTreeMap<(&Path, &Path), Vec<&'a str>> = BTreeMap::new();
         for (id, module) in self.modules.iter().enumerate() {
@@ -126,7 +126,7 @@ impl<'a> Modules<'a> {
             names.next();
         }
         while let (Target::Module(module), Some(name)) = (&target, names.next()) {
-            // What a path goes through is a module, even if a function has the same name.
+            // The inner parts of a path are modules, even if a function has the same name.
             let inner = self.modules[*module].children.get(name);
             target = match inner.filter(|_| names.peek().is_some()) {
                 Some(&inner) => Target::Module(inner),

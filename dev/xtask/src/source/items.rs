@@ -1,4 +1,4 @@
-//! The items of a file: functions, tests, and what others may use.
+//! The items of a file: functions, tests, and public items.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! A Rust file, reduced to what the checks ask of it.
+//! A Rust file, reduced to the facts that the checks need.
 
 mod attributes;
 mod items;
@@ -30,7 +30,7 @@ pub(crate) struct Source {
     pub(crate) functions: Vec<Function>,
     /// Lines with the word `unsafe`, in tests too.
     pub(crate) unsafe_lines: Vec<usize>,
-    /// Lines outside tests that ask a clock for the time, with what they call.
+    /// Lines outside tests that ask a clock for the time, with the function they call.
     pub(crate) clock_lines: Vec<(usize, String)>,
     /// It says `#![forbid(unsafe_code)]`.
     pub(crate) forbids_unsafe: bool,

@@ -37,7 +37,7 @@ pub(crate) struct ModuleFile {
 /// One name of a `use` declaration.
 #[derive(Debug)]
 pub(crate) struct Import {
-    /// The full path as written; for a glob, of what is imported from.
+    /// The full path as written; for a glob, the path before the `*`.
     pub(crate) path: Vec<String>,
     /// The name it has here; none for a glob.
     pub(crate) name: Option<String>,

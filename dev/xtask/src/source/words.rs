@@ -1,4 +1,4 @@
-//! What can be read off a file's tokens without their structure.
+//! Facts that can be read off a file's tokens without their structure.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

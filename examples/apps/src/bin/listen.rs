@@ -1,4 +1,4 @@
-//! Prints what comes to a multicast group: `listen GROUP PORT`.
+//! Prints the datagrams that come to a multicast group: `listen GROUP PORT`.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -97,7 +97,7 @@ fn rows(report: &mut Report, service: Service, servers: u32, shared: &[Point], s
     }
 }
 
-/// The file of one plot: the name with what it shows.
+/// The file of one plot: the name with the plot's parameters.
 fn beside(path: &Path, service: Service, servers: u32) -> std::path::PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}-{}-{servers}.svg", service.name()))

@@ -7,7 +7,7 @@ use super::model::{Latency, Queues, Service};
 
 /// Latencies are recorded in this part of a service time.
 const RESOLUTION: f64 = 1e-5;
-/// What is longer counts as this long.
+/// Longer times count as this long.
 const LONGEST: u64 = 1 << 40;
 /// Customers that find the system emptier than it is later on.
 const WARM_UP: u64 = 10_000;

@@ -102,7 +102,8 @@ fn stationary(servers: usize, arrivals: f64, load: f64) -> Vec<f64> {
     loop {
         let mut next = vec![0.0; length];
         for (n, p) in states.iter().enumerate() {
-            // All in service leave within one service time, and nobody who begins then does.
+            // All requests in service leave within one service time, and none of those that begin
+            // then does.
             let left = n.saturating_sub(servers);
             for (came, q) in arriving.iter().enumerate() {
                 next[(left + came).min(length - 1)] += p * q;
