@@ -1,4 +1,4 @@
-//! Chains of `Counter` blocks, to measure what a block costs (each reads its packets' length).
+//! Chains of `Counter` blocks, to measure the cost of a block (each reads its packets' length).
 
 use weever_graph::{Attr, Graph, Node, NodeId, NodeKind, Port};
 

@@ -23,7 +23,7 @@ const MISS: &str = "miss";
 /// Where DHCP servers send to (RFC 2131 §4.1).
 const DHCP_CLIENT: u16 = 68;
 
-/// Who serves a socket: the port of the socket table by which its datagrams leave.
+/// The service of a socket: the port of the socket table by which its datagrams leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Service {
@@ -53,11 +53,11 @@ pub struct Socket {
     pub addr: Option<IpAddr>,
     /// The local port.
     pub port: u16,
-    /// Who serves it.
+    /// Its service.
     pub service: Service,
 }
 
-/// What the host's graph is configured with.
+/// The configuration of the host's graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostConfig {
     /// Its UDP sockets. A datagram goes to the one with its very address, before one with any; its
@@ -79,7 +79,7 @@ impl HostConfig {
         HostConfig { applications, ..self }
     }
 
-    /// The same with the socket on which DHCP clients hear servers; what they do is asked for
+    /// The same with the socket on which DHCP clients hear servers; the client's tasks are requested
     /// elsewhere, at run time.
     #[must_use]
     pub fn with_dhcp(self) -> HostConfig {
@@ -176,8 +176,8 @@ fn without_applications(graph: &Graph) -> Result<Graph, ModelError> {
     Ok(apply(graph, &ChangeSet { changes })?)
 }
 
-/// Where the node at `target` passes on what it has no use for, past others of its kind; nothing
-/// when the node stays, or passes nothing on.
+/// The target to which the node at `target` passes packets that it does not use, past others of its
+/// kind; nothing when the node stays, or passes nothing on.
 fn node_behind(graph: &Graph, target: NodeId, goes: impl Fn(&Node) -> bool) -> Option<NodeId> {
     let mut at = target;
     // Dataflow has no cycles.

@@ -1,4 +1,4 @@
-//! The graphs that ship with weever: `.unicorn` files, embedded, and what makes them runnable.
+//! The graphs that ship with weever: `.unicorn` files, embedded, and the code that makes them runnable.
 //!
 //! [`nic`] is the PRG of a NIC; [`host`] is a whole host; [`counters`] holds small graphs to measure with. The graphs that come
 //! out have every value they need, but not the effects of their blocks: have a registry annotate

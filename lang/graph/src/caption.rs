@@ -1,4 +1,4 @@
-//! What pictures of graphs write at nodes.
+//! The texts at nodes in pictures of graphs.
 
 use crate::{Node, Op};
 
@@ -8,7 +8,7 @@ pub(crate) fn short_name(node: &Node) -> &str {
     own.filter(|name| !name.is_empty()).unwrap_or(&node.name)
 }
 
-/// What an operator is called.
+/// The name of an operator.
 pub(crate) fn operator_name(op: Op) -> &'static str {
     match op {
         Op::And => "AND",

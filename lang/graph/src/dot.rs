@@ -24,7 +24,7 @@ pub fn dot(graph: &Graph) -> String {
     dot_with(graph, &Labels::default())
 }
 
-/// Draws `graph` with what `labels` say.
+/// Draws `graph` with the text of `labels`.
 pub fn dot_with(graph: &Graph, labels: &Labels) -> String {
     let mut drawing = Drawing { graph, labels, out: String::new() };
     drawing.draw();

@@ -1,7 +1,7 @@
-//! What a node's implementation does to the buffer of a task (design/0000 §4.2).
+//! The effects of a node's implementation on the buffer of a task (design/0000 §4.2).
 //!
 //! Branches of one task share one buffer, so the verifier rejects two nodes with conflicting effects
-//! and which no path of edges orders.
+//! that no path of edges orders.
 
 /// A set of effects. The empty set touches neither buffer nor state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What verification finds.
+//! The findings of verification.
 
 use crate::{NodeId, Span};
 
@@ -13,7 +13,7 @@ pub enum Severity {
     Error,
 }
 
-/// What a [`Finding`] is about.
+/// The subject of a [`Finding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -69,15 +69,15 @@ impl Kind {
 /// One result of verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
     /// The node it is about.
     pub node: NodeId,
     /// Where that node was written; empty for a graph that was not read from text.
     pub span: Span,
-    /// What is wrong, with names.
+    /// The fault, with names.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

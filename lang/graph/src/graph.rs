@@ -110,7 +110,7 @@ impl Graph {
 /// Smaller graphs are searched.
 const MIN_INDEXED: usize = 32;
 
-/// Where names are, by their hashes. It may be out of date, since nodes can be renamed: what it says is
+/// The ids of names, by their hashes. It may be out of date, since nodes can be renamed: every hit is
 /// compared with the node.
 #[derive(Clone, Default)]
 struct NameIndex(OnceLock<HashMap<u64, NodeId>>);

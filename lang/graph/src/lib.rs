@@ -1,5 +1,5 @@
-//! One representation for three graphs (design/0000 §4.1): what has to be done (LPG), what a NIC does
-//! (PRG), and what runs.
+//! One representation for three graphs (design/0000 §4.1): the work to be done (LPG), the capabilities
+//! of a NIC (PRG), and the running graph.
 //!
 //! A [`Graph`] is an arena of [`Node`]s. Dataflow edges start at a [`Port`] and are acyclic; spawn
 //! and notify edges start at a node and may form cycles. The path that data takes through this

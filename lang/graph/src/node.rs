@@ -25,7 +25,7 @@ pub enum Op {
     Nor,
 }
 
-/// What a node is (design/0000 §1).
+/// The kind of a node (design/0000 §1).
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeKind {
     /// F-node: enables exactly one of its ports per packet, or consumes the packet.
@@ -34,11 +34,11 @@ pub enum NodeKind {
     Operator(Op),
     /// C-node: not executable until it has a value.
     Config(ConfigSpec),
-    /// T-node: a match over packet fields; what a C-node for a table becomes.
+    /// T-node: a match over packet fields; a C-node for a table becomes one.
     Table(TableSpec),
 }
 
-/// What is known of a config node before it has a value.
+/// The configuration space of a config node before it has a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigSpec {
     /// The configuration space, as Unicorn's type text; empty: an enumeration of the ports' names.
@@ -58,7 +58,7 @@ pub struct Port {
     pub name: String,
     /// The nodes it enables, in the order they were written.
     pub targets: Vec<NodeId>,
-    /// What holds of a packet that leaves here; [`Predicate::True`] says nothing.
+    /// The condition on packets that leave here; [`Predicate::True`] says nothing.
     pub predicate: Predicate,
     /// The same in SMT-LIB, kept as text.
     pub semantics: Option<String>,
@@ -71,13 +71,13 @@ pub struct Edge {
     pub label: String,
     /// Where the task starts, or where the woken tasks are blocked.
     pub target: NodeId,
-    /// What holds of packets that take this edge.
+    /// The conditions on packets that take this edge.
     pub predicates: Vec<Predicate>,
 }
 
 /// The parameter that every node may have: `ends=PORT,…` names ports at which a packet has done its
-/// duty, as at a node that has used what it says. Those that no node takes end there, and are no
-/// drops.
+/// duty, for example at a node that has used its contents. Those that no node takes end there, and are
+/// no drops.
 pub const ENDS: &str = "ends";
 
 /// A node of a [`Graph`](crate::Graph).
@@ -87,7 +87,7 @@ pub struct Node {
     pub name: String,
     /// The clusters it lies in, outermost first. They only name things.
     pub clusters: Vec<String>,
-    /// What it is.
+    /// The node's kind.
     pub kind: NodeKind,
     /// Its outputs. A node with ports `false` and `true` has them at 0 and 1 (thesis §3.2.1).
     pub ports: Vec<Port>,
@@ -99,7 +99,7 @@ pub struct Node {
     pub attrs: Vec<Attr>,
     /// The implementation function, if it is not the node's own name.
     pub implementation: Option<String>,
-    /// What the implementation does to the buffer, once that is known.
+    /// The effects of the implementation on the buffer, once they are known.
     pub effects: Option<Effects>,
     /// The receive queues that the node stands for, in a PRG.
     pub queues: Option<Queues>,

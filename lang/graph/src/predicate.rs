@@ -1,4 +1,4 @@
-//! Predicates over packet fields: what holds of a packet at a place in the graph.
+//! Predicates over packet fields: conditions on a packet at a place in the graph.
 //!
 //! Known labels become typed [`Field`] tests; unknown labels stay opaque atoms (UNICORN,
 //! "Predicates"). One label has one value in a packet, so two atoms with the same label and
@@ -152,7 +152,7 @@ pub enum Predicate {
         field: Field,
         /// Bits that count.
         mask: u128,
-        /// What they must be; no bit outside `mask`.
+        /// Their required value; no bit outside `mask`.
         value: u128,
     },
     /// `lo <= field <= hi`. False of a packet without the field.

@@ -7,7 +7,7 @@ use crate::Field;
 pub struct Key {
     /// Bits that count; 0 is a wildcard.
     pub mask: u128,
-    /// What they must be; no bit outside `mask`.
+    /// Their required value; no bit outside `mask`.
     pub value: u128,
 }
 
@@ -24,7 +24,7 @@ pub struct Entry {
     pub port: u32,
 }
 
-/// The value of a T-node: which fields it looks at and what it holds.
+/// The value of a T-node: its fields and its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableSpec {
     /// The fields, in the order of [`Entry::keys`].

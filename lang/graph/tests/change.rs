@@ -1,4 +1,4 @@
-//! Change sets: what `diff` finds, `apply` does, and a step that is wrong changes nothing.
+//! Change sets: `diff` finds one, `apply` carries it out, and a step that is wrong changes nothing.
 
 use proptest::prelude::*;
 use weever_graph::change::{Change, EdgeName, Handover, Outlet, Waiting};
@@ -147,7 +147,7 @@ fn replacing_keeps_the_edges_of_ports_that_stay() {
     assert_eq!(g.node(g.find("First").unwrap()).param("rate"), Some("8"));
 }
 
-/// What waits at a node that got another name goes on there, if it is certain which one that is.
+/// Tasks that wait at a renamed node go on there, if it is certain which one that is.
 #[test]
 fn tasks_of_a_node_that_is_renamed_go_with_it() {
     let graph = |names: &[&str], implementation: &str| {

@@ -9,7 +9,7 @@ use weever_graph::{
     Effects, Graph, GraphError, Kind, Node, NodeId, NodeKind, Op, Port, PortId, verify,
 };
 
-/// What a random node is: its kind, its port names, its effects, and for each port where it goes.
+/// A random node: its kind, its port names, its effects, and the targets of each port.
 type Plan = (NodeKind, Vec<&'static str>, Effects, Vec<Vec<usize>>);
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -133,7 +133,7 @@ fn reported(errors: &[GraphError], kind: Kind, names: [&str; 2]) -> bool {
     errors.iter().any(|e| e.kind == kind && all(e))
 }
 
-/// What one task did that verification must have reported.
+/// Checks one task's run for faults that verification must have reported.
 fn check_run(graph: &Graph, run: &Run, errors: &[GraphError]) {
     let effects = |id: NodeId| graph.node(id).effects.unwrap_or_default();
     let name = |id: NodeId| graph.node(id).name.as_str();

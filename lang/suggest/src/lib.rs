@@ -46,7 +46,7 @@ fn difference(given: &str, lower: &str, name: &str) -> Option<(bool, usize)> {
         return Some((false, edits));
     }
     let (short, long) = if lower.len() < name.len() { (lower, &*name) } else { (&*name, lower) };
-    // Of what was given, at least half must be meant.
+    // At least half of the given text must be meant.
     let is_part = short.len() >= SHORTEST_PART && long.contains(short);
     let is_most = short.len() * 2 >= lower.len();
     (is_part && is_most).then(|| (true, long.len() - short.len()))

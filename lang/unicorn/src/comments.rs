@@ -1,4 +1,4 @@
-//! Hands comments to what they stand beside.
+//! Attaches comments to the items beside them.
 
 use std::ops::Range;
 

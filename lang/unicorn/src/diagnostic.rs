@@ -1,4 +1,4 @@
-//! What is wrong with a text, where, and what to do about it.
+//! The faults of a text, with their places and remedies.
 
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// Where, in bytes of the source.
     pub span: Range<usize>,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     pub message: String,
-    /// What stands at `span`, in a few words; may be empty.
+    /// The thing at `span`, in a few words; may be empty.
     pub label: String,
-    /// What to do.
+    /// The remedy.
     pub help: Option<String>,
     /// Another place that has to do with it.
     pub related: Option<(Range<usize>, String)>,

@@ -19,7 +19,7 @@ pub struct Loaded {
 /// Why a text is no graph. Its `Display` shows each error in its source, over several lines.
 #[derive(Clone, Debug)]
 pub struct Errors {
-    /// What was found, at least one error.
+    /// The findings, at least one error.
     pub diagnostics: Vec<Diagnostic>,
     source: String,
     file: String,

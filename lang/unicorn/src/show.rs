@@ -27,7 +27,7 @@ pub fn show_with(graph: &Graph, extras: &Extras) -> String {
     out
 }
 
-/// What holds of packets that leave by a port, in words; none if the graph does not say.
+/// The condition on packets that leave by a port, in words; none if the graph does not say.
 pub fn condition(graph: &Graph, id: PortId) -> Option<String> {
     match &graph.node(id.node).ports[id.port as usize].predicate {
         Predicate::True => None,

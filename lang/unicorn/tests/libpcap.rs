@@ -1,4 +1,4 @@
-//! Filters mean what libpcap says they mean: random frames, random filters, `tcpdump -r` as the
+//! Filters have the meaning that libpcap gives them: random frames, random filters, `tcpdump -r` as the
 //! judge. `TCPDUMP` names the program if it is not in the path.
 //!
 //! Two differences are meant, and kept out of here: fields behind a VLAN tag are seen without saying
@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use weever_graph::Field;
 use weever_unicorn::predicate::parse;
 
-/// A frame, and what a parser should find in it.
+/// A frame, and the fields that a parser should find in it.
 #[derive(Clone, Debug)]
 struct Frame {
     bytes: Vec<u8>,

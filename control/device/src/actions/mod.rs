@@ -55,7 +55,7 @@ pub enum ConfigurationError {
         field: weever_graph::Field,
     },
     /// A table that the kernel does not expose.
-    #[error("{table}: Linux does not expose this table; plan for what it exposes (Nic::linux_of)")]
+    #[error("{table}: Linux does not expose this table; plan for its exposed part (Nic::linux_of)")]
     Hidden {
         /// The model's table.
         table: String,

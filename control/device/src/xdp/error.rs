@@ -32,7 +32,9 @@ pub enum XdpError {
         queues: usize,
     },
     /// A rule wants its packets spread.
-    #[error("the program sends what a rule takes to one queue; leave contexts out of the model")]
+    #[error(
+        "the program sends all packets of a rule to one queue; leave contexts out of the model"
+    )]
     Context,
     /// No CPU is named.
     #[error("no CPU to send frames to: name one")]

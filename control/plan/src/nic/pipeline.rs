@@ -158,7 +158,9 @@ impl Walk<'_> {
                 }
             }
         }
-        next.ok_or_else(|| unexpected(node, "it has no port `default` for what no rule takes"))
+        next.ok_or_else(|| {
+            unexpected(node, "it has no port `default` for packets that no rule takes")
+        })
     }
 
     fn after_rss(&self, id: NodeId) -> Result<(), NicError> {

@@ -6,7 +6,7 @@ use super::apply::{bare, set};
 use super::{Change, ChangeSet, EdgeName, Handover, Outlet, Waiting};
 use crate::{Attr, Graph, Node, Predicate, Span};
 
-/// What has to be done to `running` to make it `wanted`: [`apply`](super::apply) then yields `wanted`,
+/// The changes that turn `running` into `wanted`: [`apply`](super::apply) then yields `wanted`,
 /// up to the order of nodes and edges and to places in source texts. Nodes are the same if they have
 /// the same name. Tasks that wait at a node which goes start at the one that takes its place under
 /// another name, and are dropped if there is none; state is kept where it can be. Change the steps for
@@ -39,8 +39,8 @@ pub fn diff(running: &Graph, wanted: &Graph) -> ChangeSet {
     ChangeSet { changes }
 }
 
-/// Nodes at which tasks start, that go, and what they are called from now on: of all such nodes that
-/// come, one alone has the same implementation, and of all that go, no other.
+/// Nodes at which tasks start, that go, and their new names: of all such nodes that come, one alone has
+/// the same implementation, and of all that go, no other.
 fn renamed<'a>(running: &'a Graph, wanted: &'a Graph) -> HashMap<&'a str, &'a str> {
     let (go, come) = (starts_without(running, wanted), starts_without(wanted, running));
     let only = |node: &Node, others: &[&'a Node]| {
@@ -108,7 +108,7 @@ fn contents(old: &Node, new: &Node, changes: &mut Vec<Change>) {
     }
 }
 
-/// What of a node is its own, wherever it was written.
+/// The node without the place where it was written.
 fn plain(node: &Node) -> Node {
     Node { span: Span::default(), ..bare(node) }
 }

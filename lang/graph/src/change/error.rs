@@ -2,7 +2,7 @@
 
 use super::{EdgeName, Outlet};
 
-/// What is wrong with a step of a change set. Nothing has changed.
+/// The fault of a step of a change set. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {

@@ -1,6 +1,6 @@
 //! Changes of a graph, as data (design/0000 §4.4; Dragonet thesis §3.5).
 //!
-//! A running graph is never edited. A [`ChangeSet`] says what shall be different, by names, so that
+//! A running graph is never edited. A [`ChangeSet`] lists the differences, by names, so that
 //! it means the same on every worker; [`apply`] makes the graph that results, which then is verified
 //! as a whole like any other. [`diff`] finds the change set that leads from one graph to another.
 //! Both are pure: a wrong change is found before anything has happened.
@@ -108,7 +108,7 @@ pub enum Change {
     Bind {
         /// The edge.
         edge: EdgeName,
-        /// What holds of packets that take it; for spawn and notify edges.
+        /// The conditions on packets that take it; for spawn and notify edges.
         predicates: Vec<Predicate>,
     },
     /// Removes an edge.
@@ -129,7 +129,7 @@ pub enum Change {
     /// Gives the node of the same name other contents: kind, implementation, attributes, ports. Edges
     /// stay, except those of ports that it has no more.
     Replace {
-        /// What it shall be.
+        /// The node as it shall be.
         node: Box<Node>,
         /// Whether it goes on with the state.
         state: Handover,

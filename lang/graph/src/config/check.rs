@@ -21,7 +21,7 @@ pub enum Value {
     Tuple(Vec<Value>),
     /// Of a sum: which member, and its value.
     Choice(String, Box<Value>),
-    /// Of any type: what the holder of the value cannot say. It is not checked.
+    /// Of any type: a value that its holder cannot give. It is not checked.
     Unsaid,
 }
 
@@ -30,7 +30,7 @@ pub enum Value {
 pub struct ValueError {
     /// Labels and indices that lead to the part, as `[3].queue`.
     pub path: String,
-    /// What is wrong there.
+    /// The fault there.
     pub message: String,
 }
 

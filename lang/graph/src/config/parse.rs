@@ -10,7 +10,7 @@ const MAX_DEPTH: u32 = 64;
 pub struct TypeError {
     /// Where in the text, in bytes.
     pub at: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
 }
 

@@ -18,7 +18,7 @@ pub enum ConfigError {
     BadType {
         /// The node.
         node: String,
-        /// What is wrong with its type.
+        /// The fault of its type.
         reason: String,
     },
     /// The value lies outside the configuration space.
@@ -44,7 +44,7 @@ pub enum ConfigError {
     BadTable {
         /// The node.
         node: String,
-        /// What does not fit.
+        /// The part that does not fit.
         reason: String,
     },
     /// A spawn or notify edge needs the node to stay.

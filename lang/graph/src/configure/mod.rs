@@ -1,7 +1,7 @@
 //! Giving a config node a value (Dragonet thesis §2.2.3; queue management §3.1).
 //!
-//! The node is replaced: by edges, by a table in its place, or by a subgraph. What replaces it
-//! may only touch the node's own neighbours, so that the effect of a value stays local.
+//! The node is replaced: by edges, by a table in its place, or by a subgraph. The replacement may only
+//! touch the node's own neighbours, so that the effect of a value stays local.
 
 mod error;
 mod subgraph;
@@ -18,7 +18,7 @@ use crate::{ConfigSpec, ConfigType, Graph, Node, NodeKind, TableSpec, Value};
 /// A value for a config node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
-    /// One of the node's ports: what enabled the node now enables what the port does.
+    /// One of the node's ports: the ports that enabled the node now enable the targets of this port.
     Choice(String),
     /// A table: the node becomes a T-node in place, with the same ports.
     Table(TableSpec),
@@ -26,7 +26,7 @@ pub enum ConfigValue {
     Subgraph(Subgraph),
 }
 
-/// Replaces the config node called `name` by what `value` makes of it. Ids of other nodes change
+/// Replaces the config node called `name` by the result of `value`. Ids of other nodes change
 /// when the node vanishes; names do not.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::error::{ConfigError, name_of, require_port};
 use crate::{Graph, Node, NodeId, PortId};
 
-/// What replaces a config node.
+/// The replacement of a config node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Subgraph {
     /// New nodes. Their ports have no targets yet: edges are given apart.
@@ -41,7 +41,7 @@ pub enum To {
     Old(NodeId),
 }
 
-/// The subgraph that leads from all ports before `id` straight to what `port` enables.
+/// The subgraph that leads from all ports before `id` straight to the targets of `port`.
 pub(super) fn straight_to(graph: &Graph, id: NodeId, port: &str) -> Result<Subgraph, ConfigError> {
     let node = graph.node(id);
     let targets = &node.ports[require_port(node, port)?].targets;

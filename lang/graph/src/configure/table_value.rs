@@ -1,8 +1,8 @@
 //! A table as a value of a configuration type.
 //!
-//! Types speak of a table by the labels of a product, in a list: Dragonet's `sip`, `dport`,
-//! `prio` and so on. What a label means decides which part of an entry is checked against its
-//! type; labels with other meanings are left unchecked.
+//! Types speak of a table by the labels of a product, in a list: Dragonet's `sip`, `dport`, `prio` and
+//! so on. The meaning of a label decides which part of an entry is checked against its type; labels
+//! with other meanings are left unchecked.
 
 use super::error::ConfigError;
 use crate::config::ValueError;

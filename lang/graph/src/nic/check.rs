@@ -26,13 +26,13 @@ pub enum Part {
     Fails,
     /// The queues among the actions.
     Queues,
-    /// What Linux exposes.
+    /// The part that Linux exposes.
     Linux,
     /// The hash function.
     Hash,
     /// The number of a hash table's entries.
     Entries,
-    /// What is hashed of a flow type: its position in [`RssModel::types`].
+    /// The hashed fields of a flow type: its position in [`RssModel::types`].
     Hashed(usize),
 }
 
@@ -42,9 +42,9 @@ pub enum Part {
 pub struct Problem {
     /// Where.
     pub part: Part,
-    /// What is wrong, in one sentence.
+    /// The fault, in one sentence.
     pub message: String,
-    /// What to do, if that is known.
+    /// The remedy, if one is known.
     pub help: Option<String>,
 }
 
@@ -203,7 +203,7 @@ impl TableModel {
             found.add(Part::Linux, "a device of 0 locations takes no rule", "write `linux none`");
         }
         if ethtool.context && !self.actions.context {
-            let message = "Linux cannot spread by a context what the table cannot";
+            let message = "Linux cannot spread by a context if the table cannot";
             found.add(Part::Linux, message, "add `action context`");
         }
         if ethtool.drop && !self.actions.drop {

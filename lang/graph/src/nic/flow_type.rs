@@ -82,7 +82,7 @@ impl FlowType {
         }
     }
 
-    /// What holds of every packet of the type: fields and their values.
+    /// The fields and values that every packet of the type has.
     pub fn implies(self) -> impl Iterator<Item = (Field, u128)> {
         let (ether_type, next) = match self.ip_version() {
             Some(4) => (Some(ETH_IP4), Field::Ip4Proto),

@@ -1,10 +1,11 @@
-//! What a NIC can do, as data (design/0000 §4.5): the meaning of Unicorn's `table`, `rss` and `queues`.
+//! The capabilities of a NIC, as data (design/0000 §4.5): the meaning of Unicorn's `table`, `rss` and
+//! `queues`.
 //!
 //! A config node of a PRG carries a [`TableModel`] or an [`RssModel`] in its
 //! [`ConfigSpec`](crate::ConfigSpec), and the node at which packets leave for the host carries
-//! [`Queues`]. Configuration functions and oracles are derived from these; nothing is written for
-//! one NIC. Both models have an [`as_linux`](TableModel::as_linux) view: what `ethtool` lets a user
-//! do is often less than what the silicon does.
+//! [`Queues`]. Configuration functions and oracles are derived from these; nothing is written for one
+//! NIC. Both models have an [`as_linux`](TableModel::as_linux) view: `ethtool` often exposes less than
+//! the silicon can do.
 
 mod check;
 mod flow_type;

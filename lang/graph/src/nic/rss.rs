@@ -12,7 +12,7 @@ pub struct RssModel {
     pub entries: u32,
     /// The queues that an entry can hold.
     pub queues: QueueRange,
-    /// What is hashed of packets of each flow type; the others are not hashed.
+    /// The hashed fields of packets of each flow type; the others are not hashed.
     pub types: Vec<RssType>,
     /// How many further tables there are, for filters to choose from.
     pub contexts: u32,
@@ -32,7 +32,7 @@ pub enum RssHash {
     Xor,
 }
 
-/// What is hashed of one flow type's packets.
+/// The hashed fields of one flow type's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RssType {
     /// The flow type.
@@ -79,8 +79,8 @@ impl RssFields {
 }
 
 impl RssModel {
-    /// What is hashed of packets of `flow_type` as the NIC starts. A transport that is not listed
-    /// is hashed as its IP version is.
+    /// The hashed fields of packets of `flow_type` as the NIC starts. A transport that is not listed is
+    /// hashed as its IP version is.
     pub fn default_fields(&self, flow_type: FlowType) -> RssFields {
         let listed =
             |t| self.types.iter().find(|r| r.flow_type == t).and_then(|r| r.choices.first());

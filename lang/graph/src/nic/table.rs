@@ -1,4 +1,5 @@
-//! Filter tables: what a rule may say, how many fit, and which of two that match wins.
+//! Filter tables: the matches that a rule may contain, how many rules fit, and which of two that match
+//! wins.
 
 use super::{FlowType, QueueRange};
 use crate::Field;
@@ -18,9 +19,9 @@ pub struct TableModel {
     pub order: TableOrder,
     /// Whether a rule may be refused although the table is not full.
     pub fails: Failure,
-    /// What a rule can do with a packet.
+    /// The actions that a rule can have.
     pub actions: Actions,
-    /// What Linux lets a user do with the table.
+    /// The part of the table that Linux exposes.
     pub linux: Exposure,
 }
 
@@ -64,11 +65,11 @@ pub struct Capacity {
     pub entries: u32,
     /// The full name of the table that owns the entries, if the table has none of its own.
     pub shared_with: Option<String>,
-    /// What a rule takes, if that is not one entry; the first that applies counts.
+    /// The entries that a rule takes, if not one; the first that applies counts.
     pub costs: Vec<Cost>,
 }
 
-/// What some rules take of a table's capacity.
+/// The part of a table's capacity that some rules take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// How many entries.
@@ -120,7 +121,7 @@ pub enum Failure {
     },
 }
 
-/// What a rule can do with a packet.
+/// An action of a rule on a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Actions {
     /// Send it to one of these queues.
@@ -133,7 +134,7 @@ pub struct Actions {
     pub none: bool,
 }
 
-/// What Linux lets a user do with a table.
+/// The use of a table that Linux allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exposure {
     /// Nothing.
@@ -149,7 +150,7 @@ pub struct Ethtool {
     pub flow_types: Vec<FlowType>,
     /// The fields and masks that it takes, if fewer than the table's.
     pub matches: Vec<FieldMatch>,
-    /// Who chooses a rule's location.
+    /// The side that chooses a rule's location.
     pub location: Location,
     /// How many rules it takes, if fewer than fit.
     pub limit: Option<u32>,
@@ -162,7 +163,7 @@ pub struct Ethtool {
     pub context: bool,
 }
 
-/// Who chooses a rule's location.
+/// The side that chooses a rule's location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
     /// The driver, if the user wants that.

@@ -12,7 +12,7 @@ pub struct Extras<'a> {
     pub port: Option<&'a dyn Fn(PortId) -> Option<u64>>,
     /// How many tasks a spawn edge started; the edge by its position in the node.
     pub spawn: Option<&'a dyn Fn(NodeId, usize) -> Option<u64>>,
-    /// What holds of packets that leave by a port, in words.
+    /// The condition on packets that leave by a port, in words.
     pub condition: Option<&'a dyn Fn(PortId) -> Option<String>>,
     /// How many nodes a box stands for, if it is a folded cluster. [`svg_folded`](super::svg_folded) says so itself.
     pub folded: Option<&'a dyn Fn(NodeId) -> Option<usize>>,

@@ -12,7 +12,7 @@ use crate::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId};
 /// Stands for every cluster in a list of those to unfold.
 pub const EVERY: &str = "*";
 
-/// Port of a folded cluster for what is dropped inside.
+/// Port of a folded cluster for packets dropped inside.
 const DROPS: &str = "drops";
 /// Of the names of edges that became one, so many are shown.
 const NAMES: usize = 3;
@@ -23,7 +23,7 @@ pub(super) struct FoldedGraph {
     origins: Vec<Origin>,
 }
 
-/// What a node of the folded graph stands for.
+/// The origin of a node of the folded graph.
 enum Origin {
     Node(NodeId),
     Cluster(Inside),
@@ -39,7 +39,7 @@ struct Inside {
     nodes: Vec<NodeId>,
     /// Where packets come in: ports and spawn edges of other nodes. The sources inside count too.
     entries: Vec<(NodeId, Cell)>,
-    /// What each of its own cells stands for.
+    /// The original cells of each of its own cells.
     ports: Vec<Vec<(NodeId, Cell)>>,
     spawns: Vec<Vec<(NodeId, Cell)>>,
 }
@@ -53,7 +53,7 @@ pub struct UnknownCluster {
 }
 
 impl UnknownCluster {
-    /// What to do about it.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         if self.known.is_empty() {
             return "it has no clusters at all".into();
@@ -296,7 +296,7 @@ impl FoldedGraph {
         sum(from.iter().map(|(id, cell)| extras.cell(*id, *cell)))
     }
 
-    /// What holds of packets that leave by a port, if it is of a node that was not folded.
+    /// The condition on packets that leave by a port, if it is of a node that was not folded.
     pub(super) fn condition(&self, extras: &Extras<'_>, id: PortId) -> Option<String> {
         match &self.origins[id.node.index()] {
             Origin::Node(node) => {
@@ -417,7 +417,7 @@ mod tests {
         let folded = fold(&graph, &[]);
         let l2 = folded.graph.find("RxL2").unwrap();
         assert_eq!(folded.inside(l2), Some(3));
-        assert_eq!(folded.node(&graph, &extras, l2), Some(10), "what came in");
+        assert_eq!(folded.node(&graph, &extras, l2), Some(10), "incoming packets");
         assert_eq!(folded.cell(&extras, l2, Cell::Port(0)), Some(6), "v4 and v6");
         assert_eq!(folded.cell(&extras, l2, Cell::Port(1)), Some(3), "drops");
         assert_eq!(folded.cell(&extras, l2, Cell::Spawn(0)), Some(1));

@@ -30,15 +30,15 @@ pub struct Rect {
 pub struct Route {
     /// The node it starts at.
     pub from: NodeId,
-    /// What it starts at there.
+    /// The cell of that node it starts at.
     pub cell: Cell,
     /// The node it ends at.
     pub to: NodeId,
-    /// What it stands for.
+    /// The kind of edge that it shows.
     pub kind: WireKind,
     /// Its first point lies on the lower border of `from`, its last on the upper border of `to`.
     pub points: Vec<Point>,
-    /// Whether it goes in right angles and behind nodes, as spawn and notify edges do, and what
-    /// leads upwards from a cluster to another. All others go round every node.
+    /// Whether it goes in right angles and behind nodes, as spawn and notify edges do, and edges that
+    /// lead upwards from a cluster to another. All others go round every node.
     pub behind: bool,
 }

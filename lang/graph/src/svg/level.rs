@@ -10,7 +10,7 @@ const BOX_GAP: f64 = 20.0;
 /// The same beside a box taller than any node, which is a cluster: ways go up and down there.
 const WIDE_GAP: f64 = 34.0;
 const TALL: f64 = 70.0;
-/// Room between a line and what is beside it.
+/// Room between a line and its neighbour.
 const LINE_GAP: f64 = 9.0;
 /// Room between two layers, at least and at most.
 const LAYER_GAP: (f64, f64) = (26.0, 84.0);
@@ -114,7 +114,7 @@ impl Level {
         id
     }
 
-    /// Adds what a strand needs: a bend in every layer between its ends, and at the border.
+    /// Adds the bends of a strand: one in every layer between its ends, and at the border.
     fn thread(&mut self, strand: EdgeSegment, last: usize) {
         let start = match strand.from {
             End::Item(item, at) => Some((item, at)),

@@ -52,15 +52,15 @@ pub fn svg(graph: &Graph) -> String {
     svg_with(graph, &Extras::default())
 }
 
-/// Draws the whole of `graph` with what `extras` say.
+/// Draws the whole of `graph` with the text of `extras`.
 pub fn svg_with(graph: &Graph, extras: &Extras) -> String {
     draw::draw(graph, extras, &layout(graph, extras))
 }
 
 /// Draws `graph` with its innermost clusters as single boxes, but for those in `unfold`, which are
-/// named in full, as in `RxL4UDP`, or by their own name alone; [`EVERY`] unfolds all. What `extras` count
-/// is summed: the packets that came into a cluster, left it for each other place, and were dropped
-/// inside.
+/// named in full, as in `RxL4UDP`, or by their own name alone; [`EVERY`] unfolds all. The counts of
+/// `extras` are summed: the packets that came into a cluster, left it for each other place, and were
+/// dropped inside.
 ///
 /// # Errors
 /// When a name in `unfold` is of no such cluster.

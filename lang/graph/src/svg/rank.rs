@@ -134,7 +134,7 @@ mod tests {
     fn items_stand_as_near_as_may_be_to_where_they_lead() {
         // 0 -> 1 -> 2, and 3 -> 2 alone.
         assert_eq!(layers(4, &[(0, 1), (1, 2), (3, 2)], &[], &[]), [0, 1, 2, 1]);
-        // What is entered from above stays there; what leaves goes down.
+        // Nodes that are entered from above stay there; nodes that leave go down.
         assert_eq!(layers(4, &[(0, 1), (1, 2), (3, 2)], &[3], &[]), [0, 1, 2, 0]);
         assert_eq!(layers(3, &[(0, 1)], &[], &[2]), [0, 1, 1]);
     }

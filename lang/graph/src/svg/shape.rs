@@ -28,7 +28,7 @@ pub(super) struct Shape {
     /// `AND`, in front of the name of an O-node.
     pub(super) badge: Option<&'static str>,
     pub(super) name: String,
-    /// What stands below the name.
+    /// The text below the name.
     pub(super) line: Option<String>,
     pub(super) cells: Vec<CellShape>,
 }
@@ -95,7 +95,7 @@ fn cells(node: &Node, count: impl Fn(Cell) -> Option<u64>) -> Vec<CellShape> {
     ports.chain(spawns).chain(notifies).map(cell).collect()
 }
 
-/// Gives what room there is beyond `row` to the cells in equal parts, and sets them side by side.
+/// Gives the room beyond `row` to the cells in equal parts, and sets them side by side.
 fn spread(cells: &mut [CellShape], total: f64, row: f64) {
     let more = (total - row) / cells.len().max(1) as f64;
     let mut x = 0.0;
@@ -106,7 +106,7 @@ fn spread(cells: &mut [CellShape], total: f64, row: f64) {
     }
 }
 
-/// What stands below the name of a folded cluster.
+/// The text below the name of a folded cluster.
 fn folded_line(nodes: usize, packets: Option<u64>) -> String {
     let nodes = if nodes == 1 { "1 node".into() } else { format!("{nodes} nodes") };
     match packets {
@@ -129,7 +129,7 @@ fn line(node: &Node, packets: Option<u64>) -> Option<String> {
     }
 }
 
-/// What the kind of a node is called, for tooltips.
+/// The name of a node's kind, for tooltips.
 pub(super) fn kind_words(node: &Node) -> &'static str {
     match node.kind {
         NodeKind::Operator(Op::And) => "AND of its operands",

@@ -1,4 +1,4 @@
-//! What must hold of every picture.
+//! The properties that every picture must have.
 
 use proptest::prelude::*;
 
@@ -149,8 +149,8 @@ fn a_small_graph_is_drawn_whole() {
 #[test]
 fn the_same_graph_gives_the_same_picture() {
     assert_eq!(svg(&example()), svg(&example()));
-    // What stands where, whatever colours there are. After a change that is meant: look at the
-    // picture, then write down what is new.
+    // The places of all elements, whatever the colours. After an intended change: look at the picture,
+    // then write down the new places.
     let layout = layout(&example(), &Extras::default());
     let rows: Vec<Vec<&str>> = rows(&layout);
     assert_eq!(

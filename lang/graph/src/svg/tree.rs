@@ -1,4 +1,4 @@
-//! Clusters, each with what lies in it.
+//! Clusters, each with its items.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ pub(super) struct Cluster {
     /// The cluster around it; [`ROOT`] is its own.
     pub(super) parent: usize,
     pub(super) depth: usize,
-    /// What lies directly in it, in the order in which the graph names it first.
+    /// The items that lie directly in it, in the order in which the graph names them first.
     pub(super) items: Vec<Item>,
 }
 
-/// What a cluster holds.
+/// An item of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Item {
     Node(NodeId),
@@ -71,8 +71,8 @@ impl Tree {
         a
     }
 
-    /// The clusters around `node`, innermost first, as far as `outer` and without it; each with
-    /// what it holds that has the node.
+    /// The clusters around `node`, innermost first, as far as `outer` and without it; each with its
+    /// item that contains the node.
     pub(super) fn up(&self, node: NodeId, outer: usize) -> impl Iterator<Item = (usize, Item)> {
         let mut at = (self.home[node.index()], Item::Node(node));
         std::iter::from_fn(move || {
@@ -82,8 +82,8 @@ impl Tree {
         })
     }
 
-    /// What `outer` holds directly that has the node, or is it; something that it does not hold,
-    /// if the node is not in it.
+    /// The direct item of `outer` that contains the node, or is it; an item of another cluster, if the
+    /// node is not in `outer`.
     pub(super) fn item_in(&self, node: NodeId, outer: usize) -> Item {
         let depth = self.clusters[outer].depth;
         let last = self.up(node, outer).take_while(|(at, _)| self.clusters[*at].depth > depth);

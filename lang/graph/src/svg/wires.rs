@@ -6,7 +6,7 @@ use super::rank::without_cycles;
 use super::tree::{Item, Tree};
 use crate::{Graph, NodeId};
 
-/// What an edge of the picture stands for.
+/// The meaning of an edge of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireKind {
     /// Packets go along it.
@@ -36,8 +36,8 @@ pub(super) struct Wire {
     pub(super) to: NodeId,
     /// The innermost cluster around both ends.
     pub(super) common: usize,
-    /// Drawn as one curve behind the nodes, without a say in where they stand: spawn and notify
-    /// edges, and what would lead upwards between two clusters.
+    /// Drawn as one curve behind the nodes, without a say in where they stand: spawn and notify edges,
+    /// and edges that would lead upwards between two clusters.
     pub(super) free: bool,
 }
 

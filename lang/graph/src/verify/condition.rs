@@ -79,7 +79,7 @@ impl Condition {
     }
 }
 
-/// What holds when both clauses do; nothing if they contradict each other.
+/// The condition that holds when both clauses do; nothing if they contradict each other.
 fn conjunction(a: &Clause, b: &Clause) -> Option<Clause> {
     let mut out = Vec::with_capacity(a.len() + b.len());
     let (mut i, mut j) = (0, 0);
@@ -97,7 +97,7 @@ fn conjunction(a: &Clause, b: &Clause) -> Option<Clause> {
     Some(out)
 }
 
-/// What holds when either clause does.
+/// The condition that holds when either clause does.
 fn common(a: &Clause, b: &Clause) -> Clause {
     let mut out = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -124,7 +124,7 @@ pub(crate) struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// `reached` must be what the task can reach, in a topological order.
+    /// `reached` must be the nodes that the task can reach, in a topological order.
     pub(crate) fn new(graph: &'a Graph, index: &Index, reached: &[NodeId], start: NodeId) -> Self {
         let mut all = Conditions {
             graph,

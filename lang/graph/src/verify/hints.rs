@@ -38,7 +38,7 @@ fn outcomes_connected<'g>(graph: &'g Graph, incoming: &[PortId]) -> BTreeMap<Nod
     for port in incoming {
         let source = graph.node(port.node);
         let name = source.ports[port.port as usize].name.as_str();
-        // What a config node's ports will be is open.
+        // The future ports of a config node are unknown.
         let open = matches!(source.kind, NodeKind::Config(_));
         if !open && matches!(name, "true" | "false") {
             outcomes.entry(port.node).or_default().push(name);

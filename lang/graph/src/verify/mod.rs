@@ -34,12 +34,12 @@ impl Verified {
         &self.order
     }
 
-    /// What is probably a mistake.
+    /// Probable mistakes.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|f| f.severity() == Severity::Warning)
     }
 
-    /// What is worth knowing.
+    /// Notes worth reading.
     pub fn notes(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|f| f.severity() == Severity::Note)
     }

@@ -1,4 +1,4 @@
-//! Where the checks write what they find.
+//! The list to which the checks add their findings.
 
 use std::collections::HashSet;
 

@@ -98,7 +98,7 @@ pub(crate) fn tables(graph: &Graph, report: &mut FindingList) {
     }
 }
 
-/// Whether a table's parts fit together on a node with `ports` ports; what does not, if not.
+/// Whether a table's parts fit together on a node with `ports` ports; if not, the error names the part.
 pub(crate) fn check_table(table: &TableSpec, ports: usize) -> Result<(), String> {
     if table.miss as usize >= ports {
         return Err(format!("a miss leaves by port {} of {ports}", table.miss));

@@ -1,4 +1,4 @@
-//! Checks of what one task can run: conflicting effects, blocking nodes, double enabling.
+//! Checks of the nodes that one task can run: conflicting effects, blocking nodes, double enabling.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ impl Reach<'_> {
 struct Task<'a> {
     graph: &'a Graph,
     index: &'a Index,
-    /// What the task can reach, in a topological order.
+    /// The nodes that the task can reach, in a topological order.
     reached: Vec<NodeId>,
     conditions: Conditions<'a>,
 }

@@ -1,4 +1,4 @@
-//! The syntax tree. It keeps what printing needs: the order of clauses, and comments.
+//! The syntax tree. It keeps the information for printing: the order of clauses, and comments.
 //!
 //! Two trees are equal when they say the same: places ([`Loc`]) do not count.
 
@@ -35,7 +35,7 @@ pub struct Helpers {
     pub comments: Comments,
 }
 
-/// What a graph or cluster holds.
+/// An item of a graph or cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A node of any kind.
@@ -113,7 +113,7 @@ impl NodeKind {
 /// `node NAME { … }`, or another kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// Its kind.
     pub kind: NodeKind,
     /// Its own name.
     pub name: Ident,
@@ -128,7 +128,7 @@ pub struct Node {
 /// One line of a node's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {
-    /// What it says.
+    /// Its contents.
     pub kind: ClauseKind,
     /// Around it.
     pub comments: Comments,
@@ -136,14 +136,14 @@ pub struct Clause {
     pub loc: Loc,
 }
 
-/// What a clause says.
+/// The contents of a clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClauseKind {
     /// `port p q [A B]`.
     Port {
         /// The ports, possibly none.
         names: Vec<Ident>,
-        /// What each enables.
+        /// The targets of each.
         targets: Vec<Reference>,
     },
     /// `spawn label Target [predicate "…"]`.
@@ -152,7 +152,7 @@ pub enum ClauseKind {
         label: Ident,
         /// Where the task starts.
         target: Reference,
-        /// What holds of its packets.
+        /// The conditions on its packets.
         predicates: Vec<Text>,
     },
     /// `notify label Target`.
@@ -180,14 +180,14 @@ pub enum ClauseKind {
     Constraint {
         /// Of which port.
         port: Ident,
-        /// What holds there.
+        /// The condition there.
         text: Text,
     },
     /// `predicate port "EXPR"`.
     Predicate {
         /// Of which port.
         port: Ident,
-        /// What holds there.
+        /// The condition there.
         text: Text,
     },
     /// `semantics p q { term }`.

@@ -19,7 +19,7 @@ pub struct Block<K> {
 /// A line of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<K> {
-    /// What it says.
+    /// Its contents.
     pub kind: K,
     /// Around it.
     pub comments: Comments,
@@ -40,7 +40,7 @@ pub enum TableLine {
     Capacity {
         /// How many entries.
         entries: u32,
-        /// Whose.
+        /// The table that shares them.
         shared_with: Option<Reference>,
     },
     /// `cost N per rule [when …]`.
@@ -55,7 +55,7 @@ pub enum TableLine {
     Linux(Exposure),
 }
 
-/// What follows `action`.
+/// The words after `action`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `queue LO .. HI`.

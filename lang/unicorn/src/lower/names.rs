@@ -1,4 +1,4 @@
-//! Full names, and what a reference in a cluster refers to.
+//! Full names, and the target of a reference in a cluster.
 
 use std::cell::Cell;
 use std::collections::HashMap;

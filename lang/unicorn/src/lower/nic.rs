@@ -128,7 +128,7 @@ impl Context<'_, '_> {
         }
     }
 
-    /// Notes where a part stands; what may stand once only must.
+    /// Notes where a part stands; reports a second one of a part that may stand only once.
     fn once(&mut self, part: Part, loc: Loc, places: &mut Places) {
         if part == Part::Whole {
             return;

@@ -12,7 +12,7 @@ fn first_error(source: &str) -> (String, Option<String>) {
     (first.message, first.help)
 }
 
-/// Names of what a port leads to.
+/// Names of a port's targets.
 fn targets(source: &str, node: &str, port: &str) -> Vec<String> {
     let graph = loaded(source).graph;
     let node = graph.node(graph.find(node).expect(node));

@@ -45,7 +45,7 @@ impl Parser<'_> {
         Some(Clause { kind, comments, loc })
     }
 
-    /// Never goes past what ends the body, and never stays where the clause started.
+    /// Never goes past the end of the body, and never stays where the clause started.
     fn skip_to_clause(&mut self, started: usize) {
         loop {
             let starts = |w| WORDS.contains(&w) || starts_item(w);

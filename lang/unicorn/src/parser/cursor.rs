@@ -29,7 +29,7 @@ impl<'s> Parser<'s> {
         Parser { source, tokens, words_end, at: 0, comments, diagnostics, depth: 0 }
     }
 
-    /// What was found wrong, in the order of the text.
+    /// The faults found, in the order of the text.
     pub(super) fn into_diagnostics(mut self) -> Vec<Diagnostic> {
         self.diagnostics.sort_by_key(|d| d.span.start);
         self.diagnostics
@@ -107,7 +107,7 @@ impl<'s> Parser<'s> {
         comments
     }
 
-    /// Gives the comments inside and right after what just ended.
+    /// Gives the comments inside and right after the item that just ended.
     pub(super) fn finish(&mut self, comments: &mut Comments) {
         let end = self.last_end();
         self.comments.finish(comments, end);
@@ -201,7 +201,7 @@ impl<'s> Parser<'s> {
         false
     }
 
-    /// The brace that closes what `name` opened. If it is missing, nothing is taken.
+    /// The brace that closes the body of `name`. If it is missing, nothing is taken.
     pub(super) fn close(&mut self, name: &Ident, what: &str) {
         if self.bump_if(Kind::BraceClose) {
             return;
@@ -212,7 +212,7 @@ impl<'s> Parser<'s> {
         self.report(error.related(name.loc.range(), format!("the {what} starts here")));
     }
 
-    /// Goes past a brace group, a bracket and what is in it, or one other token.
+    /// Goes past a brace group, a bracket and its contents, or one other token.
     pub(super) fn skip_one(&mut self) {
         if self.bump_if(Kind::BracketOpen) {
             let ends = [Kind::BracketClose, Kind::BraceOpen, Kind::BraceClose, Kind::End];

@@ -16,7 +16,7 @@ use crate::token::{self, Kind};
 use cursor::Parser;
 use weever_suggest::did_you_mean;
 
-/// Reads a text. The tree holds what could be understood; it is whole if no diagnostic is an
+/// Reads a text. The tree holds the parts that could be understood; it is whole if no diagnostic is an
 /// error. Takes time linear in the text's length and never panics.
 pub fn parse(source: &str) -> (Ast, Vec<Diagnostic>) {
     let tokens = token::tokenize(source);

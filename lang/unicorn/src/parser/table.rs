@@ -1,4 +1,4 @@
-//! `table { … }`: what a filter table of a NIC can do.
+//! `table { … }`: the capabilities of a NIC's filter table.
 
 use weever_graph::Field;
 use weever_graph::nic::{
@@ -15,7 +15,7 @@ use crate::token::Kind;
 const LINES: [&str; 9] =
     ["types", "match", "mask", "capacity", "cost", "priority", "fails", "action", "linux"];
 
-/// Names that people try, and what they mean here.
+/// Names that people try, and their meaning here.
 const OTHER_NAMES: [(&str, &str); 9] = [
     ("ip.src", "ip4.src"),
     ("ip.dst", "ip4.dst"),
@@ -162,7 +162,7 @@ impl Parser<'_> {
 
     fn action(&mut self) -> Option<Action> {
         let words = ["queue", "drop", "context", "none"];
-        Some(match self.one_of(&words, "what a rule does with a packet")? {
+        Some(match self.one_of(&words, "the action of a rule")? {
             "queue" => Action::Queue(self.range("a queue")?),
             "drop" => Action::Drop,
             "context" => Action::Context,
@@ -171,7 +171,8 @@ impl Parser<'_> {
     }
 
     fn exposure(&mut self) -> Option<Exposure> {
-        let exposed = self.choice([("none", false), ("ethtool", true)], "what Linux exposes")?;
+        let exposed =
+            self.choice([("none", false), ("ethtool", true)], "the part that Linux exposes")?;
         match exposed {
             true => self.ethtool().map(Exposure::Ethtool),
             false => Some(Exposure::None),
@@ -216,7 +217,7 @@ impl Parser<'_> {
             "match" => out.matches.push(self.field_match()?),
             "location" => {
                 let chooser = [("any", Location::Any), ("mandatory", Location::Mandatory)];
-                out.location = self.choice(chooser, "who chooses a rule's location")?;
+                out.location = self.choice(chooser, "the side that chooses a rule's location")?;
             }
             "limit" => out.limit = Some(self.number("the number of rules")?),
             "locations" => out.locations = Some(self.number("the device's locations")?),

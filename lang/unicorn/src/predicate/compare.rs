@@ -7,7 +7,7 @@ use super::token::Token;
 use super::{fields, labels};
 
 impl Parser<'_> {
-    /// What follows a field: `[& mask] OP value`, or `in lo-hi`.
+    /// The part after a field: `[& mask] OP value`, or `in lo-hi`.
     pub(super) fn comparison(&mut self, field: Field) -> ParseResult {
         if self.take_word("in") {
             return self.range(field);

@@ -30,8 +30,8 @@ pub use parse::parse;
 pub struct PredicateError {
     /// Where in the text, in bytes.
     pub at: usize,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// What to write instead, if that is known.
+    /// The text to write instead, if it is known.
     pub help: Option<String>,
 }

@@ -210,7 +210,7 @@ impl<'t> Parser<'t> {
         let label = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let number = word.starts_with(|c: char| c.is_ascii_digit());
         if !label || number {
-            let help = "repeat what it belongs to: `port 53 or port 54`";
+            let help = "repeat the keyword: `port 53 or port 54`";
             return self.fail_with(format!("`{word}` alone says nothing"), help);
         }
         self.next();

@@ -65,7 +65,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `[src|dst] (host|net|port|portrange|proto) …`, if that is what follows.
+    /// `[src|dst] (host|net|port|portrange|proto) …`, if that follows.
     fn unqualified(&mut self, proto: &str) -> ParseResult<Option<Predicate>> {
         let directed = matches!(self.peek(), Token::Word("src" | "dst"));
         let way = self.way();
@@ -102,8 +102,8 @@ impl<'t> Parser<'t> {
             ("ip", false) => fields::masked(Field::Ip4Dst, 0xf000_0000, 0xe000_0000),
             ("ip6", false) => fields::masked(Field::Ip6Dst, 0xff << 120, 0xff << 120),
             ("ip", true) => {
-                let help = "what is a broadcast depends on the network: `dst host 192.0.2.255`, or \
-                            `ether broadcast`";
+                let help = "the broadcast address depends on the network: `dst host 192.0.2.255`, \
+                            or `ether broadcast`";
                 return self.fail_with("`ip broadcast` is not known", help);
             }
             _ => return self.fail(format!("{proto} has no groups and no broadcasts of its own")),
@@ -154,7 +154,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// `10`, `10.0` or `10.0.1`: the first bytes of an IPv4 address, if that is what follows.
+    /// `10`, `10.0` or `10.0.1`: the first bytes of an IPv4 address, if they follow.
     fn short_net(&mut self) -> Option<(u128, u128)> {
         let Token::Word(word) = self.peek() else { return None };
         let bytes: Vec<u8> =

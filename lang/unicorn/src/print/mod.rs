@@ -10,7 +10,7 @@ use crate::ast::{
 };
 use printer::{Printer, WIDTH, quoted_str, reference};
 
-/// The tree's text. Comments stay with what they belong to.
+/// The tree's text. Comments stay with the items to which they belong.
 pub fn print(ast: &Ast) -> String {
     let mut printer = Printer { out: String::new(), indent: 0 };
     printer.ast(ast);
