@@ -216,7 +216,7 @@ fn socket_table(node: &Node, sockets: &[Socket]) -> Result<TableSpec, ConfigErro
         };
         node.port(name).map(|port| port as u32).ok_or_else(missing)
     };
-    // Most hosts' keys are shorter: none of their sockets has an IPv6 address.
+    // Most hosts' sockets have no IPv6 address, which makes the keys shorter.
     let fields = match sockets.iter().any(|socket| socket.addr.is_some_and(|a| a.is_ipv6())) {
         true => vec![Field::Ip4Dst, Field::L4Dst, Field::Ip6Dst],
         false => vec![Field::Ip4Dst, Field::L4Dst],

@@ -1,8 +1,9 @@
 //! The graphs that ship with weever: `.unicorn` files, embedded, and the code that makes them runnable.
 //!
-//! [`nic`] is the PRG of a NIC; [`host`] is a whole host; [`counters`] holds small graphs to measure with. The graphs that come
-//! out have every value they need, but not the effects of their blocks: have a registry annotate
-//! them, then verify them. Models are data: adding one needs no code, only a line in [`ALL`].
+//! [`nic`] is the PRG of a NIC; [`host`] is a whole host; [`counters`] holds small graphs to measure
+//! with. The resulting graphs have every value they need, but not the effects of their blocks: have a
+//! registry annotate them, then verify them. Models are data: adding one needs no code, only a line in
+//! [`ALL`].
 #![forbid(unsafe_code)]
 
 pub mod counters;

@@ -61,7 +61,7 @@ fn intel_82599() {
     assert_eq!((nic.queues.count(), nic.rss.as_ref().unwrap().queues.count()), (128, 16));
     let rss = nic.rss.unwrap();
     assert_eq!(rss.default_fields(FlowType::Udp4), RssFields::Addresses);
-    // Linux hides the 5-tuple filters, and knows no rules for IPv6.
+    // Linux hides the 5-tuple filters, and supports no rules for IPv6.
     let seen = linux("82599");
     assert_eq!((names(&seen), seen.queues.count()), (vec!["RxFlowDirector"], 63));
     assert!(seen.tables[0].model.flow_types.iter().all(|t| t.ip_version() == Some(4)));

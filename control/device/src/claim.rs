@@ -34,7 +34,7 @@ pub struct Claim {
 /// The process that steers a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimHolder {
-    /// The process, as it knows itself: in a container the number may be another one outside.
+    /// The process's own number: in a container it may be another one outside.
     pub pid: u32,
     /// Its purpose, in a few words.
     pub what: String,
@@ -108,7 +108,7 @@ impl Claim {
     }
 }
 
-/// The process that steers an interface of the calling thread's network namespace, if one says so.
+/// The process that steers an interface of the calling thread's network namespace, if one claims it.
 pub fn holder(ifindex: u32) -> Option<ClaimHolder> {
     let mut text = Vec::new();
     File::open(SOCKETS).ok()?.take(LONGEST).read_to_end(&mut text).ok()?;

@@ -2,12 +2,12 @@
 //!
 //! - [`ethtool`]: the kernel's interface to a NIC's settings, and a simulated NIC.
 //! - [`actions`]: a plan as the steps from a NIC's settings to the desired ones, which are
-//!   taken, taken back when one fails, and undone in the end.
+//!   taken, reverted when one fails, and undone in the end.
 //! - [`xdp`]: a plan on any device, by a program that sorts frames into software queues.
 //! - [`nic`]: a NIC that is kept to a plan by the two above it, with a file that outlives the process.
 //! - [`claim`]: one process steers a device at a time.
 //!
-//! Nothing here plans or reads files of policies, and nothing runs by itself: the caller decides
+//! Nothing here plans or reads files of policies, and nothing runs on its own: the caller decides
 //! when. Calls block for as long as the device or the kernel takes.
 #![allow(unsafe_code, reason = "ethtool's ioctl takes addresses")]
 

@@ -2,7 +2,7 @@
 
 use crate::ethtool::{Driver, EthtoolError};
 
-/// The model of a device: the one that `by_driver` knows for its driver if the device takes rules, and
+/// The model of a device: the one that `by_driver` finds for its driver if the device takes rules, and
 /// `xdp` otherwise.
 ///
 /// # Errors

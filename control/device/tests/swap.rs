@@ -22,7 +22,7 @@ const EXCHANGES: usize = 200;
 /// The table with ordered rules.
 const ORDERED: usize = 1;
 
-/// One of several rules of different shapes; whatever is there, the datagrams match some.
+/// One of several rules of different shapes; the datagrams always match some rule.
 fn rule(nic: &Nic, id: u64) -> Rule {
     let model = &nic.tables[ORDERED].model;
     let mask = |field| match field {

@@ -28,15 +28,15 @@ pub struct Rule {
     pub target: Target,
     /// Its priority, for tables that have them; larger wins.
     pub priority: u32,
-    /// Its location, for tables in which that decides or Linux wants to be told; lower wins.
+    /// Its location, for tables where it decides the order or Linux requires one; lower wins.
     pub location: u32,
 }
 
 /// The spreading of packets that no rule matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rss {
-    /// The queues that the hash points to, as many as the model has entries. Empty: all packets go
-    /// to the default queue.
+    /// The queues that the hash points to, one for each entry of the model. Empty: all packets go to
+    /// the default queue.
     pub table: Vec<u32>,
     /// The hash's key, if known. Without it, the queue of a hashed flow is unknown.
     pub key: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ pub struct Rss {
 /// The configuration of a NIC.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// The rules of each table of [`Nic::tables`], those inserted first in front.
+    /// The rules of each table of [`Nic::tables`], in the order of insertion.
     pub rules: Vec<Vec<Rule>>,
     /// How the rest is spread.
     pub rss: Rss,

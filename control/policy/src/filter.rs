@@ -5,7 +5,7 @@ use weever_plan::flow::{Conj, MAX_PARTS, conjunctions};
 use weever_suggest::did_you_mean;
 use weever_unicorn::predicate;
 
-/// Words that stand alone in a filter.
+/// Words to suggest for an unknown one.
 const WORDS: [&str; 12] =
     ["udp", "tcp", "sctp", "icmp", "icmp6", "igmp", "ip", "ip6", "arp", "vlan", "port", "host"];
 

@@ -29,7 +29,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches the program, and says how, a line each.
+    /// Attaches the program, and returns a description, a line each.
     pub(crate) fn attach(&self, steering: &mut XdpSteering) -> Result<Vec<String>, XdpError> {
         match self.attach_mode() {
             None => steering.attach(self.ifindex)?,
@@ -43,7 +43,7 @@ impl Attachment {
     }
 
     /// A program in the driver makes the kernel forget that a frame's checksum is unfinished; behind
-    /// it, the kernel still knows when the frame has come to its CPU.
+    /// it, the kernel still has this information when the frame arrives at its CPU.
     fn attach_mode(&self) -> Option<AttachMode> {
         match self.mode {
             ProgramMode::Auto if self.partial_checksums => Some(AttachMode::Generic),

@@ -1,4 +1,4 @@
-//! Keeps a policy satisfied while flows come and go: one loop, whatever is steered.
+//! Keeps a policy satisfied while flows come and go: one loop for every kind of target.
 //!
 //! ```text
 //!  CheckedPolicy, flows of files          Receivers: workers' graphs and wait modes
@@ -9,16 +9,17 @@
 //!                         └── came, gone ── Watch ◄──────┘ traffic, hits
 //! ```
 //! The path of data, in the order of one [`Steward::step`]:
-//! 1. The [`Target`] says which five-tuples were seen since the last step, and once a second how often
+//! 1. The [`Target`] reports the five-tuples seen since the last step, and once a second how often
 //!    the filters of five-tuples were hit. The steward counts both per flow.
-//! 2. The [`Watch`](weever_plan::watch::Watch) turns packets into rates, and says which five-tuples have
+//! 2. The [`Watch`](weever_plan::watch::Watch) turns packets into rates, and reports which five-tuples have
 //!    become worth a filter and which have ended.
 //! 3. Those are classified by the [`CheckedPolicy`](weever_policy::policy::CheckedPolicy), and added to
 //!    or removed from the [`Search`](weever_plan::search::Search). A flow that would break the policy is
 //!    not added: it stays where unregistered traffic goes.
 //! 4. The target brings the plan's changes onto the device, between two calls of the
-//!    [`Receivers`]: before it, they get ready for what may arrive next, after it they forget what can
-//!    no longer arrive. Filters that the device refuses are told to the search, which plans around them.
+//!    [`Receivers`]: before it, they get ready for packets that may arrive next, after it they forget
+//!    those that can no longer arrive. Filters that the device refuses are reported to the search,
+//!    which plans around them.
 //!
 //! Targets are [`ProgramTarget`] (a program sorts packets into the queues of weever's workers, or onto
 //! CPUs for the kernel's stack) and [`NicTarget`] (the NIC's own filters, by `ethtool`'s calls). The

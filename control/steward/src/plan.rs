@@ -24,15 +24,15 @@ pub enum Origin {
 pub struct InitialPlan {
     pub(crate) search: Search,
     pub(crate) policy: CheckedPolicy,
-    /// The registered flows, with the five-tuple of those that are one.
+    /// The registered flows, with the five-tuples of flows that are one.
     pub(crate) flows: Vec<(FlowId, Origin, Option<FiveTuple>)>,
     /// The packets of the registered flows.
     pub(crate) packets: Vec<Conj>,
 }
 
 impl InitialPlan {
-    /// Classifies the flows and plans for them on `nic`. `host` has the graph that counts if the
-    /// policy says so. Whether the plan is good enough is for [`InitialPlan::complaints`] to say. The
+    /// Classifies the flows and plans for them on `nic`. `host` has the graph that counts if the policy
+    /// has a section `[paths]`. [`InitialPlan::complaints`] tells whether the plan is good enough. The
     /// problems are flows that name an unknown class; they were planned for by the class of their
     /// packets.
     pub fn new(
@@ -46,7 +46,7 @@ impl InitialPlan {
         let tuples: Vec<_> = specs.iter().map(|spec| five_tuple(&spec.parts)).collect();
         let packets = specs.iter().flat_map(|spec| spec.parts.iter().cloned()).collect();
         let (mut flows, problems) = policy.classify(specs);
-        // Flows that the policy itself asks for come last, and are not counted.
+        // Flows that the policy itself needs come last, and are not counted.
         flows.extend(policy.standing_flows());
         let mut search = Search::new(nic, policy.cost_function(host), options);
         let ids = search.run(flows).into_iter().zip(origins).zip(tuples);

@@ -31,8 +31,8 @@ pub struct ProgramTarget {
 }
 
 impl ProgramTarget {
-    /// How a stack's own program counts flows: those told apart between two looks, and the packets of
-    /// which one is looked at.
+    /// The sampling of a stack's own program: the number of flows distinguished between two reads, and
+    /// the number of packets of which one is sampled.
     pub const SAMPLING: [u32; 2] = [8192, 4];
 
     /// A program that is attached elsewhere, for instance for the sockets of a link.

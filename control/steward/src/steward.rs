@@ -92,7 +92,7 @@ pub struct Steward {
     tuples: HashMap<FiveTuple, FlowId>,
     /// Whether registered flows changed since the plan was applied.
     has_changed: bool,
-    /// Whether the receivers know how to wait under the present plan.
+    /// Whether the receivers have the wait modes of the present plan.
     modes_are_set: bool,
     /// When hits were read last.
     counted: u64,
@@ -206,7 +206,7 @@ impl Steward {
         step
     }
 
-    /// Counts packets per flow, and tells the watch which five-tuples are alive.
+    /// Counts packets per flow, and tells the watch the five-tuples that are alive.
     fn read_traffic(&mut self, now: u64) -> Result<(), TargetError> {
         let Steward { target, watch, tuples, flows, .. } = self;
         let mut count = |tuple, packets| {
@@ -360,7 +360,7 @@ impl Steward {
         }
     }
 
-    /// Each worker waits as the most impatient class among its flows asks for.
+    /// Each worker uses the wait mode of the most impatient class among its flows.
     fn set_modes(&mut self) {
         self.modes_are_set = true;
         let (queues, document) = (self.search.queues(), &self.policy.document);
@@ -378,7 +378,8 @@ impl Steward {
         std::mem::take(&mut self.waited)
     }
 
-    /// Leaves the device as it was found, or as the target was asked to; says which, a line each.
+    /// Leaves the device as it was found, or as the target was configured to; returns which, a line
+    /// each.
     ///
     /// # Errors
     /// [`TargetError`] if something could not be undone.
@@ -406,7 +407,7 @@ impl Steward {
         self.search.plan()
     }
 
-    /// The counts of a flow; `None` for one that the policy itself asks for.
+    /// The counts of a flow; `None` for one that the policy itself needs.
     pub fn flow(&self, id: FlowId) -> Option<&FlowCount> {
         self.flows.get(&id)
     }

@@ -36,7 +36,7 @@ pub trait Target: Send {
     fn configuration(&self, search: &Search) -> Configuration;
 
     /// The flows without a filter of their own since the last call, with their packets. A target that
-    /// cannot tell them apart reports all flows.
+    /// cannot distinguish them reports all flows.
     ///
     /// # Errors
     /// [`TargetError`] if the counters cannot be read.
@@ -57,7 +57,7 @@ pub trait Target: Send {
     /// The number of filters on the device.
     fn filters(&self) -> usize;
 
-    /// Leaves the device as it was found, or as it is if that was asked for; says which, a line each.
+    /// Leaves the device as it was found, or as it is if so configured; returns which, a line each.
     ///
     /// # Errors
     /// [`TargetError`] if something could not be undone.
@@ -75,7 +75,7 @@ pub trait Receivers: Send {
     /// The prepared configuration may be in effect in part: packets of both may arrive for now.
     fn abandon(&mut self);
 
-    /// How the worker of each queue should wait, from queue 0 on, where a class says so.
+    /// Sets the wait mode of the worker of each queue, from queue 0 on, where a class gives one.
     fn set_modes(&mut self, modes: Vec<Option<QueueMode>>);
 
     /// The time that receivers took since the last call. It is mostly waiting, so it does not count
@@ -83,7 +83,7 @@ pub trait Receivers: Send {
     fn take_time(&mut self) -> Duration;
 }
 
-/// The kernel's stack, or anything else that takes whatever arrives at any queue.
+/// The kernel's stack, or another receiver that takes all packets of every queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoReceivers;
 

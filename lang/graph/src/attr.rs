@@ -1,4 +1,4 @@
-//! Attributes: short texts on a node that tell the runtime how to treat it.
+//! Attributes: short texts on a node that control its treatment by the runtime.
 
 /// An attribute of a node. Known ones have a meaning; others are kept as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub enum Attr {
     Init,
     /// Cannot be embedded in hardware.
     Software,
-    /// A NIC that vouches for the predicate of one of the node's ports has done all that it does.
+    /// A NIC that guarantees the predicate of one of the node's ports has done the node's whole work.
     Offload,
-    /// Does nothing a user asked for; may be removed when nothing depends on it.
+    /// Its result serves no user directly; may be removed when nothing depends on it.
     Unproductive,
     /// Not replicated at the inputs and outputs of a queue's graph.
     NoReplicateInOut,
@@ -24,7 +24,7 @@ pub enum Attr {
     Drop {
         /// The port's name.
         port: String,
-        /// The reason, in words fit for a table of drops.
+        /// The reason, as shown in a table of drops.
         reason: String,
     },
     /// `KEY=VALUE`: a parameter for the node's implementation.

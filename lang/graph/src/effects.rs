@@ -67,8 +67,8 @@ impl Effects {
         Self::NAMES.iter().filter(move |(_, e)| self.contains(*e)).map(|(n, _)| *n)
     }
 
-    /// Whether two nodes with these effects must be ordered by an edge when one task may run both:
-    /// one changes bytes or bounds that the other looks at, or both take the buffer away.
+    /// Whether two nodes with these effects must be ordered by an edge when one task may run both: one
+    /// changes bytes or bounds that the other reads, or both take the buffer away.
     pub fn conflicts(self, other: Effects) -> bool {
         let changes = Effects::WRITES.union(Effects::MOVES_HEAD);
         let looks = changes.union(Effects::READS);

@@ -38,7 +38,7 @@ impl Graph {
         Graph { name: name.into(), helpers: None, nodes: Vec::new(), names: NameIndex::default() }
     }
 
-    /// Adds a node and says where it is. Names are checked by verification, not here.
+    /// Adds a node and returns its id. Names are checked by verification, not here.
     pub fn add(&mut self, node: Node) -> NodeId {
         let id =
             NodeId(u32::try_from(self.nodes.len()).expect("a graph has fewer than 2^32 nodes"));
@@ -138,7 +138,7 @@ impl NameIndex {
     }
 }
 
-/// Graphs are equal whatever was searched in them.
+/// Graphs are equal regardless of earlier searches in them.
 impl PartialEq for NameIndex {
     fn eq(&self, _: &NameIndex) -> bool {
         true

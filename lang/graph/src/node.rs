@@ -45,9 +45,9 @@ pub struct ConfigSpec {
     pub ty: Option<String>,
     /// The configuration function's name.
     pub function: Option<String>,
-    /// The filter table of a NIC that the node stands for; its function is derived from it.
+    /// The filter table of a NIC that the node represents; its function is derived from it.
     pub table: Option<Box<TableModel>>,
-    /// The spreading by hash that the node stands for.
+    /// The spreading by hash that the node represents.
     pub rss: Option<Box<RssModel>>,
 }
 
@@ -101,7 +101,7 @@ pub struct Node {
     pub implementation: Option<String>,
     /// The effects of the implementation on the buffer, once they are known.
     pub effects: Option<Effects>,
-    /// The receive queues that the node stands for, in a PRG.
+    /// The receive queues that the node represents, in a PRG.
     pub queues: Option<Queues>,
     /// Where it was written, for diagnostics.
     pub span: Span,
@@ -148,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Whether the graph says that packets have done their duty at this port ([`ENDS`]).
+    /// Whether packets have done their duty at this port ([`ENDS`]).
     pub fn ends_at(&self, port: &str) -> bool {
         self.param(ENDS).is_some_and(|ports| ports.split(',').any(|name| name.trim() == port))
     }

@@ -1,4 +1,5 @@
-//! Verification against a slow reference: whatever two nodes really do in one task, it has seen.
+//! Verification against a slow reference: it has reported every conflict that two nodes have in one
+//! task.
 //!
 //! The reference walks random graphs one packet at a time, following the text of the Dragonet
 //! thesis (§2.2.1), with random decisions of the F-nodes.

@@ -47,7 +47,7 @@ fn block_comment(lexer: &mut Lexer<Kind>) {
     lexer.bump(rest.find("*/").map_or(rest.len(), |end| end + 2));
 }
 
-/// Words that name nothing.
+/// Words that cannot be names.
 const RESERVED: [&str; 19] = [
     "graph",
     "cluster",

@@ -1,8 +1,8 @@
 //! Filters have the meaning that libpcap gives them: random frames, random filters, `tcpdump -r` as the
 //! judge. `TCPDUMP` names the program if it is not in the path.
 //!
-//! Two differences are meant, and kept out of here: fields behind a VLAN tag are seen without saying
-//! `vlan`, and `host` and `net` mean IP only.
+//! Two differences are intended, and kept out of here: fields behind a VLAN tag match without `vlan`,
+//! and `host` and `net` mean IP only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ fn frame(shape: &Shape) -> Frame {
     f
 }
 
-/// Says whether it is a later fragment.
+/// Returns whether it is a later fragment.
 fn ip4(f: &mut Frame, shape: &Shape) -> bool {
     f.put(Field::EthType, 0x0800);
     f.fields.insert(Field::IpVersion, 4);
@@ -174,7 +174,7 @@ fn primitive() -> impl Strategy<Value = String> {
         "udp[2:2] = 53",
         "tcp[0:2] > 53",
     ]);
-    // libpcap looks for TCP behind IPv4 only when it is asked for bytes.
+    // For tests of bytes, libpcap looks for TCP behind IPv4 only.
     let word = word.prop_map(|w| {
         if w.contains("tp[") || w.contains("cp[") || w.starts_with("udp[") {
             format!("(ip and {w})")

@@ -6,7 +6,7 @@ use super::record::IntendedRules;
 use super::{ConfigurationSteps, Record};
 use crate::ethtool::{Driver, EthtoolError, RuleSpec};
 
-/// A step failed; says what happened to the steps before it.
+/// A step failed; contains the result of reverting the steps before it.
 #[derive(Debug)]
 pub struct ApplyError {
     /// The step, as a command.
@@ -15,7 +15,7 @@ pub struct ApplyError {
     pub at: usize,
     /// Why it failed.
     pub source: EthtoolError,
-    /// The failures while the steps before it were taken back. Empty: the device is as it was.
+    /// The failures while the steps before it were reverted. Empty: the device is as it was.
     pub rollback: Vec<EthtoolError>,
 }
 
@@ -44,7 +44,7 @@ impl ConfigurationSteps {
     /// Takes all steps. Afterwards the record matches the device, whether they succeed or not.
     ///
     /// # Errors
-    /// [`ApplyError`]: a step failed, and those before it were taken back.
+    /// [`ApplyError`]: a step failed, and those before it were reverted.
     pub fn apply(&self, driver: &mut dyn Driver, record: &mut Record) -> Result<(), ApplyError> {
         record.name_contexts_as_numbered();
         let mut back = Vec::new();

@@ -1,4 +1,4 @@
-//! A search's plan onto a device that may take less than its model says.
+//! A search's plan onto a device that may take fewer rules than its model declares.
 
 use std::collections::BTreeSet;
 
@@ -58,12 +58,12 @@ pub enum BringError {
     },
 }
 
-/// Brings the present plan of `search` onto the device. A rule that the device refuses is told to the
-/// search ([`Search::refuse`]), and the plan that it makes instead is tried; a bounded number of times,
-/// and as long as the policy is satisfied. The search's changes count as taken.
+/// Brings the present plan of `search` onto the device. A rule that the device refuses is reported to
+/// the search ([`Search::refuse`]), and the search's new plan is tried; a bounded number of times, and
+/// as long as the policy is satisfied. The search's changes count as taken.
 ///
 /// # Errors
-/// [`BringError`]: the steps that were taken were taken back.
+/// [`BringError`]: the steps taken so far were reverted.
 pub fn bring(
     driver: &mut dyn Driver,
     record: &mut Record,
@@ -72,8 +72,8 @@ pub fn bring(
     bring_noting(driver, record, search, &mut |_| Ok(()), &mut |_, _| ())
 }
 
-/// Likewise; `about_to` receives the plan before each attempt, and `ahead` the record as it may become
-/// before steps are taken.
+/// Like [`bring`]; `about_to` receives the plan before each attempt, and `ahead` the record as it may
+/// become before steps are taken.
 pub(crate) fn bring_noting(
     driver: &mut dyn Driver,
     record: &mut Record,

@@ -1,4 +1,4 @@
-//! A configuration in the kernel's words.
+//! A configuration in the kernel's terms.
 
 use weever_graph::nic::{Exposure, FlowType, Location, TableOrder};
 use weever_plan::config::{Configuration, Rule, Target};
@@ -21,7 +21,7 @@ pub struct DesiredConfiguration {
     /// The contexts that rules name by their position: the queues of each, to be repeated. One without
     /// queues is not used.
     pub contexts: Vec<Vec<u32>>,
-    /// The rules. Those with locations have them for an order's sake: any will do that keep it.
+    /// The rules. Locations only fix an order: any others in the same order will do.
     pub rules: Vec<RuleSpec>,
 }
 
@@ -29,7 +29,7 @@ impl DesiredConfiguration {
     /// A configuration of `nic`, which is a NIC as Linux exposes it.
     ///
     /// # Errors
-    /// [`ConfigurationError::Hidden`] or [`ConfigurationError::Field`] if a rule has no words.
+    /// [`ConfigurationError::Hidden`] or [`ConfigurationError::Field`] if a rule cannot be expressed.
     pub fn of(
         nic: &Nic,
         configuration: &Configuration,

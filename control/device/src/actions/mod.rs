@@ -3,7 +3,7 @@
 //! [`DesiredConfiguration`] is a plan's configuration in the kernel's terms.
 //! [`ConfigurationSteps::between`] compares it with the device and with the [`Record`] of our changes,
 //! and is a list of [`Step`]s, each with the command that does the same. [`ConfigurationSteps::apply`]
-//! takes them: when one fails, those before it are taken back. [`undo`] restores the device as it was
+//! takes them: when one fails, those before it are reverted. [`undo`] restores the device as it was
 //! found. [`bring`] does all of it for a search's plan, and has the search plan around rules that the
 //! device refuses.
 //!
@@ -41,7 +41,7 @@ pub enum ConfigurationError {
     /// The device's answer.
     #[error(transparent)]
     Device(#[from] EthtoolError),
-    /// A rule that the kernel has no words for.
+    /// A rule that the kernel cannot express.
     #[error(
         "{table}: rules of type {flow_type} cannot say anything about {field}; does the model fit \
          this device?"

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Record;
 
-/// No record is longer: a rule is some 800 bytes of it.
+/// The longest record: a rule takes some 800 bytes of it.
 const LONGEST: u64 = 256 << 20;
 /// `SO_NETNS_COOKIE` of `<asm-generic/socket.h>`.
 const NETNS_COOKIE: libc::c_int = 71;
@@ -48,8 +48,8 @@ fn namespace() -> io::Result<u64> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let (mut cookie, mut size) = (0u64, size_of::<u64>() as libc::socklen_t);
     let to = (&raw mut cookie).cast();
-    // SAFETY: the descriptor is the live socket's; `to` and `size` are live, and `size` is as many
-    // bytes as there is room for at `to`.
+    // SAFETY: the descriptor is the live socket's; `to` and `size` are live, and `size` is the number
+    // of bytes available at `to`.
     let result = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, NETNS_COOKIE, to, &raw mut size)
     };

@@ -21,7 +21,7 @@ pub(super) struct ChangedSetting<T> {
 /// A rule that we made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstalledRule {
-    /// As it was asked for.
+    /// The rule as it was sent.
     pub(super) sent: RuleSpec,
     /// As the driver shows it; the driver may have rounded it.
     pub(super) read: RuleSpec,
@@ -66,7 +66,7 @@ pub(super) struct IntendedRules {
 }
 
 impl Record {
-    /// Whether the device is as it was found, as far as we know.
+    /// Whether the device is as it was found, according to the record.
     pub fn is_empty(&self) -> bool {
         *self == Record::default()
     }
@@ -118,7 +118,8 @@ impl Record {
         Ok(lost)
     }
 
-    /// Before steps that know contexts by their numbers: the name of one may be another's number.
+    /// For use before steps that name contexts by their numbers: the name of one may be another's
+    /// number.
     pub(super) fn name_contexts_as_numbered(&mut self) {
         self.contexts.iter_mut().for_each(|context| context.name = context.number);
     }

@@ -142,7 +142,7 @@ impl Step {
             Step::RemoveContext { context } => {
                 driver.remove_context(context.number)?;
                 record.contexts.retain(|c| c.number != context.number);
-                // Rules that come back with it know it by the number that it had.
+                // Rules that come back with it name it by its former number.
                 Ok(Step::AddContext { name: context.number, table: context.table.clone() })
             }
             Step::Remove { location, rule } => {

@@ -51,9 +51,9 @@ impl Channels {
 pub struct TableSize {
     /// How many rules there are.
     pub rules: u32,
-    /// How many locations there are, if the driver says so.
+    /// The number of locations, if the driver reports it.
     pub locations: Option<u32>,
-    /// Whether the driver chooses locations if it is asked to.
+    /// Whether the driver chooses locations on request.
     pub chooses: bool,
 }
 
@@ -89,7 +89,7 @@ impl From<RssFields> for HashFields {
 /// milliseconds (changing channels resets most devices, which takes seconds and loses packets).
 ///
 /// Every call fails with [`EthtoolError::Gone`] once the device is, and with
-/// [`EthtoolError::Unsupported`] if its driver knows no such thing.
+/// [`EthtoolError::Unsupported`] if its driver does not support it.
 pub trait Driver {
     /// The device's name.
     fn device(&self) -> &str;
@@ -109,7 +109,7 @@ pub trait Driver {
     fn locations(&mut self) -> Result<Vec<u32>, EthtoolError>;
     /// The rule at a location.
     fn rule(&mut self, location: u32) -> Result<RuleSpec, EthtoolError>;
-    /// Adds a rule, or replaces the one at its location, and says where it is.
+    /// Adds a rule, or replaces the one at its location, and returns its location.
     fn insert(&mut self, rule: &RuleSpec) -> Result<u32, EthtoolError>;
     /// Removes the rule at a location.
     fn remove(&mut self, location: u32) -> Result<(), EthtoolError>;

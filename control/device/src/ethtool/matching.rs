@@ -9,7 +9,7 @@ use weever_graph::{Field, Key};
 use super::layout::{spec, u32_at};
 use super::{Action, RuleSpec};
 
-/// A flow type and the fields that a rule looks at.
+/// A flow type and the fields that a rule tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The flow type.
@@ -86,14 +86,14 @@ fn place(flow_type: FlowType, field: Field) -> Option<FieldLocation> {
     }
 }
 
-/// Where `usr_ip4_spec` says that it is about IPv4 (`ETH_RX_NFC_IP4`, unmasked).
+/// The offset of the byte in `usr_ip4_spec` that marks IPv4 (`ETH_RX_NFC_IP4`, unmasked).
 const IP_VERSION: usize = spec::VALUES + 13;
 
 impl Match {
-    /// As a rule with this action, at whatever location.
+    /// As a rule with this action, at any location.
     ///
     /// # Errors
-    /// The first field of which rules of this flow type cannot say anything.
+    /// The first field that rules of this flow type cannot test.
     pub fn to_rule(&self, action: Action) -> Result<RuleSpec, Field> {
         let mut flags = 0;
         let mut rule = RuleSpec::new(0);
@@ -193,7 +193,7 @@ fn shown(field: Field, value: u128) -> String {
     }
 }
 
-/// Big-endian, in so many bytes.
+/// Big-endian, in `count` bytes.
 fn put(bytes: &mut [u8], at: usize, count: usize, value: u128) {
     bytes[at..at + count].copy_from_slice(&value.to_be_bytes()[16 - count..]);
 }

@@ -35,9 +35,9 @@ pub struct Simulated {
     pub channels: Channels,
     /// Whether rules are in force.
     pub ntuple: bool,
-    /// How many rules it takes; 0 for a driver that knows no rules.
+    /// The number of rules it takes; 0 for a driver without rules.
     pub size: u32,
-    /// Whether it chooses locations if asked to.
+    /// Whether it chooses locations on request.
     pub chooses: bool,
     /// Whether all rules have to have the same masks.
     pub one_mask: bool,
@@ -45,11 +45,11 @@ pub struct Simulated {
     pub hides_rules: bool,
     /// Whether it removes a rule before it checks the replacement.
     pub removes_first: bool,
-    /// Whether it spreads over all queues when there are more of them, whatever it was told before.
+    /// Whether it spreads over all queues when there are more of them, regardless of earlier settings.
     pub forgets_table: bool,
     /// The rules, by location.
     pub rules: BTreeMap<u32, RuleSpec>,
-    /// How it spreads, by context; empty for a driver that cannot be told.
+    /// The spreading of each context; empty for a driver whose spreading cannot be set.
     pub spreading: BTreeMap<u32, Spreading>,
     /// The hashed fields, where they are not the addresses.
     pub fields: Vec<(FlowType, HashFields)>,
@@ -62,7 +62,7 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// A device with so many queues, of so many that it could have, and a table of `size` rules.
+    /// A device with `queues` queues, of 64 possible ones, and a table of `size` rules.
     pub fn new(device: &str, queues: u32, size: u32) -> Simulated {
         let spreading =
             Spreading { table: (0..queues).cycle().take(128).collect(), key: vec![7; 40] };

@@ -31,7 +31,7 @@ pub struct RuleSpec {
 }
 
 impl RuleSpec {
-    /// A rule of this flow type number that looks at nothing.
+    /// A rule of this flow type number that tests nothing.
     pub(super) fn new(flow_type: u32) -> RuleSpec {
         let mut rule = RuleSpec { bytes: [0; spec::SIZE], context: 0 };
         put_u32(&mut rule.bytes, 0, flow_type);

@@ -85,11 +85,11 @@ impl NicSteering {
         ConfigurationSteps::between(&mut *self.driver, &mut self.record, desired)
     }
 
-    /// Brings the device to the desired configuration, and returns the steps. From the first time that
-    /// it succeeds, it is undone when this is dropped.
+    /// Brings the device to the desired configuration, and returns the steps. After the first success,
+    /// dropping this undoes it.
     ///
     /// # Errors
-    /// [`NicError`]; the device is as it was before, unless the error says otherwise.
+    /// [`NicError`]; the device is as it was before, unless the error tells otherwise.
     pub fn bring(
         &mut self,
         desired: &DesiredConfiguration,
@@ -102,9 +102,9 @@ impl NicSteering {
         Ok(actions)
     }
 
-    /// Likewise with a search's plan, in which the search plans around the device's refusals
-    /// ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied. Later, a
-    /// plan that comes as near to that as the device allows is better than to end.
+    /// Like [`bring`](Self::bring) with a search's plan, in which the search plans around the device's
+    /// refusals ([`bring`](crate::actions::bring)). The first time, the policy has to be satisfied.
+    /// Later, a plan that comes as near to that as the device allows is better than to end.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -112,8 +112,8 @@ impl NicSteering {
         self.follow_telling(search, &mut |_, _| ())
     }
 
-    /// Likewise, and reports each plan before it is tried: if this succeeds, the device has the last of
-    /// them.
+    /// Like [`follow`](Self::follow), and reports each plan before it is tried: if this succeeds, the
+    /// device has the last of them.
     ///
     /// # Errors
     /// As [`bring`](Self::bring).
@@ -155,7 +155,7 @@ impl NicSteering {
     /// to undo, which is no error.
     ///
     /// # Errors
-    /// [`NicError::Undo`]: some of it could not be; the record keeps the rest.
+    /// [`NicError::Undo`]: a part could not be undone; the record keeps it.
     pub fn undo(&mut self) -> Result<ConfigurationSteps, NicError> {
         self.is_ours = false;
         let actions = match undo(&mut *self.driver, &mut self.record) {
@@ -197,10 +197,10 @@ impl NicSteering {
     }
 }
 
-/// A search's plan in the kernel's words.
+/// A search's plan in the kernel's terms.
 ///
 /// # Errors
-/// [`ConfigurationError`] if it has none for a rule.
+/// [`ConfigurationError`] if a rule cannot be expressed.
 pub fn planned(search: &mut Search) -> Result<DesiredConfiguration, ConfigurationError> {
     let plan = search.plan();
     let nic = search.nic();

@@ -27,7 +27,7 @@ impl FlowCounter {
         Ok(FlowCounter { classifier: Arc::new(Mutex::new(classifier)) })
     }
 
-    /// Likewise in a program that is loaded and attached elsewhere, for as long as that lives.
+    /// The same in a program that is loaded and attached elsewhere, for as long as that lives.
     ///
     /// # Errors
     /// [`XdpError::Bpf`].

@@ -15,7 +15,7 @@ impl XdpSteering {
         Ok(self.classifier().sample(flows, every)?)
     }
 
-    /// Likewise, and also flows within wider rules
+    /// The same, and also flows within wider rules
     /// ([`Classifier::sample_within_filters`](weever_ebpf::xdp::classify::Classifier::sample_within_filters)).
     ///
     /// # Errors

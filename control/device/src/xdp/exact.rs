@@ -14,7 +14,7 @@ struct Exact {
     before: u64,
 }
 
-/// Rules of which the one that looks at more bits wins.
+/// Rules with precedence by the number of bits that they test.
 #[derive(Debug, Default)]
 pub(super) struct ExactRules {
     all: BTreeMap<RuleId, Exact>,

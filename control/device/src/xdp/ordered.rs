@@ -86,8 +86,8 @@ impl OrderedRules {
         }
     }
 
-    /// Gives the rules to the program, and returns the hits of those before; the last ones go by the board
-    /// as long as it is too long.
+    /// Gives the rules to the program, and returns the hits of the earlier rules; the last rules are
+    /// left out while the program is too long.
     fn hand_over(
         &mut self,
         classifier: &mut Classifier,

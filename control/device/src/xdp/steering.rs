@@ -24,7 +24,7 @@ pub struct XdpSteering {
     targets: Vec<u32>,
     pub(super) exact: ExactRules,
     pub(super) ordered: OrderedRules,
-    /// Hits that were told.
+    /// Hits that were reported.
     pub(super) told: HashMap<RuleId, u64>,
 }
 
@@ -34,7 +34,7 @@ impl XdpSteering {
     /// are spread as `rss` says. Each map has room for `capacity` rules.
     ///
     /// # Errors
-    /// [`XdpError`]; without CAP_BPF and CAP_NET_ADMIN it says so.
+    /// [`XdpError`], also if CAP_BPF or CAP_NET_ADMIN is missing.
     pub fn onto_cpus(
         nic: &Nic,
         rss: &Rss,
@@ -47,7 +47,7 @@ impl XdpSteering {
         XdpSteering::new(nic, rss, sink, targets, capacity)
     }
 
-    /// Loads a program for any sink, which knows queue `i` as `targets[i]`.
+    /// Loads a program for any sink whose number for queue `i` is `targets[i]`.
     ///
     /// # Errors
     /// As [`XdpSteering::onto_cpus`].
@@ -116,12 +116,12 @@ impl XdpSteering {
         Ok(self.classifier().set_fallback(fallback)?)
     }
 
-    /// Carries out changes, in their order. One that cannot be carried out does not keep the others
-    /// from it. Only changes of ordered rules, and the first rule that looks at other bits than all
-    /// before it, exchange the program.
+    /// Carries out changes, in their order. One that cannot be carried out does not stop the others.
+    /// Only changes of ordered rules, and the first rule that tests other bits than all before it,
+    /// exchange the program.
     ///
     /// # Errors
-    /// The kernel's word about something that is no rule's fault: the device or the program is gone.
+    /// The kernel's error, if it is no rule's fault: the device or the program is gone.
     pub fn apply(&mut self, changes: &[DeviceChange]) -> Result<ProgramReport, XdpError> {
         let mut outcome = ProgramReport::default();
         let mut ordered = Vec::new();

@@ -1,5 +1,5 @@
-//! Runs plans as programs and compares their hits with the planner's placements. Without the rights for it
-//! each test says so and returns.
+//! Runs plans as programs and compares their hits with the planner's placements. Without the rights for
+//! it each test prints so and returns.
 
 use std::collections::HashMap;
 

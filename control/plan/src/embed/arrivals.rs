@@ -52,7 +52,7 @@ pub(super) fn aim(
     }
 }
 
-/// The rules in the order in which they are asked.
+/// The rules in the order of evaluation.
 pub(super) fn in_order(nic: &Nic, configuration: &Configuration) -> Vec<(Conj, Target)> {
     let mut rules = Vec::new();
     for (t, (table, of_table)) in nic.tables.iter().zip(&configuration.rules).enumerate() {

@@ -75,7 +75,7 @@ fn a_filter_takes_its_packets_away_from_the_rest() {
     let configuration =
         Configuration { rules, rss: Rss::over(&nic, &[0, 1], None), ..Default::default() };
     let found = arrivals(&nic, &configuration);
-    // The second rule is never asked.
+    // The second rule is never reached.
     assert_eq!(found.iter().map(|a| a.queue).collect::<Vec<_>>(), [0, 1, 3]);
     let ours = Conj::all().with(Field::EthType, 0x0800).with(Field::Ip4Proto, 17);
     let ours = ours.with(Field::L4Dst, 7);

@@ -55,7 +55,7 @@ fn shown(field: Field, value: u128) -> String {
     }
 }
 
-/// The match of a rule, in the words of `ethtool` as far as it has them.
+/// The match of a rule, in the terms of `ethtool` as far as they exist.
 pub(super) fn plain(model: &TableModel, rule: &Rule) -> String {
     let mut out = rule.flow_type.map_or_else(|| "any".to_string(), |t| t.name().to_string());
     for (m, key) in model.matches.iter().zip(&rule.keys).filter(|(_, k)| k.mask != 0) {

@@ -30,8 +30,8 @@ pub fn spread(table: &[u32], key: Option<&[u8]>, device: &str) -> Option<String>
     Some(format!("ethtool -X {device} weight {}{key}", listed.join(" ")))
 }
 
-/// The commands that make the contexts which are used. The device says the number of each; on one that
-/// has none yet they are those of [`number`].
+/// The commands that create the used contexts. The device assigns the number of each; a device without
+/// contexts assigns those of [`number`].
 pub(super) fn contexts(nic: &Nic, configuration: &Configuration, device: &str) -> Vec<String> {
     let used = (0..configuration.contexts.len() as u32)
         .filter(|c| !configuration.contexts[*c as usize].is_empty());

@@ -22,8 +22,8 @@ pub(super) fn used(nic: &Nic, configuration: &Configuration) -> BTreeSet<u32> {
     rules.chain(spread).chain(contexts).chain([nic.default_queue]).collect()
 }
 
-/// The graph with a node for each of `queues`. Where a rule or a hash chooses, every one of them can
-/// be chosen; elsewhere the node for all queues stands for the default one.
+/// The graph with a node for each of `queues`. Where a rule or a hash chooses, every one of them can be
+/// chosen; elsewhere the node for all queues represents the default one.
 pub(super) fn one_node_each(prg: &Graph, queues: &BTreeSet<u32>, default: u32) -> Graph {
     let mut graph = prg.clone();
     let Some((all, template)) = prg.iter().find(|(_, n)| n.queues.is_some()) else { return graph };

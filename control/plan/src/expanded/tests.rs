@@ -243,7 +243,7 @@ fn a_table_that_the_view_hides_stays_empty() {
     assert_eq!(queues_of(&graph, &udp(53)).unwrap(), [0].into());
 }
 
-/// The queues at which a search says that a flow arrives.
+/// The queues at which a flow arrives according to a search.
 fn said(search: &Search, id: FlowId) -> BTreeSet<u32> {
     search.placement(id).unwrap().shares().map(|(q, _)| q).collect()
 }

@@ -28,7 +28,7 @@ impl Atoms {
                 (true, true) if same => return true,
                 (true, true) => return false,
                 (true, false) | (false, true) if same => return false,
-                // That the label has another value is said already.
+                // A test for another value of the label is implied.
                 (true, false) => return true,
                 (false, false) if same => return true,
                 _ => {}
@@ -48,7 +48,7 @@ impl Atoms {
         other.iter().all(|(label, value, holds)| self.add(label, value, holds))
     }
 
-    /// Whether whatever fulfils these fulfils `other`.
+    /// Whether these tests imply `other`.
     pub(crate) fn imply(&self, other: &Atoms) -> bool {
         other.iter().all(|(label, value, holds)| {
             self.iter().filter(|(l, ..)| *l == label).any(|(_, v, h)| match (h, holds) {

@@ -53,7 +53,7 @@ impl Conj {
         self.tests.iter().find(|t| t.field == field)
     }
 
-    /// The only value that `field` has in these packets, by a test or because their kind says so.
+    /// The only value that `field` has in these packets, because of a test or of their kind.
     pub fn single(&self, field: Field) -> Option<u128> {
         if let Some(values) = self.test(field) {
             return values.single();

@@ -14,9 +14,9 @@ pub struct TooComplex {
     pub limit: usize,
 }
 
-/// The conjunctions of which one holds exactly if `predicate` does. None of them is empty or
-/// implied by another; they may overlap. A test of a field that a packet lacks is false, as it is
-/// for [`Predicate::eval`].
+/// Conjunctions whose disjunction is equivalent to `predicate`. None of them is empty or implied by
+/// another; they may overlap. A test of a field that a packet lacks is false, as it is for
+/// [`Predicate::eval`].
 pub fn conjunctions(predicate: &Predicate, limit: usize) -> Result<Vec<Conj>, TooComplex> {
     disjuncts(predicate, true, limit)
 }
@@ -48,8 +48,8 @@ fn disjuncts(predicate: &Predicate, holds: bool, limit: usize) -> Result<Vec<Con
     }
 }
 
-/// A test of one field, or its negation: the field is absent or has another value. No `values`
-/// stands for a test that nothing passes.
+/// A test of one field, or its negation: the field is absent or has another value. No `values` means a
+/// test that no packet passes.
 fn test(
     field: Field,
     values: Option<Values>,

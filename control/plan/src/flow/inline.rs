@@ -2,7 +2,7 @@
 
 use super::values::Values;
 
-/// As many as a five-tuple with a VLAN has (the protocol is part of the packet's kind).
+/// Enough for a five-tuple with a VLAN (the protocol is part of the packet's kind).
 const INLINE: usize = 5;
 
 /// The tests of a conjunction, at most one per field, by ascending field.

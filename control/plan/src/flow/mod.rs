@@ -2,9 +2,9 @@
 //!
 //! A [`Predicate`] becomes a disjunction of [`Conj`]unctions ([`conjunctions`]); a [`Flow`] is one
 //! with a name, a class and a weight. A conjunction is kept in a normal form: the *kinds* of its
-//! packets (IPv4 or IPv6, which transport, tagged or not …), and a set of values for each field that
-//! is asked about. Which fields a packet has is decided by its kind, so `dst port 80` implies that
-//! there is a transport with ports.
+//! packets (IPv4 or IPv6, which transport, tagged or not …), and a set of values for each tested field.
+//! The kind of a packet decides which fields it has, so `dst port 80` implies that there is a transport
+//! with ports.
 
 mod atoms;
 mod conj;
@@ -49,7 +49,7 @@ pub struct Flow {
     pub core: Option<u16>,
     /// How much it counts beside other flows; 1 is usual, at most [`Flow::MAX_WEIGHT`].
     pub weight: u32,
-    /// Its rate, if known, in whatever unit all flows' rates are.
+    /// Its rate, if known, in the unit of all flows' rates.
     pub rate: Option<u64>,
     /// Whether some of its packets are of a class that is dropped and comes before its own: those it may
     /// lose, though not all of its packets.

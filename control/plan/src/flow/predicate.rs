@@ -7,7 +7,7 @@ use super::kinds::{Domain, Kinds};
 use super::values::Values;
 
 impl Conj {
-    /// The predicate that says the same: its tests, and its kinds in terms of fields.
+    /// The equivalent predicate: its tests, and its kinds in terms of fields.
     pub fn to_predicate(&self) -> Predicate {
         let mut all: Vec<Predicate> = self.tests().flat_map(values_to_predicate).collect();
         let atoms = self.atoms().iter().map(|(label, value, holds)| {
@@ -27,7 +27,7 @@ fn values_to_predicate(values: &Values) -> Vec<Predicate> {
     range.into_iter().chain(masked).collect()
 }
 
-/// Sorts packets by the fields that decide their kind, until the kinds are told apart.
+/// Splits packets by the fields that decide their kind, until the kinds are separate.
 fn kinds_to_predicate(kinds: Kinds) -> Predicate {
     if kinds == Kinds::ALL {
         return Predicate::True;

@@ -161,7 +161,7 @@ impl Values {
         below.into_iter().chain(above).chain(flipped)
     }
 
-    /// Upper bound of the share of all values that these are.
+    /// Upper bound of the share of these values among all values.
     pub(crate) fn share(&self) -> f64 {
         let masked = (-f64::from(self.mask.count_ones())).exp2();
         match &self.range {

@@ -1,4 +1,4 @@
-//! The effects of a change of the flow map, so that a policy can be told.
+//! The effects of a change of the flow map, recorded for a policy.
 
 use super::Placement;
 
@@ -24,7 +24,7 @@ impl Journal {
         self.caught_others = false;
     }
 
-    /// Tells a flow that was noted from one that was not.
+    /// Distinguishes flows that were noted from others.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }

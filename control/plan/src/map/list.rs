@@ -35,7 +35,7 @@ impl List {
         }
     }
 
-    /// Removes `item` and says whether it was there.
+    /// Removes `item` and returns whether it was there.
     pub(crate) fn remove(&mut self, item: u32) -> bool {
         if self.first == item && item != NONE {
             self.first = self.more.pop().unwrap_or(NONE);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The weight of a whole flow: shares are counted in so many parts.
+/// The weight of a whole flow: the number of parts in which shares are counted.
 pub const WHOLE: u32 = 1 << 16;
 
 /// Where a flow's packets arrive.
@@ -37,7 +37,7 @@ impl Placement {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// About how many steps of work it takes to add it up, or to tell a policy of it.
+    /// The approximate steps of work to add it up, or to report it to a policy.
     pub(crate) fn steps(&self) -> usize {
         match self {
             Placement::One(_) => 1,

@@ -23,8 +23,8 @@ pub(crate) struct Spreading {
     table: Vec<u32>,
     key: Option<Toeplitz>,
     groups: Vec<Group>,
-    /// The placement of packets that are spread over the whole table, and of those of which nobody
-    /// knows where in the table.
+    /// The placement of packets that are spread over the whole table, and of packets with an unknown
+    /// place in it.
     everywhere: Placement,
     somewhere: Placement,
 }

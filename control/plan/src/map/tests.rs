@@ -157,7 +157,7 @@ fn a_narrower_flow_owns_its_rule() {
     assert!(map.other_reaches(3));
 }
 
-/// Follows single packets through rules, and compares with where their flow is said to go.
+/// Follows single packets through rules, and compares their queue with their flow's placement.
 #[test]
 fn packets_arrive_where_the_placement_says() {
     for seed in 0..200 {

@@ -7,7 +7,7 @@ use crate::config::{Configuration, Target};
 use crate::flow::Conj;
 use crate::nic::Nic;
 
-/// More entries than this under one conjunction are not told apart exactly.
+/// More entries than this under one conjunction are treated approximately.
 pub(crate) const MAX_EXACT: usize = 32;
 /// The pieces into which a difference is cut at most.
 const MAX_PIECES: usize = 256;
@@ -140,7 +140,7 @@ fn place_exactly(
     Some(sum.finish())
 }
 
-/// As if every entry, and the spreading, got all packets that it matches.
+/// Assumes that every entry, and the spreading, gets all packets that it matches.
 fn place_roughly(conj: &Conj, met: &[MatchedEntry<'_>], spreading: &Spreading) -> Placement {
     let mut sum = PlacementSum::default();
     for entry in met {

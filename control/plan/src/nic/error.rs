@@ -18,13 +18,13 @@ pub enum NicError {
         /// Another.
         second: String,
     },
-    /// No node stands for the queues.
+    /// No node represents the queues.
     #[error("`{graph}` declares no queues; write for instance `queues Queue 0 .. 15`")]
     NoQueues {
         /// The graph.
         graph: String,
     },
-    /// More than one node stands for queues.
+    /// More than one node represents queues.
     #[error("`{first}` and `{second}` both declare queues; declare all of them in one")]
     TwoQueues {
         /// One of them.
@@ -48,14 +48,14 @@ pub enum NicError {
         /// Why.
         reason: String,
     },
-    /// The NIC does not have so many queues.
+    /// The NIC has fewer queues.
     #[error("`{nic}` has {has} queues{of}, not {wanted}")]
     QueueCount {
         /// The NIC.
         nic: String,
         /// How many it has.
         has: u32,
-        /// How many were asked for.
+        /// The requested number.
         wanted: u32,
         /// Under which view, if that matters.
         of: &'static str,

@@ -9,11 +9,11 @@ pub struct Nic {
     pub name: String,
     /// Its receive queues.
     pub queues: QueueRange,
-    /// Its filter tables, the one that is asked first in front.
+    /// Its filter tables, in order of precedence.
     pub tables: Vec<Table>,
     /// The spreading of packets that no table took, if it can spread.
     pub rss: Option<RssModel>,
-    /// How many rules of all tables together can be told apart, if Linux numbers them.
+    /// The number of rules of all tables together that can be distinguished, if Linux numbers them.
     pub locations: Option<u32>,
     /// The queue for packets that no table took and no hash spreads.
     pub default_queue: u32,

@@ -200,7 +200,7 @@ fn with_pools(
     let position = |name: &String| tables.iter().position(|(n, _)| n == name);
     let pool = |i: usize| {
         let mut at = i;
-        // Names may refer in a circle; then the smallest position stands for all of them.
+        // Names may refer in a circle; then the smallest position represents all of them.
         let mut smallest = i;
         for _ in 0..tables.len() {
             let (name, model) = &tables[at];

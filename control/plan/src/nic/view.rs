@@ -61,7 +61,7 @@ impl Nic {
     }
 }
 
-/// How many rules Linux can number: as many as the tables say, or as they hold.
+/// The number of rules that Linux can number: the tables' declared numbers, or their capacities.
 fn numbered(tables: &[Table]) -> Option<u32> {
     let declared = tables.iter().find_map(declared);
     let each = tables.iter().map(|t| t.model.capacity.entries);
@@ -69,7 +69,7 @@ fn numbered(tables: &[Table]) -> Option<u32> {
     Some(declared.unwrap_or(all))
 }
 
-/// The number of the device's locations, if the table says it.
+/// The number of the device's locations, if the table declares it.
 pub(super) fn declared(table: &Table) -> Option<u32> {
     match &table.model.linux {
         Exposure::Ethtool(ethtool) => ethtool.locations,

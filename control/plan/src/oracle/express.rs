@@ -25,7 +25,7 @@ pub(crate) struct Expressed {
 pub(crate) enum Spelling {
     /// As few masks as possible.
     Masks,
-    /// Every value by itself where those are few: such rules share a mask.
+    /// Every value separately if there are few: such rules share a mask.
     EachValue,
 }
 
@@ -215,7 +215,7 @@ fn spelt(values: &Values, granularity: Granularity) -> Option<Vec<Values>> {
     }
 }
 
-/// Every value by itself, if they are few.
+/// Every value separately, if they are few.
 fn each(values: &Values) -> Option<Vec<Values>> {
     let mut all = Vec::new();
     let mut next = values.first();

@@ -17,9 +17,9 @@ const MOST_SINGLE: usize = 32;
 pub enum Refused {
     /// Nothing: it takes others that are like it.
     Rule,
-    /// It takes none that looks at the same bits.
+    /// It takes no rule that tests the same bits.
     Kind,
-    /// The table is full although its model says that there is room.
+    /// The table is full although its model has room left.
     Full {
         /// How many rules it takes, if that is known; otherwise it is one less than there are.
         room: Option<u32>,
@@ -35,9 +35,9 @@ pub(crate) struct Learned {
     /// By the values that the rule looks for.
     rules: HashMap<Kind, HashMap<Vec<u128>, String>>,
     kinds: HashMap<Kind, String>,
-    /// How many rules a table really takes, and the device's words.
+    /// The real capacity of a table, and the device's message.
     limits: HashMap<usize, (u32, String)>,
-    /// Likewise for contexts.
+    /// The same for contexts.
     contexts: Option<(u32, String)>,
 }
 
@@ -80,17 +80,17 @@ impl Learned {
         Some(Refusal::Device { why: why.clone() })
     }
 
-    /// The device has no more than so many contexts.
+    /// Limits the device's contexts to `limit`.
     pub(crate) fn limit_contexts(&mut self, limit: u32, why: &str) {
         self.contexts = Some((limit, why.into()));
     }
 
-    /// How many contexts it has, if those are fewer than the model says.
+    /// The number of its contexts, if the model declares more.
     pub(crate) fn contexts(&self) -> Option<(u32, &str)> {
         self.contexts.as_ref().map(|(limit, why)| (*limit, why.as_str()))
     }
 
-    /// How many rules a table takes, if the device takes fewer than its model says.
+    /// The number of rules in a table, if its model declares more.
     pub(crate) fn limit(&self, table: usize) -> Option<(u32, &str)> {
         self.limits.get(&table).map(|(limit, why)| (*limit, why.as_str()))
     }

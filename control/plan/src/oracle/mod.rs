@@ -1,9 +1,9 @@
 //! Oracles, derived from table models: which rules would steer a flow (the Dragonet queue
 //! management paper, §3.2.2, where they were written by hand for each NIC).
 //!
-//! For a flow, an oracle offers at most one [`Proposal`] per table: the rules that say the flow
-//! there, leaving their queue open, or why the table cannot. It knows granularity and scope of
-//! masks, the use of each pool, hashes that give up early, and the precedence of rules.
+//! For a flow, an oracle offers at most one [`Proposal`] per table: the rules that express the flow
+//! there, leaving their queue open, or the reason why the table cannot. It considers granularity and
+//! scope of masks, the use of each pool, hashes that give up early, and the precedence of rules.
 
 mod express;
 mod learned;
@@ -28,7 +28,7 @@ use crate::nic::Nic;
 use crate::policy::{Policy, Subject};
 use express::{Expressed, Spelling};
 
-/// A rule that matches more than its flow may catch so many parts of flows, its own among them.
+/// The most parts of flows, its own included, that a rule may catch if it matches more than its flow.
 const MOST_CAUGHT: usize = 16;
 
 /// Rules that would steer a flow.
@@ -57,7 +57,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) nic: &'a Nic,
     pub(crate) map: &'a FlowMap,
     pub(crate) state: &'a State,
-    /// Stale rules, the oldest in front.
+    /// Stale rules, the oldest first.
     pub(crate) stale: &'a VecDeque<u32>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn steerable(nic: &Nic, table: usize) -> Option<QueueRange> {
     nic.tables[table].model.actions.queues?.and(nic.queues)
 }
 
-/// Parts of a flow that overlap may be said by the same rule.
+/// Removes repeated rules: one rule may express overlapping parts of a flow.
 fn drop_doubles(said: &mut Vec<Expressed>) {
     if said.len() < 2 {
         return;
@@ -300,7 +300,7 @@ fn make_room(
 /// Gives a proposed rule its place among the rules that are there now.
 ///
 /// # Errors
-/// If the hash gives up, a rule that is asked earlier takes its packets, or no place is left.
+/// If the hash gives up, an earlier rule takes its packets, or no place is left.
 pub(crate) fn settle(
     nic: &Nic,
     map: &mut FlowMap,

@@ -66,13 +66,13 @@ pub enum Refusal {
         /// How often it tries.
         probes: u32,
     },
-    /// A rule that is asked earlier takes these packets.
+    /// An earlier rule takes these packets.
     #[error("a rule that is asked earlier, for flow `{flow}`, takes these packets")]
     Shadowed {
         /// For which flow that is.
         flow: String,
     },
-    /// No priority or location lies between the rules that have to be asked before and after.
+    /// No priority or location lies between the rules that have to come before and after.
     #[error("no place is left between rules that have to come before and after")]
     NoPlaceBetween,
     /// A rule for the same packets is there.
@@ -87,10 +87,10 @@ pub enum Refusal {
         /// How many flows a rule may catch that matches more than its own.
         limit: usize,
     },
-    /// The device itself said no to it.
+    /// The device itself refused it.
     #[error("the device does not take its rule: {why}")]
     Device {
-        /// Its words.
+        /// Its message.
         why: String,
     },
     /// The search ran out of budget before it came to the flow.

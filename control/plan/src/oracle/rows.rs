@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::flow::Conj;
 use crate::map::mix;
 
-/// The rows of such a table. The hash is not the NIC's own, but it fails as often: double hashing
-/// with an odd step, over so many probes.
+/// The rows of such a table. The hash is not the NIC's own, but it fails as often: double hashing with
+/// an odd step and a bounded number of probes.
 #[derive(Debug)]
 pub(crate) struct Rows {
     used: Vec<bool>,
@@ -19,7 +19,7 @@ impl Rows {
         Rows { used: vec![false; rows.max(1) as usize], probes, of_entry: HashMap::new() }
     }
 
-    /// A row for a rule that says `conj`, unless the hash gives up.
+    /// A row for a rule that matches `conj`, unless the hash gives up.
     pub(crate) fn find(&self, conj: &Conj) -> Option<usize> {
         let hash = conj.tests().fold(conj.kinds().hash_word(), |h, t| {
             mix(mix(h, t.value as u64), (t.value >> 64) as u64)

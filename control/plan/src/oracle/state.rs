@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// The entries that a rule takes from its pool. Conditions that no rule tells do not hold.
+/// The entries that a rule takes from its pool. Conditions that no rule can express do not hold.
 pub(crate) fn cost(model: &TableModel, flow_type: Option<FlowType>) -> u32 {
     model.capacity.cost(flow_type, |_| false)
 }

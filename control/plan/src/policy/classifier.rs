@@ -13,8 +13,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Sets the flow's class and weight. A flow is of the first class that has all of its packets;
-    /// otherwise of the class of all that have none, which is the one after the last.
+    /// Sets the flow's class and weight. The class is the first one that contains all of its packets; a
+    /// flow without one gets the default class, after the last.
     pub fn classify(&self, flow: &mut Flow) {
         let has = |conjs: &[Conj]| flow.parts.iter().all(|p| conjs.iter().any(|c| p.implies(c)));
         let found = self.classes.iter().find(|(.., conjs)| has(conjs));
@@ -22,7 +22,7 @@ impl Classifier {
         flow.yields = self.yields(flow);
     }
 
-    /// Whether a class that is dropped comes before that of a flow and has packets of it.
+    /// Whether a dropped class precedes the flow's class and contains some of its packets.
     pub fn yields(&self, flow: &Flow) -> bool {
         let own = self.classes.iter().position(|(id, ..)| *id == flow.class);
         let before = self.dropped.iter().filter(|at| own.is_none_or(|own| **at < own));
@@ -37,8 +37,8 @@ pub(super) fn shared(one: &[Conj], other: &[Conj]) -> Vec<Conj> {
     both.filter(|c| !c.is_empty()).collect()
 }
 
-/// What of a class that is dropped belongs to one before it has to be a flow, which has to be of few
-/// enough parts.
+/// Whether the part of a dropped class that belongs to an earlier class can be a flow, which must
+/// consist of few enough parts.
 pub fn can_be_kept(kept: &[Conj], dropped: &[Conj]) -> bool {
     shared(dropped, kept).len() <= MAX_PARTS
 }

@@ -154,7 +154,7 @@ impl Document {
         classifier
     }
 
-    /// The numbers of the classes in the order in which they are asked for a flow.
+    /// The numbers of the classes in the order in which they are tried for a flow.
     pub fn by_priority(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.classes.len()).collect();
         order.sort_by_key(|number| Reverse(self.classes[*number].priority));
@@ -175,10 +175,10 @@ impl Document {
         Some((ClassId(at as u16), self.classes[at].weight))
     }
 
-    /// Flows that the policy asks for whatever else is registered: all packets of each class that is
-    /// dropped ([`Class::drop`]), so that the NIC drops unregistered ones, too; and before
-    /// them the part of these packets that belongs to classes of higher precedence, which has to arrive. The classifier
-    /// is the document's own.
+    /// Flows that the policy needs regardless of registered ones: all packets of each class that is
+    /// dropped ([`Class::drop`]), so that the NIC drops unregistered ones, too; and before them the
+    /// part of these packets that belongs to classes of higher precedence, which has to arrive. The
+    /// classifier is the document's own.
     pub fn standing_flows(&self, classifier: &Classifier) -> Vec<Flow> {
         let mut flows = Vec::new();
         for (at, (id, weight, conjs)) in classifier.classes.iter().enumerate() {

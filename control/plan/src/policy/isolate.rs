@@ -9,7 +9,7 @@ use crate::map::Placement;
 /// The queues of a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// So many, for itself.
+    /// This number of queues, for the class alone.
     Exclusive(u32),
     /// Exactly these, for itself.
     Queues(QueueSet),
@@ -45,13 +45,13 @@ pub struct Isolate {
     parts: Vec<Part>,
     /// The queues that a class has for itself.
     taken: QueueSet,
-    /// The queues of those without.
+    /// The queues of classes without queues of their own.
     shared: QueueSet,
     /// How many exclusive queues `other` reaches.
     leaks: u64,
     /// Flows of no listed class on exclusive queues.
     strays: u64,
-    /// Exclusive queues that were asked for and are not there.
+    /// Requested exclusive queues that do not exist.
     missing: u32,
 }
 

@@ -1,9 +1,9 @@
 //! Policies: the objective for a flow map, as a cost.
 //!
-//! A [`Policy`] is told of every flow that arrives somewhere or no longer does, keeps what it needs
-//! as sums, and answers [`Policy::cost`] from them. A candidate is judged by applying it, asking,
-//! and taking it back, so that every built-in policy costs the same however many flows there are
-//! (design/0000 §4.6). Policies add up ([`Sum`]), and one may stand for an application's own wishes
+//! A [`Policy`] is informed of every flow that arrives somewhere or no longer does, keeps its state as
+//! sums, and computes [`Policy::cost`] from them. A candidate is judged by applying it, asking for the
+//! cost, and undoing it, so that every built-in policy takes the same time however many flows there are
+//! (design/0000 §4.6). Policies add up ([`Sum`]), and one may express an application's own wishes
 //! ([`Only`]).
 //!
 //! All sums are integers: applying and taking back leaves no trace, and the order of flows does not
@@ -61,7 +61,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// All unregistered traffic. A policy is told of each queue that it reaches.
+    /// All unregistered traffic. A policy is informed of each queue that it reaches.
     pub const OTHER: Subject =
         Subject { class: None, app: None, core: None, weight: 0, rate: None, yields: false };
 
@@ -109,27 +109,27 @@ impl Change {
 
 /// The objective for a flow map.
 ///
-/// Implementations keep state. They are told of changes by [`Policy::apply`], at any time, and
-/// nothing but [`Policy::start`] and what was applied since decides their answers.
+/// Implementations keep state. They learn of changes by [`Policy::apply`], at any time, and their
+/// answers depend only on [`Policy::start`] and the changes applied since.
 pub trait Policy: Send {
     /// Forgets everything and receives the existing queues, and the one for unsteered packets.
     fn start(&mut self, queues: &QueueSet, default_queue: u32);
 
-    /// A flow, or part of `other`, comes to a placement or goes from it. Constant time for a
+    /// A flow, or part of `other`, is added to a placement or removed from it. Constant time for a
     /// placement at one queue.
     fn apply(&mut self, subject: &Subject, placement: &Placement, change: Change);
 
-    /// The cost of all that came and did not go.
+    /// The cost of all flows that were added and not removed.
     fn cost(&self) -> Cost;
 
-    /// Whether no placement of the same flows, each at one queue, costs less. A search that is told
-    /// so looks no further.
+    /// Whether no placement of the same flows, each at one queue, costs less. A search then stops
+    /// looking.
     fn is_at_best(&self) -> bool {
         false
     }
 
     /// The queue in `among` at which a further flow, all of it, costs least; of equals the lowest.
-    /// Nothing if that is not known better than by trying all.
+    /// Nothing if trying all queues is the only way to find it.
     fn best_queue(&self, _subject: &Subject, _among: QueueRange) -> Option<u32> {
         None
     }
@@ -140,8 +140,8 @@ pub trait Policy: Send {
         None
     }
 
-    /// Whether the flow's packets are to be dropped by the NIC. They arrive nowhere then
-    /// ([`Placement::nowhere`]); a policy that says so rejects whatever else becomes of them.
+    /// Whether the NIC is to drop the flow's packets. They arrive nowhere then
+    /// ([`Placement::nowhere`]); a policy that returns true rejects every other placement of them.
     fn drops(&self, _subject: &Subject) -> bool {
         false
     }

@@ -127,7 +127,7 @@ impl Paths {
 }
 
 impl AtQueue {
-    /// One more or less of a class; says whether that changes which classes there are.
+    /// Adds or removes a flow of a class; returns whether that changes the set of classes.
     fn count(&mut self, class: usize, change: Change) -> bool {
         if self.present.len() <= class {
             self.present.resize(class + 1, 0);

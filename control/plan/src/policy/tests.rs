@@ -38,7 +38,7 @@ fn built_in() -> Vec<Box<dyn Policy>> {
     ]
 }
 
-/// A policy keeps sums only: whatever comes and goes again leaves no trace.
+/// A policy keeps sums only: a flow that comes and goes leaves no trace.
 #[test]
 fn what_goes_leaves_no_trace() {
     let spread = crate::map::Spread {

@@ -2,8 +2,9 @@
 //!
 //! A step is about an intersection of two conjunctions. Each call that places flows starts with the
 //! whole budget. Once half of it is used up, parts of flows are placed roughly: a queue may be listed
-//! that no packet reaches, but never one missed. Once all of it is, flows are registered without rules
-//! ([`Refusal::Budget`]) and nothing is improved: the plan is the best that was found, and says so.
+//! that no packet reaches, but never one missed. Once it is exhausted, flows are registered without
+//! rules ([`Refusal::Budget`]) and nothing is improved: the plan is the best that was found, and is
+//! marked so.
 
 use super::{Exhausted, Search};
 use crate::oracle::Refusal;
@@ -12,7 +13,7 @@ use crate::oracle::Refusal;
 const STEPS_PER_FLOW: u64 = 64;
 
 impl Search {
-    /// The whole budget for a call that places so many flows.
+    /// Sets the whole budget for a call that places `flows` flows.
     pub(super) fn start_work(&mut self, flows: usize) {
         self.map.work.start();
         self.map.rough = false;
@@ -25,7 +26,7 @@ impl Search {
     }
 
     /// Whether the budget is used up. Decides how precisely parts are placed from now on, so it is only
-    /// asked between trials: a trial is taken back with the precision with which it was made.
+    /// called between trials: a trial is undone with the precision with which it was made.
     pub(super) fn out_of_budget(&mut self) -> bool {
         let left = self.steps_left();
         self.map.rough = left < self.budget.limit / 2;
@@ -34,7 +35,7 @@ impl Search {
         left == 0
     }
 
-    /// The steps that the present flow may use if all that wait are to get as many.
+    /// The steps that the present flow may use, so that all waiting flows get an equal share.
     pub(super) fn allowance(&self) -> u64 {
         self.steps_left() / self.budget.waiting.max(1) as u64
     }

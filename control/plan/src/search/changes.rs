@@ -94,7 +94,7 @@ impl Changes {
         self.log(Step::Moved(id, entry.seq));
     }
 
-    /// The number under which the device knows, or will know, the rule that was inserted as `seq`.
+    /// The device's present or future number for the rule that was inserted as `seq`.
     pub(crate) fn id_of(&self, seq: u64) -> RuleId {
         self.same_as.get(&seq).copied().unwrap_or(RuleId(seq))
     }

@@ -13,7 +13,7 @@ use crate::policy::{Change, Cost, Subject, cost_with};
 /// The best that was found for a flow.
 struct Best {
     cost: Cost,
-    /// Which proposal and target; nothing is to leave the flow where it arrives by itself.
+    /// The proposal and target; nothing leaves the flow where it arrives without rules.
     choice: Option<(usize, Target)>,
 }
 
@@ -167,7 +167,7 @@ impl Search {
         let most = self.nic.rss.as_ref().map_or(0, |rss| rss.contexts);
         let most = self.state.learned.contexts().map_or(most, |(limit, _)| most.min(limit));
         let can = of.rules.iter().all(|r| self.nic.tables[r.table].model.actions.context);
-        // One connection has one hash, whatever it is.
+        // One connection has one hash.
         if most == 0 || !can || self.map.parts_of(index).all(is_connection) {
             return None;
         }

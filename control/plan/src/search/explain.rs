@@ -143,7 +143,7 @@ impl Search {
         queues.chain(self.context_for(index, offer)).collect()
     }
 
-    /// Takes a flow's rules out and tells the policy, so that others are as if it were not there.
+    /// Takes a flow's rules out and tells the policy, so that other flows arrive as without it.
     fn set_aside(&mut self, index: u32) -> Vec<(NewEntry, u64)> {
         self.journal.clear();
         let rules = std::mem::take(&mut self.map.flows[index].rules);

@@ -59,8 +59,7 @@ impl Search {
         }
     }
 
-    /// Whether there is something to improve, and budget for another pass that takes as many steps as
-    /// the first.
+    /// Whether there is something to improve, and budget for another pass as long as the first.
     fn affords(&mut self, pass: u64) -> bool {
         if !self.may_improve() {
             return false;
@@ -136,8 +135,8 @@ impl Search {
         keyed.into_iter().map(|(_, i)| i).collect()
     }
 
-    /// The next order to try: the first time, those that were not placed well come first; then
-    /// whatever the seed says.
+    /// The next order to try: the first time, badly placed flows come first; later orders come from the
+    /// seed.
     fn next_order(&self, mut order: Vec<u32>, jump: u32) -> Vec<u32> {
         if jump == 0 {
             let content = |i: &u32| {

@@ -5,7 +5,7 @@
 //! [`Search::add`] and [`Search::remove`] change it little by little, and the changes for a device are
 //! collected until [`Search::take_changes`]. A flow is placed by asking the tables for rules
 //! (`oracle`), and the policy at which queue they cost least. When a flow goes, its rules stay as
-//! *stale* ones until their place is needed, unless the policy minds.
+//! *stale* ones until their place is needed, unless the policy objects.
 
 mod account;
 mod budget;
@@ -48,7 +48,7 @@ pub struct Options {
     /// No jump begins that would place more flows than this in all.
     pub jump_budget: usize,
     /// The work of one call, in steps of about 100 ns, beside some for each flow. When it is used up,
-    /// the best plan so far counts, and says so ([`Plan::exhausted`]).
+    /// the best plan so far counts, and is marked so ([`Plan::exhausted`]).
     pub budget: u64,
     /// How many stale rules are kept at most.
     pub stale: usize,
@@ -116,7 +116,7 @@ pub struct Search {
     policy: Box<dyn Policy>,
     map: FlowMap,
     state: State,
-    /// Rules without their flow, the oldest in front.
+    /// Rules without their flow, the oldest first.
     stale: VecDeque<u32>,
     journal: Journal,
     /// Whether a flow was at several queues at some time.
@@ -214,8 +214,8 @@ impl Search {
     }
 
     /// Removes a flow and returns it; nothing if there is no such flow. Its rules stay unless the
-    /// policy minds the packets that they catch now. Flows that depended on rules which go are
-    /// placed anew if the policy minds their new queue.
+    /// policy objects to the packets that they catch now. Flows that depended on removed rules are
+    /// placed anew if the policy objects to their new queue.
     pub fn remove(&mut self, id: FlowId) -> Option<Flow> {
         let index = self.member(id)?;
         let acceptable = self.cost().is_acceptable();
@@ -257,8 +257,8 @@ impl Search {
         }
     }
 
-    /// Tells the rate of a flow, for policies that balance rates. Returns whether there is such a
-    /// flow. It stays where it is until it is placed anew.
+    /// Sets the rate of a flow, for policies that balance rates. Returns whether there is such a flow.
+    /// It stays where it is until it is placed anew.
     pub fn set_rate(&mut self, id: FlowId, rate: Option<u64>) -> bool {
         let Some(index) = self.member(id) else { return false };
         self.lift(index);
@@ -345,7 +345,7 @@ impl Search {
         }
     }
 
-    /// Removes the rules of a flow, which the policy has been told is gone.
+    /// Removes the rules of a flow, which the policy already counts as gone.
     fn withdraw(&mut self, index: u32) {
         self.journal.clear();
         let rules = std::mem::take(&mut self.map.flows[index].rules);

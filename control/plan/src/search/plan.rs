@@ -17,7 +17,7 @@ pub struct Plan {
     pub cost: Cost,
     /// The reasons why it is unacceptable, for people.
     pub complaints: Vec<String>,
-    /// The rules of each table of the NIC, those inserted first in front.
+    /// The rules of each table of the NIC, in the order of insertion.
     pub rules: Vec<PlannedRule>,
     /// How the rest is spread.
     pub rss: Rss,
@@ -92,7 +92,7 @@ pub struct Shortage {
 }
 
 impl Plan {
-    /// The configuration by itself.
+    /// The configuration alone.
     pub fn configuration(&self, tables: usize) -> Configuration {
         let mut rules = vec![Vec::new(); tables];
         for planned in &self.rules {

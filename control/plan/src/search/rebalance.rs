@@ -8,7 +8,7 @@ use crate::policy::Subject;
 
 /// Moves that can be saved up.
 const MAX_SAVED: u32 = 64;
-/// Flows that are looked at for one that could move, and of those, the ones that are tried.
+/// The number of flows that are examined for a move, and, of those, the number that are tried.
 const LOOKED_AT: usize = 256;
 const TRIED: usize = 4;
 

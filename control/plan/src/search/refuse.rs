@@ -1,4 +1,4 @@
-//! Refusals: a device takes less than its model says.
+//! Refusals: a device takes fewer rules than its model declares.
 
 use super::{RuleId, Search};
 use crate::config::Target;
@@ -33,8 +33,9 @@ impl Search {
         true
     }
 
-    /// The device does not take the contexts of the plan, and says `why`. It has `room` of them at most;
-    /// rules of others are given up and their flows placed anew. Returns whether there were any.
+    /// The device does not take the contexts of the plan, for the reason `why`. It has `room` of them
+    /// at most; the rules of others are given up and their flows placed anew. Returns whether there
+    /// were any.
     pub fn refuse_contexts(&mut self, room: u32, why: &str) -> bool {
         let many = self.map.contexts.count();
         if many <= room {
@@ -43,7 +44,7 @@ impl Search {
         let acceptable = self.cost().is_acceptable();
         self.start_work(1);
         self.state.learned.limit_contexts(room, why);
-        // Which of them the device has, the numbers do not tell: all are planned anew.
+        // The numbers do not tell which of them the device has: all are planned anew.
         let spreads = |e: &Entry| matches!(e.rule.target, Target::Context(_));
         let all = self.map.entries.iter().filter(|(_, e)| spreads(e)).map(|(id, _)| id);
         let all: Vec<u32> = all.collect();

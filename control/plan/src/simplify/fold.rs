@@ -99,7 +99,7 @@ fn may_go(node: &Node, port: usize, vouched: &PacketSet) -> bool {
             && done_before())
 }
 
-/// Whether an operator comes to the same without an operand that always has the outcome `name`: the
+/// Whether an operator has the same outcome without an operand that always has the outcome `name`: the
 /// one that decides nothing, and another operand runs only when this one does.
 fn is_needless(
     graph: &Graph,

@@ -131,7 +131,7 @@ fn frontier(graph: &Graph, spread: &Spread, kept: &[bool]) -> Vec<PortId> {
 
 /// The ports of the frontier at which handing over would not be all that happens.
 fn objections(graph: &Graph, kept: &[bool], frontier: &[PortId]) -> Vec<PortId> {
-    // In front, because a conflict is reported at the first of the two nodes.
+    // First, because a conflict is reported at the first of the two nodes.
     let mut trial = Graph::new("trial");
     for _ in frontier {
         let name = format!("foreign {}", trial.len());

@@ -4,7 +4,7 @@
 //! predicates of its ports are added, at an O-node the operands' outcomes are combined with its three
 //! values, at a T-node entries select. Ports by which nothing can leave lose their edges, nodes that
 //! nothing reaches go (`sever`), and validators whose outcome is known, with operators that have one
-//! operand left, become edges (`fold`). What spawn edges, timers and other workers start stays.
+//! operand left, become edges (`fold`). Nodes started by spawn edges, timers and other workers stay.
 //!
 //! A packet may arrive that a queue's graph was not made for: a plan is being changed, or the NIC does
 //! not follow its model. With [`ForeignPackets::HandOver`], the tests that detect such packets stay,
@@ -91,7 +91,7 @@ pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let checked = match &given.foreign {
         ForeignPackets::Never => &arriving,
         ForeignPackets::HandOver(to) => {
-            // Packets are not handed over for the sake of nodes that nothing needs.
+            // Nodes that nothing needs must not cause packets to be handed over.
             while known(&vouched).round(&mut now, &mut report) {}
             now = guard::guard(&now, &arriving, &entrances, to, given.pass_on, &mut report);
             &vouched

@@ -2,7 +2,7 @@
 
 use weever_graph::{Graph, NodeId};
 
-/// The nodes for which `keep` says so, and the edges between them.
+/// The nodes for which `keep` holds, and the edges between them.
 pub(super) fn only(graph: &Graph, keep: impl Fn(NodeId) -> bool) -> Graph {
     let mut out = Graph::new(graph.name.clone());
     out.helpers.clone_from(&graph.helpers);

@@ -11,13 +11,13 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Settings {
     /// How many flows are kept at most.
     pub most: usize,
-    /// A flow with as many packets per second becomes due.
+    /// The packets per second at which a flow becomes due.
     pub rate: u64,
-    /// A flow without packets for so many nanoseconds has gone.
+    /// The nanoseconds without packets after which a flow has gone.
     pub stale: u64,
-    /// Between searches there are at least so many nanoseconds on average …
+    /// The average interval between searches in nanoseconds, at least …
     pub interval: u64,
-    /// … and so many come at once at most.
+    /// … and the most searches at once.
     pub burst: u32,
     /// How many flows one search is given at most.
     pub batch: usize,
@@ -61,7 +61,7 @@ struct Seen {
     /// Packets per second, smoothed.
     rate: f64,
     last: u64,
-    /// Whether a search was told.
+    /// Whether it was reported to a search.
     is_known: bool,
 }
 
@@ -82,7 +82,7 @@ impl Watch {
         Watch { settings, bucket, flows: HashMap::new(), ticked: None, refused: 0 }
     }
 
-    /// So many packets of a flow came since it was mentioned last. A new flow for which there is no
+    /// Counts `packets` packets of a flow since the last call for it. A new flow for which there is no
     /// room is counted ([`Watch::refused`]) and left out.
     pub fn saw(&mut self, now: u64, flow: FiveTuple, packets: u64) {
         if packets == 0 {
@@ -110,7 +110,7 @@ impl Watch {
             // The first estimate counts as it is, later ones are smoothed.
             seen.rate = if seen.rate == 0.0 { now_rate } else { (seen.rate + now_rate) / 2.0 };
             seen.fresh = 0;
-            // Flows that no search knows may go silently.
+            // Flows that were not reported to a search may go silently.
             seen.is_known || now.saturating_sub(seen.last) < stale
         });
     }

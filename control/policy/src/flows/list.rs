@@ -17,9 +17,9 @@ pub struct FlowSpec {
     pub name: String,
     /// Its packets.
     pub parts: Vec<Conj>,
-    /// Its packets per second, or whatever unit the file uses throughout.
+    /// Its packets per second, or in the unit that the file uses throughout.
     pub rate: Option<u64>,
-    /// The name of its class, if the file says so.
+    /// The name of its class, if the file gives one.
     pub class: Option<String>,
     /// The application that it belongs to.
     pub app: Option<String>,
@@ -30,7 +30,7 @@ pub struct FlowSpec {
 }
 
 impl FlowSpec {
-    /// A flow that no file describes: it was seen, at so many packets per second. `None` if it has no
+    /// An observed flow that no file describes, with its packets per second. `None` if it has no
     /// packets ([`FiveTuple::packets`]).
     pub fn seen(tuple: FiveTuple, rate: u64) -> Option<FlowSpec> {
         Some(FlowSpec {

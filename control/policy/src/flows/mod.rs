@@ -19,7 +19,7 @@ mod tuple;
 
 pub use list::{FlowList, FlowSpec, MAX_FLOWS};
 
-/// Reads a file of flows. JSON is told from lines by its first character.
+/// Reads a file of flows. The first character distinguishes JSON from lines.
 pub fn parse(bytes: &[u8]) -> FlowList {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let first = bytes.iter().find(|b| !b.is_ascii_whitespace());

@@ -79,7 +79,7 @@ fn check_overlaps(decoded: &Decoded, errors: &mut Problems, warnings: &mut Probl
     }
 }
 
-/// Two classes, of which the first is asked first.
+/// Two classes, of which the first has precedence.
 fn check_pair(
     [first, second]: [&Class; 2],
     place: Position,

@@ -71,7 +71,7 @@ impl CheckedPolicy {
         self.document.policy(host)
     }
 
-    /// Flows that the policy itself asks for, beside registered ones: the classes that it drops.
+    /// Flows that the policy itself needs, beside registered ones: the classes that it drops.
     pub fn standing_flows(&self) -> Vec<Flow> {
         self.document.standing_flows(&self.classifier)
     }

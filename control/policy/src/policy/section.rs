@@ -89,7 +89,7 @@ fn remedy(line: &str) -> String {
     }
 }
 
-/// A table whose settings are read one by one.
+/// A table whose settings are read in turn.
 pub(super) struct Section<'r, 't, 'd> {
     pub(super) reader: &'r mut Reader<'t>,
     table: &'d DeTable<'d>,

@@ -5,8 +5,8 @@ use weever_suggest::did_you_mean;
 use super::{Change, ChangeError, ChangeSet, EdgeName, Outlet, Waiting};
 use crate::{Attr, Edge, Graph, Node, NodeId, Predicate};
 
-/// The graph that `changes` make of `graph`, which itself stays as it is. The result is not verified
-/// yet: a change set is judged by the whole that it leads to.
+/// The graph that results from applying `changes` to `graph`, which itself stays as it is. The result
+/// is not verified yet: a change set is judged by its whole result.
 ///
 /// # Errors
 /// The first step that cannot be carried out, with the name of the node and what to do.

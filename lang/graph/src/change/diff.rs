@@ -39,8 +39,8 @@ pub fn diff(running: &Graph, wanted: &Graph) -> ChangeSet {
     ChangeSet { changes }
 }
 
-/// Nodes at which tasks start, that go, and their new names: of all such nodes that come, one alone has
-/// the same implementation, and of all that go, no other.
+/// Nodes that go and at which tasks start, with their new names: a name is given if exactly one such
+/// node that comes and exactly one that goes have the same implementation.
 fn renamed<'a>(running: &'a Graph, wanted: &'a Graph) -> HashMap<&'a str, &'a str> {
     let (go, come) = (starts_without(running, wanted), starts_without(wanted, running));
     let only = |node: &Node, others: &[&'a Node]| {
@@ -74,7 +74,7 @@ pub fn same_implementation(a: &Node, b: &Node) -> bool {
         && params(a) == params(b)
 }
 
-/// Their order says nothing, but the first of several for one key counts.
+/// Their order does not matter, but the first of several for one key counts.
 fn params(node: &Node) -> BTreeMap<&str, &str> {
     let mut params = BTreeMap::new();
     for attr in &node.attrs {

@@ -34,7 +34,7 @@ impl std::str::FromStr for ConfigType {
 }
 
 impl ConfigType {
-    /// Reads the type at the start of `text`; also says how many bytes it takes up.
+    /// Reads the type at the start of `text`; also returns its length in bytes.
     ///
     /// # Errors
     /// If no type starts there, or it nests deeper than 64 levels.

@@ -26,7 +26,7 @@ pub(super) fn check(
     let rows: Result<Vec<Value>, ValueError> = table.entries.iter().enumerate().map(row).collect();
     let rows = rows.map_err(outside)?;
     match ty {
-        // A single tuple stands for at most one filter.
+        // A single tuple is a table of at most one filter.
         ConfigType::Product(_) if rows.len() == 1 => ty.check(&rows[0]),
         ConfigType::Product(_) if rows.is_empty() => Ok(()),
         _ => ty.check(&Value::List(rows)),

@@ -1,4 +1,4 @@
-//! Flow types: the kinds of rules that NICs and `ethtool` tell apart.
+//! Flow types: the kinds of rules that NICs and `ethtool` distinguish.
 
 use crate::Field;
 

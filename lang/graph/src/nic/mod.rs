@@ -60,7 +60,7 @@ impl std::fmt::Display for QueueRange {
     }
 }
 
-/// One node that stands for every receive queue of a NIC.
+/// One node that represents all receive queues of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queues {
     /// Those that the silicon has.

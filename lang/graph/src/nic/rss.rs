@@ -21,7 +21,7 @@ pub struct RssModel {
 /// A hash function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RssHash {
-    /// Toeplitz with a key of so many bytes.
+    /// Toeplitz with a key of the given number of bytes.
     Toeplitz {
         /// The key's length in bytes.
         key_len: u32,

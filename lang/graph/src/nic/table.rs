@@ -30,18 +30,18 @@ pub struct TableModel {
 pub struct FieldMatch {
     /// The field.
     pub field: Field,
-    /// Which masks of it are possible.
+    /// The possible masks of the field.
     pub granularity: Granularity,
 }
 
 /// Which masks of a field are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// The whole field or nothing of it.
+    /// The whole field or no bit of it.
     Whole,
     /// Any bits.
     Bits,
-    /// The highest bits, as many as the rule wants.
+    /// The highest bits, in any number.
     Prefix,
     /// The whole field, in every rule for packets that have the field.
     Exact,
@@ -85,7 +85,7 @@ pub enum CostScope {
     Always,
     /// Those of these flow types.
     Types(Vec<FlowType>),
-    /// All of them while something holds that no rule says, as a tunnel that is set up.
+    /// All rules while a condition outside the rules holds, such as a configured tunnel.
     Said(String),
 }
 
@@ -99,7 +99,7 @@ pub enum TableOrder {
         /// The highest.
         hi: u32,
     },
-    /// The one that looks at more bits; then the earlier one.
+    /// The rule that tests more bits; then the earlier one.
     MoreSpecific,
     /// The one with the lower location, which the user chooses.
     Location,
@@ -204,8 +204,8 @@ impl Granularity {
 }
 
 impl Capacity {
-    /// How many entries a rule of `flow_type` takes; `holds` says whether a condition does that
-    /// no rule can tell.
+    /// The number of entries that a rule of `flow_type` takes; `holds` evaluates a condition that no
+    /// rule can express.
     pub fn cost(&self, flow_type: Option<FlowType>, holds: impl Fn(&str) -> bool) -> u32 {
         let applies = |cost: &&Cost| match &cost.when {
             CostScope::Always => true,

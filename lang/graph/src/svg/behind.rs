@@ -12,7 +12,7 @@ use super::wires::Wire;
 /// other do so.
 const TURN: f64 = 12.0;
 const STAGGER: f64 = 3.5;
-/// How many are told apart.
+/// The number of lanes.
 const LANES: usize = 4;
 /// How far from a box its gutter is.
 const BESIDE: f64 = 11.0;

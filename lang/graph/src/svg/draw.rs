@@ -313,7 +313,7 @@ fn port_class(name: &str) -> &'static str {
     }
 }
 
-/// How wide the line for `n` packets is: ten times as many make it a pixel wider.
+/// The width of the line for `n` packets: ten times as many make it a pixel wider.
 fn thickness(n: u64) -> f64 {
     (1.3 + 0.9 * (n as f64).max(1.0).log10()).min(9.0)
 }

@@ -14,12 +14,13 @@ pub struct Extras<'a> {
     pub spawn: Option<&'a dyn Fn(NodeId, usize) -> Option<u64>>,
     /// The condition on packets that leave by a port, in words.
     pub condition: Option<&'a dyn Fn(PortId) -> Option<String>>,
-    /// How many nodes a box stands for, if it is a folded cluster. [`svg_folded`](super::svg_folded) says so itself.
+    /// The number of nodes in a box, if it is a folded cluster. [`svg_folded`](super::svg_folded) sets
+    /// it itself.
     pub folded: Option<&'a dyn Fn(NodeId) -> Option<usize>>,
 }
 
 impl Extras<'_> {
-    /// Whether the picture has counters: then the width of a line says how much went along it.
+    /// Whether the picture has counters: then the width of a line shows its traffic.
     pub(super) fn counted(&self) -> bool {
         self.node.is_some() || self.port.is_some() || self.spawn.is_some()
     }

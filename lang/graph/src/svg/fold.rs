@@ -9,12 +9,12 @@ use super::extras::Extras;
 use super::wires::Cell;
 use crate::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId};
 
-/// Stands for every cluster in a list of those to unfold.
+/// Represents every cluster in a list of those to unfold.
 pub const EVERY: &str = "*";
 
 /// Port of a folded cluster for packets dropped inside.
 const DROPS: &str = "drops";
-/// Of the names of edges that became one, so many are shown.
+/// The number of names shown on an edge that several edges became.
 const NAMES: usize = 3;
 
 /// A graph with folded clusters, and its relation to the whole graph.
@@ -264,7 +264,7 @@ impl FoldedGraph {
         }
     }
 
-    /// How many nodes a box stands for, if it is a folded cluster.
+    /// The number of nodes in a box, if it is a folded cluster.
     pub(super) fn inside(&self, box_: NodeId) -> Option<usize> {
         match &self.origins[box_.index()] {
             Origin::Node(_) => None,
@@ -313,7 +313,7 @@ fn add(list: &mut Vec<(NodeId, Cell)>, one: (NodeId, Cell)) {
     }
 }
 
-/// Names an edge for another one that it stands for too.
+/// Names an edge after another one that it also represents.
 fn name_too(names: &mut String, name: &str) {
     let known = || names.split(", ");
     if known().any(|one| one == name || one == "…") {

@@ -30,7 +30,7 @@ pub struct Rect {
 pub struct Route {
     /// The node it starts at.
     pub from: NodeId,
-    /// The cell of that node it starts at.
+    /// The cell of that node at which it starts.
     pub cell: Cell,
     /// The node it ends at.
     pub to: NodeId,

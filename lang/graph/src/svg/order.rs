@@ -88,7 +88,7 @@ pub(super) fn crossings(level: &Level) -> u64 {
     gaps.into_iter().map(inside).sum()
 }
 
-/// Sorts, and says how many pairs were the wrong way round.
+/// Sorts, and returns the number of pairs that were in the wrong order.
 fn inversions(values: &mut [f64]) -> u64 {
     if values.len() < 2 {
         return 0;
@@ -110,7 +110,7 @@ fn inversions(values: &mut [f64]) -> u64 {
     count
 }
 
-/// Exchanges neighbours where that saves crossings; says whether it did anywhere.
+/// Exchanges neighbours where that saves crossings; returns whether it did anywhere.
 fn exchange(level: &mut Level) -> bool {
     let mut changed = false;
     for layer in 0..level.layers.len() {

@@ -25,7 +25,7 @@ pub(super) struct Shape {
     pub(super) head: f64,
     /// Height of the row of cells.
     pub(super) foot: f64,
-    /// `AND`, in front of the name of an O-node.
+    /// `AND`, before the name of an O-node.
     pub(super) badge: Option<&'static str>,
     pub(super) name: String,
     /// The text below the name.

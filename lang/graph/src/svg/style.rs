@@ -1,5 +1,5 @@
-//! How a picture looks: colours for light and dark rooms. No custom properties, which many
-//! programs that show SVG do not know.
+//! The look of a picture: colours for light and dark surroundings. No custom properties, which many
+//! programs that show SVG do not support.
 
 /// How many colours clusters take in turn.
 pub(super) const TINTS: usize = 8;

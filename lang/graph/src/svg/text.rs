@@ -18,7 +18,7 @@ fn advance(c: char) -> f64 {
     }
 }
 
-/// `text`, or as much of it as fits into `most` characters.
+/// `text`, cut to at most `most` characters.
 pub(super) fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),

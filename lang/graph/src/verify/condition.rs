@@ -1,9 +1,9 @@
-//! Under which choices of the nodes before it a node runs.
+//! The condition under which a node runs, in terms of the choices of earlier nodes.
 //!
-//! A fact says by which of its ports a node left in this task. A clause is a conjunction of
-//! facts, a condition a disjunction of clauses. Conditions are *necessary*: forgetting a fact or
-//! joining clauses makes them weaker, never wrong, so two nodes with contradicting conditions
-//! never run in the same task. That keeps the analysis sound within bounded space.
+//! A fact names the port by which a node left in this task. A clause is a conjunction of facts, a
+//! condition a disjunction of clauses. Conditions are *necessary*: forgetting a fact or joining clauses
+//! makes them weaker, never wrong, so two nodes with contradicting conditions never run in the same
+//! task. That keeps the analysis sound within bounded space.
 
 use std::collections::HashMap;
 

@@ -81,7 +81,7 @@ pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut FindingList
     }
 }
 
-/// A port where packets end ought to say why. `out` by itself says that nothing is left to do, and
+/// A port where packets end ought to give a reason. `out` alone means that nothing is left to do, and
 /// an operator's outcome may have no consequence. In a fragment, ports may be joined to others yet.
 pub(crate) fn dead_ends(graph: &Graph, index: &Index, report: &mut FindingList) {
     if index.declared_starts.is_empty() {

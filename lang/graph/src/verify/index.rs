@@ -26,7 +26,7 @@ impl NodeSet {
 pub(crate) struct Index {
     /// Per node, the ports that lead to it, each once.
     pub(crate) incoming: Vec<Vec<PortId>>,
-    /// Where the graph itself says that tasks start: `init`, `source`, spawn and notify targets.
+    /// The starts of tasks that the graph declares: `init`, `source`, spawn and notify targets.
     pub(crate) declared_starts: Vec<NodeId>,
 }
 

@@ -9,7 +9,7 @@ use weever_suggest::nearest;
 use crate::Diagnostic;
 use crate::ast::{Ast, Item, Node, Reference};
 
-/// Finding the closest name takes time, so only so many unknown names get a suggestion.
+/// Finding the closest name takes time, so only the first unknown names get a suggestion.
 const MAX_SUGGESTIONS: usize = 32;
 
 /// A node where it was declared.

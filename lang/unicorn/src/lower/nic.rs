@@ -11,7 +11,7 @@ use super::names::Scope;
 use crate::Diagnostic;
 use crate::ast::{self, Action, Block, ClauseKind, Line, Loc, Reference, RssLine, TableLine};
 
-/// More would be no NIC, and a picture of it would not end.
+/// A limit beyond any NIC, so that pictures stay finite.
 const MOST_QUEUES: u32 = 65_536;
 
 /// The queues that the text declares, if it does.

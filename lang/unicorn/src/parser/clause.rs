@@ -102,7 +102,7 @@ impl Parser<'_> {
         let complete = self.words_lead_to_bracket();
         while let Some(word) = self.word() {
             if !complete && self.starts_line() {
-                // Hardly meant as a port's name.
+                // Unlikely to be a port's name.
                 break;
             }
             let closes = matches!(self.ahead(1), Kind::BracketOpen | Kind::BraceOpen);

@@ -11,7 +11,7 @@ use crate::token::{Kind, Token, Tokens, is_reserved};
 pub(super) struct Parser<'s> {
     pub(super) source: &'s str,
     tokens: Vec<Token>,
-    /// Per token, where the run of plain words that starts there ends.
+    /// The end of the run of plain words that starts at each token.
     words_end: Vec<usize>,
     at: usize,
     comments: CommentStream<'s>,
@@ -53,7 +53,7 @@ impl<'s> Parser<'s> {
         (self.kind() == Kind::Word).then(|| &self.source[self.here()])
     }
 
-    /// Goes past the token here and says where it was. Stays at the end.
+    /// Goes past the token here and returns its place. Stays at the end.
     pub(super) fn bump(&mut self) -> Range<usize> {
         let span = self.here();
         if self.kind() != Kind::End {
@@ -144,8 +144,7 @@ impl<'s> Parser<'s> {
         None
     }
 
-    /// A name that is no reserved word. A reserved one that can only be meant as a name is
-    /// reported and taken.
+    /// A name that is no reserved word. A reserved word in the place of a name is reported and taken.
     pub(super) fn name(&mut self, what: &str) -> Option<Ident> {
         let Some(word) = self.word() else {
             self.error_after(&format!("expected {what}"), None);

@@ -74,7 +74,7 @@ impl Parser<'_> {
         found
     }
 
-    /// `queues NAME LO .. HI [linux LO .. HI]`: the node that stands for all queues.
+    /// `queues NAME LO .. HI [linux LO .. HI]`: the node that represents all queues.
     pub(super) fn queues(&mut self) -> Option<Node> {
         let mut comments = Comments { leading: self.comments_before_here(), trailing: Vec::new() };
         self.bump();

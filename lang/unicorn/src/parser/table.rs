@@ -105,7 +105,7 @@ impl Parser<'_> {
         self.choice(scopes, "which rules have to agree on their masks")
     }
 
-    /// One of several words, each of which stands for something.
+    /// One of several words, each with its meaning.
     fn choice<T: Copy, const N: usize>(
         &mut self,
         of: [(&'static str, T); N],

@@ -42,7 +42,7 @@ pub(super) fn field_at(proto: &str, place: &str) -> Option<ByteField> {
     Some(ByteField::Whole(field))
 }
 
-/// Fields that several protocols share are only meant for this one.
+/// Restricts fields that several protocols share to this one.
 pub(super) fn qualified(proto: &str, field: Field, inner: Predicate) -> Predicate {
     match field {
         Field::L4Src | Field::L4Dst => {}

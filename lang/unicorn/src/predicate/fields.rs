@@ -43,7 +43,7 @@ pub(super) fn prefix_mask(field: Field, length: u32) -> Option<u128> {
     Some(field.full_mask() & u128::MAX.checked_shl(rest).unwrap_or(0))
 }
 
-/// `field & mask == value`, where a mask of nothing says nothing.
+/// `field & mask == value`; an empty mask tests nothing.
 pub(super) fn masked(field: Field, mask: u128, value: u128) -> Predicate {
     Predicate::Match { field, mask, value: value & mask }
 }

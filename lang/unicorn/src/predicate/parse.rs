@@ -112,7 +112,7 @@ impl<'t> Parser<'t> {
         Ok(all)
     }
 
-    /// Takes `and` or `or`; says whether it is `and`.
+    /// Takes `and` or `or`; returns whether it is `and`.
     fn operator(&mut self) -> Option<bool> {
         let and = match self.peek() {
             Token::Word("and") | Token::Sign("&&" | "&") => true,

@@ -94,7 +94,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Packets for many, told by the addresses of Ethernet, or of `proto`.
+    /// Packets to groups, recognized by the addresses of Ethernet, or of `proto`.
     fn many(&mut self, proto: &str, all: bool) -> ParseResult {
         Ok(match (proto, all) {
             ("", false) => ether_group(),

@@ -1,4 +1,4 @@
-//! The questions about conjunctions, asked of a SAT solver over the bits of a packet.
+//! The operations on conjunctions, checked by a SAT solver over the bits of a packet.
 
 use std::collections::BTreeMap;
 

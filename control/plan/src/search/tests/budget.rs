@@ -1,4 +1,4 @@
-//! Flows that overlap in every way cost a bounded amount of work and memory, and the plan says so.
+//! Flows with every kind of overlap cost a bounded amount of work and memory, and the plan is marked.
 
 use weever_graph::Field;
 

@@ -8,7 +8,7 @@ use crate::{Refusal, flow::ClassId};
 
 use super::super::*;
 
-/// A device that takes so many rules in each table, and none of `hated`, which it finds by port.
+/// A device that takes a limited number of rules in each table, and none for the ports in `hated`.
 struct Device {
     room: Vec<usize>,
     hated: fn(&crate::config::Rule) -> bool,
@@ -37,7 +37,7 @@ impl Device {
         refused
     }
 
-    /// How often it had to be told.
+    /// The number of updates of which it refused a part.
     fn follow(&mut self, search: &mut Search) -> usize {
         for round in 0..10 {
             let refused = self.take(&search.take_changes());

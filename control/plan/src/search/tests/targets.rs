@@ -92,7 +92,7 @@ fn a_device_with_fewer_contexts_than_its_model_says_gets_as_many_as_it_has() {
         search.plan().contexts.iter().filter(|queues| !queues.is_empty()).count()
     };
     assert_eq!(used(&mut search), 3);
-    // They are asked for again with the same queues, and are too many all the same.
+    // They are requested again with the same queues, and are still too many.
     assert!(search.refuse_contexts(1, "there is one"));
     assert_eq!(used(&mut search), 1);
     assert!(search.plan().is_acceptable());
@@ -205,7 +205,7 @@ fn what_others_need_is_kept_out_of_a_drop() {
     assert!(plan.is_acceptable(), "{:?} {:?}", plan.complaints, plan.rules);
     assert_eq!(search.placement(ids[5]), Some(&Placement::nowhere()));
     assert!(ids[..5].iter().all(|id| search.placement(*id).unwrap().dropped() == 0));
-    // Where the exceptions have no room, nothing is dropped, and the reason is told.
+    // If the exceptions have no room, nothing is dropped, and the reason is reported.
     let mut small = five_tuple_filters(3);
     small.matches.iter_mut().for_each(|m| m.granularity = Granularity::Bits);
     small.actions.drop = true;
@@ -248,7 +248,7 @@ fn a_flow_without_packets_of_the_class_before_loses_none_to_one_behind() {
         (name.to_string(), share, balance())
     });
     let policy = Isolate::new(classes.into()).with_priorities(vec![2, 1, 0]);
-    // Rules are asked in the order of their coming, and there is room for one.
+    // Rules are evaluated in the order of insertion, and there is room for one.
     let mut model = five_tuple_filters(1);
     (model.actions.drop, model.order) = (true, TableOrder::Insertion);
     let nic = with_rss(nic(4, vec![model]), 64);
