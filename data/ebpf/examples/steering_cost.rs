@@ -1,4 +1,4 @@
-//! What the steering program adds to a frame, in nanoseconds, by repeated test runs: run as root
+//! The cost of the steering program for a frame, in nanoseconds, by repeated test runs: run as root
 //! with `cargo run --release -p weever-ebpf --example steering_cost`.
 
 use std::net::Ipv4Addr;

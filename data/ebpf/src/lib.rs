@@ -8,8 +8,8 @@
 //! - [`sys`]: maps, program loading, attachment for as long as a descriptor lives, test runs.
 //! - [`xdp`]: steering to AF_XDP sockets, and a traffic generator for benchmarks.
 //!
-//! Everything needs CAP_BPF and CAP_NET_ADMIN, except assembling; errors say so. What is not
-//! here: BTF, calls between programs, tail calls, spin locks, program types other than XDP.
+//! Everything needs CAP_BPF and CAP_NET_ADMIN, except assembling; errors say so. Left out: BTF,
+//! calls between programs, tail calls, spin locks, program types other than XDP.
 //!
 //! ```
 //! use weever_ebpf::asm::{Assembler, Cond, Reg, Width};

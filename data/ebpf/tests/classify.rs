@@ -53,7 +53,8 @@ impl Frame {
         frame
     }
 
-    /// What the program is to see of it: worked out from what was meant, not from the bytes.
+    /// The field's value that the program is to see: from the description of the packet, not from
+    /// its bytes.
     fn field(&self, field: Field) -> Option<u128> {
         let tag = if self.vlan.is_some() { 4 } else { 0 };
         let header = if self.six { 40 } else { 20 + 4 * usize::from(self.options) };

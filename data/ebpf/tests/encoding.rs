@@ -41,7 +41,7 @@ fn agrees_with_another_assembler() {
     assert_eq!(ours.to_bytes(), theirs.unwrap());
 }
 
-/// What the other assembler does not know, by hand from the RFC's tables (bytes of a
+/// Instructions unknown to the other assembler, by hand from the RFC's tables (bytes of a
 /// little-endian machine).
 #[test]
 #[cfg(target_endian = "little")]
@@ -216,7 +216,7 @@ proptest! {
         prop_assert_eq!(Insn::decode(&slots), Ok(insn));
     }
 
-    /// Anything that decodes is what its encoding says, whatever the bits.
+    /// Anything that decodes encodes to the same bits.
     #[test]
     fn decoding_is_total_and_exact(
         code in any::<u8>(), regs in any::<u8>(), off in prop_oneof![Just(0), any::<i16>()],

@@ -46,7 +46,7 @@ fn what_is_ours_goes_to_the_socket_of_its_software_queue() {
     require_net_admin!();
     let mut classifier = classifier(Share::Address);
     let socket = XskSocket::new().unwrap();
-    // The second socket only: whatever is for the first goes to the kernel, and is told from it.
+    // The second socket only: frames for the first go to the kernel, and are counted apart.
     classifier.set_socket(1, &socket).unwrap();
     classifier.insert(&to_port(7, Target::Queue(1))).unwrap();
     let (seven, eight) = (datagram(OURS, 7), datagram(OURS, 8));

@@ -1,5 +1,5 @@
-//! Random straight-line programs: what they compute here, in an independent interpreter, and, with
-//! the rights for it, in the kernel.
+//! Random straight-line programs: their results here, in an independent interpreter, and, with the
+//! rights for it, in the kernel.
 
 use proptest::prelude::*;
 use weever_ebpf::asm::Reg::{R0, R1, R2};

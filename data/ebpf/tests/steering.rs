@@ -1,5 +1,5 @@
-//! What the steering program takes from a device that is shared, IPv6 and ports included. Without
-//! the rights for it each test says so and returns.
+//! The frames that the steering program takes from a shared device, IPv6 and ports included.
+//! Without the rights for it each test says so and returns.
 
 mod common;
 
@@ -15,7 +15,7 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const OURS6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x50);
 const OTHER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 1, 0, 0x50);
 
-/// An IPv6 packet with that next header and what follows.
+/// An IPv6 packet with that next header and payload.
 fn ipv6(to: Ipv6Addr, next: u8, rest: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, rest.len() as u8, next, 64];
     packet.extend([0xfe; 16]);

@@ -2,14 +2,14 @@
 //!
 //! A [`Link`] is opened, described by its [`LinkInfo`], and taken apart into [`LinkQueue`]s, one
 //! per device queue, each of which belongs to one worker. A worker's loop is then: `rx` into a
-//! burst, run the graph, `tx` what it produced, `flush` once.
+//! burst, run the graph, `tx` its results, `flush` once.
 //!
 //! Links know neither graphs nor protocols (design/0000 §3, rule 5).
 //!
 //! Beside the traits there are the links that need no device: [`memory`] joins two stacks,
-//! [`replay`] feeds a benchmark, [`pcap::playback`] receives what a capture file holds. Two wrap any
-//! other link: [`fault`] makes it lossy, slow or narrow, [`trace`] shows what passes. Every link
-//! has to pass [`conformance`].
+//! [`replay`] feeds a benchmark, [`pcap::playback`] receives the packets of a capture file. Two
+//! wrap any other link: [`fault`] makes it lossy, slow or narrow, [`trace`] shows its packets.
+//! Every link has to pass [`conformance`].
 #![forbid(unsafe_code)]
 
 pub mod conformance;
@@ -28,7 +28,7 @@ use weever_packet::{Buffer, Burst, Nanos, Pool, PoolCache};
 
 pub use sent::free_sent;
 
-/// Why a link failed. What concerns a single packet is a counter in [`QueueStats`], not an error.
+/// Why a link failed. Trouble with a single packet is a counter in [`QueueStats`], not an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -37,7 +37,7 @@ pub enum LinkError {
     Gone {
         /// The link.
         link: String,
-        /// What was seen.
+        /// The observation.
         why: String,
     },
     /// A system call failed in a way that trying again does not mend.
@@ -52,7 +52,7 @@ pub enum LinkError {
     },
 }
 
-/// What is known of a link.
+/// The properties of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// Its name: the interface's, for a device.
@@ -65,14 +65,14 @@ pub struct LinkInfo {
     pub queues: u16,
     /// Whether received transport checksums may be partial (veth, virtio, TAP; design/0000 §4.5).
     pub partial_checksums: bool,
-    /// What it does for packets that are sent.
+    /// The work it does for sent packets.
     pub offload: Offload,
     /// How it was opened, in words for people: `AF_XDP native, copy mode`.
     pub mode: String,
 }
 
-/// Work on sent packets that a link takes off the stack. What it does not offer, the stack has to
-/// have done: a link without an offload sends what it is given as it is.
+/// Work on sent packets that a link takes off the stack. The stack has to have done the rest: a
+/// link without an offload sends packets as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
     /// It completes the TCP or UDP checksum of packets with
@@ -159,10 +159,10 @@ pub trait LinkQueue: Send {
         max: usize,
     ) -> Result<usize, LinkError>;
 
-    /// Takes packets from the front of `packets` as far as there is room, in order, and returns
-    /// how many it took: those that cannot be sent are among them, freed and counted in
+    /// Takes packets from the front of `packets` as far as there is room, in order, and returns how
+    /// many it took: those that cannot be sent are among them, freed and counted in
     /// [`QueueStats::tx_dropped`]; only [`QueueStats::tx_packets`] says how many the device was
-    /// given. What stays is held back, not lost. Frames that were sent come home to `pool`.
+    /// given. Packets that stay are held back, not lost. Frames that were sent come home to `pool`.
     fn tx(
         &mut self,
         pool: &mut PoolCache,
@@ -187,14 +187,14 @@ pub trait LinkQueue: Send {
         FrameNeed::default()
     }
 
-    /// From now on it has no more frames than these. Before the first call it has what it
+    /// From now on it has no more frames than these. Before the first call it has as many as it
     /// [asks for](Self::frame_need), as far as the pool goes.
     fn limit_frames(&mut self, most: Frames) {
         let _it_has_none = most;
     }
 
-    /// Whether what is not received now waits at its sender, and is not lost: then the worker receives no
-    /// more than the links take that it goes to.
+    /// Whether packets not received now wait at their sender and are not lost: then the worker
+    /// receives no more than the links can send on.
     fn holds_back(&self) -> bool {
         false
     }
@@ -221,7 +221,7 @@ pub trait LinkQueue: Send {
     /// Called when the worker is awake again.
     fn end_sleep(&mut self) {}
 
-    /// What to wait on for received packets, if the link can be waited on.
+    /// The descriptor to wait on for received packets, if the link can be waited on.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// The queue's counters.
@@ -230,7 +230,7 @@ pub trait LinkQueue: Send {
 
 /// A device's set of queues.
 pub trait Link: Send {
-    /// What is known of it.
+    /// The properties of its link.
     fn info(&self) -> &LinkInfo;
 
     /// The queues, in order; the first call takes them, later ones get none.

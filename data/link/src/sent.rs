@@ -1,4 +1,4 @@
-//! Discarding what is sent.
+//! Discarding sent packets.
 
 use std::collections::VecDeque;
 

@@ -11,7 +11,7 @@ use super::program::{Origin, Program};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// What is wrong with an assembled program; always a mistake of the code that emits it.
+/// A fault in an assembled program; always a mistake of the code that emits it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AsmError {
@@ -71,7 +71,7 @@ impl Assembler {
         Self::default()
     }
 
-    /// Says what the following instructions are for; shown when the verifier rejects one.
+    /// Notes the purpose of the following instructions; shown when the verifier rejects one.
     pub fn note(&mut self, note: &'static str) -> &mut Self {
         self.note = note;
         self

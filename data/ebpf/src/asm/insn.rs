@@ -46,7 +46,7 @@ impl From<i32> for Source {
     }
 }
 
-/// What a two-slot load puts into a register.
+/// The value that a two-slot load puts into a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Imm64 {
     /// A number.
@@ -123,7 +123,7 @@ pub enum Insn {
         base: Reg,
         /// Added to the address.
         off: i16,
-        /// What is stored.
+        /// The stored value.
         src: Source,
     },
     /// Atomic operation on `*(width *)(base + off)`.

@@ -8,7 +8,7 @@ use super::insn::{Insn, Raw};
 /// Where an instruction came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// What this part of the program is for.
+    /// The purpose of this part of the program.
     pub note: &'static str,
     /// The line that emitted the instruction.
     pub location: &'static Location<'static>,

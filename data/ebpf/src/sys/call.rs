@@ -40,7 +40,7 @@ const TRIES: u32 = 5;
 /// One call, repeated if a signal interrupts it before it did anything.
 ///
 /// # Safety
-/// Every address in `attributes` is valid for what the command reads or writes there.
+/// Every address in `attributes` is valid for the command's reads and writes there.
 pub(super) unsafe fn bpf<A: Attributes>(command: Command, attributes: &mut A) -> io::Result<i32> {
     let mut tries = 0;
     loop {
@@ -63,7 +63,8 @@ pub(super) unsafe fn bpf_once<A: Attributes>(
     attributes: &mut A,
 ) -> io::Result<i32> {
     let address: *mut A = attributes;
-    // SAFETY: `address` and the size describe a live `A`; what it points to is the caller's word.
+    // SAFETY: `address` and the size describe a live `A`; the caller vouches for the addresses in
+    // it.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command as i32, address, size_of::<A>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between us and the kernel.
+//! Errors of calls into the kernel.
 
 use std::fmt;
 use std::io;
@@ -44,7 +44,7 @@ pub enum BpfError {
     /// The kernel does not let this process do it.
     #[error("{action}: not permitted; it needs CAP_BPF and CAP_NET_ADMIN (run as root)")]
     Denied {
-        /// What was attempted.
+        /// The attempted action.
         action: String,
     },
     /// The kernel was built without `bpf(2)`, or is too old for the command.
@@ -52,7 +52,7 @@ pub enum BpfError {
         "{action}: this kernel cannot ({source}); Linux 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS is needed"
     )]
     Unsupported {
-        /// What was attempted.
+        /// The attempted action.
         action: String,
         /// The kernel's word.
         source: io::Error,
@@ -69,7 +69,7 @@ pub enum BpfError {
         mode: AttachMode,
         /// The kernel's word.
         source: io::Error,
-        /// What to do about it.
+        /// The remedy.
         hint: &'static str,
     },
     /// A key or value has another size than the map was made for.
@@ -93,7 +93,7 @@ pub enum BpfError {
     /// Any other failure of the system call.
     #[error("{action}: {source}")]
     Call {
-        /// What was attempted.
+        /// The attempted action.
         action: String,
         /// The kernel's word.
         source: io::Error,

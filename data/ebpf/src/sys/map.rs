@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::BpfError;
 use super::call::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
 
-/// What kind of table a map is.
+/// The kinds of maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MapKind {
@@ -17,7 +17,7 @@ pub enum MapKind {
     Array = 2,
     /// As `Array`, with a value per possible CPU.
     PerCpuArray = 6,
-    /// Any key; when it is full, what was not used for longest makes room.
+    /// Any key; when it is full, the entry unused for longest makes room.
     LruHash = 9,
     /// Keys `0..entries` as `u32`, values are interfaces to redirect to.
     DevMap = 14,
@@ -116,8 +116,8 @@ impl Map {
         &self.name
     }
 
-    /// The size in bytes of what [`lookup`](Self::lookup) and [`update`](Self::update) exchange:
-    /// for per-cpu maps the values of all possible CPUs, each rounded up to 8 bytes.
+    /// The size in bytes of the values that [`lookup`](Self::lookup) and [`update`](Self::update)
+    /// exchange: for per-cpu maps the values of all possible CPUs, each rounded up to 8 bytes.
     pub fn exchange_size(&self) -> usize {
         match self.kind {
             MapKind::PerCpuArray => {
@@ -168,7 +168,8 @@ impl Map {
     }
 
     /// Takes every entry out of a [`MapKind::Hash`] or [`MapKind::LruHash`], gives each to `take`,
-    /// key and value, and says how many there were. What a program adds meanwhile is taken or stays.
+    /// key and value, and returns how many there were. Entries that a program adds meanwhile are
+    /// taken or stay.
     ///
     /// # Errors
     /// The kernel's word.

@@ -1,5 +1,5 @@
-//! Running a program on frames of our own (`BPF_PROG_TEST_RUN`): once to see what it does, or
-//! many times with *live frames*, which go wherever the program's verdict sends them.
+//! Running a program on frames of our own (`BPF_PROG_TEST_RUN`): once to see its verdict, or many
+//! times with *live frames*, which go wherever the program's verdict sends them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -10,10 +10,10 @@ use super::{BpfError, XdpProgram};
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
 const LIVE_FRAMES: u32 = 1 << 1;
-/// Room for what a program may prepend.
+/// Room for bytes that a program may prepend.
 const GROWTH: usize = 256;
 
-/// What a program does with a frame.
+/// A program's verdict on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum XdpAction {
@@ -37,7 +37,7 @@ impl XdpAction {
     }
 }
 
-/// What came of a test run.
+/// The result of a test run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunOutcome {
     /// The program's return value.

@@ -8,7 +8,7 @@ use crate::sys::{BpfError, Map, MapKind};
 /// How many addresses the program compares one by one. Measured: a hash lookup adds 27 ns to each
 /// frame, the first comparison 2.
 pub(super) const NEAR: usize = 7;
-/// Size of the near table's only value: what else there is, and the near addresses.
+/// Size of the near table's only value: whether there are others, and the near addresses.
 const NEAR_SIZE: usize = 4 * (1 + NEAR);
 /// In that value: whether there are more IPv4 addresses than the near ones.
 pub(super) const HAS_MORE: i16 = 0;

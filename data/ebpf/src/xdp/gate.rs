@@ -1,4 +1,4 @@
-//! What is ours of what arrives, and what stays with the kernel: the first part of a program.
+//! Divides arriving frames into ours and the kernel's: the first part of a program.
 
 use std::net::IpAddr;
 
@@ -11,17 +11,17 @@ const COUNTERS_SIZE: usize = 16;
 /// How many (protocol, port) pairs can be ours.
 const MAX_PORTS: u32 = 16_384;
 
-/// What weever takes from a device that it shares with the kernel.
+/// The traffic that weever takes from a device that it shares with the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// Nothing is shared: every frame goes to the socket of its queue (`share = none`).
     None,
     /// Only frames for the addresses added by [`Gate::add_address`] (`share = address`): IPv4
     /// packets to them, fragments too, and ARP asking for or answering to them; IPv6 packets to
-    /// them, and neighbour solicitations and advertisements for them; untagged or with one 802.1Q tag. All else stays
-    /// with the kernel, also what goes to multicast groups that were not added: router
-    /// advertisements, and neighbours' about themselves, to all nodes are the kernel's unless
-    /// ff02::1 is added, and then it does not see them.
+    /// them, and neighbour solicitations and advertisements for them; untagged or with one 802.1Q
+    /// tag. All else stays with the kernel, also packets to multicast groups that were not added:
+    /// router advertisements, and neighbours' about themselves, to all nodes are the kernel's
+    /// unless ff02::1 is added, and then it does not see them.
     Address,
     /// Only frames for the addresses and ports added by [`Gate::add_port`] (`share =
     /// ports`), and ICMP errors about packets from them. The addresses are the kernel's own:
@@ -65,8 +65,8 @@ pub struct SteerCounters {
     pub passed: u64,
 }
 
-/// The maps that decide whether a frame is ours, and the counters. What is in them may change at any
-/// time, from any thread, and counts from the next frame on.
+/// The maps that decide whether a frame is ours, and the counters. Their contents may change at any
+/// time, from any thread, and count from the next frame on.
 #[derive(Debug)]
 pub struct Gate {
     addresses: Option<AddressTable>,
@@ -169,7 +169,7 @@ fn counters_of_cpu(value: &[u8; COUNTERS_SIZE]) -> SteerCounters {
     SteerCounters { redirected: u64::from_ne_bytes(words[0]), passed: u64::from_ne_bytes(words[1]) }
 }
 
-/// What decides whether a frame is ours.
+/// The rule that decides whether a frame is ours.
 #[derive(Clone, Copy)]
 pub(super) enum Rule<'a> {
     /// It is there.

@@ -1,4 +1,4 @@
-//! What the generator sends: its settings, the template frame, and the parts of the frame's checksums
+//! The generator's frames: its settings, the template frame, and the parts of the frame's checksums
 //! that do not vary.
 
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ pub enum Order {
     Random,
 }
 
-/// What the generator sends: UDP in IPv4 in Ethernet. The flows are all combinations of the three
+/// The generator's frames: UDP in IPv4 in Ethernet. The flows are all combinations of the three
 /// spans.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GeneratorSettings {
@@ -53,7 +53,7 @@ pub struct GeneratorSettings {
     pub source_ports: Span<u16>,
     /// UDP destination ports.
     pub destination_ports: Span<u16>,
-    /// What the datagrams carry, up to 3,000 bytes; 18 make a 60-byte frame (64 with the check
+    /// The payload of the datagrams, up to 3,000 bytes; 18 make a 60-byte frame (64 with the check
     /// sequence that Ethernet hardware adds).
     pub payload: Vec<u8>,
     /// Whether datagrams carry a valid checksum, or none (zero).
@@ -106,7 +106,7 @@ pub(super) const PAYLOAD: usize = UDP + 8;
 const TTL: u8 = 64;
 const PROTOCOL_UDP: u8 = 17;
 
-/// The whole frame with what varies (source address, ports, checksums) left zero.
+/// The whole frame with its varying fields (source address, ports, checksums) left zero.
 pub(super) fn template(settings: &GeneratorSettings) -> Vec<u8> {
     let udp_length = 8 + settings.payload.len() as u16;
     let mut frame = Vec::with_capacity(PAYLOAD + settings.payload.len());

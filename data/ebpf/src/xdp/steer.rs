@@ -55,8 +55,9 @@ impl Steer {
         &self.program
     }
 
-    /// Sends what arrives on a queue to an AF_XDP socket. The socket has its rings already, and is
-    /// bound to this very queue: frames for one bound elsewhere are dropped without a word.
+    /// Sends the frames that arrive on a queue to an AF_XDP socket. The socket has its rings
+    /// already, and is bound to this very queue: frames for one bound elsewhere are dropped
+    /// silently.
     ///
     /// # Errors
     /// The kernel's word: E2BIG if `queue` is beyond the count given to [`load`](Self::load),
@@ -66,8 +67,8 @@ impl Steer {
         self.sockets.update(&queue.to_ne_bytes(), &fd.to_ne_bytes())
     }
 
-    /// Leaves what arrives on a queue to the kernel again. A socket that is closed is removed by
-    /// itself.
+    /// Leaves the frames that arrive on a queue to the kernel again. A socket that is closed is
+    /// removed by itself.
     ///
     /// # Errors
     /// The kernel's word.

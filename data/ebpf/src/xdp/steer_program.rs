@@ -38,11 +38,11 @@ pub(super) fn emit(sockets: &Map, gate: &Gate) -> Result<Program, AsmError> {
     asm.assemble()
 }
 
-/// Falls through if the frame is ours, and leaves the context in R6 and the counters in R9. What is
-/// not ours goes to the label, if there is one, which [`leave`] binds.
+/// Falls through if the frame is ours, and leaves the context in R6 and the counters in R9. Other
+/// frames go to the label, if there is one, which [`leave`] binds.
 pub(super) fn enter(asm: &mut Assembler, gate: &Gate) -> Option<Label> {
     find_counters(asm, &gate.counters);
-    // The verifier does not accept what cannot be reached.
+    // The verifier does not accept unreachable code.
     let pass = match gate.rule() {
         Rule::Any => return None,
         Rule::Addresses(_) | Rule::Ports(..) => asm.label("pass"),
@@ -119,7 +119,7 @@ fn redirect(asm: &mut Assembler, sockets: &Map) {
     account(asm);
 }
 
-/// Counts by what R0 says becomes of the frame, and ends.
+/// Counts the frame by its verdict in R0, and ends.
 pub(super) fn account(asm: &mut Assembler) {
     let (passed, done) = (asm.label("no socket"), asm.label("done"));
     asm.jump_if(Cond::Eq, R9, 0, done);

@@ -70,7 +70,7 @@ impl Bench {
         }
     }
 
-    /// Says what was violated, with the behaviour's name in front.
+    /// Reports the violated rule, with the behaviour's name in front.
     pub(super) fn must(&self, holds: bool, what: impl FnOnce() -> String) {
         assert!(holds, "{} ({}): {}", self.behaviour, self.info.mode, what());
     }
@@ -106,7 +106,7 @@ impl Bench {
         packets
     }
 
-    /// Receives `n` frames of the suite on one queue, and frees what is not its own.
+    /// Receives `n` frames of the suite on one queue, and frees all others.
     pub(super) fn receive_frames(&mut self, queue: u16, n: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         self.eventually(&format!("reception of {n} frames"), |bench| {
@@ -152,7 +152,7 @@ impl Bench {
         flushed.unwrap_or_else(|error| panic!("{}: {error}", self.behaviour));
     }
 
-    /// Sends packets and receives them at the other end, in whatever portions both allow.
+    /// Sends packets and receives them at the other end, in the portions that both allow.
     pub(super) fn send_all(
         &mut self,
         queue: u16,

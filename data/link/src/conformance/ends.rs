@@ -1,4 +1,4 @@
-//! What is left when it is over.
+//! The behaviour of a link at its end.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ pub fn conserves_buffers(setup: Setup) {
         }
     }
     for queue in 0..bench.info.queues {
-        // Some that nobody receives, and some that nobody flushes.
+        // Some that are never received, and some that are never flushed.
         (0..10).for_each(|i| bench.peer_sends(queue, &frame(i, 60)));
         let mut packets: VecDeque<_> = (0..10).map(|i| bench.packet(&frame(i, 60))).collect();
         bench.give(queue, &mut packets);
@@ -33,8 +33,8 @@ pub fn conserves_buffers(setup: Setup) {
     assert_eq!(home, all, "conserves buffers: {home} of {all} frames came home");
 }
 
-/// When the peer has gone, receiving and sending say so after what was still to be received, and
-/// go on saying so. Nothing to check for a peer that cannot leave.
+/// When the peer has gone, receiving and sending report it after the last packet that was still to
+/// be received, and go on doing so. Nothing to check for a peer that cannot leave.
 ///
 /// # Panics
 /// When the link does otherwise.

@@ -1,4 +1,4 @@
-//! What every link has to do, as a suite that runs against a link and whatever is at its other end.
+//! The duties of every link, as a suite that runs against a link and its other end.
 //!
 //! A link's tests implement [`Peer`], make a [`Setup`] and call [`suite`]. Each behaviour is also a
 //! function of its own. A violation panics with the behaviour's name. A queue has to hold at least

@@ -1,4 +1,4 @@
-//! What a link does with packets that come in.
+//! The behaviour of a link on receiving.
 
 use weever_packet::{BURST, Buffer};
 
@@ -41,7 +41,7 @@ pub fn receives_every_length(setup: Setup) {
     }
 }
 
-/// What is received lies in the burst from slot 0 on without gaps, more than a burst holds stays
+/// Received packets lie in the burst from slot 0 on without gaps, those beyond a burst's size stay
 /// for the next call, and nothing to receive is no error.
 ///
 /// # Panics

@@ -1,4 +1,4 @@
-//! What a link does with packets that go out.
+//! The behaviour of a link on sending.
 
 use std::collections::VecDeque;
 
@@ -94,7 +94,7 @@ pub fn counts_what_cannot_be_sent(setup: Setup) {
     bench.must(counted == (3, 7), || format!("counted {stats:?}"));
 }
 
-/// What was taken has been sent once `unsent` is false, which flushing brings about.
+/// The taken packets have been sent once `unsent` is false, which flushing brings about.
 ///
 /// # Panics
 /// When the link does otherwise.

@@ -1,9 +1,9 @@
-//! What may go wrong.
+//! The settings of faults.
 
 use weever_packet::Nanos;
 
-/// What goes wrong in one direction, in the order in which it happens to a packet. The default
-/// changes nothing. Probabilities are per packet, from 0 to 1.
+/// The faults of one direction, in the order in which a packet meets them. The default changes
+/// nothing. Probabilities are per packet, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Longer frames vanish, in bytes with the link header; 0: none do.
@@ -18,8 +18,8 @@ pub struct Faults {
     pub rate: Rate,
     /// Each packet is kept for so long.
     pub delay: Nanos,
-    /// And for so much longer, evenly distributed from 0. Order is kept: what reorders is
-    /// [`reorder`](Self::reorder).
+    /// And for so much longer, evenly distributed from 0. Order is kept: only
+    /// [`reorder`](Self::reorder) changes it.
     pub jitter: Nanos,
     /// The packet is overtaken by later ones.
     pub reorder: f64,
@@ -37,18 +37,18 @@ pub struct Rate {
     /// How many bytes pass at once after a pause. With 0 even a single packet takes its length by
     /// the rate to pass, as on a wire.
     pub burst: u32,
-    /// How many bytes may wait; what comes beyond that is dropped.
+    /// How many bytes may wait; packets beyond that are dropped.
     pub queue: u32,
 }
 
 impl Faults {
-    /// What the packets' lane has to draw lots for.
+    /// Whether packets are delayed, so that their lane needs a clock.
     pub(super) fn has_clock(&self) -> bool {
         self.delay != 0 || self.jitter != 0 || self.rate.bits_per_second != 0
     }
 }
 
-/// What goes wrong on a link.
+/// The faults of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultConfig {
     /// Decides which packets it hits. Queue *i* of a link uses a stream of its own.

@@ -14,7 +14,7 @@ struct Inner {
     tx: LaneCounters,
 }
 
-/// What was done so far.
+/// The counters so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultStats {
     /// To packets on their way to us. The wrapped link has received them.
@@ -24,7 +24,8 @@ pub struct FaultStats {
 }
 
 impl FaultControl {
-    /// Pulls the plug: both directions lose everything, what is on the way as well. Or puts it back.
+    /// Pulls the plug: both directions lose everything, packets on the way included. Or puts it
+    /// back.
     pub fn set_down(&self, down: bool) {
         self.0.down.store(down, Ordering::Relaxed);
     }
@@ -34,7 +35,7 @@ impl FaultControl {
         self.0.down.load(Ordering::Relaxed)
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub fn stats(&self) -> FaultStats {
         FaultStats { rx: self.0.rx.read(), tx: self.0.tx.read() }
     }
@@ -50,7 +51,7 @@ impl FaultControl {
 
 macro_rules! lane_counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What was done so far to packets of one direction.
+        /// The counters of one direction so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct LaneStats {
             $($(#[$doc])* pub $name: u64,)*
@@ -68,7 +69,7 @@ macro_rules! lane_counters {
         }
 
         impl LaneStats {
-            /// How many packets vanished for whatever reason.
+            /// How many packets vanished for any reason.
             pub fn vanished(&self) -> u64 {
                 self.lost + self.too_long + self.overflowed + self.while_down + self.undeliverable
             }

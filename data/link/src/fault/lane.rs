@@ -120,7 +120,7 @@ impl Lane {
         self.ready.extend(due.map(|kept| kept.packet));
     }
 
-    /// Lets go of what is kept, if nothing is on its way that could overtake it.
+    /// Lets go of the kept packet, if nothing is on its way that could overtake it.
     pub(super) fn release(&mut self) {
         if self.waiting.is_empty() {
             self.ready.extend(self.kept.drain(..).map(|kept| kept.packet));
@@ -156,7 +156,7 @@ fn flip_a_bit(packet: &mut Buffer, random: &mut Random) {
     if let Some(byte) = packet.data_mut().get_mut(bit / 8) {
         *byte ^= 1 << (bit % 8);
     }
-    // What a device vouched for it vouched for before.
+    // The device vouched for the packet before it was damaged.
     let meta = packet.meta_mut();
     meta.flags = meta.flags.without(Flags::CHECKSUM_VERIFIED);
 }

@@ -35,7 +35,7 @@ impl FaultyLink {
         FaultyLink { inner, info, config, control: FaultControl::default() }
     }
 
-    /// What was done so far, and the link's plug.
+    /// The counters so far, and the link's plug.
     pub fn control(&self) -> FaultControl {
         self.control.clone()
     }

@@ -46,10 +46,10 @@ impl FaultyQueue {
         }
     }
 
-    /// Gives the wrapped queue what has got through.
+    /// Gives the wrapped queue the packets that have got through.
     ///
-    /// That the wrapped queue has gone is not to be heard before everything that it received has
-    /// been: until then what is sent is lost.
+    /// The end of the wrapped queue is reported only after everything that it received: until then
+    /// sent packets are lost.
     fn hand_on(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
         let handed_on = self.inner.tx(pool, &mut self.tx.ready).map(drop);
         self.unless_still_receiving(pool, handed_on)
@@ -110,7 +110,8 @@ impl LinkQueue for FaultyQueue {
         let before = packets.len();
         loop {
             self.hand_on(pool)?;
-            // What the wrapped queue holds back goes first; ours stay where they are meanwhile.
+            // Packets that the wrapped queue holds back go first; ours stay where they are
+            // meanwhile.
             if !self.tx.ready.is_empty() || packets.is_empty() {
                 return Ok(before - packets.len());
             }

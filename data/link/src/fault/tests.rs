@@ -18,7 +18,7 @@ fn conforms_without_faults() {
     suite(|| wrapped(FaultConfig::default()));
 }
 
-/// Only on the way in: what is on a slow way out has been sent, and yet not arrived.
+/// Only on the way in: packets on a slow way out have been sent, but have not arrived.
 #[test]
 fn conforms_behind_a_wide_passage_and_a_short_way() {
     let rate = Rate { bits_per_second: 1_000_000_000, burst: 0, queue: 1 << 20 };
@@ -79,7 +79,8 @@ fn receive(queue: &mut dyn LinkQueue, cache: &mut PoolCache) -> Vec<u32> {
     numbers
 }
 
-/// Sends 500 packets each way in portions of ten, and returns what came through to us and from us.
+/// Sends 500 packets each way in portions of ten, and returns the packets that came through to us
+/// and from us.
 fn exchange(config: FaultConfig) -> (Vec<u32>, Vec<u32>, FaultStats) {
     let mut faulty = Faulty::new(config);
     let (mut inward, mut outward) = (Vec::new(), Vec::new());
@@ -297,7 +298,7 @@ fn a_pulled_plug_loses_what_is_on_the_way_and_what_comes_until_it_is_back() {
     assert_eq!(faulty.at(5 * MS).far_heard(), [4, 5]);
 }
 
-/// What was received before the other end went is handed out before anybody hears of it.
+/// Packets received before the other end went are handed out before the end is reported.
 #[test]
 fn the_end_is_heard_of_after_everything_was_received() {
     let config = FaultConfig { tx: Faults::default(), ..delayed(10 * MS, 0) };

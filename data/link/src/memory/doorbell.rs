@@ -23,9 +23,9 @@ impl Doorbell {
         self.fd.as_fd()
     }
 
-    /// The owner is about to wait; it looks at its ring once more after this. Either it sees what
-    /// was sent, or the sender sees it armed: a SeqCst fence stands between the write and the look
-    /// on both sides.
+    /// The owner is about to wait; it looks at its ring once more after this. Either it sees the
+    /// sent packets, or the sender sees it armed: a SeqCst fence stands between the write and the
+    /// look on both sides.
     pub(super) fn arm(&self) {
         self.armed.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Two links joined back to back in memory: what one sends, the other receives.
+//! Two links joined back to back in memory: each receives the packets that the other sends.
 //!
 //! Buffers move by ownership and are not copied; each knows the pool it goes home to, so the two
 //! ends may use one pool or two.
@@ -15,7 +15,7 @@ use crate::{Link, LinkInfo, LinkQueue, Offload};
 use doorbell::{Doorbell, RingsWhenGone};
 use queue::MemoryQueue;
 
-/// What a pair of memory links is made of. The same holds for both ends.
+/// The settings of a pair of memory links, the same for both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
     /// The links' names.

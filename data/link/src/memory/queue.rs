@@ -28,7 +28,7 @@ pub(super) struct MemoryQueue {
     parts: Parts,
     /// Whether our bell is armed.
     waiting: Cell<bool>,
-    /// Whether the peer has not been told of what was sent.
+    /// Whether the peer has not been told of sent packets.
     unsent: bool,
     /// The most packets on their way to the peer.
     most: usize,
@@ -59,7 +59,7 @@ impl MemoryQueue {
         }
     }
 
-    /// The other end is gone and nothing can reach it, but what it sent is still to be received:
+    /// The other end is gone and nothing can reach it, but its packets are still to be received:
     /// the queue has to live until `rx` has said so.
     fn discard(&mut self, pool: &mut PoolCache, packets: &mut VecDeque<Buffer>) -> usize {
         let n = packets.len();
@@ -97,7 +97,7 @@ impl LinkQueue for MemoryQueue {
         max: usize,
     ) -> Result<usize, LinkError> {
         self.wake_up();
-        // Asked first: what was sent before the other end went must still be received.
+        // Asked first: packets sent before the other end went must still be received.
         let abandoned = self.parts.incoming.is_abandoned();
         let n = self.parts.incoming.slots().min(max).min(BURST);
         if n == 0 && abandoned && max > 0 {

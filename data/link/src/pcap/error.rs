@@ -1,4 +1,4 @@
-//! What can be wrong with a capture file.
+//! The errors of reading a capture file.
 
 /// Why a capture file cannot be read, or read on.
 #[derive(Debug, thiserror::Error)]
@@ -15,15 +15,15 @@ pub enum PcapError {
     Truncated {
         /// Where that something starts.
         offset: u64,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
-    /// What is there contradicts itself or the format.
+    /// The contents contradict themselves or the format.
     #[error("offset {offset}: {what}")]
     Malformed {
         /// Where.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
     /// The file cannot be read.

@@ -1,13 +1,13 @@
 //! Capture files: pcap and pcapng, read and written as streams.
 //!
-//! A [`Reader`] looks at the first bytes, and hands out one [`Record`] after the other, in whatever
-//! byte order and resolution the file has; times are always nanoseconds since 1970. A [`Writer`]
-//! makes either format. [`playback`] is a link that receives what a file holds, and a
-//! [`Recorder`] writes down what passes a [traced](crate::trace) link.
+//! A [`Reader`] looks at the first bytes, and hands out one [`Record`] after the other, in any byte
+//! order and resolution; times are always nanoseconds since 1970. A [`Writer`] makes either format.
+//! [`playback`] is a link that receives a file's packets, and a [`Recorder`] writes down the
+//! packets of a [traced](crate::trace) link.
 //!
-//! Formats: draft-ietf-opsawg-pcap (classic) and draft-ietf-opsawg-pcapng. Files come from
-//! outside: whatever is wrong with one is an error that names the offset, and no length in it makes
-//! the reader hold more than [`LONGEST_BLOCK`] bytes.
+//! Formats: draft-ietf-opsawg-pcap (classic) and draft-ietf-opsawg-pcapng. Files come from outside:
+//! any fault in one is an error that names the offset, and no length in it makes the reader hold
+//! more than [`LONGEST_BLOCK`] bytes.
 
 mod error;
 mod fields;
@@ -78,11 +78,11 @@ impl<'a> Record<'a> {
 pub struct Interface {
     /// Its name; empty where the file has none.
     pub name: String,
-    /// What its packets start with: [`ETHERNET`] or another number of the link type registry.
+    /// The first header of its packets: [`ETHERNET`] or another number of the link type registry.
     pub link_type: u16,
     /// Packets were cut to this length; 0: they were not.
     pub snaplen: u32,
-    /// What an interface statistics block said last.
+    /// The values of the latest interface statistics block.
     pub statistics: Statistics,
 }
 

@@ -1,4 +1,4 @@
-//! Writing down what passes a link.
+//! Recording the packets of a link.
 
 use std::io::Write;
 
@@ -23,7 +23,7 @@ use crate::trace::{Event, Observe};
 #[derive(Debug)]
 pub struct Recorder<W> {
     writer: Writer<W>,
-    /// What is added to an event's time to get to nanoseconds since 1970.
+    /// Offset from an event's time to nanoseconds since 1970.
     epoch: u64,
     /// By number.
     interfaces: Vec<String>,
@@ -59,7 +59,7 @@ impl<W: Write> Recorder<W> {
         }
     }
 
-    /// Flushes, and says what has gone wrong so far.
+    /// Flushes, and gives the writer back.
     ///
     /// # Errors
     /// The first error of any write.

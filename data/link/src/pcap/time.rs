@@ -1,8 +1,8 @@
-//! What one tick of a file's clock is.
+//! The ticks of a file's clock.
 
 const NS: u128 = 1_000_000_000;
 
-/// The unit of an interface's timestamps and what is to be added to them.
+/// The unit of an interface's timestamps and the offset to add to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks {
     /// As option if_tsresol: the negative power of ten, or with the highest bit of two.
@@ -19,7 +19,7 @@ impl Ticks {
         Ticks { resolution, offset }
     }
 
-    /// Nanoseconds since 1970, cut to what a `u64` holds (the year 2554).
+    /// Nanoseconds since 1970, cut to the range of a `u64` (the year 2554).
     pub(super) fn nanos(self, ticks: u64) -> u64 {
         let ticks = u128::from(ticks);
         let power = u32::from(self.resolution & 0x7f);

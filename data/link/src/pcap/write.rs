@@ -8,7 +8,7 @@ use super::{Direction, ETHERNET, Interface, LONGEST_PACKET, Record, Statistics};
 /// Which format is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// One interface, no names, no directions; what every tool reads.
+    /// One interface, no names, no directions; every tool reads it.
     Pcap,
     /// Interfaces with names, directions, drops.
     #[default]
@@ -16,8 +16,8 @@ pub enum Format {
 }
 
 /// Writes a capture file, little-endian and with times in nanoseconds. It writes in small pieces
-/// and blocks as `W` does: give it a `BufWriter`. Every call leaves whole records behind, so what
-/// has been flushed can be read while the capture goes on.
+/// and blocks as `W` does: give it a `BufWriter`. Every call leaves whole records behind, so
+/// flushed records can be read while the capture goes on.
 #[derive(Debug)]
 pub struct Writer<W> {
     inner: W,
@@ -72,7 +72,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes what is known of an interface's capture at a time; in classic files nothing.
+    /// Writes the statistics of an interface's capture at a time; in classic files nothing.
     pub fn statistics(&mut self, interface: u32, time: u64, known: Statistics) -> Result<()> {
         if self.format == Format::Pcap {
             return Ok(());
@@ -88,12 +88,12 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Flushes what was written.
+    /// Flushes the written records.
     pub fn flush(&mut self) -> Result<()> {
         self.inner.flush()
     }
 
-    /// What it writes to, not flushed.
+    /// The underlying writer, not flushed.
     pub fn into_inner(self) -> W {
         self.inner
     }
@@ -178,7 +178,7 @@ fn fill_up(body: &mut Vec<u8>) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// A block: `body` appends to what is then enclosed in type and lengths.
+/// A block: `body` appends the contents, which are then enclosed in type and lengths.
 fn put_block(block: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     block.clear();
     block.extend(kind.to_le_bytes());

@@ -1,8 +1,8 @@
 //! A link that receives the same prepared frames for ever, for benchmarks.
 //!
 //! Its own cost per packet is an allocation, a copy of the frame (or not, see [`Stamp`]), and a
-//! free for what is sent: measure it alone and subtract. It has no peer, so the conformance suite
-//! does not apply to it.
+//! free for each sent packet: measure it alone and subtract. It has no peer, so the conformance
+//! suite does not apply to it.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -19,15 +19,15 @@ pub enum Stamp {
     #[default]
     Always,
     /// It is copied when the buffer last held another one. Only for stacks that do not write into
-    /// what they receive, and a pool which nobody else uses.
+    /// received packets, and a pool without other users.
     Once,
 }
 
-/// What a replaying link is made of.
+/// The settings of a replaying link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayConfig {
-    /// What the link says of itself. Its `queues` and `mtu` hold; `partial_checksums` sets the
-    /// packets' flag.
+    /// The link's properties. Its `queues` and `mtu` hold; `partial_checksums` sets the packets'
+    /// flag.
     pub info: LinkInfo,
     /// The frames, each queue goes through all of them in turn. Longer ones than the MTU allows
     /// are left out.
@@ -52,7 +52,7 @@ impl ReplayConfig {
     }
 }
 
-/// Replays frames on every queue and frees what is sent.
+/// Replays frames on every queue and frees sent packets.
 #[derive(Debug)]
 pub struct ReplayLink {
     info: LinkInfo,

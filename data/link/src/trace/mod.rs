@@ -1,9 +1,9 @@
-//! Seeing what passes a link: a middleware that shows each packet to an observer.
+//! Observing the packets of a link: a middleware that shows each packet to an observer.
 //!
 //! An observer may print a line ([`Event::line`]), write a capture file
-//! ([`Recorder`](crate::pcap::Recorder)), or count in a test. It is called under a lock and may do
-//! what it likes, so this is for simulations, tests and looking for a fault; on the packet path of
-//! a running stack, captures are taken elsewhere.
+//! ([`Recorder`](crate::pcap::Recorder)), or count in a test. It is called under a lock and may be
+//! slow, so this is for simulations, tests and looking for a fault; on the packet path of a running
+//! stack, captures are taken elsewhere.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -30,8 +30,8 @@ pub struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// One line for people: time in seconds, link and queue, direction, length, and what `describe`
-    /// makes of the frame. This crate knows no protocol.
+    /// One line for people: time in seconds, link and queue, direction, length, and the frame as
+    /// `describe` puts it. This crate knows no protocol.
     pub fn line(&self, describe: impl FnOnce(&[u8]) -> String) -> String {
         let (seconds, rest) = (self.now / 1_000_000_000, self.now % 1_000_000_000);
         let arrow = if self.direction == Direction::Inbound { "<" } else { ">" };
@@ -69,7 +69,7 @@ impl Shared {
     }
 
     fn see(&self, burst: &mut dyn Iterator<Item = Event<'_>>) {
-        // An observer that panicked once is called again: what it saw is its own business.
+        // An observer that panicked once is called again: its state is its own business.
         self.0.lock().unwrap_or_else(PoisonError::into_inner).see(burst);
     }
 }

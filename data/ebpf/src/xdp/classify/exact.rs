@@ -15,7 +15,7 @@ const HITS: i16 = 8;
 /// Where in the key area addresses and ports end.
 const PORTS_END: usize = 36;
 
-/// Which bits of which lanes count: what the filters of one map have in common.
+/// The bits of each lane that count, the same for all filters of one map.
 pub(super) type Signature = Vec<(FieldWord, u64)>;
 
 pub(super) fn signature(masked: &[Masked]) -> Signature {
@@ -113,7 +113,7 @@ fn key_size(signature: &Signature) -> usize {
 pub(super) fn emit(asm: &mut Assembler, table: &ExactTable, hit: Label) {
     let miss = asm.label("no such filter");
     asm.note("put a key together");
-    // Whatever is stored over it, the rest of the last word has to be zero.
+    // The key may end within the last word: the rest of the last word has to be zero.
     let last = key_size(&table.signature) as i16 - 8;
     asm.store(Width::DW, R10, KEY + last, 0);
     for ((lane, offset), (_, mask)) in places(&table.signature).zip(&table.signature) {

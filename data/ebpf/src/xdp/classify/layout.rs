@@ -1,7 +1,7 @@
 //! The key area: a packet's fields as the program lays them out on its stack, in network order.
 //!
-//! What a packet lacks is zero there, and [`PRESENT`] tells zero from absent, so that a lookup of
-//! the bytes is a test of presence too.
+//! Fields that a packet lacks are zero there, and [`PRESENT`] tells zero from absent, so that a
+//! lookup of the bytes is a test of presence too.
 
 use super::rule::{Field, Rule, Target, Test};
 use crate::asm::Width;

@@ -52,8 +52,8 @@ impl Classifier {
         Classifier::behind(None, sink, fallback, capacity)
     }
 
-    /// The same for what `gate` lets in; the kernel gets the rest. Only then is counted how many
-    /// frames went to sockets and to the kernel.
+    /// The same for frames that `gate` lets in; the kernel gets the rest. Only then is counted how
+    /// many frames went to sockets and to the kernel.
     ///
     /// # Errors
     /// As [`Classifier::load`].
@@ -144,9 +144,9 @@ impl Classifier {
 }
 
 impl Classifier {
-    /// Sends what goes to a software queue, of what arrives on a hardware queue, to an AF_XDP
+    /// Sends the frames that arrive on a hardware queue and are for a software queue to an AF_XDP
     /// socket. The socket has its rings already, and is bound to this very hardware queue: frames
-    /// for one bound elsewhere are dropped without a word.
+    /// for one bound elsewhere are dropped silently.
     ///
     /// # Errors
     /// [`BpfError::Setting`] if the sink is not [`Sink::Sockets`]; the kernel's word: E2BIG beyond
@@ -156,7 +156,7 @@ impl Classifier {
         self.sockets()?.update(&place.to_ne_bytes(), &fd.to_ne_bytes())
     }
 
-    /// Leaves what would go to the socket at a place to the kernel.
+    /// Leaves the frames for the socket at a place to the kernel.
     ///
     /// # Errors
     /// As [`Classifier::set_socket`].

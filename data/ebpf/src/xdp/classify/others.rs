@@ -1,4 +1,4 @@
-//! What becomes of frames that no filter matches, and counting their flows.
+//! Frames that no filter matches, and counting their flows.
 
 use super::Classifier;
 use super::program::{Fallback, write_spread};
@@ -53,8 +53,8 @@ impl Classifier {
         exchanged
     }
 
-    /// Takes out what was [counted](Self::sample) since this was called last, and says how many
-    /// flows that were. Nothing if no flows are counted.
+    /// Takes out the flows [counted](Self::sample) since the last call, and returns how many.
+    /// Nothing if no flows are counted.
     ///
     /// # Errors
     /// The kernel's word.

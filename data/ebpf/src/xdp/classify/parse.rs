@@ -18,7 +18,7 @@ pub(super) fn at(offset: usize) -> i16 {
     AREA + offset as i16
 }
 
-/// Fills the key area, with the context in R6; falls through when done, whatever the frame was.
+/// Fills the key area, with the context in R6; falls through when done, for any frame.
 pub(super) fn emit(asm: &mut Assembler) {
     let done = asm.label("parsed");
     asm.note("nothing is known of the frame");

@@ -156,7 +156,7 @@ fn deliver(asm: &mut Assembler, parts: &ProgramParts) {
     }
 }
 
-/// To what the map has under R1; the kernel gets the frame if that is nothing.
+/// Redirects to the map's entry at R1; the kernel gets the frame if there is none.
 fn redirect(asm: &mut Assembler, map: &Map, parts: &ProgramParts) {
     asm.note("redirect").mov(R2, R1).load_map(R1, map);
     asm.mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);

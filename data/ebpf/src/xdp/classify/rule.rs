@@ -1,4 +1,4 @@
-//! What is matched: tests over a packet's fields, and where a match leads.
+//! Rules: tests of a packet's fields, and the target of a match.
 
 use crate::sys::BpfError;
 
@@ -75,7 +75,7 @@ pub enum Test {
         field: Field,
         /// The bits that count.
         mask: u128,
-        /// What they are; no bit outside the mask.
+        /// Their values; no bit outside the mask.
         value: u128,
     },
     /// `lo <= field <= hi`.
@@ -141,12 +141,12 @@ pub enum Target {
 pub struct Rule {
     /// The tests, one for a field at most.
     pub tests: Vec<Test>,
-    /// Where what matches goes.
+    /// The target of packets that match.
     pub target: Target,
 }
 
 impl Rule {
-    /// What is wrong with the rule in itself, if something is.
+    /// Checks the rule by itself; the error is its first fault.
     ///
     /// # Errors
     /// [`BpfError::Setting`]: a field is tested twice, a value does not fit its field, or the

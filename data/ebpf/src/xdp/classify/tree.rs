@@ -13,7 +13,7 @@ use crate::sys::Map;
 
 /// Longest list that is not split.
 const LEAF: usize = 4;
-/// Deepest tree: twice what a balanced one over all filters that a program can hold has.
+/// Deepest tree: twice the depth of a balanced one over the most filters that a program can hold.
 const DEEPEST: usize = 32;
 
 /// The tree over the rules with these numbers.
@@ -33,7 +33,7 @@ fn interval(rule: &Rule, field: super::Field, lane: FieldWord) -> (u64, u64) {
         Some(Test::Mask { mask, value, .. }) => {
             let (mask, value) = (lane.part(*mask), lane.part(*value));
             let free = !mask & most;
-            // What a mask with holes matches is no interval; its hull is one.
+            // The values that a mask with holes matches are no interval; their hull is one.
             let hull = if free == 0 { 0 } else { u64::MAX >> free.leading_zeros() };
             (value & !hull, value | hull)
         }
@@ -189,8 +189,8 @@ fn emit_rule(asm: &mut Assembler, rule: &Rule, number: usize, hits: &Map, hit: L
         }
     }
     if rule.tests.iter().all(|test| test.is_always_true()) && present.mask == 0 {
-        // The kernel refuses programs in which something can never be reached, as what follows a
-        // rule that matches everything; it does not know that no packet has all of these.
+        // The kernel refuses programs with unreachable code, as behind a rule that matches
+        // everything; it does not know that no packet has all of these.
         asm.load(present.lane.width, R1, R10, at(present.lane.offset));
         compare(asm, Cond::Eq, 0xff, no);
     }

@@ -1,8 +1,8 @@
-//! A link that receives what a capture file holds, with the file's timing, another, or none.
+//! A link that receives the packets of a capture file, with the file's timing, another, or none.
 //!
 //! The file is read as a whole before the link is made ([`Capture::read`]): reading it on the
-//! packet path would block. What is sent is counted and freed. There is no peer, so the conformance
-//! suite does not apply.
+//! packet path would block. Sent packets are counted and freed. There is no peer, so the
+//! conformance suite does not apply.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -56,7 +56,7 @@ impl fmt::Display for LeftOut {
     }
 }
 
-/// What captures often have instead of Ethernet, as the link type registry calls it.
+/// Names, from the link type registry, of link types that captures often have instead of Ethernet.
 fn link_type_name(number: u16) -> &'static str {
     match number {
         0 | 108 => "loopback",
@@ -169,7 +169,7 @@ impl Pace {
     }
 }
 
-/// What comes after the last packet.
+/// The behaviour after the last packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
     /// Silence.
@@ -187,9 +187,9 @@ pub struct PlaybackLink {
 }
 
 impl PlaybackLink {
-    /// Makes the link. `info` is what it says of itself: packets longer than its `mtu` allows, and
-    /// those that fit no frame of the pool, are counted as unusable, as are those that the capture
-    /// has left out; `queues` becomes 1.
+    /// Makes the link. `info` are its properties: packets longer than its `mtu` allows, and those
+    /// that fit no frame of the pool, are counted as unusable, as are those that the capture has
+    /// left out; `queues` becomes 1.
     pub fn new(mut info: LinkInfo, capture: Capture, pace: Pace, end: End) -> PlaybackLink {
         info.queues = 1;
         let queue = PlaybackQueue {

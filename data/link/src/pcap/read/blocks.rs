@@ -70,7 +70,7 @@ impl Sections {
         }
     }
 
-    /// Reads a block's body and the length behind it. False: nobody needs it, and it was skipped.
+    /// Reads a block's body and the length behind it. False: it is not needed, and was skipped.
     fn body<R: Read>(
         &self,
         kind: u32,

@@ -18,7 +18,7 @@ pub(super) struct Classic {
 }
 
 impl Classic {
-    /// Reads what follows the first four bytes.
+    /// Reads the header behind its first four bytes.
     pub(super) fn start<R: Read>(
         magic: [u8; 4],
         source: &mut Source<R>,

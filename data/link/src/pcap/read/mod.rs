@@ -46,7 +46,7 @@ impl<R: Read> Reader<R> {
     /// The next packet, `None` at the end of the file and after an error.
     ///
     /// # Errors
-    /// When what comes next is malformed, cut off, or cannot be read.
+    /// When the next record is malformed, cut off, or cannot be read.
     pub fn read(&mut self) -> Result<Option<Record<'_>>, PcapError> {
         if self.over {
             return Ok(None);
