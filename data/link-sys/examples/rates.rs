@@ -1,5 +1,5 @@
-//! What the link costs beside AF_XDP with nothing around it: receive-and-drop and echo over a veth
-//! pair, alternating. Run as root: `cargo run --release -p weever-link-sys --example rates`.
+//! The cost of the link compared with AF_XDP with nothing around it: receive-and-drop and echo over
+//! a veth pair, alternating. Run as root: `cargo run --release -p weever-link-sys --example rates`.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -18,12 +18,12 @@ const WARM_UP: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What a contender did.
+/// A contender's results.
 #[derive(Clone, Copy)]
 struct Measured {
     /// Millions of packets per second.
     rate: f64,
-    /// Nanoseconds per packet of the median call that handled a full burst: what the code costs,
+    /// Nanoseconds per packet of the median call that handled a full burst: the cost of the code,
     /// also where others use the cores.
     cost: f64,
 }

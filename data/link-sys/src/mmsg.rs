@@ -1,5 +1,5 @@
-//! UDP datagrams through the kernel's stack, 64 with one system call: what a fast conventional
-//! server does, hence a benchmark's peer. All memory is taken when a batch is made.
+//! UDP datagrams through the kernel's stack, 64 with one system call, as in a fast conventional
+//! server: a benchmark's peer. All memory is taken when a batch is made.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -11,14 +11,14 @@ use libc::{iovec, mmsghdr, msghdr, sockaddr_in};
 /// How many datagrams a batch holds.
 pub const BATCH: usize = 64;
 
-/// Room for a datagram; what is longer is cut.
+/// Room for a datagram; longer ones are cut.
 const ROOM: usize = 2048;
 
 /// Up to [`BATCH`] received datagrams and their senders (IPv4).
 pub struct ReceiveBatch {
     headers: Box<[mmsghdr]>,
     received: usize,
-    /// What the headers point to, never moved.
+    /// The headers' targets, never moved.
     _iovecs: Box<[iovec]>,
     addresses: Box<[sockaddr_in]>,
     buffers: Box<[[u8; ROOM]]>,
@@ -49,8 +49,8 @@ impl ReceiveBatch {
         ReceiveBatch { headers, received: 0, _iovecs: iovecs, addresses, buffers }
     }
 
-    /// Receives what there is into the batch, in place of what was in it, and returns how many
-    /// datagrams. Blocks for the first one if the socket does.
+    /// Receives the waiting datagrams into the batch, in place of its contents, and returns how
+    /// many. Blocks for the first one if the socket does.
     ///
     /// # Errors
     /// The kernel's word; [`io::ErrorKind::WouldBlock`] if the socket does not block or its
@@ -96,7 +96,7 @@ impl ReceiveBatch {
 /// Up to [`BATCH`] copies of one datagram to one place.
 pub struct SendBatch {
     headers: Box<[mmsghdr]>,
-    /// What the headers point to, never moved.
+    /// The headers' target, never moved.
     _iovec: Box<iovec>,
     _address: Box<sockaddr_in>,
     _payload: Box<[u8]>,

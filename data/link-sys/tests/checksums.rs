@@ -20,7 +20,7 @@ struct Sender {
     queue: Box<dyn LinkQueue>,
     cache: PoolCache,
     offers: bool,
-    /// What arrives on the right, before the stack sees it.
+    /// Frames that arrive on the right, before the stack sees them.
     wire: PacketSocket,
     socket: UdpSocket,
 }
@@ -40,8 +40,8 @@ fn sender(checksums: ChecksumOffload) -> Sender {
 }
 
 impl Sender {
-    /// Sends a datagram with a partial checksum, at that place in its frame, and says what the
-    /// kernel's socket got.
+    /// Sends a datagram with a partial checksum, at that place in its frame, and returns the data
+    /// that the kernel's socket got.
     fn send(&mut self, payload: &[u8], head: u16) -> Option<Vec<u8>> {
         let veth = &self.net.veth;
         let from = (veth.left.mac, Fixture::LEFT);

@@ -1,4 +1,4 @@
-//! AF_XDP does what every link has to do.
+//! AF_XDP passes the conformance suite of links.
 
 mod common;
 

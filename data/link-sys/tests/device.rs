@@ -1,4 +1,4 @@
-//! AF_XDP and the kernel on one device: what is shared, and what is left behind.
+//! AF_XDP and the kernel on one device: sharing it, and leaving it clean.
 
 mod common;
 

@@ -17,7 +17,7 @@ use weever_testbed::{Fixture, require_net_admin};
 const ROLE: &str = "WEEVER_TEST_HOLDS_DEVICE";
 const READY: &str = "the device is mine";
 
-/// Not a test of its own: what the process to be killed does. Elsewhere it has nothing to do.
+/// Not a test of its own: the part of the process to be killed. Elsewhere it does nothing.
 #[test]
 fn holds_the_device_until_it_is_killed() {
     let Ok(interface) = std::env::var(ROLE) else { return };
@@ -25,7 +25,7 @@ fn holds_the_device_until_it_is_killed() {
     let mut link = AfXdp::open(&config(&interface, &pool)).unwrap();
     let (mut queue, mut cache) = (link.take_queues().remove(0), pool.cache());
     println!("{READY}");
-    // Should nobody kill it.
+    // Should it not be killed.
     let end = Instant::now() + Duration::from_secs(30);
     while Instant::now() < end {
         receive(&mut *queue, &mut cache).into_iter().for_each(|packet| cache.free(packet));

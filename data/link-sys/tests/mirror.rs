@@ -26,8 +26,8 @@ impl Watcher {
         self.mirror.poll(|event| self.told.push(event)).unwrap();
     }
 
-    /// Waits, on the descriptor, until something was told that `wanted` accepts; forgets what was
-    /// told before it.
+    /// Waits, on the descriptor, until something was told that `wanted` accepts; forgets the events
+    /// before it.
     fn until(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
         let end = Instant::now() + Duration::from_secs(5);
         loop {

@@ -1,4 +1,4 @@
-//! What the kernel receives for every station, and the stack hears.
+//! Frames for every station, which the kernel receives and the stack hears.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn what_is_for_all_is_heard_by_the_kernel_and_by_the_stack() {
         frame(ALL_NODES, &[], 4),
     ];
     for one in &sent {
-        // First what is not for all, which would come first.
+        // First the frames that are not for all: they would arrive first.
         others.iter().for_each(|to| peer.send(&frame(*to, &[], 9)).unwrap());
         peer.send(one).unwrap();
         assert_eq!(next(&mut *queue, &mut cache, &mut now), *one);
@@ -76,7 +76,7 @@ fn what_is_for_all_is_heard_by_the_kernel_and_by_the_stack() {
     assert_eq!(queue.stats().rx_packets, 4);
 }
 
-/// Whoever sleeps on the queue's descriptor wakes for what is overheard.
+/// A thread that sleeps on the queue's descriptor wakes for overheard frames.
 #[test]
 fn it_can_be_waited_for() {
     require_net_admin!();

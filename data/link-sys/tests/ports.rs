@@ -43,7 +43,7 @@ fn our_ports_are_ours_and_everything_else_stays_with_the_kernel() {
     let kernel = bound(&net.left, Fixture::LEFT, KERNELS);
     let client = bound(&net.right, Fixture::RIGHT, OURS);
 
-    // The kernel answers ARP for its address: nobody told the client where it is.
+    // The kernel answers ARP for its address: the client has no entry for it.
     client.send_to(b"kernel", (Fixture::LEFT, KERNELS)).unwrap();
     let mut buffer = [0; 2000];
     assert_eq!(kernel.recv(&mut buffer).unwrap(), 6);
@@ -68,7 +68,7 @@ fn our_ports_are_ours_and_everything_else_stays_with_the_kernel() {
     assert!(receive(&mut *queue, &mut cache).is_empty());
 }
 
-/// What it takes to answer without an address resolution of one's own.
+/// A link that shares ports answers without an address resolution of its own.
 #[test]
 fn an_answer_goes_to_the_neighbour_that_the_kernel_knows() {
     require_net_admin!();

@@ -1,4 +1,4 @@
-//! AF_XDP sends: what happens to packets, and to their frames, when the device does not take them.
+//! AF_XDP sends: packets and their frames when the device does not take them.
 
 mod common;
 
@@ -93,7 +93,7 @@ fn packets_that_the_device_refuses_are_counted_and_lose_no_frame() {
     net.right.set_up("right0").unwrap();
     send_many(&mut *queue, &mut cache, 300);
     assert_eq!(queue.stats().tx_packets, 600);
-    // Again without a carrier, and dropped before the kernel has said what it took.
+    // Again without a carrier, and dropped before the kernel has reported the packets it took.
     net.right.set_down("right0").unwrap();
     let mut packets: VecDeque<_> = (0..100).map(|_| packet(&mut cache)).collect();
     queue.tx(&mut cache, &mut packets).unwrap();

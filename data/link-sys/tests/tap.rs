@@ -164,7 +164,7 @@ fn a_checksum_that_is_not_partial_has_to_be_right() {
     assert!(socket.recv(&mut [0; 100]).is_err(), "the kernel drops a wrong checksum");
 }
 
-/// What one call sends is cut into datagrams of that size.
+/// The data of one call are cut into datagrams of that size.
 fn segmented(socket: &UdpSocket, size: i32) {
     use nix::sys::socket::{setsockopt, sockopt::UdpGsoSegment};
     setsockopt(socket, UdpGsoSegment, &size).unwrap();

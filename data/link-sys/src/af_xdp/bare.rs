@@ -1,5 +1,5 @@
-//! AF_XDP with nothing around it: what a program written for one purpose does. Benchmarks measure
-//! links against it, and it is not for anything else.
+//! AF_XDP with nothing around it, as in a program written for one purpose. Benchmarks measure links
+//! against it, and it is not for anything else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -119,13 +119,13 @@ impl Bare {
         index_of(&tx).store(write.wrapping_add(n), Ordering::Release);
         self.out += n;
         if self.out > 0 {
-            // What is not sent now is sent with the next packets.
+            // Packets not sent now are sent with the next ones.
             let _busy = send(&self.socket, &[], SendFlags::DONTWAIT);
         }
         n as usize
     }
 
-    /// Gives the frames of what was sent to the device.
+    /// Gives the frames of sent packets to the device.
     fn recycle(&mut self) {
         let rings = &self.socket.frames;
         let (completion, fill) = (rings.completion_parts, rings.fill_parts);

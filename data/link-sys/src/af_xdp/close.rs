@@ -28,7 +28,7 @@ impl Drop for FrameReturn {
     fn drop(&mut self) {
         let mut stock = self.pool.stock();
         for index in self.indices.drain(..) {
-            // SAFETY: what `Drop` of the queue proved to be in nobody's hands.
+            // SAFETY: `Drop` of the queue proved that neither side uses these frames any more.
             unsafe { stock.free_back(index, &self.device) };
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn unconsumed(parts: &RingParts<u64>) -> Vec<u64> {
     let read = |i: u32| {
         let slot = first.wrapping_add(i) & (parts.len - 1);
         // SAFETY: masked to the ring; a slot is a `u64` in memory, written before `producer` passed
-        // it, and nobody writes to a ring at rest.
+        // it, and neither side writes to a ring at rest.
         unsafe { slots.add(slot as usize).read() }
     };
     (0..n).map(read).collect()

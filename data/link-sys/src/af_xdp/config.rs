@@ -8,21 +8,21 @@ use weever_packet::Pool;
 
 use super::OpenError;
 
-/// What is taken from a device that the kernel uses too.
+/// The traffic taken from a device that the kernel uses too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Share {
     /// Everything: `share = none`.
     None,
-    /// What is for these addresses, ARP and neighbour solicitations for them included: `share =
+    /// Packets to these addresses, ARP and neighbour solicitations for them included: `share =
     /// address`. More can be taken later through [`Steering`](super::Steering).
     Address(Vec<IpAddr>),
-    /// What is for these addresses of the kernel's and these ports, and ICMP errors about what was
+    /// Packets to these addresses of the kernel's and these ports, and ICMP errors about packets
     /// sent from them: `share = ports`. Address resolution and fragments stay with the kernel.
     /// Addresses and ports can be changed later through [`Steering`](super::Steering).
     Ports(Vec<IpAddr>, Vec<Port>),
 }
 
-/// Which of a device's queues get a socket. What arrives on the others stays with the kernel.
+/// The queues of a device that get a socket. Frames that arrive on the others stay with the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Queues {
     /// All of them.
@@ -65,7 +65,7 @@ pub struct RingSizes {
     pub tx: u32,
     /// Frames for the device to receive into. No more than half the pool is lent at once.
     pub fill: u32,
-    /// Sent packets whose frames wait for us. With `tx` it limits what may be on its way out.
+    /// Sent packets whose frames wait for us. With `tx` it limits the packets on their way out.
     pub completion: u32,
 }
 
@@ -100,7 +100,7 @@ pub struct AfXdpConfig {
     pub interface: String,
     /// Where frames come from. Every cache passed to the queues is one of this pool.
     pub pool: Pool,
-    /// What is taken from the device.
+    /// The traffic taken from the device.
     pub share: Share,
     /// Which queues.
     pub queues: Queues,
@@ -110,7 +110,8 @@ pub struct AfXdpConfig {
     /// first one. 0 counts as 1.
     pub sockets_per_queue: u16,
     /// Whether there is a [`classifier`](super::Steering::classifier) also with a single socket for
-    /// each queue, for counting flows: what no filter takes is for the queue on which it comes.
+    /// each queue, for counting flows: a packet that no filter takes is for the queue on which it
+    /// comes.
     pub classifies: bool,
     /// Ring sizes.
     pub rings: RingSizes,

@@ -25,7 +25,7 @@ pub enum OpenError {
     Permission {
         /// The interface.
         interface: String,
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
     },
     /// The process may not lock as much memory as the kernel has to pin for the pool.
@@ -159,7 +159,7 @@ impl OpenError {
         OpenError::Frames { interface: interface.to_owned(), source }
     }
 
-    /// Sorts a failed call by whose business it is.
+    /// Sorts a failed call by its culprit.
     pub(super) fn call(interface: &str, what: &'static str, source: io::Error) -> OpenError {
         let interface = interface.to_owned();
         match source.raw_os_error() {

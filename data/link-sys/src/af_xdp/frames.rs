@@ -36,8 +36,8 @@ impl Frames {
     }
 }
 
-/// Bytes in front of a packet that its metadata takes: `struct xsk_tx_metadata` with flags and the
-/// longest of what they stand for. Once registered every packet needs them, whether used or not.
+/// Bytes of metadata in front of a packet: `struct xsk_tx_metadata` with flags and the longest of
+/// their requests. Once registered every packet needs them, whether used or not.
 pub(super) const METADATA: u16 = 24;
 
 /// Writes in front of a packet with a partial checksum where the device has to complete it. Returns

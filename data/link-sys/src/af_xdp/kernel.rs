@@ -1,4 +1,4 @@
-//! What kernels of some releases cannot do.
+//! Limits of some kernel releases.
 
 /// The first release of each line of stable kernels in which the sockets of a queue lock the fill ring
 /// together when they receive in generic mode (commit a1356ac7749c, "xsk: Fix race condition in AF_XDP

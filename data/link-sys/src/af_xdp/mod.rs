@@ -1,14 +1,14 @@
 //! AF_XDP: all queues of a device, past the kernel's stack.
 //!
-//! One socket per device queue, all over the pool's memory, which the kernel registers once
-//! (UMEM). A steering program in the driver sends to the sockets what is ours and leaves the rest
-//! to the kernel; it goes with the process, so that even a killed one leaves the device usable.
+//! One socket per device queue, all over the pool's memory, which the kernel registers once (UMEM).
+//! A steering program in the driver sends our frames to the sockets and leaves the rest to the
+//! kernel; it goes with the process, so that even a killed one leaves the device usable.
 //!
 //! As long as a device is open, it receives frames for all groups of stations: the stack may be in
 //! any of them.
 //!
-//! What costs a system call: `flush`, when the kernel has to be told that there is something to
-//! send (always in copy mode, see [`weever_link::LinkInfo::mode`]), and reading
+//! System calls are made by `flush`, when the kernel has to be told that there is something to send
+//! (always in copy mode, see [`weever_link::LinkInfo::mode`]), and by reading
 //! [`stats`](weever_link::LinkQueue::stats). A queue that receives nothing asks twice a second
 //! whether its device is still there.
 //!

@@ -28,7 +28,7 @@ pub struct AfXdp {
     info: LinkInfo,
     queues: Vec<XskQueue>,
     steering: Arc<Steering>,
-    /// While it is open, the device receives what is for any group.
+    /// While it is open, the device receives frames for all groups.
     _groups: OwnedFd,
 }
 
@@ -53,7 +53,7 @@ impl AfXdp {
         Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
     }
 
-    /// What is steered to us.
+    /// The steering of frames to us.
     pub fn steering(&self) -> &Arc<Steering> {
         &self.steering
     }
@@ -138,7 +138,7 @@ impl<'a> Opening<'a> {
             (None, Some(_)) => Origin::Registered,
             (None, None) => Origin::Pool(&self.config.pool, self.config.checksums),
         })?;
-        // What was registered with the pool holds for all of its sockets.
+        // The pool's registration holds for all of its sockets.
         socket.metadata = first.map_or(socket.metadata, |first| first.socket.metadata);
         let device = match elder {
             Some(elder) => elder.device.clone(),
@@ -246,7 +246,7 @@ impl<'a> Opening<'a> {
 
     fn info(&self, mode: AttachMode, first: Option<&XskQueue>) -> LinkInfo {
         let zero_copy = first.is_some_and(|queue| queue.zero_copy);
-        // In copy mode the kernel's stack does what the device cannot.
+        // In copy mode the kernel's stack does the work that the device cannot.
         let index = self.device.index;
         let done = !zero_copy || netdev::completes_checksums(index).unwrap_or(false);
         let tx_checksum = done && first.is_some_and(|queue| queue.socket.metadata);

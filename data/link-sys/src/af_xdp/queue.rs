@@ -48,7 +48,7 @@ pub(super) struct XskQueue {
     /// The device queue, as the pool's frames know it.
     pub(super) device: Borrower,
     need: FrameNeed,
-    /// When it is tried again to send: the device is down. What is to be sent meanwhile is dropped.
+    /// When it is tried again to send: the device is down. Packets to send are dropped meanwhile.
     down_until: Option<Nanos>,
     idle: u32,
     /// Whether a worker has slept on the descriptor since the clock was read.
@@ -59,7 +59,7 @@ pub(super) struct XskQueue {
     now: Nanos,
 }
 
-/// What a queue is, beside its socket.
+/// A queue's properties, beside its socket.
 pub(super) struct Facts<'a> {
     pub(super) link: &'a str,
     pub(super) index: u16,
@@ -117,7 +117,7 @@ impl XskQueue {
         self.receiver.lend_first(&self.socket, &mut self.pool.stock(), most);
     }
 
-    /// Has the kernel send what lies in the transmit ring, and notices a device that is down.
+    /// Has the kernel send the transmit ring's packets, and notices a device that is down.
     fn send(&mut self) -> Result<(), LinkError> {
         for _ in 0..MOST_REFUSED {
             let Err(errno) = self.transmitter.flush(&self.socket, self.zero_copy) else { break };
@@ -136,8 +136,8 @@ impl XskQueue {
         Ok(())
     }
 
-    /// Asks for the device when it is time. Nothing received is also what a zero-copy device
-    /// looks like that waits to be woken, which the call does.
+    /// Asks for the device when it is time. A zero-copy device that waits to be woken receives
+    /// nothing either; the call wakes it.
     #[cold]
     fn check_device(&mut self) -> Result<(), LinkError> {
         self.waited.set(false);
@@ -151,8 +151,8 @@ impl XskQueue {
         }
     }
 
-    /// What a failed kick means. A device that is down may come up again, and what the kernel has
-    /// no room for now is tried again in the next turn.
+    /// The meaning of a failed kick. A device that is down may come up again, and packets that the
+    /// kernel has no room for now are tried again in the next turn.
     fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
         let link = self.link.clone();
         match errno {
@@ -213,7 +213,7 @@ impl LinkQueue for XskQueue {
         Ok(())
     }
 
-    /// Nobody needs to hurry for a device that is down.
+    /// There is no hurry for a device that is down.
     fn unsent(&self) -> bool {
         self.transmitter.unsent() && self.down_until.is_none()
     }
@@ -267,8 +267,8 @@ impl LinkQueue for XskQueue {
 
 impl XskQueue {
     /// Sends and takes frames back until `all` is so. Those that do not come back are lost to the
-    /// pool: the kernel does not say by the transmit ring which packets it has not taken (what looks
-    /// untaken may have been completed), and the device may still be reading.
+    /// pool: the kernel does not say by the transmit ring which packets it has not taken (packets
+    /// that look untaken may have been completed), and the device may still be reading.
     fn await_sent(&mut self, stock: &mut Stock, all: impl Fn(&XskQueue) -> bool) {
         let end = Instant::now() + DRAIN_TIMEOUT;
         loop {
@@ -283,7 +283,7 @@ impl XskQueue {
 }
 
 impl Drop for XskQueue {
-    /// Sends what is still to be sent. Blocks for some milliseconds, and up to a tenth of a second
+    /// Sends the packets that are left. Blocks for some milliseconds, and up to a tenth of a second
     /// if the device sends nothing. Other sockets on the device queue go on; the last one takes the
     /// frames home that all of them have lent.
     fn drop(&mut self) {

@@ -38,7 +38,7 @@ impl Receiver {
         Receiver { frames, device, queue, flags, lent, owed: lent, batch: batch(lend) }
     }
 
-    /// From now on the device gets no more than `lend` frames. What it has beyond that it keeps until
+    /// From now on the device gets no more than `lend` frames. It keeps frames beyond that until
     /// packets arrive in them.
     pub(super) fn limit(&mut self, lend: u32) {
         let has = self.lent - self.owed;
@@ -83,8 +83,8 @@ impl Receiver {
         n
     }
 
-    /// Lends the device what it lacks, in whole batches, as far as the pool goes; `received`: whether the
-    /// queue has just received something.
+    /// Lends the device the frames it lacks, in whole batches, as far as the pool goes; `received`:
+    /// whether the queue has just received something.
     #[inline]
     pub(super) fn refill(&mut self, socket: &Socket, stock: &mut Stock, received: bool) {
         let lent = self.owed >= self.batch && self.lend(&socket.frames.fill, stock, u32::MAX);
@@ -103,7 +103,7 @@ impl Receiver {
         self.owed >= self.lent
     }
 
-    /// Throws away what lies in the RX ring, and lends the device the frames of others in its place,
+    /// Discards the packets in the RX ring, and lends the device the frames of others in its place,
     /// if there are other queues that receive by the same fill ring.
     pub(super) fn retire(&mut self, socket: &Socket, stock: &mut Stock) {
         let (frames, device) = (self.frames, &self.device);
@@ -130,8 +130,8 @@ impl Receiver {
     fn lend(&mut self, fill: &MultiProducer<u64>, stock: &mut Stock, most: u32) -> bool {
         let (mut any, mut most) = (false, most);
         while self.owed >= self.batch && most > 0 {
-            // The kernel says that it has taken frames only after it has given us their packets,
-            // so that the ring may seem to lack room for what is owed.
+            // The kernel says that it has taken frames only after it has given us their packets, so
+            // that the ring may seem to lack room for the frames owed.
             let want = (self.owed as u32).min(most).min(BATCH as u32).min(fill.free());
             let n = self.lend_batch(want as usize, fill, stock);
             (self.owed, most) = (self.owed - n as i32, most - n);

@@ -1,4 +1,5 @@
-//! The mapped rings: memory, the rings that the sockets of one device queue share, and what a sender uses.
+//! The mapped rings: memory, the rings that the sockets of one device queue share, and a sender's
+//! part of them.
 
 use std::ffi::c_void;
 use std::io;
@@ -29,7 +30,7 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: an address range that is only freed once; what lies in it is reached through the rings.
+// SAFETY: an address range that is only freed once; its contents are reached through the rings.
 unsafe impl Send for Mapping {}
 // SAFETY: no method touches the memory.
 unsafe impl Sync for Mapping {}
@@ -63,7 +64,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `new` mapped; rings over it are dropped before (see `Socket`).
+        // SAFETY: exactly the range that `new` mapped; rings over it are dropped before (see
+        // `Socket`).
         let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -94,7 +96,7 @@ impl FrameRings {
         let place = RingPlace { at, offsets: offsets.cr, len: sizes.completion };
         let (done_map, completion_parts) = Mapping::new(socket, place)?;
         // SAFETY: as those of `Socket`: mapped until after the rings are dropped, the kernel is the
-        // other side, and whoever works on our side does it through these.
+        // other side, and our side works through these only.
         let (fill, completion) =
             unsafe { (MultiProducer::new(fill_parts), MultiConsumer::new(completion_parts)) };
         Ok(FrameRings {
@@ -121,7 +123,7 @@ impl FrameRings {
     }
 }
 
-/// What packets leave by and their frames come back by.
+/// The rings by which packets leave and their frames come back.
 #[derive(Clone, Copy)]
 pub(super) struct TxRings<'a> {
     pub(super) tx: &'a MultiProducer<xdp_desc>,

@@ -24,7 +24,7 @@ use super::{ChecksumOffload, RingSizes};
 
 /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
 const MAX_TX_SKB_BUDGET: i32 = 9;
-/// `XDP_PACKET_HEADROOM` of `<linux/bpf.h>`: what the kernel leaves in front of a packet.
+/// `XDP_PACKET_HEADROOM` of `<linux/bpf.h>`: the bytes that the kernel leaves in front of a packet.
 pub(super) const KERNEL_HEADROOM: u32 = 256;
 
 /// A step that failed, by its name.
@@ -129,7 +129,7 @@ impl Socket {
         Ok(bind(&self.fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?)
     }
 
-    /// What the transmitter uses.
+    /// The transmitter's rings.
     #[inline]
     pub(super) fn tx_rings(&self) -> TxRings<'_> {
         TxRings { tx: &self.tx, completion: &self.frames.completion }
@@ -151,7 +151,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The registration that lets a packet be preceded by what is asked of the device.
+/// The registration that lets requests to the device stand in front of a packet.
 fn with_metadata(pool: &Pool, offload: ChecksumOffload) -> Option<XdpUmemReg> {
     let flags = match offload {
         ChecksumOffload::None => return None,
@@ -163,7 +163,7 @@ fn with_metadata(pool: &Pool, offload: ChecksumOffload) -> Option<XdpUmemReg> {
     has_room.then(|| XdpUmemReg { flags, tx_metadata_len: METADATA.into(), ..registration(pool) })
 }
 
-/// The kernel leaves its own headroom, so that only what the pool wants beyond it is asked for.
+/// The kernel leaves its own headroom, so that only the pool's headroom beyond it is asked for.
 fn frame_rings(fd: BorrowedFd<'_>, sizes: &RingSizes) -> Step<FrameRings> {
     set_xdp_umem_fill_ring_size(fd, sizes.fill).map_err(step("XDP_UMEM_FILL_RING"))?;
     set_xdp_umem_completion_ring_size(fd, sizes.completion)

@@ -1,4 +1,4 @@
-//! The program that decides what is ours, and its attachment.
+//! The program that picks our frames, and its attachment.
 
 use std::ops::Deref;
 use std::os::fd::AsFd;
@@ -13,9 +13,9 @@ use super::{Attach, Share};
 /// How many filters that look at the same bits there may be.
 const FILTERS: u32 = 1 << 16;
 
-/// What is steered to us; may be changed while packets flow, from any thread. What is ours is the
-/// [`Gate`]'s to say; to which of a device queue's sockets it goes, if there are several, is for
-/// the [`classifier`](Self::classifier).
+/// The steering of frames to us; may be changed while packets flow, from any thread. The [`Gate`]
+/// decides which frames are ours; the [`classifier`](Self::classifier) decides to which of a device
+/// queue's sockets they go, if there are several.
 #[derive(Debug)]
 pub struct Steering {
     program: Program,
@@ -92,10 +92,10 @@ impl Steering {
         }
     }
 
-    /// Which of a device queue's sockets gets what, if there are several or it was
-    /// [asked for](super::AfXdpConfig::classifies): software queue *i* of a
-    /// filter is the *i*-th socket, whatever device queue a packet comes on. At first everything is
-    /// for the first one. Whoever closes a queue waits for the lock.
+    /// The choice between a device queue's sockets, if there are several or it was [asked
+    /// for](super::AfXdpConfig::classifies): software queue *i* of a filter is the *i*-th socket,
+    /// whatever device queue a packet comes on. At first everything is for the first one. Closing a
+    /// queue waits for the lock.
     pub fn classifier(&self) -> Option<&Arc<Mutex<Classifier>>> {
         match &self.program {
             Program::Plain(..) => None,
@@ -119,7 +119,7 @@ fn lock(classifier: &Mutex<Classifier>) -> MutexGuard<'_, Classifier> {
     classifier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is ours: addresses, ports, counters.
+/// The selection of our frames: addresses, ports, counters.
 impl Deref for Steering {
     type Target = Gate;
 

@@ -1,8 +1,8 @@
-//! What the mirror tells, as plain data.
+//! The mirror's events, as plain data.
 
 use std::net::IpAddr;
 
-/// Something is so, new or changed, or is no more. What is gone is told as it was.
+/// An object is new, changed or gone. A gone one is told as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -73,8 +73,8 @@ pub struct Route {
     pub mtu: Option<u32>,
 }
 
-/// What tells a route from others: two that differ in it may stand side by side, and of two that do
-/// not, the later one takes the earlier one's place.
+/// The identity of a route: two that differ in it may stand side by side, and of two that do not,
+/// the later one takes the earlier one's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteKey {
     network: IpAddr,
@@ -85,7 +85,7 @@ pub struct RouteKey {
 }
 
 impl Route {
-    /// What tells it from others.
+    /// The route's identity.
     pub fn key(&self) -> RouteKey {
         let Route { network, prefix, metric, gateway, interface, .. } = *self;
         RouteKey { network, prefix, metric, gateway, interface }

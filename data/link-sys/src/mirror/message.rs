@@ -15,7 +15,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::event::{Address, Event, LinkState, Neighbour, Route};
 
-/// What a message says.
+/// The fact in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fact {
     Is(Event),
@@ -30,7 +30,7 @@ impl Fact {
     }
 }
 
-/// `None` for what is of no interest.
+/// `None` for messages of no interest.
 pub(super) fn fact(message: &RouteNetlinkMessage) -> Option<Fact> {
     use RouteNetlinkMessage as M;
     Some(match message {

@@ -1,12 +1,12 @@
-//! What the kernel knows of its network, kept up to date: links, addresses, routes, neighbours.
+//! A copy of the kernel's network state, kept up to date: links, addresses, routes, neighbours.
 //!
 //! With `share = ports` the addresses are the kernel's, and so are its routes and its neighbours:
 //! the stack takes them over from here. In every mode this is how a change of a device's MTU, or
 //! its going down, is noticed.
 //!
-//! A [`Mirror`] reads everything once (rtnetlink, rfc 3549), subscribes to what changes, and tells
-//! differences only, as plain data: [`Mirror::poll`]. What the kernel does not announce (IPv4
-//! routes that go with their link or address), and what it had no room to announce (`ENOBUFS`), is
+//! A [`Mirror`] reads everything once (rtnetlink, rfc 3549), subscribes to changes, and tells
+//! differences only, as plain data: [`Mirror::poll`]. Changes that the kernel does not announce
+//! (IPv4 routes that go with their link or address), or had no room to announce (`ENOBUFS`), are
 //! found by reading everything again. It is for the control thread: a poll makes system calls, and
 //! a re-reading takes milliseconds.
 
@@ -38,7 +38,7 @@ pub struct Mirror {
     /// Empty: all.
     interfaces: BTreeSet<u32>,
     tables: Tables,
-    /// What may have changed without a word.
+    /// Whether something may have changed without an announcement.
     stale: bool,
 }
 
@@ -60,7 +60,7 @@ impl Mirror {
         })
     }
 
-    /// Reads what has happened and tells what is different. Does not wait: wait on the
+    /// Reads the announcements and tells the differences. Does not wait: wait on the
     /// [descriptor](AsFd::as_fd) if nothing was told.
     ///
     /// # Errors

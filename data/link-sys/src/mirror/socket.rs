@@ -1,4 +1,4 @@
-//! Two netlink sockets: what is announced, and what is asked for.
+//! Two netlink sockets: one for announcements, one for requests.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -20,9 +20,9 @@ const DUMPS: usize = 8;
 
 type Message = NetlinkMessage<RouteNetlinkMessage>;
 
-/// What one datagram brought.
+/// The contents of one datagram.
 pub(super) enum Announced {
-    /// Messages, and of each whether it replaces what was there.
+    /// Messages, and for each whether it replaces an existing object.
     Messages(Vec<(RouteNetlinkMessage, bool)>),
     /// The kernel had no room for some.
     Lost,
@@ -45,7 +45,7 @@ impl Subscription {
     /// The next datagram; `None` if there is none.
     pub(super) fn next(&mut self) -> io::Result<Option<Announced>> {
         match self.0.recv_from_full() {
-            // From another process, which anybody may send.
+            // From another process: any process may send to the socket.
             Ok((_, from)) if from.port_number() != 0 => Ok(Some(Announced::Messages(Vec::new()))),
             Ok((datagram, _)) => {
                 let inner = |message: Message| {

@@ -1,4 +1,4 @@
-//! What was told last, so that only differences are.
+//! The state told last, so that only differences are told.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -62,7 +62,7 @@ impl Tables {
         gone.for_each(|(_, old)| tell(Event::RouteGone(old)));
     }
 
-    /// What is told is what was known, not what the kernel said in parting.
+    /// Tells the known object, not the kernel's farewell message, which may lack fields.
     fn remove(&mut self, event: Event, tell: &mut impl FnMut(Event)) {
         let told = match event {
             Event::LinkGone(link) => self.links.remove(&link.interface).map(Event::LinkGone),
@@ -80,8 +80,8 @@ impl Tables {
         }
     }
 
-    /// Takes over what was read afresh and tells the differences: what is gone from the
-    /// neighbours to the links, then what is there from the links to the neighbours.
+    /// Takes over a fresh reading and tells the differences: gone objects from the neighbours to
+    /// the links, then existing ones from the links to the neighbours.
     pub(super) fn become_and_tell(&mut self, now: Tables, tell: &mut impl FnMut(Event)) {
         let old = std::mem::replace(self, now);
         gone(old.neighbours.iter(), &self.neighbours, |n| tell(Event::NeighbourGone(n)));

@@ -1,5 +1,5 @@
-//! What a driver does for AF_XDP's transmit metadata, by the generic netlink family `netdev`
-//! (Linux 6.8, Documentation/netlink/specs/netdev.yaml). Written out here: it is two requests of one
+//! A driver's support for AF_XDP's transmit metadata, by the generic netlink family `netdev` (Linux
+//! 6.8, Documentation/netlink/specs/netdev.yaml). Written out here: it is two requests of one
 //! attribute each.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What the kernel knows of a network interface, by `ioctl` in the caller's network namespace.
+//! Properties of a network interface, by `ioctl` in the caller's network namespace.
 
 mod features;
 mod names;

@@ -57,7 +57,7 @@ impl Request {
     }
 
     /// # Safety
-    /// `argument` is what the request takes: an address in it leads to its structure.
+    /// `argument` has the type that the request takes: an address in it leads to its structure.
     unsafe fn ioctl(
         &self,
         what: libc::Ioctl,

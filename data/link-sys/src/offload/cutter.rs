@@ -1,7 +1,7 @@
 //! Segmentation on receive: a packet of up to 64 KiB that the sender's kernel left to a device to
 //! cut, cut into the packets that it would have sent.
 //!
-//! As hardware does it: TCP's sequence number grows by what went before, FIN and PSH stand on the
+//! As hardware does it: TCP's sequence number grows by the bytes before, FIN and PSH stand on the
 //! last segment and CWR on the first (RFC 3168 §6.1.2), IPv4's identification is counted up. The
 //! transport checksums of the pieces are partial, as the large packet's was.
 
@@ -86,7 +86,7 @@ impl Cutter {
         }
     }
 
-    /// Gives up what is left.
+    /// Gives up the rest.
     pub(crate) fn abandon(&mut self) {
         self.job = None;
     }

@@ -1,6 +1,6 @@
 //! Where the transport header of a frame is.
 
-/// What lies behind the network header.
+/// The transport behind the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,

@@ -1,7 +1,7 @@
 //! Work that a device does for a host's stack, or leaves to us: checksums and segmentation.
 //!
-//! The rule that links know no protocols has its exception here: what a device is asked to do on
-//! behalf of TCP and UDP names places in their headers.
+//! The rule that links know no protocols has its exception here: requests to a device on behalf of
+//! TCP and UDP name places in their headers.
 
 mod cutter;
 mod headers;

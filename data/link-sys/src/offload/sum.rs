@@ -17,7 +17,7 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// The sum of a frame's pseudo-header: what a partial checksum is.
+/// The sum of a frame's pseudo-header, which is its partial checksum.
 pub(super) fn pseudo(frame: &[u8], layers: &Layers) -> u16 {
     let addresses = match layers.v6 {
         true => &frame[layers.l3 + 8..layers.l3 + 40],

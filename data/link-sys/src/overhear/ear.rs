@@ -1,4 +1,4 @@
-//! A packet socket that hears what is for every station.
+//! A packet socket that hears frames for every station.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -21,7 +21,7 @@ pub(super) struct Ear {
     fd: OwnedFd,
 }
 
-/// What was heard.
+/// A frame that was heard.
 pub(super) struct Heard {
     /// Bytes of the frame, also of those that had no room.
     pub(super) len: usize,
@@ -72,7 +72,7 @@ impl AsFd for Ear {
 
 /// The tag that the kernel says the frame had.
 fn tag(header: &msghdr) -> Option<[u8; 4]> {
-    // SAFETY: the kernel has filled the header in, and what it names is live.
+    // SAFETY: the kernel has filled the header in, and the memory it names is live.
     let first: *const cmsghdr = unsafe { libc::CMSG_FIRSTHDR(header) };
     if first.is_null() {
         return None;
@@ -82,7 +82,7 @@ fn tag(header: &msghdr) -> Option<[u8; 4]> {
     if (level, kind) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) {
         return None;
     }
-    // SAFETY: that is what messages of this kind hold, and there is room for a whole one.
+    // SAFETY: messages of this kind hold this type, and there is room for a whole one.
     let said: tpacket_auxdata = unsafe { ptr::read_unaligned(libc::CMSG_DATA(first).cast()) };
     let valid = said.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
     let typed = said.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;

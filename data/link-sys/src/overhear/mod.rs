@@ -1,4 +1,4 @@
-//! What is for every station of a link, for the kernel and the stack both.
+//! Frames for every station of a link, which the kernel and the stack both receive.
 //!
 //! ```text
 //!                      ┌─ ours ──► AF_XDP socket ───┐
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! On a device that is shared by address, a frame goes to the stack or to the kernel: the steering
-//! program cannot copy it. That is right for whatever is for one of them, and wrong for what is for
-//! both: router advertisements, and queries who is in which group. [`overhear`] leaves these to the
-//! kernel and has the stack hear them too, through a packet socket.
+//! program cannot copy it. That is right for frames to one of them, and wrong for those to both:
+//! router advertisements, and queries of group memberships. [`overhear`] leaves these to the kernel
+//! and lets the stack hear them too, through a packet socket.
 
 mod ear;
 
@@ -29,7 +29,7 @@ use ear::Ear;
 /// How often a queue that is not waited on is listened to.
 const PERIOD: Nanos = 10_000_000;
 /// Frames that are heard at a time: a flood of them takes no more than 800 places a second from
-/// what is for the stack alone, and the rest is lost.
+/// frames for the stack alone, and the rest is lost.
 const MOST: usize = 8;
 /// Bytes of a frame before its tag.
 const STATIONS: usize = 12;
@@ -93,8 +93,8 @@ impl Listener {
         Listener { queue, ear, flags, both, scratch, next: 0, due, heard }
     }
 
-    /// Fills the burst with what was heard. A frame that has no room in a buffer is left out, and so
-    /// is what a failing socket says: the device's own queue notices when the device is gone.
+    /// Fills the burst with the frames heard. A frame that has no room in a buffer is left out, and
+    /// so are errors of the socket: the device's own queue notices when the device is gone.
     #[cold]
     fn listen(&mut self, pool: &mut PoolCache, burst: &mut Burst, max: usize) -> usize {
         self.due.set(false);

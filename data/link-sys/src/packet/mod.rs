@@ -29,7 +29,7 @@ pub enum Protocol {
     EtherType(u16),
 }
 
-/// A packet socket bound to one interface. It sees what arrives there, not what is sent.
+/// A packet socket bound to one interface. It sees arriving packets, not sent ones.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -143,7 +143,7 @@ pub(crate) fn bind(
 }
 
 /// Has a device receive frames for all groups of stations, for as long as the descriptor is open:
-/// which ones the stack is in, nobody tells the device.
+/// the device is not told which ones the stack is in.
 pub(crate) fn receive_multicast(interface: &str) -> Result<OwnedFd, InterfaceError> {
     let (fd, interface) = unbound(interface)?;
     let membership = libc::packet_mreq {

@@ -103,7 +103,7 @@ impl AsFd for TpacketRing {
 
 impl Drop for TpacketRing {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped; nothing refers to it any more.
+        // SAFETY: exactly the range that `map` mapped; nothing refers to it any more.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast::<c_void>(), bytes(self.shape)) };
         debug_assert!(unmapped.is_ok());
     }

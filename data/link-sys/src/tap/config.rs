@@ -1,4 +1,4 @@
-//! How to make a TAP interface, and what may be in the way.
+//! The settings of a TAP interface, and the errors of making one.
 
 use std::io;
 
@@ -7,8 +7,8 @@ use crate::netdev::InterfaceError;
 /// How to make or join a TAP interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapConfig {
-    /// The interface's name; `tap%d` takes the first free number. An interface of that name which
-    /// nobody has open is joined.
+    /// The interface's name; `tap%d` takes the first free number. An existing interface of that
+    /// name that is not open is joined.
     pub name: String,
     /// How many queues; at least one.
     pub queues: u16,
@@ -75,10 +75,10 @@ pub enum TapError {
     Permission {
         /// The interface.
         name: String,
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
     },
-    /// Somebody else has it open.
+    /// Another process has it open.
     #[error("{name}: in use by another process, perhaps another weever; choose another name")]
     Busy {
         /// The interface.
@@ -108,7 +108,7 @@ pub enum TapError {
 }
 
 impl TapError {
-    /// Sorts a failed call by whose business it is.
+    /// Sorts a failed call by its culprit.
     pub(super) fn call(name: &str, what: &'static str, source: io::Error) -> TapError {
         let name = name.to_owned();
         match source.raw_os_error() {

@@ -1,8 +1,8 @@
 //! TAP: an interface of the kernel whose cable ends in this process.
 //!
-//! What the kernel sends by the interface is received here, and the other way round: the way to a
-//! host's own stack, to its bridges, and to virtual machines. One descriptor per queue, one system
-//! call per packet.
+//! Packets that the kernel sends by the interface are received here, and the other way round: the
+//! way to a host's own stack, to its bridges, and to virtual machines. One descriptor per queue,
+//! one system call per packet.
 //!
 //! Packets carry a *vnet header* (`struct virtio_net_hdr` of the virtio specification, 1.3
 //! §5.1.6), by which either side leaves work to the other:

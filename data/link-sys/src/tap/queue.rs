@@ -30,7 +30,7 @@ pub(super) struct TapQueue {
     stats: QueueStats,
 }
 
-/// What came of reading once.
+/// The result of reading once.
 enum Read {
     /// Nothing is there.
     Nothing,
@@ -54,7 +54,7 @@ impl TapQueue {
         }
     }
 
-    /// Reads a packet into an empty buffer, and what is beyond its end into the cutter's room.
+    /// Reads a packet into an empty buffer, and the bytes beyond its end into the cutter's room.
     fn read(&mut self, mut buffer: Buffer, pool: &mut PoolCache) -> Result<Read, LinkError> {
         let head = buffer.head();
         let room = buffer.tailroom();
@@ -146,8 +146,8 @@ impl TapQueue {
         }
     }
 
-    /// What a failed call means: an interface that is down may come up again, and one that is gone
-    /// has left the descriptor in a bad state.
+    /// The meaning of a failed call: an interface that is down may come up again, and one that is
+    /// gone has left the descriptor in a bad state.
     fn sort(&self, errno: Errno, what: &'static str) -> Result<(), LinkError> {
         let link = self.link.clone();
         match errno {
@@ -183,7 +183,7 @@ impl LinkQueue for TapQueue {
                     Ok(Read::Packet(packet)) => Some(packet),
                     Ok(Read::Again) => None,
                     Ok(Read::Nothing) => break,
-                    // What was received before is handed out first.
+                    // Packets received before are handed out first.
                     Err(_) if n > 0 => break,
                     Err(error) => return Err(error),
                 },
@@ -215,7 +215,7 @@ impl LinkQueue for TapQueue {
         Ok(before - packets.len())
     }
 
-    /// Writes what was taken, one call a packet.
+    /// Writes the taken packets, one call a packet.
     fn flush(&mut self, pool: &mut PoolCache) -> Result<(), LinkError> {
         while let Some(packet) = self.outgoing.pop_front() {
             let written = self.write(&packet);

@@ -1,4 +1,4 @@
-//! The header in front of each packet: what one side left to the other.
+//! The header in front of each packet: the work that one side left to the other.
 
 use weever_packet::{Buffer, Flags};
 
@@ -19,7 +19,7 @@ const GSO_ECN: u8 = 0x80;
 /// `struct virtio_net_hdr` in the host's byte order, as the driver has it unless told otherwise.
 pub(super) type Header = [u8; 10];
 
-/// What a received header says.
+/// The contents of a received header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) flags: Flags,

@@ -1,4 +1,4 @@
-//! What the tests of AF_XDP share: the link in one namespace, its peer in the other.
+//! Common parts of the tests of AF_XDP: the link in one namespace, its peer in the other.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
 use std::collections::VecDeque;
@@ -138,14 +138,14 @@ pub(crate) fn send(queue: &mut dyn LinkQueue, cache: &mut PoolCache, frame: &[u8
     taken
 }
 
-/// What has arrived.
+/// The packets that have arrived.
 pub(crate) fn receive(queue: &mut dyn LinkQueue, cache: &mut PoolCache) -> Vec<Buffer> {
     let mut burst = Burst::new();
     let n = queue.rx(cache, &mut burst, 64).unwrap();
     (0..n).filter_map(|slot| burst.take(slot)).collect()
 }
 
-/// Waits for what has to come, on a machine that has much else to do.
+/// Longest wait for an expected event, on a machine that has much else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits for a packet that `wanted` accepts, and frees all others.
@@ -220,7 +220,7 @@ pub(crate) fn sharing(queues: u32, sockets: u16) -> Setup {
     Setup { link: Box::new(WithNet(link, net)), pool, peer: Box::new(peer) }
 }
 
-/// Has what it sends arrive at the socket that is meant.
+/// A peer whose packets arrive at the intended socket.
 struct SortedPeer {
     peer: XdpPeer,
     steering: Arc<Steering>,
@@ -261,7 +261,7 @@ impl Link for WithNet {
 }
 
 /// A program on the right end that leaves everything to the kernel: a veth end without one has no
-/// NAPI to deliver what the other end redirects.
+/// NAPI to deliver frames that the other end redirects.
 pub(crate) fn pass_on_the_right(net: &Fixture) -> XdpLink {
     let program = weever_ebpf::xdp::pass().unwrap();
     net.right.run(|| XdpLink::attach(&program, net.veth.right.index)).unwrap()

@@ -1,4 +1,4 @@
-//! Sending, and getting back the frames of what was sent.
+//! Sending, and getting back the frames of sent packets.
 
 use std::collections::VecDeque;
 
@@ -58,7 +58,7 @@ impl Transmitter {
         std::mem::take(&mut self.out)
     }
 
-    /// Takes over what others have left.
+    /// Takes over the frames that others have left.
     pub(super) fn take_over(&mut self, out: u32) {
         self.out += out;
     }
@@ -83,7 +83,7 @@ impl Transmitter {
         }
         while !packets.is_empty() {
             // The kernel may complete packets long before it says that it has taken them from the
-            // ring, so that what has come back is no measure of the ring's room.
+            // ring, so that the frames that came back are no measure of the ring's room.
             let room =
                 self.most_out.saturating_sub(self.out).min(rings.tx.free()).min(BURST as u32);
             let n = self.gather(home, pool, packets, room as usize, stats);
@@ -102,7 +102,7 @@ impl Transmitter {
         before - packets.len()
     }
 
-    /// Makes packets again of what was gathered last.
+    /// Turns the frames gathered last into packets again.
     #[cold]
     fn take_back(&self, stock: &Stock, packets: &mut VecDeque<Buffer>, n: usize) {
         for descriptor in self.scratch[..n].iter().rev() {
@@ -168,7 +168,7 @@ impl Transmitter {
         n
     }
 
-    /// Has the kernel send what lies in the ring.
+    /// Has the kernel send the ring's packets.
     #[inline]
     pub(super) fn flush(&mut self, socket: &Socket, zero_copy: bool) -> Result<(), Errno> {
         if !self.unsent {
@@ -179,7 +179,7 @@ impl Transmitter {
         sent
     }
 
-    /// Takes back the frames of what has been sent.
+    /// Takes back the frames of sent packets.
     #[inline]
     pub(super) fn reap(&mut self, rings: TxRings<'_>, stock: &mut Stock) {
         let mut addresses = [0; BURST];
@@ -213,8 +213,8 @@ fn copied(stranger: &Buffer, stock: &mut Stock) -> Option<Buffer> {
 }
 
 /// Calls the kernel until the ring is empty or it makes no progress: older kernels send 32 packets
-/// a call and then say EAGAIN. They do not say by the ring how far they came, but what they have
-/// sent is completed.
+/// a call and then say EAGAIN. They do not record in the ring how far they came, but sent packets
+/// are completed.
 #[inline]
 fn kick(socket: &Socket) -> Result<(), Errno> {
     let mut before = None;

@@ -6,8 +6,8 @@ use super::*;
 
 const RING: u32 = 64;
 
-/// A transmitter and a kernel that completes what it sends, but says only sometimes how far it has
-/// come in the transmit ring.
+/// A transmitter and a kernel that completes sent packets, but updates its position in the transmit
+/// ring only sometimes.
 struct Bench {
     transmitter: Transmitter,
     tx: MultiProducer<xdp_desc>,
