@@ -13,7 +13,7 @@ mod nic;
 pub use host::{HostConfig, ModelError, Service, Socket, host, with_sockets};
 pub use nic::{NICS, NicModelError, nic, nic_of_driver, nics};
 
-/// A model as it is shipped.
+/// A shipped model.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
     /// Its path in this folder.

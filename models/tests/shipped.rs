@@ -1,4 +1,4 @@
-//! Every model that ships is sound as it is shipped.
+//! Every shipped model is sound.
 
 use weever_graph::verify;
 use weever_models::{ALL, HOST, HostConfig, NICS, Service, counters, host};

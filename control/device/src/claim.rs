@@ -18,7 +18,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The sockets of the calling thread's network namespace, a line each.
 const SOCKETS: &str = "/proc/thread-self/net/unix";
-/// More of them is not looked at.
+/// The rest of a longer text is not read.
 const LONGEST: u64 = 16 << 20;
 /// A name may have 107 bytes in all.
 const LONGEST_WORDS: usize = 64;
@@ -46,7 +46,7 @@ impl fmt::Display for ClaimHolder {
     }
 }
 
-/// Why a device cannot be had.
+/// Why a device cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {

@@ -96,8 +96,8 @@ impl Rule {
         self.keys.iter().map(|k| k.mask.count_ones()).sum()
     }
 
-    /// Its rank among the rules of its table, of which the lowest wins; rules of equal rank win in
-    /// the order of their insertion.
+    /// Its rank among the rules of its table; the lowest wins, and rules of equal rank win in the order
+    /// of their insertion.
     pub fn rank(&self, order: TableOrder) -> i64 {
         match order {
             TableOrder::Priority { .. } => -i64::from(self.priority),

@@ -26,13 +26,13 @@ pub(crate) fn parse(text: &str) -> Result<Predicate, FilterError> {
     match label(&predicate) {
         None => Ok(predicate),
         Some(label) => Err(FilterError {
-            message: format!("`{label}` is nothing that a packet has"),
+            message: format!("`{label}` is no field or property of a packet"),
             help: did_you_mean(label, WORDS),
         }),
     }
 }
 
-/// The packets of a filter, of which there have to be some.
+/// The packets of a filter; an empty set is an error.
 pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
     let error = |message: String, help: &str| FilterError { message, help: Some(help.into()) };
     let parts = conjunctions(predicate, MAX_PARTS)

@@ -60,7 +60,7 @@ impl Display for Problem {
     }
 }
 
-/// All mistakes of a file, the first thousand of them in full. PredicateText one per line.
+/// All mistakes of a file, the first thousand of them in full. Displayed one per line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Problems {
     /// The first ones, in the order of the file.

@@ -35,7 +35,7 @@ impl SharedNicSteering {
 pub struct NicTarget {
     steering: SharedNicSteering,
     counter: Option<FlowCounter>,
-    /// Whether the NIC is left as it is in the end, for a later process to undo.
+    /// Whether the NIC is left configured at the end, for a later process to undo.
     stays: bool,
     /// The configuration that was applied last.
     configuration: Option<Configuration>,
@@ -45,7 +45,7 @@ pub struct NicTarget {
 
 impl NicTarget {
     /// A NIC, with a program that counts flows if they are to be watched. `stays`: finishing leaves
-    /// the NIC as it is.
+    /// the NIC configured.
     pub fn new(
         steering: SharedNicSteering,
         counter: Option<FlowCounter>,

@@ -46,7 +46,7 @@ impl ProgramTarget {
         }
     }
 
-    /// A program that is attached once its first filters are in place, and detached in the end.
+    /// A program that is attached once its first filters are in place, and detached at the end.
     pub fn to_attach(steering: XdpSteering, attachment: Attachment) -> ProgramTarget {
         ProgramTarget { attachment: Some(attachment), ..ProgramTarget::attached(steering) }
     }

@@ -99,7 +99,7 @@ pub struct Steward {
     failure: Option<Failure>,
     /// The part of the policy that fails because of the device's refusals.
     shortfall: Option<String>,
-    /// Whether reading traffic failed the last time, which is logged once.
+    /// Whether the last reading of traffic failed, which is logged once.
     is_blind: bool,
     /// The receivers' time since [`Steward::take_receivers_time`].
     waited: Duration,

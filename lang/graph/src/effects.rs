@@ -27,7 +27,7 @@ impl Effects {
     /// Writes metadata (recorded offsets, next hop, match id).
     pub const MARKS: Effects = Effects(1 << 7);
 
-    /// All of them.
+    /// All effects.
     pub const ALL: Effects = Effects(u8::MAX);
 
     const NAMES: [(&'static str, Effects); 8] = [

@@ -76,8 +76,8 @@ pub struct Edge {
 }
 
 /// The parameter that every node may have: `ends=PORT,…` names ports at which a packet has done its
-/// duty, for example at a node that has used its contents. Those that no node takes end there, and are
-/// no drops.
+/// duty, for example at a node that has used its contents. Packets that leave there and go to no node
+/// end there, and are no drops.
 pub const ENDS: &str = "ends";
 
 /// A node of a [`Graph`](crate::Graph).

@@ -16,7 +16,7 @@ impl<'s> CommentStream<'s> {
         CommentStream { source, spans, next: 0 }
     }
 
-    /// Those that start before `offset` and were not given out yet.
+    /// The comments that start before `offset` and were not given out yet.
     pub(crate) fn before(&mut self, offset: usize) -> Vec<Comment> {
         let mut out = Vec::new();
         while let Some(span) = self.spans.get(self.next).filter(|s| s.start < offset) {

@@ -33,8 +33,8 @@ impl Display for Errors {
 
 impl std::error::Error for Errors {}
 
-/// Parses, lowers and checks a text as far as can be done before it is configured. `file` names
-/// it in messages; nothing is read from there.
+/// Parses, lowers and checks a text, without the checks that need configured nodes. `file` names it in
+/// messages; nothing is read from there.
 ///
 /// # Errors
 /// All errors of the first of the three steps that fails.

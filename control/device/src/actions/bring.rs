@@ -31,7 +31,7 @@ pub struct ApplyReport {
     pub refused: Vec<String>,
 }
 
-/// Why a plan did not come onto a device, which is as it was.
+/// Why a plan did not come onto a device; the device is as it was before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BringError {

@@ -26,7 +26,7 @@ pub struct DesiredConfiguration {
 }
 
 impl DesiredConfiguration {
-    /// A configuration of `nic`, which is a NIC as Linux exposes it.
+    /// A configuration of `nic`, as Linux exposes it.
     ///
     /// # Errors
     /// [`ConfigurationError::Hidden`] or [`ConfigurationError::Field`] if a rule cannot be expressed.

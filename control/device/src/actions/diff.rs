@@ -254,7 +254,7 @@ fn placed(
     if free.len() + bound.len() + others.len() > end as usize {
         return None;
     }
-    // Rules that may be anywhere follow those that have a place; the sort is stable.
+    // Rules without a fixed location follow those with one; the sort is stable.
     bound.sort_by_key(RuleSpec::location);
     let wishes: Vec<u32> =
         bound.iter().map(|r| if r.location() == ANY_LOCATION { 0 } else { r.location() }).collect();

@@ -80,7 +80,7 @@ pub enum ConfigurationError {
         device: String,
         /// How many locations there are.
         locations: u32,
-        /// How many of them others use.
+        /// The number of locations that others use.
         others: usize,
         /// How many rules are wanted.
         wanted: usize,

@@ -42,8 +42,8 @@ pub enum PersistError {
     },
 }
 
-/// Which network namespace the calling thread is in: a number that does not come again until the
-/// machine restarts, or on kernels before 5.14 one that may.
+/// The number of the calling thread's network namespace, which does not come again until the machine
+/// restarts; on kernels before 5.14 it may.
 fn namespace() -> io::Result<u64> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     let (mut cookie, mut size) = (0u64, size_of::<u64>() as libc::socklen_t);

@@ -52,7 +52,7 @@ pub struct Record {
     pub(super) contexts: Vec<InstalledContext>,
     /// By the names of flow types.
     pub(super) fields: BTreeMap<String, ChangedSetting<HashFields>>,
-    /// Rules that a process was about to make; unknown is how many of them it made.
+    /// Rules that a process was about to make; how many of them it made is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) intended: Option<IntendedRules>,
 }
@@ -92,9 +92,8 @@ impl Record {
         self.ours.keys().copied()
     }
 
-    /// Takes over the rules that a killed process has made without writing them down, and gives up
-    /// those that are no longer as we left them, since they belong to others now. Returns
-    /// the locations of the latter.
+    /// Takes over the rules that a killed process has made without recording them, and gives up rules
+    /// that others changed since, as they belong to others now. Returns the locations of the latter.
     ///
     /// # Errors
     /// The device's answer.

@@ -13,7 +13,7 @@ use crate::ethtool::{RuleSpec, Spreading};
 pub enum Step {
     /// How many queues there are.
     Channels {
-        /// As it is.
+        /// The present channels.
         from: Channels,
         /// As it should be.
         to: Channels,
@@ -27,21 +27,21 @@ pub enum Step {
     Fields {
         /// The flow type.
         flow_type: FlowType,
-        /// As it is.
+        /// The present fields.
         from: HashFields,
         /// As it should be.
         to: HashFields,
     },
     /// How the rest is spread.
     Spreading {
-        /// As it is.
+        /// The present spreading.
         from: Spreading,
         /// As it should be.
         to: Spreading,
     },
     /// A context comes, for rules to choose.
     AddContext {
-        /// The number by which rules name it: the one that it probably gets.
+        /// The number by which rules name it: the one that it will probably get.
         name: u32,
         /// The queue for each value of the hash.
         table: Vec<u32>,

@@ -71,7 +71,7 @@ fn a_device_is_brought_to_a_plan_and_back() {
         let expected = [
             "ethtool -L sim0 combined 4".to_string(),
             "ethtool -N sim0 rx-flow-hash udp4 sdfn".into(),
-            // As it is already, but drivers forget it when there are more queues.
+            // Already so, but drivers forget it when there are more queues.
             "ethtool -X sim0 equal 2".into(),
             "ethtool -K sim0 ntuple on".into(),
             format!("ethtool -N sim0 flow-type udp4 dst-port 53 action 2{}", place(0)),

@@ -42,7 +42,7 @@ impl ConfigurationSteps {
 
     fn contexts_back(&mut self, driver: &mut dyn Driver, record: &Record) {
         for context in record.contexts.iter().rev() {
-            // One that the driver does not show may be there all the same.
+            // A context that the driver does not show may still exist.
             let is_other = driver.spreading(context.number).is_ok_and(|s| s.table != context.table);
             match is_other {
                 true => self.kept(&format!("context {}", context.number)),

@@ -115,7 +115,7 @@ pub trait Driver {
     fn remove(&mut self, location: u32) -> Result<(), EthtoolError>;
     /// The spreading of a context; context 0 is for packets that no rule takes.
     fn spreading(&mut self, context: u32) -> Result<Spreading, EthtoolError>;
-    /// Changes that; `None` leaves table or key as it is.
+    /// Changes that; `None` leaves table or key unchanged.
     fn set_spreading(
         &mut self,
         context: u32,

@@ -29,7 +29,7 @@ impl KernelDriver {
     /// Opens the device called `device`. That it is there shows at the first call.
     ///
     /// # Errors
-    /// [`EthtoolError::Name`]; [`EthtoolError::Refused`] if no socket can be had.
+    /// [`EthtoolError::Name`]; [`EthtoolError::Refused`] if no socket can be opened.
     pub fn open(device: &str) -> Result<KernelDriver, EthtoolError> {
         let device = device.to_string();
         if device.is_empty() || device.len() >= libc::IFNAMSIZ || device.contains(['\0', '/']) {
@@ -65,7 +65,7 @@ impl KernelDriver {
 
     /// One call: `buffer` holds the structure, which the kernel reads and writes.
     ///
-    /// `buffer` has to be as long as the command's structure is, arrays at its end included.
+    /// `buffer` must be at least as long as the command's structure, arrays at its end included.
     fn call(&self, buffer: &mut [u8], what: &str) -> Result<(), EthtoolError> {
         let mut request = self.request()?;
         request.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
@@ -266,7 +266,7 @@ impl Driver for KernelDriver {
     }
 }
 
-/// A request of zeros but for the name, which is shorter than there is room for.
+/// A request of zeros but for the name, which is shorter than its array.
 fn request_about(device: &str) -> libc::ifreq {
     // SAFETY: a request of zeros is a valid one: integers, and a union of plain data.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

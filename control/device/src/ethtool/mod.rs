@@ -2,7 +2,7 @@
 //! for rules.
 //!
 //! A [`Driver`] answers for one device. [`KernelDriver`] makes the system calls; [`Simulated`] is a
-//! device that is not there, with the limits and failures of real ones. A rule travels as a
+//! device in memory, with the limits and failures of real ones. A rule travels as a
 //! [`RuleSpec`], which is the kernel's structure: it is compared byte by byte, so that a rule that
 //! another process changed is noticed. [`Match`] is the part that it matches.
 //!

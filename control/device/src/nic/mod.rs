@@ -48,8 +48,7 @@ impl NicError {
     }
 }
 
-/// A NIC that is kept to a plan by `ethtool`'s calls. All of them block for as long as the device
-/// takes.
+/// A NIC that is kept to a plan by `ethtool`'s calls. All calls block for as long as the device takes.
 pub struct NicSteering {
     driver: Box<dyn Driver + Send>,
     record: Record,
@@ -140,7 +139,7 @@ impl NicSteering {
 
     /// Records the result.
     fn done<T>(&mut self, done: Result<T, BringError>) -> Result<T, NicError> {
-        // Changes that cannot be recorded are undone all the same.
+        // Changes that cannot be recorded are undone nevertheless.
         self.is_ours |= done.is_ok();
         self.file.save(&self.record)?;
         Ok(done?)

@@ -167,7 +167,7 @@ fn a_rule_that_was_lost_when_its_successor_was_refused_comes_back() {
     assert_eq!(scene.rules(), 0);
 }
 
-/// Flows each of which needs a rule, as they are of a class that has a queue for itself.
+/// Flows that each need a rule, since their class has a queue for itself.
 fn needing_rules(ports: std::ops::Range<u16>) -> Vec<weever_plan::flow::Flow> {
     use weever_plan::flow::{Conj, Flow, Kinds};
     let udp = |port: u16| Conj::of_kinds(Kinds::of(FlowType::Udp4)).with(Field::L4Dst, port.into());
@@ -212,7 +212,7 @@ fn a_table_that_goes_with_the_number_of_queues_is_set_again() {
     let before = scene.seen();
     let mut steering = scene.steering();
     let table = |scene: &Scene| scene.device.lock().spreading[&0].table.clone();
-    // As it is already, before there are more queues.
+    // Already so, before there are more queues.
     steering.bring(&desired(1..2, 4)).unwrap();
     assert!(table(&scene).iter().all(|queue| *queue < 2), "the others are kept free");
     drop(steering);

@@ -63,7 +63,7 @@ impl XdpSteering {
         Ok(fresh)
     }
 
-    /// How many frames rules took, those that are gone included.
+    /// The number of frames that rules took, removed rules included.
     ///
     /// # Errors
     /// [`XdpError::Bpf`].

@@ -11,7 +11,7 @@ const LENGTH: u32 = 2048;
 /// a thread for each of them as long as the map lives.
 ///
 /// # Errors
-/// [`XdpError::Cpu`] for one that is not there, [`XdpError::NoCpu`] for none.
+/// [`XdpError::Cpu`] for a CPU that does not exist, [`XdpError::NoCpu`] for none.
 pub fn cpu_map(cpus: &[u32]) -> Result<Map, XdpError> {
     if cpus.is_empty() {
         return Err(XdpError::NoCpu);

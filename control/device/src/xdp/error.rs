@@ -50,7 +50,7 @@ pub enum XdpError {
 }
 
 impl XdpError {
-    /// The meaning for other rules of one that could not be carried out.
+    /// The meaning for other rules of a rule that could not be carried out.
     pub fn refusal(&self) -> Refused {
         match self {
             XdpError::Masks(_) | XdpError::Field { .. } | XdpError::Context => Refused::Kind,

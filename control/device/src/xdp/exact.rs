@@ -50,7 +50,7 @@ impl ExactRules {
         Ok(())
     }
 
-    /// One that could not be inserted is not there to be removed.
+    /// A rule that could not be inserted is not present for removal.
     pub(super) fn remove(
         &mut self,
         classifier: &mut Classifier,

@@ -28,7 +28,7 @@ pub(super) enum Change {
     Retarget(RuleId, Target),
 }
 
-/// Rules with priorities. Every change of them exchanges the program, so they come together.
+/// Rules with priorities. Every change exchanges the program, so changes come together.
 #[derive(Debug, Default)]
 pub(super) struct OrderedRules {
     all: Vec<Ordered>,

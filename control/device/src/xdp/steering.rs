@@ -116,7 +116,8 @@ impl XdpSteering {
         Ok(self.classifier().set_fallback(fallback)?)
     }
 
-    /// Carries out changes, in their order. One that cannot be carried out does not stop the others.
+    /// Carries out changes, in their order. A change that cannot be carried out does not stop the
+    /// others.
     /// Only changes of ordered rules, and the first rule that tests other bits than all before it,
     /// exchange the program.
     ///

@@ -62,7 +62,7 @@ pub struct Embedded {
 pub struct ExecutionModel<'a> {
     /// The treatment of packets that a queue's graph is not made for.
     pub foreign: ForeignPackets,
-    /// Whether a node is at home at the default worker, number 0, because its state is in one place.
+    /// Whether a node runs at the default worker, number 0, only, because its state is in one place.
     /// The default worker serves the default queue, others the other queues.
     pub single_homed: &'a dyn Fn(&Node) -> bool,
 }

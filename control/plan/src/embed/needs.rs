@@ -39,7 +39,7 @@ fn collect(predicate: &Predicate, into: &mut BTreeSet<Field>) {
     }
 }
 
-/// As [`arrivals`], but only as far as `fields` say, so that it stays the same while flows come and go
+/// Like [`arrivals`], but restricted to `fields`, so that it stays the same while flows come and go
 /// that differ in others. More packets may be listed than arrive, but never fewer.
 pub fn needs(nic: &Nic, configuration: &Configuration, fields: &BTreeSet<Field>) -> Vec<Arrival> {
     let mut needs: Vec<Arrival> = Vec::new();

@@ -42,7 +42,7 @@ pub(super) fn contexts(nic: &Nic, configuration: &Configuration, device: &str) -
     used.filter_map(line).collect()
 }
 
-/// The number that a context has on a device which had none.
+/// The number of a context on a device without earlier contexts.
 pub(super) fn number(configuration: &Configuration, context: u32) -> usize {
     let before = configuration.contexts.iter().take(context as usize + 1);
     before.filter(|queues| !queues.is_empty()).count()

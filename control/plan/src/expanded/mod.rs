@@ -1,10 +1,10 @@
 //! The reference meaning of a configuration: the PRG with a node for every filter, as the Dragonet
 //! queue management paper draws it (§3.1), and a depth-first walk of it (§3.3).
 //!
-//! Nothing that plans works on this graph: it grows with every rule, and a walk visits all of them.
-//! The flow map is tested against it, and pictures show it. [`expand`] makes it by giving
-//! every config node of the PRG its value through [`weever_graph::configure()`], which holds each of
-//! them to the locality rule; [`queues_of`] walks it.
+//! The planner does not use this graph: it grows with every rule, and a walk visits all of them. The
+//! flow map is tested against it, and pictures show it. [`expand`] makes it by giving every config node
+//! of the PRG its value through [`weever_graph::configure()`], which applies the locality rule to each;
+//! [`queues_of`] walks it.
 
 mod filters;
 mod queues;

@@ -89,7 +89,7 @@ fn ports(nic: &Nic, rss: &Rss) -> Vec<(u32, Predicate)> {
     queues.into_iter().map(port).collect()
 }
 
-/// Of which packets anything is hashed.
+/// The packets of which any field is hashed.
 fn hashed(model: &RssModel, rss: &Rss) -> Predicate {
     let of_ip = FlowType::ALL.into_iter().filter(|t| t.ip_version().is_some());
     let some = of_ip.filter(|t| rss.fields_of(model, *t) != RssFields::None);

@@ -48,7 +48,7 @@ const TYPES: [FlowType; 5] =
     [FlowType::Udp4, FlowType::Tcp4, FlowType::Ip4, FlowType::Udp6, FlowType::Ether];
 const QUEUES: QueueRange = QueueRange { lo: 0, hi: 5 };
 
-/// A value of which others are near enough to meet it.
+/// A value from a small range, so that values meet often.
 fn value(dice: &mut Dice, field: Field) -> u128 {
     let common: &[u128] = match field {
         Field::Ip4Proto => &[6, 17, 1],

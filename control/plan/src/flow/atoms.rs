@@ -1,4 +1,4 @@
-//! Opaque atoms: (label, value) pairs, of which a packet has at most one per label.
+//! Opaque atoms: (label, value) pairs; a packet has at most one per label.
 
 /// Tests of opaque labels. Boxed behind a vector because almost no predicate has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

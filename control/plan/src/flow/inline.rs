@@ -12,7 +12,7 @@ const INLINE: usize = 5;
     reason = "the large variant is the common one, and this type exists to avoid the box"
 )]
 pub(crate) enum Tests {
-    /// Up to `INLINE` of them; the places behind are empty.
+    /// Up to `INLINE` tests; the places behind are empty.
     Short(u8, [Option<Values>; INLINE]),
     /// More.
     Long(Vec<Values>),

@@ -1,4 +1,4 @@
-//! Kinds of packets: which fields a packet has, and which of them its kind decides.
+//! Kinds of packets: the fields that a packet has, and the fields that its kind determines.
 //!
 //! Every well-formed packet is of exactly one kind. Given the kind, the remaining fields are
 //! independent of each other, which makes questions about conjunctions exact and cheap.

@@ -60,7 +60,7 @@ impl Flow {
     /// The largest weight, so that sums of many flows stay exact.
     pub const MAX_WEIGHT: u32 = 1 << 20;
 
-    /// A flow of the packets of which `predicate` holds, with weight 1 and class 0.
+    /// A flow of the packets for which `predicate` holds, with weight 1 and class 0.
     pub fn new(name: impl Into<String>, predicate: &Predicate) -> Result<Flow, TooComplex> {
         Ok(Flow::of(name, conjunctions(predicate, MAX_PARTS)?))
     }

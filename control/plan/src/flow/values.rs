@@ -1,4 +1,4 @@
-//! Sets of values of one field: those that agree with a mask and lie in a range.
+//! Sets of values of one field: all values that agree with a mask and lie in a range.
 
 use weever_graph::Field;
 
@@ -18,7 +18,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Those that agree with `value` in the bits of `mask`.
+    /// The values that agree with `value` in the bits of `mask`.
     pub fn masked(field: Field, mask: u128, value: u128) -> Values {
         Values { field, mask, value: value & mask, range: None }
     }
@@ -34,7 +34,7 @@ impl Values {
         Values { field, mask, value: lo & mask, range }
     }
 
-    /// Whether `v` is one of them.
+    /// Whether `v` is in the set.
     pub fn contains(&self, v: u128) -> bool {
         v & self.mask == self.value && self.range.as_ref().is_none_or(|r| r.0 <= v && v <= r.1)
     }
@@ -104,7 +104,7 @@ impl Values {
         (next <= hi).then_some(next)
     }
 
-    /// Whether one of them is in `domain`.
+    /// Whether a value of the set is in `domain`.
     pub(crate) fn meets(&self, domain: Domain) -> bool {
         match domain {
             Domain::OneOf(values) => values.iter().any(|v| self.contains(*v)),
@@ -121,7 +121,7 @@ impl Values {
         }
     }
 
-    /// Whether every one that is in `domain` is in `other` as well.
+    /// Whether every value of the set that is in `domain` is in `other` as well.
     pub(crate) fn within_given(&self, other: &Values, domain: Domain) -> bool {
         match domain {
             // A few values are looked at one by one; cutting pieces costs a hundred times as much.

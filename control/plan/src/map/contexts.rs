@@ -5,7 +5,7 @@ use super::spreading::Spreading;
 use crate::config::Rss;
 use crate::nic::Nic;
 
-/// One of them.
+/// One context.
 struct Slot {
     queues: Vec<u32>,
     spreading: Spreading,
@@ -19,7 +19,7 @@ pub(crate) struct Contexts {
 }
 
 impl Contexts {
-    /// The number of a context that spreads over `queues`: one that is there, or another one while fewer
+    /// The number of a context that spreads over `queues`: an existing one, or a new one while fewer
     /// than `most` are in use. Nothing if there is none, or the hash cannot name two of the queues.
     pub(crate) fn over(&mut self, nic: &Nic, rss: &Rss, queues: &[u32], most: u32) -> Option<u32> {
         let same = self.slots.iter().position(|s| s.queues == queues);
@@ -61,7 +61,7 @@ impl Contexts {
         self.slots.iter_mut().for_each(|s| s.users = 0);
     }
 
-    /// The queues of each context, none for those that nothing uses.
+    /// The queues of each context, none for unused contexts.
     pub(crate) fn in_use(&self) -> Vec<Vec<u32>> {
         let queues = |s: &Slot| if s.users > 0 { s.queues.clone() } else { Vec::new() };
         self.slots.iter().map(queues).collect()

@@ -28,8 +28,8 @@ pub(crate) struct Entry {
     pub(crate) owner: Option<u32>,
     /// Counts insertions.
     pub(crate) seq: u64,
-    /// The parts of flows that contain it. Its packets belong to the narrowest of them, and to
-    /// parts that are as narrow.
+    /// The parts of flows that contain it. Its packets belong to the narrowest of these parts, and to
+    /// equally narrow ones.
     pub(crate) cover: List,
 }
 

@@ -202,7 +202,7 @@ impl Index {
         }
     }
 
-    /// Removes an item, which has to be there with this conjunction.
+    /// Removes an item, which must be present with this conjunction.
     pub(crate) fn remove(&mut self, item: u32, conj: &Conj) {
         let (slot, at) = std::mem::replace(&mut self.slot_of[item as usize], (NONE, NONE));
         let slot = &mut self.slots[slot as usize];

@@ -235,7 +235,7 @@ impl FlowMap {
         id
     }
 
-    /// Gives a rule the age that it had before it was taken out.
+    /// Gives a rule the age that it had before its removal.
     pub(crate) fn reseat(&mut self, id: u32, seq: u64, journal: &mut Journal) {
         self.entries[id].seq = seq;
         for part in self.overlapping_parts(&self.entries[id].rule.conj.clone()) {

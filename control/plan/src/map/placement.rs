@@ -8,7 +8,7 @@ pub const WHOLE: u32 = 1 << 16;
 /// Where a flow's packets arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All of them at one queue.
+    /// All packets at one queue.
     One(u32),
     /// At several queues.
     Spread(Arc<Spread>),
@@ -17,13 +17,13 @@ pub enum Placement {
 /// A weighted set of queues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// The queues, ascending, each with its share of [`WHOLE`]. A share of 0 is one that is there
-    /// but too small to count.
+    /// The queues, ascending, each with its share of [`WHOLE`]. A share of 0 means that packets arrive,
+    /// but too few to count.
     pub shares: Vec<(u32, u32)>,
     /// The share of packets that are dropped; not 0 if any is.
     pub dropped: u32,
-    /// Whether the flow's packets really go to all of them. Otherwise all of them go to one, by a
-    /// hash that is not known, and a share is a probability.
+    /// Whether the flow's packets really go to all of these queues. Otherwise all of them go to one, by
+    /// an unknown hash, and a share is a probability.
     pub certain: bool,
 }
 

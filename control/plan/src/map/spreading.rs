@@ -146,8 +146,8 @@ fn over(queues: impl Iterator<Item = u32>, certain: bool) -> Placement {
     mix.finish()
 }
 
-/// Groups all kinds by their hashed fields. Later fragments have no ports, so of them only the
-/// addresses are.
+/// Groups all kinds by their hashed fields. Later fragments have no ports, so only their addresses are
+/// hashed.
 fn groups(fields_of: impl Fn(FlowType) -> RssFields) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for kind in Kinds::ALL.each() {

@@ -1,4 +1,4 @@
-//! The map as it is kept against the map made from nothing.
+//! The incrementally kept map against a map computed from nothing.
 
 use weever_graph::Field;
 

@@ -1,4 +1,4 @@
-//! Where a conjunction's packets go, given the entries that some of them meet.
+//! The placement of a conjunction's packets, given the entries that some of them meet.
 
 use super::placement::{Placement, PlacementSum};
 use super::spreading::Spreading;
@@ -29,7 +29,7 @@ pub(crate) enum Destination<'a> {
 }
 
 impl Destination<'_> {
-    /// Where the packets of `conj` go, all of which the entry takes.
+    /// The placement of the packets of `conj`, all of which the entry takes.
     fn place(&self, conj: &Conj) -> Placement {
         match self {
             Destination::Queue(queue) => Placement::One(*queue),
@@ -78,7 +78,7 @@ pub fn place_configured(nic: &Nic, configuration: &Configuration, conj: &Conj) -
 fn destination(target: Target, contexts: &[Spreading]) -> Destination<'_> {
     match target {
         Target::Queue(queue) => Destination::Queue(queue),
-        // One that is not configured takes packets nowhere.
+        // A context that is not configured takes packets nowhere.
         Target::Context(at) => {
             contexts.get(at as usize).map_or(Destination::Nowhere, Destination::Spread)
         }

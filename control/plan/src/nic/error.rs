@@ -1,6 +1,6 @@
 //! Why a graph is no NIC.
 
-/// Why [`Nic::of`](super::Nic::of) does not take a graph, or a view of a NIC cannot be had.
+/// Why [`Nic::of`](super::Nic::of) does not take a graph, or a view of a NIC cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {
@@ -13,7 +13,7 @@ pub enum NicError {
     /// More than one node is marked as the source.
     #[error("`{first}` and `{second}` are both marked as the source; a NIC has one")]
     TwoSources {
-        /// One of them.
+        /// The first node.
         first: String,
         /// Another.
         second: String,
@@ -27,7 +27,7 @@ pub enum NicError {
     /// More than one node represents queues.
     #[error("`{first}` and `{second}` both declare queues; declare all of them in one")]
     TwoQueues {
-        /// One of them.
+        /// The first node.
         first: String,
         /// Another.
         second: String,

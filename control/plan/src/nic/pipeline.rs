@@ -8,7 +8,7 @@ use super::{Nic, NicError, Table};
 
 /// The port by which packets leave that a table or the spreading has given to a queue.
 const TO_QUEUES: [&str; 2] = ["queues", "queue"];
-/// The port by which packets leave that a table had no rule for.
+/// The port for packets that match no rule of a table.
 const DEFAULT: &str = "default";
 
 impl Nic {

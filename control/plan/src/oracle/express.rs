@@ -85,7 +85,7 @@ fn deciding() -> [Field; 3] {
     [Field::EthType, Field::Ip4Proto, Field::Ip6Next]
 }
 
-/// The common case: every test can be expressed as it is, and the kinds follow from the tests.
+/// The common case: every test can be expressed unchanged, and the kinds follow from the tests.
 fn said_exactly(table: &TableModel, flow_type: Option<FlowType>, conj: &Conj) -> bool {
     let mut kinds = flow_type.map_or(Kinds::ALL, Kinds::of);
     let mut said = 0;

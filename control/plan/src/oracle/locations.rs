@@ -22,7 +22,7 @@ impl Locations {
         self.count
     }
 
-    /// The lowest or the highest free location within `bounds`, or one that comes close to it.
+    /// The lowest or the highest free location within `bounds`, or a close one.
     pub(crate) fn find(&self, bounds: Range<u32>, low: bool) -> Option<u32> {
         if bounds.is_empty() {
             return None;

@@ -55,9 +55,9 @@ pub(crate) fn place<'a>(
     Ok(())
 }
 
-/// The priority that fits how specific a rule is, within the bounds that its neighbours leave. It is
-/// one that no overlapping rule has, if there is one. Equal ranks go by age, so a new rule may be equal
-/// to a narrower one but not to a wider one.
+/// The priority that fits the rule's specificity, within the bounds that its neighbours leave;
+/// preferably one that no overlapping rule has. Equal ranks go by age, so a new rule may be equal to a
+/// narrower one but not to a wider one.
 fn priority(
     (lo, hi): (u32, u32),
     bits: u32,

@@ -16,9 +16,7 @@ pub enum Refusal {
     #[error("it cannot tell the flow apart, and its rule would drop packets of others")]
     DropsOthers,
     /// A rule that drops would take packets of another flow, which has no rule before it.
-    #[error(
-        "its rule would drop packets of flow `{flow}`, for which no rule can be asked before it"
-    )]
+    #[error("its rule would drop packets of flow `{flow}`, for which no rule can come before it")]
     DropsFlow {
         /// The flow.
         flow: String,
@@ -57,7 +55,7 @@ pub enum Refusal {
         /// How many there are.
         locations: u32,
     },
-    /// Other rules need other masks, and the table has one for all of them.
+    /// Other rules need other masks, and all rules of the table share one.
     #[error("its rules share one mask, and others use a different one")]
     MaskConflict,
     /// The hash gave up.
@@ -67,7 +65,7 @@ pub enum Refusal {
         probes: u32,
     },
     /// An earlier rule takes these packets.
-    #[error("a rule that is asked earlier, for flow `{flow}`, takes these packets")]
+    #[error("an earlier rule, for flow `{flow}`, takes these packets")]
     Shadowed {
         /// For which flow that is.
         flow: String,
@@ -81,7 +79,7 @@ pub enum Refusal {
         /// For which flow that is.
         flow: String,
     },
-    /// The table cannot express the flow exactly, and its nearest rule catches many other flows.
+    /// The table cannot express the flow exactly, and its closest rule catches many other flows.
     #[error("it cannot tell the flow apart: its rule would catch more than {limit} flows")]
     TooWide {
         /// How many flows a rule may catch that matches more than its own.

@@ -28,7 +28,7 @@ pub(crate) struct TableState {
     pub(crate) rows: Option<Rows>,
     /// Which of [`State::locations`] numbers its rules.
     numbering: usize,
-    /// Which mask the table had best have, if it is free to choose.
+    /// The best mask for the table, if it is free to choose.
     pub(crate) wanted: Option<Vec<u128>>,
     /// Rules in this table alone, which Linux may limit to fewer than the pool holds.
     pub(crate) rules: u32,

@@ -7,7 +7,7 @@ use crate::flow::{ClassId, Conj, Flow, MAX_PARTS};
 pub struct Classifier {
     /// By descending precedence.
     pub(super) classes: Vec<(ClassId, u32, Vec<Conj>)>,
-    /// Which of them are dropped.
+    /// The classes that are dropped.
     pub(super) dropped: Vec<usize>,
     pub(super) rest: ClassId,
 }

@@ -57,7 +57,7 @@ pub struct Class {
 /// The queues of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Queues {
-    /// Those that no class has for itself.
+    /// The queues that no class has for itself.
     #[default]
     Shared,
     /// This many for itself.

@@ -38,9 +38,9 @@ fn loses(subject: &Subject, placement: &Placement) -> bool {
     placement.dropped() > 0 && !(subject.yields && placement.arrives())
 }
 
-/// Flows of each class stay on the queues of their class; deviations are rejected. The
-/// cost is the sum of the classes' costs, each of which sees its own flows only. Class `i` of flows
-/// is the `i`-th class here; classes that are not listed are shared without a cost of their own.
+/// Flows of each class stay on the queues of their class; deviations are rejected. The cost is the sum
+/// of the classes' costs, each over its own flows only. Class `i` of flows is the `i`-th class here;
+/// classes that are not listed are shared without a cost of their own.
 pub struct Isolate {
     parts: Vec<Part>,
     /// The queues that a class has for itself.

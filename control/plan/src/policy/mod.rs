@@ -134,8 +134,9 @@ pub trait Policy: Send {
         None
     }
 
-    /// The queues over which the flow had best be spread, if its packets may go to several; a NIC that can
-    /// spread some flows over some queues is then asked to. Nothing if it had best be at one.
+    /// The queues over which it is best to spread the flow, if its packets may go to several; a NIC
+    /// that can spread some flows over some queues then gets such a context. Nothing if one queue is
+    /// best.
     fn spread_over(&self, _subject: &Subject) -> Option<QueueSet> {
         None
     }
@@ -146,7 +147,7 @@ pub trait Policy: Send {
         false
     }
 
-    /// The queue from which a flow like `subject` had best move elsewhere, if the policy can tell.
+    /// The queue from which it is best to move a flow like `subject` elsewhere, if the policy can tell.
     fn crowded_queue(&self, _subject: &Subject) -> Option<u32> {
         None
     }

@@ -67,7 +67,7 @@ impl Policy for Pack {
         }
     }
 
-    /// A queue more costs 1; a queue that is beyond its limit costs more than any number of them.
+    /// One more queue costs 1; a queue beyond its limit costs more than any number of queues.
     fn cost(&self) -> Cost {
         let excess = self.excess as f64 / f64::from(WHOLE);
         let penalty = excess * self.loads.len() as f64 * 2.0;

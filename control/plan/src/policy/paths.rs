@@ -64,7 +64,7 @@ pub struct GraphCosts {
     pub(crate) crossing: u32,
     /// The nodes that packets of each class can get to.
     pub(crate) classes: Vec<NodeSet>,
-    /// Those that packets can get to of which nothing is known.
+    /// The nodes that unknown packets can reach.
     pub(crate) others: NodeSet,
 }
 
@@ -199,7 +199,8 @@ mod tests {
         set
     }
 
-    /// Nodes 0 to 2 are everybody's, 3 is of class 0, 70 and 71 of class 1; 71 is at home.
+    /// Nodes 0 to 2 are shared, 3 is of class 0, 70 and 71 of class 1; 71 runs at the default worker
+    /// only.
     fn graph() -> Arc<GraphCosts> {
         let mut nodes = vec![1; 72];
         nodes[70] = 5;

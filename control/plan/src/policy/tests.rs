@@ -131,7 +131,7 @@ fn flows_get_the_class_with_the_highest_priority() {
     assert_eq!(document.class_name(other.class), "all");
 }
 
-/// Only `weever-policy` checks documents: one that contradicts itself costs a bad plan, no panic.
+/// Only `weever-policy` checks documents: a contradictory one costs a bad plan, no panic.
 #[test]
 fn a_document_that_nobody_checked_is_planned_for_all_the_same() {
     let of_queue_3 =

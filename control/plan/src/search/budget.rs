@@ -9,7 +9,7 @@
 use super::{Exhausted, Search};
 use crate::oracle::Refusal;
 
-/// The steps that each flow adds to the budget: plenty for one that overlaps few others.
+/// The steps that each flow adds to the budget: plenty for a flow that overlaps few others.
 const STEPS_PER_FLOW: u64 = 64;
 
 impl Search {

@@ -16,7 +16,7 @@ const MOST_STEPS: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u64);
 
-/// A step from the configuration that a device has to the one that was found.
+/// A step from the device's configuration to the one that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceChange {
     /// A rule is new.
@@ -43,13 +43,13 @@ pub enum DeviceChange {
         table: usize,
         /// Its number.
         id: RuleId,
-        /// The rule as it is now.
+        /// The present rule.
         rule: Rule,
     },
 }
 
 /// Collects changes. A rule that comes and goes between two calls of [`Changes::take`] is not
-/// mentioned, and one that comes back as it was is the same rule.
+/// mentioned, and one that comes back unchanged is the same rule.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     log: Vec<Step>,
@@ -57,7 +57,7 @@ pub(crate) struct Changes {
     everything: bool,
     /// The rules that the device has.
     told: BTreeMap<RuleId, (usize, Rule)>,
-    /// Insertions that brought back a rule which the device had, and that rule.
+    /// Insertions that restored one of the device's rules, and that rule.
     same_as: HashMap<u64, RuleId>,
 }
 

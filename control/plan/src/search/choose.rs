@@ -190,8 +190,8 @@ impl Search {
         all.min().unwrap_or((Cost::default(), queues.lo))
     }
 
-    /// The best queue where a choice concerns other flows: each is tried, or if that takes more than
-    /// the flow's allowance, the one that would be best if no other flow were concerned.
+    /// The best queue where a choice affects other flows: each is tried, or, if that takes more than
+    /// the flow's allowance, the queue that would be best if no other flow were affected.
     fn best_by_trying(&mut self, index: u32, rules: &[u32], queues: QueueRange) -> (Cost, u32) {
         let enough = self.steps_left().saturating_sub(self.allowance());
         let mut best: Option<(Cost, u32)> = None;

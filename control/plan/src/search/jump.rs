@@ -25,9 +25,9 @@ struct Snapshot {
 }
 
 impl Search {
-    /// Places all flows in the policy's order. Unless that cannot be improved, tries the order of
-    /// their coming if that is another, Algorithm 1 as it is written, and a second look at every
-    /// flow; and while the best that was found is not acceptable, other orders.
+    /// Places all flows in the policy's order. Unless that cannot be improved, tries the order of their
+    /// arrival if that is another, Algorithm 1 as published, and a second look at every flow; and while
+    /// the best plan so far is not acceptable, other orders.
     pub(super) fn place_all(&mut self) {
         let given = self.in_given_order();
         let keyed = self.in_policy_order(&given);

@@ -127,9 +127,8 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search on `nic`, which is the view that is to be configured ([`Nic::linux`],
-    /// [`Nic::with_queues`]). Without flows it spreads arriving packets over the queues where the
-    /// policy takes them.
+    /// A search on `nic`, which is the view to be configured ([`Nic::linux`], [`Nic::with_queues`]).
+    /// Without flows it spreads arriving packets over the queues where the policy takes them.
     pub fn new(nic: Nic, mut policy: Box<dyn Policy>, options: Options) -> Search {
         let queues: QueueSet = (nic.queues.lo..=nic.queues.hi).collect();
         policy.start(&queues, nic.default_queue);

@@ -21,7 +21,7 @@ pub struct Plan {
     pub rules: Vec<PlannedRule>,
     /// How the rest is spread.
     pub rss: Rss,
-    /// The queues of each context that rules name; none for those that are not used.
+    /// The queues of each context that rules name; none for unused contexts.
     pub contexts: Vec<Vec<u32>>,
     /// The flows, in the order of their coming.
     pub flows: Vec<PlannedFlow>,
@@ -85,7 +85,7 @@ pub struct Shortage {
     pub class: ClassId,
     /// The table.
     pub table: String,
-    /// The reason that the first of them was given.
+    /// The reason for the first of them.
     pub reason: Refusal,
     /// How many they are.
     pub flows: usize,

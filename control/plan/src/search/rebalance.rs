@@ -13,8 +13,8 @@ const LOOKED_AT: usize = 256;
 const TRIED: usize = 4;
 
 impl Search {
-    /// Moves flows like `subject` away from the queue that has most of them, as far as that costs less
-    /// and is paid for.
+    /// Moves flows like `subject` away from the queue that has most of them, while that lowers the cost
+    /// and moves are left.
     pub(super) fn rebalance(&mut self, subject: &Subject) {
         self.moves.saved = (self.moves.saved + 1).min(MAX_SAVED);
         while self.moves.saved > 0 && !self.policy.is_at_best() && !self.out_of_budget() {

@@ -77,7 +77,7 @@ impl Search {
         }
     }
 
-    /// The rules that the device would not take as it is known by now.
+    /// The rules that the device would refuse, as far as its limits are known by now.
     fn objectionable(&self, table: usize) -> Vec<u32> {
         let model = &self.nic.tables[table].model;
         let learned = &self.state.learned;

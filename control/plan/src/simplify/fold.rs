@@ -38,7 +38,7 @@ pub(super) fn fold(
     names
 }
 
-/// Where tasks start, so that there has to be a node.
+/// The nodes at which tasks start, which must stay.
 fn started(graph: &Graph, entrances: &HashSet<String>) -> Vec<bool> {
     let ends = |n: &Node| n.has(&Attr::Source) || n.has(&Attr::Init) || n.has(&Attr::Sink);
     let mut started: Vec<bool> =

@@ -26,7 +26,7 @@ pub struct HandOver {
     pub implementation: String,
     /// The label of its spawn edge.
     pub label: String,
-    /// The name of the node, at home at the default worker, where the whole graph starts for them.
+    /// The name of the node at the default worker where the whole graph starts for them.
     pub whole: String,
     /// The default worker.
     pub worker: u16,
@@ -99,8 +99,8 @@ fn named(graph: &Graph, port: PortId) -> (String, String) {
     (node.name.clone(), node.ports[port.port as usize].name.clone())
 }
 
-/// The nodes that `spread` reaches, the sources, and operators of which all operands are kept: each
-/// operand may agree with the plan while their combination contradicts it.
+/// The nodes that `spread` reaches, the sources, and operators with all operands kept: each operand may
+/// agree with the plan while their combination contradicts it.
 fn kept(graph: &Graph, spread: &Spread) -> Vec<bool> {
     let is_kept = |(id, node): (NodeId, &Node)| spread.reaches(id) || node.has(&Attr::Source);
     let mut kept: Vec<bool> = graph.iter().map(is_kept).collect();

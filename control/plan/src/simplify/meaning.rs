@@ -3,7 +3,7 @@
 //! The algebra of flows knows well-formed packets: one of UDP has ports. A datagram that was cut short
 //! has none, and neither `dst port 7` nor `dst port != 7` is true of it. So here every field behind the
 //! Ethernet header is *there or not*, which is a label of its own; and behind an extension header of
-//! IPv6 may stand any transport, of which nothing is assumed.
+//! IPv6 may stand any transport, about which nothing is assumed.
 
 use weever_graph::{Entry, Field, Predicate, TableSpec};
 
@@ -13,7 +13,7 @@ use crate::flow::{Conj, Kinds, conjunctions, conjunctions_of_not};
 /// Pieces of the complement of one test.
 const MAX_PIECES: usize = 256;
 
-/// The packets of which `predicate` is true (or false), or more.
+/// The packets for which `predicate` is true (or false), or a superset.
 pub(super) fn meaning(predicate: &Predicate, holds: bool) -> PacketSet {
     match (predicate, holds) {
         (Predicate::True, true) | (Predicate::False, false) => PacketSet::always(),
@@ -85,7 +85,7 @@ fn is_deep(field: Field) -> bool {
     )
 }
 
-/// Of the packets that get to a table, those that leave by each of its ports, or more.
+/// The packets of a table that leave by each of its ports, or a superset.
 pub(super) fn by_entries(table: &TableSpec, ports: usize, runs: &PacketSet) -> Vec<PacketSet> {
     let mut out = vec![PacketSet::never(); ports];
     let mut missed = runs.clone();

@@ -9,7 +9,7 @@ pub struct Size {
     pub nodes: usize,
     /// Nodes that a received packet's task can run: steps of the schedule from the source on.
     pub steps: usize,
-    /// The most nodes on one path of them.
+    /// The number of nodes on the longest path.
     pub depth: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct SimplifyReport {
     pub folded: Vec<String>,
     /// Ports by which packets are handed over to the whole graph: node, port.
     pub foreign: Vec<(String, String)>,
-    /// Nodes that went, those that became edges included, sorted.
+    /// Removed nodes, those that became edges included, sorted.
     pub removed: Vec<String>,
     names: Vec<String>,
 }

@@ -45,8 +45,8 @@ pub(super) fn operands(graph: &Graph) -> Vec<Vec<NodeId>> {
     incoming(graph).into_iter().map(sources).collect()
 }
 
-/// An operator that has lost an operand no longer waits for it, so the outcome for which all of them
-/// are needed must not come: it never came before.
+/// An operator that has lost an operand no longer waits for it, so the outcome that needs all operands
+/// must not occur: it never occurred before.
 pub(super) fn settle_operators(graph: &mut Graph, before: &[Vec<NodeId>]) {
     let after = operands(graph);
     let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();

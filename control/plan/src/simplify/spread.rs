@@ -38,7 +38,7 @@ pub(super) struct TaskStarts<'a> {
     pub(super) forced: &'a [NodeId],
 }
 
-/// Spreads packets from the starts; spawned tasks start anew, with packets of which nothing is known.
+/// Spreads packets from the starts; spawned tasks start anew, with unknown packets.
 pub(super) fn spread(graph: &Graph, starts: &TaskStarts<'_>) -> Spread {
     let order = order(graph);
     let incoming = incoming(graph);
@@ -162,7 +162,7 @@ pub(super) fn incoming(graph: &Graph) -> Vec<Vec<PortId>> {
     incoming
 }
 
-/// Every node after those that lead to it.
+/// Every node after its predecessors.
 fn order(graph: &Graph) -> Vec<NodeId> {
     let mut waiting = vec![0usize; graph.len()];
     for (_, target) in graph.dataflow() {

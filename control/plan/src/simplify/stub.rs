@@ -36,7 +36,7 @@ pub(super) fn entrances(graph: &Graph, home: &dyn Fn(&Node) -> Home) -> HashSet<
     graph.iter().filter(is_entrance).map(|(_, n)| n.name.clone()).collect()
 }
 
-/// Puts a node that leads nowhere in the place of each that is at home elsewhere.
+/// Replaces each node that runs at another worker by a node that leads nowhere.
 pub(super) fn stand_in(graph: &mut Graph, home: &dyn Fn(&Node) -> Home, pass_on: &str) {
     let ids: Vec<NodeId> = graph.iter().map(|(id, _)| id).collect();
     for id in ids {
@@ -49,7 +49,7 @@ pub(super) fn stand_in(graph: &mut Graph, home: &dyn Fn(&Node) -> Home, pass_on:
     }
 }
 
-/// A node of this name at home at a worker.
+/// A node of this name that runs at a worker.
 pub(super) fn stub(name: &str, pass_on: &str, worker: u16) -> Node {
     let mut stub = Node::new(name, NodeKind::Function);
     stub.implementation = Some(pass_on.into());

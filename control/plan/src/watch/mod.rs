@@ -1,4 +1,4 @@
-//! Detects flows by their traffic, and decides which of them to place and when.
+//! Detects flows by their traffic, and decides which flows to place and when.
 //!
 //! Observers (a program in the kernel, a worker, a socket that opens) report the packets of each
 //! five-tuple to a [`Watch`]. It keeps a bounded table, estimates rates, and from time to time, as a

@@ -107,7 +107,7 @@ impl Watch {
         let stale = self.settings.stale;
         self.flows.retain(|_, seen| {
             let now_rate = seen.fresh as f64 * SECOND as f64 / since as f64;
-            // The first estimate counts as it is, later ones are smoothed.
+            // The first estimate counts unchanged, later ones are smoothed.
             seen.rate = if seen.rate == 0.0 { now_rate } else { (seen.rate + now_rate) / 2.0 };
             seen.fresh = 0;
             // Flows that were not reported to a search may go silently.

@@ -126,7 +126,7 @@ impl<'r, 't, 'd> Section<'r, 't, 'd> {
         self.reader.place(&span)
     }
 
-    /// A setting that has to be there.
+    /// A required setting.
     pub(super) fn required(&mut self, key: &str, example: &str) -> Option<&'d Value<'d>> {
         let value = self.get(key);
         if value.is_none() && !self.reader.is_broken_below(&self.span) {

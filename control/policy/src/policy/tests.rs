@@ -42,7 +42,7 @@ fn a_page_is_read() {
     assert!(parse("").unwrap().document.classes.is_empty());
 }
 
-/// The page that explains policies has to be one.
+/// The page that explains policies has to be a policy.
 #[test]
 fn the_example_in_the_documentation_is_a_policy() {
     let page = include_str!("../../../../docs/policies.md");

@@ -36,9 +36,9 @@ pub enum ConfigType {
         /// How many there may be.
         length: Length,
     },
-    /// `(a: T, b: T)`: all of them. The labels inform the reader.
+    /// `(a: T, b: T)`: all members. The labels inform the reader.
     Product(Vec<(String, ConfigType)>),
-    /// `|<a: T, b: T>`: one of them.
+    /// `|<a: T, b: T>`: one of the members.
     Sum(Vec<(String, ConfigType)>),
 }
 

@@ -43,7 +43,7 @@ impl FlowType {
         FlowType::Ether,
     ];
 
-    /// The word for it, which is `ethtool`'s.
+    /// Its name, as in `ethtool`.
     pub fn name(self) -> &'static str {
         match self {
             FlowType::Tcp4 => "tcp4",

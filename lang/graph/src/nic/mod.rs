@@ -32,12 +32,12 @@ pub struct QueueRange {
 }
 
 impl QueueRange {
-    /// Whether `queue` is one of them.
+    /// Whether `queue` is in the range.
     pub fn contains(self, queue: u32) -> bool {
         self.lo <= queue && queue <= self.hi
     }
 
-    /// Whether every queue of `other` is one of them.
+    /// Whether every queue of `other` is in the range.
     pub fn covers(self, other: QueueRange) -> bool {
         self.lo <= other.lo && other.hi <= self.hi
     }
@@ -63,8 +63,8 @@ impl std::fmt::Display for QueueRange {
 /// One node that represents all receive queues of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queues {
-    /// Those that the silicon has.
+    /// The queues of the silicon.
     pub all: QueueRange,
-    /// Those that Linux uses, if they are fewer.
+    /// The queues that Linux uses, if they are fewer.
     pub linux: Option<QueueRange>,
 }

@@ -81,7 +81,7 @@ pub struct Cost {
 /// Which rules a [`Cost`] is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostScope {
-    /// All of them.
+    /// All rules.
     Always,
     /// Those of these flow types.
     Types(Vec<FlowType>),
@@ -103,7 +103,7 @@ pub enum TableOrder {
     MoreSpecific,
     /// The one with the lower location, which the user chooses.
     Location,
-    /// The one that was inserted first.
+    /// The rule that was inserted first.
     Insertion,
 }
 
@@ -116,7 +116,7 @@ pub enum Failure {
     Hash {
         /// How many rows it has.
         rows: u32,
-        /// How many of them are tried for a rule.
+        /// The number of rows that are tried for a rule.
         probes: u32,
     },
 }

@@ -8,8 +8,7 @@ use super::picture::Picture;
 use super::tree::Item;
 use super::wires::Wire;
 
-/// How far below and above nodes these ways turn, and how far apart those that turn near to each
-/// other do so.
+/// The distance below and above nodes at which these ways turn, and between turns near to each other.
 const TURN: f64 = 12.0;
 const STAGGER: f64 = 3.5;
 /// The number of lanes.

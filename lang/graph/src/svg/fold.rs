@@ -1,7 +1,7 @@
 //! Clusters as single boxes, so that a large graph fits a screen.
 //!
-//! Folding makes a smaller graph, which is drawn like any other: an innermost cluster becomes one
-//! node, and the edges that leave it by the same way to the same place become one.
+//! Folding makes a smaller graph, which is drawn like any other: an innermost cluster becomes one node,
+//! and edges that leave it at the same port for the same place become one.
 
 use std::collections::{HashMap, HashSet};
 

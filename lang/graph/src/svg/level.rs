@@ -64,7 +64,7 @@ pub(super) struct Level {
     /// Segments by their lower and by their upper vertex.
     pub(super) above: Vec<Vec<usize>>,
     pub(super) below: Vec<Vec<usize>>,
-    /// By strand: its vertices from top to bottom; empty for one that was given up.
+    /// By strand: its vertices from top to bottom; empty for an abandoned strand.
     chains: Vec<Vec<usize>>,
 }
 

@@ -51,8 +51,8 @@ fn holds(outer: Rect, inner: Rect) -> bool {
         && inner.y + inner.height <= outer.y + outer.height
 }
 
-/// Boxes nest as clusters do and overlap nowhere else; edges end at their nodes; those that go
-/// round nodes go through none; everything is within the picture.
+/// Boxes nest as clusters do and overlap nowhere else; edges end at their nodes; edges that go round
+/// nodes go through none; everything is within the picture.
 fn check(graph: &Graph) {
     let layout = layout(graph, &Extras::default());
     let whole = Rect { x: 0.0, y: 0.0, width: layout.width, height: layout.height };

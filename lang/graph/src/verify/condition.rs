@@ -35,7 +35,7 @@ impl Condition {
         self.0.is_empty()
     }
 
-    /// Whether both can hold in one task, as far as is known.
+    /// Whether both can hold in one task, as far as the analysis can tell.
     pub(crate) fn compatible(&self, other: &Condition) -> bool {
         self.0.iter().any(|a| other.0.iter().any(|b| conjunction(a, b).is_some()))
     }

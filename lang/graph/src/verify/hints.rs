@@ -47,8 +47,8 @@ fn outcomes_connected<'g>(graph: &'g Graph, incoming: &[PortId]) -> BTreeMap<Nod
     outcomes
 }
 
-/// Whether anything follows the outcome that an operator cannot reach without the other outcome of
-/// an operand of which only one (`true` or `false`) is connected.
+/// Whether anything follows the outcome that an operator cannot reach without the other outcome of an
+/// operand with only one connected outcome (`true` or `false`).
 fn shows(operator: &Node, only_true: bool) -> bool {
     let swapped = matches!(operator.kind, NodeKind::Operator(Op::Nand | Op::Nor));
     let hidden = if only_true == swapped { "true" } else { "false" };

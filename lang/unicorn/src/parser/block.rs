@@ -74,7 +74,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// One of `words`, which is taken.
+    /// Takes one of `words`.
     pub(super) fn one_of(&mut self, words: &[&'static str], what: &str) -> Option<&'static str> {
         let here = self.word().unwrap_or_default();
         if let Some(word) = words.iter().find(|w| **w == here) {
@@ -87,7 +87,7 @@ impl<'s> Parser<'s> {
         None
     }
 
-    /// The word `wanted`, which is taken.
+    /// Takes the word `wanted`.
     pub(super) fn keyword(&mut self, wanted: &str) -> Option<()> {
         if self.take_keyword(wanted) {
             return Some(());

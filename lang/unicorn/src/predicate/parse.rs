@@ -211,7 +211,7 @@ impl<'t> Parser<'t> {
         let number = word.starts_with(|c: char| c.is_ascii_digit());
         if !label || number {
             let help = "repeat the keyword: `port 53 or port 54`";
-            return self.fail_with(format!("`{word}` alone says nothing"), help);
+            return self.fail_with(format!("`{word}` alone is no test"), help);
         }
         self.next();
         Ok(labels::bare(word))

@@ -254,7 +254,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Bytes of which a field is only a part: the mask must select nothing else.
+    /// Bytes that are larger than a field: the mask must select nothing outside it.
     fn part(&mut self, field: Field, shift: u32, bits: u32) -> ParseResult {
         let at = self.clone();
         let wide = Field::ArpTpa;

@@ -22,7 +22,7 @@ impl Packet {
     }
 }
 
-/// Few values of each field, those that decide about kinds among them.
+/// Few values of each field, including the values that decide kinds.
 fn value(field: Field) -> BoxedStrategy<u128> {
     match field {
         Field::EthType => prop::sample::select(vec![0x0800, 0x0806, 0x86dd, 0x88cc, 5]).boxed(),

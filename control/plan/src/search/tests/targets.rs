@@ -186,7 +186,7 @@ fn numbers_that_tables_share_are_counted_once() {
 
 #[test]
 fn what_others_need_is_kept_out_of_a_drop() {
-    // An exception that one table alone can say, behind one that could drop.
+    // An exception that one table alone can express, behind one that could drop.
     let mut exact = five_tuple_filters(64);
     exact.matches.iter_mut().for_each(|m| m.granularity = Granularity::Whole);
     let mut masked = five_tuple_filters(64);
