@@ -6,8 +6,8 @@ use weever_packet::{Buffer, Burst, Mask};
 
 use crate::{Cx, FlowKey};
 
-/// The output masks of one node: which tasks enabled which port. Ports are numbered in the order
-/// of [`BlockType::ports`](crate::BlockType::ports), whatever order the graph's text has.
+/// The output masks of one node: which tasks enabled which port. Ports are numbered in the order of
+/// [`BlockType::ports`](crate::BlockType::ports), in any order of the graph's text.
 #[derive(Debug)]
 pub struct Ports<'a> {
     masks: &'a mut [Mask],
@@ -51,7 +51,7 @@ pub trait Block: Send {
     fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>);
 
     /// Receives the packets of the tasks it claimed by [`Cx::consume`], after the last node of
-    /// those tasks has run. What it leaves in the burst is freed by the engine.
+    /// those tasks has run. The engine frees the packets that it leaves in the burst.
     fn collect(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, claimed: Mask) {
         let _ = (cx, burst, claimed);
     }
@@ -71,8 +71,8 @@ pub trait Block: Send {
         None
     }
 
-    /// Goes on with the state of the block that was at this node before. Gives back what it cannot
-    /// use, and then starts afresh: another type's state, or another version's.
+    /// Goes on with the state of the block that was at this node before. Gives back state that it
+    /// cannot use, and then starts afresh: another type's state, or another version's.
     fn import_state(&mut self, state: State) -> Result<(), State> {
         Err(state)
     }
@@ -94,13 +94,13 @@ pub trait Block: Send {
         None
     }
 
-    /// Goes on with a flow of another worker's block; called between two bursts, before any packet of
-    /// the flow. Gives back what it cannot use; the flow then has no owner any more.
+    /// Goes on with a flow of another worker's block; called between two bursts, before any packet
+    /// of the flow. Gives back state that it cannot use; the flow then has no owner any more.
     fn import_flow(&mut self, flow: FlowKey, state: State) -> Result<(), State> {
         let _ = flow;
         Err(state)
     }
 }
 
-/// What a block hands to its successor. Types that hand something over agree on what is in it.
+/// The state that a block hands to its successor. Types that do so agree on its contents.
 pub type State = Box<dyn Any + Send>;

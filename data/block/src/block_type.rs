@@ -23,7 +23,7 @@ pub struct ParamDoc {
     pub name: &'static str,
     /// The value when the node does not set it.
     pub default: &'static str,
-    /// What it does, with its unit.
+    /// Its effect, with its unit.
     pub doc: &'static str,
 }
 
@@ -34,7 +34,7 @@ pub struct ParamDoc {
 pub struct BlockType {
     /// The name that `implementation` in Unicorn refers to.
     pub name: &'static str,
-    /// One sentence: what it does.
+    /// One sentence: its function.
     pub summary: &'static str,
     /// Its ports, in the order in which the block numbers them.
     pub ports: &'static [PortDoc],
@@ -42,7 +42,7 @@ pub struct BlockType {
     pub spawns: &'static [&'static str],
     /// Its notify edges' labels, likewise.
     pub notifies: &'static [&'static str],
-    /// What it does to the buffer.
+    /// Its effects on the buffer.
     pub effects: Effects,
     /// Where its state lives when several workers run the graph.
     pub state: StateKind,
@@ -64,10 +64,10 @@ pub enum StateKind {
     /// Each worker's block has its own, or all of them look at one that the environment shares. Any
     /// worker may run it for any packet.
     Replicated,
-    /// Each flow's is at one worker, its owner: the first that
-    /// [claims](crate::Cx::claim_flow) it, until it is moved. Packets that arrive elsewhere are
-    /// handed over by [`Block::flow_of`](crate::Block::flow_of), so the node must be a cut vertex of
-    /// what its tasks reach, like one that blocks.
+    /// Each flow's is at one worker, its owner: the first that [claims](crate::Cx::claim_flow) it,
+    /// until it is moved. Packets that arrive elsewhere are handed over by
+    /// [`Block::flow_of`](crate::Block::flow_of), so the node must be a cut vertex of the nodes
+    /// that its tasks reach, like one that blocks.
     Sharded,
     /// There is one, at the node's home: tasks for it are handed over to that worker.
     SingleHomed,
@@ -132,9 +132,9 @@ pub enum BuildError {
         node: String,
         /// The parameter.
         key: String,
-        /// What it was set to.
+        /// The value given.
         value: String,
-        /// What is wrong with it and what would be right.
+        /// The fault and the remedy.
         problem: String,
     },
     /// The environment lacks something the block needs.
@@ -142,19 +142,19 @@ pub enum BuildError {
     Environment {
         /// The node.
         node: String,
-        /// What was looked for.
+        /// The missing thing.
         what: &'static str,
     },
 }
 
-/// What a block type gets to make a block of.
+/// The inputs from which a block type makes a block.
 #[derive(Debug)]
 pub struct Build<'a> {
     /// The node: name, parameters, and for a table its entries.
     pub node: &'a Node,
     /// Its type.
     pub block_type: &'static BlockType,
-    /// What the blocks of this stack share.
+    /// The shared state of this stack's blocks.
     pub env: &'a Env,
 }
 
@@ -183,7 +183,7 @@ impl Build<'_> {
         }
     }
 
-    /// The `T` of the environment, or an error that says `what` is missing.
+    /// The `T` of the environment, or an error that names `what` as missing.
     pub fn env<T: std::any::Any + Send + Sync>(
         &self,
         what: &'static str,
@@ -194,7 +194,7 @@ impl Build<'_> {
 }
 
 /// A way through a graph: block types, each with the port by which packets leave it. Operators are
-/// not listed; what they say follows. A node of a type that is not listed, or that was listed before
+/// not listed; their results follow. A node of a type that is not listed, or that was listed before
 /// and is met again, is where the way ends; it may have several ends.
 pub type Way = &'static [(&'static str, &'static str)];
 
@@ -204,11 +204,11 @@ pub const MAX_WAYS: usize = 4;
 /// A kind of [`Shortcut`].
 ///
 /// An engine may use it wherever a graph has one of its ways, with nodes that have no parameters of
-/// their own; it changes how fast a graph runs and nothing of what it does: the nodes' counters, the
-/// reasons of drops and what becomes of each packet are the same.
+/// their own; it changes how fast a graph runs and nothing of its behaviour: the nodes' counters,
+/// the reasons of drops and the fate of each packet are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortcutType {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// One sentence: which packets take it.
     pub summary: &'static str,

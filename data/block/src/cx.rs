@@ -1,4 +1,4 @@
-//! What a block sees of the world while it runs.
+//! The engine as a block sees it while it runs.
 
 use weever_packet::{Buffer, Mask, Nanos, PoolCache};
 
@@ -60,8 +60,8 @@ impl<'a> Cx<'a> {
         self.pool.alloc()
     }
 
-    /// Bytes of the longest packet that such a buffer holds behind its headroom: what is longer came
-    /// in a large frame, and no link takes it.
+    /// Bytes of the longest packet that such a buffer holds behind its headroom: longer packets
+    /// come in a large frame, and no link takes them.
     #[inline]
     pub fn room(&self) -> usize {
         self.pool.room()
@@ -124,9 +124,9 @@ impl<'a> Cx<'a> {
         self.requests.notifies.push((edge as u32, None));
     }
 
-    /// Has [`Block::poll`](crate::Block::poll) called at `at`, or never if there is no time. It replaces
-    /// what the block asked for before: a block has one deadline, the earliest of its own timers.
-    /// It needs no frame and no task, so their bounds do not apply.
+    /// Has [`Block::poll`](crate::Block::poll) called at `at`, or never if there is no time. It
+    /// replaces the block's earlier request: a block has one deadline, the earliest of its own
+    /// timers. It needs no frame and no task, so their bounds do not apply.
     pub fn set_deadline(&mut self, at: Option<Nanos>) {
         self.requests.deadline = Some(at);
     }
@@ -173,7 +173,7 @@ pub enum Claim {
     },
     /// The task waits at this node for a notify with `key`, and then starts here again.
     Block {
-        /// What it waits for.
+        /// The key it waits for.
         key: u64,
     },
 }
@@ -218,7 +218,7 @@ impl Requests {
         }
     }
 
-    /// Forgets what was asked for; buffers of new tasks are freed.
+    /// Forgets all requests; buffers of new tasks are freed.
     pub fn clear(&mut self) {
         self.claims.clear();
         self.spawns.clear();

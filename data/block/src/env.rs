@@ -1,4 +1,4 @@
-//! What blocks of one stack share.
+//! The shared state of one stack's blocks.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Shared state by type: addresses, neighbours, sockets. Blocks look it up when they are built,
 /// never per packet, and keep the `Arc`.
 ///
-/// What lies in it is read by many and written by one: a type must offer reads that do not lock
-/// (design/0000 §4.4).
-/// Clones share what is provided.
+/// Its contents are read by many and written by one: a type must offer reads that do not lock
+/// (design/0000 §4.4). Clones share the contents.
 #[derive(Clone, Default)]
 pub struct Env {
     entries: Arc<Mutex<Entries>>,

@@ -1,21 +1,21 @@
 //! The owner of a flow: the worker that has its state.
 //!
-//! State that is sharded by flow lives at one worker, its *owner*. [`FlowOwners`] says for every flow
-//! of a node which worker that is. All workers read it without locks; a worker writes it when it takes
-//! a new flow, gives one up or hands one over. What belongs to the same flow is named by a
-//! [`FlowKey`], which blocks compute from packets.
+//! State that is sharded by flow lives at one worker, its *owner*. [`FlowOwners`] gives it for
+//! every flow of a node. All workers read it without locks; a worker writes it when it takes a new
+//! flow, gives one up or hands one over. A flow is named by a [`FlowKey`], which blocks compute
+//! from packets.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The name of a flow: 47 bits of a hash of what identifies it, never 0. Flows with the same key have
-/// the same owner; a block that tells them apart compares what it hashed.
+/// The name of a flow: 47 bits of a hash of its identity, never 0. Flows with the same key have the
+/// same owner; a block that tells them apart compares the hashed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey(u64);
 
 impl FlowKey {
-    /// The key of a flow that hashes to `hash`. Peers choose what is hashed, so use a keyed hash; its
-    /// upper 47 bits count.
+    /// The key of a flow that hashes to `hash`. Peers choose the hashed values, so use a keyed
+    /// hash; its upper 47 bits count.
     pub fn of_hash(hash: u64) -> FlowKey {
         FlowKey((hash >> OWNER_BITS).max(1))
     }

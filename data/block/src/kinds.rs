@@ -10,7 +10,7 @@ use crate::{Block, BlockType, Build, BuildError, Cx, PortDoc, Ports, StateKind};
 
 /// Reads a packet, and cannot run without one: the effects of most validators and classifiers.
 pub const READS: Effects = Effects::READS.union(Effects::NEEDS_BUFFER);
-/// Reads a packet and records in its metadata what it found.
+/// Reads a packet and records its findings in the metadata.
 pub const MARKS: Effects = READS.union(Effects::MARKS);
 
 /// The ports of a validator.
@@ -57,7 +57,7 @@ impl BlockType {
 
 /// A reader's handle to a state that others publish. Loading must neither lock nor allocate.
 pub trait Snapshot: Send + 'static {
-    /// What is read.
+    /// The shared data that is read.
     type View;
 
     /// The latest state.
@@ -65,8 +65,8 @@ pub trait Snapshot: Send + 'static {
 }
 
 /// A block that tests packets: those which pass leave by `true`, the others by `false`. A test gets
-/// the packet to change because some record in its metadata what they found; the effects of the
-/// block's type say whether it does.
+/// the packet to change because some record findings in its metadata; the effects of the block's
+/// type say whether it does.
 pub fn validator(test: impl Fn(&mut Buffer) -> bool + Send + 'static) -> Made {
     Ok(Box::new(Validator(move |burst: &mut Burst, input| tasks_marked(burst, input, &test))))
 }
@@ -156,7 +156,7 @@ pub fn tasks_where(burst: &Burst, input: Mask, mut test: impl FnMut(&Buffer) -> 
     yes
 }
 
-/// [`tasks_where`] for tests that record what they found.
+/// [`tasks_where`] for tests that record findings.
 #[inline(always)]
 pub fn tasks_marked(
     burst: &mut Burst,

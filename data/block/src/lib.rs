@@ -1,10 +1,10 @@
-//! What a block is.
+//! The interface of blocks.
 //!
 //! A [`Block`] is an instance of a [`BlockType`] in a running graph. The engine calls it once per
 //! burst with the mask of the tasks that reached it; the block says by which port each of them
-//! leaves. Whatever else it wants (start a task, block one, take a packet away, wake others) it
-//! asks of its [`Cx`]; the engine carries that out. A block therefore never sees the engine, and
-//! the same block runs under every engine.
+//! leaves. All other actions (start a task, block one, take a packet away, wake others) it requests
+//! from its [`Cx`]; the engine carries them out. A block therefore never sees the engine, and the
+//! same block runs under every engine.
 //!
 //! To add one, describe it in a [`BlockType`] and add that to the [`Registry`] that a stack is built
 //! with; `examples/sampler` does it from outside this repository's folders.

@@ -26,7 +26,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// Adds types, from whatever crate. One of the same name replaces the earlier, and shortcuts that
+    /// Adds types, from any crate. One of the same name replaces the earlier, and shortcuts that
     /// pass nodes of that type are gone with it.
     #[must_use]
     pub fn with(mut self, types: &[&'static BlockType]) -> Registry {

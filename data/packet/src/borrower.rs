@@ -1,5 +1,5 @@
-//! Frames in the hands of others: a device's queue, an application. Each frame knows its borrower and how
-//! often it was lent, so that what comes back is checked and not believed.
+//! Frames in the hands of others: a device's queue, an application. Each frame knows its borrower
+//! and how often it was lent, so that a returned frame is checked and not believed.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
@@ -8,7 +8,7 @@ use crate::frames::{Owner, Shared};
 use crate::loan::{Account, Loan, MOST_BORROWERS, Takers};
 use crate::{Pool, PoolError};
 
-/// Somebody outside to whom frames of one pool are lent. Clones are the same borrower.
+/// An outside borrower of frames of one pool. Clones are the same borrower.
 #[derive(Clone)]
 pub struct Borrower {
     number: u32,
@@ -77,7 +77,7 @@ pub struct Census {
     pub frames: usize,
     /// At home, in no thread's stock.
     pub home: usize,
-    /// Lent: to whom, and how many.
+    /// Lent: the borrower, and how many.
     pub lent: Vec<(String, usize)>,
 }
 
@@ -108,7 +108,7 @@ impl std::fmt::Display for Census {
 }
 
 impl Pool {
-    /// Somebody new to whom frames are lent, called `name` in reports.
+    /// A new borrower, called `name` in reports.
     ///
     /// # Errors
     /// [`PoolError::Borrowers`] when 4,095 have frames or are still there.
@@ -122,7 +122,7 @@ impl Pool {
             known.len()
         } else {
             let mut free: Vec<bool> = known.iter().map(|(_, account)| is_gone(account)).collect();
-            // A frame that one who is gone has kept must not be taken for the new one's.
+            // A frame kept by a borrower that is gone must not be taken for the new one's.
             loans(shared).for_each(|number| free[number as usize - 1] = false);
             let place = free.iter().position(|free| *free).ok_or(PoolError::Borrowers)?;
             known[place] = entry;

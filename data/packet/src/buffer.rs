@@ -30,8 +30,8 @@ impl Buffer {
         unsafe { self.0.as_ref() }
     }
 
-    /// Where the packet starts, its length and its metadata: all but what never changes and the
-    /// loan, which other threads look at.
+    /// Where the packet starts, its length and its metadata: all but the constants and the loan,
+    /// which other threads look at.
     #[inline]
     fn parts_mut(&mut self) -> (&mut u16, &mut u16, &mut Meta) {
         let slot = self.0.as_ptr();
@@ -164,8 +164,8 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts_mut(self.slot().start.as_ptr().add(start), len) }
     }
 
-    /// The `N` bytes from frame offset `from` on, if the packet reaches that far: what
-    /// [`at`](Self::at) gives, in half the instructions, for a header of fixed size.
+    /// The `N` bytes from frame offset `from` on, if the packet reaches that far: the same as
+    /// [`at`](Self::at), in half the instructions, for a header of fixed size.
     #[inline(always)]
     pub fn array_at<const N: usize>(&self, from: u16) -> Option<&[u8; N]> {
         let slot = self.slot();

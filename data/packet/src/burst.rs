@@ -81,7 +81,7 @@ impl Burst {
         self.slots[i & (BURST - 1)].take()
     }
 
-    /// Puts a packet into slot `i`; what was there is returned.
+    /// Puts a packet into slot `i`; returns the one that was there.
     #[inline]
     pub fn put(&mut self, i: usize, buffer: Buffer) -> Option<Buffer> {
         self.slots[i & (BURST - 1)].replace(buffer)

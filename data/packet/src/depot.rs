@@ -1,6 +1,6 @@
-//! The frames of a pool that are at home, as the threads' stocks trade with them: whole bundles, and
-//! single frames that were dropped somewhere. What came home last leaves first: it may still be in a
-//! cache.
+//! The frames of a pool that are at home, as the threads' stocks trade with them: whole bundles,
+//! and single frames that were dropped somewhere. The frame that came home last leaves first: it
+//! may still be in a cache.
 
 use crate::stack::{Link, Stack};
 use crate::sync::{AtomicU32, Ordering};

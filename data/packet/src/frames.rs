@@ -1,5 +1,5 @@
-//! The frames of a pool as buffers, stocks and handles share them: their bookkeeping, and who owns the
-//! memory in the end.
+//! The frames of a pool as buffers, stocks and handles share them: their bookkeeping, and the final
+//! owner of the memory.
 
 use std::cell::UnsafeCell;
 use std::ptr::NonNull;
@@ -31,14 +31,14 @@ impl Slot {
     }
 }
 
-/// What buffers point at. It outlives every pool handle and cache; see [`Owner`].
+/// The shared state that buffers point at. It outlives every pool handle and cache; see [`Owner`].
 pub(crate) struct Shared {
     pub(crate) region: Region,
     pub(crate) slots: Box<[UnsafeCell<Slot>]>,
     pub(crate) frame_size: u32,
     pub(crate) headroom: u16,
     pub(crate) depot: Depot,
-    /// Those to whom frames are lent, by number less one.
+    /// The borrowers, by number less one.
     pub(crate) borrowers: Mutex<Vec<(String, Weak<Account>)>>,
 }
 
@@ -47,7 +47,7 @@ impl Shared {
     #[inline]
     pub(crate) fn loan(&self, index: u32) -> Option<&Loan> {
         let slot = self.slots.get(index as usize)?.get();
-        // SAFETY: the slot lives as long as `self`. Whoever owns the frame makes no exclusive reference
+        // SAFETY: the slot lives as long as `self`. The frame's owner makes no exclusive reference
         // to this field, which is atomic.
         Some(unsafe { &(*slot).loan })
     }
@@ -119,7 +119,7 @@ pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint; it never faults, whatever the address.
+        // SAFETY: a hint; it never faults, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

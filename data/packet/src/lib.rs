@@ -1,4 +1,4 @@
-//! Packets in memory: who owns a frame, where its headers are, and sixty-four of them at a time.
+//! Packets in memory: the owner of a frame, the places of its headers, and bursts of sixty-four.
 //!
 //! One path: a [`Pool`] cuts a [`Region`] of memory into frames. A worker takes [`Buffer`]s from its
 //! own [`PoolCache`], gathers them in a [`Burst`], and gives them back; the cache has a [`Stock`] of each

@@ -1,4 +1,4 @@
-//! Whether a frame is in the hands of somebody outside, and in whose.
+//! Whether a frame is lent to an outside borrower, and to which.
 
 use std::sync::atomic::AtomicU64 as Count;
 
@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// Bits of a loan that count how often the frame was lent.
 const GENERATION_BITS: u32 = 20;
 const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
-/// The most borrowers of a pool: what is left of 32 bits, less 0 for nobody.
+/// The most borrowers of a pool: the rest of 32 bits, less 0 for none.
 pub(crate) const MOST_BORROWERS: usize = (1 << (u32::BITS - GENERATION_BITS)) - 1;
 
 /// Which borrower has a frame (0: none), and how often it was lent, modulo 2^20.
@@ -18,7 +18,7 @@ impl Loan {
         Loan(AtomicU32::new(0))
     }
 
-    /// The caller owns the frame, which nobody has borrowed. Returns its generation.
+    /// The caller owns the frame, which is not lent. Returns its generation.
     #[inline]
     pub(crate) fn start(&self, borrower: u32) -> u32 {
         let generation = (self.0.load(Ordering::Relaxed) + 1) & GENERATION;

@@ -1,4 +1,4 @@
-//! What is known of a packet beside its bytes.
+//! The metadata of a packet.
 
 use crate::Nanos;
 
@@ -25,17 +25,17 @@ impl Flags {
     pub const LINK_BROADCAST: Flags = Flags(1 << 3);
     /// [`Meta::endpoints`] has been filled in.
     pub const ENDPOINTS: Flags = Flags(1 << 4);
-    /// What is sent to many comes back to this host: the copy that is to be delivered here.
+    /// A packet to many comes back to this host: this is the copy to be delivered here.
     pub const TO_SELF: Flags = Flags(1 << 5);
     /// For an application, not a datagram but an error about one that it sent: [`Meta::vlan`] is the
     /// errno, [`Meta::segment`] for `EMSGSIZE` the longest IP packet that would have gone.
     pub const ERROR: Flags = Flags(1 << 6);
     /// The packet is being forwarded.
     pub const FORWARDED: Flags = Flags(1 << 15);
-    /// [`Endpoints::next_mac`] is known without asking: a group's, or everybody's.
+    /// [`Endpoints::next_mac`] is known without asking: a group's, or the broadcast address.
     pub const NEXT_MAC: Flags = Flags(1 << 14);
-    /// The packet answers or forwards what another host sent, and is not of our own making: strangers
-    /// decide how many there are and where they go.
+    /// The packet answers or forwards one from another host, and is not of our own making:
+    /// strangers decide how many there are and where they go.
     pub const PROVOKED: Flags = Flags(1 << 12);
     /// The packet has waited for its neighbour's link address and goes before those that came
     /// later.
@@ -66,11 +66,11 @@ pub enum Fragment {
     /// By us where the path is known to take less; not by others.
     #[default]
     Want,
-    /// By anybody.
+    /// By this host and by routers.
     Allow,
-    /// By nobody: what is longer than the path takes is refused.
+    /// Not at all: a packet longer than the path's MTU is refused.
     Never,
-    /// By nobody, and what is known of the path is ignored: only the link's MTU counts.
+    /// Not at all, and the path's known MTU is ignored: only the link's MTU counts.
     Probe,
 }
 
@@ -138,7 +138,7 @@ pub struct Meta {
     pub l4: u16,
     /// One past the packet's last byte by its own length fields; link padding lies beyond.
     pub end: u16,
-    /// What is known of it.
+    /// Its flags.
     pub flags: Flags,
     /// The device queue it came from or goes to.
     pub queue: u16,

@@ -12,12 +12,12 @@ use crate::{Buffer, HugePages, PoolError, Region};
 /// 16-bit offsets reach. No link takes such a frame; see [`PoolConfig::large`].
 pub const LARGE_FRAME: u32 = u16::MAX as u32;
 
-/// What a pool is made of.
+/// The settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// How many frames; rounded up to a multiple of 64.
     pub frames: u32,
-    /// Bytes per frame: 2048 or 4096 (what AF_XDP accepts on every kernel), or [`LARGE_FRAME`] for
+    /// Bytes per frame: 2048 or 4096 (AF_XDP accepts these on every kernel), or [`LARGE_FRAME`] for
     /// packets that no device ever sees.
     pub frame_size: u32,
     /// Free bytes in front of a fresh packet, for headers to be prepended.
@@ -114,8 +114,9 @@ impl Pool {
     /// [`PoolError::Config`], also when the region is too short.
     ///
     /// # Safety
-    /// For as long as the pool or one of its buffers lives, nobody outside writes to a frame, or
-    /// reads what may be written to it, unless the frame is [lent](crate::Stock::lend) to them.
+    /// For as long as the pool or one of its buffers lives, no one outside writes to a frame, or
+    /// reads bytes of it that may be written to, unless the frame is [lent](crate::Stock::lend) to
+    /// them.
     pub unsafe fn over(config: PoolConfig, region: Region) -> Result<Pool, PoolError> {
         config.check()?;
         if region.len() < config.bytes() {
@@ -130,8 +131,8 @@ impl Pool {
     fn of(config: PoolConfig, region: Region) -> Pool {
         let frames = config.rounded();
         let base = region.start();
-        // One pointer for everything: what is derived from a reference would end when the parent
-        // is written through.
+        // One pointer for everything: pointers derived from a reference would become invalid when
+        // the parent is written through.
         let home = NonNull::from(Box::leak(Box::new(Shared {
             region,
             slots: Box::new([]),

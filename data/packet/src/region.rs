@@ -48,7 +48,7 @@ pub enum PoolError {
     /// Memory of another process cannot be used.
     #[error("pool: the memory of another process {why}; it has to be a memfd with F_SEAL_SHRINK")]
     Foreign {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Too many have frames of the pool.
@@ -115,7 +115,8 @@ impl Region {
     }
 }
 
-/// What `/proc/meminfo` says can be had without swapping, in bytes; `None` where it cannot be read.
+/// The memory available without swapping by `/proc/meminfo`, in bytes; `None` where it cannot be
+/// read.
 fn available() -> Option<usize> {
     if cfg!(miri) {
         return None;
@@ -126,8 +127,8 @@ fn available() -> Option<usize> {
     Some(kib * 1024)
 }
 
-// SAFETY: a range of addresses; only raw pointers are handed out, and whoever
-// dereferences them answers for exclusive access.
+// SAFETY: a range of addresses; only raw pointers are handed out, and code that dereferences them
+// ensures exclusive access.
 unsafe impl Send for memory::Memory {}
 // SAFETY: as for Send; no method writes through a shared reference.
 unsafe impl Sync for memory::Memory {}
@@ -169,7 +170,7 @@ mod memory {
             if huge == HugePages::Never || len < HUGE_PAGE {
                 return Memory::anonymous(len, MapFlags::POPULATE);
             }
-            // Only an aligned range becomes a huge page: what lies around it is never touched.
+            // Only an aligned range becomes a huge page: the bytes around it are never touched.
             let mut memory = Memory::anonymous(len + HUGE_PAGE, MapFlags::NORESERVE)?;
             let lead = memory.start.align_offset(HUGE_PAGE);
             memory.cut(lead, len);
@@ -221,7 +222,7 @@ mod memory {
             let (start, end) = (self.start.as_ptr(), lead + len);
             for (from, bytes) in [(0, lead), (end, self.len - end)] {
                 if bytes > 0 {
-                    // SAFETY: a part of our mapping that nobody refers to yet.
+                    // SAFETY: a part of our mapping without references into it yet.
                     let unmapped = unsafe { munmap(start.add(from).cast::<c_void>(), bytes) };
                     debug_assert!(unmapped.is_ok());
                 }
@@ -278,7 +279,7 @@ mod memory {
     impl Drop for Memory {
         fn drop(&mut self) {
             if let Some(layout) = layout(self.len) {
-                // SAFETY: allocated in `ordinary` with this very layout, and in nobody's hands.
+                // SAFETY: allocated in `ordinary` with this very layout, and no longer in use.
                 unsafe { dealloc(self.start.as_ptr(), layout) };
             }
         }

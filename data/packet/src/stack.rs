@@ -50,8 +50,8 @@ impl Stack {
             let link = &links[number as usize];
             link.below.store(top, Ordering::Relaxed);
             link.height.store(height(top, links) + 1, Ordering::Relaxed);
-            // Publishes the link, and what the caller wrote before. Later changes of the head are
-            // read-modify-writes, so whoever sees one of them sees this too.
+            // Publishes the link, and the caller's earlier writes. Later changes of the head are
+            // read-modify-writes, so a thread that sees one of them sees this too.
             let next = joined(number, changes.wrapping_add(1));
             match self.0.compare_exchange_weak(head, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return,
@@ -112,7 +112,7 @@ mod models {
 
     use super::*;
 
-    /// One thread pops and pushes back what it got while the other pops twice: the shape in which a
+    /// One thread pops and pushes the number back while the other pops twice: the shape in which a
     /// stack without a count of changes hands out a number twice.
     #[test]
     fn a_number_is_in_one_hand_and_none_is_lost() {
@@ -149,7 +149,7 @@ mod models {
         });
     }
 
-    /// What was written before a push is seen by the thread that pops.
+    /// Writes before a push are seen by the thread that pops.
     #[test]
     fn a_push_publishes_what_came_before_it() {
         loom::model(|| {

@@ -138,7 +138,7 @@ impl Stock {
     }
 
     /// # Safety
-    /// `index` is a frame of the pool that nobody owns.
+    /// `index` is a frame of the pool without an owner.
     #[inline]
     unsafe fn buffer(&self, index: u32) -> Buffer {
         // SAFETY: the caller gives up the only claim to this frame.

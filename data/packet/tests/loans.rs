@@ -26,7 +26,7 @@ fn a_frame_that_was_lent_comes_back_with_its_bytes() {
     let other = stock.lend(&device).unwrap();
     assert_ne!(other, loaned.index);
     assert_eq!(device.borrowed(), 2);
-    // SAFETY: nobody touches the frame.
+    // SAFETY: no one touches the frame.
     let mut packet = unsafe { stock.take_back(loaned.index, None, &device) }.unwrap();
     packet.received(head, 7);
     assert_eq!((packet.index(), packet.data()), (loaned.index, &b"on loan"[..]));
@@ -47,7 +47,7 @@ fn what_was_not_lent_is_not_taken_back() {
         let wrong = [64, u32::MAX, own.index()];
         assert!(!wrong.into_iter().any(|index| returned(&stock, index, &device)), "{takers:?}");
         assert!(!returned(&stock, index, &application), "it is another's");
-        // SAFETY: nobody touches the frame.
+        // SAFETY: no one touches the frame.
         assert!(unsafe { stock.free_back(index, &device) });
         // SAFETY: as above.
         assert!(!unsafe { stock.free_back(index, &device) }, "twice");
@@ -67,7 +67,7 @@ fn a_return_of_an_earlier_loan_is_stale() {
     for _ in 0..3 {
         let loaned = stock.lend_packet(packet, &borrower).unwrap();
         for stale in &generations {
-            // SAFETY: nobody touches the frame.
+            // SAFETY: no one touches the frame.
             let back = unsafe { stock.take_back(loaned.index, Some(*stale), &borrower) };
             assert!(back.is_none(), "generation {stale}");
         }
@@ -106,7 +106,7 @@ fn a_census_says_where_the_frames_are() {
     drop(packets);
     let mut stock = pool.stock();
     for index in lent {
-        // SAFETY: nobody touches the frame.
+        // SAFETY: no one touches the frame.
         assert!(unsafe { stock.free_back(index, &device) });
     }
     drop(stock);
@@ -130,7 +130,7 @@ fn numbers_of_borrowers_are_used_again_but_not_while_they_have_frames() {
     assert_eq!(pool.census().lent, [("keeper".to_owned(), 1)]);
 }
 
-/// Whoever is told of a return, by several threads at once, only one gets the frame.
+/// Of several threads that return a frame at once, only one gets it.
 #[test]
 fn of_many_returns_one_is_believed() {
     const ROUNDS: u32 = if cfg!(miri) { 20 } else { 5_000 };

@@ -83,7 +83,7 @@ fn a_pool_lies_in_memory_of_another_process() {
     );
     let larger = PoolConfig { frames: 128, ..config };
     let short = Region::shared(&memfd, 64 * 2048).unwrap();
-    // SAFETY: nobody else has the memfd.
+    // SAFETY: the memfd has no other user.
     let error = unsafe { Pool::over(larger, short) }.unwrap_err().to_string();
     assert!(error.contains("131072 bytes; 262144 are needed"), "{error}");
     // SAFETY: as above; it is read below while no packet is written.

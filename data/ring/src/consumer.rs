@@ -16,14 +16,14 @@ pub struct MultiConsumer<T> {
 }
 
 impl<T: Copy + Send> MultiConsumer<T> {
-    /// Takes over our side of a ring, from whatever position it stands at.
+    /// Takes over our side of a ring, from its current position on.
     ///
     /// # Errors
     /// [`RingError::Length`] if the length is not a power of two of at most 2³⁰.
     ///
     /// # Safety
     /// The parts lead to memory that is valid, aligned and laid out as they say until the ring and
-    /// all its claims are gone; nobody else writes `consumer`; the other side has written valid
+    /// all its claims are gone; no one else writes `consumer`; the other side has written valid
     /// `T`s between `consumer` and `producer` and leaves them alone until `consumer` has passed.
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;

@@ -11,23 +11,25 @@
 //!
 //! Both are one algorithm (COREC §3.4, adapted from NIC descriptors to AF_XDP indices):
 //!
-//! 1. **Claim**: a CAS on our own 64-bit `head`, which never wraps, takes `[start, end)`; nobody
-//!    else can have those slots (COREC's "global transaction id").
+//! 1. **Claim**: a CAS on our own 64-bit `head`, which never wraps, takes `[start, end)`; no other
+//!    thread can have those slots (COREC's "global transaction id").
 //! 2. **Work**: write or copy out the descriptors, without any synchronisation.
 //! 3. **Complete**: if the kernel-visible index stands at `start`, move it to `end`; else leave a
-//!    mark in each slot. Then whoever finds marks right behind the index carries it over them.
+//!    mark in each slot. Then a thread that finds marks right behind the index carries it over
+//!    them.
 //!
 //! The kernel-visible index thus only moves over a contiguous prefix of finished slots.
 //!
-//! # What differs from the paper
+//! # Differences from the paper
 //!
 //! COREC guards the index with a try-lock; a thread descheduled *inside* it stalls every release.
 //! Here a mark is tagged with its 64-bit position instead of being one bit, so marks are never
 //! cleared, and the index is moved by CAS: there is no lock to be descheduled in, and the next
-//! thread that completes anything finishes what a sleeping one left. What remains is inherent in
-//! the kernel's protocol (COREC §3.4.4): a thread descheduled between claim and completion holds
-//! back what lies behind its slots, and nothing else; other threads go on claiming until the ring
-//! is full (or empty). [`MultiProducer::unpublished`] and [`MultiConsumer::unreleased`] show it.
+//! thread that completes anything finishes the work that a sleeping one left. The remaining wait is
+//! inherent in the kernel's protocol (COREC §3.4.4): a thread descheduled between claim and
+//! completion holds back the slots behind its own, and nothing else; other threads go on claiming
+//! until the ring is full (or empty). [`MultiProducer::unpublished`] and
+//! [`MultiConsumer::unreleased`] show it.
 //!
 //! The kernel-visible index has 32 bits. A thread that is stopped exactly between reading it and
 //! its CAS while an exact multiple of 2³² descriptors pass through the ring (7 minutes at 10

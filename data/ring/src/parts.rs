@@ -40,8 +40,8 @@ impl<T> Clone for RingParts<T> {
 }
 impl<T> Copy for RingParts<T> {}
 
-// SAFETY: the parts are only addresses; what they point to is atomics and slots whose use is
-// ordered by the ring's protocol, and `T: Send` lets descriptors pass between threads.
+// SAFETY: the parts are only addresses; they point to atomics and slots whose use is ordered by the
+// ring's protocol, and `T: Send` lets descriptors pass between threads.
 unsafe impl<T: Send> Send for RingParts<T> {}
 // SAFETY: as above; sharing the addresses gives no access without the ring's protocol.
 unsafe impl<T: Send> Sync for RingParts<T> {}

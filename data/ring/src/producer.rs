@@ -16,16 +16,15 @@ pub struct MultiProducer<T> {
 }
 
 impl<T: Copy + Send> MultiProducer<T> {
-    /// Takes over our side of a ring, from whatever position it stands at.
+    /// Takes over our side of a ring, from its current position on.
     ///
     /// # Errors
     /// [`RingError::Length`] if the length is not a power of two of at most 2³⁰.
     ///
     /// # Safety
     /// The parts lead to memory that is valid, aligned and laid out as they say until the ring and
-    /// all its reservations are gone; nobody else writes `producer` or the slots between
-    /// `producer` and `consumer + len`; the other side moves `consumer` by no more than was
-    /// produced.
+    /// all its reservations are gone; no one else writes `producer` or the slots between `producer`
+    /// and `consumer + len`; the other side moves `consumer` by no more than was produced.
     pub unsafe fn new(parts: RingParts<T>) -> Result<Self, RingError> {
         parts.check()?;
         // SAFETY: the indices are valid and ours alone by the caller's word.
@@ -118,7 +117,7 @@ impl<T: Copy + Send> Reservation<'_, T> {
     }
 
     /// Writes `descriptor(i)` into slot `i`, for `i` in `0..len`, and hands all to the kernel as
-    /// soon as what was reserved before them is handed over. `descriptor` must not panic.
+    /// soon as earlier reservations are handed over. `descriptor` must not panic.
     #[inline]
     pub fn publish_with(self, mut descriptor: impl FnMut(u32) -> T) {
         for (i, position) in self.range.clone().enumerate() {

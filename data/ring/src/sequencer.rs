@@ -33,7 +33,7 @@ unsafe impl Sync for Sequencer {}
 
 impl Sequencer {
     /// # Safety
-    /// `ours` and `theirs` stay valid while the sequencer lives; nobody else writes `ours`.
+    /// `ours` and `theirs` stay valid while the sequencer lives; no one else writes `ours`.
     pub(crate) unsafe fn new(
         ours: NonNull<AtomicU32>,
         theirs: NonNull<AtomicU32>,

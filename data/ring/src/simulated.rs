@@ -66,7 +66,7 @@ impl<T: Copy + Send> SimulatedKernel<T> {
     pub unsafe fn take(&self, max: u32) -> Vec<T> {
         let (producer, consumer) = self.indices();
         let n = producer.wrapping_sub(consumer).min(max);
-        // SAFETY: what lies between the indices is written and not touched until we move ours.
+        // SAFETY: slots between the indices are written and not touched until we move ours.
         let read = |i| unsafe { self.slot(consumer.wrapping_add(i)).read() };
         let taken = (0..n).map(read).collect();
         self.consumer.store(consumer.wrapping_add(n), Ordering::Release);

@@ -29,7 +29,7 @@ impl<T: Copy> Slot<T> {
     /// Copies the descriptor out.
     ///
     /// # Safety
-    /// Nobody writes the slot at the same time.
+    /// No other thread writes the slot at the same time.
     pub(crate) unsafe fn read(&self) -> T {
         // SAFETY: the pointer comes from a live cell, and the caller excludes writers.
         self.with(|slot| unsafe { slot.read() })
@@ -38,9 +38,9 @@ impl<T: Copy> Slot<T> {
     /// Overwrites the descriptor.
     ///
     /// # Safety
-    /// Nobody reads or writes the slot at the same time.
+    /// No other thread reads or writes the slot at the same time.
     pub(crate) unsafe fn write(&self, value: T) {
-        // SAFETY: the pointer comes from a live cell, and the caller excludes everybody else.
+        // SAFETY: the pointer comes from a live cell, and the caller excludes all other threads.
         self.with_mut(|slot| unsafe { slot.write(value) });
     }
 

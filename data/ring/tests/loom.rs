@@ -42,7 +42,7 @@ fn sorted(mut all: Vec<u32>) -> Vec<u32> {
     all
 }
 
-/// When everybody has finished, nothing may be left behind the kernel's index.
+/// When all threads have finished, nothing may be left behind the kernel's index.
 #[test]
 fn two_producers_leave_nothing_unpublished() {
     check(|| {
@@ -115,7 +115,7 @@ fn producers_reuse_slots_only_after_the_kernel() {
     });
 }
 
-/// Two consumers split what is there, and the slots all go back to the kernel.
+/// Two consumers split the descriptors, and the slots all go back to the kernel.
 #[test]
 fn two_consumers_split_and_release() {
     check(|| {

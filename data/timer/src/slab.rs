@@ -85,7 +85,7 @@ impl<T> Slab<T> {
         self.timers.len() as u32
     }
 
-    /// What lies at a place, if a timer does.
+    /// The value of the timer at a place, if there is one.
     pub(crate) fn value_mut(&mut self, index: u32) -> Option<&mut T> {
         self.timers[index as usize].value.as_mut()
     }

@@ -69,7 +69,7 @@ fn does_not_allocate_beyond_its_capacity() {
     }
 }
 
-/// A wheel and what it is compared with.
+/// A wheel and its reference.
 struct Pair {
     wheel: Wheel<u32>,
     heap: BinaryHeap<Reverse<(u64, u32)>>,

@@ -127,7 +127,7 @@ impl<T> Wheel<T> {
     fn advance(&mut self, target: u64) {
         let mut budget = MAX_MOVED;
         loop {
-            // Before anything fires: what is not sorted yet may be due earlier.
+            // Before anything fires: timers not sorted yet may be due earlier.
             if !self.sort(&mut budget) || !self.lists[DUE].is_empty() {
                 return;
             }
