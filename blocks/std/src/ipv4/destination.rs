@@ -30,7 +30,7 @@ pub static DESTINATION: BlockType = BlockType::new(
         PortDoc { name: "forward", doc: "for another host, and forwarding is on" },
         PortDoc { name: "one", doc: "of one host, but in a link broadcast (RFC 1122 §3.3.6)" },
         PortDoc { name: "group", doc: "a group that was not joined, or not for this source" },
-        PortDoc { name: "martian", doc: "an address that no host can have (RFC 1812 §5.3.7)" },
+        PortDoc { name: "martian", doc: "an address that is not a host's (RFC 1812 §5.3.7)" },
         PortDoc { name: "other", doc: "for another host, and forwarding is off" },
     ],
     |build| {

@@ -53,7 +53,7 @@ pub static FORWARD: BlockType = BlockType {
             PortDoc { name: "prohibited", doc: "a route forbids it" },
             PortDoc { name: "toolong", doc: "too long for the next link, not to be fragmented" },
             PortDoc { name: "options", doc: "options that are not forwarded (RFC 7126)" },
-            PortDoc { name: "refused", doc: "an interface or a route keeps it back" },
+            PortDoc { name: "refused", doc: "an interface or a route does not let it through" },
         ],
         |build| {
             let limits = build.env::<IcmpLimits>(LIMITS)?;

@@ -45,9 +45,9 @@ pub static FORWARD: BlockType = BlockType {
         "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
          be passed on to its sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",
         &[
-            PortDoc { name: "scope", doc: "an address that means nothing beyond its link" },
-            PortDoc { name: "reverse", doc: "its source is reached another way (RFC 3704)" },
-            PortDoc { name: "blackhole", doc: "a route says to drop it without a word" },
+            PortDoc { name: "scope", doc: "an address that is valid only on its link" },
+            PortDoc { name: "reverse", doc: "its source fails the reverse path check (RFC 3704)" },
+            PortDoc { name: "blackhole", doc: "a route discards it silently" },
             PortDoc { name: "silent", doc: "an error about it must not be sent" },
             PortDoc { name: "limited", doc: "too many errors were sent lately" },
         ],

@@ -74,7 +74,7 @@ pub static DESTINATION: BlockType = BlockType::new(
         PortDoc { name: "forward", doc: "for another host, and we are a router" },
         PortDoc { name: "one", doc: "for one host, but in a frame for a group of stations" },
         PortDoc { name: "group", doc: "a group that was not joined, or not for this source" },
-        PortDoc { name: "martian", doc: "an address that no host can have" },
+        PortDoc { name: "martian", doc: "an address that is not a host's" },
         PortDoc { name: "other", doc: "for another host, and we are none that forwards" },
     ],
     |build| network_classifier::<6>(build, |state, p| destination(state, p)),

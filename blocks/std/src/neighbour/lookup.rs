@@ -27,7 +27,7 @@ pub(crate) const fn ports(down: &'static str) -> [PortDoc; 4] {
     [
         PortDoc { name: "true", doc: "the address is known" },
         PortDoc { name: "unreachable", doc: "the neighbour did not answer" },
-        PortDoc { name: "full", doc: "too many neighbours are being asked for" },
+        PortDoc { name: "full", doc: "too many neighbours are being resolved" },
         PortDoc { name: "down", doc: down },
     ]
 }

@@ -243,23 +243,23 @@ fn what_a_router_drops() {
         ),
         (
             "RxL3IPv4Destination",
-            "IPv4 destination that no host can have",
+            "IPv4 destination address is not a host's",
             from_peer(&to(PEER, Ipv4Addr::LOCALHOST)),
         ),
         ("RxL3IPv4Forward", "IPv4 options that are not forwarded", from_peer(&recorded)),
         (
             "RxL3IPv4Forward",
-            "an interface or a route keeps the datagram back",
+            "an interface or a route does not let the datagram through",
             from_peer(&to(PEER, Ipv4Addr::new(10, 4, 0, 1))),
         ),
         (
             "RxL3IPv4Forward",
-            "an interface or a route keeps the datagram back",
+            "an interface or a route does not let the datagram through",
             from_peer(&to(PEER, Ipv4Addr::new(10, 1, 0, 255))),
         ),
         (
             "RxL3IPv4ValidSource",
-            "IPv4 source does not lead back to where the datagram came from",
+            "IPv4 source address fails the reverse path check",
             from_peer(&to(FAR, PEER)),
         ),
         ("RxL3IPv4ValidSource", "IPv4 source address is impossible", from_peer(&to(RIGHT_IP, FAR))),
