@@ -103,7 +103,7 @@ fn run() -> Result<(usize, u64), Box<dyn Error>> {
         burst.put(i, buffer);
     }
     let entry = engine.entry("In").ok_or("the graph has no node `In`")?;
-    // The time is an argument: in a simulation it is whatever one likes.
+    // The time is an argument: a simulation can choose it.
     engine.inject(entry, &mut burst, first_n(3), 0);
 
     let sent = engine.outbox(0).len();

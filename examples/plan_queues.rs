@@ -15,7 +15,7 @@ use weever_plan::ethtool;
 use weever_plan::nic::Nic;
 use weever_plan::search::{Options, Plan, Search};
 
-/// Two queues for the traffic that must not wait; the rest shares what remains.
+/// Two queues for the urgent traffic; the rest shares the other queues.
 const POLICY: &str = r#"
     [[class]]
     name = "cache"
@@ -31,8 +31,8 @@ const FLOWS: &str = "
 
 /// The plan, and the commands that would bring it onto `eth0`.
 fn plan() -> Result<(Plan, Vec<String>), Box<dyn Error>> {
-    // A model that ships; `weever_unicorn::load` reads one from a text. `linux_of` takes what Linux
-    // exposes of the NIC, `of` all that it can.
+    // A model that ships; `weever_unicorn::load` reads one from a text. `linux_of` takes the
+    // features that Linux exposes of the NIC, `of` all that it has.
     let nic = Nic::linux_of(&weever_models::nic("e810")?)?.with_queues(4)?;
     let mut policy =
         weever_policy::policy::parse(POLICY).map_err(|mistakes| mistakes.to_string())?;

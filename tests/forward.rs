@@ -62,7 +62,7 @@ impl Router {
 }
 
 impl Router {
-    /// Says what weever did with the datagram of this length that has not come.
+    /// Panics with weever's drops, since the datagram of this length has not come.
     fn panic(&self, error: &std::io::Error, len: usize) -> ! {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weever"));
         command.args(["counters", "--drops", "--socket"]).arg(&self.files[1]);
@@ -119,8 +119,8 @@ fn two_kernels_talk_through_weever() {
     }
 }
 
-/// The kernel understands what weever says of a datagram whose time to live is spent, and of one to
-/// a closed port of weever's.
+/// The kernel understands weever's errors about a datagram whose time to live is spent, and about
+/// one to a closed port of weever's.
 #[test]
 fn the_kernel_understands_the_errors() {
     require_net_admin!();

@@ -543,8 +543,8 @@ fn an_application_answers_and_its_end_closes_its_port() {
     assert!(!apps.exists());
 }
 
-/// Not a test: what runs in the processes that are killed. Talks to itself by its own sockets, as fast
-/// as it can, until it is killed or the stack is.
+/// Not a test: the program of the processes that are killed. Talks to itself by its own sockets, as
+/// fast as it can, until it is killed or the stack is.
 #[test]
 #[ignore = "runs in processes of `applications_and_stacks_killed_at_any_point_leave_nothing_behind`"]
 fn an_application_to_be_killed() {

@@ -34,7 +34,7 @@ impl FrameShare {
     }
 }
 
-/// The frames of a pool, divided. What no holder has is for packets that are being made.
+/// The frames of a pool, divided. Frames without a holder are for packets in the making.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrameBudget {
     /// Frames of the pool.

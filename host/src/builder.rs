@@ -184,8 +184,9 @@ impl HostBuilder {
         self.mode = mode;
     }
 
-    /// Derives from `seed` what strangers must not be able to predict (identifications, transaction
-    /// numbers, hashes, random delays) instead of the system's randomness. For simulations only.
+    /// Derives the numbers that strangers must not be able to predict (identifications, transaction
+    /// numbers, hashes, random delays) from `seed` instead of the system's randomness. For
+    /// simulations only.
     pub fn secret(&mut self, seed: u64) {
         self.env.provide(Arc::new(Secret::from_seed(seed)));
     }

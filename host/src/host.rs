@@ -16,7 +16,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// What other threads may ask and tell.
+    /// The handle by which other threads ask and command it.
     pub fn handle(&self) -> &HostHandle {
         &self.handle
     }

@@ -27,7 +27,7 @@ pub struct InterfaceConfig {
     pub groups: Vec<IpAddr>,
     /// Whether it gets an IPv4 address and routes from a DHCP server.
     pub dhcp: bool,
-    /// Whether it makes IPv6 addresses from what routers advertise (RFC 4862 §5.5).
+    /// Whether it makes IPv6 addresses from router advertisements (RFC 4862 §5.5).
     pub slaac: bool,
     /// Whether its addresses are the kernel's, which resolves neighbours and defends the addresses.
     pub borrowed: bool,

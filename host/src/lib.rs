@@ -21,7 +21,7 @@
 //!        ▼                                        ▼
 //!  RunningHost   a thread for each worker         you call it, by a clock of your own
 //!
-//!  HostHandle    what both can be asked and told while they run: network, graph, counters
+//!  HostHandle    questions and commands to both while they run: network, graph, counters
 //! ```
 //!
 //! With `step`, a host needs neither threads nor a clock, and a seed for its unpredictable numbers

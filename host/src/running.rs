@@ -90,7 +90,7 @@ impl RunningHost {
         })
     }
 
-    /// What other threads may ask and tell.
+    /// The handle by which other threads ask and command it.
     pub fn handle(&self) -> &HostHandle {
         &self.handle
     }

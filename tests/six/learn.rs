@@ -1,4 +1,4 @@
-//! What routers tell a host.
+//! A host learns from routers.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, Ordering};

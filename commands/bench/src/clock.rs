@@ -10,9 +10,9 @@ const OPERATIONS: f64 = 2.0;
 
 /// The effective clock in GHz, from a tenth of a second of dependent additions.
 ///
-/// A guest's clock is whatever the host's power management and neighbours leave of it, and no
-/// register tells. Figures of two runs can only be compared if this is the same. Of a build without
-/// optimisation it says nothing.
+/// A guest's clock depends on the host's power management and neighbours, and no register shows it.
+/// Figures of two runs can only be compared if this is the same. For a build without optimisation
+/// it means nothing.
 pub(crate) fn effective_ghz() -> f64 {
     let started = Instant::now();
     let mut rates = Vec::new();

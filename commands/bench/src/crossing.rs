@@ -28,7 +28,7 @@ pub(crate) const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x98];
 const PREFIX: u8 = 24;
 const FLOWS: u32 = 16;
 
-/// What forwards, on the router's core.
+/// The forwarder, on the router's core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Forwarder {
     /// The host graph over AF_XDP.

@@ -28,7 +28,7 @@ pub enum BenchError {
     Contender {
         /// Which one.
         contender: &'static str,
-        /// What happened.
+        /// The failure.
         problem: String,
     },
 }

@@ -116,7 +116,7 @@ fn contenders() -> Result<Vec<Contender>, BenchError> {
     Ok(all)
 }
 
-/// The host's graph as a worker runs it whose queue gets nothing but UDP to [`PORT`].
+/// The part of the host's graph for a worker whose queue gets nothing but UDP to [`PORT`].
 fn simplified() -> Result<Graph, BenchError> {
     let failed = |why: &dyn std::fmt::Display| BenchError::of("host graph")(why.to_string());
     let mut graph =

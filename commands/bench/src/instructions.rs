@@ -61,7 +61,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<String, BenchError> {
     Ok(format!("{units} {}\n", scenario.unit))
 }
 
-/// What callgrind counts: it begins where this function is entered and ends where it is left.
+/// The span that callgrind counts: it begins where this function is entered and ends where it is
+/// left.
 #[inline(never)]
 fn counted(work: &mut dyn FnMut() -> Result<usize, BenchError>) -> Result<usize, BenchError> {
     // The call must not become a jump: the function would be left before the work has begun.

@@ -1,4 +1,4 @@
-//! `weever bench modes`: what waiting for packets costs, and what not waiting costs.
+//! `weever bench modes`: the cost of waiting for packets, and of polling.
 //!
 //! A worker echoes UDP in each of its modes, at three loads: idle, half of its capacity, and more
 //! than its capacity. At each: answers per second, round-trip times, the share of a core that the
@@ -91,7 +91,7 @@ fn report(rig: &Rig, half: Option<f64>, figures: &[Figures; MODES.len()]) -> Rep
     report
 }
 
-/// One mode at every load. The first full load says what half of it is.
+/// One mode at every load. The first full load gives the rate of the half one.
 fn measure(
     rig: &Rig,
     mode: Mode,

@@ -22,7 +22,7 @@ const CAPACITY: u32 = 65_536;
 const FIRST_PORT: u16 = 10_000;
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// What one run of the kernel's loop takes at least: short ones are not told apart.
+/// Iterations of one run of the kernel's loop: short runs are too coarsely timed.
 const REPEAT: u32 = 100_000;
 
 /// A program with this number of filters, and the cost of its packets.
@@ -33,7 +33,7 @@ struct Contender {
     samples: Samples,
 }
 
-/// What changes took, in microseconds.
+/// The times of changes, in microseconds.
 #[derive(Default)]
 struct Changes {
     add: Samples,

@@ -7,7 +7,8 @@ use weever_service_api::SettingsRequest;
 
 use crate::{CliError, Target};
 
-/// Shows what `weever set` can change, as it is now, in the form that `weever set` takes.
+/// Shows the present values of all that `weever set` can change, in the form that `weever set`
+/// takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsArgs {
     #[command(flatten)]

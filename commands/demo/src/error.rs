@@ -31,7 +31,7 @@ pub enum DemoError {
 }
 
 impl DemoError {
-    /// Makes one of what kept a stack from starting.
+    /// Makes one from the reason why a stack did not start.
     pub(crate) fn start(why: impl std::fmt::Display) -> DemoError {
         DemoError::Start(why.to_string())
     }

@@ -1,4 +1,4 @@
-//! From the stack's counters to a short table: what happened at each layer.
+//! From the stack's counters to a short table: the packets of each layer.
 
 use weever_service_api::{Counters, NodeCounters};
 
@@ -52,7 +52,7 @@ fn push(rows: &mut Vec<LayerCount>, layer: &str, what: &str, count: u64) {
     }
 }
 
-/// How many packets were dropped at `node`, for whatever reason.
+/// How many packets were dropped at `node`, for any reason.
 pub(crate) fn drops_at(counters: &Counters, node: &str) -> u64 {
     counters.drops.iter().filter(|d| d.node == node).map(|d| d.packets).sum()
 }

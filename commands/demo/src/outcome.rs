@@ -36,14 +36,14 @@ pub struct Check {
     pub verdict: Verdict,
     /// The expected result.
     pub expected: String,
-    /// What did, or why it was skipped.
+    /// The actual result, or the reason for skipping.
     pub found: String,
     /// How long it took, in seconds.
     pub seconds: f64,
 }
 
 impl Check {
-    /// What stands behind the name of a step that has ended.
+    /// The line behind the name of a step that has ended.
     pub fn verdict_line(&self) -> String {
         let Check { verdict, expected, found, seconds, .. } = self;
         let name = verdict.name();
@@ -79,7 +79,7 @@ pub struct Outcome {
     pub setup: Vec<String>,
     /// The steps, in order.
     pub checks: Vec<Check>,
-    /// What happened at each layer.
+    /// The packets of each layer.
     pub layers: Vec<LayerCount>,
     /// Path of the picture of the graph.
     pub picture: Option<String>,
@@ -97,7 +97,8 @@ impl Outcome {
     }
 }
 
-/// What follows the steps, which were shown while they ran: the layers, the picture and a summary.
+/// The text after the steps, which were shown while they ran: the layers, the picture and a
+/// summary.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_layers(f)?;

@@ -1,4 +1,4 @@
-//! A stack, a peer, and what lies between them: AF_XDP on one end of a veth pair with the kernel's
+//! A stack, a peer, and the link between them: AF_XDP on one end of a veth pair with the kernel's
 //! stack at the other, or without privileges a memory link with smoltcp at the other end.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -183,7 +183,7 @@ impl Steps {
         self.shared.state().outcome.picture = Some(path);
     }
 
-    /// Prints what follows the steps. Fails when any step did.
+    /// Prints the text after the steps. Fails when any step did.
     pub(crate) fn report(self) -> ExitCode {
         let mut state = self.shared.state();
         self.shared.report(&mut state);

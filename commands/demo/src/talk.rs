@@ -1,4 +1,4 @@
-//! Sockets of the kernel's through which one address is talked to: of whatever family.
+//! The kernel's sockets through which one address is talked to, of either family.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};

@@ -26,7 +26,7 @@ pub enum GraphCommand {
     Dot(Picture),
     /// Shows the nodes of FILE, or of the running graph, by cluster: kind, ports, edges, effects.
     Show(PredicateText),
-    /// Makes the running graph that of FILE: what differs changes, between two packets
+    /// Makes the running graph that of FILE: differing nodes change, between two packets
     Apply(Apply),
     /// The running graph in the DOT language; the same as `dot --running`.
     #[command(hide = true)]
@@ -268,7 +268,7 @@ enum Depth {
     Use,
     /// Everything that loading finds.
     Check,
-    /// Also what verification finds.
+    /// Also the findings of verification.
     Executable,
 }
 

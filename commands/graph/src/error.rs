@@ -1,4 +1,4 @@
-//! What keeps a command from doing its work, apart from mistakes in the text itself.
+//! Errors that keep a command from doing its work, apart from mistakes in the text itself.
 
 use std::process::ExitCode;
 

@@ -31,7 +31,7 @@ pub(crate) fn apply(graph: &mut Graph, name: &str, value: &str) -> Result<(), St
     configure(graph, name, value).map_err(|error| format!("{error}{hint}"))
 }
 
-/// What to do about a finding, where the command line has a way.
+/// The remedy for a finding, where the command line has one.
 pub(crate) fn remedy(graph: &Graph, finding: &Finding) -> Option<String> {
     let node = graph.node(finding.node);
     let value = match node.ports.first() {

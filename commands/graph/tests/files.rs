@@ -1,4 +1,4 @@
-//! Commands on real files: reading, writing back, and what cannot be read.
+//! Commands on real files: reading, writing back, and unreadable files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! What keeps a plan from being made.
+//! Errors that keep a plan from being made.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use weever_policy::Problems;
 
 use crate::Format;
 
-/// What to write instead.
+/// The formats to use instead.
 fn either(formats: &[Format; 2]) -> String {
     let [one, other] = formats;
     format!("`--format {one}` or `--format {other}`")
@@ -20,7 +20,7 @@ pub enum PlanToolError {
     /// The format cannot show the requested part.
     #[error("`--format {format}` has no room for what `{option}` asks for; use {}", either(.formats))]
     Misfit {
-        /// What asks.
+        /// The asking option.
         option: &'static str,
         /// The format that was asked for.
         format: Format,
@@ -32,7 +32,7 @@ pub enum PlanToolError {
         "`--graph` shows a graph instead of the plan, and `{option}` belongs to the plan; ask for one of them"
     )]
     NoPlanShown {
-        /// What asks for a part of the plan.
+        /// The option that asks for a part of the plan.
         option: &'static str,
     },
     /// A file cannot be read.
@@ -103,7 +103,7 @@ pub enum PlanToolError {
         all: usize,
         /// The mistakes.
         problems: Problems,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
     /// The policy is wrong.

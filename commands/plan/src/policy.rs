@@ -47,7 +47,7 @@ pub fn check(text: &str, queues: Option<u32>) -> Result<String, String> {
     Ok(said)
 }
 
-/// What classes and applications want for themselves and `queues` queues do not provide.
+/// The queues that classes and applications want for themselves beyond the `queues` there are.
 fn shortages(policy: &CheckedPolicy, queues: u32) -> Vec<String> {
     let owners = owners(policy);
     let mut said: Vec<String> = owners

@@ -14,7 +14,7 @@ struct Line {
     plan: PlanArgs,
 }
 
-/// A file's parts: the lines before the first heading, and what stands under each heading.
+/// A file's parts: the lines before the first heading, and the text under each heading.
 struct Test {
     runs: Vec<String>,
     parts: Vec<(String, String)>,

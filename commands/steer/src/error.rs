@@ -1,4 +1,4 @@
-//! What keeps flows from being steered.
+//! Errors that keep flows from being steered.
 
 use std::process::ExitCode;
 

@@ -84,7 +84,7 @@ fn apply(
     if left_out > 0 {
         tell(&[format!("new flows were left out {left_out} times: --most is the limit")]);
     }
-    // Undone whatever happened, and the first error is the one to tell.
+    // Undone in any case; the first error is reported.
     let finished = steward.finish();
     ran?;
     tell(&finished?);

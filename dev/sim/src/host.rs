@@ -171,7 +171,7 @@ fn sockets_of(spec: &HostSpec) -> HostConfig {
     HostConfig { sockets: spec.sockets.iter().map(socket).collect(), ..HostConfig::default() }
 }
 
-/// Gives the host an interface on each port, with faults in between; what controls these.
+/// Gives the host an interface on each port, with faults in between; returns the faults' controls.
 fn attach(
     builder: &mut HostBuilder,
     ports: Vec<Port>,

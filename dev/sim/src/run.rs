@@ -102,7 +102,7 @@ impl Sim {
         &self.hosts[host.0].stack.handle().network
     }
 
-    /// What changes a host's graph.
+    /// The publisher that changes a host's graph.
     pub fn publisher(&self, host: HostId) -> &Arc<Publisher> {
         &self.hosts[host.0].stack.handle().publisher
     }

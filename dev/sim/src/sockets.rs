@@ -1,4 +1,4 @@
-//! The sockets of simulated hosts, as blocks: what takes the place of applications.
+//! The sockets of simulated hosts, as blocks in place of applications.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use weever_wire::udp::{HEADER_LEN, UdpHeader};
 pub(crate) const SEND: &str = "SimSend";
 /// The node that is made to keep the datagrams it gets.
 const KEEPER: &str = "RxL4UDPDiscard";
-/// What follows on sending.
+/// The next node in sending.
 const UDP: &str = "TxL4UDPAllocateHeader";
 
 /// A datagram that a host has received.
@@ -59,7 +59,7 @@ pub(crate) static SEND_TYPE: BlockType =
         Ok(Box::new(Send))
     });
 
-/// Keeps what arrives.
+/// Keeps arriving datagrams.
 pub(crate) static KEEP: BlockType =
     block("SimKeep", "Keeps datagrams for a simulated application.", keep);
 

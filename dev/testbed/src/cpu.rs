@@ -21,7 +21,7 @@ pub fn pin_to(core: usize) -> io::Result<()> {
 /// The cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// Whatever `sched_getaffinity` reports.
+/// The error of `sched_getaffinity`.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(THIS_THREAD)?;
     Ok((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect())

@@ -14,7 +14,7 @@ use crate::{Error, LinkInfo, Mac, Namespace};
 /// How long a fresh link may take to find its carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A veth pair: what one end sends, the other receives.
+/// A veth pair: each end receives the frames that the other sends.
 ///
 /// It goes with its namespaces, or before them with [`Veth::delete`].
 #[derive(Debug, Clone)]

@@ -160,7 +160,7 @@ fn count(weever: &Path, name: &str) -> Result<Figure, Error> {
     Ok(Figure { instructions, per: per.to_owned(), why: String::new() })
 }
 
-/// The number behind `Collected :` in what callgrind says at the end.
+/// The number behind `Collected :` in callgrind's last output.
 fn collected(stderr: &str) -> Option<u64> {
     let line = stderr.lines().find_map(|line| line.split_once("Collected :"))?;
     line.1.trim().parse().ok()

@@ -30,7 +30,7 @@ pub(crate) struct Rules {
     pub(crate) test_rooms: Vec<String>,
 }
 
-/// What some crates may depend on, directly or through others.
+/// The dependencies allowed to some crates, direct or through others.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {

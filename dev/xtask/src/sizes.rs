@@ -33,8 +33,8 @@ pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Re
     check_exceptions(sources, exceptions, report);
 }
 
-/// Lines of code by room, a line each, with their sum: what [`check`] counts, outside `examples` and
-/// `fuzz`.
+/// Lines of code by room, a line each, with their sum: the files that [`check`] counts, outside
+/// `examples` and `fuzz`.
 pub(crate) fn table(sources: &[Source]) -> String {
     let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
     for source in sources.iter().filter(|source| !source.is_test) {

@@ -1,7 +1,7 @@
 //! Nothing is `pub` for the tests alone: such an item is either dead, or tests reach inside.
 //!
-//! Names are compared as words, whatever they belong to: an item counts as used if any code of the
-//! project outside tests mentions its name. That overlooks some, and accuses nobody wrongly.
+//! Names are compared as words, regardless of their paths: an item counts as used if any code of
+//! the project outside tests mentions its name. That overlooks some, and accuses nobody wrongly.
 
 use std::collections::BTreeSet;
 

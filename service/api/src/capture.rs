@@ -31,7 +31,7 @@ impl Method for CaptureRequest {
     type Answer = CaptureEvent;
 }
 
-/// What answers `capture`: first [`Started`](CaptureEvent::Started), at last
+/// The answers to `capture`: first [`Started`](CaptureEvent::Started), at last
 /// [`Ended`](CaptureEvent::Ended), each in a response of its own with the request's id. The client
 /// ends a capture by closing the connection, or by any other request on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Methods `apply` and `set`: changes of what runs.
+//! Methods `apply` and `set`: changes of the running stack.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use crate::Method;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyRequest {
-    /// What messages call the text: the name of its file.
+    /// The text's name in messages: the name of its file.
     #[serde(default = "unnamed")]
     pub name: String,
     /// The graph that is to run, in Unicorn.
@@ -154,7 +154,7 @@ pub struct Changed {
     pub steps: usize,
     /// Nodes whose state could not be kept, and which began afresh.
     pub afresh: Vec<String>,
-    /// What else is worth saying.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ pub enum ClientError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// What happened.
+        /// The failure.
         why: String,
     },
     /// The answer is not one of this version.

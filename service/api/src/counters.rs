@@ -34,7 +34,7 @@ pub struct Counters {
     pub totals: Vec<NamedCounter>,
 }
 
-/// What one node has done.
+/// The counters of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeCounters {

@@ -1,4 +1,4 @@
-//! Method `settings`: what `set` can change, as it is now.
+//! Method `settings`: the present values of the settings that `set` can change.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ impl Method for SettingsRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
-    /// Services, interfaces, routes of operators, and what holds for the whole stack. Parameters of
+    /// Services, interfaces, routes of operators, and settings of the whole stack. Parameters of
     /// nodes are in the graph.
     pub settings: Vec<Assignment>,
 }

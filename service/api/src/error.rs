@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What sort of thing went wrong, for programs.
+/// The kind of an error, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -32,11 +32,11 @@ pub enum ErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message} ({remedy})")]
 pub struct ApiError {
-    /// What sort of thing went wrong.
+    /// The kind of the error.
     pub kind: ErrorKind,
     /// The error's text, naming the culprit.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 

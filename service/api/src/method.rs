@@ -42,7 +42,7 @@ pub trait Handle<M: Method> {
     /// Carries out the request.
     ///
     /// # Errors
-    /// What to answer when that cannot be; then nothing has changed.
+    /// The error to answer with when the request is refused; then nothing has changed.
     fn handle(&self, request: M) -> Result<Reply<M::Answer>, ApiError>;
 }
 
@@ -135,7 +135,7 @@ macro_rules! methods {
         /// The names of all methods.
         pub const METHODS: &[&str] = &[$(<$request as Method>::NAME),+];
 
-        /// What answers on a control socket: implements [`Handle`] for every method.
+        /// The handler of a control socket: implements [`Handle`] for every method.
         pub trait Handler: Send + Sync $(+ Handle<$request>)+ {}
 
         impl<T: Send + Sync $(+ Handle<$request>)+> Handler for T {}

@@ -40,7 +40,7 @@ impl Request {
 pub(crate) struct Rejection {
     /// The request's id, as far as it could be read.
     pub(crate) id: Option<u64>,
-    /// What to answer.
+    /// The answer.
     pub(crate) error: ApiError,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Rejection {
 /// panics, whatever the bytes are.
 ///
 /// # Errors
-/// What to answer, when it is not a request of this version. The version is looked at before
+/// The answer to bytes that are not a request of this version. The version is looked at before
 /// anything else, so that a newer client learns that, and not that its method is unknown.
 pub(crate) fn decode_request(bytes: &[u8], methods: &[&str]) -> Result<Request, Rejection> {
     let mut fields = match read_object(bytes) {

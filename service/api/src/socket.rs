@@ -3,9 +3,9 @@
 //! A stack on device `eth0` listens on `/run/weever/eth0.sock`; one whose user may not write there on
 //! `$XDG_RUNTIME_DIR/weever/eth0.sock`. Devices of several network namespaces may have the same name, and
 //! namespaces usually share `/run`: outside the namespace of process 1, the name has the namespace's number
-//! in it, as in `eth0@4026532178.sock`. That number is what `stat -L /proc/self/ns/net` calls the inode. To a
-//! process that may not look at process 1, the namespace that Linux starts with counts as that, if its number
-//! is the one which Linux has given it since 6.18.
+//! in it, as in `eth0@4026532178.sock`. That number is the inode that `stat -L /proc/self/ns/net` shows. A
+//! process that may not look at process 1 takes the namespace that Linux starts with for that one, if its
+//! number is the one which Linux has given it since 6.18.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

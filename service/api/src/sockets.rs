@@ -1,4 +1,4 @@
-//! Method `sockets`: what applications have open.
+//! Method `sockets`: applications' open sockets.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Method `status`: what runs, and how.
+//! Method `status`: the state of the stack.
 
 use std::net::Ipv4Addr;
 
@@ -35,7 +35,7 @@ pub struct Status {
     pub queues: u16,
     /// How the link was opened, in words: `AF_XDP native, copy mode`.
     pub mode: String,
-    /// What weever takes from the device: `address` or `none` (the whole device).
+    /// The packets that weever takes from the device: `address` or `none` (the whole device).
     pub share: String,
     /// The stack's address.
     pub address: Ipv4Addr,
@@ -144,7 +144,7 @@ pub struct WorkerStatus {
     /// The device queues it serves.
     #[serde(default)]
     pub queues: Vec<u16>,
-    /// `running`, or what ended it.
+    /// `running`, or the reason why it ended.
     pub state: String,
     /// Turns of its loop.
     #[serde(default)]

@@ -1,5 +1,5 @@
-//! The wire format, byte by byte: what these files hold is what scripts rely on. A change to one
-//! of them, other than a field added to an answer, needs a new version.
+//! The wire format, byte by byte: scripts rely on the content of these files. A change to one of
+//! them, other than a field added to an answer, needs a new version.
 
 use std::fmt::Debug;
 use std::io::{BufRead, BufReader};

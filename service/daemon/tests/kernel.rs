@@ -86,7 +86,7 @@ fn reached(stack: &weever_daemon::Stack, node: &str) -> u64 {
     counters.nodes.iter().find(|n| n.name == node).map_or(0, |n| n.packets)
 }
 
-/// A third host, whose way is narrow, behind the one that is at the left of `net`.
+/// A third host, behind a narrow link, behind the one that is at the left of `net`.
 struct Behind {
     end: VethEnd,
 }

@@ -81,7 +81,7 @@ fn a_worker_with_two_ports_has_neither_arp_nor_icmp() {
     assert!(graph(&bench, 1).contains("RxL4UDPEcho") && graph(&bench, 1).contains("RxForeign"));
     assert!(!graph(&bench, 1).contains("RxL4UDPDiscard"));
 
-    // Whatever changes the graph changes the parts of it.
+    // Any change of the graph changes the parts of it.
     bench.ask(|client| {
         set(client, "services.discard=9");
         let text = client.call(&GraphRequest::from(GraphFormat::Unicorn)).unwrap().text;

@@ -1,5 +1,5 @@
-//! Sharing a device with the kernel: its addresses with `share = ports`, and following what becomes
-//! of the device in every mode.
+//! Sharing a device with the kernel: its addresses with `share = ports`, and following changes of
+//! the device in every mode.
 
 mod common;
 
@@ -116,7 +116,7 @@ fn ports_are_taken_from_the_kernels_address_and_the_rest_is_not_touched() {
         ["requests", "announcements"].map(|name| own(&stack, "TxL3ARPTimer", name));
     assert_eq!((asked, announced, own(&stack, "TxL3ARPLookup_", "requests")), (0, 0, 0));
 
-    // What no service has is the kernel's: other ports, closed ones, and ping.
+    // Ports without a service are the kernel's: other ports, closed ones, and ping.
     let kernel = socket(&net.left, Fixture::LEFT, 9000);
     kernel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     socket(&net.right, Fixture::RIGHT, 0).send_to(b"kernel", (Fixture::LEFT, 9000)).unwrap();

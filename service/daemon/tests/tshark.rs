@@ -1,4 +1,4 @@
-//! What Wireshark's dissectors make of the packets that weever sends.
+//! Wireshark's dissectors check the packets that weever sends.
 
 mod common;
 
@@ -14,7 +14,7 @@ use weever_link::pcap::{Format, Interface, Record, Writer};
 use weever_link_sys::packet::{PacketSocket, Protocol};
 use weever_testbed::require_net_admin;
 
-/// Whatever is wrong with a packet, by itself: no word on retransmissions and the like.
+/// Any fault of a packet by itself; retransmissions and the like are left out.
 const WRONG: &str = "_ws.malformed || _ws.short || ip.checksum.status == 0 || udp.checksum.status == 0 \
     || icmp.checksum.status == 0 || icmpv6.checksum.status == 0 || igmp.checksum.status == 0 \
     || arp.duplicate-address-detected || _ws.expert.severity == \"Error\"";
@@ -22,7 +22,7 @@ const WRONG: &str = "_ws.malformed || _ws.short || ip.checksum.status == 0 || ud
 const PREFERENCES: [&str; 3] =
     ["ip.check_checksum:TRUE", "udp.check_checksum:TRUE", "ip.defragment:TRUE"];
 
-/// What `tshark` prints of the packets of a capture that a filter picks.
+/// The field that `tshark` prints for the packets of a capture that a filter picks.
 fn tshark(file: &Path, filter: &str, field: &str) -> Vec<String> {
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file).args([
@@ -60,8 +60,8 @@ fn write(file: &Path, frames: &[Vec<u8>]) {
     std::fs::write(file, writer.into_inner()).unwrap();
 }
 
-/// What weever sends while the kernel at the other end does everything that it can think of, as it
-/// leaves the wire there.
+/// The packets that weever sends while the kernel at the other end does everything that it can
+/// think of, as they leave the wire there.
 fn sent_by_weever() -> Vec<Vec<u8>> {
     let net = wire();
     // Neither kernel leaves a checksum to the next device: quoted and captured packets are as they

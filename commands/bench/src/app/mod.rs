@@ -28,7 +28,7 @@ const VALUES: [usize; 2] = [64, 1024];
 /// How many sockets are opened in one go, for the series. Above 10,000 only in the last round.
 const SERIES: [usize; 6] = [1, 10, 100, 1_000, 100_000, 1_000_000];
 
-/// What one contender reached: answers per second in millions, and time of its core for each.
+/// The results of one contender: answers per second in millions, and time of its core for each.
 #[derive(Default)]
 struct Reached {
     rates: Samples,

@@ -148,7 +148,7 @@ fn answer(frame: &[u8]) -> Option<(usize, usize)> {
 }
 
 impl Outcome {
-    /// How long answers took whose requests were sent in this part of the time, in µs, sorted.
+    /// The times that answers took to requests sent in this part of the time, in µs, sorted.
     pub(super) fn latencies(outcomes: &[Outcome], from: Duration) -> Vec<f64> {
         let since = from.as_nanos() as u64;
         let requests = outcomes.iter().flat_map(|outcome| &outcome.requests);
@@ -158,8 +158,8 @@ impl Outcome {
         all
     }
 
-    /// How long after `from`, in ms, the first of [`STEADY`] slices of time begins of whose requests
-    /// at least half were answered within `good`, each; nothing if there are none.
+    /// The time after `from`, in ms, at which the first of [`STEADY`] good slices of time begins: at
+    /// least half of the requests of each were answered within `good`; nothing if there are none.
     pub(super) fn transient(
         outcomes: &[Outcome],
         (from, slice): (Duration, Duration),

@@ -3,8 +3,8 @@
 //! A worker echoes numbered datagrams as fast as it can, on a core of its own; the control thread,
 //! on the other core, applies graphs that differ by twenty blocks, in turns. The link makes the
 //! datagrams and looks at the answers' numbers, in the worker's own thread: it is never short of
-//! packets, so whatever is missing was lost by a change, and however long it was not asked is a gap
-//! in the service.
+//! packets, so any missing number was lost by a change, and any time without a poll is a gap in the
+//! service.
 
 mod link;
 
@@ -76,7 +76,7 @@ pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-/// A worker on its thread, and what changes its graph.
+/// A worker on its thread, and the publisher of its graph.
 struct Stage {
     publisher: Arc<Publisher>,
     graphs: [Graph; 2],
@@ -221,7 +221,7 @@ fn with_blocks(graph: &Graph) -> Result<Graph, weever_graph::ChangeError> {
     apply(graph, &ChangeSet { changes: (0..BLOCKS).map(splice).collect() })
 }
 
-/// What all rounds have shown: a sample for each.
+/// The results of all rounds: a sample for each.
 #[derive(Default)]
 struct Totals {
     changed: Samples,

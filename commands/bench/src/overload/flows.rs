@@ -112,7 +112,7 @@ impl Block for Sequence {
     }
 }
 
-/// What happened in a run.
+/// The results of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) moved: usize,

@@ -1,4 +1,4 @@
-//! `weever bench overload`: what holds when much happens at once. In memory, with threads of its own.
+//! `weever bench overload`: the stack when much happens at once. In memory, with threads of its own.
 
 mod change;
 mod flows;

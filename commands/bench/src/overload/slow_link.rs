@@ -1,4 +1,4 @@
-//! A pair of links while a third takes 1 % of what is sent to it. Everything is counted on a clock of the
+//! A pair of links while a third takes 1 % of its packets. Everything is counted on a clock of the
 //! benchmark's own, so that the figure is the worker's rule and no property of the machine.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ use crate::{BenchError, Report, Samples};
 
 /// Packets that arrive on each source in a turn: less than the worker can receive.
 const ARRIVE: usize = 32;
-/// Packets that a device keeps until they are received; what arrives beyond that is lost there.
+/// Packets that a device keeps until they are received; further ones are lost there.
 const RING: usize = 1024;
 /// One packet of so many is taken by the slow link.
 const ONE_IN: usize = 100;
@@ -75,7 +75,7 @@ impl LinkQueue for Paced {
 
     fn advance(&mut self, now: u64) {
         self.waiting = (self.waiting + self.arrive).min(RING);
-        // What is not used in a turn is lost, but for part of a packet.
+        // Unused credit of a turn is lost, except for part of a packet.
         self.credit = (self.credit + self.leave).min(self.leave.max(ONE_IN) + ONE_IN);
         self.inner.advance(now);
     }
@@ -143,9 +143,7 @@ pub(crate) fn measure(report: &mut Report) -> Result<(), BenchError> {
     // In hundredths of a packet.
     let slow = ARRIVE;
     let (alone, beside) = (forwarded(0, slow)?, forwarded(ARRIVE, slow)?);
-    report.setup(
-        "slow link: four links in memory on one worker; one takes 1 % of what is sent to it",
-    );
+    report.setup("slow link: four links in memory on one worker; one takes 1 % of its packets");
     report.row("an unrelated pair alone", "packets", &Samples(vec![alone]));
     report.row("beside the slow link", "packets", &Samples(vec![beside]));
     report.ratio("slow_link_others", "", &Samples(vec![beside / alone]));

@@ -1,4 +1,4 @@
-//! What our plans cost beside those of the paper's Algorithm 1, on random instances.
+//! The cost of our plans beside those of the paper's Algorithm 1, on random instances.
 
 use weever_graph::Field;
 use weever_plan::flow::{ClassId, Conj, Flow, Values};

@@ -70,7 +70,7 @@ fn with_blocks(plain: &str, blocks: usize) -> String {
     entered.replacen("node Echo {", &format!("{nodes}node Echo {{"), 1)
 }
 
-/// What became of a flow of numbered datagrams.
+/// The outcome of a flow of numbered datagrams.
 #[derive(Default)]
 struct Flow {
     sent: u64,

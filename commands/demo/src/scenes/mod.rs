@@ -1,4 +1,5 @@
-//! Networks of their own, for what two hosts on one link cannot show. They need the kernel.
+//! Networks of their own, for features that two hosts on one link cannot show. They need the
+//! kernel.
 
 mod hosts;
 mod neighbours;

@@ -55,7 +55,7 @@ fn filter(result: &Result<'_>, planned: &PlannedRule) -> Value {
     let model = &result.model.nic.tables[planned.table].model;
     let keys = model.matches.iter().zip(&planned.rule.keys).filter(|(_, k)| k.mask != 0);
     let key = |(m, k): (&weever_graph::nic::FieldMatch, &weever_graph::Key)| {
-        // 128-bit numbers are not what JSON readers expect.
+        // JSON readers do not expect 128-bit numbers.
         json!({
             "field": weever_unicorn::predicate::field_name(m.field),
             "value": format!("{:#x}", k.value),

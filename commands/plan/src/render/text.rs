@@ -88,7 +88,7 @@ fn queues(result: &Result<'_>) -> String {
     out
 }
 
-/// What flows with known rates bring to a queue; nothing if none is known.
+/// The load of the flows with known rates on a queue; nothing if none is known.
 fn load(result: &Result<'_>, queue: u32) -> String {
     let part = |(flow, spec): (&PlannedFlow, &weever_plan::flow::Flow)| {
         let rate = spec.rate? as f64;

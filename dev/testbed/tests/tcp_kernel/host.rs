@@ -27,13 +27,13 @@ const ETHERNET: usize = 14;
 /// The script of a host.
 pub(crate) struct Plan {
     pub(crate) config: Config,
-    /// What connections that are accepted do.
+    /// The job of accepted connections.
     pub(crate) accepts: Option<Job>,
     /// Every so many packets, one that arrives and one to be sent are lost; 0: none.
     pub(crate) lose: u64,
 }
 
-/// What became of it.
+/// The result.
 pub(crate) struct Outcome {
     pub(crate) streams: Vec<Stream>,
     pub(crate) bad_checksums: u64,

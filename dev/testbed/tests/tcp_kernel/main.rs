@@ -61,7 +61,7 @@ fn kernel(mut socket: TcpStream, send: u64) -> u64 {
     loop {
         let got = socket.read(&mut buffer).expect("the connection ends in order");
         for (at, one) in (read..).zip(&buffer[..got]) {
-            assert!(*one == octet(at), "octet {at} is not what weever sent");
+            assert!(*one == octet(at), "octet {at} differs from weever's");
         }
         read += got as u64;
         if got == 0 {

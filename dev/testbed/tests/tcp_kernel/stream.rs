@@ -41,7 +41,7 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(id: Id, job: Job) -> Self {
-        // A megabyte for what moves megabytes, little for a thousand small ones.
+        // A megabyte for jobs that move megabytes, little for a thousand small ones.
         let size = (job.send.max(job.expect) as usize).clamp(4096, REGION);
         let (send, receive) = (Region::new(size), Region::new(REGION.min(size.max(65_536) * 2)));
         let (written, read, finished, shut, failure) = (0, 0, false, false, None);
@@ -52,7 +52,7 @@ impl Stream {
         ((job.send.max(job.expect) as usize).clamp(65_536, REGION / 2)) as u32
     }
 
-    /// Does what events call for: whether it has let go of the connection.
+    /// Handles the events; returns whether it has let go of the connection.
     pub(crate) fn work(&mut self, endpoint: &mut Endpoint, events: Events, now: u64) -> bool {
         self.take(endpoint, now);
         self.write(endpoint, now);

@@ -74,7 +74,7 @@ fn reach<'a>(from: &Path, below: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> BTr
     reached
 }
 
-/// The edges of a circle, with what makes them.
+/// The edges of a circle, with the names that make them.
 fn describe(circle: &[&Path], edges: &Edges) -> String {
     let mut text = format!("{} files name each other in a circle", circle.len());
     for ((upper, lower), names) in edges {
@@ -83,7 +83,7 @@ fn describe(circle: &[&Path], edges: &Edges) -> String {
                 &format!("\n    {} -> {}: {}", upper.display(), lower.display(), names.join(", "));
         }
     }
-    text + "\n    move what both need into a file below them"
+    text + "\n    move the shared items into a file below them"
 }
 
 /// The list of circles may only get shorter.

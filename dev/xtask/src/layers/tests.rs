@@ -37,7 +37,7 @@ fn a_circle_is_shown_with_what_makes_it() {
     let found = failures(&files, "").concat();
     assert!(found.starts_with("circle a/src/x.rs: 2 files"), "{found}");
     assert!(found.contains("a/src/x.rs -> a/src/y.rs: Y\n"), "{found}");
-    // What `lib.rs` passes on is found where it is defined.
+    // An item re-exported by `lib.rs` is found where it is defined.
     assert!(found.contains("a/src/y.rs -> a/src/x.rs: X\n"), "{found}");
 }
 

@@ -1,4 +1,4 @@
-//! What attributes say about the item below them.
+//! The meaning of attributes for the item below them.
 
 use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, MetaNameValue};
 

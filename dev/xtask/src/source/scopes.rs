@@ -1,6 +1,6 @@
 //! The names that a file defines, imports and mentions, module by module.
 //!
-//! Code for tests is left out: what only tests say about each other is no architecture.
+//! Code for tests is left out: references between tests are no architecture.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(crate) struct Scope {
 #[derive(Debug)]
 pub(crate) struct ModuleFile {
     pub(crate) name: String,
-    /// What `#[path = "…"]` says.
+    /// The file of `#[path = "…"]`.
     pub(crate) place: Option<String>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Words {
     pub(super) mentions: Vec<(usize, String)>,
 }
 
-/// What stands before a name that is being defined.
+/// The words before a name that is being defined.
 const DEFINING: [&str; 9] =
     ["const", "enum", "fn", "mod", "static", "struct", "trait", "type", "union"];
 

@@ -1,6 +1,6 @@
 //! The settings of a stack, in one table.
 //!
-//! [`TABLE`] has one entry for each setting. What users meet is made of it: the keys of `weever.toml` and
+//! [`TABLE`] has one entry for each setting. The users' side is made of it: the keys of `weever.toml` and
 //! the options of `weever up` (the daemon reads both by the entry's [`Kind`]), the paths of `weever set`
 //! with their suggestions and help, `docs/settings.md` and `examples/weever.toml`. The table knows
 //! nothing of the stack, so that every client can use it.

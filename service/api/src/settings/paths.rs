@@ -25,7 +25,7 @@ pub enum UnknownPath {
 }
 
 impl UnknownPath {
-    /// What to do instead.
+    /// The remedy.
     pub fn remedy(&self) -> String {
         match self {
             UnknownPath::Unknown { hint: Some(near), .. } => format!("did you mean {near}?"),

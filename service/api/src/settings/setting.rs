@@ -14,7 +14,7 @@ pub struct Setting {
     pub kind: Kind,
     /// Whether it takes several values.
     pub is_list: bool,
-    /// What holds without it.
+    /// The effect of leaving it out.
     pub default: Default,
     /// A value, as it is written in the file.
     pub example: &'static str,
@@ -40,7 +40,7 @@ pub enum Place {
     Nowhere,
 }
 
-/// What holds without a setting.
+/// The effect of leaving a setting out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Default {
     /// This value.
@@ -73,7 +73,7 @@ pub enum Kind {
     Mac,
     /// Numbers of cores: one, or a range of them.
     Cores,
-    /// What sorts packets: `xdp`, `auto`, or the name of a NIC model.
+    /// The place that sorts packets: `xdp`, `auto`, or the name of a NIC model.
     Nic,
 }
 

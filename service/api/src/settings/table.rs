@@ -11,7 +11,7 @@ pub const TABLE: &[Setting] = &[
         "The network device whose queues the stack uses. `ip link` lists the devices. With \
          `link = \"pcap\"`, the path of a capture file.",
     ),
-    interface("link", Kind::Word(LINKS), Value("af-xdp"), "\"af-xdp\"").doc("What the device is."),
+    interface("link", Kind::Word(LINKS), Value("af-xdp"), "\"af-xdp\"").doc("The kind of link."),
     interface("addr", Kind::Prefix, Without("required without `dhcp`, `slaac` or `share = \"ports\"`"), "[\"192.0.2.10/24\", \"2001:db8::10/64\"]")
         .list()
         .path("interface.NAME.addr", "its addresses, or none; += and -= add and remove some")
@@ -23,7 +23,7 @@ pub const TABLE: &[Setting] = &[
         .doc("Get an IPv4 address and routes from a DHCP server."),
     interface("slaac", Kind::Switch, Value("false"), "true")
         .doc("Make IPv6 addresses and routes from router advertisements."),
-    interface("mtu", Kind::Number(576, 65_535, "bytes"), Without("what the device takes"), "1500")
+    interface("mtu", Kind::Number(576, 65_535, "bytes"), Without("the device's limit"), "1500")
         .path("interface.NAME.mtu", "")
         .doc("Length of the longest IP packet to send. IPv6 needs 1280 or more."),
     interface("pace", Kind::Word(PACES), Value("recorded"), "\"recorded\"")
@@ -35,15 +35,15 @@ pub const TABLE: &[Setting] = &[
     interface("vlan", Kind::Number(0, 4094, ""), Without("untagged frames, as with 0"), "5")
         .doc("The VLAN that the interface is in."),
     interface("share", Kind::Word(SHARES), Value("address"), "\"address\"")
-        .doc("What the stack takes from the device."),
+        .doc("The packets that the stack takes from the device."),
     interface("nic", Kind::Nic, Value("xdp"), "\"auto\"").doc(
-        "What sorts packets into the workers' queues, where there is a policy. `xdp`: a program in front \
+        "Where packets are sorted into the workers' queues, if there is a policy. `xdp`: a program in front \
          of the sockets, on any device. `auto`: the device's own filters if its driver has them and is \
          known, else the program. The name of a model: the device's own filters, which are as the model \
          says; the stack does not start if the device takes no rules.",
     ),
     Setting { place: Place::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
-        .doc("What the interface is called."),
+        .doc("The interface's name."),
     stack("gateway", Kind::Address, Without("only hosts of the own networks are reached"), "[\"192.0.2.1\", \"2001:db8::1\"]")
         .list()
         .doc("The routers for all other networks, one of each family."),

@@ -25,7 +25,7 @@ impl Settings {
     /// Reads a configuration file of at most 16 MiB.
     ///
     /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::TooLong`], and what [`parse`](Self::parse) gives.
+    /// [`ConfigError::Read`], [`ConfigError::TooLong`], and those of [`parse`](Self::parse).
     pub fn read(path: &Path) -> Result<Settings, ConfigError> {
         Settings::parse(path, &read_text(path)?)
     }

@@ -53,9 +53,9 @@ pub struct Config {
     pub pool: weever_packet::PoolConfig,
     /// The control socket. None: the first of the usual places where one can be made.
     pub control: Option<PathBuf>,
-    /// The directory of what outlives the process: the secret that IPv6 addresses are made with.
-    /// None: `$STATE_DIRECTORY` or `/var/lib/weever` for a stack that opens its devices, and no
-    /// secret for one on links.
+    /// The directory of the state that outlives the process: the secret that IPv6 addresses are
+    /// made with. None: `$STATE_DIRECTORY` or `/var/lib/weever` for a stack that opens its devices,
+    /// and no secret for one on links.
     pub state: Option<PathBuf>,
     /// Where counters can be had by Prometheus, if anywhere.
     pub metrics: Option<SocketAddr>,
@@ -96,7 +96,7 @@ pub struct Interface {
     pub addresses: Vec<Prefix>,
     /// Whether it gets an IPv4 address and routes from a DHCP server.
     pub dhcp: bool,
-    /// Whether it makes IPv6 addresses from what routers advertise (RFC 4862).
+    /// Whether it makes IPv6 addresses from router advertisements (RFC 4862).
     pub slaac: bool,
     /// Longest IP packet to send; `None`: the device's limit.
     pub mtu: Option<u16>,
@@ -104,9 +104,10 @@ pub struct Interface {
     pub groups: Vec<IpAddr>,
     /// How fast a capture file is replayed.
     pub pace: Pace,
-    /// What weever takes from the device. Interfaces of one device have the same.
+    /// The packets that weever takes from the device. Interfaces of one device have the same.
     pub share: Share,
-    /// What sorts its packets, where there is a policy. Interfaces of one device have the same.
+    /// The place where its packets are sorted, if there is a policy. Interfaces of one device have
+    /// the same.
     pub nic: NicChoice,
 }
 
@@ -152,7 +153,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What weever takes from a device (design/0000 §4.5).
+    /// The packets that weever takes from a device (design/0000 §4.5).
     Share {
         /// ARP, ND and IP packets for the stack's addresses; the kernel has the rest.
         #[default]
@@ -160,7 +161,7 @@ words! {
         /// Packets for the kernel's addresses and the ports of services; the kernel has the rest,
         /// and its addresses, routes and neighbours are the stack's.
         Ports = "ports",
-        /// Everything: the kernel sees nothing of what arrives.
+        /// No sharing: the kernel sees no received packet.
         None = "none",
     }
 }

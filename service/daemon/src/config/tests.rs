@@ -104,7 +104,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_likely_one() {
     assert!(complaint.ends_with("did you mean `services`?"), "{complaint}");
 }
 
-/// What newcomers got wrong, each with the whole message.
+/// Mistakes of newcomers, each with the whole message.
 #[test]
 fn mistakes_are_answered_with_place_culprit_and_remedy() {
     for (text, message) in [

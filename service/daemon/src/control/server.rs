@@ -39,7 +39,7 @@ struct Client {
 }
 
 impl ControlServer {
-    /// Answers on `socket` with what `handler` says, on threads of its own.
+    /// Answers on `socket` by `handler`, on threads of its own.
     ///
     /// # Errors
     /// If no thread can be started.

@@ -27,7 +27,7 @@ pub enum ControlError {
         path: PathBuf,
         /// The stack that answers.
         owner: String,
-        /// What else to do.
+        /// The user's alternative.
         alternative: &'static str,
     },
     /// There is a file that is no socket.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const LONGEST: usize = 8 << 10;
 /// How long a request may take to come, and how long its answer to go.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What Prometheus asks for, and gets.
+/// The content type that Prometheus asks for, and gets.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Answers one request.

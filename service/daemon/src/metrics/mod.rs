@@ -33,8 +33,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on `address` (port 0: any that is free) and answers with what `page` makes, on threads of
-    /// its own.
+    /// Listens on `address` (port 0: any that is free) and answers with the text of `page`, on threads
+    /// of its own.
     ///
     /// # Errors
     /// If the address cannot be had, or no thread.

@@ -174,7 +174,7 @@ fn switch(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// What operators set of an interface: borrowed addresses are the kernel's.
+/// Operators' settings of an interface: borrowed addresses are the kernel's.
 fn of_interface(iface: &Interface) -> Vec<Assignment> {
     let list = |all: Vec<String>| if all.is_empty() { "none".into() } else { all.join(",") };
     let named =

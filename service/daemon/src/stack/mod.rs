@@ -75,7 +75,7 @@ impl Stack {
         self.shared.picture(&format.into())
     }
 
-    /// The configuration, with what start filled in.
+    /// The configuration, completed by start.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
@@ -100,7 +100,7 @@ impl Stack {
         self.control.as_ref().map(ControlServer::path)
     }
 
-    /// What tells it to stop, from any thread.
+    /// A handle that tells it to stop, from any thread.
     pub fn stopper(&self) -> Stopper {
         self.shared.host.stopper.clone()
     }

@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// The environment variable with the log level, where the command line has none.
 const VARIABLE: &str = "WEEVER_LOG";
 
-/// What of standard error is journald's, as systemd.exec(5) has it: `DEVICE:INODE`.
+/// The variable that names journald's standard error, as `DEVICE:INODE` (systemd.exec(5)).
 const JOURNAL: &str = "JOURNAL_STREAM";
 
 /// How log lines are written.
@@ -40,8 +40,8 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Begins to log: what `wanted` says, or the environment, or `info` and worse. A process that logs
-/// already goes on as it does.
+/// Begins to log: as `wanted` says, or the environment, or `info` and worse. A process that logs
+/// already keeps its logging.
 ///
 /// # Errors
 /// The mistake in the filter.
@@ -72,8 +72,8 @@ pub(super) fn begin(wanted: Option<&str>, format: LogFormat) -> Result<(), Strin
     Ok(())
 }
 
-/// A word alone is a level here. To the crate it would be a target all of whose lines are wanted, so
-/// that a mistyped level ended in silence.
+/// A word alone is a level here. The crate would read it as a target all of whose lines are wanted,
+/// so that a mistyped level would pass without an error.
 fn filter(text: &str) -> Result<EnvFilter, String> {
     for word in text.split(',').map(str::trim).filter(|word| !word.contains(['=', '['])) {
         if word.parse::<LevelFilter>().is_err() {
@@ -83,8 +83,8 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text).map_err(|e| e.to_string())
 }
 
-/// Whether this is what standard error leads to: a service may have passed the variable on to what
-/// it starts, and that writes elsewhere.
+/// Whether standard error leads to this stream: a service may have passed the variable on to its
+/// children, which write elsewhere.
 fn goes_to(stream: &str) -> bool {
     let number = |text: Option<&str>| text?.parse::<u64>().ok();
     let mut parts = stream.split(':');

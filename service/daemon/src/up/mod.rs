@@ -24,8 +24,8 @@ pub struct UpArgs {
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: SettingOptions,
-    /// What to log on standard error: `error`, `warn`, `info`, `debug`, or TARGET=LEVEL,…; without
-    /// it the environment's WEEVER_LOG, or `info`
+    /// The log on standard error: `error`, `warn`, `info`, `debug`, or TARGET=LEVEL,…; without it
+    /// the environment's WEEVER_LOG, or `info`
     #[arg(long, value_name = "LEVEL")]
     log: Option<String>,
     /// How to log: `text` or `json`
@@ -83,9 +83,9 @@ impl UpArgs {
         Ok(config)
     }
 
-    /// Starts the stack, says on `out` what runs, and blocks until it has stopped: by SIGINT,
-    /// SIGTERM or SIGHUP, by a control message, or because a worker failed. To be called on the
-    /// main thread before others are started, since signals are taken over for all of them.
+    /// Starts the stack, describes it on `out`, and blocks until it has stopped: by SIGINT, SIGTERM
+    /// or SIGHUP, by a control message, or because a worker failed. To be called on the main thread
+    /// before others are started, since signals are taken over for all of them.
     ///
     /// # Errors
     /// See [`UpError`]. A worker's failure is in the report.

@@ -165,7 +165,7 @@ pub(crate) fn errors(from: &VethEnd, to: IpAddr) {
     let mut buffer = [0; 2000];
     loop {
         assert!(Instant::now() < end, "{to}: nothing about an unknown protocol");
-        // Whatever an earlier error says to this socket.
+        // The send may fail by the error for an earlier datagram: ignored.
         let _ = unknown.send(b"understood?");
         let Ok(n) = (&listener).read(&mut buffer) else { continue };
         if buffer.get(skip..n.min(skip + 2)) == Some(&wanted) {

@@ -73,7 +73,7 @@ impl Bench {
         self.ask(|client| client.call(&QueuesRequest { filters: 10 }).unwrap())
     }
 
-    /// What workers get, once nothing comes any more: they tell it a few times a second.
+    /// The workers' counters, once no more packets come: workers publish them a few times a second.
     pub(crate) fn settled(&self) -> Queues {
         let mut last = self.queues();
         loop {

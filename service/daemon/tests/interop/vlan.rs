@@ -71,8 +71,8 @@ fn kernels_in_vlans_talk_to_the_interfaces_there() {
     assert_eq!(stack.stop().failure, None);
 }
 
-/// An address of one VLAN is nobody's in another, and what belongs to no interface's VLAN is dropped
-/// with its reason.
+/// An address of one VLAN is nobody's in another, and a frame of a VLAN without an interface is
+/// dropped with its reason.
 #[test]
 fn vlans_are_apart() {
     require_net_admin!();

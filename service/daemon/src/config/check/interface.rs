@@ -74,7 +74,7 @@ pub(super) fn all(settings: &Settings, problems: &mut Problems) -> Vec<Interface
     interfaces
 }
 
-/// What one table says; `at` comes before its keys in messages.
+/// The interface of one table; `at` comes before its keys in messages.
 fn interface(at: &str, table: &Table, problems: &mut Problems) -> Interface {
     let mut interface = Interface::with(table.find("dev").unwrap_or_default(), table);
     if !table.has("dev") {

@@ -6,7 +6,7 @@ use super::super::settings::Table;
 use super::super::{Config, Services, Share};
 use super::problems::Problems;
 
-/// In bytes: what AF_XDP takes.
+/// In bytes: the sizes that AF_XDP takes.
 const FRAME_SIZES: [u32; 2] = [2048, 4096];
 
 pub(super) fn pool(top: &Table) -> PoolConfig {

@@ -20,7 +20,7 @@ pub(in crate::stack) struct Device {
     pub(in crate::stack) link: Box<dyn Link>,
     /// Which addresses' packets come from it; `None` if all do.
     pub(in crate::stack) filter: Option<AddressFilter>,
-    /// What carries out the policy, if there is one and the device takes filters.
+    /// The steward of the policy, if there is one and the device takes filters.
     pub(in crate::stack) steward: Option<Steward>,
 }
 

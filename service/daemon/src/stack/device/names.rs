@@ -1,4 +1,4 @@
-//! What devices are called now: they can be renamed while a stack runs on them.
+//! The current names of devices: they can be renamed while a stack runs on them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ pub(in crate::stack) struct DeviceNames(Mutex<Vec<DeviceName>>);
 #[derive(Debug)]
 struct DeviceName {
     name: String,
-    /// What stays when a network device is renamed; `None` for a link that is no network device.
+    /// The index, which survives a renaming; `None` for a link that is no network device.
     ifindex: Option<u32>,
 }
 

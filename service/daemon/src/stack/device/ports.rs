@@ -30,8 +30,8 @@ impl TakenPorts {
         TakenPorts { devices, taken: Mutex::new(taken) }
     }
 
-    /// Takes and gives back what differs. Returns complaints of devices that refused, which are tried
-    /// again the next time, and ports that the kernel's sockets lose.
+    /// Takes and gives back the ports that differ. Returns complaints of devices that refused, which
+    /// are tried again the next time, and ports that the kernel's sockets lose.
     pub(in crate::stack) fn follow(&self, services: &Services) -> Vec<String> {
         let wanted = of(services);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

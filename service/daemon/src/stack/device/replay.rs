@@ -48,8 +48,9 @@ pub(in crate::stack) fn open(
     Ok(Box::new(PlaybackLink::new(info, capture, pace, End::Quiet)))
 }
 
-/// The hardware address of the station whose place the stack takes: the one that was named, else the
-/// one that packets for the stack's `own` addresses go to, else the first that a packet goes to.
+/// The hardware address of the station whose place the stack takes: the configured one, else the
+/// destination of packets to the stack's `own` addresses, else the destination of the first unicast
+/// packet.
 fn place(capture: &Capture, station: Option<Station>, own: &[IpAddr]) -> Result<MacAddr, String> {
     if capture.is_empty() {
         return Err(match capture.left_out() {

@@ -27,7 +27,8 @@ pub(in crate::stack) struct Program {
     taps: Vec<Splices>,
     /// Whether applications are served.
     applications: bool,
-    /// Whether workers may run parts of it: there is an entrance for what those are not made for.
+    /// Whether workers may run parts of it: there is an entrance for packets that those are not
+    /// made for.
     in_parts: bool,
 }
 
@@ -122,7 +123,7 @@ impl Program {
         Ok(graph)
     }
 
-    /// The graph without what captures have put into it.
+    /// The graph without the nodes of captures.
     pub(in crate::stack) fn untapped(&self) -> Result<Graph, ProgramError> {
         let loaded = load(&self.text, &self.name)?;
         let mut graph = with_sockets(

@@ -9,7 +9,7 @@ use weever_service_api::{
     Counters, DropCounter, LinkCounters, NamedCounter, NodeCounters, PortCounter,
 };
 
-/// Sums what several workers have counted, and sorts it by node.
+/// Sums the counters of several workers, and sorts them by node.
 pub(in crate::stack) fn nodes(workers: &[Vec<Reading>]) -> Counters {
     let mut counters = Counters::default();
     let mut places: HashMap<Arc<str>, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What applications have open, as the control socket tells it.
+//! Applications' open sockets, as the control socket tells them.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;

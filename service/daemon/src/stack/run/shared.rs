@@ -38,11 +38,11 @@ pub(in crate::stack) struct Shared {
     pub(in crate::stack) captures: Captures,
     /// The current names of the links' devices.
     pub(in crate::stack) names: Arc<DeviceNames>,
-    /// What services have taken from devices that are shared by port.
+    /// The ports that services have taken from devices that are shared by port.
     pub(in crate::stack) ports: TakenPorts,
-    /// What carries out the policy, a device each.
+    /// The stewards, which carry out the policy, a device each.
     pub(in crate::stack) stewards: Arc<Stewards>,
-    /// What applications have open, once they are served.
+    /// Applications' sockets, once they are served.
     pub(in crate::stack) applications: OnceLock<Arc<Mutex<AppServer>>>,
     pub(in crate::stack) started: Instant,
 }
@@ -177,7 +177,7 @@ impl Shared {
         counters
     }
 
-    /// What runs, and how.
+    /// The state of the stack.
     pub(in crate::stack) fn status(&self) -> Status {
         let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
         let names = self.names.all();

@@ -49,7 +49,7 @@ pub enum PolicyError {
         path: PathBuf,
         /// How many workers there are.
         workers: u32,
-        /// The classes, and what ran out.
+        /// The classes, and the resource that each lacks.
         complaints: Vec<String>,
     },
     /// More workers than the model has queues, or a model that cannot be used.

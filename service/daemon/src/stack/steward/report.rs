@@ -1,4 +1,4 @@
-//! What stewards do, as control messages.
+//! The stewards' state, as control messages.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};

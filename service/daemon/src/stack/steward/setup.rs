@@ -52,8 +52,7 @@ impl PolicySetup {
     /// nothing but the files, and asks devices for their drivers and queues.
     ///
     /// # Errors
-    /// [`PolicyError`]: everything that is wrong with the files, or what keeps the policy from being
-    /// satisfied.
+    /// [`PolicyError`]: all mistakes in the files, or the reason why the policy cannot be satisfied.
     pub(crate) fn of(config: &Config) -> Result<Option<PolicySetup>, PolicyError> {
         PolicySetup::with(config, &mut |dev| Ok(Box::new(KernelDriver::open(dev)?)))
     }

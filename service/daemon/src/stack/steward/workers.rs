@@ -16,7 +16,7 @@ use crate::stack::run::wait_modes::WaitModes;
 /// The workers behind the queues of a link.
 pub(in crate::stack) struct WorkerReceivers {
     link: u16,
-    /// What makes their graphs; `None` if each worker runs the whole graph.
+    /// The maker of their graphs; `None` if each worker runs the whole graph.
     graph_parts: Option<Arc<GraphParts>>,
     wait_modes: Arc<WaitModes>,
     /// The packets that arrive at each queue now, and those that may arrive next.
@@ -36,7 +36,7 @@ impl WorkerReceivers {
         WorkerReceivers { link, graph_parts, wait_modes, present, next, took: Duration::ZERO }
     }
 
-    /// What arrives at each queue under a configuration, as far as graphs can tell.
+    /// The packets that arrive at each queue under a configuration, as far as graphs can tell.
     fn arrivals(&self, nic: &Nic, configuration: &Configuration) -> Vec<Arrival> {
         let Some(graph_parts) = &self.graph_parts else { return Vec::new() };
         needs(nic, configuration, &graph_parts.fields())

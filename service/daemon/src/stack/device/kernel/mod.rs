@@ -61,7 +61,7 @@ pub(in crate::stack) struct Kernel {
     is_news: bool,
 }
 
-/// What became of a neighbour.
+/// The new state of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Heard {
     iface: IfaceId,

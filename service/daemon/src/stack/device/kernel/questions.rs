@@ -62,7 +62,7 @@ impl Questions {
         (!waiting.ended).then(|| std::mem::take(&mut waiting.neighbours))
     }
 
-    /// What to wait on.
+    /// The descriptor to wait on.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }

@@ -26,7 +26,7 @@ const MOST: usize = 8;
 /// Places of one capture.
 const MOST_PLACES: usize = 32;
 
-/// What captures of a stack share.
+/// The state shared by the captures of a stack.
 #[derive(Debug)]
 pub(in crate::stack) struct Captures {
     base: Base,

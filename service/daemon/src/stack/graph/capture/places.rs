@@ -85,8 +85,8 @@ pub(in crate::stack) struct Splices {
 }
 
 impl Splices {
-    /// What puts the blocks into `graph`, each between its port and where that leads; an error of
-    /// the change, if a port is not there.
+    /// The changes that put the blocks into `graph`, each between its port and the port's target;
+    /// an error of the change, if a port is not there.
     pub(in crate::stack) fn changes(&self, graph: &Graph) -> ChangeSet {
         let places = self.ports.iter().enumerate();
         places.fold(ChangeSet::new(), |changes, (place, (node, port))| {

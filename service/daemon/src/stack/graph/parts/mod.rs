@@ -86,7 +86,7 @@ impl GraphParts {
                 let (epoch, sizes) = (published.epoch, self.publisher.sizes());
                 tracing::debug!(epoch, ?sizes, "workers run parts of the graph");
             }
-            // Strangers are handed over whatever they run.
+            // Workers hand foreign packets over, whichever part they run.
             Err(error) => tracing::warn!("workers keep their graphs: {error}"),
         }
     }

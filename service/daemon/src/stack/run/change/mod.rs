@@ -35,7 +35,7 @@ impl Shared {
     /// Changes settings, in their order: all of them, or none when one is refused. Blocks until every
     /// worker runs the new graph, if the graph changes.
     pub(in crate::stack) fn assign(&self, assignments: &[Assignment]) -> Result<Changed, ApiError> {
-        // Held until the end: what another operator sets meanwhile must not be lost.
+        // Held until the end: another operator's change must not be lost meanwhile.
         let mut program = self.program();
         let before = program.clone();
         let mut wanted = before.clone();

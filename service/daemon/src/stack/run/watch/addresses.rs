@@ -84,7 +84,7 @@ mod tests {
             let state = NetState::new(config.clone(), 1);
             wanted(&state, 0, &[]).iter().map(ToString::to_string).collect()
         };
-        assert_eq!(text(&config), ["2001:db8::1"], "what routers say is overheard");
+        assert_eq!(text(&config), ["2001:db8::1"], "routers' messages are overheard");
         config.join6(IfaceId(0), "ff05::7".parse().unwrap()).unwrap();
         let only = Filter::new(Mode::Include, &["2001:db8::9".parse().unwrap()]);
         config.set_filters6(IfaceId(0), vec![("ff35::8".parse().unwrap(), only)]).unwrap();
