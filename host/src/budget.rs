@@ -53,14 +53,14 @@ impl FrameBudget {
     /// beyond `least` at most a `part`th of the frames left when all have their least.
     fn add(&mut self, left: &mut usize, part: usize, want: Want) {
         let Want { holder, count, least, most } = want;
-        let more =
-            if count == 0 { 0 } else { (*left / part / count).min(most.saturating_sub(least)) };
+        let each = (*left / part).checked_div(count).unwrap_or(0);
+        let more = each.min(most.saturating_sub(least));
         *left -= more * count;
         self.shares.push(FrameShare { holder, count, least, each: least + more });
     }
 }
 
-/// The needs of each holder, and why they do not fit: a table, with the remedy.
+/// The needs of all holders as a table, why they do not fit, and the remedy.
 impl fmt::Display for FrameBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (least, frames) = (self.least(), self.frames);
