@@ -338,11 +338,29 @@ fn options(mut options: &[u8]) -> Options {
                 if [131, 137].contains(kind) {
                     return Options::Route;
                 }
-                options = &options[usize::from(*len)..];
+                let (option, rest) = options.split_at(usize::from(*len));
+                if contradicts_itself(option) {
+                    return Options::Malformed;
+                }
+                options = rest;
             }
             _ => return Options::Malformed,
         }
     }
+}
+
+/// Whether an option that records a route or timestamps has no pointer, one into its fixed part, or one
+/// behind which there is less room than an entry takes (RFC 791 §3.1).
+fn contradicts_itself(option: &[u8]) -> bool {
+    let (fixed, entry) = match option {
+        [7, ..] => (3, 4),
+        [68, _, _, flags, ..] if [1, 3].contains(&(flags & 15)) => (4, 8),
+        [68, ..] => (4, 4),
+        _ => return false,
+    };
+    let Some(pointer) = option.get(2).map(|pointer| usize::from(*pointer)) else { return true };
+    let is_full = pointer > option.len();
+    option.len() < fixed || pointer <= fixed || !is_full && pointer - 1 + entry > option.len()
 }
 
 /// The words of the parts, added up. All parts but the last have whole words.
