@@ -20,11 +20,11 @@ pub enum Target {
 /// A rule of a table. It matches the packets of its flow type that match all of its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its flow type, if the table has those.
+    /// Its flow type, if the table has flow types.
     pub flow_type: Option<FlowType>,
     /// One key per field of the table, in the table's order; a mask of 0 does not look.
     pub keys: Vec<Key>,
-    /// Where it sends packets.
+    /// The destination of its packets.
     pub target: Target,
     /// Its priority, for tables that have them; larger wins.
     pub priority: u32,

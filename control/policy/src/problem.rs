@@ -7,7 +7,7 @@ pub(crate) const MAX_KEPT: usize = 1000;
 /// More are not shown.
 const MAX_SHOWN: usize = 50;
 
-/// Where in a file something stands.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Position {
     /// In this line, counted from 1.
@@ -31,7 +31,7 @@ impl Display for Position {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The place of the fault.
     pub place: Position,
     /// The fault, in one sentence.
     pub message: String,
@@ -45,7 +45,7 @@ impl Problem {
         Problem { place, message: message.into(), help: None }
     }
 
-    /// The same with advice, if there is any.
+    /// The same problem with advice, if there is any.
     #[must_use]
     pub fn help(mut self, help: impl Into<Option<String>>) -> Problem {
         self.help = help.into();

@@ -2,7 +2,7 @@
 
 use weever_device::xdp::{AttachMode, XdpError, XdpSteering};
 
-/// Where the program runs.
+/// The place where the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProgramMode {
     /// In the driver if it can, except where checksums would suffer.
@@ -19,9 +19,9 @@ pub enum ProgramMode {
 pub struct Attachment {
     /// The interface's name, for reports.
     pub device: String,
-    /// Its number.
+    /// The interface's number.
     pub ifindex: u32,
-    /// Where the program runs.
+    /// The place where the program runs.
     pub mode: ProgramMode,
     /// Whether frames may arrive with unfinished checksums
     /// ([`hands_over_partial_checksums`](weever_device::hands_over_partial_checksums)).

@@ -9,14 +9,14 @@ use weever_policy::Problems;
 use weever_policy::flows::FlowSpec;
 use weever_policy::policy::CheckedPolicy;
 
-/// Where a flow is known from.
+/// The origin of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The file of flows.
     File,
     /// A service of the process that steers, with its port.
     Service(&'static str, u16),
-    /// Its packets.
+    /// Observed packets of the five-tuple.
     Traffic(FiveTuple),
 }
 

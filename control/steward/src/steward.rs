@@ -29,11 +29,11 @@ pub struct Settings {
 /// The counts of a registered flow, beside the search's knowledge of it.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowCount {
-    /// Where the flow is known from.
+    /// The origin of the flow.
     pub origin: Origin,
     /// Packets of a five-tuple: steered by its filter, or estimated by sampling.
     pub packets: u64,
-    /// The same per second, over about the last one.
+    /// Packets per second, over about the last second.
     pub rate: u64,
     /// Packets that are not in the other two yet.
     fresh: u64,
@@ -147,7 +147,7 @@ impl Steward {
         Ok((steward, applied))
     }
 
-    /// From now on `receivers` adapt to the plan.
+    /// Makes `receivers` adapt to the plan from now on.
     pub fn attach_receivers(&mut self, receivers: Box<dyn Receivers>) {
         self.receivers = receivers;
         let present = self.target.configuration(&self.search);

@@ -60,7 +60,7 @@ pub struct Port {
     pub targets: Vec<NodeId>,
     /// The condition on packets that leave here; [`Predicate::True`] says nothing.
     pub predicate: Predicate,
-    /// The same in SMT-LIB, kept as text.
+    /// The predicate in SMT-LIB, kept as text.
     pub semantics: Option<String>,
 }
 
@@ -103,7 +103,7 @@ pub struct Node {
     pub effects: Option<Effects>,
     /// The receive queues that the node represents, in a PRG.
     pub queues: Option<Queues>,
-    /// Where it was written, for diagnostics.
+    /// The place in the source text, for diagnostics.
     pub span: Span,
 }
 

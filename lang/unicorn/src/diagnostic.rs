@@ -9,7 +9,7 @@ use weever_graph::Severity;
 pub struct Diagnostic {
     /// How much it matters.
     pub severity: Severity,
-    /// Where, in bytes of the source.
+    /// The place, in bytes of the source.
     pub span: Range<usize>,
     /// The fault, in one sentence.
     pub message: String,
@@ -41,21 +41,21 @@ impl Diagnostic {
         Diagnostic { severity, span, message, label: String::new(), help: None, related: None }
     }
 
-    /// The same with a label.
+    /// The same diagnostic with a label.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
-    /// The same with advice.
+    /// The same diagnostic with advice.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// The same with another place.
+    /// The same diagnostic with another place.
     #[must_use]
     pub fn related(mut self, span: Range<usize>, label: impl Into<String>) -> Diagnostic {
         self.related = Some((span, label.into()));

@@ -19,7 +19,7 @@ pub fn render(diagnostics: &[Diagnostic], source: &str, file: &str) -> String {
     render_with(&renderer, diagnostics, source, file)
 }
 
-/// The same with colours, for a terminal.
+/// The same text with colours, for a terminal.
 pub fn render_styled(diagnostics: &[Diagnostic], source: &str, file: &str) -> String {
     render_with(&Renderer::styled(), diagnostics, source, file)
 }

@@ -13,7 +13,7 @@ pub fn show(graph: &Graph) -> String {
     show_with(graph, &Extras::default())
 }
 
-/// The same, with counters.
+/// The same text, with counters.
 pub fn show_with(graph: &Graph, extras: &Extras) -> String {
     let mut out = String::new();
     let (nodes, edges) = (graph.len(), graph.dataflow().count());

@@ -93,7 +93,7 @@ pub enum ConfigurationError {
     Spreading {
         /// The device.
         device: String,
-        /// Its answer.
+        /// The device's answer.
         source: EthtoolError,
     },
 }

@@ -18,7 +18,7 @@ const NETNS_COOKIE: libc::c_int = 71;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistError {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     #[error("{path}: {source}; may you write there?", path = path.display())]
     File {
         /// The file.
@@ -29,7 +29,7 @@ pub enum PersistError {
     /// The system does not tell which network namespace this is.
     #[error("cannot tell which network namespace this is: {0}")]
     Namespace(io::Error),
-    /// It holds something else.
+    /// The file holds something else.
     #[error(
         "{path} is no record of steering ({reason}); remove it if nothing is steered on this device",
         path = path.display()
@@ -67,7 +67,7 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// Where records are kept.
+    /// The folder of the records.
     pub const FOLDER: &str = "/run/weever";
 
     /// The file for an interface of the calling thread's network namespace, in `folder`. Another
@@ -80,7 +80,7 @@ impl StateFile {
         Ok(StateFile { path: folder.join(format!("steer-{namespace}-{ifindex}.json")) })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -12,9 +12,9 @@ use crate::ethtool::{
 /// A setting that we changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChangedSetting<T> {
-    /// As it was found.
+    /// The setting as it was found.
     pub(super) found: T,
-    /// As we left it.
+    /// The setting as we left it.
     pub(super) set: T,
 }
 
@@ -42,7 +42,7 @@ pub struct InstalledContext {
 /// values. It starts empty, and [`super::ConfigurationSteps::apply`] keeps it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// By location.
+    /// Our rules, by location.
     pub(super) ours: BTreeMap<u32, InstalledRule>,
     pub(super) channels: Option<ChangedSetting<Channels>>,
     pub(super) ntuple: Option<ChangedSetting<bool>>,
@@ -61,7 +61,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IntendedRules {
     pub(super) rules: Vec<RuleSpec>,
-    /// Where there were rules of others then.
+    /// The locations that rules of others had then.
     pub(super) others: BTreeSet<u32>,
 }
 
@@ -185,7 +185,7 @@ fn is_still(ours: &RuleSpec, location: u32, driver: &mut dyn Driver) -> Result<b
     match driver.rule(location) {
         Ok(rule) => Ok(rule == *ours),
         Err(error) if error.is_unsupported() => Ok(true),
-        // It went after the list was made.
+        // The rule was removed after the list was made.
         Err(error) if error.is_absent() => Ok(false),
         Err(error) => Err(error),
     }

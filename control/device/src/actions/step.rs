@@ -15,12 +15,12 @@ pub enum Step {
     Channels {
         /// The present channels.
         from: Channels,
-        /// As it should be.
+        /// The wanted channels.
         to: Channels,
     },
     /// Whether rules are in force.
     Ntuple {
-        /// As it should be; it is the other way round.
+        /// The wanted state; the present one is the opposite.
         to: bool,
     },
     /// The hashed fields of a flow type.
@@ -29,14 +29,14 @@ pub enum Step {
         flow_type: FlowType,
         /// The present fields.
         from: HashFields,
-        /// As it should be.
+        /// The wanted fields.
         to: HashFields,
     },
     /// How the rest is spread.
     Spreading {
         /// The present spreading.
         from: Spreading,
-        /// As it should be.
+        /// The wanted spreading.
         to: Spreading,
     },
     /// A context comes, for rules to choose.
@@ -53,18 +53,18 @@ pub enum Step {
     },
     /// A rule of ours goes.
     Remove {
-        /// Where it is.
+        /// The rule's location.
         location: u32,
         /// The rule.
         rule: InstalledRule,
     },
     /// A rule of ours becomes another one.
     Replace {
-        /// Where it is.
+        /// The rule's location.
         location: u32,
         /// The rule.
         from: InstalledRule,
-        /// As it should be.
+        /// The wanted rule.
         to: RuleSpec,
     },
     /// A new rule.

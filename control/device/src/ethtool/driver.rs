@@ -10,7 +10,7 @@ use super::{EthtoolError, RuleSpec};
 pub struct Identity {
     /// The driver's name, as `ixgbe`.
     pub driver: String,
-    /// Where the device is, as a PCI address.
+    /// The device's PCI address.
     pub bus: String,
 }
 

@@ -13,11 +13,11 @@ use super::{
 /// When changes fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectedFailure {
-    /// Which change fails first, counted from 0.
+    /// The first change that fails, counted from 0.
     pub at: usize,
     /// How many fail from there on.
     pub count: usize,
-    /// With which error of the system.
+    /// The error number that the system returns.
     pub errno: i32,
 }
 
@@ -29,7 +29,7 @@ pub struct InjectedFailure {
 pub struct Simulated {
     /// The device's name.
     pub device: String,
-    /// Its driver's.
+    /// The name of its driver.
     pub driver: String,
     /// Its queues.
     pub channels: Channels,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::ANY_LOCATION;
 use super::layout::{put_u32, put_u64, spec, u32_at, u64_at};
 
-/// Where a rule sends packets.
+/// The destination of a rule's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// To a queue.
@@ -43,14 +43,14 @@ impl RuleSpec {
         u32_at(&self.bytes, spec::LOCATION)
     }
 
-    /// The same at another location.
+    /// The same rule at another location.
     #[must_use]
     pub fn at(mut self, location: u32) -> RuleSpec {
         put_u32(&mut self.bytes, spec::LOCATION, location);
         self
     }
 
-    /// Where it sends packets.
+    /// The destination of its packets.
     pub fn action(&self) -> Action {
         let cookie = u64_at(&self.bytes, spec::COOKIE);
         match u32_at(&self.bytes, 0) & spec::CONTEXT {
@@ -61,7 +61,7 @@ impl RuleSpec {
         }
     }
 
-    /// The same with another action.
+    /// The same rule with another action.
     #[must_use]
     pub fn sending(mut self, action: Action) -> RuleSpec {
         let flow_type = u32_at(&self.bytes, 0) & !spec::CONTEXT;

@@ -185,7 +185,7 @@ impl NicSteering {
         &self.record
     }
 
-    /// Where that is written down.
+    /// The file of the record.
     pub fn file(&self) -> &StateFile {
         &self.file
     }

@@ -42,7 +42,7 @@ pub enum XdpError {
     /// A CPU cannot take frames.
     #[error("CPU {cpu} cannot take frames ({source}); is there such a CPU?")]
     Cpu {
-        /// Its number.
+        /// The number of the CPU.
         cpu: u32,
         /// The kernel's word.
         source: BpfError,

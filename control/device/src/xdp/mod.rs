@@ -22,5 +22,5 @@ pub use cpus::cpu_map;
 pub use error::XdpError;
 pub use outcome::ProgramReport;
 pub use steering::XdpSteering;
-/// Where in the receive path a program runs.
+/// The place in the receive path where a program runs.
 pub use weever_ebpf::sys::AttachMode;

@@ -6,7 +6,7 @@ use weever_plan::search::RuleId;
 
 use super::{ProgramReport, XdpError};
 
-/// Its jumps cannot reach so far.
+/// The cause is the limited range of the program's jumps.
 const TOO_LONG: &str = "a program of so many ordered filters would be too long";
 
 #[derive(Clone, Debug)]
@@ -20,11 +20,11 @@ struct Ordered {
 
 /// The change of an ordered rule.
 pub(super) enum Change {
-    /// It comes, with its table and rank there.
+    /// The rule is new, with its table and rank there.
     Insert(RuleId, (usize, i64), Rule),
-    /// It goes.
+    /// The rule is removed.
     Remove(RuleId),
-    /// It sends its packets elsewhere.
+    /// The rule sends its packets elsewhere.
     Retarget(RuleId, Target),
 }
 

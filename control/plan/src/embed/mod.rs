@@ -54,7 +54,7 @@ pub fn stated(prg: &Graph) -> Predicate {
 pub struct Embedded {
     /// The queue and the packets that can arrive there.
     pub arrival: Arrival,
-    /// Its graph.
+    /// The simplified graph of the queue.
     pub simplified: Simplified,
 }
 

@@ -83,7 +83,7 @@ impl Conj {
         self.kinds == Kinds::ALL && self.tests.len() == 0 && self.atoms.is_empty()
     }
 
-    /// Those of its packets that are of `kinds`.
+    /// The subset of packets that are of `kinds`.
     #[must_use]
     pub fn of(mut self, kinds: Kinds) -> Conj {
         self.restrict(kinds);

@@ -70,19 +70,19 @@ impl Kinds {
         self.0.count_ones()
     }
 
-    /// Those in both.
+    /// The kinds in both sets.
     #[must_use]
     pub fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 & other.0)
     }
 
-    /// Those in one or the other.
+    /// The kinds in either set.
     #[must_use]
     pub fn or(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
     }
 
-    /// Those in `self` that are not in `other`.
+    /// The kinds in `self` that are not in `other`.
     #[must_use]
     pub fn without(self, other: Kinds) -> Kinds {
         Kinds(self.0 & !other.0)

@@ -49,7 +49,7 @@ impl Values {
         self.mask == 0 && self.range.is_none()
     }
 
-    /// Those in both, if there are any.
+    /// The values in both, if there are any.
     pub fn and(&self, other: &Values) -> Option<Values> {
         if (self.value ^ other.value) & self.mask & other.mask != 0 {
             return None;

@@ -20,7 +20,7 @@ const FEW_ITEMS: usize = 16;
 /// The places in the lists of all probes (8 bytes each) and in all routes, at most.
 const MAX_PLACES: usize = 1 << 23;
 
-/// Which bits a conjunction tests.
+/// The bits that a conjunction tests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Shape {
     kinds: Kinds,
@@ -50,7 +50,7 @@ struct Link {
     next: u32,
 }
 
-/// Where to look for conjunctions of one shape.
+/// The slots in which to look for conjunctions of one shape.
 struct Route {
     shape: Shape,
     /// How many routed slots it was made for, and the slots with their probes.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 /// The weight of a whole flow: the number of parts in which shares are counted.
 pub const WHOLE: u32 = 1 << 16;
 
-/// Where a flow's packets arrive.
+/// The queues at which a flow's packets arrive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// All packets at one queue.
     One(u32),
-    /// At several queues.
+    /// Packets at several queues.
     Spread(Arc<Spread>),
 }
 
@@ -88,7 +88,7 @@ impl Placement {
 /// Gathers shares in any unit.
 #[derive(Debug)]
 pub(crate) struct PlacementSum {
-    /// By queue; NaN where no packet arrives.
+    /// The share of each queue; NaN where no packet arrives.
     shares: Vec<f64>,
     /// A placement that was merged last, with its scale: many pieces of a flow are placed alike.
     pending: Option<(Arc<Spread>, f64)>,

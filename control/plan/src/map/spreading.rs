@@ -49,7 +49,7 @@ impl Spreading {
         &self.everywhere
     }
 
-    /// Where the packets of `conj` go.
+    /// The placement of the packets of `conj`.
     pub(crate) fn place(&self, conj: &Conj) -> Placement {
         let meets = |g: &&Group| !g.kinds.and(conj.kinds()).is_empty();
         let mut met = self.groups.iter().filter(meets);

@@ -212,7 +212,7 @@ fn walk_packet(nic: &Nic, configuration: &Configuration, packet: &Conj) -> Targe
             };
             table.model.matches.iter().zip(&r.keys).all(key)
         });
-        // Of equal priorities the earlier one.
+        // Of equal priorities the earlier rule wins.
         if let Some(rule) = hits.reduce(|best, r| if r.priority > best.priority { r } else { best })
         {
             return rule.target;

@@ -57,7 +57,7 @@ pub enum NicError {
         has: u32,
         /// The requested number.
         wanted: u32,
-        /// Under which view, if that matters.
+        /// The view in which they are missing, if that matters.
         of: &'static str,
     },
 }

@@ -23,7 +23,7 @@ pub(crate) struct Expressed {
 /// How ranges and masks become rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// As few masks as possible.
+    /// The fewest masks.
     Masks,
     /// Every value separately if there are few: such rules share a mask.
     EachValue,

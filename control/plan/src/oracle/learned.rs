@@ -32,7 +32,7 @@ type Kind = (usize, Option<FlowType>, Vec<u128>);
 /// All that was learned. It holds for as long as the search lives.
 #[derive(Debug, Default)]
 pub(crate) struct Learned {
-    /// By the values that the rule looks for.
+    /// Single refused rules, by their matched values.
     rules: HashMap<Kind, HashMap<Vec<u128>, String>>,
     kinds: HashMap<Kind, String>,
     /// The real capacity of a table, and the device's message.

@@ -1,4 +1,4 @@
-//! Which locations of a table are free.
+//! The free locations of a table.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

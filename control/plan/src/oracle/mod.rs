@@ -64,7 +64,7 @@ pub(crate) struct Situation<'a> {
 /// The intended treatment of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It arrives somewhere.
+    /// The packets arrive at a queue.
     Delivered,
     /// The NIC drops it.
     Dropped,

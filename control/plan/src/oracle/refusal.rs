@@ -33,7 +33,7 @@ pub enum Refusal {
     /// The table sees nothing by which the flow differs from all other traffic.
     #[error("it looks at none of the fields that tell the flow apart")]
     Indistinct,
-    /// It would take too many rules.
+    /// The flow would take too many rules.
     #[error("it takes more than {limit} rules to say")]
     TooManyRules {
         /// How many are allowed for one flow.
@@ -67,7 +67,7 @@ pub enum Refusal {
     /// An earlier rule takes these packets.
     #[error("an earlier rule, for flow `{flow}`, takes these packets")]
     Shadowed {
-        /// For which flow that is.
+        /// The flow of that rule.
         flow: String,
     },
     /// No priority or location lies between the rules that have to come before and after.
@@ -76,7 +76,7 @@ pub enum Refusal {
     /// A rule for the same packets is there.
     #[error("flow `{flow}` has a rule for the same packets")]
     Duplicate {
-        /// For which flow that is.
+        /// The flow of that rule.
         flow: String,
     },
     /// The table cannot express the flow exactly, and its closest rule catches many other flows.

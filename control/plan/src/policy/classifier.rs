@@ -1,11 +1,11 @@
-//! Which class a flow is of.
+//! The class of a flow.
 
 use crate::flow::{ClassId, Conj, Flow, MAX_PARTS};
 
 /// Gives flows their classes.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    /// By descending precedence.
+    /// The classes, by descending precedence.
     pub(super) classes: Vec<(ClassId, u32, Vec<Conj>)>,
     /// The classes that are dropped.
     pub(super) dropped: Vec<usize>,

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 /// The cost of a flow map. Less is better, and any accepted one is better than any rejected one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// How much is wrong; 0 is acceptable. It is graded, so that a search sees that it gets better
-    /// before it is good.
+    /// The degree of rejection; 0 is acceptable. It is graded, so that a search sees progress before
+    /// the map is acceptable.
     pub rejected: u64,
     /// The deciding value among equally rejected maps.
     pub value: f64,

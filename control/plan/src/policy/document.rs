@@ -62,7 +62,7 @@ pub enum Queues {
     Shared,
     /// This many for itself.
     Exclusive(u32),
-    /// These for itself.
+    /// These queues, for the class alone.
     Only(Vec<u32>),
 }
 

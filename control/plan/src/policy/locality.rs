@@ -28,8 +28,8 @@ pub struct Locality {
 }
 
 impl Locality {
-    /// By the distance from the queue to the core on which the flow's application runs. Flows
-    /// without a known core cost nothing anywhere.
+    /// Costs grow with the distance from the queue to the core on which the flow's application runs.
+    /// Flows without a known core cost nothing anywhere.
     pub fn new(distance: impl Distance + 'static) -> Locality {
         let by = move |s: &Subject, q: u32| {
             s.core.map_or(0, |core| u64::from(distance.between(q, core)))

@@ -82,9 +82,9 @@ impl Subject {
 /// Whether something comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It arrives there from now on.
+    /// The flow is added there.
     Comes,
-    /// It did, and no longer does.
+    /// The flow is removed from there.
     Goes,
 }
 

@@ -14,12 +14,12 @@ pub struct Only<P> {
 }
 
 impl<P: Policy> Only<P> {
-    /// For the flows of one class.
+    /// Applies `policy` to the flows of one class only.
     pub fn class(class: ClassId, policy: P) -> Only<P> {
         Only { class: Some(class), app: None, policy }
     }
 
-    /// For the flows of one application: its own wishes.
+    /// Applies `policy` to the flows of one application only: its own wishes.
     pub fn app(app: AppId, policy: P) -> Only<P> {
         Only { class: None, app: Some(app), policy }
     }

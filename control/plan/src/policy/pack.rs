@@ -13,7 +13,7 @@ pub struct Pack {
     limit: u64,
     loads: Vec<i128>,
     used: u64,
-    /// By how much queues are beyond the limit.
+    /// The sum of the loads beyond the limit.
     excess: i128,
     queues: QueueSet,
 }

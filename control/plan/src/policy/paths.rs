@@ -113,7 +113,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// By this graph.
+    /// A policy that uses the costs of this graph.
     pub fn new(graph: Arc<GraphCosts>) -> Paths {
         let whole = graph.of(&graph.others).max(1);
         let handed_over = (0..=graph.classes.len()).map(|c| graph.handed_over(c)).collect();

@@ -25,6 +25,6 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     pub(super) saved: u32,
-    /// Where the search for a flow to move goes on.
+    /// The flow at which the search for a flow to move continues.
     pub(super) cursor: u32,
 }

@@ -23,7 +23,7 @@ pub enum DeviceChange {
     Insert {
         /// The table's position in [`Nic::tables`].
         table: usize,
-        /// Its number from now on.
+        /// The rule's number from now on.
         id: RuleId,
         /// The rule.
         rule: Rule,
@@ -32,7 +32,7 @@ pub enum DeviceChange {
     Remove {
         /// The table's position in [`Nic::tables`].
         table: usize,
-        /// Its number.
+        /// The rule's number.
         id: RuleId,
         /// The rule as it was.
         rule: Rule,
@@ -41,7 +41,7 @@ pub enum DeviceChange {
     Retarget {
         /// The table's position in [`Nic::tables`].
         table: usize,
-        /// Its number.
+        /// The rule's number.
         id: RuleId,
         /// The present rule.
         rule: Rule,

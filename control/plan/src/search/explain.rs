@@ -12,7 +12,7 @@ use crate::policy::Cost;
 pub struct Alternative {
     /// The table with the rules that would steer it; nothing if it has no rules.
     pub table: Option<String>,
-    /// Where it arrives.
+    /// The queues at which it arrives.
     pub placement: Placement,
     /// The resulting cost of the whole plan.
     pub cost: Cost,

@@ -57,7 +57,7 @@ pub struct PlannedFlow {
     pub name: String,
     /// Its class.
     pub class: ClassId,
-    /// Where it arrives.
+    /// The queues at which it arrives.
     pub placement: Placement,
     /// Positions in [`Plan::rules`] of the rules that were made for it.
     pub rules: Vec<usize>,

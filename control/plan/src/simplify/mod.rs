@@ -53,7 +53,7 @@ pub struct QueueFacts<'a> {
     pub arriving: &'a [Conj],
     /// A predicate that the NIC guarantees for every packet.
     pub vouched: &'a Predicate,
-    /// Where nodes run.
+    /// The home of each node.
     pub home: &'a dyn Fn(&Node) -> Home,
     /// The treatment of other packets.
     pub foreign: ForeignPackets,

@@ -12,7 +12,7 @@ use super::meaning::{by_entries, meaning};
 pub(super) struct Spread {
     /// By node: the packets for which it runs. An operator runs when it has an outcome.
     pub(super) runs: Vec<PacketSet>,
-    /// By node and port.
+    /// The leaving packets, by node and port.
     pub(super) ports: Vec<Vec<PacketSet>>,
 }
 

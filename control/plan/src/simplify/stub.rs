@@ -7,7 +7,7 @@ use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port};
 /// Where a node runs, if several workers share a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// At each worker.
+    /// The node runs at each worker.
     Any,
     /// At the worker that the graph is for, where others may start tasks.
     Here,

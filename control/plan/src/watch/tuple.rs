@@ -71,7 +71,7 @@ impl FiveTuple {
 }
 
 impl fmt::Display for FiveTuple {
-    /// As a line of a file of flows.
+    /// Formats the tuple as a line of a file of flows.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
             6 => f.write_str("tcp ")?,

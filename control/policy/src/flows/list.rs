@@ -11,7 +11,7 @@ pub const MAX_FLOWS: usize = 1 << 20;
 /// A flow as a file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowSpec {
-    /// Where it stands.
+    /// Its position in the file.
     pub place: Position,
     /// The name to show: its own, or its expression as written.
     pub name: String,

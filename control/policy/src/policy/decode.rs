@@ -27,12 +27,12 @@ pub(super) struct Decoded {
     pub(super) apps: Vec<String>,
     pub(super) simplify: bool,
     pub(super) errors: Problems,
-    /// Where the parts stand.
+    /// The positions of the classes.
     pub(super) classes: Vec<ClassPositions>,
     pub(super) dedications: Vec<Position>,
 }
 
-/// Where the settings of a class stand.
+/// The positions of a class's settings.
 pub(super) struct ClassPositions {
     pub(super) name: Position,
     pub(super) matches: Position,

@@ -53,7 +53,7 @@ pub enum ChangeError {
     NowhereToGo {
         /// The node that is removed.
         node: String,
-        /// Where its tasks were to go.
+        /// The node to which its tasks were to go.
         to: String,
     },
 }

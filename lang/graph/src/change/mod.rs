@@ -15,7 +15,7 @@ pub use apply::apply;
 pub use diff::{diff, same_implementation};
 pub use error::ChangeError;
 
-/// Where an edge leaves its node.
+/// The point at which an edge leaves its node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outlet {
     /// Dataflow, at the port of this name.
@@ -48,7 +48,7 @@ impl Outlet {
 pub struct EdgeName {
     /// The node it starts at.
     pub from: String,
-    /// Where it leaves that node.
+    /// The point at which it leaves that node.
     pub at: Outlet,
     /// The node it leads to.
     pub to: String,
@@ -101,7 +101,7 @@ pub enum Change {
     Remove {
         /// Its name.
         node: String,
-        /// Where its tasks go.
+        /// The destination of its waiting tasks.
         waiting: Waiting,
     },
     /// Adds an edge.
@@ -168,50 +168,50 @@ impl ChangeSet {
         self.changes.len()
     }
 
-    /// With one more step.
+    /// The change set with one more step.
     #[must_use]
     pub fn and(mut self, change: Change) -> ChangeSet {
         self.changes.push(change);
         self
     }
 
-    /// Then adds a node.
+    /// Adds a step that adds a node.
     #[must_use]
     pub fn insert(self, node: Node) -> ChangeSet {
         self.and(Change::Add { node: Box::new(node) })
     }
 
-    /// Then removes a node.
+    /// Adds a step that removes a node.
     #[must_use]
     pub fn remove(self, node: impl Into<String>, waiting: Waiting) -> ChangeSet {
         self.and(Change::Remove { node: node.into(), waiting })
     }
 
-    /// Then adds an edge.
+    /// Adds a step that adds an edge.
     #[must_use]
     pub fn bind(self, edge: EdgeName) -> ChangeSet {
         self.and(Change::Bind { edge, predicates: Vec::new() })
     }
 
-    /// Then removes an edge.
+    /// Adds a step that removes an edge.
     #[must_use]
     pub fn unbind(self, edge: EdgeName) -> ChangeSet {
         self.and(Change::Unbind { edge })
     }
 
-    /// Then adds `node` in the middle of a dataflow edge; packets leave it by its port `out`.
+    /// Adds a step that puts `node` into a dataflow edge; packets leave it by its port `out`.
     #[must_use]
     pub fn splice(self, node: Node, out: impl Into<String>, edge: EdgeName) -> ChangeSet {
         self.and(Change::Splice { node: Box::new(node), out: out.into(), edge })
     }
 
-    /// Then replaces the node of `node`'s name.
+    /// Adds a step that replaces the node of `node`'s name.
     #[must_use]
     pub fn replace(self, node: Node, state: Handover) -> ChangeSet {
         self.and(Change::Replace { node: Box::new(node), state })
     }
 
-    /// Then sets a parameter.
+    /// Adds a step that sets a parameter.
     #[must_use]
     pub fn set(
         self,

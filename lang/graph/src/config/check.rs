@@ -5,27 +5,27 @@ use super::ConfigType;
 /// A value for a config node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of `Bool`.
+    /// A value of `Bool`.
     Bool(bool),
-    /// Of `Int`, `UInt` or `SInt`.
+    /// A value of `Int`, `UInt` or `SInt`.
     Number(i128),
-    /// Of `UInt` when it does not fit an `i128`.
+    /// A value of `UInt` that does not fit an `i128`.
     Large(u128),
-    /// Of `Enum`.
+    /// A value of `Enum`.
     Label(String),
-    /// Of `<T>`, where there is none.
+    /// The absent value of `<T>`.
     Nothing,
-    /// Of `[T]` or `{T}`.
+    /// A value of `[T]` or `{T}`.
     List(Vec<Value>),
-    /// Of a product, in its order.
+    /// A value of a product, in its order.
     Tuple(Vec<Value>),
-    /// Of a sum: which member, and its value.
+    /// A value of a sum: the label of the member, and its value.
     Choice(String, Box<Value>),
     /// Of any type: a value that its holder cannot give. It is not checked.
     Unsaid,
 }
 
-/// Where and why a value lies outside its type.
+/// The place and the reason of a value outside its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
     /// Labels and indices that lead to the part, as `[3].queue`.

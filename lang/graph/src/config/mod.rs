@@ -45,9 +45,9 @@ pub enum ConfigType {
 /// Bounds on a list's length, both inclusive: `<l,u>`, `<l,>`, `<,u>`, `<x>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Length {
-    /// At least so many.
+    /// The least length.
     pub min: Option<u64>,
-    /// At most so many.
+    /// The greatest length.
     pub max: Option<u64>,
 }
 

@@ -8,7 +8,7 @@ const MAX_DEPTH: u32 = 64;
 /// Why a text is not a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeError {
-    /// Where in the text, in bytes.
+    /// The offset in the text, in bytes.
     pub at: usize,
     /// The fault.
     pub message: String,

@@ -26,7 +26,7 @@ pub enum ConfigError {
     OutsideType {
         /// The node.
         node: String,
-        /// Which part, and why.
+        /// The part of the value, and the reason.
         reason: ValueError,
     },
     /// The node has no such port.

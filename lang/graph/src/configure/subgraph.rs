@@ -17,13 +17,13 @@ pub struct Subgraph {
 /// An edge of a [`Subgraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEdge {
-    /// Where it starts.
+    /// Its start.
     pub from: From,
-    /// Where it ends.
+    /// Its end.
     pub to: To,
 }
 
-/// Where a new edge starts.
+/// The start of a new edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
     /// At a port of a new node: its position in [`Subgraph::nodes`], the port's in the node.
@@ -32,7 +32,7 @@ pub enum From {
     Old(PortId),
 }
 
-/// Where a new edge ends.
+/// The end of a new edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     /// At a new node.

@@ -1,4 +1,4 @@
-//! Which tables and spreadings are impossible.
+//! Detects impossible tables and spreadings.
 
 use super::{
     Actions, Cost, CostScope, Ethtool, Exposure, Failure, FieldMatch, FlowType, Granularity,
@@ -40,7 +40,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
-    /// Where.
+    /// The faulty part.
     pub part: Part,
     /// The fault, in one sentence.
     pub message: String,
@@ -72,7 +72,7 @@ impl TableModel {
         self.checked(None)
     }
 
-    /// The same for a NIC with these queues.
+    /// The same check for a NIC with these queues.
     pub fn check_for(&self, queues: Queues) -> Vec<Problem> {
         self.checked(Some(queues.all))
     }
@@ -218,7 +218,7 @@ impl RssModel {
         self.checked(None)
     }
 
-    /// The same for a NIC with these queues.
+    /// The same check for a NIC with these queues.
     pub fn check_for(&self, queues: Queues) -> Vec<Problem> {
         self.checked(Some(queues.all))
     }

@@ -11,11 +11,11 @@ pub struct TableModel {
     pub matches: Vec<FieldMatch>,
     /// A rule is of exactly one of these; when there are none, a rule has no type.
     pub flow_types: Vec<FlowType>,
-    /// Which rules have to agree on their masks.
+    /// The rules that have to agree on their masks.
     pub mask_scope: MaskScope,
     /// How many rules fit.
     pub capacity: Capacity,
-    /// Which of two rules that match a packet wins.
+    /// The order of precedence among rules that match a packet.
     pub order: TableOrder,
     /// Whether a rule may be refused although the table is not full.
     pub fails: Failure,
@@ -34,7 +34,7 @@ pub struct FieldMatch {
     pub granularity: Granularity,
 }
 
-/// Which masks of a field are possible.
+/// The possible masks of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Granularity {
     /// The whole field or no bit of it.
@@ -47,12 +47,12 @@ pub enum Granularity {
     Exact,
 }
 
-/// Which rules have to agree on their masks.
+/// The rules that have to agree on their masks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MaskScope {
     /// None: each has its own masks.
     Rule,
-    /// Those of one flow type.
+    /// The rules of one flow type.
     FlowType,
     /// All rules of the device's port.
     Link,
@@ -74,22 +74,22 @@ pub struct Capacity {
 pub struct Cost {
     /// How many entries.
     pub entries: u32,
-    /// Which rules.
+    /// The rules that have this cost.
     pub when: CostScope,
 }
 
-/// Which rules a [`Cost`] is about.
+/// The rules to which a [`Cost`] applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostScope {
     /// All rules.
     Always,
-    /// Those of these flow types.
+    /// The rules of these flow types.
     Types(Vec<FlowType>),
     /// All rules while a condition outside the rules holds, such as a configured tunnel.
     Said(String),
 }
 
-/// Which of two rules that match a packet wins.
+/// The order of precedence among rules that match a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TableOrder {
     /// The one with the larger priority; then the earlier one.
@@ -110,7 +110,7 @@ pub enum TableOrder {
 /// Whether a rule may be refused although the table is not full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// It is not.
+    /// No rule is refused before the table is full.
     Never,
     /// The table is an open hash that gives up after some probes.
     Hash {

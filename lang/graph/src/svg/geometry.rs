@@ -6,9 +6,9 @@ use crate::NodeId;
 /// A place in the picture, in pixels from its left upper corner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// To the right.
+    /// The horizontal position, growing to the right.
     pub x: f64,
-    /// Downwards.
+    /// The vertical position, growing downwards.
     pub y: f64,
 }
 
@@ -19,9 +19,9 @@ pub struct Rect {
     pub x: f64,
     /// Upper end.
     pub y: f64,
-    /// To its right end.
+    /// The width, to its right end.
     pub width: f64,
-    /// To its lower end.
+    /// The height, to its lower end.
     pub height: f64,
 }
 

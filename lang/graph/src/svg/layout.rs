@@ -20,14 +20,14 @@ pub(super) struct Frame {
     pub(super) rect: Rect,
 }
 
-/// Where everything is.
+/// The places of all parts of the picture.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The picture's width.
     pub width: f64,
     /// The picture's height.
     pub height: f64,
-    /// By node.
+    /// The boxes of the nodes.
     pub nodes: Vec<Rect>,
     /// Edges: ports' in the order of the graph, a node's spawn and notify edges after them.
     pub routes: Vec<Route>,

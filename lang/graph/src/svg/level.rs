@@ -20,9 +20,9 @@ const MOST_BENDS: usize = 150_000;
 /// One end of a strand.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// At an item (by its position), so far from its left end.
+    /// An end at an item (by its position), at this distance from its left end.
     Item(usize, f64),
-    /// At the cluster's border.
+    /// An end at the cluster's border.
     Border,
 }
 
@@ -39,9 +39,9 @@ pub(super) struct Vertex {
     pub(super) layer: usize,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Its left end.
+    /// The x of its left end.
     pub(super) x: f64,
-    /// The room it needs beside it.
+    /// The room that it needs on each side.
     room: f64,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Level {
 pub(super) struct LaidOutLevel {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// By item: left upper corner.
+    /// The upper left corner of each item.
     pub(super) items: Vec<(f64, f64)>,
     /// By strand: points to go through, from top to bottom, its two ends included; empty for one
     /// that was given up.

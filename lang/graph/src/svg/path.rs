@@ -6,7 +6,7 @@ use super::geometry::{Point, Route};
 
 /// Two points are above each other if they are no further to the side than this.
 const UPRIGHT: f64 = 0.6;
-/// Of corners.
+/// The radius of corners.
 const RADIUS: f64 = 8.0;
 
 /// A number with one decimal at most.

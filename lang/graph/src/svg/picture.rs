@@ -34,7 +34,7 @@ pub(super) struct Picture<'a> {
     leaves: Vec<f64>,
     enters: Vec<f64>,
     placed: Vec<LaidOutLevel>,
-    /// By cluster, its box.
+    /// The size of each cluster's box.
     pub(super) sizes: Vec<(f64, f64)>,
     corners: Vec<(f64, f64)>,
     pub(super) nodes: Vec<Rect>,

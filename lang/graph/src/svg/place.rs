@@ -8,7 +8,7 @@ use super::level::{EdgeSegment, LaidOutLevel, Level, Segment};
 use super::order::{lower_x, reduce_crossings, upper_x};
 
 const SWEEPS: usize = 28;
-/// As in `order`.
+/// The budget of steps, as in `order`.
 const BUDGET: usize = 4_000_000;
 /// A vertex without neighbours stays where it is, if the position is free.
 const IDLE: f64 = 0.05;

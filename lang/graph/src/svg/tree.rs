@@ -29,7 +29,7 @@ pub(super) enum Item {
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) clusters: Vec<Cluster>,
-    /// By node: the innermost cluster around it.
+    /// The innermost cluster around each node.
     pub(super) home: Vec<usize>,
 }
 

@@ -20,9 +20,9 @@ pub struct Ast {
     pub helpers: Option<Helpers>,
     /// Nodes and clusters.
     pub items: Vec<Item>,
-    /// Before the graph, and after it.
+    /// The comments before and after the graph.
     pub comments: Comments,
-    /// Before the brace that closes the graph.
+    /// The comments before the brace that closes the graph.
     pub tail: Vec<Comment>,
 }
 
@@ -31,7 +31,7 @@ pub struct Ast {
 pub struct Helpers {
     /// The script.
     pub body: Raw,
-    /// Around it.
+    /// The comments around it.
     pub comments: Comments,
 }
 
@@ -51,9 +51,9 @@ pub struct Cluster {
     pub name: Ident,
     /// Nodes and clusters.
     pub items: Vec<Item>,
-    /// Around it.
+    /// The comments around it.
     pub comments: Comments,
-    /// Before its closing brace.
+    /// The comments before its closing brace.
     pub tail: Vec<Comment>,
 }
 
@@ -119,9 +119,9 @@ pub struct Node {
     pub name: Ident,
     /// Its clauses as written.
     pub body: Vec<Clause>,
-    /// Around it.
+    /// The comments around it.
     pub comments: Comments,
-    /// Before its closing brace.
+    /// The comments before its closing brace.
     pub tail: Vec<Comment>,
 }
 
@@ -130,9 +130,9 @@ pub struct Node {
 pub struct Clause {
     /// Its contents.
     pub kind: ClauseKind,
-    /// Around it.
+    /// The comments around it.
     pub comments: Comments,
-    /// Where it stands.
+    /// Its place in the source.
     pub loc: Loc,
 }
 
@@ -150,7 +150,7 @@ pub enum ClauseKind {
     Spawn {
         /// The edge's label.
         label: Ident,
-        /// Where the task starts.
+        /// The node at which the task starts.
         target: Reference,
         /// The conditions on its packets.
         predicates: Vec<Text>,
@@ -159,7 +159,7 @@ pub enum ClauseKind {
     Notify {
         /// The edge's label.
         label: Ident,
-        /// Where tasks are blocked.
+        /// The node at which tasks are blocked.
         target: Reference,
     },
     /// `effects reads …`.
@@ -178,21 +178,21 @@ pub enum ClauseKind {
     Rss(Block<RssLine>),
     /// `constraint port "EXPR"`.
     Constraint {
-        /// Of which port.
+        /// The port.
         port: Ident,
         /// The condition there.
         text: Text,
     },
     /// `predicate port "EXPR"`.
     Predicate {
-        /// Of which port.
+        /// The port.
         port: Ident,
         /// The condition there.
         text: Text,
     },
     /// `semantics p q { term }`.
     Semantics {
-        /// Of which ports.
+        /// The ports.
         ports: Vec<Ident>,
         /// The SMT-LIB term.
         body: Raw,

@@ -12,7 +12,7 @@ use super::text::{Comment, Comments, Loc, Reference};
 pub struct Block<K> {
     /// The lines as written.
     pub lines: Vec<Line<K>>,
-    /// Before the closing brace.
+    /// The comments before the closing brace.
     pub tail: Vec<Comment>,
 }
 
@@ -21,9 +21,9 @@ pub struct Block<K> {
 pub struct Line<K> {
     /// Its contents.
     pub kind: K,
-    /// Around it.
+    /// The comments around it.
     pub comments: Comments,
-    /// Where it stands.
+    /// Its place in the source.
     pub loc: Loc,
 }
 

@@ -24,7 +24,7 @@ impl From<Range<usize>> for Loc {
 }
 
 impl Loc {
-    /// The same as a range.
+    /// The location as a range.
     pub fn range(self) -> Range<usize> {
         self.start..self.end
     }
@@ -35,7 +35,7 @@ impl Loc {
 pub struct Ident {
     /// Its characters.
     pub name: String,
-    /// Where it stands.
+    /// Its place in the source.
     pub loc: Loc,
 }
 
@@ -44,7 +44,7 @@ pub struct Ident {
 pub struct Text {
     /// Its characters.
     pub value: String,
-    /// Where it stands, with its quotes.
+    /// Its place in the source, with its quotes.
     pub loc: Loc,
 }
 
@@ -53,7 +53,7 @@ pub struct Text {
 pub struct Raw {
     /// Its characters.
     pub text: String,
-    /// Where it stands, without its braces.
+    /// Its place in the source, without its braces.
     pub loc: Loc,
 }
 
@@ -82,6 +82,6 @@ pub struct Reference {
     pub dots: usize,
     /// The rest of the name.
     pub name: String,
-    /// Where it stands, with its dots.
+    /// Its place in the source, with its dots.
     pub loc: Loc,
 }

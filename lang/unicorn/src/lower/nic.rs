@@ -49,7 +49,7 @@ fn check_queues(queues: Queues, loc: Loc, diagnostics: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Where each part of a model was written.
+/// The source places of each part of a model.
 struct Places {
     parts: Vec<(Part, Loc)>,
     whole: Loc,
