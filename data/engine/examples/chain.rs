@@ -1,4 +1,4 @@
-//! What the interpreter itself costs: chains of blocks that count packets and read their length.
+//! The cost of the interpreter itself: chains of blocks that count packets and read their length.
 //!
 //! `cargo run --release -p weever-engine --example chain [NODES [BATCH [ROUNDS]]]` prints, per
 //! chain length and batch size, ns per packet and per node and batch. One combination alone is
@@ -36,7 +36,7 @@ impl Block for Counter {
     }
 }
 
-/// Does nothing: what is left is the engine's.
+/// Does nothing: the remaining cost is the engine's.
 static PASS: BlockType =
     BlockType { name: "Pass", counters: &[], make: |_| Ok(Box::new(Pass)), ..COUNTER };
 

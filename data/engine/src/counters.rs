@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 
 use crate::faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault, FaultLog};
 
-/// What a counter counts.
+/// The kinds of counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CounterKind {
@@ -268,7 +268,7 @@ const MAX_RETIRED: usize = 1024;
 pub struct Reading {
     /// The node; empty for [`CounterKind::Total`].
     pub node: Arc<str>,
-    /// What is counted.
+    /// The kind of the counter.
     pub kind: CounterKind,
     /// Which of its kind: see [`CounterKind`].
     pub label: Arc<str>,
@@ -357,7 +357,7 @@ impl Counters {
         Counters { cells: ArcSwap::new(cells), faults }
     }
 
-    /// Makes `cells` what readers see.
+    /// Publishes `cells` to readers.
     pub(crate) fn publish(&self, cells: Arc<Cells>) {
         self.cells.store(cells);
     }

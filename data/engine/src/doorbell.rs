@@ -39,7 +39,7 @@ impl Doorbell {
     #[inline]
     pub(crate) fn ring(&self) {
         // Pairs with the fence in `prepare_to_sleep`: either this thread sees that the worker
-        // sleeps, or the worker sees what was queued.
+        // sleeps, or the worker sees the queued messages.
         fence(SeqCst);
         if self.sleeps.load(Relaxed) {
             self.waker.wake();

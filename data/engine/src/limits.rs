@@ -1,7 +1,7 @@
 //! Bounds of an engine's queues.
 
-/// Bounds of an engine's queues. What finds its queue full is dropped, and counted at the place
-/// where that happened.
+/// Bounds of an engine's queues. A packet that finds its queue full is dropped, and counted at that
+/// place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// HIGH tasks that wait for one entry.

@@ -42,7 +42,7 @@ struct Progress {
     moved: Moved,
 }
 
-/// What became of a flow.
+/// The result of a move of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Moved,

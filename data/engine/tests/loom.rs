@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::thread;
 use weever_engine::Mailbox;
 
-/// What is published is found, in order, and comes back.
+/// Published letters are found, in order, and come back.
 #[test]
 fn letters_are_taken_in_order_once_they_are_published() {
     loom::model(|| {
@@ -37,7 +37,7 @@ fn letters_are_taken_in_order_once_they_are_published() {
     });
 }
 
-/// Two workers: who hears of a number from the other finds the letter, though nobody has told it.
+/// Two workers: one that learns a number from the other finds the letter without being told.
 #[test]
 fn a_letter_is_in_every_mailbox_before_anyone_acts_on_it() {
     loom::model(|| {

@@ -73,7 +73,7 @@ pub(crate) struct BatchState {
     pub(crate) shortcut: Option<u32>,
     /// The claim whose block collects its packets.
     pub(crate) collecting: Option<usize>,
-    /// Tasks that found no working block: the node, and what happened to it. Mostly empty.
+    /// Tasks that found no working block: the node, and the loss. Mostly empty.
     pub(crate) lost: Vec<(u32, Loss, Mask)>,
     /// The ways that tasks have taken.
     #[cfg(test)]
@@ -208,7 +208,7 @@ impl Dispositions<'_> {
         refused
     }
 
-    /// Refuses nothing: what the block leaves in the burst is freed.
+    /// Refuses nothing: packets that the block leaves in the burst are freed.
     fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
         (self.state.collecting, self.state.running) = (Some(claim), node);
         let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
@@ -223,7 +223,7 @@ impl Dispositions<'_> {
         0
     }
 
-    /// Carries out what a block asked for outside of a batch.
+    /// Carries out a block's requests outside of a batch.
     pub(super) fn end_call(&mut self, node: u32) {
         self.drain(node);
         self.wake();

@@ -8,7 +8,7 @@ use crate::{Entry, Limits};
 
 const NONE: u32 = u32::MAX;
 
-/// What a task waits for.
+/// A task's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Wait {
     entry: Entry,

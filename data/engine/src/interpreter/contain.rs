@@ -1,5 +1,5 @@
-//! A panic of a block costs its batch: what other nodes have taken goes where it was to go, the rest
-//! is dropped and counted, and a fresh block takes the culprit's place.
+//! A panic of a block costs its batch: packets that other nodes have taken go on their way, the
+//! rest is dropped and counted, and a fresh block takes the culprit's place.
 //!
 //! Only calls of blocks are contained. After a panic of the engine itself its state would be unknown.
 

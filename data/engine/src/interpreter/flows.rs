@@ -1,11 +1,12 @@
 //! Flows have owners: packets that arrive elsewhere are handed over, and flows move from one worker
 //! to another between two packets (docs/design/0036).
 //!
-//! A move goes like this. The old owner marks the flow as *arriving* at the new one, which holds what
-//! arrives there from then on, and asks every worker to answer through the ring to itself. They do when
-//! their device queues are past the moment at which packets were redirected; so an answer comes behind
-//! all packets that took the old way. When all have answered, the old owner runs what it has and sends
-//! the state. The new owner goes on with it, and then runs what it has held.
+//! A move goes like this. The old owner marks the flow as *arriving* at the new one, which holds
+//! packets that arrive there from then on, and asks every worker to answer through the ring to
+//! itself. They do when their device queues are past the moment at which packets were redirected;
+//! so an answer comes behind all packets that took the old way. When all have answered, the old
+//! owner runs its packets and sends the state. The new owner goes on with it, and then runs the
+//! packets it has held.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -133,7 +134,8 @@ impl Engine {
         });
     }
 
-    /// Sends the state of an order's flows; `false`: there is no room yet for what runs before.
+    /// Sends the state of an order's flows; `false`: there is no room yet for the packets that run
+    /// before.
     fn finish(&mut self, leaving: &Leaving, now: Nanos) -> bool {
         let Some(entry) = self.plan.program.at(leaving.order.at) else { return true };
         if self.runtime.tasks.queued(entry) > self.outbox_room() {
@@ -297,7 +299,7 @@ impl Engine {
         }
     }
 
-    /// Runs what is held of flows that have arrived, whether there is room behind it or not.
+    /// Runs the held packets of flows that have arrived, whether there is room behind it or not.
     fn release_all(&mut self, entry: Entry, owners: &FlowOwners, now: Nanos) {
         let arrived = std::mem::take(&mut self.runtime.flows.arrived);
         let (here, others): (Vec<Arrived>, _) =

@@ -43,7 +43,7 @@ const MAX_MESSAGES_PER_TURN: usize = 256;
 /// Executes one worker's graph.
 ///
 /// Call [`start`](Engine::start) once. Then repeatedly: [`inject`](Engine::inject) received
-/// packets, [`run`](Engine::run) the tasks they cause, and send what is in each
+/// packets, [`run`](Engine::run) the tasks they cause, and send the packets in each
 /// [`outbox`](Engine::outbox). When [`idle`](Engine::idle), nothing happens before
 /// [`next_deadline`](Engine::next_deadline) unless something is injected. No call blocks, and none
 /// allocates once the queues have grown to the size that the traffic needs.
@@ -237,8 +237,8 @@ impl Engine {
         self.runtime.outboxes.of(link).expect("the engine was told how many links there are")
     }
 
-    /// The free room of the fullest outbox. What is injected beyond that may be dropped where it is to
-    /// be sent.
+    /// The free room of the fullest outbox. Packets injected beyond that may be dropped where they
+    /// are to be sent.
     pub fn outbox_room(&self) -> usize {
         self.runtime.outboxes.room()
     }
@@ -263,8 +263,8 @@ impl Engine {
         &mut self.runtime.pool
     }
 
-    /// The pool together with link number `link`'s outbox: what [`weever_link::LinkQueue::tx`]
-    /// takes. Panics as [`outbox`](Self::outbox) does.
+    /// The pool together with link number `link`'s outbox: the arguments of
+    /// [`weever_link::LinkQueue::tx`]. Panics as [`outbox`](Self::outbox) does.
     pub fn transmit(&mut self, link: u16) -> (&mut PoolCache, &mut VecDeque<Buffer>) {
         let outbox = self.runtime.outboxes.of(link);
         let outbox = outbox.expect("the engine was told how many links there are");
@@ -345,7 +345,7 @@ impl Engine {
         self.runtime.peers.as_ref().is_some_and(|peers| peers.has_messages())
     }
 
-    /// What was to be sent since the last call.
+    /// The packets to be sent since the last call.
     #[inline]
     pub(crate) fn take_offered(&mut self) -> Offered {
         self.runtime.outboxes.take_offered()

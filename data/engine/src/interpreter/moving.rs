@@ -61,7 +61,7 @@ pub(crate) struct Arrived {
     pub(crate) order: Option<Arc<MoveOrder>>,
 }
 
-/// What a turn has received.
+/// The receptions of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reception {
     /// Everything: the queues are empty.

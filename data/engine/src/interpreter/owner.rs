@@ -23,7 +23,8 @@ pub(super) fn elsewhere(
             (moving.releasing != Some(place)).then_some(Destination::Hold { node, key })
         }
         Some(from) if from == me && moving.leaving.contains(&place) => None,
-        // What arrived here before this worker's answer goes the old way, which is the shorter one.
+        // Packets that arrived here before this worker's answer go the old way, which is the
+        // shorter one.
         Some(from) if from != me && !moving.has_answered(place, worker) => {
             Some(Destination::Owner { entry, worker: from })
         }

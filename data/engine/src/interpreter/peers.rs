@@ -54,7 +54,7 @@ pub(crate) struct PeerSender {
     /// Whether something was pushed since the other worker was last notified.
     unannounced: bool,
     wakes: VecDeque<(NodeRef, Option<u64>)>,
-    /// Tasks of removed nodes, and what concerns flows that move, waiting for room in the ring.
+    /// Tasks of removed nodes, and messages about flows that move, waiting for room in the ring.
     overflow: VecDeque<Message>,
 }
 
@@ -85,7 +85,7 @@ impl PeerSender {
         self.send_wakes();
     }
 
-    /// Sends what waits for room, as far as there is any.
+    /// Sends the messages that wait for room, as far as there is any.
     fn send_waiting(&mut self) {
         self.send_wakes();
         while let Some(message) = self.overflow.pop_front() {
@@ -179,7 +179,8 @@ impl Peers {
         }
     }
 
-    /// The free room in the fullest ring to another worker, less what already waits for room.
+    /// The free room in the fullest ring to another worker, less the messages that already wait for
+    /// room.
     pub(crate) fn least_room(&self) -> usize {
         let room = |s: &PeerSender| s.ring.slots().saturating_sub(s.overflow.len());
         self.senders.iter().flatten().map(room).min().unwrap_or(usize::MAX)

@@ -159,7 +159,7 @@ impl Runtime {
                 Some((outbox, _)) => outbox.push_back(buffer),
                 None => self.refuse(Some(buffer), total::RELAY_FULL),
             },
-            // What concerns flows is the engine's business, as it needs the blocks.
+            // The engine handles messages about flows, as they need the blocks.
             Message::Fence { .. } | Message::Fenced { .. } | Message::Flow(_) => {}
         }
     }
@@ -269,7 +269,7 @@ pub(crate) struct Outboxes {
     offered: Offered,
 }
 
-/// What was to be sent since somebody last asked, refused packets included.
+/// The packets to be sent since the last call, refused ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offered {
     pub(crate) packets: usize,

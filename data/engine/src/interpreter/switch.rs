@@ -14,7 +14,7 @@ use crate::schedule::{Program, Removed, Update};
 impl Engine {
     /// Switches to the graph of `update`, which must have been made for the graph that this engine
     /// runs. Unchanged blocks keep their state and tasks stay queued; tasks at removed nodes go
-    /// where the change says, or are counted drops. Afterwards `update` holds what is no longer
+    /// where the change says, or are counted drops. Afterwards `update` holds the objects no longer
     /// needed.
     pub fn switch(&mut self, update: &mut Update, now: Nanos) {
         if !self.faults.is_empty() {

@@ -1,4 +1,4 @@
-//! What the interpreter did, for tests: per batch, which ports each task enabled.
+//! A trace of the interpreter, for tests: per batch, which ports each task enabled.
 
 use weever_packet::{BURST, Burst, Mask, bits};
 

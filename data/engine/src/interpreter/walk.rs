@@ -231,7 +231,7 @@ impl Walk<'_> {
         let operands = &self.program.operands[span(&step.operands)];
         let truth = Truth::of(operands, slots);
         let input = input | truth.some_yes | truth.some_no;
-        // What a shortcut has written for other tasks stays.
+        // The slots that a shortcut has written for other tasks stay.
         let place = &mut slots[step.first_slot as usize];
         let is_new = input & !*place != 0;
         *place |= input;
@@ -276,8 +276,8 @@ impl Walk<'_> {
             cx = cx.with_flows(owners(self.program, step.node));
         }
         block.run(&mut cx, self.burst, input, &mut Ports::new(outputs));
-        // A broken contract is a defect that tests must see. In a release build, what the block
-        // asked for beyond its edges and counters is its own panic.
+        // A broken contract is a defect that tests must see. In a release build, requests of the
+        // block beyond its edges and counters are its own panic.
         #[cfg(debug_assertions)]
         (*running = NO_NODE);
         // If a faulty block enables ports for tasks that are not in its input, or two ports for one

@@ -18,7 +18,7 @@ use weever_packet::{Buffer, Nanos, PoolCache};
 
 use crate::CompileError;
 
-/// What became of a task's buffer.
+/// The fate of a task's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A new task at this node took it.
@@ -47,7 +47,7 @@ pub struct Record {
     /// The nodes that it reached, in topological order, each with the name of the port that it
     /// enabled.
     pub enabled: Vec<(NodeId, Option<String>)>,
-    /// What became of its buffer.
+    /// The fate of its buffer.
     pub outcome: Outcome,
 }
 
@@ -67,9 +67,9 @@ pub struct Reference<'g> {
     nodes: Vec<Node>,
     queues: Queues,
     pool: PoolCache,
-    /// What ran, in order.
+    /// The tasks that ran, in order.
     pub records: Vec<Record>,
-    /// What was sent, with its link.
+    /// The packets sent, each with its link.
     pub sent: Vec<(u16, Buffer)>,
     /// Second dispositions, which were ignored.
     pub conflicts: u64,

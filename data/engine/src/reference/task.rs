@@ -12,7 +12,7 @@ use crate::counters::leads_nowhere;
 /// The one task of a burst.
 const TASK: Mask = 1;
 
-/// What happened at the nodes that have run: the enabled port's name, if one was.
+/// The results of the nodes that have run: the enabled port's name, if one was.
 type Values = HashMap<NodeId, Option<String>>;
 
 impl Reference<'_> {

@@ -111,8 +111,8 @@ impl Idps {
     }
 }
 
-/// The entry numbers of nodes: a node has the same number on every worker, whatever part of the
-/// graph each runs, so that messages need no search.
+/// The entry numbers of nodes: a node has the same number on every worker, for any part of the
+/// graph that each runs, so that messages need no search.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryNumbers {
     of: HashMap<String, Entry>,

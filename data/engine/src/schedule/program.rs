@@ -20,7 +20,7 @@ pub(crate) const FIRST_STEP_SLOT: u32 = 2;
 /// No node.
 pub(crate) const NO_NODE: u32 = u32::MAX;
 
-/// What a step does.
+/// The kinds of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepKind {
     /// Calls the node's block.
@@ -186,7 +186,7 @@ pub(crate) struct NodePlan {
     pub(crate) flows: Option<Box<FlowPlan>>,
 }
 
-/// What a node with flows that have an owner adds to its plan.
+/// The part of a node's plan for flows that have an owner.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowPlan {
     pub(crate) owners: Arc<FlowOwners>,
@@ -289,8 +289,8 @@ impl CompiledGraph {
     }
 }
 
-/// The tasks at each node and port. Empty between two batches: its last reader clears what was
-/// written, which is little, as most batches visit a small part of a graph.
+/// The tasks at each node and port. Empty between two batches: its last reader clears the written
+/// masks, which are few, as most batches visit a small part of a graph.
 #[derive(Debug, Default)]
 pub(crate) struct TaskMasks {
     /// The tasks that reached each node and left by each port, by slot number.

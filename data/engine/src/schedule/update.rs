@@ -23,8 +23,8 @@ pub(crate) struct Removed {
 
 /// A compiled change of one worker's graph: the new blocks and arrays, and tables that map old to
 /// new. Prepared off the packet path, so that the switch only moves pointers, adds up counters, and
-/// visits tasks that are delayed or wait at removed nodes. Afterwards it holds what is no longer
-/// needed, so that another thread can drop it.
+/// visits tasks that are delayed or wait at removed nodes. Afterwards it holds the objects no
+/// longer needed, so that another thread can drop them.
 pub struct Update {
     pub(crate) epoch: u64,
     pub(crate) plan: Arc<CompiledGraph>,

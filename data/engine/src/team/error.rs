@@ -52,7 +52,7 @@ pub enum TeamError {
     Split {
         /// The node.
         node: String,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
     /// A worker's part of the graph is unsuitable.
@@ -60,7 +60,7 @@ pub enum TeamError {
     Unfit {
         /// The worker.
         worker: String,
-        /// What is in the way.
+        /// The obstacle.
         why: String,
     },
     /// A running node cannot move to another worker.
@@ -100,7 +100,7 @@ pub enum TeamError {
     Worker {
         /// The worker.
         worker: String,
-        /// What happened.
+        /// The cause.
         source: std::io::Error,
     },
     /// A worker has too many pending changes.

@@ -37,7 +37,7 @@ impl FlowMoves {
         }
     }
 
-    /// What has become of the flows until now.
+    /// The results of the moves until now.
     pub fn progress(&self) -> Moved {
         total(self.orders.iter().map(|(order, _)| order.progress()))
     }
@@ -66,9 +66,10 @@ fn total(parts: impl Iterator<Item = Moved>) -> Moved {
 
 impl Publisher {
     /// Begins to move flows of a node to other workers: each key with the number of its new owner.
-    /// [Wait](FlowMoves::wait_begun) for the old owners, change what makes packets arrive elsewhere,
-    /// such as a device's filters, and call [`FlowMoves::redirected`]. No packet of the flows is lost or overtakes another on the way.
-    /// Does not block. Flows without an owner are left alone.
+    /// [Wait](FlowMoves::wait_begun) for the old owners, change the settings that make packets
+    /// arrive elsewhere, such as a device's filters, and call [`FlowMoves::redirected`]. No packet
+    /// of the flows is lost or overtakes another on the way. Does not block. Flows without an owner
+    /// are left alone.
     ///
     /// # Errors
     /// [`TeamError::NoFlows`], [`TeamError::NoSuchOwner`].
@@ -95,8 +96,8 @@ impl Publisher {
         Ok(FlowMoves { orders: by_owner.into_iter().filter_map(order).collect() })
     }
 
-    /// Moves flows whose packets may arrive anywhere, and waits for it. What is on its way when the
-    /// time is over is counted as open, and arrives later.
+    /// Moves flows whose packets may arrive anywhere, and waits for it. A flow still on its way
+    /// when the time is over is counted as open, and arrives later.
     ///
     /// # Errors
     /// As [`begin_moves`](Self::begin_moves).

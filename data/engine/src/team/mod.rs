@@ -56,6 +56,6 @@ pub struct Member {
 pub struct Team {
     /// In the order of the members. Move each to a thread of its own.
     pub workers: Vec<Worker>,
-    /// Changes what they run.
+    /// Changes the graphs that they run.
     pub publisher: Arc<Publisher>,
 }

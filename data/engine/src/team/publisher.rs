@@ -120,7 +120,7 @@ impl Publisher {
         running.idps.sharded().map(|(name, owners)| (name.to_owned(), owners.clone())).collect()
     }
 
-    /// Orders a worker to move flows away; returns what wakes it.
+    /// Orders a worker to move flows away; returns the handle that wakes it.
     pub(super) fn give_order(&self, worker: u16, order: Arc<MoveOrder>) -> Option<Waker> {
         let handle = self.handles.get(usize::from(worker))?;
         handle.moves.put(order);
@@ -288,8 +288,8 @@ impl Publisher {
         }
     }
 
-    /// Drops what the workers returned: old blocks with their packets, old arrays. Returns the
-    /// nodes whose state was rejected.
+    /// Drops the objects that the workers returned: old blocks with their packets, old arrays.
+    /// Returns the nodes whose state was rejected.
     fn clear_away(&self) -> Vec<String> {
         let mut afresh = Vec::new();
         for update in self.handles.iter().flat_map(|handle| handle.mailbox.returned()) {

@@ -1,4 +1,4 @@
-//! What the workers of a team run.
+//! The graphs that the workers of a team run.
 
 use std::sync::Arc;
 

@@ -94,7 +94,7 @@ static GATE: BlockType = BlockType {
     make: |_| Ok(Box::new(Gate(HashSet::new()))),
     ..PLAIN
 };
-/// Wakes what waits for key 7.
+/// Wakes the tasks that wait for key 7.
 static BELL: BlockType = BlockType {
     name: "Bell",
     ports: &[port("out")],
@@ -234,7 +234,7 @@ impl Block for TestBlock {
 }
 
 impl TestBlock {
-    /// Whether task `i` is taken away here; for blockers, parents and wakers, does what they do.
+    /// Whether task `i` is taken away here; for blockers, parents and wakers, acts as they do.
     fn takes(&mut self, cx: &mut Cx<'_>, i: usize, bytes: &[u8], decision: u64) -> bool {
         let chance = decision >> 32 & 3;
         match self.kind {

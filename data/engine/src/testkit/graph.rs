@@ -5,7 +5,7 @@ use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Op, Port, Verified
 
 use super::registry;
 
-/// A node of a random graph. EntryNumbers are reduced to what is possible where it stands.
+/// A node of a random graph. Numbers are reduced to those possible at its place.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSpec {
     pub(crate) kind: u8,
@@ -70,7 +70,7 @@ pub(crate) fn graph(specs: &[NodeSpec], reverse: bool) -> Verified {
     verify(graph).expect("random graphs are sound")
 }
 
-/// What a graph is to be made of.
+/// The nodes that a graph is to be made of.
 struct Plan<'a> {
     specs: &'a [NodeSpec],
     reverse: bool,

@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Runs queued tasks before a change, so that packets received after it do not overtake them on
-    /// a shorter path; stops when there is no room for what they send.
+    /// a shorter path; stops when there is no room for the packets they send.
     fn finish_queued(&mut self, now: Nanos, turn: &mut Turn) {
         let Worker { engine, queues, egress, .. } = self;
         for _ in 0..MAX_DRAIN_BATCHES {
@@ -143,7 +143,8 @@ impl Worker {
     }
 
     /// One turn: receives from each queue as far as there is room downstream, runs queued tasks up
-    /// to a budget, sends what can be sent, and flushes once. Does not block. `now` is monotonic.
+    /// to a budget, sends as many packets as the links take, and flushes once. Does not block.
+    /// `now` is monotonic.
     pub fn turn(&mut self, now: Nanos) -> Turn {
         let mut turn = Turn::default();
         self.check_for_update(now, &mut turn);

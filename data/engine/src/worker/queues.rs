@@ -24,7 +24,7 @@ pub struct Attached {
 pub struct Lost {
     /// The link's number.
     pub link: u16,
-    /// What happened.
+    /// The cause.
     pub error: LinkError,
 }
 
@@ -157,8 +157,8 @@ impl Egress {
         self.stuck[link] = since.is_some_and(|since| now.saturating_sub(since) >= STALL_TIMEOUT);
     }
 
-    /// How many packets a queue may receive: as many as the links take that its own packets need, as far
-    /// as these make progress. Whatever else is congested drops there and slows nobody.
+    /// How many packets a queue may receive: as many as the links that its own packets need can
+    /// take, as far as these make progress. Other congested links drop packets and slow no queue.
     #[inline]
     pub(super) fn room_for(&self, index: usize, engine: &Engine) -> usize {
         match self.needs[index] {
@@ -167,10 +167,10 @@ impl Egress {
         }
     }
 
-    /// Learns from a queue's last burst what its next packets need. Where they would be lost if they were
-    /// not received, only the room for answers counts, and only while there is nothing but answers: work
-    /// on packets that end in a full outbox of their own link would be in vain. Where they wait at their
-    /// sender, every link counts that they went to.
+    /// Learns from a queue's last burst which links its next packets need. Where they would be lost
+    /// if they were not received, only the room for answers counts, and only while there is nothing
+    /// but answers: work on packets that end in a full outbox of their own link would be in vain.
+    /// Where they wait at their sender, every link counts that they went to.
     #[inline]
     pub(super) fn learn(&mut self, index: usize, from: &Attached, n: usize, offered: Offered) {
         let answers = offered.used_only(from.link.into()) && offered.packets >= n;
@@ -187,7 +187,8 @@ impl Egress {
     ) {
         let Egress { queues_of, backlogs, .. } = self;
         let mine = &queues_of[link];
-        // Stops at the first packet whose queue is full: what stays in the outbox limits reception.
+        // Stops at the first packet whose queue is full: packets that stay in the outbox limit
+        // reception.
         while let Some(first) = outbox.front() {
             let index = mine[first.meta().queue as usize % mine.len()];
             if backlogs[index].len() >= QUEUE_BACKLOG {
@@ -204,7 +205,7 @@ impl Egress {
         }
     }
 
-    /// Removes failed queues, and drops what waits for them.
+    /// Removes failed queues, and drops the packets that wait for them.
     fn forget_lost(&mut self, link: usize, queues: &[Option<Attached>], pool: &mut PoolCache) {
         let Egress { queues_of, backlogs, undeliverable, .. } = self;
         queues_of[link].retain(|index| {

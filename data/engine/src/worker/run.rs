@@ -13,7 +13,7 @@ use super::wait::{Mode, POLL_INTERVAL, monotonic};
 use crate::mailbox::Mailbox;
 use crate::schedule::Update;
 
-/// The longest sleep: a removed device does not always wake those who poll it.
+/// The longest sleep: a removed device does not always wake the threads that poll it.
 const MAX_SLEEP: Nanos = 1_000_000_000;
 
 impl Worker {

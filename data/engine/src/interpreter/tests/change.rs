@@ -15,7 +15,7 @@ use crate::schedule::{CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps, 
 use crate::testkit::{KINDS, STATELESS, graph, packet, pool};
 use crate::{CounterKind, Engine, NODE_WAS_REMOVED, REMOVED};
 
-/// Makes `engine` run what `changes` make of its graph.
+/// Applies `changes` to the graph of `engine`.
 pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) -> Verified {
     let next = apply(&engine.plan.graph, changes).expect("fits");
     let next = verify(next).expect("sound");
@@ -37,7 +37,7 @@ pub(super) fn change(engine: &mut Engine, idps: &mut Idps, changes: &ChangeSet) 
     next
 }
 
-/// What was counted, whatever the node is called now. Gauges and drops at removed nodes apart.
+/// The counters, under any present name of the node. Gauges and drops at removed nodes apart.
 fn sums(engine: &Engine) -> BTreeMap<(CounterKind, String), u64> {
     let mut sums = BTreeMap::new();
     for r in engine.counters().describe() {

@@ -13,7 +13,7 @@ use crate::schedule::Idps;
 use crate::testkit::pool;
 use crate::{BLOCK_PANICKED, BLOCK_QUARANTINED, CounterKind, Engine, Limits, Schedule};
 
-/// The first byte of a packet that is sent, whatever happens at the other node.
+/// The first byte of a packet that is sent, in spite of faults at the other node.
 const SENT: u8 = 1;
 /// One that the `Bomb` takes.
 const TAKEN: u8 = 100;

@@ -296,7 +296,7 @@ proptest! {
         prop_assert_eq!(pool.available(), pool.frames());
     }
 
-    /// Whatever is dropped for want of room, no frame is lost.
+    /// Packets may be dropped for want of room, but no frame is lost.
     #[test]
     fn tight_bounds_lose_no_frame(
         specs in prop_oneof![specs(KINDS), with_shortcuts()],

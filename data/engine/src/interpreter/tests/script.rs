@@ -1,4 +1,4 @@
-//! Small graphs whose nodes do what a closure says.
+//! Small graphs whose nodes run closures.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -111,14 +111,14 @@ impl GraphBuilder {
     }
 }
 
-/// What the nodes of a test saw, in order: node and the packets' first bytes.
+/// The packets that the nodes of a test saw, in order: node and the packets' first bytes.
 #[derive(Clone, Default)]
 pub(super) struct Log(Arc<Mutex<Vec<Seen>>>);
 
 type Seen = (&'static str, Vec<u8>);
 
 impl Log {
-    /// Notes who came by.
+    /// Notes the packets that came by.
     pub(super) fn note(&self, name: &'static str, burst: &Burst, input: Mask) {
         let first = |i| burst.get(i).map_or(0, |b| b.data()[0]);
         let seen = bits(input).map(first).collect();

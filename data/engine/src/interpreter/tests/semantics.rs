@@ -32,8 +32,8 @@ fn a_drop_is_counted_once_under_its_first_reason() {
             ports.enable(0, input & !mine);
         });
     let (mut engine, pool) = b.build(Limits::default());
-    // 0, 2: first. 3: second. 1: no stated reason, and the taker leads nowhere. 5, 7: sent, whatever
-    // else they left by.
+    // 0, 2: first. 3: second. 1: no stated reason, and the taker leads nowhere. 5, 7: sent, and
+    // left by other ports as well.
     inject(&mut engine, "start", &[0, 1, 2, 3, 5, 7], 0);
     assert_eq!(get(&engine, "start", CounterKind::Drop, "first"), 2);
     assert_eq!(get(&engine, "second", CounterKind::Drop, "second"), 1);
@@ -95,7 +95,7 @@ fn operator_says(op: Op, operands: [Option<bool>; 2]) -> Option<bool> {
     let log = Log::default();
     let (yes, no) = (log.clone(), log.clone());
     let mut b = GraphBuilder::default();
-    // Byte: bit 0 and 1, whether the operands run; bit 2 and 3, what they say.
+    // Byte: bit 0 and 1, whether the operands run; bit 2 and 3, their results.
     let to = To { yes: vec![1, 2], attrs: vec!["source"], ..To::default() };
     b.node("start", to, |_, _, input, ports| ports.enable(1, input));
     for (i, name) in ["reach0", "reach1"].into_iter().enumerate() {
@@ -180,7 +180,7 @@ fn tasks_without_a_buffer_are_kept_from_nodes_that_need_one() {
     assert_eq!(log.take(), [("needy", vec![5])]);
 }
 
-/// `x` spawns to `y` and `z`, which note who came.
+/// `x` spawns to `y` and `z`, which note the packets.
 fn spawner(log: &Log, limits: Limits) -> (Engine, weever_packet::Pool) {
     let (y, z) = (log.clone(), log.clone());
     let mut b = GraphBuilder::default();
@@ -212,7 +212,7 @@ fn tasks_of_one_entry_form_batches_in_the_order_of_their_first() {
     assert_eq!(engine.run(0, 100), 5);
     assert_eq!(log.take(), [("y", vec![1, 2, 3]), ("z", vec![0x81, 0x82])]);
     assert!(engine.idle());
-    // What was served ahead of its turn does not count twice.
+    // A task served ahead of its turn does not count twice.
     for packet in [0x83, 4] {
         inject(&mut engine, "x", &[packet], 0);
     }
@@ -241,7 +241,7 @@ fn a_whole_batch_keeps_its_place() {
         assert_eq!(of("z").collect::<Vec<u8>>(), [0x81]);
         assert_eq!(seen[0].1.len(), budget.min(64));
     }
-    // It counts in full against the bound, and what it leaves behind goes home.
+    // It counts in full against the bound, and the frames it leaves behind go home.
     for _ in 0..3 {
         inject(&mut engine, "x", &all, 0);
     }
@@ -355,7 +355,7 @@ fn a_delayed_task_starts_when_its_time_has_come() {
     assert_eq!(pool.available(), pool.frames());
 }
 
-/// `waits` blocks packets with bit 7 until somebody notifies their low bits; `tells` notifies.
+/// `waits` blocks packets with bit 7 until a node notifies their low bits; `tells` notifies.
 fn blocking(log: &Log, limits: Limits) -> (Engine, weever_packet::Pool) {
     let log = log.clone();
     let mut open = [false; 4];

@@ -136,12 +136,12 @@ impl MapTo for [&str] {
     }
 }
 
-/// What happens in between.
+/// The events in between.
 #[derive(Clone, Debug)]
 enum Act {
     /// So many packets of a flow arrive.
     Send { flow: u64, packets: usize },
-    /// A flow moves, with what makes its packets arrive or without.
+    /// A flow moves, with or without a redirection of its packets.
     Move { flow: u64, to: u16, redirect: bool },
     /// A worker gives up its flows.
     GiveUp { worker: u16 },
@@ -166,7 +166,7 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
-    /// Whatever moves, and whatever is under way meanwhile.
+    /// With any moves, and any packets under way meanwhile.
     #[test]
     fn a_flow_goes_on_wherever_it_is_moved(acts in prop::collection::vec(act(), 1..60)) {
         let mut b = team(16_384, WORKERS);
@@ -192,7 +192,7 @@ proptest! {
                             worker.turn(now);
                         }
                         prop_assert!(begun.wait_begun(Duration::ZERO));
-                        // What has just been moved stays where it is.
+                        // A flow that has just been moved stays at its worker.
                         if begun.progress().gone == 0 {
                             arrives_at[flow as usize] = usize::from(to);
                         }
@@ -301,7 +301,7 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
         let mut flow = 0;
         while !mover.is_finished() {
             flow = (flow + 1) % FLOWS as usize;
-            // Held while it is sent to: what was sent before a redirection is in the queue by then.
+            // Held while it is sent to: packets sent before a redirection are in the queue by then.
             let at = arrives_at[flow].lock().unwrap();
             let first = flow as u64 * FLOW + sent[flow];
             sent[flow] += send(&mut *b.peers[*at], &mut b.cache, first, 64) as u64;
@@ -327,8 +327,8 @@ fn a_thousand_moves_under_load_lose_and_reorder_nothing() {
     assert_eq!(b.pool.available(), b.pool.frames());
 }
 
-/// The graph of [`sequence`], with an entrance for what other workers cannot handle; or the part of it
-/// without `Seq`.
+/// The graph of [`sequence`], with an entrance for packets that other workers cannot handle; or the
+/// part of it without `Seq`.
 fn with_entrance(whole: bool) -> Graph {
     let mut graph = sequence();
     let (source, seq) = (NodeId(0), graph.find("Seq").expect("it is there"));

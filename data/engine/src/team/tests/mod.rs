@@ -1,4 +1,4 @@
-//! Teams under change: what survives, what is refused, and what concurrent operators see.
+//! Teams under change: surviving state, refused changes, and concurrent operators.
 
 mod flows;
 mod parts;

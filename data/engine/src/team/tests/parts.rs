@@ -1,4 +1,4 @@
-//! Workers with a part of the graph each: what they do together is what the whole graph does.
+//! Workers with a part of the graph each: together they do the same as the whole graph.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ type Ways = [bool; 3];
 
 const ALL: Ways = [true; 3];
 
-/// `Source`, `Split`, the ways, `Sink`. What takes a way that is not there starts again in the graph of
-/// the first worker, at `Whole`.
+/// `Source`, `Split`, the ways, `Sink`. A packet on a way that is not there starts again in the
+/// graph of the first worker, at `Whole`.
 fn ways(kept: Ways) -> Graph {
     let mut graph = Graph::new("ways");
     let mut add = |name: &str, implementation: &str| {
@@ -24,7 +24,7 @@ fn ways(kept: Ways) -> Graph {
     let (sink, whole, split) = (add(SINK, "Echo"), add("Whole", "One"), add("Split", "Three"));
     let source = add(SOURCE, "One");
     let [waits, opens, ends] = kept;
-    // Whoever opens the gate needs it, and what is behind it.
+    // A worker that opens the gate needs it, and the nodes behind it.
     let has_gate = waits || opens;
     let tail = has_gate.then(|| add("Tail", "One"));
     let later = has_gate.then(|| add("Later", "PassOn"));
@@ -87,14 +87,14 @@ fn of(readings: &[Reading], node: &str, kind: CounterKind, label: &str) -> u64 {
     readings.iter().filter(is).map(|r| r.value).sum()
 }
 
-/// What happens in between.
+/// The events in between.
 #[derive(Clone, Debug)]
 struct Act {
-    /// What workers other than the first run from now on.
+    /// The parts that workers other than the first run from now on.
     parts: Option<Vec<Ways>>,
     queue: usize,
     packets: usize,
-    /// Who has a turn afterwards, a bit each.
+    /// The workers that have a turn afterwards, a bit each.
     turns: u8,
 }
 
@@ -111,7 +111,7 @@ fn act() -> impl Strategy<Value = Act> {
     })
 }
 
-/// Packets that were sent, those that came back, and what was counted.
+/// Packets that were sent, those that came back, and the counters.
 fn played(acts: &[Act]) -> (u64, Vec<u64>, Vec<Reading>) {
     let mut b = bench_in(pool(16_384), ways(ALL), WORKERS);
     let (mut sent, mut back, mut now) = (0, Vec::new(), 0);
@@ -134,7 +134,7 @@ fn played(acts: &[Act]) -> (u64, Vec<u64>, Vec<Reading>) {
         }
         before = after;
     }
-    // What waits at a gate leaves with the next packet that opens it.
+    // A packet that waits at a gate leaves with the next packet that opens it.
     for round in 0..40 {
         for queue in 0..WORKERS {
             sent += send(&mut *b.peers[queue], &mut b.cache, sent, 8) as u64;
@@ -148,7 +148,7 @@ fn played(acts: &[Act]) -> (u64, Vec<u64>, Vec<Reading>) {
     let waiting = |b: &mut Bench| -> u64 {
         b.team.workers.iter_mut().map(|w| w.engine().counters().total("blocked_now")).sum()
     };
-    // The last ones have nobody to open for them; they are there.
+    // No packet opens the gate for the last ones; they are still there.
     let readings = totals(&mut b.team.workers);
     assert_eq!(back.len() as u64 + waiting(&mut b), sent);
     drop((b.team, b.peers, b.cache));
@@ -160,8 +160,8 @@ fn played(acts: &[Act]) -> (u64, Vec<u64>, Vec<Reading>) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(60) })]
 
-    /// Whatever each has of the graph and whenever that changes, every packet comes back once, and
-    /// nothing that is counted goes down.
+    /// With any parts of the graph and any changes of them, every packet comes back once, and no
+    /// counter goes down.
     #[test]
     fn parts_do_together_what_the_whole_does(acts in prop::collection::vec(act(), 1..14)) {
         let whole: Vec<Act> =
@@ -171,7 +171,7 @@ proptest! {
         prop_assert_eq!(sent, also_sent);
         let only_once = back.windows(2).all(|pair| pair[0] < pair[1]);
         prop_assert!(only_once, "{back:?}");
-        // How many wait at the end depends on who opened last.
+        // How many wait at the end depends on the worker that opened last.
         prop_assert!(back.len().abs_diff(reference.len()) <= 200, "{} {}", back.len(), reference.len());
         for way in ["x", "y", "z"] {
             // Strangers are counted again.
@@ -190,7 +190,7 @@ proptest! {
 fn what_waits_where_a_node_goes_goes_on_at_the_first_worker() {
     let mut b = bench(ways(ALL), 2);
     let publisher = b.team.publisher.clone();
-    // Who opens the gate is elsewhere, and has no turn.
+    // The worker that opens the gate is another one, and has no turn.
     publisher.fit(Some(selection(vec![ALL, [true, false, true]]))).expect("sound");
     send(&mut *b.peers[1], &mut b.cache, 0, 60);
     b.team.workers[1].turn(1);
@@ -316,7 +316,7 @@ fn a_part_that_would_lose_something_is_refused_and_the_rest_stays() {
 fn every_change_of_the_graph_is_fitted_anew() {
     let mut b = bench(ways(ALL), 2);
     let publisher = b.team.publisher.clone();
-    // As a simplifier would: what it knows goes, what it does not know stays.
+    // As a simplifier would: known nodes go, unknown ones stay.
     let without_gate = |whole: &weever_graph::Verified, _| {
         let changes = ChangeSet::new()
             .remove("Gate", Waiting::Drop)

@@ -1,4 +1,4 @@
-//! Several workers: what is in one place, what crosses, and what arrives in the end.
+//! Several workers: nodes at one place, packets that cross, and their arrival in the end.
 
 use super::*;
 
