@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    /// Takes one packet; what it brought is handed to `got`.
+    /// Takes one packet; its payload is handed to `got`.
     fn receive(
         &mut self,
         pipe: &mut Pipe,

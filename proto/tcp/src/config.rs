@@ -1,4 +1,4 @@
-//! What an operator or an application decides.
+//! The settings of an operator or an application.
 
 use weever_net::{MILLIS, SECOND};
 
@@ -44,13 +44,13 @@ pub struct Config {
     pub user_timeout: Nanos,
     /// Twice the maximum segment lifetime: how long TIME-WAIT lasts.
     pub time_wait: Nanos,
-    /// How long FIN-WAIT-2 lasts for a connection that nobody will read from.
+    /// How long FIN-WAIT-2 lasts for a connection that will not be read from.
     pub fin_wait: Nanos,
     /// Probe idle connections; off unless asked for (RFC 9293 §3.8.4, MUST-25).
     pub keep_alive: Option<KeepAlive>,
     /// Most connections there may be, in any state.
     pub max_connections: usize,
-    /// Octets that connections and what their regions hold unread may take up together.
+    /// Octets that connections and the unread data in their regions may take up together.
     pub memory_limit: u64,
     /// Challenge ACKs in a second, over all connections (RFC 5961 §7).
     pub challenge_acks: u32,

@@ -5,13 +5,13 @@
 //! itself, asks a clock, or holds an octet of payload.
 //!
 //! # How to drive it
-//! 1. Give it what happened: [`Endpoint::handle`] for each segment that arrived,
-//!    [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come, and what the application
-//!    wants: [`connect`](Endpoint::connect), [`listen`](Endpoint::listen),
+//! 1. Report the events: [`Endpoint::handle`] for each segment that arrived,
+//!    [`Endpoint::handle_timeout`] when [`Endpoint::next_deadline`] has come, and the application's
+//!    calls: [`connect`](Endpoint::connect), [`listen`](Endpoint::listen),
 //!    [`queue`](Endpoint::queue), [`consume`](Endpoint::consume), [`shutdown`](Endpoint::shutdown),
 //!    [`close`](Endpoint::close), [`abort`](Endpoint::abort).
-//! 2. Then take what follows from it, each until `None`: [`Endpoint::poll_transmit`] for segments to
-//!    send, [`Endpoint::poll_event`] for what applications have to know.
+//! 2. Then take the results, each until `None`: [`Endpoint::poll_transmit`] for segments to send,
+//!    [`Endpoint::poll_event`] for events to report to applications.
 //! 3. Sleep until the next segment, the next call of an application, or
 //!    [`Endpoint::next_deadline`], which never moves to an earlier time without one of these.
 //!
@@ -25,9 +25,10 @@
 //!   was acknowledged. A [`Transmit`] names the range that has to be copied behind its header; a
 //!   retransmission names it again. No frame is kept.
 //! - **Received payload** is handed on as a range of the segment that brought it, with its stream
-//!   offset ([`Payload`]). What is in order may be read in place, within the batch; what is not read
-//!   at once, and all that is out of order, is to be copied to its offset in the region. Offsets below
-//!   [`readable`](Connection::readable) can be read; [`Endpoint::consume`] makes room again.
+//!   offset ([`Payload`]). Payload in order may be read in place, within the batch; payload not
+//!   read at once, and all that is out of order, is to be copied to its offset in the region.
+//!   Offsets below [`readable`](Connection::readable) can be read; [`Endpoint::consume`] makes room
+//!   again.
 //!
 //! # What costs what
 //! Finding a connection takes one keyed hash. A connection takes 512 bytes with its place in the table,
@@ -35,8 +36,8 @@
 //! of order, and some 100 for the state of losses once there were any. All deadlines of an endpoint are in one
 //! wheel, one timer a connection.
 //!
-//! RFC sentences stand beside the code that fulfils them; where weever deviates on purpose stands in
-//! `docs/rfc-exceptions.md`, what is there and what is not in `docs/tcp.md`.
+//! RFC sentences stand beside the code that fulfils them; deliberate deviations are listed in
+//! `docs/rfc-exceptions.md`, features and gaps in `docs/tcp.md`.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -1,4 +1,4 @@
-//! What connections are told apart by: their ends, and a number.
+//! The names of connections: their ends, and a number.
 
 use core::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// A hash that nobody without the key can foretell.
+    /// A hash that is unpredictable without the key.
     pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
         match (self.local, self.remote) {
@@ -34,8 +34,9 @@ impl Tuple {
     }
 
     /// A hash for the table of connections, several times quicker than [`hash`](Self::hash): NH of
-    /// UMAC (RFC 4418 §5.2) with words of 64 bits, sums of products of words and key, mixed once more so that all
-    /// bits of it can be used. Whoever does not know the key cannot choose ends that collide.
+    /// UMAC (RFC 4418 §5.2) with words of 64 bits, sums of products of words and key, mixed once
+    /// more so that all bits of it can be used. Without the key, a peer cannot choose ends that
+    /// collide.
     #[inline]
     pub(crate) fn quick_hash(&self, key: &[u64; 6]) -> u64 {
         let product = |a: u64, b: u64, at: usize| {

@@ -4,9 +4,10 @@ use core::ops::Range;
 
 /// Holds the octets of a stream from one offset up to its capacity.
 ///
-/// One for what is sent (written by the application, read by [`Transmit`](crate::Transmit)s) or for
-/// what is received (written as [`Payload`](crate::Payload) says, read by the application). Who uses
-/// it keeps to the offsets that the connection states; beyond the capacity they come round again.
+/// One for sent octets (written by the application, read by [`Transmit`](crate::Transmit)s) or for
+/// received ones (written at the offsets in [`Payload`](crate::Payload), read by the application).
+/// Its users keep to the offsets that the connection states; beyond the capacity they come round
+/// again.
 #[derive(Clone, Debug)]
 pub struct Region {
     octets: Box<[u8]>,
@@ -32,7 +33,7 @@ impl Region {
         (start..start + first, 0..len - first)
     }
 
-    /// Writes `bytes` at the offset `at`; what is longer than the capacity is cut off.
+    /// Writes `bytes` at the offset `at`; octets beyond the capacity are cut off.
     #[inline]
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         let (first, second) = self.pieces(at, bytes.len());

@@ -89,9 +89,9 @@ impl<'a> Segment<'a> {
         self.payload.len() as u32 + self.joined
     }
 
-    /// Joins the segment of the same connection that came next, if it continues this one: whether it did.
-    /// Then the two are handled as one, whose payload is this one's and the other's behind it; what
-    /// [`Payload`](crate::Payload) names as accepted is a range of both together.
+    /// Joins the segment of the same connection that came next, if it continues this one; true if
+    /// it did. Then the two are handled as one, whose payload is this one's and the other's behind
+    /// it; the range that [`Payload`](crate::Payload) names as accepted counts over both together.
     ///
     /// Segments that differ in more than their number, PSH and FIN stay apart: other options, marks,
     /// acknowledgements and windows mean something by themselves.

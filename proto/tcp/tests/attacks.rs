@@ -1,4 +1,4 @@
-//! Attacks, and what they cost: answers, records and memory are counted, not time.
+//! Attacks, and their cost: answers, records and memory are counted, not time.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -107,7 +107,7 @@ fn a_syn_flood_takes_the_backlog_and_no_more() {
         lab.give(&segment(Seq(number), Seq(0), flag::SYN)).unwrap();
         answers += lab.sent().0;
         if number % 1000 == 0 {
-            // Who was connected before goes on being served.
+            // A peer connected before goes on being served.
             lab.tuple = usual;
             assert_eq!(lab.endpoint.queue(id, 100, lab.now), 100);
             assert_eq!(lab.sent(), (1, 100));
@@ -143,7 +143,7 @@ fn blind_segments_end_nothing_and_are_hardly_answered() {
 
 #[test]
 fn a_storm_of_acknowledgements_between_ends_that_disagree_dies_down() {
-    // Forged data was accepted by neither: each end acknowledges what the other never sent.
+    // Forged data was accepted by neither: each end acknowledges octets that the other never sent.
     let mut lab = Lab::new(Config::default());
     let id = lab.established(SACK);
     let mut exchanged = 0;
@@ -227,7 +227,7 @@ fn a_tiny_window_or_segment_size_does_not_make_us_send_crumbs() {
 
 #[test]
 fn acknowledgements_in_crumbs_or_in_advance_do_not_open_the_window() {
-    // RFC 3465: what counts is octets, not acknowledgements.
+    // RFC 3465: octets count, not acknowledgements.
     let mut lab = Lab::new(Config::default());
     let id = lab.established(SACK);
     lab.endpoint.queue(id, 100_000, lab.now);
@@ -239,7 +239,7 @@ fn acknowledgements_in_crumbs_or_in_advance_do_not_open_the_window() {
     }
     let grown = lab.endpoint.get(id).unwrap().window().cwnd - before;
     assert!(grown <= 1460, "1,448 acknowledgements of one segment: {grown} octets");
-    // What was not sent yet is not acknowledged.
+    // Octets not sent yet are not acknowledged.
     lab.sent();
     let in_flight = lab.endpoint.get(id).unwrap().in_flight();
     let ahead = lab.first + 1448 + in_flight + 1;

@@ -1,4 +1,4 @@
-//! Goodput on a path with random loss, beside what the models of the RFCs predict.
+//! Goodput on a path with random loss, compared with the predictions of the RFCs' models.
 //!
 //! `cargo test -p weever-tcp --test model -- --nocapture` prints the tables of `docs/tcp.md`.
 
@@ -62,7 +62,7 @@ fn table(name: &str, algorithm: Algorithm, predict: impl Fn(f64, f64) -> f64) {
                 (0.5..2.0).contains(&(got / want)),
                 "{name} at {loss} in a thousand, {rtt} ms: {got:.0} and not {want:.0}"
             );
-            // What is sent again is what was lost, and little more.
+            // Lost segments are sent again, and few others.
             assert!(again < loss as f64 / 10.0 * 1.6 + 0.2, "{name}: {again} % at {loss}");
         }
         println!("{line}");

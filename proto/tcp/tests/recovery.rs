@@ -1,4 +1,4 @@
-//! How losses are repaired, and what the window does meanwhile.
+//! The repair of losses, and the window meanwhile.
 
 mod sim;
 

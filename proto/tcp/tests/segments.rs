@@ -1,4 +1,4 @@
-//! One endpoint, and segments made by hand: what RFC 9293 and those after it say about each.
+//! One endpoint, and segments made by hand: the rules of RFC 9293 and those after it for each.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -15,7 +15,7 @@ const THEM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 const PORT: u16 = 80;
 const IRS: u32 = 1000;
 
-/// An endpoint, and what the peer made by hand knows.
+/// An endpoint, and the state of its handmade peer.
 struct Lab {
     now: u64,
     endpoint: Endpoint,
@@ -491,7 +491,7 @@ fn a_new_connection_may_follow_one_in_time_wait() {
     assert!(lab.give(Sent { seq: 5000, ..old }).is_ok());
     let answer = lab.all().pop().unwrap();
     assert_eq!(answer.header.flags, flag::SYN | ACK);
-    assert!(Seq(answer.header.seq).gt(lab.iss + 2), "beyond what the last one used");
+    assert!(Seq(answer.header.seq).gt(lab.iss + 2), "beyond the numbers that the last one used");
     assert_eq!(lab.endpoint.len(), 1);
 }
 
@@ -567,7 +567,7 @@ fn limits_refuse_new_connections_and_keep_old_ones() {
     let id = lab.established(TcpOptions::default());
     let text = |seq, payload| Sent { flags: ACK, seq, ack: 1, payload, ..Sent::default() };
     assert!(lab.give(text(1, &[0; 3000])).is_ok());
-    assert!(lab.give(text(3001, &[0; 10])).is_ok(), "what was promised is kept");
+    assert!(lab.give(text(3001, &[0; 10])).is_ok(), "the offered window is kept");
     assert_eq!(lab.give(text(5001, &[0; 10])), Err(Reject::NoMemory));
     lab.tuple.remote_port = 8000;
     let syn = Sent { flags: flag::SYN, ..Sent::default() };
@@ -578,6 +578,6 @@ fn limits_refuse_new_connections_and_keep_old_ones() {
 
 #[test]
 fn a_connection_is_small() {
-    // What it takes now, so that it does not grow unseen; 512 is where it should come to.
+    // Its present size, so that it does not grow unnoticed; 512 is the aim.
     assert!(size_of::<weever_tcp::Connection>() <= 672, "{}", size_of::<weever_tcp::Connection>());
 }

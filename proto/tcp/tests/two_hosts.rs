@@ -7,7 +7,7 @@ use sim::{Faults, Job, MILLIS, SECOND, World};
 use weever_tcp::congestion::Algorithm;
 use weever_tcp::{Config, EcnMode, Failure, State};
 
-/// Both ends, and what has become of both streams, after at most `limit`.
+/// Both ends and the state of both streams, after at most `limit`.
 fn exchange(world: &mut World, client: Job, server: Job, limit: u64) -> bool {
     world.open(client, server);
     let limit = world.now + limit;
@@ -129,8 +129,8 @@ fn config() -> impl Strategy<Value = Config> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
-    /// What is received is a prefix of what was sent (the application checks each octet), and all of
-    /// it once the faults have ended.
+    /// The received octets are a prefix of the sent ones (the application checks each octet), and
+    /// all of it once the faults have ended.
     #[test]
     fn the_stream_survives_any_network(
         seed: u64,

@@ -61,7 +61,7 @@ pub(crate) struct Arrived {
     pub(crate) order: Option<Arc<MoveOrder>>,
 }
 
-/// The receptions of a turn.
+/// How much of the received packets a turn has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reception {
     /// Everything: the queues are empty.

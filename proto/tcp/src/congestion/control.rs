@@ -1,4 +1,4 @@
-//! What an algorithm is told, and what it decides.
+//! The inputs and the decisions of an algorithm.
 
 use weever_wire::tcp::Seq;
 
@@ -74,8 +74,8 @@ pub trait CongestionControl {
     /// An acknowledgement made progress: grows the window if it may.
     fn acked(&mut self, window: &mut Window, acked: &Acked);
 
-    /// The slow start threshold after congestion; `window.cwnd` is what was really used. Called once
-    /// in a window of data.
+    /// The slow start threshold after congestion; `window.cwnd` is the part that was really used.
+    /// Called once in a window of data.
     fn reduce(&mut self, window: &Window, cause: Congestion, now: Nanos) -> u32;
 
     /// The last reduction was a mistake and the window has been restored.

@@ -46,7 +46,7 @@ impl Default for Stage {
 struct Growth {
     /// The millisecond in which it began; 0 before it has.
     epoch: u32,
-    /// W_est: what Reno would have.
+    /// W_est: the window that Reno would have.
     w_est: f32,
     /// K.
     k: f32,

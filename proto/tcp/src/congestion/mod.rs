@@ -1,4 +1,4 @@
-//! Congestion control: what decides how much may be in flight.
+//! Congestion control: the limit on octets in flight.
 //!
 //! Recovery decides *when* something was lost and how a reduction is carried out (proportional rate
 //! reduction); a [`CongestionControl`] decides how the window grows and how far it falls.

@@ -17,7 +17,8 @@ impl Prr {
     /// Before any recovery.
     pub(crate) const NONE: Prr = Prr { delivered: 0, out: 0, flight: 1 };
 
-    /// §6: "prr_delivered = prr_out = 0", RecoverFS is the flight without what was delivered already.
+    /// §6: "prr_delivered = prr_out = 0", RecoverFS is the flight without the octets delivered
+    /// already.
     pub(crate) fn begin(flight: u32) -> Self {
         Self { delivered: 0, out: 0, flight: flight.max(1) }
     }

@@ -42,7 +42,7 @@ impl Validation {
         self.rounds[0] == 0 || self.pipe_ack() >= window.cwnd / 2
     }
 
-    /// What counts as the window when it has to be reduced. §4.4.1: "cwnd = Max(pipeACK,
+    /// The value that counts as the window when it has to be reduced. §4.4.1: "cwnd = Max(pipeACK,
     /// LossFlightSize)" in the non-validated phase.
     pub(crate) fn used(&self, window: &Window, flight: u32) -> u32 {
         if self.is_valid(window) {

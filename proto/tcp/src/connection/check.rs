@@ -1,4 +1,4 @@
-//! What has to hold between any two calls.
+//! Invariants that hold between any two calls.
 
 use crate::{Connection, Endpoint, State};
 
@@ -19,8 +19,8 @@ impl Connection {
     fn check(&self) {
         let snd = &self.snd;
         assert!(snd.una.le(snd.nxt), "SND.UNA does not pass SND.NXT");
-        assert!(snd.acked <= snd.queued, "only what was queued is acknowledged");
-        assert!(snd.nxt.le(snd.end() + 1), "only what was queued is sent");
+        assert!(snd.acked <= snd.queued, "only queued octets are acknowledged");
+        assert!(snd.nxt.le(snd.end() + 1), "only queued octets are sent");
         assert!(snd.nxt.le(snd.end()) || snd.fin, "FIN is sent only if it was asked for");
         if self.state != State::Closed {
             self.sent.check(snd.una, snd.nxt);

@@ -1,4 +1,4 @@
-//! What is done when a deadline has come, and the probes of an idle connection.
+//! The actions at a deadline, and the probes of an idle connection.
 
 use super::state::{AckNeed, Failure, Probe, State};
 use crate::{Connection, NEVER, Nanos};
@@ -10,7 +10,7 @@ impl Connection {
         timers.resend.min(timers.ack).min(timers.keep_alive).min(timers.end).min(self.rare.pace)
     }
 
-    /// Does what is due at `now`.
+    /// Does all work due at `now`.
     pub(crate) fn timeout(&mut self, now: Nanos) {
         if self.timers.ack <= now {
             self.timers.ack = NEVER;
@@ -26,7 +26,8 @@ impl Connection {
         if self.timers.keep_alive <= now {
             self.keep_alive_timeout(now);
         }
-        // What follows a reordering timer may be due as well: each of the others counts from now on.
+        // The timer that follows a reordering timer may be due as well: each of the others counts
+        // from now on.
         while self.timers.resend <= now && self.state != State::Closed {
             self.timers.resend = NEVER;
             self.resend_timeout(now);
@@ -60,7 +61,7 @@ impl Connection {
         }
         let silent = self.timers.silence(now);
         if silent < settings.idle || !self.sent.is_empty() {
-            // Heard since, or what is outstanding is a probe itself: idleness begins anew.
+            // Heard since, or the outstanding octet is a probe itself: idleness begins anew.
             self.keep_alive_probes = 0;
             let from = if silent < settings.idle { now - silent.min(now) } else { now };
             self.timers.keep_alive = from.saturating_add(settings.idle.max(1));

@@ -74,8 +74,8 @@ impl Sender {
     }
 }
 
-/// One connection. Who drives an [`Endpoint`](crate::Endpoint) reads it through these getters; what
-/// changes it goes through the endpoint, which keeps its timers and lists.
+/// One connection. A user of an [`Endpoint`](crate::Endpoint) reads it through these getters;
+/// changes go through the endpoint, which keeps its timers and lists.
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) tuple: Tuple,
@@ -106,7 +106,7 @@ pub struct Connection {
     pub(crate) rare: Seldom,
 }
 
-/// What a connection begins with.
+/// The initial values of a connection.
 pub(crate) struct Birth {
     pub(crate) tuple: Tuple,
     pub(crate) iss: Seq,
@@ -175,7 +175,7 @@ impl Connection {
         connection
     }
 
-    /// Takes over what a SYN or SYN-ACK says: RCV.NXT, IRS, and the options.
+    /// Takes over the values of a SYN or SYN-ACK: RCV.NXT, IRS, and the options.
     pub(crate) fn take_syn(&mut self, seq: Seq, options: &TcpOptions<'_>, now: Nanos) {
         self.rcv.irs = seq;
         self.rcv.nxt = seq + 1;
@@ -256,7 +256,7 @@ impl Connection {
         self.rcv.fin_taken && self.rcv.consumed == self.rcv.received
     }
 
-    /// Octets of the sent stream that were acknowledged: what is below is free for reuse.
+    /// Octets of the sent stream that were acknowledged: the region below is free for reuse.
     pub fn acknowledged(&self) -> u64 {
         self.snd.acked
     }
@@ -271,8 +271,8 @@ impl Connection {
         self.rare.urgent
     }
 
-    /// Octets that the receive region should hold after [`Events::CRAMPED`]: twice as many, up to the most
-    /// that was configured. Whoever provides it says so with
+    /// Octets that the receive region should hold after [`Events::CRAMPED`]: twice as many, up to
+    /// the most that was configured. An application that provides it calls
     /// [`enlarge_receive`](crate::Endpoint::enlarge_receive).
     pub fn wanted_receive(&self) -> u32 {
         let most = self.config.max_receive_capacity.max(self.rcv.capacity);
@@ -285,7 +285,7 @@ impl Connection {
         self.window.cwnd.saturating_mul(2)
     }
 
-    /// What the application set.
+    /// The application's settings.
     pub fn settings(&self) -> Settings {
         self.settings.settings()
     }

@@ -1,4 +1,5 @@
-//! What most connections never need: it is kept apart, and only once there is something to keep.
+//! State that most connections never need: it is kept apart, and only once there is something to
+//! keep.
 
 use core::ops::Deref;
 
@@ -22,7 +23,7 @@ pub(crate) struct Rare {
     pub(crate) urgent: Option<u64>,
     /// The stream offset behind urgent data of ours that is not acknowledged yet.
     pub(crate) urgent_sent: Option<u64>,
-    /// What arrived twice, to be reported once (RFC 2883).
+    /// Octets that arrived twice, to be reported once (RFC 2883).
     pub(crate) duplicate: Option<(Seq, Seq)>,
     /// RCV.NXT before marks of congestion began or ended: to be acknowledged first (RFC 8257 §3.2).
     pub(crate) early_ack: Option<Seq>,

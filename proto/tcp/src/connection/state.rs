@@ -1,4 +1,4 @@
-//! Where a connection stands: its state, what the application has to know, and what is due.
+//! The status of a connection: its state, the events for the application, and the work that is due.
 
 use weever_net::MILLIS;
 
@@ -59,7 +59,7 @@ pub enum Failure {
     Unreachable,
 }
 
-/// What an application has to know, as bits; several may have come together.
+/// Events for an application, as bits; several may have come together.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Events(u8);
 
@@ -116,7 +116,7 @@ impl std::fmt::Debug for Events {
     }
 }
 
-/// What an application sets for one connection. Times are rounded up to milliseconds.
+/// An application's settings for one connection. Times are rounded up to milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Send small segments at once: the Nagle algorithm is off (RFC 9293 §3.7.4, MUST-17).

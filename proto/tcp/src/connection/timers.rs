@@ -4,14 +4,14 @@ use weever_net::MILLIS;
 
 use crate::{NEVER, Nanos};
 
-/// What is done when the resend timer runs out.
+/// The action when the resend timer runs out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resend {
     /// The retransmission timeout (RFC 6298).
     Timeout,
     /// The tail is probed (RFC 8985 §7).
     Tail,
-    /// What was reordered for too long is lost (RFC 8985 §6).
+    /// Segments reordered for too long are lost (RFC 8985 §6).
     Reorder,
     /// A closed window is probed (RFC 9293 §3.8.6.1).
     Window,

@@ -9,7 +9,7 @@ use crate::{Connection, NEVER, Nanos};
 const MAX_QUEUED: u64 = 1 << 30;
 
 impl Connection {
-    /// SEND (§3.10.2): how many of `octets` more octets, which lie in the send region behind what was
+    /// SEND (§3.10.2): how many of `octets` more octets, which lie in the send region behind those
     /// queued before, were taken. 0 once the sending side is closed.
     pub(crate) fn queue(&mut self, octets: u64, now: Nanos) -> u64 {
         let open = matches!(
@@ -28,15 +28,15 @@ impl Connection {
         taken
     }
 
-    /// SEND with the URGENT flag: what was queued so far is urgent.
+    /// SEND with the URGENT flag: the octets queued so far are urgent.
     pub(crate) fn mark_urgent(&mut self) {
         if self.snd.queued > self.snd.acked {
             self.rare.set().urgent_sent = Some(self.snd.queued);
         }
     }
 
-    /// RECEIVE (§3.10.3): the application has done with the next `octets` of what is readable. How
-    /// many there were.
+    /// RECEIVE (§3.10.3): the application has done with the next `octets` readable octets. Returns
+    /// how many there were.
     pub(crate) fn consume(&mut self, octets: u64, now: Nanos) -> u32 {
         let octets = octets.min(self.rcv.received - self.rcv.consumed);
         self.rcv.consumed += octets;
@@ -49,7 +49,7 @@ impl Connection {
         octets as u32
     }
 
-    /// CLOSE of the sending side (§3.10.4): FIN follows what is queued.
+    /// CLOSE of the sending side (§3.10.4): FIN follows the queued octets.
     pub(crate) fn shutdown(&mut self, now: Nanos) {
         let next = match self.state {
             // "Delete the TCB and return 'error: closing' responses to any queued SENDs".

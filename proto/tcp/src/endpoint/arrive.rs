@@ -1,4 +1,4 @@
-//! A segment arrives: which connection or listener it is for, and what is answered if none.
+//! A segment arrives: its connection or listener, and the answer if there is none.
 
 use weever_wire::tcp::{Seq, TcpOptionsRepr, TcpRepr, flag};
 
@@ -135,7 +135,7 @@ impl Endpoint {
         }
         let full = self.memory > self.config.memory_limit;
         if full && segment.seq.gt(connection.rcv.nxt) && !segment.payload.is_empty() {
-            // Out of order data is what can be done without; the peer sends it again.
+            // Data out of order can be dropped: the peer sends them again.
             return Err(Reject::NoMemory);
         }
         let result = connection.handle(segment, now);
@@ -164,7 +164,7 @@ impl Endpoint {
         result.map(|payload| Handled { id: Some(id), payload })
     }
 
-    /// A half-open connection of a listener's is over: nobody will ever ask for it.
+    /// A half-open connection of a listener's is over: it will never be accepted.
     pub(super) fn drop_half_open(&mut self, index: u32) {
         let slot = &mut self.slots[index];
         let id = Id { index, generation: slot.generation };

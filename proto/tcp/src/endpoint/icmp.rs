@@ -1,5 +1,5 @@
-//! What ICMP says about connections: only what quotes a segment that is in flight is believed (RFC
-//! 5927 §4).
+//! ICMP errors about connections: only one that quotes a segment in flight is believed (RFC 5927
+//! §4).
 
 use weever_wire::tcp::Seq;
 

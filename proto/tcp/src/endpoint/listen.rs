@@ -38,7 +38,7 @@ impl Endpoint {
         Ok(ListenerId(at as u32))
     }
 
-    /// Ends a listener. Connections that nobody accepted are reset.
+    /// Ends a listener. Connections not yet accepted are reset.
     pub fn stop_listening(&mut self, id: ListenerId, now: Nanos) {
         let Some(listener) = self.listeners.get_mut(id.0 as usize).and_then(Option::take) else {
             return;
@@ -104,7 +104,7 @@ impl Endpoint {
         if segment.has(flag::ACK) {
             return self.take_cookie(at, tuple, segment, now);
         }
-        // "Third, check for a SYN". RFC 9293 lets FIN with SYN pass; nobody sends it in earnest.
+        // "Third, check for a SYN". RFC 9293 lets FIN with SYN pass; no real sender sets both.
         if !segment.has(flag::SYN) || segment.has(flag::FIN) {
             return Err(Reject::BadFlags);
         }

@@ -1,4 +1,4 @@
-//! A listener: what it is for, and what waits at it.
+//! A listener: its address and settings, and the connections that wait at it.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::Id;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub(super) u32);
 
-/// What to listen for.
+/// The settings of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
     /// One of our addresses, or any.

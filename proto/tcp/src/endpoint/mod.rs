@@ -31,11 +31,11 @@ use table::Table;
 pub struct Handled {
     /// Its connection; `None` if it was answered without one.
     pub id: Option<Id>,
-    /// What of its payload was accepted.
+    /// The accepted part of its payload.
     pub payload: Option<Payload>,
 }
 
-/// What an endpoint counts.
+/// The counters of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Connections that were asked for.
@@ -111,7 +111,7 @@ const IN_A_ROW: u32 = 16;
 const TICK: Nanos = MILLIS / 4;
 
 impl Endpoint {
-    /// An endpoint without connections. `root` is a secret: whoever knows it can forge segments.
+    /// An endpoint without connections. `root` is a secret: segments can be forged with it.
     pub fn new(config: Config, root: [u64; 2], now: Nanos) -> Self {
         Self {
             config: Arc::new(config),
@@ -143,7 +143,7 @@ impl Endpoint {
         self.len() == 0
     }
 
-    /// What was counted.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -187,7 +187,7 @@ impl Endpoint {
         self.with(id, now, queue).unwrap_or(0)
     }
 
-    /// RECEIVE: the application has done with the next octets of what is readable.
+    /// RECEIVE: the application has done with the next readable octets.
     pub fn consume(&mut self, id: Id, octets: u64, now: Nanos) {
         let Some(slot) = self.slots.get_mut(id.index) else { return };
         let Some(connection) = slot.connection.as_mut() else { return };
@@ -198,12 +198,12 @@ impl Endpoint {
         if connection.may_transmit() || connection.events.has(Events::CRAMPED) {
             return self.settle(id.index, now);
         }
-        // No deadline depends on what was read.
+        // No deadline depends on the octets read.
         slot.memory = slot.memory.saturating_sub(taken);
         self.memory = self.memory.saturating_sub(u64::from(taken));
     }
 
-    /// Closes the sending side: FIN follows what is queued.
+    /// Closes the sending side: FIN follows the queued octets.
     pub fn shutdown(&mut self, id: Id, now: Nanos) {
         self.with(id, now, |connection| connection.shutdown(now));
     }
@@ -315,7 +315,7 @@ impl Endpoint {
         self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
         slot.memory = memory;
         if !sends {
-            // Otherwise once it was asked for what it sends.
+            // Otherwise once it was asked for its segments.
             slot.set_timer(&mut self.wheel, index, now);
         }
     }
@@ -325,7 +325,7 @@ impl Endpoint {
         self.wheel.next_deadline()
     }
 
-    /// Does what is due at `now`.
+    /// Does all work due at `now`.
     pub fn handle_timeout(&mut self, now: Nanos) {
         while let Some(index) = self.wheel.poll(now) {
             let slot = &mut self.slots[index];
@@ -376,8 +376,8 @@ impl Endpoint {
         None
     }
 
-    /// The first connection in the list has nothing more to send for now. What it still would send waits
-    /// for the window or for time, so it is not put back.
+    /// The first connection in the list has nothing more to send for now. Data that it still has
+    /// wait for the window or for time, so it is not put back.
     fn leave_sends(&mut self, index: u32, now: Nanos) {
         self.in_a_row = 0;
         self.sends.pop_front();
@@ -407,7 +407,7 @@ impl Endpoint {
 }
 
 impl Connection {
-    /// Octets that it counts for: itself, its records, and what its region holds unread.
+    /// Octets that it counts for: itself, its records, and the unread octets of its region.
     fn memory(&self) -> u32 {
         let unread = (self.rcv.received - self.rcv.consumed) as u32;
         let ahead = if self.rcv.ahead.is_empty() { 0 } else { self.rcv.window() };

@@ -1,5 +1,5 @@
-//! Numbers that nobody else may foretell, all from one key: initial sequence numbers, timestamps'
-//! offsets, ports, SYN cookies.
+//! Numbers that others must not be able to predict, all from one key: initial sequence numbers,
+//! timestamps' offsets, ports, SYN cookies.
 
 use weever_net::MILLIS;
 use weever_net::random::keyed_hash;
@@ -22,11 +22,11 @@ pub(crate) struct Secrets {
 const SIZES: [u16; 8] = [88, 536, 1024, 1220, 1360, 1412, 1440, 1460];
 /// Time in which cookies are counted; one is good for this long up to twice as long.
 const COOKIE_PERIOD: Nanos = 64_000 * MILLIS;
-/// The low bits of the timestamp that goes with a cookie: what the peer's options were.
+/// The low bits of the timestamp that goes with a cookie: they hold the peer's options.
 const STAMP_BITS: u32 = 6;
 const NO_SCALE: u32 = 15;
 
-/// What a cookie remembers of a SYN.
+/// The values of a SYN that a cookie remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) mss: u16,
@@ -98,7 +98,7 @@ impl Secrets {
         if Seq(value).gt(Seq(clock)) { value.wrapping_sub(1 << STAMP_BITS) } else { value }
     }
 
-    /// What the echo of such a timestamp remembers.
+    /// The values that the echo of such a timestamp remembers.
     pub(crate) fn remembered(mss: u16, echo: Option<u32>) -> Remembered {
         let Some(bits) = echo else {
             return Remembered { mss, window_scale: None, sack: false, ecn: false };

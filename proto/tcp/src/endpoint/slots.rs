@@ -6,7 +6,7 @@ use weever_timer::{Key, Wheel};
 
 use crate::{Connection, NEVER, Nanos};
 
-/// A connection, and what the endpoint knows about it.
+/// A connection, and the endpoint's own records about it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) connection: Option<Connection>,

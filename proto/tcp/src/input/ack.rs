@@ -126,7 +126,7 @@ impl Connection {
             (snd.wl1, snd.wl2) = (segment.seq, segment.ack);
             snd.max_wnd = snd.max_wnd.max(snd.wnd);
             if before == 0 && snd.wnd > 0 {
-                // What probed the closed window was not taken: it is sent again at once, and is no
+                // The probe of the closed window was not taken: it is sent again at once, and is no
                 // sign of congestion.
                 self.timers.base = now;
                 self.rtt.backoff = 0;

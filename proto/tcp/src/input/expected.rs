@@ -1,6 +1,6 @@
-//! The segment that is expected: the next one in order, or an acknowledgement of what was sent once, while
-//! nothing is lost or missing. Nearly all segments are one of these, and for them the eight steps
-//! come down to what stands here (V. Jacobson's header prediction).
+//! The segment that is expected: the next one in order, or an acknowledgement of octets sent once,
+//! while nothing is lost or missing. Nearly all segments are one of these, and for them the eight
+//! steps come down to the code here (V. Jacobson's header prediction).
 
 use weever_wire::tcp::{Seq, flag};
 

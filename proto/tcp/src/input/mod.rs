@@ -1,8 +1,9 @@
 //! SEGMENT ARRIVES (RFC 9293 §3.10.7), a file for each step.
 //!
 //! The steps stand below each other in [`Connection::handle`]. Each returns the reason why the
-//! segment goes no further, or nothing. [`expected`] is the short way past them. What has to be sent in answer is noted in the connection,
-//! and leaves with the next [`poll_transmit`](crate::Endpoint::poll_transmit).
+//! segment goes no further, or nothing. [`expected`] is the short way past them. The answer to send
+//! is noted in the connection, and leaves with the next
+//! [`poll_transmit`](crate::Endpoint::poll_transmit).
 
 mod ack;
 mod expected;
@@ -29,7 +30,7 @@ pub struct Payload {
     /// Where it lies in the segment's payload.
     pub range: Range<usize>,
     /// Whether it can be read at once, as the next of the stream. Otherwise it has to be copied to
-    /// its offset in the receive region, and becomes readable when what is before it has come.
+    /// its offset in the receive region, and becomes readable when the octets before it have come.
     pub in_order: bool,
 }
 
@@ -57,9 +58,9 @@ pub enum Reject {
     UnexpectedSyn,
     /// ACK is missing.
     NoAck,
-    /// It acknowledges what was never sent.
+    /// It acknowledges octets that were never sent.
     AckOfUnsent,
-    /// It acknowledges what was acknowledged long ago (RFC 5961 §5).
+    /// It acknowledges octets that were acknowledged long ago (RFC 5961 §5).
     OldAck,
     /// Data after the application let go of the connection: answered with RST.
     Unwanted,
@@ -84,7 +85,7 @@ pub(crate) struct Arrival<'a, 's> {
     pub(crate) segment: &'s Segment<'a>,
     /// Sequence number of the first octet that is left of the payload.
     pub(crate) seq: Seq,
-    /// What is left of the payload.
+    /// The remaining part of the payload.
     pub(crate) range: Range<usize>,
     /// Whether FIN is left.
     pub(crate) fin: bool,

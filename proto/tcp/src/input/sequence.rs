@@ -44,7 +44,7 @@ impl Connection {
         }
     }
 
-    /// Whether the segment lies in the window, and what of it does.
+    /// Whether the segment lies in the window, and its part that does.
     #[inline]
     pub(super) fn check_sequence<'a, 's>(
         &mut self,
@@ -99,8 +99,8 @@ impl Connection {
             // §3.10.7.4, eighth, TIME-WAIT: "Restart the 2 MSL time-wait timeout."
             self.enter_time_wait(now);
         }
-        // A retransmission is from within one window; what is older was made up by somebody who guesses, or is so
-        // late that one answer in half a second does.
+        // A retransmission is from within one window; an older one was forged by a guess, or is so
+        // late that one answer in half a second suffices.
         let recent = self.rcv.nxt - segment.seq <= self.rcv.capacity.saturating_add(1);
         let repeated = !segment.is_empty() && end.le(self.rcv.nxt) && recent;
         if repeated && self.state.is_synchronized() {
@@ -117,7 +117,7 @@ impl Connection {
     }
 
     /// "If a segment's contents straddle the boundary between old and new, only the new parts are
-    /// processed": what lies before RCV.NXT or beyond the window is cut off.
+    /// processed": octets before RCV.NXT or beyond the window are cut off.
     fn trim<'a, 's>(&mut self, segment: &'s Segment<'a>) -> Arrival<'a, 's> {
         let (nxt, edge) = (self.rcv.nxt, self.rcv.nxt + self.rcv.window());
         let start = segment.seq + u32::from(segment.has(flag::SYN));

@@ -20,8 +20,8 @@ impl Connection {
             self.end(Some(Failure::Refused));
             return Err(Reject::UnexpectedSyn);
         }
-        // "If the SYN bit is set in these synchronized states ... TCP endpoints MUST send a 'challenge
-        // ACK' to the remote peer" whatever the sequence number (RFC 5961 §4.2).
+        // "If the SYN bit is set in these synchronized states ... TCP endpoints MUST send a
+        // 'challenge ACK' to the remote peer" with any sequence number (RFC 5961 §4.2).
         self.challenge(now);
         Err(Reject::UnexpectedSyn)
     }

@@ -73,7 +73,7 @@ impl Connection {
         Ok(Some(Payload { offset, range: arrival.range.clone(), in_order: true }))
     }
 
-    /// RCV.NXT moves over what came in order, and over what was waiting behind it.
+    /// RCV.NXT moves over octets that came in order, and over those that were waiting behind them.
     #[inline]
     pub(super) fn advance(&mut self, len: u32, now: Nanos) {
         let rcv = &mut self.rcv;
@@ -99,15 +99,16 @@ impl Connection {
         }
     }
 
-    /// Marks of congestion on what arrives.
+    /// Marks of congestion on arriving segments.
     fn take_mark(&mut self, arrival: &Arrival<'_, '_>) {
         if !self.rcv.ecn {
             return;
         }
         let marked = arrival.segment.ecn == Ecn::Ce;
         if self.rcv.exact_marks {
-            // RFC 8257 §3.2: "If the CE codepoint is set and DCTCP.CE is false, set DCTCP.CE to true
-            // and send an immediate ACK"; what came before is acknowledged under its own mark.
+            // RFC 8257 §3.2: "If the CE codepoint is set and DCTCP.CE is false, set DCTCP.CE to
+            // true and send an immediate ACK"; earlier octets are acknowledged under their own
+            // mark.
             if marked != self.rcv.echo && !arrival.range.is_empty() {
                 if self.ack_need == AckNeed::Delayed {
                     self.rare.set().early_ack = Some(self.rcv.nxt);

@@ -45,8 +45,8 @@ impl Connection {
             return None;
         }
         // "(2) or if the data is pushed and all queued data can be sent now, i.e., if: [SND.NXT =
-        // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle algorithm)".
-        // What an application queues counts as pushed.
+        // SND.UNA and] PUSHed and D <= U (the bracketed condition is imposed by the Nagle
+        // algorithm)". Data that an application queues count as pushed.
         let idle = self.snd.nxt == self.snd.una;
         if len == unsent && (idle || self.settings.no_delay) {
             return Some((len, false));
@@ -58,8 +58,8 @@ impl Connection {
         (len < unsent && fraction && (idle || self.settings.no_delay)).then_some((len, false))
     }
 
-    /// SND.NXT, or the end of the peer's window if that is before it: what probes lie beyond it was
-    /// not taken, and an acknowledgement with their number would not be, either.
+    /// SND.NXT, or the end of the peer's window if that is before it: probes beyond it were not
+    /// taken, and an acknowledgement with their number would not be, either.
     pub(crate) fn acceptable_seq(&self) -> Seq {
         let edge = self.snd.una + self.snd.wnd;
         if self.state < State::Established || edge.ge(self.snd.nxt) {

@@ -1,6 +1,6 @@
-//! What a connection sends next.
+//! The choice of a connection's next segment.
 //!
-//! [`Connection::poll_transmit`] asks in this order: a reset, the handshake, probes, what was lost, new
+//! [`Connection::poll_transmit`] asks in this order: a reset, the handshake, probes, lost data, new
 //! data, an acknowledgement. Each segment carries the acknowledgement that is due.
 
 mod decide;
@@ -51,7 +51,7 @@ impl Connection {
             return Some(probe);
         }
         if self.rare.pace == NEVER && self.state.can_send() {
-            // RFC 5682 §3.1 step 2 b): new data comes before what may not be lost.
+            // RFC 5682 §3.1 step 2 b): new data come before data that may not be lost.
             let new_first = self.recovery.frto == Frto::NewData;
             let data = if new_first { self.send_new(now) } else { self.send_lost(now) };
             let data =
@@ -85,7 +85,7 @@ impl Connection {
         Some(self.syn(now))
     }
 
-    /// What is sent regardless of the congestion window.
+    /// Sends segments that are exempt from the congestion window.
     #[inline]
     fn send_probe(&mut self, now: Nanos) -> Option<Transmit> {
         match std::mem::replace(&mut self.probe, Probe::None) {
@@ -101,8 +101,9 @@ impl Connection {
                 Some(self.resend(&record, now))
             }
             Probe::Window => {
-                // RFC 9293 §3.8.6.1: "The sending TCP peer must regularly transmit at least one octet
-                // of new data (if available)"; what fits, if the window is merely small.
+                // RFC 9293 §3.8.6.1: "The sending TCP peer must regularly transmit at least one
+                // octet of new data (if available)"; as much as fits, if the window is merely
+                // small.
                 if !self.has_unsent() {
                     return None;
                 }
@@ -129,7 +130,7 @@ impl Connection {
         Some(transmit)
     }
 
-    /// The first of what was found lost.
+    /// The first of the lost records.
     #[inline]
     fn send_lost(&mut self, now: Nanos) -> Option<Transmit> {
         let room = self.payload_room();
@@ -177,7 +178,7 @@ impl Connection {
             return 0;
         }
         let window = self.window_room().min(self.window.cwnd.saturating_sub(pipe));
-        // What is paced goes out in quanta of time, not of size.
+        // Paced segments go out in quanta of time, not of size.
         let paced = if self.config.pacing { self.pace_octets() } else { u32::MAX };
         let whole = self.snd.unsent().min(window).min(most).min(paced);
         (whole - whole % room).saturating_sub(len)
@@ -206,8 +207,8 @@ impl Connection {
         if fin {
             flags |= flag::FIN;
         }
-        // RFC 9293 §3.9.1.2: "a sending TCP ... SHOULD set the PSH bit in the last segment" of what
-        // is queued, since SEND has no flag of its own here (MUST-60 and following).
+        // RFC 9293 §3.9.1.2: "a sending TCP ... SHOULD set the PSH bit in the last segment" of the
+        // queued data, since SEND has no flag of its own here (MUST-60 and following).
         if len > 0 && self.snd.unsent() == 0 {
             flags |= flag::PSH;
         }
@@ -263,5 +264,5 @@ impl Connection {
     }
 }
 
-/// Timers are not finer than this: what belongs into one goes out together.
+/// Timers are not finer than this: segments of one quantum go out together.
 const PACE_QUANTUM: Nanos = weever_net::MILLIS;

@@ -1,4 +1,4 @@
-//! Headers and options of what is sent.
+//! Headers and options of sent segments.
 
 use core::ops::Range;
 
@@ -101,7 +101,8 @@ impl Connection {
             self.rare.reset(|rare| rare.duplicate = None);
             blocks[0] = duplicate;
             first = 1;
-            // RFC 2883 §4.2: a duplicate of what lies ahead is followed by the block that holds it.
+            // RFC 2883 §4.2: a duplicate of octets ahead of RCV.NXT is followed by the block that
+            // holds them.
             if let Some(block) = self.rcv.ahead.block_with(duplicate.0).filter(|_| count > 1) {
                 blocks[1] = block;
                 (first, told) = (2, Some(block.0));
@@ -145,8 +146,8 @@ impl Connection {
         transmit
     }
 
-    /// RFC 8257 §3.2: what came before marks of congestion began or ended is acknowledged without, or
-    /// with, ECE.
+    /// RFC 8257 §3.2: octets that came before marks of congestion began or ended are acknowledged
+    /// without, or with, ECE.
     #[inline]
     pub(super) fn early_ack(&mut self, now: Nanos) -> Option<Transmit> {
         let early = self.rare.early_ack?;

@@ -1,4 +1,4 @@
-//! The receiving side: what has arrived, and the window that is offered.
+//! The receiving side: the octets that have arrived, and the window that is offered.
 
 mod reassembly;
 
@@ -133,7 +133,7 @@ impl Receiver {
         let edge = if grown { possible } else { self.edge };
         let window = if edge.gt(self.nxt) { edge - self.nxt } else { 0 };
         let field = (window >> shift).min(0xffff);
-        // What the shift cuts off was not offered, unless it was before.
+        // The octets that the shift cuts off are not offered, unless they were before.
         self.edge = self.edge.max(self.nxt + (field << shift));
         field as u16
     }

@@ -2,7 +2,8 @@
 
 use weever_wire::tcp::Seq;
 
-/// The most runs that are kept: what would make one more is refused, and sent again by the peer.
+/// The most runs that are kept: octets that would make one more are refused, and sent again by the
+/// peer.
 pub(crate) const MAX_RUNS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ struct Runs {
     stamp: u32,
 }
 
-/// What became of a run.
+/// The result of inserting a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// It has octets that were not there.
@@ -54,7 +55,8 @@ impl Reassembly {
         self.0.get_or_insert_default().insert(start, end)
     }
 
-    /// Takes out what continues the stream at `nxt`, or lies before it: where the stream now ends.
+    /// Takes out the runs that continue the stream at `nxt`, or lie before it; returns the new end
+    /// of the stream.
     pub(crate) fn advance(&mut self, nxt: Seq) -> Seq {
         let Some(runs) = &mut self.0 else { return nxt };
         let end = runs.advance(nxt);

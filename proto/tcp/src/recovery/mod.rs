@@ -1,9 +1,9 @@
-//! What an acknowledgement says about segments in flight, and what follows for the congestion window.
+//! The effect of an acknowledgement on segments in flight and on the congestion window.
 //!
-//! An acknowledgement goes through [`Connection::account`]: the scoreboard takes over what it
-//! reports, RACK (or, without SACK, three duplicates) finds losses, and the phase decides the
-//! window: [`Phase::Open`] lets congestion control grow it, [`Phase::Recovery`] follows
-//! proportional rate reduction, [`Phase::Loss`] is slow start after a timeout, with F-RTO.
+//! An acknowledgement goes through [`Connection::account`]: the scoreboard takes over its reports,
+//! RACK (or, without SACK, three duplicates) finds losses, and the phase decides the window:
+//! [`Phase::Open`] lets congestion control grow it, [`Phase::Recovery`] follows proportional rate
+//! reduction, [`Phase::Loss`] is slow start after a timeout, with F-RTO.
 
 mod rack;
 mod records;
@@ -31,7 +31,7 @@ const DUP_THRESH: u32 = 3;
 /// Records beyond two for each segment in flight that SACK blocks may make.
 const SPARE_RECORDS: usize = 64;
 
-/// What one acknowledgement delivered.
+/// The octets that one acknowledgement delivered.
 #[derive(Default)]
 struct Delivery {
     /// Octets that were not known to be received before.
@@ -54,7 +54,7 @@ impl Connection {
         (self.snd.nxt - self.snd.una).saturating_sub(known)
     }
 
-    /// Takes over what an acceptable acknowledgement reports about what is in flight.
+    /// Takes over the reports of an acceptable acknowledgement about octets in flight.
     pub(crate) fn account(&mut self, segment: &Segment<'_>, now: Nanos) {
         let mut delivery =
             Delivery { advanced: segment.ack.gt(self.snd.una), ..Delivery::default() };
@@ -77,8 +77,8 @@ impl Connection {
         self.proceed(segment, &delivery, now);
     }
 
-    /// Takes over an acknowledgement while nothing is lost, reported or out of order: what was sent once is
-    /// acknowledged in its order. The rest, if there is any, goes the long way.
+    /// Takes over an acknowledgement while nothing is lost, reported or out of order: octets sent
+    /// once are acknowledged in their order. The rest, if there is any, goes the long way.
     #[inline]
     pub(crate) fn account_in_order(&mut self, segment: &Segment<'_>, now: Nanos) {
         if let Some(newest) = self.sent.acknowledge_plain(segment.ack) {
@@ -101,8 +101,8 @@ impl Connection {
         let echo = self.echo_of(segment);
         let (point, min_rtt, offset) = (self.recovery.point, self.rtt.min(), self.rcv.stamp_offset);
         let rack = &mut self.recovery.rack;
-        // What is out of order does not change the timestamp that the peer echoes, so only that of what
-        // is acknowledged in order says which transmission arrived.
+        // A segment out of order does not change the timestamp that the peer echoes, so the echo
+        // tells the transmission only of octets acknowledged in order.
         let in_order = Cell::new(false);
         let mut arrived = |record: &Record| {
             if record.is_sacked() {
@@ -170,7 +170,7 @@ impl Connection {
         Some(stamps.echo)
     }
 
-    /// Duplicates: counted always, and without SACK what losses are found by (RFC 5681 §3.2).
+    /// Duplicates: counted always, and without SACK the sign of losses (RFC 5681 §3.2).
     fn take_duplicates(&mut self, delivery: &mut Delivery, sacked_before: u32) {
         let mss = self.window.mss;
         if delivery.advanced {
@@ -336,12 +336,12 @@ impl Connection {
         self.rare.set().prr.acked(&mut self.window, 0, pipe, false);
     }
 
-    /// RFC 8985 §7.4, TLP_process_ack(): what an acknowledgement says about a probe of the tail.
+    /// RFC 8985 §7.4, TLP_process_ack(): evaluates an acknowledgement of a probe of the tail.
     fn settle_tail_probe(&mut self, segment: &Segment<'_>, delivery: &Delivery) {
         let Some(end) = self.rare.probe_end.filter(|end| segment.ack.ge(*end)) else { return };
         let again = self.recovery.probe_is_retransmission;
-        // All is well if the probe was new data, if it is reported as a duplicate, or if what came
-        // before it was acknowledged twice.
+        // All is well if the probe was new data, if it is reported as a duplicate, or if the octets
+        // before it were acknowledged twice.
         if !again || delivery.dsack || (segment.ack == end && delivery.duplicate) {
             self.rare.reset(|rare| rare.probe_end = None);
         } else if segment.ack.gt(end) {

@@ -1,5 +1,5 @@
-//! RACK: losses found by time (RFC 8985 §6). What was sent well before something that was delivered
-//! is lost.
+//! RACK: losses found by time (RFC 8985 §6). A segment sent well before one that was delivered is
+//! lost.
 
 use weever_wire::tcp::Seq;
 
@@ -18,7 +18,7 @@ pub(crate) struct Rack {
     rtt: Nanos,
     /// RACK.end_seq.
     end: Seq,
-    /// RACK.fack: the end of what was ever delivered.
+    /// RACK.fack: the end of the octets ever delivered.
     fack: Seq,
     /// RACK.dsack_round, while the multiplier is more than 1.
     dsack_round: Seq,

@@ -1,4 +1,4 @@
-//! Records of what was sent, and a queue of them that keeps the first few in place.
+//! Records of sent octets, and a queue of them that keeps the first few in place.
 
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl Record {
     }
 }
 
-/// Records that are kept in place: what a request or a response has in flight.
+/// Records that are kept in place: as many as a request or a response has in flight.
 const FEW: usize = 2;
 /// An empty queue keeps room for so many.
 const KEPT: usize = 8;
@@ -167,7 +167,7 @@ impl Records {
         if at < first.len() { at } else { at + second.partition_point(is_before) }
     }
 
-    /// The queue that holds more than a few; what was in place is moved into it.
+    /// The queue that holds more than a few; records in place are moved into it.
     fn many(&mut self) -> &mut VecDeque<Record> {
         let few = &self.few[..usize::from(self.count)];
         self.many.get_or_insert_with(|| {
@@ -216,7 +216,7 @@ impl Records {
         self.many.as_ref().map_or(0, |many| of(many))
     }
 
-    /// Gives back what it does not need while the connection is idle.
+    /// Gives back memory that it does not need while the connection is idle.
     pub(super) fn trim(&mut self) {
         if self.is_empty() {
             (self.many, self.count) = (None, 0);

@@ -1,4 +1,4 @@
-//! What was sent and is not yet acknowledged: the retransmission queue and the SACK scoreboard.
+//! Octets sent and not yet acknowledged: the retransmission queue and the SACK scoreboard.
 
 use weever_wire::tcp::Seq;
 
@@ -42,7 +42,8 @@ impl Sent {
         self.records.push_back(record);
     }
 
-    /// Removes what `una` acknowledges and shows each record, or the part of it, to `acked`.
+    /// Removes the records that `una` acknowledges and shows each record, or the part of it, to
+    /// `acked`.
     pub(crate) fn acknowledge(&mut self, una: Seq, mut acked: impl FnMut(&Record)) {
         while let Some(front) = self.records.get_mut(0) {
             if front.end.le(una) {
@@ -65,8 +66,8 @@ impl Sent {
         }
     }
 
-    /// Removes from the front what `una` acknowledges and what was sent once: the last record, or part of
-    /// one, of it. Nothing must be marked.
+    /// Removes from the front the records that `una` acknowledges and that were sent once; returns
+    /// the last of them, or its part. Nothing must be marked.
     #[inline]
     pub(crate) fn acknowledge_plain(&mut self, una: Seq) -> Option<Record> {
         let mut last = None;
@@ -95,10 +96,10 @@ impl Sent {
         }
     }
 
-    /// Marks what lies from `start` to `end` as received and shows each record that was not
-    /// marked before to `sacked`. Blocks that cut a record in two split it, as long as there are at most
-    /// `most` records: a peer that reports single octets must not make us keep a record for each. What is
-    /// not taken over counts as not reported, which RFC 2018 §8 allows: SACK is advice.
+    /// Marks the octets from `start` to `end` as received and shows each record that was not marked
+    /// before to `sacked`. Blocks that cut a record in two split it, as long as there are at most
+    /// `most` records: a peer that reports single octets must not make us keep a record for each.
+    /// Blocks not taken over count as not reported, which RFC 2018 §8 allows: SACK is advice.
     pub(crate) fn sack(
         &mut self,
         start: Seq,
@@ -151,8 +152,8 @@ impl Sent {
         self.records.insert(at + 1, rest);
     }
 
-    /// Marks those as lost of which `lost` says so; what was received or is lost already is not
-    /// asked about. Whether there were any.
+    /// Marks the records as lost for which `lost` returns true; those received or lost already are
+    /// skipped. True if there were any.
     pub(crate) fn mark_lost(&mut self, mut lost: impl FnMut(&Record) -> bool) -> bool {
         let before = self.lost;
         for record in self.records.iter_mut() {
@@ -164,13 +165,13 @@ impl Sent {
         self.lost != before
     }
 
-    /// Takes all marks of loss back: what was thought lost is on its way.
+    /// Takes all marks of loss back: the records thought lost are on their way.
     pub(crate) fn unmark_lost(&mut self) {
         self.records.iter_mut().for_each(|record| record.unmark(LOST));
         self.lost = 0;
     }
 
-    /// Forgets what was received selectively. RFC 2018 §8: "after a retransmit timeout the data
+    /// Forgets the selectively received octets. RFC 2018 §8: "after a retransmit timeout the data
     /// sender SHOULD turn off all of the SACKed bits".
     pub(crate) fn forget_sacked(&mut self) {
         self.records.iter_mut().for_each(|record| record.unmark(SACKED));
@@ -221,7 +222,7 @@ impl Sent {
         record.sent_again(now);
     }
 
-    /// What has to hold at any time.
+    /// Invariants that hold at any time.
     pub(crate) fn check(&self, una: Seq, nxt: Seq) {
         let mut at = una;
         let (mut sacked, mut lost) = (0, 0);

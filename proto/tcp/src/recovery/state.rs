@@ -1,4 +1,4 @@
-//! What the sender knows and does about losses.
+//! The sender's state of losses and their repair.
 
 use weever_wire::tcp::Seq;
 
@@ -6,7 +6,7 @@ use super::rack::Rack;
 use crate::congestion::Validation;
 use crate::connection::Resend;
 
-/// What the sender is doing about losses.
+/// The phases of loss repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 /// Steps of F-RTO (RFC 5682 §3.1): was the timeout spurious?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frto {
-    /// It was not, or nobody asks.
+    /// It was not, or the test is off.
     Off,
     /// Step 2: the first acknowledgement after the timeout decides how to go on.
     First,
@@ -37,10 +37,10 @@ pub(crate) struct Recovery {
     pub(crate) point: Seq,
     /// Acknowledgements in a row that repeat another.
     pub(super) duplicates: u8,
-    /// What duplicates stand for, without SACK.
+    /// Octets that duplicates stand for, without SACK.
     pub(super) duplicate_octets: u32,
     pub(crate) rack: Rack,
-    /// What is done when the resend timer runs out.
+    /// The action when the resend timer runs out.
     pub(crate) resend: Resend,
     /// TLP.is_retrans.
     pub(crate) probe_is_retransmission: bool,

@@ -88,8 +88,8 @@ impl Connection {
                 self.rtt.back_off();
                 self.timers.base = now;
                 if !self.state.is_read_by_application() && self.is_overdue(now) {
-                    // RFC 9293 §3.8.6.1 lets a closed window keep a connection open "indefinitely"; a
-                    // connection that nobody holds any more is not worth that.
+                    // RFC 9293 §3.8.6.1 lets a closed window keep a connection open "indefinitely";
+                    // a connection without an owner is not worth that.
                     self.fail(Failure::TimedOut, now);
                 }
             }
@@ -134,8 +134,8 @@ impl Connection {
         }
         self.mark_after_timeout(now);
         self.rtt.back_off();
-        // RFC 6298 (5.4): "Retransmit the earliest segment that has not been acknowledged", whatever
-        // the window says.
+        // RFC 6298 (5.4): "Retransmit the earliest segment that has not been acknowledged", for any
+        // window.
         self.probe = Probe::Head;
     }
 
@@ -168,7 +168,7 @@ impl Connection {
     }
 
     fn mark_after_timeout(&mut self, now: Nanos) {
-        // RFC 2018 §8: a receiver may have dropped what it reported; if SND.UNA itself was
+        // RFC 2018 §8: a receiver may have dropped octets that it reported; if SND.UNA itself was
         // reported, it has.
         if self.sent.front().is_some_and(super::Record::is_sacked) {
             self.sent.forget_sacked();
@@ -182,9 +182,9 @@ impl Connection {
         });
     }
 
-    /// RFC 5682 §3.1 with SACK, and slow start for what is lost.
+    /// RFC 5682 §3.1 with SACK, and slow start for lost octets.
     pub(super) fn proceed_after_timeout(&mut self, delivery: &Delivery, done: bool) {
-        // Step 3 b): an acknowledgement of what was not sent again: "declare the timeout spurious".
+        // Step 3 b): an acknowledgement of octets not sent again: "declare the timeout spurious".
         if self.recovery.frto != Frto::Off && delivery.original {
             return self.undo();
         }

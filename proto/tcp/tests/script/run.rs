@@ -26,7 +26,7 @@ pub(crate) struct Run {
     /// When the step before happened.
     last: u64,
     sent: VecDeque<(u64, Transmit)>,
-    /// Our initial sequence number, once it was seen; the peer's is what the script says.
+    /// Our initial sequence number, once it was seen; the peer's is in the script.
     isn: Option<u32>,
     irs: u32,
     /// Our timestamps less those of the script.
@@ -86,15 +86,13 @@ impl Run {
     pub(crate) fn finish(&self) -> Result<(), String> {
         match self.sent.front() {
             None => Ok(()),
-            Some((at, transmit)) => Err(format!(
-                "nobody expected what was sent {}: {}",
-                self.clock(*at),
-                self.show(transmit)
-            )),
+            Some((at, transmit)) => {
+                Err(format!("unexpected segment sent {}: {}", self.clock(*at), self.show(transmit)))
+            }
         }
     }
 
-    /// Lets time pass; what becomes due is done at its time.
+    /// Lets time pass; due work is done at its time.
     fn pass(&mut self, until: u64) {
         while let Some(next) = self.endpoint.next_deadline().filter(|next| *next <= until) {
             self.now = self.now.max(next);
@@ -157,7 +155,7 @@ impl Run {
             if self.local_port == LOCAL_PORT { REMOTE_PORT } else { Self::remote().port() };
         let tuple =
             Tuple { local: LOCAL, remote: REMOTE, local_port: self.local_port, remote_port };
-        // Why a segment went no further shows in what is sent.
+        // The reason why a segment went no further shows in the answer.
         let _ = self.endpoint.handle(&tuple, &segment, self.now);
     }
 
@@ -221,7 +219,7 @@ impl Run {
                 false => Err("timestamps are on one side only".to_owned()),
             };
         };
-        // The first one of ours stands for what the script calls it.
+        // The first one of ours corresponds to the script's first one.
         let offset = *self.stamps.get_or_insert(got.value.wrapping_sub(want.value));
         let apart = got.value.wrapping_sub(offset).abs_diff(want.value);
         if u64::from(apart) * 1_000_000 > self.tolerance || got.echo != want.echo {

@@ -9,7 +9,7 @@ use weever_tcp::{
 use super::parse::Call;
 use super::run::Run;
 
-/// What a descriptor of a script's stands for.
+/// The object behind a descriptor of a script.
 pub(crate) enum Socket {
     Fresh,
     Listening(ListenerId),
@@ -19,7 +19,7 @@ pub(crate) enum Socket {
 type Outcome = Result<i64, &'static str>;
 
 impl Run {
-    /// Does a call and compares what it gives with what the script says.
+    /// Does a call and compares its result with the script's.
     pub(crate) fn call(&mut self, call: &Call) -> Result<(), String> {
         let got = match call.name.as_str() {
             "socket" => Ok(self.descriptor(Socket::Fresh)),
@@ -126,7 +126,7 @@ impl Run {
             true => self.endpoint.queue_urgent(id, octets, self.now),
             false => self.endpoint.queue(id, octets, self.now),
         };
-        // What follows without MSG_MORE lets go of what was held back.
+        // A send without MSG_MORE releases the data held back.
         if settings.cork && flags == "0" && call.name == "send" {
             self.endpoint.set(id, Settings { cork: false, ..settings }, self.now);
         }
@@ -185,7 +185,7 @@ impl Run {
             return Err("options are set on connections here".into());
         };
         if name == "SO_LINGER" {
-            // `{onoff=1, linger=0}`: what close() does then is an abort.
+            // `{onoff=1, linger=0}`: close() aborts then.
             self.endpoint.abort(id, self.now);
             return Ok(Ok(0));
         }

@@ -2,7 +2,7 @@
 
 use weever_tcp::{Endpoint, Events, Failure, Id, Region};
 
-/// What an application does with its connection.
+/// The actions of an application on its connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// Octets to send.
@@ -16,7 +16,7 @@ pub(crate) struct Job {
     /// Octets read at once, and nanoseconds between reads.
     pub(crate) read: u64,
     pub(crate) pause: u64,
-    /// FIN follows what is sent.
+    /// FIN follows the sent octets.
     pub(crate) close: bool,
     pub(crate) no_delay: bool,
     pub(crate) region: usize,
@@ -126,7 +126,7 @@ impl Stream {
         let len = (readable.end - readable.start).min(self.job.read);
         let (first, second) = self.receive.slices(self.read..self.read + len);
         for (at, got) in (self.read..).zip(first.iter().chain(second)) {
-            assert_eq!(*got, octet(at, self.job.pattern), "octet {at} is not what was sent");
+            assert_eq!(*got, octet(at, self.job.pattern), "octet {at} differs from the sent one");
         }
         self.read += len;
         assert!(self.read <= self.job.expect, "no more is received than was sent");

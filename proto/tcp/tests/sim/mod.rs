@@ -1,7 +1,7 @@
 //! Two hosts with a network between them, on a virtual clock: the same on every run.
 //!
-//! Segments cross as bytes with checksums. What an application sends is a function of the offset, so
-//! that the other one can tell each octet that it reads from a wrong one.
+//! Segments cross as bytes with checksums. An octet that an application sends is a function of its
+//! offset, so that the other one can tell each octet that it reads from a wrong one.
 #![allow(dead_code, reason = "each test uses its own part of this")]
 
 mod app;
@@ -27,7 +27,7 @@ pub(crate) struct Host {
     pub(crate) address: IpAddr,
     pub(crate) streams: Vec<Stream>,
     pub(crate) listener: Option<ListenerId>,
-    /// What connections that are accepted do.
+    /// The job of accepted connections.
     pub(crate) accepts: Option<Job>,
     /// Segments with wrong checksums.
     pub(crate) corrupt: u64,
@@ -168,7 +168,7 @@ pub(crate) struct World {
     pub(crate) nets: [Network; 2],
     /// Segments that arrive together are joined.
     pub(crate) joins: bool,
-    /// Print what is sent.
+    /// Print the sent segments.
     pub(crate) trace: bool,
 }
 

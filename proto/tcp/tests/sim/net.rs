@@ -15,7 +15,7 @@ pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What happens to packets. Fractions are of a thousand.
+/// The faults of the network. Fractions are of a thousand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,
