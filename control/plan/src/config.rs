@@ -49,7 +49,7 @@ pub struct Rss {
 pub struct Configuration {
     /// The rules of each table of [`Nic::tables`], in the order of insertion.
     pub rules: Vec<Vec<Rule>>,
-    /// How the rest is spread.
+    /// The spreading of the rest.
     pub rss: Rss,
     /// Further tables of the hash, which rules may choose: the queues over which each spreads evenly.
     /// One without queues is not used.

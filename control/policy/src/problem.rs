@@ -65,7 +65,7 @@ impl Display for Problem {
 pub struct Problems {
     /// The first ones, in the order of the file.
     pub first: Vec<Problem>,
-    /// How many more there are.
+    /// The number of further problems.
     pub more: usize,
 }
 
@@ -79,7 +79,7 @@ impl Problems {
         }
     }
 
-    /// How many there are.
+    /// The number of problems.
     pub fn count(&self) -> usize {
         self.first.len() + self.more
     }

@@ -85,7 +85,7 @@ pub struct Finding {
 pub type GraphError = Finding;
 
 impl Finding {
-    /// How much it matters.
+    /// The severity of the finding.
     pub fn severity(&self) -> Severity {
         self.kind.severity()
     }

@@ -33,6 +33,6 @@ pub struct TableSpec {
     pub entries: Vec<Entry>,
     /// The port for packets that match none.
     pub miss: u32,
-    /// How many entries fit.
+    /// The number of entries that fit.
     pub capacity: usize,
 }

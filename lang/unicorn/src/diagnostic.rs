@@ -7,7 +7,7 @@ use weever_graph::Severity;
 /// One thing found in a Unicorn text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
     /// The place, in bytes of the source.
     pub span: Range<usize>,

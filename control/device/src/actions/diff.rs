@@ -42,7 +42,7 @@ impl ConfigurationSteps {
         Ok(actions)
     }
 
-    /// Whether the device is already as it should be.
+    /// Whether the device already matches.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

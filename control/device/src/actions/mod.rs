@@ -65,9 +65,9 @@ pub enum ConfigurationError {
     Queues {
         /// The device.
         device: String,
-        /// How many there can be.
+        /// The largest possible number.
         most: u32,
-        /// How many are wanted.
+        /// The wanted number.
         wanted: u32,
     },
     /// There are not enough locations.
@@ -78,11 +78,11 @@ pub enum ConfigurationError {
     NoRoom {
         /// The device.
         device: String,
-        /// How many locations there are.
+        /// The number of locations.
         locations: u32,
         /// The number of locations that others use.
         others: usize,
-        /// How many rules are wanted.
+        /// The number of wanted rules.
         wanted: usize,
     },
     /// The device does not spread as the plan needs it.

@@ -11,14 +11,14 @@ use crate::ethtool::{RuleSpec, Spreading};
 /// One change of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// How many queues there are.
+    /// Changes the number of queues.
     Channels {
         /// The present channels.
         from: Channels,
         /// The wanted channels.
         to: Channels,
     },
-    /// Whether rules are in force.
+    /// Switches the rules on or off.
     Ntuple {
         /// The wanted state; the present one is the opposite.
         to: bool,
@@ -32,7 +32,7 @@ pub enum Step {
         /// The wanted fields.
         to: HashFields,
     },
-    /// How the rest is spread.
+    /// Changes the spreading of the rest.
     Spreading {
         /// The present spreading.
         from: Spreading,
@@ -46,19 +46,19 @@ pub enum Step {
         /// The queue for each value of the hash.
         table: Vec<u32>,
     },
-    /// A context of ours goes, which no rule chooses any more.
+    /// Removes a context of ours, which no rule chooses any more.
     RemoveContext {
         /// The context.
         context: InstalledContext,
     },
-    /// A rule of ours goes.
+    /// Removes a rule of ours.
     Remove {
         /// The rule's location.
         location: u32,
         /// The rule.
         rule: InstalledRule,
     },
-    /// A rule of ours becomes another one.
+    /// Replaces a rule of ours by another one.
     Replace {
         /// The rule's location.
         location: u32,

@@ -14,7 +14,7 @@ pub struct Identity {
     pub bus: String,
 }
 
-/// How many queues there are.
+/// The numbers of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Channels {
     /// Queues that only receive.
@@ -30,7 +30,7 @@ pub struct Channels {
 }
 
 impl Channels {
-    /// How many queues receive.
+    /// The number of receiving queues.
     pub fn receiving(&self) -> u32 {
         self.rx.saturating_add(self.combined)
     }
@@ -49,7 +49,7 @@ impl Channels {
 /// The table of rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableSize {
-    /// How many rules there are.
+    /// The number of rules.
     pub rules: u32,
     /// The number of locations, if the driver reports it.
     pub locations: Option<u32>,
@@ -57,7 +57,7 @@ pub struct TableSize {
     pub chooses: bool,
 }
 
-/// How the rest is spread.
+/// The spreading of packets that no rule takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spreading {
     /// The queue for each value of the hash.
@@ -95,7 +95,7 @@ pub trait Driver {
     fn device(&self) -> &str;
     /// The device's driver.
     fn identity(&mut self) -> Result<Identity, EthtoolError>;
-    /// How many queues there are.
+    /// The numbers of queues.
     fn channels(&mut self) -> Result<Channels, EthtoolError>;
     /// Changes that.
     fn set_channels(&mut self, channels: Channels) -> Result<(), EthtoolError>;

@@ -10,12 +10,12 @@ use super::{
     TableSize,
 };
 
-/// When changes fail.
+/// The changes that fail, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectedFailure {
     /// The first change that fails, counted from 0.
     pub at: usize,
-    /// How many fail from there on.
+    /// The number of failures from there on.
     pub count: usize,
     /// The error number that the system returns.
     pub errno: i32,

@@ -13,7 +13,7 @@ use crate::actions::{
 };
 use crate::ethtool::{Driver, EthtoolError};
 
-/// Why a NIC is not as it should be.
+/// Why a NIC is not in the wanted state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NicError {

@@ -72,7 +72,7 @@ impl XdpSteering {
         Ok(retired + self.hits()?.iter().map(|(_, hits)| hits).sum::<u64>())
     }
 
-    /// How many frames no rule took.
+    /// The number of frames that no rule took.
     ///
     /// # Errors
     /// [`XdpError::Bpf`].

@@ -28,7 +28,7 @@ pub enum XdpError {
     Queue {
         /// The queue.
         queue: u32,
-        /// How many there are.
+        /// The number of queues.
         queues: usize,
     },
     /// A rule wants its packets spread.

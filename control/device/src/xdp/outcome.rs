@@ -7,9 +7,9 @@ use super::XdpError;
 /// The result of [`XdpSteering::apply`](super::XdpSteering::apply).
 #[derive(Debug, Default)]
 pub struct ProgramReport {
-    /// How many rules are new.
+    /// The number of new rules.
     pub inserted: usize,
-    /// How many are gone.
+    /// The number of removed rules.
     pub removed: usize,
     /// How many send their packets elsewhere.
     pub retargeted: usize,

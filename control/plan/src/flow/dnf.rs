@@ -10,7 +10,7 @@ use super::values::Values;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it takes more than {limit} conjunctions to say; split it, or negate less of it")]
 pub struct TooComplex {
-    /// How many were allowed.
+    /// The allowed number.
     pub limit: usize,
 }
 

@@ -65,7 +65,7 @@ impl Kinds {
         self.0 == 0
     }
 
-    /// How many there are.
+    /// The number of kinds.
     pub fn count(self) -> u32 {
         self.0.count_ones()
     }

@@ -67,7 +67,7 @@ impl Contexts {
         self.slots.iter().map(queues).collect()
     }
 
-    /// How many are in use.
+    /// The number of contexts in use.
     pub(crate) fn count(&self) -> u32 {
         self.slots.iter().filter(|s| s.users > 0).count() as u32
     }

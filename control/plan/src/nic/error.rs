@@ -53,7 +53,7 @@ pub enum NicError {
     QueueCount {
         /// The NIC.
         nic: String,
-        /// How many it has.
+        /// The number it has.
         has: u32,
         /// The requested number.
         wanted: u32,

@@ -44,15 +44,15 @@ pub enum Refusal {
     Full {
         /// How many entries the flow needs.
         needed: u32,
-        /// How many are left.
+        /// The number of free entries.
         free: u32,
-        /// How many there are.
+        /// The number of all entries.
         capacity: u32,
     },
     /// Linux numbers the rules of a device, and there are no more numbers.
     #[error("all {locations} locations that Linux has for rules of the device are taken")]
     NoLocation {
-        /// How many there are.
+        /// The number of locations.
         locations: u32,
     },
     /// Other rules need other masks, and all rules of the table share one.
@@ -61,7 +61,7 @@ pub enum Refusal {
     /// The hash gave up.
     #[error("its hash finds no free row in {probes} probes")]
     HashFull {
-        /// How often it tries.
+        /// The number of attempts.
         probes: u32,
     },
     /// An earlier rule takes these packets.

@@ -52,7 +52,7 @@ pub struct Subject {
     pub app: Option<AppId>,
     /// The core on which that runs.
     pub core: Option<u16>,
-    /// How much it counts.
+    /// Its weight in the cost.
     pub weight: u32,
     /// Its rate, if known.
     pub rate: Option<u64>,
@@ -79,7 +79,7 @@ impl Subject {
     }
 }
 
-/// Whether something comes or goes.
+/// Whether a flow is added to a placement or removed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The flow is added there.
@@ -89,7 +89,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The other way round.
+    /// The opposite change.
     #[must_use]
     pub fn reversed(self) -> Change {
         match self {

@@ -36,7 +36,7 @@ impl QueueSet {
         self.words.iter().enumerate().flat_map(bits)
     }
 
-    /// How many there are.
+    /// The number of queues.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }

@@ -9,7 +9,7 @@ use crate::map::{NewEntry, mix};
 use crate::oracle;
 use crate::policy::Cost;
 
-/// Beyond so many flows times queues, steps that try every queue for every flow are left out.
+/// Beyond this product of flows and queues, steps that try every queue for every flow are left out.
 const MOST_TRIALS: usize = 1 << 16;
 /// How often every flow is looked at again.
 const SECOND_LOOKS: usize = 2;

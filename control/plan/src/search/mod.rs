@@ -169,7 +169,7 @@ impl Search {
         self.policy.cost()
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     pub fn len(&self) -> usize {
         self.map.flows.len()
     }

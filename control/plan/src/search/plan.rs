@@ -19,7 +19,7 @@ pub struct Plan {
     pub complaints: Vec<String>,
     /// The rules of each table of the NIC, in the order of insertion.
     pub rules: Vec<PlannedRule>,
-    /// How the rest is spread.
+    /// The spreading of the rest.
     pub rss: Rss,
     /// The queues of each context that rules name; none for unused contexts.
     pub contexts: Vec<Vec<u32>>,

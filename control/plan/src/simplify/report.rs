@@ -2,7 +2,7 @@
 
 use weever_graph::{Attr, Graph, NodeId};
 
-/// How large a graph is.
+/// The size of a graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Its nodes.
@@ -40,9 +40,9 @@ fn longest(graph: &Graph, id: NodeId, known: &mut [Option<usize>]) -> usize {
 /// The effect of simplification on a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimplifyReport {
-    /// How large it was.
+    /// The size before.
     pub before: Size,
-    /// How large it is.
+    /// The size after.
     pub after: Size,
     /// Nodes that became edges, sorted.
     pub folded: Vec<String>,

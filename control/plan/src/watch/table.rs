@@ -161,7 +161,7 @@ impl Watch {
         self.flows.get(flow).map(|seen| seen.rate as u64)
     }
 
-    /// How many flows are kept.
+    /// The number of kept flows.
     pub fn len(&self) -> usize {
         self.flows.len()
     }

@@ -131,7 +131,7 @@ pub enum Change {
     Replace {
         /// The node as it shall be.
         node: Box<Node>,
-        /// Whether it goes on with the state.
+        /// Whether the new node takes over the state.
         state: Handover,
     },
     /// Sets a parameter of a node.
@@ -163,7 +163,7 @@ impl ChangeSet {
         self.changes.is_empty()
     }
 
-    /// How many steps there are.
+    /// The number of steps.
     pub fn len(&self) -> usize {
         self.changes.len()
     }

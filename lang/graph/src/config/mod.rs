@@ -33,7 +33,7 @@ pub enum ConfigType {
         ordered: bool,
         /// The type of each element.
         element: Box<ConfigType>,
-        /// How many there may be.
+        /// The allowed number of elements.
         length: Length,
     },
     /// `(a: T, b: T)`: all members. The labels inform the reader.

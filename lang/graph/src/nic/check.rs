@@ -22,7 +22,7 @@ pub enum Part {
     Cost(usize),
     /// The order of rules.
     Order,
-    /// How inserting fails.
+    /// The line about insertions that fail.
     Fails,
     /// The queues among the actions.
     Queues,

@@ -48,7 +48,7 @@ impl QueueRange {
         (both.lo <= both.hi).then_some(both)
     }
 
-    /// How many they are.
+    /// The number of queues.
     pub fn count(self) -> u32 {
         self.hi.saturating_sub(self.lo).saturating_add(1)
     }

@@ -13,7 +13,7 @@ pub struct TableModel {
     pub flow_types: Vec<FlowType>,
     /// The rules that have to agree on their masks.
     pub mask_scope: MaskScope,
-    /// How many rules fit.
+    /// The number of rules that fit.
     pub capacity: Capacity,
     /// The order of precedence among rules that match a packet.
     pub order: TableOrder,
@@ -58,10 +58,10 @@ pub enum MaskScope {
     Link,
 }
 
-/// How many rules fit.
+/// The number of rules that fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// How many entries there are.
+    /// The number of entries.
     pub entries: u32,
     /// The full name of the table that owns the entries, if the table has none of its own.
     pub shared_with: Option<String>,
@@ -72,7 +72,7 @@ pub struct Capacity {
 /// The part of a table's capacity that some rules take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// How many entries.
+    /// The number of entries.
     pub entries: u32,
     /// The rules that have this cost.
     pub when: CostScope,
@@ -114,7 +114,7 @@ pub enum Failure {
     Never,
     /// The table is an open hash that gives up after some probes.
     Hash {
-        /// How many rows it has.
+        /// The number of rows.
         rows: u32,
         /// The number of rows that are tried for a rule.
         probes: u32,
@@ -154,8 +154,8 @@ pub struct Ethtool {
     pub location: Location,
     /// How many rules it takes, if fewer than fit.
     pub limit: Option<u32>,
-    /// How many rules all of the device's tables take together that Linux exposes, if that is less than
-    /// the tables take each. Linux numbers the rules of a device once, whatever table they are in.
+    /// The number of rules that all tables exposed by Linux take together, if it is less than the
+    /// tables' own limits. Linux numbers the rules of a device once, over all tables.
     pub locations: Option<u32>,
     /// Whether it takes rules that drop.
     pub drop: bool,

@@ -9,7 +9,7 @@ use super::tree::{Cluster, Item, ROOT, Tree};
 use super::wires::wires;
 use crate::Graph;
 
-/// Where edges arrive at a node they are so far apart, if there is room.
+/// The distance between edges that arrive at a node, if there is room.
 const ARRIVALS: f64 = 9.0;
 
 /// A cluster's box.

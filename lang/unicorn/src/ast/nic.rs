@@ -38,7 +38,7 @@ pub enum TableLine {
     Mask(MaskScope),
     /// `capacity N [shared with NAME]`.
     Capacity {
-        /// How many entries.
+        /// The number of entries.
         entries: u32,
         /// The table that shares them.
         shared_with: Option<Reference>,

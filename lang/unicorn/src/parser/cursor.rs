@@ -16,7 +16,7 @@ pub(super) struct Parser<'s> {
     at: usize,
     comments: CommentStream<'s>,
     diagnostics: Vec<Diagnostic>,
-    /// How many clusters are open.
+    /// The number of open clusters.
     pub(super) depth: usize,
 }
 
@@ -90,7 +90,7 @@ impl<'s> Parser<'s> {
         self.source[self.last_end()..self.here().start].contains('\n')
     }
 
-    /// Where the last token ended.
+    /// The end of the last token.
     pub(super) fn last_end(&self) -> usize {
         self.at.checked_sub(1).map_or(0, |last| self.tokens[last].span.end)
     }

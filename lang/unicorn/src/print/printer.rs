@@ -65,7 +65,7 @@ impl Printer {
         self.out.push('\n');
     }
 
-    /// How many characters the last line has so far.
+    /// The number of characters in the last line so far.
     pub(super) fn column(&self) -> usize {
         let line = self.out.rfind('\n').map_or(0, |n| n + 1);
         self.out[line..].chars().count()
