@@ -290,7 +290,7 @@ mod tests {
                     for n in (0..400_000u64).map(|n| n % 1000) {
                         if owners.claim(key(n), worker) == FlowClaim::Mine {
                             mine[usize::from(worker)].fetch_add(1, Relaxed);
-                            assert!(owners.release(key(n), worker), "what is mine stays so");
+                            assert!(owners.release(key(n), worker), "an owned flow stays owned");
                         }
                     }
                 });

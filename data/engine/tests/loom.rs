@@ -21,7 +21,7 @@ fn letters_are_taken_in_order_once_they_are_published() {
                         done = n;
                         other.done(n, letter);
                     }
-                    assert_eq!(done, number, "what is published is there");
+                    assert_eq!(done, number, "a published letter is there");
                 }
             }
             done
@@ -33,7 +33,7 @@ fn letters_are_taken_in_order_once_they_are_published() {
         let done = worker.join().unwrap();
         assert_eq!(mailbox.adopted(), done);
         assert_eq!(mailbox.returned().len() as u64, done);
-        assert!(mailbox.is_settled(2), "who does not run has disposed");
+        assert!(mailbox.is_settled(2), "a worker that does not run has disposed");
     });
 }
 

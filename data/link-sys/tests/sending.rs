@@ -116,5 +116,5 @@ fn what_a_device_that_is_down_cannot_send_is_not_given_to_others() {
     let mut packets = [packet(&mut cache)].into();
     queue.tx(&mut cache, &mut packets).unwrap();
     drop((queue, link, cache));
-    assert_eq!(pool.available(), pool.frames() - 1, "the one that nobody knows to be free");
+    assert_eq!(pool.available(), pool.frames() - 1, "the one that is not known to be free");
 }

@@ -244,7 +244,7 @@ impl Buffer {
         }
         copy.data_mut().copy_from_slice(self.at(0));
         let placed = copy.set_bounds(start, end as u16);
-        debug_assert!(placed, "a range within what was just set");
+        debug_assert!(placed, "a range within the one just set");
         *copy.meta_mut() = *self.meta();
         true
     }

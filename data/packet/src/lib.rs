@@ -1,11 +1,12 @@
 //! Packets in memory: the owner of a frame, the places of its headers, and bursts of sixty-four.
 //!
-//! One path: a [`Pool`] cuts a [`Region`] of memory into frames. A worker takes [`Buffer`]s from its
-//! own [`PoolCache`], gathers them in a [`Burst`], and gives them back; the cache has a [`Stock`] of each
-//! pool that the worker meets, and stocks trade whole bundles with the pool's depot, so the packet path
-//! neither locks nor allocates. A `Buffer` is the unique owner of its frame: dropping one anywhere returns
-//! the frame to its pool, only more slowly than [`PoolCache::free`]. A frame that a device or an
-//! application gets is lent to a [`Borrower`], and what these give back is checked.
+//! One path: a [`Pool`] cuts a [`Region`] of memory into frames. A worker takes [`Buffer`]s from
+//! its own [`PoolCache`], gathers them in a [`Burst`], and gives them back; the cache has a
+//! [`Stock`] of each pool that the worker meets, and stocks trade whole bundles with the pool's
+//! depot, so the packet path neither locks nor allocates. A `Buffer` is the unique owner of its
+//! frame: dropping one anywhere returns the frame to its pool, only more slowly than
+//! [`PoolCache::free`]. A frame that a device or an application gets is lent to a [`Borrower`], and
+//! frames that it gives back are checked.
 //!
 //! This crate knows neither graphs nor protocols (design/0000 §3, rule 5).
 #![allow(

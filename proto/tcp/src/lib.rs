@@ -30,11 +30,10 @@
 //!   Offsets below [`readable`](Connection::readable) can be read; [`Endpoint::consume`] makes room
 //!   again.
 //!
-//! # What costs what
-//! Finding a connection takes one keyed hash. A connection takes 512 bytes with its place in the table,
-//! and 16 for each further one when more than two segments are in flight, 12 for each run of octets received out
-//! of order, and some 100 for the state of losses once there were any. All deadlines of an endpoint are in one
-//! wheel, one timer a connection.
+//! # Costs Finding a connection takes one keyed hash. A connection takes 512 bytes with its place
+//! in the table, and 16 for each further one when more than two segments are in flight, 12 for each
+//! run of octets received out of order, and some 100 for the state of losses once there were any.
+//! All deadlines of an endpoint are in one wheel, one timer a connection.
 //!
 //! RFC sentences stand beside the code that fulfils them; deliberate deviations are listed in
 //! `docs/rfc-exceptions.md`, features and gaps in `docs/tcp.md`.

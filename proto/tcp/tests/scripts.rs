@@ -35,7 +35,7 @@ fn a_script_that_says_something_else_fails_with_its_line() {
         ("+.5 > S. 0:0(0) ack 1 <mss 1460>", "line 4: it was sent at 0.000000"),
         ("+0 accept(3, ..., ...) = 4", "line 4: accept gave Err(\"EAGAIN\")"),
         ("+0 > S. 0:0(0) ack 1 <mss 1460>\n+.1 > . 1:1(0) ack 1", "line 5: nothing was sent"),
-        ("", "nobody expected"),
+        ("", "unexpected segment"),
         ("+0 frobnicate(3) = 0", "line 4: `frobnicate`"),
         ("+0 < X 0:0(0)", "line 4: `X` is no flag"),
         ("`sysctl -q x`", "line 4: shell"),

@@ -30,7 +30,7 @@ pub static CAPTURE: BlockType = BlockType {
         ParamDoc {
             name: "place",
             default: "0",
-            doc: "what copies are marked with, to tell one block of a tap from another",
+            doc: "the mark of copies, to tell one block of a tap from another",
         },
     ],
     counters: &["captured", "missed"],

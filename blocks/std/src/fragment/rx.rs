@@ -65,7 +65,7 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
     counters: &["reassembled", "expired", "timeouts", "evicted"],
     ..BlockType::new(
         "RxL3IPv4Reassemble",
-        "Keeps fragments until their datagram is whole, and gives up what overlaps or takes too \
+        "Keeps fragments until their datagram is whole, and gives up those that overlap or take too \
          long (RFC 791 §3.2, RFC 1122 §3.3.2, RFC 5722).",
         &[
             PortDoc { name: "out", doc: "kept for its datagram; or the timer's task" },
@@ -81,7 +81,7 @@ pub static REASSEMBLE_V4: BlockType = BlockType {
 /// Puts fragments of IPv6 together.
 pub static REASSEMBLE_V6: BlockType = BlockType {
     name: "RxL3IPv6Reassemble",
-    summary: "Keeps fragments until their packet is whole, and gives up what overlaps or takes too \
+    summary: "Keeps fragments until their packet is whole, and gives up those that overlap or take too \
               long (RFC 8200 §4.5, RFC 5722).",
     make: |build| make_of(build, true),
     ..REASSEMBLE_V4

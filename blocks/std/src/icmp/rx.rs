@@ -29,7 +29,7 @@ pub static VALID_CHECKSUM: BlockType =
 /// Which kind of message is it?
 pub static CLASSIFY: BlockType = BlockType::new(
     "RxL3ICMPClassify",
-    "What kind of message is it?",
+    "Which kind of message is it?",
     &[
         PortDoc { name: "request", doc: "an echo request (code 0)" },
         PortDoc { name: "error", doc: "unreachable, time exceeded or parameter problem" },

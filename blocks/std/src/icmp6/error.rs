@@ -31,7 +31,7 @@ pub static ERROR: BlockType = BlockType {
             PortDoc { name: "foreign", doc: "about a packet that is not from us (RFC 5927 §4.1)" },
             PortDoc { name: "quote", doc: "it quotes too little to tell" },
             PortDoc { name: "tiny", doc: "a path MTU below 1280 (RFC 8201 §4)" },
-            PortDoc { name: "unknown", doc: "an error that nobody knows" },
+            PortDoc { name: "unknown", doc: "an unknown error" },
         ],
         |build| {
             let state = network(build)?.reader();

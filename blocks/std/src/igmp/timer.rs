@@ -25,8 +25,8 @@ pub static TIMER: BlockType = BlockType {
     counters: &["reports"],
     ..BlockType::new(
         "IgmpTimer",
-        "Reports which groups the host's interfaces listen to: changes at once, and what queriers \
-         ask after a random delay (RFC 3376 §5).",
+        "Reports which groups the host's interfaces listen to: changes at once, and answers to \
+         queriers after a random delay (RFC 3376 §5).",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
         make::<Ipv4Addr>,
     )

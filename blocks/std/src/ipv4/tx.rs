@@ -33,7 +33,7 @@ pub static ROUTING: BlockType = BlockType {
 /// The ports of a routing block.
 pub(crate) const ROUTES: &[PortDoc] = &[
     PortDoc { name: "false", doc: "no route" },
-    PortDoc { name: "true", doc: "to a neighbour, a group or everybody" },
+    PortDoc { name: "true", doc: "to a neighbour, a group or all stations" },
     PortDoc { name: "local", doc: "to an address of ours, or the copy of a packet to many" },
 ];
 pub(crate) const NO_ROUTE: usize = 0;

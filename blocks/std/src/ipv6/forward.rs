@@ -42,8 +42,8 @@ pub static FORWARD: BlockType = BlockType {
     counters: &["forwarded", "reported", "redirects"],
     ..BlockType::new(
         "RxL3IPv6Forward",
-        "Passes packets for others on: finds the next hop and counts the hop; reports what cannot \
-         be passed on to its sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",
+        "Passes packets for others on: finds the next hop and counts the hop; reports packets that cannot \
+         be passed on to their sender, and a better first hop (RFC 4861 §8.2). Routers do not fragment.",
         &[
             PortDoc { name: "scope", doc: "an address that is valid only on its link" },
             PortDoc { name: "reverse", doc: "its source fails the reverse path check (RFC 3704)" },

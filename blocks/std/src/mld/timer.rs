@@ -24,8 +24,8 @@ pub static TIMER: BlockType = BlockType {
     counters: &["reports"],
     ..BlockType::new(
         "MldTimer",
-        "Reports which IPv6 groups the host's interfaces listen to: changes at once, and what \
-         queriers ask after a random delay (RFC 3810 §6).",
+        "Reports which IPv6 groups the host's interfaces listen to: changes at once, and \
+         answers to queriers after a random delay (RFC 3810 §6).",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
         make::<Ipv6Addr>,
     )

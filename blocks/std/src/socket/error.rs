@@ -41,8 +41,8 @@ pub static REFUSED: BlockType = BlockType {
     effects: MARKS.union(Effects::CONSUMES),
     ..BlockType::new(
         "SocketRefused",
-        "Tells an application that its datagram was longer than the path takes, which nobody was to \
-         cut up (`EMSGSIZE`).",
+        "Tells an application that its datagram was longer than the path takes, and that \
+         fragmenting it is forbidden (`EMSGSIZE`).",
         &[PortDoc { name: "drop", doc: "there are no applications" }],
         |build| {
             let applications: Option<Arc<Applications>> = build.env.get();

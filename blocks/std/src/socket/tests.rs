@@ -61,7 +61,7 @@ fn without_applications_everything_is_a_miss() {
     assert_eq!(bench.run(&DEMUX, burst, 1).ports, [0, 1]);
     let packet = received(&mut bench, SERVER);
     let burst = bench.single(packet);
-    assert_eq!(bench.run(&DELIVER, burst, 1).ports, [1], "nobody can be meant");
+    assert_eq!(bench.run(&DELIVER, burst, 1).ports, [1], "no socket can be meant");
 }
 
 #[test]
@@ -113,6 +113,6 @@ fn the_source_address_is_one_of_ours() {
     assert_eq!(chosen.ports, [1, 0, 0]);
     assert_eq!(chosen.packet(0).meta().endpoints.local, host);
     assert_eq!(send(host, peer).ports, [1, 0, 0]);
-    assert_eq!(send(peer, peer).ports, [0, 1, 0], "somebody else's address");
+    assert_eq!(send(peer, peer).ports, [0, 1, 0], "another host's address");
     assert_eq!(send(Endpoints::mapped(0), Endpoints::mapped(0x0808_0808)).ports, [0, 0, 1]);
 }

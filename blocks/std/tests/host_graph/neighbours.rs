@@ -148,7 +148,7 @@ fn an_answer_on_one_worker_wakes_what_waits_on_another() {
     asking.advance(20_000_000);
     assert_eq!(payloads(&asking.sent()), b"ab");
     answered.receive(&[udp(5000, 7, b"c")]);
-    assert_eq!(payloads(&answered.sent()), b"c", "what one learned both know");
+    assert_eq!(payloads(&answered.sent()), b"c", "a neighbour learned by one is known to both");
     asking.finish();
     answered.finish();
 }

@@ -176,7 +176,7 @@ fn a_neighbour_that_does_not_answer_is_given_up() {
     let questions = sent.iter().filter(is_question).count();
     assert_eq!(questions, 3, "three questions, a second apart");
     let lost = host.count("TxL3NDUnreachable", CounterKind::Port, "silent");
-    assert_eq!(lost, 1, "nobody but us is concerned");
+    assert_eq!(lost, 1, "only we are concerned");
     host.finish();
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
         _ => {}
     }
     let mut atoms = ATOMS.iter().filter(|(known, ..)| *known == label).peekable();
-    assert!(atoms.peek().is_some(), "nobody knows what `{label}` means");
+    assert!(atoms.peek().is_some(), "the label `{label}` has no meaning here");
     let held = atoms.find(|(.., test)| test(facts) == Some(true));
     held.map_or("no", |(_, value, _)| value).into()
 }

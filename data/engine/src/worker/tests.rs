@@ -213,7 +213,10 @@ fn running(
     });
     let (link, queue) = stats.queues()[0];
     assert_eq!((link, queue.rx_packets), (0, stats.received()), "published at the end");
-    assert!(stats.sleeps() == 0 || stats.context_switches().0 > 0, "who sleeps is switched out");
+    assert!(
+        stats.sleeps() == 0 || stats.context_switches().0 > 0,
+        "a sleeping thread is switched out"
+    );
     drop((peers, cache));
     assert_eq!(pool.available(), pool.frames());
     stats.sleeps()

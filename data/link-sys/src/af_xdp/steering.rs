@@ -94,8 +94,8 @@ impl Steering {
 
     /// The choice between a device queue's sockets, if there are several or it was [asked
     /// for](super::AfXdpConfig::classifies): software queue *i* of a filter is the *i*-th socket,
-    /// whatever device queue a packet comes on. At first everything is for the first one. Closing a
-    /// queue waits for the lock.
+    /// for packets of any device queue. At first everything is for the first one. Closing a queue
+    /// waits for the lock.
     pub fn classifier(&self) -> Option<&Arc<Mutex<Classifier>>> {
         match &self.program {
             Program::Plain(..) => None,

@@ -101,7 +101,7 @@ impl Bench {
         let received = self.queues[queue as usize].rx(&mut self.cache, &mut burst, max);
         let n = received.unwrap_or_else(|error| panic!("{}: {error}", self.behaviour));
         let packets: Vec<_> = (0..n).filter_map(|slot| burst.take(slot)).collect();
-        self.must(packets.len() == n, || format!("slots 0..{n} hold what was received"));
+        self.must(packets.len() == n, || format!("slots 0..{n} hold the received packets"));
         self.must(burst.occupied() == 0, || "no other slot holds a packet".into());
         packets
     }

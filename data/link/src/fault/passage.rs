@@ -77,6 +77,6 @@ mod tests {
         let accepted = (0..10).filter(|_| wire.enter(100, 0).is_some()).count();
         assert_eq!(accepted, 2, "250 bytes waiting hold no third");
         assert!(wire.enter(100, 120_000).is_some(), "one is through");
-        assert!(passage(0, 0).enter(9_000, 0).is_some(), "nobody waits");
+        assert!(passage(0, 0).enter(9_000, 0).is_some(), "no packet waits");
     }
 }

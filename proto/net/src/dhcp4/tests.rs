@@ -155,7 +155,11 @@ fn renews_rebinds_and_loses() {
         }
         assert!(sends.len() < 50);
     };
-    assert_eq!(sends[..2], [(1800, SERVER), (2475, SERVER)], "half of what remains until T2");
+    assert_eq!(
+        sends[..2],
+        [(1800, SERVER), (2475, SERVER)],
+        "half of the time that remains until T2"
+    );
     assert!(sends.contains(&(3150, Ipv4Addr::BROADCAST)), "{sends:?}");
     assert_eq!((now - granted) / SECOND, 3600);
     assert!(

@@ -142,7 +142,7 @@ fn queries_are_answered_once_within_their_time() {
     let all: BTreeSet<_> = answers.iter().map(|(kind, group, _)| (*kind, *group)).collect();
     assert_eq!(all, (1..4).map(|n| (kind::MODE_IS_EXCLUDE, group(n))).collect(), "not 224.0.0.1");
     ask(&mut host, query(Version::Newest, Some(group(9))), &[], now);
-    assert!(host.poll_at().is_none(), "a group that nobody joined");
+    assert!(host.poll_at().is_none(), "a group without members");
 }
 
 #[test]

@@ -162,8 +162,8 @@ impl Addresses {
     }
 
     /// Another station has a tentative address, which is therefore given up. If another identifier
-    /// could be tried (`another`), says for what: its prefix, origin and how many collisions there
-    /// have been, and how long it was to hold.
+    /// could be tried (`another`), returns its prefix, origin and how many collisions there have
+    /// been, and how long it was to hold.
     pub(super) fn collide(
         &mut self,
         ip: Ipv6Addr,

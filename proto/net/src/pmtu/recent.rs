@@ -79,7 +79,7 @@ impl RecentSends {
         packet.is_matched() && value >> 8 == tag >> 8 && value != 0 && old <= 1
     }
 
-    /// A slot, and a tag in the upper 24 bits that is never zero. Fragments count whatever their length.
+    /// A slot, and a tag in the upper 24 bits that is never zero. Fragments of any length count.
     fn place(&self, packet: &SentPacket) -> (usize, u32) {
         let length = if packet.fragment { 0 } else { packet.length };
         let (ours, theirs) = packet.ports;

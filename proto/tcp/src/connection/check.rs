@@ -26,7 +26,7 @@ impl Connection {
             self.sent.check(snd.una, snd.nxt);
         }
         let rcv = &self.rcv;
-        assert!(rcv.consumed <= rcv.received, "only what arrived is read");
+        assert!(rcv.consumed <= rcv.received, "only arrived octets are read");
         assert!(rcv.received - rcv.consumed <= u64::from(rcv.capacity), "the region is big enough");
         if rcv.fin_taken {
             assert!(rcv.ahead.is_empty(), "nothing is behind FIN");

@@ -111,7 +111,7 @@ impl Host {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) {
             stream.receive.write(payload.offset, &text[payload.range]);
         } else {
-            panic!("payload for a connection that nobody accepted");
+            panic!("payload for a connection that was not accepted");
         }
     }
 

@@ -137,7 +137,7 @@ fn a_panic_costs_the_packets_that_no_other_node_has_taken() {
     assert_eq!(get(&engine, CounterKind::Drop, BLOCK_PANICKED), 2);
     assert_eq!(get(&engine, CounterKind::Panics, ""), 1);
     assert_eq!(engine.counters().total("unclaimed"), 0);
-    assert_eq!(engine.next_deadline(), None, "what the call requested is forgotten");
+    assert_eq!(engine.next_deadline(), None, "the call's requests are forgotten");
     // The fresh block starts from nothing: 2 packets before, then 1.
     inject(&mut engine, "Split", &[TAKEN, SENT], 2);
     assert_eq!(get(&engine, CounterKind::Own, "seen"), 2 + 1);

@@ -411,7 +411,7 @@ fn woken_tasks_come_first_in_the_order_they_blocked() {
     assert_eq!(engine.run(0, 100), 5);
     assert_eq!(log.take(), [("waits", vec![0x81, 0x85, 0x89, 1, 2])]);
     inject(&mut engine, "tells", &[0], 0);
-    assert_eq!(engine.run(0, 100), 0, "nobody waits for this key");
+    assert_eq!(engine.run(0, 100), 0, "no task waits for this key");
 }
 
 #[test]

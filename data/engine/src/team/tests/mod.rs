@@ -355,7 +355,7 @@ fn counters_go_on_and_state_is_handed_over() {
     assert!(kept(3), "the first block had none to hand over");
     publisher.change(&ChangeSet::new().set("s1", "seed", "1")).expect("sound");
     turn(1, 3);
-    assert!(kept(3 + 4), "goes on from what the block before has seen");
+    assert!(kept(3 + 4), "goes on from the earlier block's state");
     publisher.change(&ChangeSet::new().set("s1", "seed", "2")).expect("sound");
     let afresh = publisher.change(&ChangeSet::new().insert(pass("other"))).expect("sound").afresh;
     assert_eq!(afresh, Vec::<String>::new());

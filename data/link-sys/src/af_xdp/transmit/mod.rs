@@ -207,7 +207,7 @@ impl Transmitter {
 fn copied(stranger: &Buffer, stock: &mut Stock) -> Option<Buffer> {
     let mut copy = stock.alloc()?;
     let fitted = copy.append(stranger.data());
-    debug_assert!(fitted, "what the MTU allows fits a frame, which `open` checks");
+    debug_assert!(fitted, "a packet within the MTU fits a frame, which `open` checks");
     copy.meta_mut().flags = stranger.meta().flags;
     Some(copy)
 }

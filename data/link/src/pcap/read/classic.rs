@@ -37,7 +37,7 @@ impl Classic {
             let what = format!("pcap version {major}.{minor} is not known; 2.4 is");
             return Err(PcapError::malformed(4, what));
         }
-        fields.bytes(8, "the time zone and the accuracy, which nobody fills in")?;
+        fields.bytes(8, "the time zone and the accuracy, which are never filled in")?;
         let snaplen = fields.u32("the longest capture")?;
         // The upper bits say whether frames end in a check sequence.
         let link_type = (fields.u32("the link type")? & 0xffff) as u16;

@@ -132,7 +132,7 @@ fn caches_follow_the_network() {
     assert_eq!(session.lookup(at(PEER), Demand::Own, 3), None, "the interface is down");
     let mut woken = Vec::new();
     session.news_since(0, |key| woken.push(key));
-    assert_eq!(woken, [Some(key(waiting))], "nobody waits for ever");
+    assert_eq!(woken, [Some(key(waiting))], "no packet waits for ever");
     drop(session);
     assert_eq!(reader.load().find(at(PEER)), None);
 

@@ -95,7 +95,7 @@ fn what_is_entered_is_published_and_goes_with_the_interface() {
     assert!(session.lookup(at("fe80::2"), Demand::Own, 3).is_none());
     let mut woken = Vec::new();
     session.news_since(1, |key| woken.push(key));
-    assert!(woken.contains(&Some(at("fe80::3").wait_key([1, 2]))), "nobody waits for ever");
+    assert!(woken.contains(&Some(at("fe80::3").wait_key([1, 2]))), "no packet waits for ever");
     drop(session);
     assert_eq!(reader.load().find(at("fe80::2")), None);
     neighbours.host.update(|net| net.set_up(LINK, true)).unwrap();
