@@ -1,4 +1,4 @@
-//! Which cores threads run on.
+//! The cores that threads run on.
 
 use std::io;
 

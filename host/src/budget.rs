@@ -7,9 +7,9 @@ use weever_engine::Limits;
 use weever_link::{FrameNeed, Frames};
 use weever_packet::Stock;
 
-/// Tasks that a worker can do with at the least.
+/// The least number of tasks that a worker can do with.
 const LEAST_TASKS: usize = 32;
-/// Packets for one link, and messages to one worker, that have to find room at the least.
+/// The least room for packets of one link, and for messages to one worker.
 const LEAST_WAITING: usize = 16;
 /// The least stock of a worker: one trade with the pool.
 const LEAST_STOCK: usize = 64;
@@ -91,16 +91,16 @@ fn want(holder: impl Into<String>, count: usize, least: usize, most: usize) -> W
 pub(crate) struct LinkNeed {
     pub(crate) name: String,
     pub(crate) queues: usize,
-    /// Of each of them.
+    /// The need of each queue.
     pub(crate) need: FrameNeed,
 }
 
 /// The results of the budget.
 pub(crate) struct Division {
     pub(crate) budget: FrameBudget,
-    /// By link, for each queue.
+    /// The frames of each queue, by link.
     pub(crate) queues: Vec<Frames>,
-    /// Of each worker.
+    /// The limits of each worker.
     pub(crate) limits: Limits,
     /// Frames that each worker keeps in stock.
     pub(crate) stock: usize,

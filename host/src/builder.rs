@@ -1,4 +1,4 @@
-//! From single parts to a host.
+//! Assembles a host from its parts.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub struct HostBuilder {
     dhcp: Vec<IfaceId>,
     identifiers: Option<[u64; 2]>,
     sockets: HostConfig,
-    /// With the node at which received packets start.
+    /// The engine's graph, with the node at which received packets start.
     graph: Option<(Graph, String)>,
     workers: Vec<Option<usize>>,
     mode: Mode,
@@ -211,7 +211,7 @@ impl HostBuilder {
         })?;
         let network = provide(&self.env, std::mem::take(&mut self.network), now);
         if let Some((_, later)) = &self.applications {
-            // Nobody else sets it.
+            // No other code sets it.
             let _ = later.set(Arc::clone(&network));
         }
         let provided = "the environment was given them a line above";
@@ -348,7 +348,7 @@ fn needs(name: &str, queues: &[Box<dyn LinkQueue>], pool: &Pool) -> LinkNeed {
     LinkNeed { name: name.to_owned(), queues: of_pool().count(), need }
 }
 
-/// A link-local neighbour is taken to be at the first interface that speaks IPv6.
+/// A link-local neighbour is assumed at the first interface that speaks IPv6.
 fn fix_neighbour(
     network: &Network,
     v4: &Neighbours,

@@ -21,7 +21,7 @@ pub enum HostError {
         /// The link's number.
         link: u16,
     },
-    /// An interface or one of its addresses gets in the way of others, or cannot be.
+    /// An interface or one of its addresses is impossible, or clashes with others.
     #[error(transparent)]
     Network(#[from] StateError),
     /// A route cannot be added.
@@ -29,7 +29,7 @@ pub enum HostError {
     Route {
         /// The destinations.
         to: Prefix,
-        /// Why not.
+        /// The reason.
         source: StateError,
     },
     /// The router of a route is of another family than the destinations.
@@ -54,7 +54,7 @@ pub enum HostError {
         /// The cache's error.
         why: String,
     },
-    /// The sockets do not go together, or the graph has no place for them.
+    /// The sockets clash, or the graph has no place for them.
     #[error("the host graph cannot be configured: {0}")]
     Model(#[from] ModelError),
     /// The graph cannot run.

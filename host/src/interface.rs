@@ -1,4 +1,4 @@
-//! An interface as it is wanted.
+//! An interface to be added.
 
 use std::net::IpAddr;
 

@@ -9,9 +9,9 @@ use weever_net::addr::{Cidr, Cidr6};
 /// An address and the length of the prefix that it shares with its neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Prefix {
-    /// Of IPv4.
+    /// An IPv4 prefix.
     V4(Cidr),
-    /// Of IPv6.
+    /// An IPv6 prefix.
     V6(Cidr6),
 }
 

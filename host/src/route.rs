@@ -1,4 +1,4 @@
-//! A route as it is wanted.
+//! A route to be added.
 
 use std::net::IpAddr;
 

@@ -35,8 +35,8 @@ pub struct StoppedHost {
     pub failure: Option<String>,
     /// The links, still open. Dropping them gives the devices back.
     pub links: Vec<Box<dyn Link>>,
-    /// Where the frames are. All of them are home, unless a device has kept some, as it may in zero-copy
-    /// mode.
+    /// The census of the frames. All of them are home, unless a device has kept some, as it may in
+    /// zero-copy mode.
     pub frames: Census,
 }
 
@@ -69,7 +69,7 @@ impl RunningHost {
         let (stopper, core) = (self.handle.stopper.clone(), own.core);
         let (bound, binding) = mpsc::channel();
         let work = move || {
-            // A worker that ends, however it does, ends `wait`.
+            // A worker that ends for any reason ends `wait`.
             let _guard = StopOnDrop(stopper);
             let result = core.map_or(Ok(()), affinity::bind);
             let is_bound = result.is_ok();
@@ -140,7 +140,7 @@ impl std::fmt::Debug for RunningHost {
     }
 }
 
-/// Runs a worker until it is told to stop, or no queue of any worker is left that works.
+/// Runs a worker until it is told to stop, or until every queue of every worker has failed.
 fn run(worker: &mut Worker, flags: &Flags, handle: &WorkerHandle) {
     let lost = |lost: Lost| {
         handle.failed(lost.error.to_string());

@@ -1,4 +1,4 @@
-//! Telling a host to stop, and waiting until it is told.
+//! Tells a host to stop, and waits until it is told.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 

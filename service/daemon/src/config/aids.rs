@@ -7,15 +7,15 @@ use std::str::FromStr;
 use weever_link::fault::{Faults, Rate};
 use weever_wire::MacAddr;
 
-/// Bytes that wait before a narrow passage.
+/// The queue before a slow link, in bytes.
 const QUEUE: u32 = 64_000;
-/// By how many packets one is overtaken at most.
+/// The most packets that may overtake one.
 const DEPTH: u32 = 8;
 
 /// Layers around the links, for debugging.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Aids {
-    /// Everything on them is written to this file (pcapng).
+    /// All packets on them are written to this file (pcapng).
     pub record: Option<PathBuf>,
     /// Faults injected on them, in both directions.
     pub faults: Option<FaultWords>,

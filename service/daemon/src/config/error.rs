@@ -24,7 +24,7 @@ pub enum ConfigError {
     /// The file is not TOML, or has a key that is unknown, missing or in the wrong place.
     #[error("{at}{message}")]
     Text {
-        /// Where.
+        /// The place.
         at: Origin,
         /// The mistake, naming the key, and what to write.
         message: String,
@@ -34,13 +34,13 @@ pub enum ConfigError {
     Missing {
         /// The setting.
         key: &'static str,
-        /// How to set it.
+        /// The way to set it.
         remedy: &'static str,
     },
     /// A value that the setting does not take, or that does not fit the others.
     #[error("{at}{key} = {value}: {problem}")]
     Invalid {
-        /// Where it was written.
+        /// The place where it was written.
         at: Origin,
         /// The setting.
         key: String,
@@ -74,7 +74,7 @@ impl ConfigError {
         }
     }
 
-    /// Nothing if there are no problems, else all of them.
+    /// `Ok` if there are no problems, else all of them.
     pub(super) fn all(mut problems: Vec<ConfigError>) -> Result<(), ConfigError> {
         match problems.len() {
             0 => Ok(()),
@@ -84,7 +84,7 @@ impl ConfigError {
     }
 }
 
-/// Where a value was written.
+/// The place where a value was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line, or nowhere.

@@ -1,7 +1,7 @@
 //! Configuration files: TOML, read by the table of settings.
 //!
 //! Serde would do for good files. Its errors speak of fields and variants, though, and stop at the first
-//! mistake; here every mistake is named with its line and what to write instead.
+//! mistake; here every mistake is named with its line and the correct form.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::error::{ConfigError, Origin};
 use super::settings::{Settings, Table, Written};
 use super::value;
 
-/// In bytes. Nobody writes so much: it is a device, or some other file by mistake.
+/// In bytes. No configuration is so long: it is a device, or some other file by mistake.
 const LONGEST: u64 = 16 << 20;
 
 impl Settings {
@@ -42,7 +42,7 @@ impl Settings {
 
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     let mut text = String::new();
-    // A byte more than is allowed, to notice.
+    // One byte more than allowed, to notice longer files.
     let read = File::open(path).and_then(|f| f.take(LONGEST + 1).read_to_string(&mut text));
     match read {
         Err(source) => Err(ConfigError::Read { path: path.into(), source }),
@@ -85,7 +85,7 @@ type Key<'a> = Spanned<Cow<'a, str>>;
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
-    /// With the bytes at which they are.
+    /// With their byte positions.
     problems: Vec<(usize, ConfigError)>,
 }
 
@@ -94,7 +94,7 @@ struct Reader<'a> {
 enum Section<'a> {
     Top,
     Interface,
-    /// One that keys begin with: `pool`, `route`.
+    /// A table whose name begins keys: `pool`, `route`.
     Named(&'a str),
 }
 

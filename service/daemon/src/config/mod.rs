@@ -57,9 +57,9 @@ pub struct Config {
     /// made with. None: `$STATE_DIRECTORY` or `/var/lib/weever` for a stack that opens its devices,
     /// and no secret for one on links.
     pub state: Option<PathBuf>,
-    /// Where counters can be had by Prometheus, if anywhere.
+    /// The address where Prometheus reads counters, if any.
     pub metrics: Option<SocketAddr>,
-    /// Where applications are served, if they are.
+    /// The socket where applications are served, if they are.
     pub apps: Option<PathBuf>,
     /// Users whose applications may connect, beside root and the user of this process.
     pub apps_users: Vec<u32>,
@@ -70,7 +70,7 @@ pub struct Config {
     /// The policy by which flows are given to workers, if not every worker has device queues of its
     /// own.
     pub policy: Option<PathBuf>,
-    /// Flows that are known before they are seen.
+    /// Flows that are registered in advance.
     pub flows: Option<PathBuf>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
@@ -116,11 +116,11 @@ pub struct Interface {
 pub struct Services {
     /// The port of the echo service, which returns every datagram (RFC 862).
     pub echo: Option<u16>,
-    /// Takes and counts (RFC 863).
+    /// The port of the discard service, which counts datagrams (RFC 863).
     pub discard: Option<u16>,
 }
 
-/// Values of a setting that is one of a few words.
+/// Values of a setting that takes one of a few words.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! //! The place that sorts a device's packets into the workers' queues.
+//! The place that sorts a device's packets into the workers' queues.
 
 use std::fmt;
 use std::str::FromStr;

@@ -125,8 +125,8 @@ fn setting(key: &str) -> &'static Setting {
     find(key).unwrap_or_else(|| panic!("there is no setting {key}"))
 }
 
-/// Reads a value that the setting's kind has been checked to take. That kinds and types agree is held by
-/// a test that reads every setting.
+/// Reads a value that the setting's kind has been checked to take. A test that reads every setting makes
+/// sure that kinds and types agree.
 fn typed<T: FromStr>(setting: &Setting, text: &str) -> T {
     text.parse().unwrap_or_else(|_| panic!("{} = {text} is of another type", setting.key))
 }

@@ -41,7 +41,7 @@ fn the_example_with_and_without_what_it_leaves_out_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/weever.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     Config::try_from(Settings::parse(&path, &text).unwrap()).unwrap();
-    // With every line that is commented out, it must still be valid: and every setting is read.
+    // With every line uncommented, it must still be valid: and every setting is read.
     let is_setting = |line: &str| line.starts_with("#") && !line.starts_with("# ") && line != "#";
     let uncommented: Vec<&str> =
         text.lines().map(|l| if is_setting(l) { &l[1..] } else { l }).collect();

@@ -12,7 +12,7 @@ const IDLE: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_secs(5);
 
 /// Answers one client until it leaves, misbehaves or idles. A message that cannot be understood
-/// gets an error and the connection goes on; one whose end cannot be found ends it.
+/// gets an error and the connection goes on; one without a recognizable end closes it.
 pub(super) fn serve(stream: UnixStream, handler: &dyn Handler) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(SLOW))?;
@@ -25,13 +25,13 @@ pub(super) fn serve(stream: UnixStream, handler: &dyn Handler) -> io::Result<()>
                 refuse(&writer, ApiError::too_long())?;
                 return drain(reader);
             }
-            // Half a message at the end, or an idle client: nobody reads an answer.
+            // Half a message at the end, or an idle client: no answer would be read.
             Ok(None) | Err(_) => return Ok(()),
         }
     }
 }
 
-/// Tells a client that there is no room for it.
+/// Tells a client that the server is full.
 pub(super) fn turn_away(stream: UnixStream) -> io::Result<()> {
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
     let error = ApiError::new(

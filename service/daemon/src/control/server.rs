@@ -96,7 +96,7 @@ fn accept(shared: &Arc<Shared>) {
         }
         match accepted {
             Ok((stream, _)) if shared.clients().len() >= MOST_CLIENTS => drop(turn_away(stream)),
-            // A client that there is no thread or descriptor for sees its connection closed.
+            // A client without a thread or descriptor for it sees its connection closed.
             Ok((stream, _)) => drop(start(shared, number, stream)),
             // Out of descriptors, most likely: others may close theirs.
             Err(_) => thread::sleep(Duration::from_millis(50)),

@@ -44,7 +44,7 @@ pub enum ControlError {
     NoDirectory {
         /// The socket.
         path: PathBuf,
-        /// Where it was to lie.
+        /// The missing directory.
         directory: PathBuf,
     },
     /// The system refused.
@@ -61,7 +61,7 @@ pub enum ControlError {
 
 /// Stacks lock this file while they look for a socket's owner. It stays: removing it would be a race.
 const LOCK_FILE: &str = ".weever.lock";
-/// How long somebody else may take to bind in the same directory.
+/// How long another process may take to bind in the same directory.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a stack may take to name itself.
 const OWNER_PATIENCE: Duration = Duration::from_secs(1);
@@ -77,8 +77,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens on `path`, in a directory that is there. A socket that nobody listens on any more
-    /// is replaced. Blocks for a second or two at most.
+    /// Listens on `path`, in an existing directory. A socket without a listener is replaced. Blocks
+    /// for a second or two at most.
     ///
     /// # Errors
     /// See [`ControlError`].
@@ -177,7 +177,7 @@ fn lock(directory: &Path) -> io::Result<Flock<File>> {
     }
 }
 
-/// Makes sure that nobody is at `path`.
+/// Makes sure that no stack listens at `path`.
 fn clear(path: &Path) -> Result<(), ControlError> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {

@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes of a request that are read.
+/// The most bytes of a request that are read.
 const LONGEST: usize = 8 << 10;
-/// How long a request may take to come, and how long its answer to go.
+/// The longest time for a request to come, and for its answer to go.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The content type that Prometheus asks for, and gets.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -31,7 +31,7 @@ pub(super) fn serve(stream: &TcpStream, page: impl FnOnce() -> String) -> io::Re
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Tells a client that there is no room for it.
+/// Tells a client that the server is full.
 pub(super) fn turn_away(stream: &TcpStream) {
     // It must not block the accepting thread.
     drop(stream.set_nonblocking(true));
@@ -48,8 +48,8 @@ fn answer(status: &str, format: &str, body: &str) -> String {
     )
 }
 
-/// Writes an answer, however slowly it is taken, for so long and no longer: a client that takes a
-/// byte now and then would renew a time limit of each write for ever.
+/// Writes an answer within this time in all, however slowly it is read: a client that takes a byte
+/// now and then would renew a time limit of each write for ever.
 fn write(mut stream: &TcpStream, mut answer: &[u8], patience: Duration) -> io::Result<()> {
     let deadline = Instant::now() + patience;
     while !answer.is_empty() {
@@ -62,7 +62,7 @@ fn write(mut stream: &TcpStream, mut answer: &[u8], patience: Duration) -> io::R
     stream.shutdown(Shutdown::Write)
 }
 
-/// The time that is left, which is more than none: none would mean any.
+/// The remaining time, never zero: zero would mean no limit.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -78,7 +78,7 @@ enum Wanted {
     Nothing,
 }
 
-/// Reads a request's head, however slowly it drips, for so long and no longer.
+/// Reads a request's head within this time in all, however slowly it comes.
 fn read(mut stream: &TcpStream) -> io::Result<Wanted> {
     let deadline = Instant::now() + PATIENCE;
     let mut head = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes a little now and then, which each write of its own would wait for.
+    /// A reader that takes a little now and then, within the time limit of each write.
     #[test]
     fn a_slow_reader_does_not_hold_a_connection_for_ever() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,7 +1,7 @@
 //! Counters for Prometheus, over HTTP on an address that the configuration names.
 //!
-//! The server knows one method and one path, so it is written here: bytes of a request, time for it
-//! and clients at once are bounded, and no runtime comes along for a page a minute.
+//! The server knows one method and one path, so it is written here: the bytes of a request, its
+//! time and the clients at once are bounded, and a page a minute needs no runtime.
 
 mod http;
 mod text;
@@ -48,7 +48,7 @@ impl MetricsServer {
         Ok(MetricsServer { address, listener, stopping, acceptor: Some(acceptor) })
     }
 
-    /// Where it listens.
+    /// The address where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -86,7 +86,7 @@ fn accept(listener: &TcpListener, page: &Arc<Page>, stopping: &AtomicBool) {
         let page = Arc::clone(page);
         let serve = move || {
             let _place = place;
-            // A client that misbehaves or goes away is nobody's failure.
+            // A client that misbehaves or goes away is no failure of ours.
             drop(http::serve(&stream, page.as_ref()));
         };
         // Without a thread, the client sees its connection closed.

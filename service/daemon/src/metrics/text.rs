@@ -23,7 +23,7 @@ pub fn exposition(counters: &Counters, status: &Status) -> String {
     text
 }
 
-/// One metric with all its labels. Values with equal labels are added up: a label set may be there
+/// One metric with all its labels. Values with equal labels are added up: a label set may occur
 /// only once.
 #[derive(Debug)]
 struct Family {
@@ -110,7 +110,7 @@ fn nodes(counters: &Counters) -> Vec<Family> {
         }
     }
     let mut drops = Family::counter("dropped_packets", "Packets dropped, by place and reason");
-    // An alert needs a series before the first drop. Which reasons there are shows as they occur.
+    // An alert needs a series before the first drop. The reasons appear as they occur.
     drops.add(&[], 0);
     for drop in &counters.drops {
         let port = drop.port.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! On which cores the process may run.
+//! The cores that the process may run on.
 
 use weever_host::allowed_cores;
 

@@ -68,7 +68,7 @@ pub enum PreflightError {
     Core {
         /// The core.
         core: usize,
-        /// Those on which it may.
+        /// The cores on which it may.
         allowed: String,
     },
     /// The system could not be asked.

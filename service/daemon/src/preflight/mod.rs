@@ -16,7 +16,7 @@ pub use error::PreflightError;
 use interfaces::{Device, devices};
 pub(crate) use weever_host::allowed_cores;
 
-/// Looks whether `config` can be started here, without sending anything.
+/// Checks whether `config` can be started here, without sending anything.
 ///
 /// # Errors
 /// See [`PreflightError`].
@@ -26,7 +26,7 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
         if interface.link == LinkKind::AfXdp {
             usable(&all, &interface.dev)?;
         }
-        // Nobody else is on a capture file's network.
+        // A capture file's network has no other stations.
         let is_file = interface.link == LinkKind::Pcap;
         for address in interface.addresses.iter().filter(|_| !is_file) {
             kernel_address(&all, address.addr())?;
@@ -47,10 +47,10 @@ fn usable(all: &[Device], dev: &str) -> Result<(), PreflightError> {
     if device.up { Ok(()) } else { Err(PreflightError::Down { dev: dev.into() }) }
 }
 
-/// Asks the devices' networks whether somebody has an IPv4 address of the configuration (RFC 5227
-/// §2.1.1, with shorter waits). Blocks for a third of a second for each. Does nothing if the
-/// configuration says so, for devices that are not Ethernet, and inside a VLAN. IPv6 addresses are
-/// asked for by the stack itself (RFC 4862 §5.4).
+/// Asks the devices' networks whether another station has an IPv4 address of the configuration (RFC
+/// 5227 §2.1.1, with shorter waits). Blocks for a third of a second for each. Does nothing if the
+/// configuration says so, for devices that are not Ethernet, and inside a VLAN. The stack itself
+/// asks for IPv6 addresses (RFC 4862 §5.4).
 ///
 /// # Errors
 /// [`PreflightError::HostHas`], and [`PreflightError::Io`] if there is no way to ask.

@@ -1,4 +1,4 @@
-//! Is an address in use on a network? (RFC 5227 §2.1.1.)
+//! Checks whether an address is in use on a network (RFC 5227 §2.1.1).
 
 use std::io;
 use std::net::Ipv4Addr;

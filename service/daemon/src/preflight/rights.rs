@@ -13,7 +13,7 @@ const CAP_BPF: u32 = 39;
 /// Reports all missing rights at once; the system calls would each report one, later and in their
 /// own way.
 pub(super) fn check() -> Result<(), PreflightError> {
-    // Where /proc is not mounted, the system calls have to say it.
+    // Where /proc is not mounted, the system calls have to report it.
     let Ok(status) = fs::read_to_string("/proc/thread-self/status") else { return Ok(()) };
     let missing = effective(&status).map(missing).unwrap_or_default();
     if missing.is_empty() {

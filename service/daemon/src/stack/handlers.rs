@@ -228,7 +228,7 @@ impl Handle<StatusRequest> for Shared {
 impl Handle<StopRequest> for Shared {
     fn handle(&self, _: StopRequest) -> Result<Reply<Stopping>, ApiError> {
         let stopper = self.host.stopper.clone();
-        // Only then, so that the client learns of it.
+        // Only after the answer, so that the client learns of it.
         Ok(Reply::followed_by(Stopping { pid: std::process::id() }, move |_| {
             stopper.stop();
             Ok(())

@@ -54,7 +54,7 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     preflight::check(&config)?;
     let cores = preflight::allowed_cores().map_err(failed("read the affinity of the process"))?;
     if config.cores.is_empty() {
-        // The first core is where interrupts and everybody else's work tend to be.
+        // The first core tends to have interrupts and other processes' work.
         config.cores.extend(cores.last());
     }
     let policy = PolicySetup::of(&config)?;
@@ -124,7 +124,7 @@ pub(super) fn assemble(
     let applications = server.map(|server| applications::serve(server, &shared.config));
     let applications = applications.transpose()?.flatten();
     if let Some(listener) = &applications {
-        // Nobody else sets it.
+        // No other code sets it.
         let _ = shared.applications.set(listener.shared_server());
     }
     let DeviceThreads { watcher, follower, routine } =

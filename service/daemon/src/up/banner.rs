@@ -49,9 +49,9 @@ pub(super) fn write(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
 /// The sources of addresses beside the configuration.
 fn given(interface: &Interface) -> &'static str {
     match (interface.dhcp, interface.slaac) {
-        (true, true) => " and what DHCP and routers give",
-        (true, false) => " and what DHCP gives",
-        (false, true) => " and what routers give",
+        (true, true) => " and addresses from DHCP and routers",
+        (true, false) => " and addresses from DHCP",
+        (false, true) => " and addresses from routers",
         (false, false) => "",
     }
 }

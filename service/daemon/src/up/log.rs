@@ -21,7 +21,8 @@ const JOURNAL: &str = "JOURNAL_STREAM";
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people, and for journald where that listens: then with its levels, and without the time.
+    /// For people, and for journald if it reads standard error: then with its levels, and without
+    /// the time.
     #[default]
     Text,
     /// A JSON object per line.

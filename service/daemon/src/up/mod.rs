@@ -60,7 +60,7 @@ pub enum UpError {
     /// The log filter is wrong.
     #[error("{0}")]
     Log(String),
-    /// Signals could not be taken over, or the banner not be written.
+    /// Signals could not be taken over, or the banner could not be written.
     #[error("cannot {what}: {source}")]
     Io {
         /// The operation that failed.
@@ -99,7 +99,7 @@ impl UpArgs {
         let written = banner::write(out, &stack).and_then(|()| out.flush());
         let watching = signals::watch(signals, stack.stopper());
         watching.map_err(|source| UpError::Io { what: "watch for signals", source })?;
-        // Nobody may be reading any more: that is no reason not to run.
+        // Standard output may be closed: that is no reason not to run.
         drop(written);
         stack.wait();
         Ok(stack.stop())

@@ -1,4 +1,4 @@
-//! The options of `weever up` that are settings, made of the table of settings.
+//! The options of `weever up` that set settings, made from the table of settings.
 
 use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};

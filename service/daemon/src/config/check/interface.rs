@@ -143,7 +143,7 @@ fn addresses(at: &str, interface: &Interface, problems: &mut Problems) {
     }
 }
 
-/// Refuses settings that the kernel has in this mode of sharing.
+/// Refuses settings that the kernel controls in this mode of sharing.
 fn borrows(at: &str, interface: &Interface, problems: &mut Problems) {
     let mut refuse = |key: &str, value: &dyn ToString, remedy: &str| {
         let problem = "share = \"ports\" leaves that to the kernel";
@@ -160,10 +160,10 @@ fn borrows(at: &str, interface: &Interface, problems: &mut Problems) {
         refuse("groups", group, "leave it out, or take the whole device");
     }
     if interface.dhcp {
-        refuse("dhcp", &true, "leave it out: what the kernel gets is taken over");
+        refuse("dhcp", &true, "leave it out: the kernel's addresses are taken over");
     }
     if interface.slaac {
-        refuse("slaac", &true, "leave it out: what the kernel gets is taken over");
+        refuse("slaac", &true, "leave it out: the kernel's addresses are taken over");
     }
     if let Some(vlan) = interface.vlan {
         refuse("vlan", &vlan, "use another `share` on devices with VLANs");
@@ -188,8 +188,8 @@ fn mtu(at: &str, interface: &Interface, problems: &mut Problems) {
     }
 }
 
-/// Packets to forward are for no address of ours: a device that shares by address leaves them
-/// to the kernel, and it would vanish without a word.
+/// Packets to forward are for no address of ours: a device that shares by address leaves them to
+/// the kernel, and forwarding would silently do nothing.
 pub(super) fn check_forwarding(config: &Config, problems: &mut Problems) {
     if let Some(name) = config.interface_for_itself().filter(|_| config.forwarding) {
         let problem = format!("{name} leaves packets for others to the kernel");

@@ -16,7 +16,7 @@ use crate::stack::graph::capture::Splices;
 /// and the nodes spliced in to look at packets. Any of them changes without the others.
 #[derive(Clone, Debug)]
 pub(in crate::stack) struct Program {
-    /// Where the text is from, for messages.
+    /// The origin of the text, for messages.
     name: String,
     /// The graph in Unicorn.
     text: String,
@@ -32,7 +32,7 @@ pub(in crate::stack) struct Program {
     in_parts: bool,
 }
 
-/// Why a program is no graph.
+/// The reason why a program is no graph.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::stack) enum ProgramError {
     #[error("the host graph cannot be configured: {0}")]
@@ -46,7 +46,7 @@ pub(in crate::stack) enum ProgramError {
 }
 
 impl ProgramError {
-    /// Whether the change was made all the same, and a worker has yet to take it.
+    /// Whether the change was made all the same, but a worker has yet to take it.
     pub(in crate::stack) fn is_late(&self) -> bool {
         matches!(self, ProgramError::Team(TeamError::NotAdopted { .. }))
     }
@@ -89,7 +89,7 @@ impl Program {
         self.services = services;
     }
 
-    /// Takes another text. Parameters that were set by themselves are part of the past then.
+    /// Takes another text. Parameters that were set one by one are discarded.
     pub(in crate::stack) fn set_text(&mut self, name: &str, text: &str) {
         (self.name, self.text) = (name.into(), text.into());
         self.params.clear();
@@ -157,7 +157,7 @@ impl Program {
         let mut published = publisher.replace(next.graph()?);
         let are_old = !next.taps.is_empty() && next.taps.len() == self.taps.len();
         if matches!(published, Err(TeamError::Unsound(_))) && are_old {
-            // Somebody's capture is not to keep others from changing the graph.
+            // A capture must not keep others from changing the graph.
             next.taps.clear();
             published = publisher.replace(next.graph()?);
         }

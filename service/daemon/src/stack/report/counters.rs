@@ -64,7 +64,7 @@ fn dropped(reading: &Reading) -> Option<DropCounter> {
     (reading.value > 0).then_some(DropCounter { node, port, reason, packets: reading.value })
 }
 
-/// Packets that were dropped at no node, if this counts some.
+/// Packets that were dropped at no node, if this counter counts some.
 fn unhanded(reading: &Reading) -> Option<DropCounter> {
     let (node, reason) = match &*reading.label {
         "relay_full" => ("(between workers)", "ring to the worker that serves the link is full"),

@@ -47,7 +47,7 @@ pub enum PolicyError {
     Unsatisfiable {
         /// The file.
         path: PathBuf,
-        /// How many workers there are.
+        /// The number of workers.
         workers: u32,
         /// The classes, and the resource that each lacks.
         complaints: Vec<String>,
@@ -103,15 +103,15 @@ pub enum PolicyError {
     Queues {
         /// The device.
         link: String,
-        /// How many queues it has.
+        /// The number of its queues.
         queues: u16,
-        /// How many workers there are.
+        /// The number of workers.
         workers: u32,
     },
 }
 
 impl PolicyError {
-    /// Whether a file or a setting is wrong, rather than that it cannot be carried out here.
+    /// Whether a file or a setting is wrong; else the policy cannot be carried out here.
     pub fn is_about_files(&self) -> bool {
         match self {
             PolicyError::Read { .. }

@@ -64,7 +64,7 @@ pub(in crate::stack) fn describe(steward: &mut Steward, rows: &mut [QueueStatus]
     }
 }
 
-/// Why the device is not as the policy wants it.
+/// The reason why the device is not as the policy wants it.
 pub(in crate::stack) fn problem(steward: &Steward) -> Option<String> {
     steward.problem().map(|problem| format!("{}: {problem}", steward.name()))
 }

@@ -36,7 +36,7 @@ pub(in crate::stack) struct DeviceModel {
     pub(in crate::stack) is_hardware: bool,
 }
 
-/// A policy, the flows that are known beforehand, and the models of the devices.
+/// A policy, the flows registered in advance, and the models of the devices.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicySetup {
     path: PathBuf,
@@ -77,7 +77,7 @@ impl PolicySetup {
         let models = models(config, open)?;
         let (path, services) = (path.clone(), config.services);
         let setup = PolicySetup { path, policy, specs, services, models };
-        // Also where nothing takes filters, policies make sense.
+        // Policies are also planned where no device takes filters.
         let program = (!setup.models.iter().any(|model| !model.is_hardware))
             .then(|| program(config))
             .transpose()?;
@@ -99,7 +99,7 @@ impl PolicySetup {
         let registry = weever_blocks_std::registry();
         let single_homed =
             |node: &Node| registry.type_of(node).is_ok_and(|t| t.state == StateKind::SingleHomed);
-        // Nothing vouches for frames of an AF_XDP socket.
+        // No device's checks are trusted for frames of an AF_XDP socket.
         let host = |lpg| Host { lpg, vouched: &Predicate::True, single_homed: &single_homed };
         let host = lpg.as_ref().map(host);
         let (policy, nic, options) = (self.policy.clone(), nic.clone(), Options::default());

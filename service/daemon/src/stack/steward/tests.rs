@@ -1,4 +1,4 @@
-//! A stack on a NIC that is not there.
+//! A stack on a simulated NIC.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -189,7 +189,7 @@ fn a_plan_is_on_the_nic_while_the_stack_runs_and_follows_its_flows() {
     assert_eq!(stack.stop().failure, None);
     assert_eq!(scene.seen(), before);
     assert!(!scene.file().path().exists());
-    // Also when nobody stops it in so many words.
+    // Also when it is dropped without a stop.
     drop(scene.start(scene.config(POLICY, None)).unwrap());
     assert_eq!(scene.seen(), before);
 }

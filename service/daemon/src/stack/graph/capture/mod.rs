@@ -1,4 +1,4 @@
-//! Captures: blocks that are spliced into the running graph while somebody looks.
+//! Captures: blocks that are spliced into the running graph while a client captures.
 
 mod places;
 mod reply;
@@ -21,9 +21,9 @@ pub(in crate::stack) use places::Splices;
 use places::refused;
 pub(in crate::stack) use reply::reply;
 
-/// Captures that may go on at once: each has rings of its own.
+/// The most captures at once: each has rings of its own.
 const MOST: usize = 8;
-/// Places of one capture.
+/// The most places of one capture.
 const MOST_PLACES: usize = 32;
 
 /// The state shared by the captures of a stack.
@@ -111,7 +111,7 @@ fn filter(text: &str) -> Result<Predicate, ApiError> {
     }
 }
 
-/// A label in the predicate, if there is one: nobody knows its value here.
+/// A label in the predicate, if there is one: its value is unknown here.
 fn label(predicate: &Predicate) -> Option<&str> {
     match predicate {
         Predicate::Atom { label, .. } => Some(label),

@@ -1,4 +1,4 @@
-//! Where in the running graph a capture looks.
+//! The places in the running graph where a capture looks.
 
 use weever_blocks_std::capture::CAPTURE;
 use weever_graph::change::{EdgeName, Outlet};
@@ -12,7 +12,7 @@ pub(super) struct Place {
     pub(super) port: String,
 }
 
-/// The places that were asked for: `rx`, `tx` or `NODE.PORT`.
+/// The requested places: `rx`, `tx` or `NODE.PORT`.
 pub(super) fn find(graph: &Graph, at: &[String]) -> Result<Vec<Place>, ApiError> {
     let both = ["rx".to_owned(), "tx".to_owned()];
     let wanted = if at.is_empty() { &both[..] } else { at };
@@ -38,7 +38,7 @@ pub(super) fn find(graph: &Graph, at: &[String]) -> Result<Vec<Place>, ApiError>
     Ok(places)
 }
 
-/// Every port of a source that leads somewhere.
+/// Every connected port of a source.
 fn sources(graph: &Graph) -> Vec<Place> {
     let sources = graph.iter().filter(|(_, node)| node.has(&Attr::Source));
     let ports = sources.flat_map(|(_, node)| node.ports.iter().map(move |port| (node, port)));
@@ -75,7 +75,7 @@ fn place(node: &Node, port: &Port, direction: Direction) -> Place {
     Place { shown, node: node.name.clone(), port: port.name.clone() }
 }
 
-/// The blocks of one capture, one for each place. They are put in anew whenever the graph changes.
+/// The blocks of one capture, one for each place. They are put in again whenever the graph changes.
 #[derive(Clone, Debug)]
 pub(in crate::stack) struct Splices {
     /// The number of the tap.
@@ -101,8 +101,8 @@ impl Splices {
     }
 }
 
-/// Where a port leads, but for operators: their operands are the ports that lead to them, so nothing
-/// may come between. A block then stands beside the edge.
+/// The targets of a port, except operators: their operands are the ports that lead to them, so no
+/// block may come between. A block then stands beside the edge.
 fn targets(graph: &Graph, node: &str, port: &str) -> Vec<String> {
     let ports = graph.find(node).map(|id| &graph.node(id).ports).into_iter().flatten();
     let edges = ports.filter(|p| p.name == port).flat_map(|p| &p.targets);

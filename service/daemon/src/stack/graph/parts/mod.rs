@@ -20,14 +20,14 @@ use weever_plan::embed::{Arrival, tested};
 use weever_plan::flow::Conj;
 use weever_plan::simplify::{ForeignPackets, HandOver, Home, QueueFacts, simplify};
 
-/// Parts that are remembered: plans go back and forth.
+/// Parts kept for reuse: plans go back and forth.
 const REMEMBERED: usize = 64;
 
 /// Has workers run parts of the graph.
 pub(in crate::stack) struct GraphParts {
     publisher: Arc<Publisher>,
     workshop: Arc<Workshop>,
-    /// The last order was not followed: when it comes again, it is tried again.
+    /// The last order was not carried out: when it comes again, it is tried again.
     behind: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl GraphParts {
-    /// Nothing is known of `links` links: everybody runs everything.
+    /// Nothing is known of `links` links: every worker runs the whole graph.
     pub(in crate::stack) fn new(publisher: Arc<Publisher>, links: usize) -> GraphParts {
         let orders = Mutex::new(vec![None; links]);
         let (made, registry) = (Mutex::default(), registry());
@@ -65,8 +65,8 @@ impl GraphParts {
         tested(&self.publisher.graph())
     }
 
-    /// From now on nothing else arrives by a link than this at each queue, the number of which is that
-    /// of the worker. Blocks until every worker runs its part.
+    /// Declares the only packets that can arrive by a link from now on, at each queue; a queue has the
+    /// number of its worker. Blocks until every worker runs its part.
     pub(in crate::stack) fn order(&self, link: u16, arriving: Vec<Arrival>) {
         {
             let mut orders = lock(&self.workshop.orders);
