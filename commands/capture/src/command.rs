@@ -14,7 +14,7 @@ use weever_service_api::{
 use crate::file::PacketFile;
 use crate::{interrupt, line};
 
-/// How often a wish to end is looked for.
+/// The interval of checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Shows packets of a running stack as they pass, or writes them to a capture file.

@@ -41,7 +41,7 @@ pub enum CliError {
     /// Stacks run, but none in the network namespace of the command.
     #[error("no stack is running in this network namespace, but elsewhere: {}", .0.join(", "))]
     Elsewhere(
-        /// They, with the option that asks each.
+        /// These stacks, with the option that asks each.
         Vec<String>,
     ),
     /// Several stacks run, and no option says which is meant.

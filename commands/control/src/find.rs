@@ -1,4 +1,4 @@
-//! The stack that a command asks.
+//! Finds the stack that a command asks.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use weever_service_api::{Client, ClientError, Method};
 
 use crate::CliError;
 
-/// Which running stack to ask. Without an option: the only one in this network namespace.
+/// The running stack to ask. Without an option: the only one in this network namespace.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Target {
     /// Ask the stack that listens on this control socket
@@ -76,7 +76,7 @@ fn only_one(directories: &[PathBuf]) -> Result<Client, CliError> {
     let (mut here, elsewhere): (Vec<_>, Vec<_>) =
         alive.into_iter().partition(|(found, _)| found.is_here());
     match here.len() {
-        // A stack that may not be asked is not one that does not run.
+        // A stack that may not be asked may still run.
         0 => Err(match (unusable, elsewhere.is_empty()) {
             (Some(unusable), _) => unusable.into(),
             (None, true) => CliError::OnlyDeadSockets { sockets: paths },
@@ -90,8 +90,7 @@ fn only_one(directories: &[PathBuf]) -> Result<Client, CliError> {
     }
 }
 
-/// The stacks that accept connections, and why the first of those here could not be used that are there
-/// but do not.
+/// The stacks that accept connections, and the error of the first socket here that exists but does not.
 fn living(sockets: Vec<FoundSocket>) -> (Vec<(FoundSocket, Client)>, Option<ClientError>) {
     let (mut alive, mut unusable) = (Vec::new(), None);
     for found in sockets {

@@ -11,7 +11,7 @@ use crate::table::{Align, Table};
 use crate::watch::{repeat, seconds};
 use crate::{CliError, Target};
 
-/// Shows which flow goes to which worker of a running stack, by which filter, the busiest first.
+/// Shows the worker of each flow of a running stack, with its filter, the busiest flow first.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FlowsArgs {
     #[command(flatten)]

@@ -13,7 +13,7 @@ pub(crate) fn grouped(n: u64) -> String {
     text
 }
 
-/// Likewise, or a dash where nobody counts.
+/// Likewise, or a dash for a number that is not counted.
 pub(crate) fn counted(n: Option<u64>) -> String {
     n.map_or_else(|| "-".into(), grouped)
 }

@@ -104,7 +104,7 @@ fn row(now: &Queues, earlier: Option<&Queues>, queue: &QueueStatus) -> Vec<Strin
     cells
 }
 
-/// How much of the graph its worker runs.
+/// The part of the graph that its worker runs.
 fn nodes(queue: &QueueStatus) -> String {
     match queue.nodes == queue.nodes_of_all {
         true => queue.nodes.to_string(),

@@ -8,7 +8,7 @@ use weever_service_api::StopRequest;
 
 use crate::{CliError, Target};
 
-/// How long a stack may take to shut down.
+/// The longest time that a stack may take to shut down.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Shuts a running stack down, and waits until it has given its device back.

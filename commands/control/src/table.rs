@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-/// Where a column's text stands.
+/// The alignment of a column's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

@@ -13,7 +13,7 @@ pub const MAX_SNAPLEN: u32 = 262_144;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureRequest {
-    /// Which packets, in the syntax of pcap-filter; empty: all.
+    /// The packets to capture, in the syntax of pcap-filter; empty: all.
     pub filter: String,
     /// The places: `rx` (packets that links receive), `tx` (packets sent to links), or a port as
     /// `NODE.PORT`. Empty: `rx` and `tx`.
@@ -48,7 +48,7 @@ pub enum CaptureEvent {
     Ended(CaptureEnd),
 }
 
-/// Where packets are captured.
+/// A place where packets are captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureStarted {
@@ -66,11 +66,11 @@ pub struct CaptureStarted {
 pub struct CapturePlace {
     /// The port that packets leave by, as `NODE.PORT`.
     pub port: String,
-    /// Which way they go.
+    /// The packets' direction.
     pub direction: Direction,
 }
 
-/// Which way packets go.
+/// The direction of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -94,7 +94,7 @@ pub struct CapturedPacket {
     pub link: u16,
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// How long it was.
+    /// Its length on the link.
     pub length: u32,
     /// Its bytes, cut to the capture's length; in base64 on the wire.
     #[serde(serialize_with = "to_base64", deserialize_with = "from_base64")]
@@ -109,7 +109,7 @@ pub struct CaptureEnd {
     pub captured: u64,
     /// Packets that matched and were not copied.
     pub missed: u64,
-    /// Why: `count`, `request`, or that the places are not in the graph any more: `removed`.
+    /// The reason: `count`, `request`, or `removed` if the places are no longer in the graph.
     pub reason: String,
 }
 

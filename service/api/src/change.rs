@@ -150,7 +150,7 @@ impl fmt::Display for Assignment {
 pub struct Changed {
     /// The number of the graph that runs now; 0 is the one that the stack was started with.
     pub epoch: u64,
-    /// How many steps led from the last graph to this one; 0: it is the same.
+    /// The number of steps from the last graph to this one; 0: it is the same.
     pub steps: usize,
     /// Nodes whose state could not be kept, and which began afresh.
     pub afresh: Vec<String>,

@@ -12,7 +12,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::method::encode_request;
 use crate::{ApiError, LineError, LineReader, Method, Outcome, Response, VERSION, decode_response};
 
-/// How long [`Client::connect`] and each call may take.
+/// The timeout of [`Client::connect`] and of each call.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a call failed.
@@ -24,7 +24,7 @@ pub enum ClientError {
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// The system's word: there is no such file, or the process behind it is gone.
+        /// The system's error: there is no such file, or its process is gone.
         source: io::Error,
     },
     /// The socket may not be used.
@@ -40,7 +40,7 @@ pub enum ClientError {
     TimedOut {
         /// The socket.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The timeout.
         timeout: Duration,
     },
     /// The connection broke.
@@ -65,8 +65,8 @@ pub enum ClientError {
 }
 
 /// A connection to a running stack. Calls are answered one after the other; every call blocks for
-/// at most the timeout. After an error other than [`ClientError::Refused`] the connection is of no
-/// more use.
+/// at most the timeout. After an error other than [`ClientError::Refused`] the connection is
+/// unusable.
 #[derive(Debug)]
 pub struct Client {
     reader: LineReader<Deadline>,
@@ -84,7 +84,7 @@ impl Client {
         Client::connect_within(path, TIMEOUT)
     }
 
-    /// Connects with a timeout of one's own, which holds for each call too.
+    /// Connects with another timeout, which holds for each call too.
     ///
     /// # Errors
     /// As [`Client::connect`].
@@ -228,7 +228,7 @@ fn at_least_a_bit(timeout: Duration) -> Duration {
     timeout.max(Duration::from_millis(1))
 }
 
-/// A stream on which reading and writing ends at a moment, however slowly the peer drips.
+/// A stream on which reading and writing end at a deadline, even if the peer sends byte by byte.
 #[derive(Debug)]
 struct Deadline {
     stream: UnixStream,

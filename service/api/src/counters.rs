@@ -30,7 +30,7 @@ pub struct Counters {
     pub links: Vec<LinkCounters>,
     /// The buffer pools.
     pub pools: Vec<PoolCounters>,
-    /// Of the engine as a whole, such as `batches` and `blocked_now`.
+    /// Counters of the engine as a whole, such as `batches` and `blocked_now`.
     pub totals: Vec<NamedCounter>,
 }
 
@@ -78,9 +78,9 @@ pub struct DropCounter {
     pub node: String,
     /// The port or edge by which they would have left, if they left the node at all.
     pub port: Option<String>,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct LinkCounters {
     pub tx_packets: u64,
     /// Bytes given to the device.
     pub tx_bytes: u64,
-    /// Packets the device dropped because it was left no room.
+    /// Packets that the device dropped because its queue was full.
     pub rx_dropped: u64,
     /// Receive descriptors that were invalid.
     pub rx_invalid: u64,
@@ -108,11 +108,11 @@ pub struct LinkCounters {
     pub rx_unusable: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
-    /// Times the device found no free frame to put a packet in.
+    /// Times that the device found no free frame for a packet.
     pub fill_empty: u64,
     /// Packets copied into a frame of the device's pool on their way out.
     pub tx_copied: u64,
-    /// Frames that the device gave back although it did not have them. They were not believed.
+    /// Frames that the device gave back although it did not have them. They were ignored.
     pub bad_returns: u64,
 }
 
@@ -135,7 +135,7 @@ pub struct PoolCounters {
 pub struct PoolShare {
     /// The holder's purpose: `receiving on eth0`.
     pub holder: String,
-    /// How many there are.
+    /// The number of these holders.
     pub count: u64,
     /// The most frames that each has.
     pub each: u64,

@@ -1,4 +1,4 @@
-//! Errors as they travel.
+//! Errors in responses.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     UnknownMethod,
     /// A parameter is missing, unknown, or has a wrong value.
     BadParameters,
-    /// The stack has as many connections as it serves at once, or did not get round to this one.
+    /// The stack serves its maximum of connections, or did not get round to this one.
     Busy,
     /// The request makes sense, but not for this stack as it is: nothing has changed.
     Refused,

@@ -1,4 +1,4 @@
-//! Method `flows`: which flow goes to which worker.
+//! Method `flows`: the worker of each flow.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub const MAX_FLOWS: usize = 2000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlowsRequest {
-    /// How many flows to list, up to [`MAX_FLOWS`].
+    /// The most flows to list, up to [`MAX_FLOWS`].
     pub most: usize,
 }
 
@@ -26,23 +26,23 @@ impl Method for FlowsRequest {
     type Answer = Flows;
 }
 
-/// Answer to `flows`: which flow goes where, the busiest in front.
+/// Answer to `flows`: the workers of the flows, the busiest flow first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Flows {
     /// Nanoseconds since the stack was started.
     pub uptime_ns: u64,
-    /// How many flows there are, of which no more than was asked for are listed.
+    /// The number of flows; at most as many as requested are listed.
     pub total: u64,
     /// The flows.
     pub flows: Vec<FlowStatus>,
-    /// Flows that were seen and that the policy has no place for.
+    /// Flows that were seen and have no place in the policy.
     pub unplaced: u64,
     /// Flows that were seen when too many were known already.
     pub refused: u64,
-    /// How often a plan was made or changed.
+    /// The number of plans made or changed.
     pub searches: u64,
-    /// How long the longest of these took until the device had it, in nanoseconds.
+    /// The longest time from the start of one of these until the device had it, in nanoseconds.
     pub slowest_ns: u64,
 }
 
@@ -58,13 +58,13 @@ pub struct FlowStatus {
     pub class: String,
     /// Its source: `file`, `service` or `traffic`.
     pub origin: String,
-    /// The workers' numbers that its packets arrive at; several if it has no filter.
+    /// The numbers of the workers that its packets arrive at; several if it has no filter.
     pub queues: Vec<u32>,
     /// The packets that its filters match; none if it goes where unregistered traffic goes.
     pub filters: Vec<String>,
     /// Its packets: those that its filters have matched; an estimate for five-tuples without one.
-    /// Nothing if nobody counts them: a NIC's own filters do not.
+    /// None if they are not counted: a NIC's own filters do not count.
     pub packets: Option<u64>,
-    /// Packets per second, lately; flows that are no five-tuples have none.
+    /// Packets per second, lately; none for flows that are no five-tuples.
     pub rate: Option<u64>,
 }

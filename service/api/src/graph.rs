@@ -30,7 +30,7 @@ impl From<GraphFormat> for GraphRequest {
     }
 }
 
-/// Languages in which the running graph can be had.
+/// The formats of the running graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

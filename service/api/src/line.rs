@@ -8,11 +8,11 @@ pub const VERSION: u32 = 1;
 /// The most bytes a message may have, its line end not counted: 1 MiB.
 pub const MAX_MESSAGE: usize = 1 << 20;
 
-/// Why there is no next message.
+/// The reason why there is no next message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// The message has more than [`MAX_MESSAGE`] bytes. Where the next one starts is unknown: close
+    /// The message has more than [`MAX_MESSAGE`] bytes. The start of the next one is unknown: close
     /// the stream.
     #[error("a message is longer than {MAX_MESSAGE} bytes")]
     TooLong,

@@ -8,7 +8,7 @@ use crate::Method;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct QueuesRequest {
-    /// How many filters of each worker to list, up to [`MAX_FLOWS`](crate::MAX_FLOWS).
+    /// The most filters of each worker to list, up to [`MAX_FLOWS`](crate::MAX_FLOWS).
     pub filters: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct Queues {
     pub uptime_ns: u64,
     /// A row for each link and worker that receives from it.
     pub queues: Vec<QueueStatus>,
-    /// Why devices are not as the policy wants them, a line each; none if they are.
+    /// The reasons why devices are not as the policy wants them, a line each; empty if they are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -48,10 +48,10 @@ pub struct QueueStatus {
     pub received: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets lost because the worker left no room.
+    /// Packets lost because the worker did not receive them in time.
     pub dropped: u64,
-    /// Turns of the worker's loop, and how often it slept: one that never sleeps has no time left,
-    /// unless it is told to spin.
+    /// Turns of the worker's loop. A worker that never sleeps is fully loaded, unless it is told to
+    /// spin.
     pub turns: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
@@ -59,17 +59,17 @@ pub struct QueueStatus {
     pub nodes: u64,
     /// The nodes of the graph of all, of which workers run parts.
     pub nodes_of_all: u64,
-    /// The classes whose flows arrive here, with how many they are. Empty without a policy.
+    /// The classes whose flows arrive here, with the number of their flows. Empty without a policy.
     pub classes: Vec<ClassShare>,
     /// Whether traffic that nobody registered arrives here.
     pub other: bool,
     /// The filters that lead here, the busiest in front.
     pub filters: Vec<FilterStatus>,
-    /// How many filters there are, of which no more than was asked for are listed.
+    /// The number of filters; at most as many as requested are listed.
     pub filters_total: u64,
 }
 
-/// How many flows of a class arrive at a queue.
+/// The number of a class's flows that arrive at a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClassShare {
@@ -85,8 +85,8 @@ pub struct ClassShare {
 pub struct FilterStatus {
     /// The packets that it matches.
     pub filter: String,
-    /// The flow that it is for; none if that has gone and the filter is not in the way.
+    /// Its flow; none if that has gone and the filter does no harm.
     pub flow: Option<String>,
-    /// Packets that it has matched; nothing if the device does not say.
+    /// Packets that it has matched; none if the device does not report them.
     pub hits: Option<u64>,
 }

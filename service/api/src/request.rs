@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// Why bytes are not a request that can be served.
+/// The reason why bytes are not a request that can be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
     /// The request's id, as far as it could be read.

@@ -1,4 +1,4 @@
-//! Where control sockets lie.
+//! The places of control sockets.
 //!
 //! A stack on device `eth0` listens on `/run/weever/eth0.sock`; one whose user may not write there on
 //! `$XDG_RUNTIME_DIR/weever/eth0.sock`. Devices of several network namespaces may have the same name, and
@@ -10,10 +10,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Where system services keep their sockets.
+/// The directory for sockets of system services.
 pub const SYSTEM_DIRECTORY: &str = "/run/weever";
 
-/// Sockets that lie in the same directories and are no control sockets.
+/// Sockets in the same directories that are no control sockets.
 const OTHERS: [&str; 1] = ["apps"];
 
 /// `NET_NS_INIT_INO` of `linux/nsfs.h`.
@@ -81,7 +81,7 @@ fn list_one(directory: &Path) -> Vec<FoundSocket> {
 fn namespace() -> Option<u64> {
     let number = |path| std::fs::metadata(path).ok().map(|found| found.ino());
     let own = number("/proc/thread-self/ns/net")?;
-    // Not every process may look at process 1.
+    // Some processes may not look at process 1.
     let first = number("/proc/1/ns/net").unwrap_or(INITIAL_NAMESPACE);
     (own != first).then_some(own)
 }

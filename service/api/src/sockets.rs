@@ -11,7 +11,7 @@ pub const MAX_SOCKETS: usize = 2000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SocketsRequest {
-    /// How many sockets to list, up to [`MAX_SOCKETS`].
+    /// The most sockets to list, up to [`MAX_SOCKETS`].
     pub most: usize,
 }
 
@@ -32,11 +32,11 @@ impl Method for SocketsRequest {
 pub struct Sockets {
     /// Nanoseconds since the stack was started.
     pub uptime_ns: u64,
-    /// Where applications are served; none if they are not.
+    /// The socket on which applications are served; none if they are not.
     pub path: Option<String>,
     /// The application queues, in the order in which they were opened.
     pub queues: Vec<AppQueueStatus>,
-    /// How many sockets there are, of which no more than was asked for are listed.
+    /// The number of sockets; at most as many as requested are listed.
     pub total: u64,
     /// The sockets, in the order of their numbers.
     pub sockets: Vec<SocketStatus>,

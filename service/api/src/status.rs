@@ -31,7 +31,7 @@ pub struct Status {
     pub mac: String,
     /// Largest packet behind the link header, in bytes.
     pub mtu: u16,
-    /// How many queues the link has.
+    /// The number of the link's queues.
     pub queues: u16,
     /// How the link was opened, in words: `AF_XDP native, copy mode`.
     pub mode: String,
@@ -82,9 +82,9 @@ pub struct InterfaceStatus {
     pub up: bool,
     /// Its addresses with their networks' prefixes.
     pub addresses: Vec<String>,
-    /// Addresses that are being asked about before they are used.
+    /// Addresses that are being probed before they are used.
     pub tentative: Vec<String>,
-    /// Addresses that are not used, because somebody else has them.
+    /// Addresses that are not used, because another station has them.
     pub duplicate: Vec<String>,
     /// The multicast groups it is in.
     pub groups: Vec<String>,
@@ -139,7 +139,7 @@ pub struct WorkerStatus {
     /// The core it is bound to, if it is bound to one.
     #[serde(default)]
     pub core: Option<usize>,
-    /// How it waits: `busy`, `adaptive` or `interrupt`.
+    /// Its wait mode: `busy`, `adaptive` or `interrupt`.
     pub mode: String,
     /// The device queues it serves.
     #[serde(default)]

@@ -71,7 +71,7 @@ fn is_placeholder(word: &str) -> bool {
 }
 
 /// Whether `path` is of this form. A word in capitals stands for one word or, if it is a name or a prefix,
-/// for several: those have dots too.
+/// for several: those may contain dots.
 fn fits(form: &str, path: &str) -> bool {
     let (form, path): (Vec<&str>, Vec<&str>) =
         (form.split('.').collect(), path.split('.').collect());

@@ -8,9 +8,9 @@ pub struct Setting {
     /// Its key in the file, after the name of its table: `mode`, `pool.frames`, `route.to`. Empty for one
     /// that can only be set while the stack runs.
     pub key: &'static str,
-    /// Where it lies in the file.
+    /// Its place in the file.
     pub place: Place,
-    /// Which values it takes.
+    /// The values it takes.
     pub kind: Kind,
     /// Whether it takes several values.
     pub is_list: bool,
@@ -27,7 +27,7 @@ pub struct Setting {
     pub doc: &'static str,
 }
 
-/// Where a setting lies in the file.
+/// The place of a setting in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At the top, or in the table that its key begins with.
@@ -36,7 +36,7 @@ pub enum Place {
     Interface,
     /// In a table that may be repeated, `[[route]]` for example, which its key begins with.
     Repeated,
-    /// Nowhere: it is set while the stack runs.
+    /// In no file: it is set while the stack runs.
     Nowhere,
 }
 
@@ -49,7 +49,7 @@ pub enum Default {
     None(&'static str),
 }
 
-/// Which values a setting takes.
+/// The values that a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {

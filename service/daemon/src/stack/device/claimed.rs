@@ -1,4 +1,4 @@
-//! A device that nobody else steers meanwhile.
+//! A claimed device: no other process steers it meanwhile.
 
 use weever_device::claim::{Claim, ClaimError};
 use weever_device::ifindex;

@@ -1,4 +1,4 @@
-//! Which processes have sockets of the kernel on a UDP port.
+//! The processes that have a kernel socket on a UDP port.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_socket_is_found_with_its_process() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            // A machine without IPv6 has none to find.
+            // A machine without IPv6 has no such table.
             let Ok(socket) = UdpSocket::bind(address) else { continue };
             let port = socket.local_addr().unwrap().port();
             let holders = holders_of_udp(port).expect("it is bound");

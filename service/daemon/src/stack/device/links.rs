@@ -18,7 +18,7 @@ use crate::stack::steward::{self, PolicyError, PolicySetup, PreparedNic, Steward
 /// A device that was opened.
 pub(in crate::stack) struct Device {
     pub(in crate::stack) link: Box<dyn Link>,
-    /// Which addresses' packets come from it; `None` if all do.
+    /// The addresses whose packets come from it; `None` if all packets do.
     pub(in crate::stack) filter: Option<AddressFilter>,
     /// The steward of the policy, if there is one and the device takes filters.
     pub(in crate::stack) steward: Option<Steward>,
@@ -96,21 +96,21 @@ fn open_af_xdp(
 ) -> Result<Device, StartError> {
     let share = match interface.share {
         Share::Address => af_xdp::Share::Address(addresses.iter().copied().collect()),
-        // The addresses are the kernel's, which has not been asked yet.
+        // The kernel, which has not been asked yet, has the addresses.
         Share::Ports => {
             af_xdp::Share::Ports(Vec::new(), ports::of(&config.services).into_iter().collect())
         }
         Share::None => af_xdp::Share::None,
     };
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
-    // The host says how many it may have, once it knows all devices.
+    // The host sets the number of its frames, once it knows all devices.
     settings.lend_first = 64;
     let claim = claimed::claim(&interface.dev)?;
     let workers = config.cores.len().max(1) as u16;
     let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));
     let prepared = prepared.transpose()?.flatten();
     match prepared {
-        // Its queues are the workers'; the program only counts.
+        // Its queues belong to the workers; the program only counts.
         Some(_) => settings.classifies = true,
         // One for each worker, on every queue.
         None if policy.is_some() => settings.sockets_per_queue = workers,

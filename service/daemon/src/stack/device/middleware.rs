@@ -1,4 +1,4 @@
-//! Links with something between them and the stack: a recorder, or faults.
+//! Links with a recorder or faults between them and the stack.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -15,7 +15,7 @@ use weever_link::trace::{Shared, TracedLink};
 use crate::config::Aids;
 use crate::stack::StartError;
 
-/// Which packets faults hit: the same in every run.
+/// The seed of the faults: the same packets are hit in every run.
 const SEED: u64 = 1;
 
 type Slot = Arc<Mutex<Option<Recorder<BufWriter<File>>>>>;
@@ -59,7 +59,7 @@ fn recorder(path: &PathBuf) -> io::Result<(Slot, Shared)> {
 }
 
 impl Recording {
-    /// Ends the file; why it is not whole, if it is not.
+    /// Ends the file; returns the reason if it is incomplete.
     pub(in crate::stack) fn finish(self) -> Option<String> {
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let error = recorder.finish().err()?;

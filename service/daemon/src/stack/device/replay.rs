@@ -13,11 +13,11 @@ use weever_wire::fields::{Parsed, summarize};
 use crate::config::{Interface, Pace, Station};
 use crate::stack::StartError;
 
-/// Bytes of a capture file that are kept in memory.
+/// The most bytes of a capture file that are kept in memory.
 const MOST_REPLAYED: usize = 1 << 30;
 
-/// Opens an interface's capture file. The stack takes the place of `station`, and of the one that
-/// seems meant without it.
+/// Opens an interface's capture file. The stack takes the place of `station`, or without one, of
+/// the most likely station.
 pub(in crate::stack) fn open(
     interface: &Interface,
     station: Option<Station>,
@@ -74,8 +74,7 @@ fn place(capture: &Capture, station: Option<Station>, own: &[IpAddr]) -> Result<
     }
 }
 
-/// The station that packets for one of these addresses go to, else the one that packets from them
-/// come from.
+/// The destination of packets to one of these addresses, else the source of packets from them.
 fn station_of(packets: impl Iterator<Item = Parsed>, addresses: &[IpAddr]) -> Option<MacAddr> {
     let is_one = |ip: Option<IpAddr>| ip.is_some_and(|ip| addresses.contains(&ip));
     let mut sender = None;

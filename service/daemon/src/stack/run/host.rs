@@ -12,9 +12,9 @@ use crate::stack::device::kernel::Kernel;
 use crate::stack::device::links;
 use crate::stack::run::wait_modes::wait_mode;
 
-/// The host that a configuration describes, with the addresses and routes that are the kernel's.
+/// The host that a configuration describes, with the addresses and routes of the kernel.
 /// `links` are those of its devices, in their order; an interface has the number of its place there.
-/// Sockets and graph are up to the caller.
+/// The caller adds sockets and graph.
 pub(in crate::stack) fn builder(
     config: &Config,
     links: Vec<Box<dyn Link>>,

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 
 const FILE: &str = "secret";
-/// Hexadecimal digits.
+/// Its length, in hexadecimal digits.
 const LEN: usize = 32;
 
 /// The state directory that systemd names, or the usual one.
@@ -18,8 +18,8 @@ pub(in crate::stack) fn usual_directory() -> PathBuf {
     told.map_or_else(|| PathBuf::from("/var/lib/weever"), PathBuf::from)
 }
 
-/// The secret of this host, made at the first time. `None` if nothing says where to keep one:
-/// addresses are then made of the link address. Where it cannot be kept, one for this run only.
+/// The secret of this host, made at the first call. `None` if no directory is configured: addresses
+/// are then made from the link address. If it cannot be stored, one for this run only.
 pub(in crate::stack) fn of(config: &Config) -> Option<[u64; 2]> {
     let directory = config.state.as_deref()?;
     if !config.interfaces.iter().any(|interface| interface.has_v6()) {
@@ -55,7 +55,7 @@ fn parse(text: &str) -> io::Result<[u64; 2]> {
     Ok([(bits >> 64) as u64, bits as u64])
 }
 
-/// The file is there as a whole or not at all, and is never replaced.
+/// Writes the file whole or not at all; an existing one is never replaced.
 fn keep(directory: &Path, path: &Path, [high, low]: [u64; 2]) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let unfinished = directory.join(format!("{FILE}.{}", std::process::id()));

@@ -27,13 +27,13 @@ use crate::stack::run::wait_modes::WaitModes;
 use crate::stack::steward::{Steward, Stewards, WorkerReceivers};
 
 pub(in crate::stack) struct Shared {
-    /// As the stack was started.
+    /// The configuration that the stack was started with.
     pub(in crate::stack) config: Config,
     /// The host as it is.
     pub(in crate::stack) host: HostHandle,
     pub(in crate::stack) program: Arc<Mutex<Program>>,
-    /// Its services. Kept apart: a status about a late worker must not wait for that worker,
-    /// as the change does that has the program.
+    /// Its services. Kept apart from the program: a change holds the program while it waits for a
+    /// late worker, and a status about that worker must not wait.
     pub(in crate::stack) serves: Mutex<Services>,
     pub(in crate::stack) captures: Captures,
     /// The current names of the links' devices.
@@ -181,7 +181,7 @@ impl Shared {
     pub(in crate::stack) fn status(&self) -> Status {
         let (interface, link) = (&self.config.interfaces[0], &self.host.links[0]);
         let names = self.names.all();
-        // As it is now: addresses change, and with some ways of sharing they are the kernel's.
+        // The present state: addresses change, and in some modes of sharing they are the kernel's.
         let state = self.host.network.state();
         let now = state.config().interface_named(&interface.name);
         let address = now.and_then(|iface| iface.v4.iter().next()).unwrap_or(Cidr::ALL);
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn the_status_does_not_wait_for_a_change() {
         let (stack, _theirs) = stack();
-        // As a change that waits for a late worker.
+        // Like a change that waits for a late worker.
         let change = stack.shared.program();
         let (told, tells) = mpsc::channel();
         std::thread::scope(|scope| {

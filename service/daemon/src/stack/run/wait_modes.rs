@@ -1,4 +1,4 @@
-//! Workers wait for packets as the classes want that arrive at them.
+//! Workers wait for packets as the classes that arrive at them want.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,12 +8,12 @@ use weever_plan::policy::QueueMode;
 
 use crate::config::Mode;
 
-/// How workers wait.
+/// The workers' wait modes.
 pub(in crate::stack) struct WaitModes {
     workers: Arc<[WorkerHandle]>,
-    /// Where no class says how.
+    /// The mode where no class names one.
     usual: Mode,
-    /// By link and worker.
+    /// The wanted modes, by link and worker.
     wanted: Mutex<Vec<Vec<Option<QueueMode>>>>,
 }
 
@@ -27,8 +27,8 @@ impl WaitModes {
         WaitModes { workers, usual, wanted: Mutex::new(vec![Vec::new(); links]) }
     }
 
-    /// From now on, the flows of a link want workers to wait like this. Of several links, the most
-    /// impatient counts.
+    /// Sets the modes in which the flows of a link want workers to wait from now on. Of several
+    /// links, the most impatient counts.
     pub(in crate::stack) fn want(&self, link: u16, by_worker: Vec<Option<QueueMode>>) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted[usize::from(link)] = by_worker;

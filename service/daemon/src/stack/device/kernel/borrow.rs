@@ -10,7 +10,8 @@ use weever_net::ipv6::V6Settings;
 use weever_net::route::{Origin, Route, Way};
 use weever_net::state::{NetConfig, StateError};
 
-/// Gives the interface these addresses and no others. They are in use: nobody has to be asked.
+/// Gives the interface these addresses and no others. The kernel uses them already: no probe is
+/// needed.
 pub(super) fn addresses<'a>(
     network: &mut NetConfig,
     id: IfaceId,
@@ -46,7 +47,7 @@ pub(super) fn addresses<'a>(
     }
 }
 
-/// Addresses are used at once, and routers are the kernel's to listen to.
+/// Addresses are used at once, and the kernel listens to routers.
 fn quiet6(network: &mut NetConfig, id: IfaceId) -> Result<(), StateError> {
     let settings = network.interface(id).map(|iface| iface.v6_settings).unwrap_or_default();
     network.set_v6(id, V6Settings { dad_transmits: 0, accept_ra: false, ..settings })
@@ -59,7 +60,7 @@ fn told<T>(what: &str, address: &dyn std::fmt::Display, done: Result<T, StateErr
     }
 }
 
-/// Has these routes go by the interface, and no others of the kernel's.
+/// Sets these routes of the interface, and removes all others of the kernel's.
 pub(super) fn routes<'a>(
     network: &mut NetConfig,
     id: IfaceId,

@@ -19,7 +19,7 @@ use super::questions::Questions;
 use super::{Heard, Kernel};
 use crate::stack::device::names::DeviceNames;
 
-/// How long to leave a kernel alone that refuses to tell.
+/// The pause after the kernel has refused to answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Keeps the network in step with the kernel. Dropping it ends the thread.
@@ -40,7 +40,7 @@ struct Listener {
 }
 
 impl Follower {
-    /// Follows the kernel for the sake of the host in `env`, and keeps the devices' names up to date.
+    /// Follows the kernel for the host in `env`, and keeps the devices' names up to date.
     pub(in crate::stack) fn start(
         (mirror, kernel): (Mirror, Kernel),
         env: &Env,
@@ -70,7 +70,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.questions.end();
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, it has said so.
+            // If it has panicked, the panic was logged.
             drop(thread.join());
         }
     }
@@ -114,7 +114,7 @@ impl Listener {
         }
     }
 
-    /// From the cache, and has the kernel resolve or confirm it.
+    /// Answers from the cache, and has the kernel resolve or confirm the neighbour.
     fn answer(&mut self, iface: IfaceId, ip: IpAddr) {
         let Some((device, mac)) = self.kernel.find(iface, ip) else { return };
         if mac.is_some() {
@@ -125,7 +125,7 @@ impl Listener {
         }
     }
 
-    /// Until the kernel tells something, or a neighbour is asked for.
+    /// Waits until the kernel reports an event, or a neighbour is asked for.
     fn wait(&self) {
         let mirror = PollFd::new(self.mirror.as_fd(), PollFlags::POLLIN);
         let bell = PollFd::new(self.questions.bell(), PollFlags::POLLIN);

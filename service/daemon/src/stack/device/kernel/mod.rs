@@ -5,8 +5,8 @@
 //!                            └──► Heard: neighbours, one by one, for the caches
 //! ```
 //!
-//! In every way of sharing, interfaces follow their device's MTU and state. Where a device is shared
-//! by port, its addresses and routes are the kernel's, and become those of the interface.
+//! In every mode of sharing, interfaces follow their device's MTU and state. Where a device is
+//! shared by port, the kernel's addresses and routes become those of the interface.
 
 mod borrow;
 mod follower;
@@ -53,11 +53,11 @@ struct Attached {
 pub(in crate::stack) struct Kernel {
     attached: Vec<Attached>,
     links: BTreeMap<u32, LinkState>,
-    /// With their prefixes: while an address changes its own, it may be there twice.
+    /// Addresses with their prefixes: while an address changes its prefix, it may occur twice.
     addresses: BTreeMap<(u32, IpAddr, u8), Address>,
     routes: BTreeMap<RouteKey, Route>,
     neighbours: BTreeMap<(u32, IpAddr), MacAddr>,
-    /// Whether something was learned that [`shape`](Self::shape) has not seen.
+    /// Whether there are events that [`shape`](Self::shape) has not seen.
     is_news: bool,
 }
 
@@ -165,7 +165,7 @@ impl Kernel {
 }
 
 impl Attached {
-    /// Takes on the device's MTU and state, as far as no operator has said otherwise.
+    /// Takes on the device's MTU and state, except where an operator has set them.
     fn follow(&mut self, link: &LinkState, network: &mut NetConfig) {
         let Some(iface) = network.interface(self.id) else { return };
         let (name, up) = (iface.name.clone(), iface.up);
@@ -178,12 +178,12 @@ impl Attached {
         let goes = up && !link.running;
         let comes = !up && link.running && self.down;
         if goes || comes {
-            // The interface is there: it was looked at above.
+            // The interface exists: it was looked up above.
             let _ = network.set_up(self.id, comes);
         }
         self.down = !link.running && (self.down || goes);
     }
-    /// An operator's MTU is kept in mind while the device has a smaller one.
+    /// An operator's MTU is remembered while the device has a smaller one.
     fn follow_mtu(&mut self, link: &LinkState, network: &mut NetConfig, name: &str) {
         let Some(mtu) = network.interface(self.id).map(|iface| iface.mtu) else { return };
         if mtu != self.mtu {

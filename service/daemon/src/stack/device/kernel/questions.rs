@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use weever_net::iface::IfaceId;
 
-/// More neighbours than this are not asked for at once: the caches ask again.
+/// The most neighbours that are asked for at once: the caches repeat the others.
 const MOST: usize = 1024;
 
 /// Questions, each once, and a bell that wakes the thread that takes them.
@@ -23,7 +23,7 @@ pub(super) struct Questions {
 #[derive(Debug, Default)]
 struct Waiting {
     neighbours: BTreeSet<(IfaceId, IpAddr)>,
-    /// Nobody has to answer any more.
+    /// The thread has ended: no more answers.
     ended: bool,
 }
 
@@ -48,7 +48,7 @@ impl Questions {
         }
     }
 
-    /// Has [`take`](Self::take) say that there will be no more.
+    /// Ends the questions: [`take`](Self::take) then returns `None`.
     pub(super) fn end(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
         self.ring();
@@ -70,7 +70,7 @@ impl Questions {
     fn ring(&self) {
         match (&self.rope).write(&[1]) {
             Ok(_) => {}
-            // There are rings enough.
+            // A full counter has rung often enough.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => tracing::warn!("the kernel is not asked for a neighbour: {error}"),
         }

@@ -92,7 +92,7 @@ fn an_mtu_of_the_configuration_caps_the_devices_and_not_the_operators() {
     }
 }
 
-/// IPv4 wants 68 bytes (RFC 791 §3.2).
+/// IPv4 needs 68 bytes (RFC 791 §3.2).
 #[test]
 fn an_mtu_that_cannot_be_is_not_taken_for_an_operators() {
     let (mut kernel, mut network) = kernel(false);
@@ -113,7 +113,8 @@ fn addresses_and_routes_are_borrowed_and_nothing_else_is_touched() {
         Event::Route(route("10.0.0.0", 24, None)),
         Event::Route(route("0.0.0.0", 0, Some("10.0.0.9"))),
         Event::Route(route("::", 0, Some("fe80::9"))),
-        // A host route, and a router of the other family (RFC 5549), which nobody here has.
+        // A host route, and one over a router of the other family (RFC 5549), which the stack does
+        // not support.
         Event::Route(route("198.51.100.7", 32, Some("fe80::9"))),
     ];
     kernel.tell(told, &mut network);
@@ -142,8 +143,8 @@ fn addresses_and_routes_are_borrowed_and_nothing_else_is_touched() {
     assert_eq!(origins, [Origin::Static, Origin::Kernel]);
 }
 
-/// The kernel tells of a route again when something about it has changed, and of its going as it was
-/// last.
+/// The kernel reports a route again when it has changed, and reports its removal with its last
+/// values.
 #[test]
 fn a_route_that_is_told_again_takes_its_own_place() {
     let (mut kernel, mut network) = kernel(true);
@@ -163,7 +164,7 @@ fn a_route_that_is_told_again_takes_its_own_place() {
     assert_eq!(seen(&network), []);
 }
 
-/// An address may get another prefix before it loses the one that it had.
+/// An address may get a new prefix before it loses the old one.
 #[test]
 fn an_address_keeps_the_prefix_that_is_left() {
     let (mut kernel, mut network) = kernel(true);

@@ -57,8 +57,8 @@ fn set_mtu(network: &mut NetConfig, id: IfaceId, assignment: &Assignment) -> Res
     Ok(network.set_mtu(id, wanted)?)
 }
 
-/// New addresses are asked for before they are used (RFC 5227 §2.1.1, RFC 4862 §5.4), IPv4 ones
-/// unless the configuration says otherwise.
+/// New addresses are probed before they are used (RFC 5227 §2.1.1, RFC 4862 §5.4), IPv4 ones unless
+/// the configuration says otherwise.
 fn set_addresses(
     network: &mut NetConfig,
     id: IfaceId,

@@ -1,4 +1,4 @@
-//! Changes that operators ask for: another graph, or another value of a setting.
+//! Changes by operators: another graph, or another value of a setting.
 
 mod interface;
 mod route;
@@ -18,7 +18,7 @@ use values::{
 };
 
 impl Shared {
-    /// Waits for a change that is under way.
+    /// Waits for a change in progress.
     pub(in crate::stack) fn program(&self) -> MutexGuard<'_, Program> {
         self.program.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,12 +78,12 @@ impl Shared {
         changed.notes.extend(self.ports.follow(&services));
     }
 
-    /// Makes a change of the network that was tried before.
+    /// Applies a change of the network that was tried before.
     fn change_network(&self, assignments: &[&Assignment]) -> Result<(), ApiError> {
         if assignments.is_empty() {
             return Ok(());
         }
-        // Settings of the network leave the program alone.
+        // Settings of the network do not touch the program.
         let mut program = Program::new(Services::default());
         self.host.network.update(|network| {
             assignments
@@ -166,7 +166,7 @@ impl Shared {
         assignment: &Assignment,
     ) -> Result<(), ApiError> {
         let wanted: u16 = mtu(assignment)?;
-        // The caller reports an interface that is not there.
+        // The caller reports a missing interface.
         let Some(interface) = network.interface_named(name) else { return Ok(()) };
         let link = &self.host.links[usize::from(interface.link)];
         let too_long =

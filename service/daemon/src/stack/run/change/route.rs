@@ -79,7 +79,7 @@ fn set_of<A: Routes>(
 /// A way, and the name of the interface that it is by.
 type NamedWay<'a, A> = (Way<A>, Option<&'a str>);
 
-/// How the destinations are reached, and by which interface; `None` if the route is to go.
+/// The routers or the interface of the destinations; `None` if the route is to be removed.
 fn way_of<A: Routes>(assignment: &Assignment) -> Result<Option<NamedWay<'_, A>>, ApiError> {
     let value = assignment.value.as_str();
     if let Some((via, name)) = value.split_once('%') {

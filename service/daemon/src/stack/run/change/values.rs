@@ -10,7 +10,7 @@ use weever_service_api::{ApiError, Assignment, ErrorKind, How};
 pub(super) const PREFIX: &str =
     "an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/64";
 
-/// Why the network stays as it is.
+/// The reason why the network does not change.
 pub(super) enum Refusal {
     State(StateError),
     Api(Box<ApiError>),
@@ -87,7 +87,8 @@ pub(super) fn refused(assignment: &Assignment, why: &str) -> ApiError {
     ApiError::new(ErrorKind::Refused, format!("{assignment}: {why}"), remedy)
 }
 
-/// Why `path` is not changed: the table of settings does not have it, or the interface does not.
+/// The reason why `path` is not changed: it is not in the table of settings, or there is no such
+/// interface.
 pub(super) fn unknown(path: &str) -> ApiError {
     let (why, remedy) = match check_path(path) {
         Err(unknown) => (unknown.to_string(), unknown.remedy()),

@@ -1,4 +1,4 @@
-//! Which packets a device hands over: those for the addresses and groups of its interfaces.
+//! The packets that a device hands over: those for the addresses and groups of its interfaces.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,7 +32,7 @@ fn of_interface(iface: &Interface) -> impl Iterator<Item = IpAddr> + '_ {
     v4.chain(of_interface6(iface).map(IpAddr::V6))
 }
 
-/// Questions about addresses are handed over by their target, so that their groups, which the
+/// Neighbour solicitations are handed over by their target, so that their groups, which the
 /// kernel's addresses may share, stay the kernel's.
 fn of_interface6(iface: &Interface) -> impl Iterator<Item = Ipv6Addr> + '_ {
     let speaks = iface.v6_settings.enabled;

@@ -15,10 +15,10 @@ use weever_net::neighbour::{Neighbour, State};
 use weever_net::state::NetConfig;
 use weever_wire::MacAddr;
 
-/// Lost neighbours that are remembered, to log that they are back.
+/// The most lost neighbours that are remembered, to log that they are back.
 const MAX_LOST: usize = 1024;
 
-/// Something that an operator wants to know of. Addresses are with the interface's name.
+/// An event that an operator wants to know of. Addresses come with the interface's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
     LeaseGranted {
@@ -29,7 +29,7 @@ enum Event {
         interface: String,
         address: Cidr,
     },
-    /// Another station has an address that was to be used (RFC 5227 §2.1.1, RFC 4862 §5.4).
+    /// Another station has an address that we were about to use (RFC 5227 §2.1.1, RFC 4862 §5.4).
     Duplicate {
         interface: String,
         address: IpAddr,
@@ -180,8 +180,8 @@ impl EventLog {
         }
     }
 
-    /// Neighbours of one family: one whose link address was known and that does not answer is lost.
-    /// One that is forgotten because nobody uses it is not.
+    /// Neighbours of one family: a neighbour with a known link address that stops answering is
+    /// lost. One that leaves the cache unused is not.
     pub(super) fn look_at_neighbours<A: Address + Into<IpAddr>>(
         &mut self,
         network: &NetConfig,
@@ -313,7 +313,7 @@ mod tests {
         let entry = |state, mac| Neighbour { ip: PEER, mac, state, heard_at: 0, used_at: None };
         let mut look = |state, mac| {
             log.look_at_neighbours(&network, vec![(LAN, entry(state, mac))]);
-            // The other family's look leaves these alone.
+            // The other family's look does not touch these.
             log.look_at_neighbours::<std::net::Ipv6Addr>(&network, Vec::new());
             texts(&mut log)
         };

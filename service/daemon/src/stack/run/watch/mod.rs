@@ -20,8 +20,8 @@ use events::EventLog;
 
 /// How long a change may take to be noticed.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Neighbours and panics of blocks are looked at once in so many periods: an unreachable one is known as such for three
-/// seconds.
+/// Neighbours and panics of blocks are checked only once in so many periods: an unreachable neighbour is
+/// known as such for three seconds.
 const NEIGHBOUR_PERIODS: u32 = 20;
 
 /// A thread that watches the network. Dropping it ends it.
@@ -31,7 +31,7 @@ pub(in crate::stack) struct NetworkWatcher {
 }
 
 impl NetworkWatcher {
-    /// Watches the network of a host, for the log and for the sake of these links' devices: the
+    /// Watches the network of a host, for the log and for the filters of these links' devices: the
     /// link's number and its filter.
     pub(in crate::stack) fn start(
         host: HostHandle,
@@ -51,7 +51,7 @@ impl Drop for NetworkWatcher {
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         told.notify_all();
         if let Some(thread) = self.thread.take() {
-            // If it has panicked, it has said so; the devices are closed anyway.
+            // If it has panicked, the panic was logged; the devices are closed anyway.
             drop(thread.join());
         }
     }
