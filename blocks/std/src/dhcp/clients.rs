@@ -29,7 +29,7 @@ pub struct Status {
 #[derive(Debug)]
 pub(super) struct Own {
     pub(super) iface: IfaceId,
-    /// `None` until the timer has come by.
+    /// `None` until the timer has run.
     pub(super) client: Option<Client>,
     probing: Probing,
     /// An operator's request since the timer's last run.

@@ -93,7 +93,7 @@ fn take(state: &NetState, groups: &Groups, packet: &Buffer, now: Nanos) -> usize
     }
 }
 
-/// The datagram around a message, by which a forged one from beyond the link is told.
+/// The datagram around a message, which reveals a forged one from beyond the link.
 struct Envelope {
     dst: Ipv4Addr,
     /// Whether the source is on a subnet of the interface, and no router has forwarded it.

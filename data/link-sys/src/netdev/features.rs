@@ -27,7 +27,7 @@ const HEADERS: usize = 20;
 /// Whether the driver completes checksums that transmit metadata asks for, in zero-copy mode.
 ///
 /// # Errors
-/// The kernel's word; ENOENT where it is too old to be asked.
+/// The kernel's answer; ENOENT where it is too old for the request.
 pub(crate) fn completes_checksums(index: u32) -> io::Result<bool> {
     let mut socket = Socket::new(NETLINK_GENERIC)?;
     socket.bind_auto()?;

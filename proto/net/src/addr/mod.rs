@@ -14,7 +14,7 @@ pub enum Destination {
     Local,
     /// 255.255.255.255, or the broadcast address of a subnet of ours.
     Broadcast,
-    /// A group; whether we are in it is asked elsewhere.
+    /// A group; membership is checked elsewhere.
     Multicast,
     /// Not for us.
     Other,

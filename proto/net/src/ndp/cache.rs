@@ -107,7 +107,7 @@ impl Cache {
             (None, None) => AdvertResult::Ignored,
             // "If the Override flag is clear and the supplied link-layer address differs from that in
             // the cache, then […] the received advertisement should be ignored and MUST NOT update the
-            // cache": that it says to be no router is ignored as well.
+            // cache": a cleared Router flag is ignored as well.
             (Some(mac), Some(old)) if mac != old && !overrides => {
                 if before == State::Reachable {
                     self.set(ip, old, State::Stale, now);

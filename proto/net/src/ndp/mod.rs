@@ -126,7 +126,7 @@ pub const MAX_ADDRESSES: usize = 32;
 const ADVERTS: (u32, u32) = (10, 20);
 /// MAX_RTR_SOLICITATION_DELAY: a node that starts waits for a random part of it.
 const START_DELAY: u64 = SECOND;
-/// Chance is asked again for the reachable time (RFC 4861 §6.3.4: "a few hours").
+/// The reachable time is chosen at random again after this (RFC 4861 §6.3.4: "a few hours").
 const REACHABLE_RENEWAL: u64 = 7200 * SECOND;
 /// A solicitation before the last one was sent (RFC 4861 §7.2.2) is counted in milliseconds.
 const MIN_RETRANS: u64 = 100 * MILLIS;

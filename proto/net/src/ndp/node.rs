@@ -35,7 +35,7 @@ pub struct Node {
     pub(super) adverts: RateLimit,
     pub(super) answers: Answers,
     pub(super) random: Random,
-    /// BaseReachableTime, and when chance is asked again.
+    /// BaseReachableTime, and the time of its next random choice.
     pub(super) base_reachable: u64,
     pub(super) renew_reachable: u64,
     /// The default router at the last look.

@@ -72,7 +72,7 @@ pub enum TooBigReject {
     /// The packet that it quotes could have been fragmented, or would have fit.
     #[error("too big, says a message about a packet that was not")]
     Contradiction,
-    /// We have sent nothing so long to there.
+    /// We have sent no packet of that length to it.
     #[error("too big, says a message about a packet that was not sent")]
     NeverSent,
     /// It would raise or keep the known MTU.
@@ -85,7 +85,7 @@ pub enum TooBigReject {
 pub struct Entry {
     /// The destination.
     pub dst: IpAddr,
-    /// Bytes of the longest packet to there, IP header included.
+    /// Bytes of the longest packet to it, IP header included.
     pub mtu: u32,
     /// Whether a link on the path takes less than that, so that routers have to fragment.
     pub may_fragment: bool,

@@ -315,7 +315,7 @@ impl Endpoint {
         self.memory = self.memory - u64::from(slot.memory) + u64::from(memory);
         slot.memory = memory;
         if !sends {
-            // Otherwise once it was asked for its segments.
+            // Otherwise after its segments were polled.
             slot.set_timer(&mut self.wheel, index, now);
         }
     }

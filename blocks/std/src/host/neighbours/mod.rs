@@ -5,7 +5,7 @@
 //!  ───────────────────► Session ► Links ──────────────► Snapshot ◄───────── workers
 //!                          │   one machine per interface
 //!                          ├──► News: neighbours that were resolved or given up, for waiting packets
-//!                          └──► Network: what was found out about our own addresses
+//!                          └──► Network: findings about our own addresses
 //! ```
 //!
 //! All of it serves both families; their differences are in [`Family`].
