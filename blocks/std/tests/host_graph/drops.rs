@@ -91,7 +91,7 @@ fn arp_cases() -> Vec<Case> {
             "others",
         ),
         (
-            "an answer to nothing",
+            "an unsolicited reply",
             arp(2, (PEER_MAC, OTHER), (HOST_MAC, HOST)),
             "RxL3ARPIsPending",
             "nothing we asked",

@@ -10,7 +10,8 @@ use weever_block::{
     Ports, Registry, State, StateKind, bits,
 };
 use weever_engine::{
-    CounterKind, Limits, Member, MemberQueue, Mode, Publisher, Team, TeamError, Waker, Worker,
+    CounterKind, Counters, Limits, Member, MemberQueue, Mode, Publisher, Team, TeamError, Waker,
+    Worker,
 };
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Port};
 use weever_link::memory::{MemoryConfig, pair};
@@ -22,6 +23,9 @@ use crate::{BenchError, Report, Samples};
 const WORKERS: usize = 2;
 const FLOWS: usize = 5;
 const MOVES: usize = 1000;
+/// Packets under way at once, over all flows. All of them fit the ring between the workers, which drops
+/// when it is full: what is lost here was lost by a move.
+const WINDOW: u64 = 256;
 /// How long a move may take on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -143,6 +147,7 @@ pub(super) fn moves(wanted: usize) -> Result<Outcome, BenchError> {
     let (team, mut peers) = team(&pool).map_err(BenchError::of("team"))?;
     let Team { mut workers, publisher } = team;
     let wakers: Vec<Waker> = workers.iter().map(Worker::waker).collect();
+    let counters: Vec<_> = workers.iter_mut().map(|worker| worker.engine().counters()).collect();
     let (stop, arrives_at) = (AtomicBool::new(false), Arrivals::default());
     let mut outcome = std::thread::scope(|scope| {
         let _stop_workers = StopOnDrop(&stop, &wakers);
@@ -150,7 +155,12 @@ pub(super) fn moves(wanted: usize) -> Result<Outcome, BenchError> {
             let stop = &stop;
             scope.spawn(move || worker.run(stop, Mode::default(), |_| ()));
         }
-        let mut source = Source { peers: &mut peers, cache: pool.cache(), sent: [0; FLOWS] };
+        let mut source = Source {
+            peers: &mut peers,
+            cache: pool.cache(),
+            sent: [0; FLOWS],
+            counters: &counters,
+        };
         let started = Instant::now();
         // Every flow begins where it arrives.
         (0..FLOWS).for_each(|flow| source.send(flow, &arrives_at, 1));
@@ -171,11 +181,15 @@ pub(super) fn moves(wanted: usize) -> Result<Outcome, BenchError> {
         std::thread::sleep(Duration::from_millis(50));
         Ok::<_, BenchError>(Outcome { moved, sent, in_order: 0, seconds })
     })?;
-    let in_order = |worker: &mut Worker| {
-        worker.engine().counters().get("Sequence", CounterKind::Own, COUNTERS[IN_ORDER])
-    };
-    outcome.in_order = workers.iter_mut().filter_map(in_order).sum();
+    outcome.in_order = counted(&counters, &COUNTERS[IN_ORDER..=IN_ORDER]);
     Ok(outcome)
+}
+
+/// The packets that all workers have counted under these names.
+fn counted(workers: &[Arc<Counters>], names: &[&str]) -> u64 {
+    let count = |counters: &Arc<Counters>, name| counters.get("Sequence", CounterKind::Own, name);
+    let all = workers.iter().flat_map(|counters| names.iter().map(move |name| (counters, name)));
+    all.filter_map(|(counters, name)| count(counters, name)).sum()
 }
 
 /// By flow, the queue at which its packets arrive.
@@ -229,11 +243,17 @@ struct Source<'a> {
     peers: &'a mut [Box<dyn LinkQueue>],
     cache: PoolCache,
     sent: [u64; FLOWS],
+    counters: &'a [Arc<Counters>],
 }
 
 impl Source<'_> {
     /// Sends packets of a flow to where they are to arrive now, as far as there is room.
     fn send(&mut self, flow: usize, arrives_at: &Arrivals, packets: usize) {
+        let under_way = self.sent.iter().sum::<u64>() - counted(self.counters, COUNTERS);
+        if under_way + packets as u64 > WINDOW {
+            std::thread::yield_now();
+            return;
+        }
         let mut frames = VecDeque::new();
         for position in self.sent[flow]..self.sent[flow] + packets as u64 {
             let Some(mut buffer) = self.cache.alloc() else { break };
