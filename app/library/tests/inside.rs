@@ -95,7 +95,8 @@ fn the_thread_that_polls_does_the_work() {
     queue.bind_udp(port(53)).unwrap();
     for round in 0..20u8 {
         bench.send(&udp(4000, 53, &[b'q', round]));
-        // No thread is woken and none waits: one look has it, and one commit sends the answer.
+        // No other thread is woken: this one receives it, and one commit sends the answer.
+        assert!(queue.wait(Some(Duration::from_secs(20))).unwrap(), "nothing came");
         let Some(Event::Datagram(datagram)) = queue.next().unwrap() else { panic!("nothing") };
         assert_eq!(datagram.to_vec(), [b'q', round]);
         datagram.reply().unwrap();

@@ -27,10 +27,10 @@ fn live_and_die(bench: &mut Bench, number: u32) {
         ..SocketRequest::default()
     };
     let socket = bench.server.open_socket(id, &request).unwrap().id;
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         bench.server.join(id, socket, [239, 1, 1, 1].into(), None).unwrap();
     }
-    if number % 5 > 0 {
+    if !number.is_multiple_of(5) {
         bench.run();
     }
     for _ in 0..number % 40 {
@@ -44,16 +44,16 @@ fn live_and_die(bench: &mut Bench, number: u32) {
         }
         let _ = app.commit().unwrap();
     }
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         // Its memory goes before the stack has noticed.
         end = None;
         bench.send(&udp(4000, port, b"to a dead one"));
     }
-    if number % 7 == 0 {
+    if number.is_multiple_of(7) {
         bench.server.close_socket(id, socket).unwrap();
     }
     bench.server.close_queue(id).unwrap();
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         bench.run();
     }
     drop(end);

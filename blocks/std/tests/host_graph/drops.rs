@@ -94,7 +94,7 @@ fn arp_cases() -> Vec<Case> {
             "an unsolicited reply",
             arp(2, (PEER_MAC, OTHER), (HOST_MAC, HOST)),
             "RxL3ARPIsPending",
-            "nothing we asked",
+            "unsolicited",
         ),
     ]
 }
@@ -134,7 +134,7 @@ fn ipv4_cases() -> Vec<Case> {
             "for nobody",
             between(PEER, Ipv4Addr::new(240, 0, 0, 1)),
             "RxL3IPv4Destination",
-            "no host can have",
+            "not a host's",
         ),
         ("for a group", between(PEER, Ipv4Addr::new(224, 0, 0, 9)), "RxL3IPv4Destination", "group"),
         ("a source route", source_routed(), "RxL3IPv4ValidOptions", "source"),
