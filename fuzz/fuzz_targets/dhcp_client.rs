@@ -9,7 +9,8 @@ use weever_wire::MacAddr;
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 
 fuzz_target!(|data: &[u8]| {
-    let config = Config { mac: MAC, random: weever_net::random::Random::new(1), probing: Probing::RFC5227 };
+    let config =
+        Config { mac: MAC, random: weever_net::random::Random::new(1), probing: Probing::RFC5227 };
     let (mut client, mut now, mut xid) = (Client::new(config, 0), 0, [0; 4]);
     let mut rest = data;
     while let Some((&[len, wait], behind)) = rest.split_first_chunk() {

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weever_device::actions::{Actions, Desired, Record, undo};
+use weever_device::actions::{ConfigurationSteps, DesiredConfiguration, Record, undo};
 use weever_device::ethtool::{Action, Match, RuleSpec, Simulated};
 use weever_graph::nic::FlowType;
 use weever_graph::{Field, Key};
@@ -26,9 +26,13 @@ fuzz_target!(|file: &[u8]| {
         drop(actions.apply_all(&mut device, &mut known));
     }
     assert!(!theirs || device.rules.contains_key(&3));
-    let desired = Desired { receiving: 4, rules: vec![rule(7, 2)], ..Desired::default() };
+    let desired = DesiredConfiguration {
+        receiving: 4,
+        rules: vec![rule(7, 2)],
+        ..DesiredConfiguration::default()
+    };
     let mut known = record;
-    if let Ok(actions) = Actions::between(&mut device, &mut known, &desired) {
+    if let Ok(actions) = ConfigurationSteps::between(&mut device, &mut known, &desired) {
         drop(actions.apply(&mut device, &mut known));
     }
     if let Ok(text) = known.write() {

@@ -1,7 +1,7 @@
 //! Versioned control messages and their client.
 //!
 //! A running stack listens on a Unix stream socket. A message is one JSON object on one line of
-//! at most [`MAX_MESSAGE`] bytes. The client sends a [`Request`], the stack answers each with one
+//! at most [`MAX_MESSAGE`] bytes. The client sends a request, the stack answers each with one
 //! [`Response`] that carries the same `id`:
 //!
 //! ```text
