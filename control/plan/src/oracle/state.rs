@@ -156,7 +156,7 @@ pub(crate) fn shared_mask(
 }
 
 /// The masks of a rule, one for each field. One mask for all rules of a link includes the protocol of
-/// layer 4 (Linux 6.12, `ixgbe_add_ethtool_fdir_entry`: `mask.formatted.flow_type`), so that rules with
+/// layer 4 (`ixgbe_add_ethtool_fdir_entry`: `mask.formatted.flow_type`), so that rules with
 /// and without it exclude each other: then the last mask is that of the protocol.
 pub(crate) fn masks_with_type(
     model: &TableModel,
