@@ -49,9 +49,10 @@ impl Parser<'_> {
                 .into(),
         };
         self.error_here("expected a node or a cluster", Some(help));
-        match meant.filter(|_| declares) {
-            Some("cluster") => self.cluster().map(Item::Cluster),
-            Some(kind) => self.node(NodeKind::from_word(kind)?).map(Item::Node),
+        let meant = meant.filter(|_| declares);
+        match meant.and_then(NodeKind::from_word) {
+            Some(kind) => self.node(kind).map(Item::Node),
+            None if meant == Some("cluster") => self.cluster().map(Item::Cluster),
             None => {
                 self.skip_to_item();
                 None
