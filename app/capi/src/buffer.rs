@@ -54,7 +54,7 @@ impl Buf {
         }
     }
 
-    /// Has it be one to write into, with what was received still in its first frame.
+    /// Makes it a buffer for writing; received bytes stay in its first frame.
     fn write(&mut self) -> Option<(&mut TxBuf<'static>, &mut usize)> {
         if let Content::Received(received) = &self.content {
             // What lies in several frames is not at one address.
@@ -72,7 +72,7 @@ impl Buf {
         }
     }
 
-    /// Sends it by a socket: to `remote`, else to whom it answers, else to the socket's peer.
+    /// Sends it by a socket: to `remote`, else to the sender of the received datagram, else to the socket's peer.
     pub(crate) fn send(
         &mut self,
         socket: UdpSocket,

@@ -16,13 +16,13 @@ use crate::{CliError, Target};
 pub struct SocketsArgs {
     #[command(flatten)]
     target: Target,
-    /// Show so many sockets; up to 2000
+    /// The most sockets to show; up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     most: usize,
     /// Print the answer as JSON, for programs; with --watch, one line per reading
     #[arg(long)]
     json: bool,
-    /// Ask again every so many seconds, until interrupted
+    /// Repeat every SECONDS, until interrupted
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
 }
