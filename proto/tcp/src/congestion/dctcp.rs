@@ -2,8 +2,7 @@
 
 use weever_wire::tcp::Seq;
 
-use super::control::{Acked, Congestion, CongestionControl, Window};
-use super::reno::Reno;
+use super::control::{Acked, Congestion, CongestionControl, Reno, Window};
 use crate::Nanos;
 
 /// RFC 8257 §3.3: g, as a shift: 1/16.

@@ -1,6 +1,5 @@
 //! One connection: the transmission control block (RFC 9293 §3.3.1).
 
-mod check;
 mod deadlines;
 mod rare;
 mod state;
@@ -314,3 +313,31 @@ impl Connection {
 /// Segments are never made smaller than this: IPv4's least datagram (RFC 791) without headers, less
 /// than which only an attacker announces.
 pub(crate) const MIN_MSS: u16 = 88;
+
+impl Connection {
+    /// Invariants that hold between any two calls.
+    ///
+    /// # Panics
+    /// If one does not.
+    pub(crate) fn check(&self) {
+        let snd = &self.snd;
+        assert!(snd.una.le(snd.nxt), "SND.UNA does not pass SND.NXT");
+        assert!(snd.acked <= snd.queued, "only queued octets are acknowledged");
+        assert!(snd.nxt.le(snd.end() + 1), "only queued octets are sent");
+        assert!(snd.nxt.le(snd.end()) || snd.fin, "FIN is sent only if it was asked for");
+        if self.state != State::Closed {
+            self.sent.check(snd.una, snd.nxt);
+        }
+        let rcv = &self.rcv;
+        assert!(rcv.consumed <= rcv.received, "only arrived octets are read");
+        assert!(rcv.received - rcv.consumed <= u64::from(rcv.capacity), "the region is big enough");
+        if rcv.fin_taken {
+            assert!(rcv.ahead.is_empty(), "nothing is behind FIN");
+        }
+        assert!(self.window.mss >= 64 && self.window.mss <= 65535, "{:?}", self.window);
+        if self.state.is_synchronized() {
+            assert!(self.window.cwnd >= self.window.mss / 2, "{:?}", self.window);
+        }
+        assert!(self.pipe() <= snd.nxt - snd.una);
+    }
+}

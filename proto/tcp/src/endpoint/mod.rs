@@ -1,7 +1,6 @@
 //! All connections and listeners of one owner.
 
 mod arrive;
-mod icmp;
 mod listen;
 mod listener;
 mod open;
@@ -166,6 +165,17 @@ impl Endpoint {
     pub fn ids(&self) -> impl Iterator<Item = Id> {
         let there = self.slots.iter().filter(|(_, slot)| slot.connection.is_some());
         there.map(|(index, slot)| Id { index, generation: slot.generation })
+    }
+
+    /// Looks whether all connections are consistent, for tests and fuzzing: it takes time in the number
+    /// of connections and segments in flight.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub fn check_invariants(&self) {
+        for connection in self.ids().filter_map(|id| self.get(id)) {
+            connection.check();
+        }
     }
 
     /// SEND: octets behind those that were queued before lie in the send region. How many were taken:

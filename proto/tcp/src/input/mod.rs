@@ -1,25 +1,25 @@
-//! SEGMENT ARRIVES (RFC 9293 §3.10.7), a file for each step.
+//! SEGMENT ARRIVES (RFC 9293 §3.10.7).
 //!
 //! The steps stand below each other in [`Connection::handle`]. Each returns the reason why the
-//! segment goes no further, or nothing. [`expected`] is the short way past them. The answer to send
-//! is noted in the connection, and leaves with the next
-//! [`poll_transmit`](crate::Endpoint::poll_transmit).
+//! segment goes no further, or nothing. The answer to send is noted in the connection, and leaves with
+//! the next [`poll_transmit`](crate::Endpoint::poll_transmit).
+//!
+//! Nearly all segments are expected: the next one in order, or an acknowledgement of octets sent once,
+//! while nothing is lost or missing. For them the eight steps come down to
+//! [`Connection::take_expected`] (V. Jacobson's header prediction).
 
 mod ack;
-mod expected;
-mod fin;
-mod reset;
 mod sequence;
-mod syn;
 mod syn_sent;
 mod text;
 
 use core::ops::Range;
 
 use weever_net::MILLIS;
-use weever_wire::tcp::Seq;
+use weever_wire::tcp::{Seq, flag};
 
 use crate::connection::{AckNeed, millis};
+use crate::recovery::Phase;
 use crate::{Connection, Nanos, Segment, State};
 
 /// Payload that was accepted.
@@ -147,5 +147,55 @@ impl Connection {
         }
         self.rare.set().challenged = now.max(1);
         true
+    }
+}
+
+/// Flags that say more than that a segment acknowledges; PSH says nothing to a receiver.
+const TELLING: u8 =
+    flag::SYN | flag::FIN | flag::RST | flag::URG | flag::ACK | flag::ECE | flag::CWR;
+
+impl Connection {
+    /// Whether the steps would let all of a segment pass, with no answer due but the acknowledgement of
+    /// its text, and with nothing to repair.
+    #[inline]
+    pub(super) fn is_expected(&self, segment: &Segment<'_>) -> bool {
+        let (rcv, snd) = (&self.rcv, &self.snd);
+        let stamp = segment.options.timestamps;
+        let stamped = stamp
+            .map_or(!rcv.timestamps, |stamp| rcv.timestamps && Seq(stamp.value).ge(Seq(rcv.stamp)));
+        let advances = segment.ack.gt(snd.una) && segment.ack.le(snd.nxt);
+        let settled = rcv.ahead.is_empty()
+            && self.sent.sacked + self.sent.lost == 0
+            && self.recovery.phase == Phase::Open
+            && self.rare.is_usual();
+        self.state == State::Established
+            && segment.flags & TELLING == flag::ACK
+            && segment.seq == rcv.nxt
+            && segment.text_len() <= rcv.window()
+            && (advances || (segment.ack == snd.una && segment.text_len() > 0))
+            && segment.options.sack.is_empty()
+            && stamped
+            && settled
+            && !(rcv.ecn || rcv.fin_known || self.released)
+    }
+
+    /// Takes a segment that [is expected](Self::is_expected).
+    #[inline]
+    pub(super) fn take_expected(&mut self, segment: &Segment<'_>, now: Nanos) -> Option<Payload> {
+        self.timers.heard = millis(now);
+        self.keep_alive_probes = 0;
+        if segment.ack != self.snd.una {
+            self.account_in_order(segment, now);
+            self.note_progress(now);
+        }
+        self.update_window(segment, now);
+        self.note_timestamp(segment, now);
+        let len = segment.text_len();
+        if len == 0 {
+            return None;
+        }
+        let offset = self.rcv.received;
+        self.advance(len, now);
+        Some(Payload { offset, range: 0..len as usize, in_order: true })
     }
 }

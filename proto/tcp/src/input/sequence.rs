@@ -1,9 +1,10 @@
-//! First: the sequence number (RFC 9293 §3.10.7.4), and timestamps (RFC 7323 §5).
+//! First to fourth: sequence number and timestamps, RST, security, SYN (RFC 9293 §3.10.7.4, RFC 7323 §5,
+//! RFC 5961 §3 and §4). They decide whether a segment belongs to the connection at all.
 
 use weever_wire::tcp::{Seq, flag};
 
 use super::{Arrival, Reject};
-use crate::connection::AckNeed;
+use crate::connection::{AckNeed, Failure};
 use crate::{Connection, Nanos, Segment, State};
 
 impl Connection {
@@ -132,5 +133,55 @@ impl Connection {
         // FIN stands behind the payload and needs room of its own.
         let fin = segment.has(flag::FIN) && end.lt(edge) && end.ge(nxt);
         Arrival { segment, seq: start + skip, range, fin }
+    }
+}
+
+impl Connection {
+    #[inline]
+    pub(super) fn check_reset(&mut self, segment: &Segment<'_>, now: Nanos) -> Result<(), Reject> {
+        if !segment.has(flag::RST) {
+            return Ok(());
+        }
+        // "2) If the RST bit is set and the sequence number exactly matches the next expected sequence
+        // number (RCV.NXT), then TCP endpoints MUST reset the connection in the manner prescribed
+        // below according to the connection state. 3) If the RST bit is set and the sequence number
+        // does not exactly match the next expected sequence value, yet is within the current receive
+        // window, TCP endpoints MUST send an acknowledgment (challenge ACK)".
+        if segment.seq != self.rcv.nxt {
+            self.challenge(now);
+            return Err(Reject::InexactReset);
+        }
+        match self.state {
+            // RFC 1337 §3 (fix F1): RSTs are ignored in TIME-WAIT, lest old duplicates cut it short.
+            State::TimeWait => return Err(Reject::Reset),
+            // "If this connection was initiated with a passive OPEN ... return this connection to the
+            // LISTEN state"; the listener is still there. "If [active] ... connection refused".
+            State::SynReceived => self.end(Some(Failure::Refused)),
+            State::Closing | State::LastAck => self.finish(),
+            // "Users should also receive an unsolicited general 'connection reset' signal."
+            _ => self.end(Some(Failure::Reset)),
+        }
+        Err(Reject::Reset)
+    }
+}
+
+impl Connection {
+    #[inline]
+    pub(super) fn check_syn(&mut self, segment: &Segment<'_>, now: Nanos) -> Result<(), Reject> {
+        // The SYN of a simultaneous open, with an ACK this time: its number is taken already.
+        let again = self.state == State::SynReceived && segment.seq == self.rcv.irs;
+        if !segment.has(flag::SYN) || (again && segment.has(flag::ACK)) {
+            return Ok(());
+        }
+        if self.state == State::SynReceived && self.passive {
+            // "If the connection was initiated with a passive OPEN, then return this connection to
+            // the LISTEN state and return."
+            self.end(Some(Failure::Refused));
+            return Err(Reject::UnexpectedSyn);
+        }
+        // "If the SYN bit is set in these synchronized states ... TCP endpoints MUST send a
+        // 'challenge ACK' to the remote peer" with any sequence number (RFC 5961 §4.2).
+        self.challenge(now);
+        Err(Reject::UnexpectedSyn)
     }
 }
