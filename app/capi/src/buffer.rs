@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use weever_app_sockets::{Error, RxBuf, TxBuf, UdpSocket};
 
-use crate::failure::{Failure, call};
-use crate::net::Endpoint;
 use crate::queue::Queue;
+use crate::values::Endpoint;
+use crate::values::{Failure, call};
 
 /// `weever_buf`: it borrows its queue for as long as C holds it, which the queue counts.
 pub struct Buf {

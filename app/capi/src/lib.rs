@@ -14,17 +14,14 @@
 #![allow(unsafe_code, reason = "pointers of C programs")]
 
 mod buffer;
-mod failure;
-mod net;
 mod queue;
 mod socket;
+mod values;
 
 pub use buffer::{
     Buf, Info, weever_buf_capacity, weever_buf_copy, weever_buf_data, weever_buf_info,
     weever_buf_len, weever_buf_set_len,
 };
-pub use failure::{weever_api_version, weever_error};
-pub use net::{Dest, Endpoint};
 pub use queue::{
     Event, Queue, State, weever_aq_acknowledge, weever_aq_arm, weever_aq_buffer_alloc,
     weever_aq_buffer_free, weever_aq_commit, weever_aq_create, weever_aq_destroy, weever_aq_fd,
@@ -36,3 +33,4 @@ pub use socket::{
     weever_socket_opaque_get, weever_socket_opaque_set, weever_socket_read, weever_socket_send,
     weever_socket_span, weever_socket_write,
 };
+pub use values::{Dest, Endpoint, weever_api_version, weever_error};

@@ -9,8 +9,8 @@ use weever_app_sockets as sockets;
 use weever_app_sockets::{AppQueue, Config, Error, Look, RxBuf, UdpSocket};
 
 use crate::buffer::{Buf, Content};
-use crate::failure::{Failure, call};
 use crate::socket::Socket;
+use crate::values::{Failure, call};
 
 /// Looks in a row that found nothing, after which the stack is asked whether it is still there.
 const CHECK_EVERY: u32 = 1 << 12;

@@ -5,9 +5,9 @@ use std::ffi::{c_int, c_long, c_void};
 use weever_app_sockets::{Bind, Error, Event, SendOptions, Share, UdpSocket};
 
 use crate::buffer::{Buf, copy};
-use crate::failure::{Failure, call};
-use crate::net::{Dest, Endpoint};
 use crate::queue::{Queue, queue_of};
+use crate::values::{Dest, Endpoint};
+use crate::values::{Failure, call};
 
 const SPANNABLE: u32 = 1;
 const V6_ONLY: u32 = 2;

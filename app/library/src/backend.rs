@@ -1,21 +1,59 @@
-//! What a queue asks of a stack in its own thread.
+//! The state that the threads of a stack share, and the stack as one thread's queue sees it.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weever_app_ring::control::Request;
-use weever_app_server::{Identity, Session};
+use weever_app_server::{AppServer, Identity, Session};
 use weever_app_sockets::{Answer, Backend, Error};
-use weever_engine::monotonic;
+use weever_engine::{Lost, monotonic};
+use weever_host::{Host, HostHandle};
 
-use crate::shared::{Shared, lock};
+use crate::seat::{Keeper, Seat};
 
 /// How long workers may take to carry out a request.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Dropped in this order: nobody turns a worker whose link is gone.
+pub(crate) struct Shared {
+    pub(crate) keepers: Vec<Keeper>,
+    /// Seats that no queue has.
+    pub(crate) free: Mutex<Vec<usize>>,
+    pub(crate) seats: Vec<Arc<Seat>>,
+    pub(crate) server: Mutex<AppServer>,
+    /// Whether a device's queue has failed.
+    pub(crate) failed: Arc<AtomicBool>,
+    pub(crate) handle: HostHandle,
+    /// Only to keep the links open.
+    pub(crate) _host: Mutex<Host>,
+}
+
+impl Shared {
+    pub(crate) fn note(&self, lost: Vec<Lost>) {
+        lost.iter().for_each(|lost| fail(&self.failed, lost));
+    }
+
+    /// An error once a device has failed.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.failed.load(Ordering::Relaxed) { Err(Error::Disconnected) } else { Ok(()) }
+    }
+}
+
+/// Notes that a device's queue is gone.
+pub(crate) fn fail(failed: &AtomicBool, lost: &Lost) {
+    tracing::error!("a queue of the stack in this process has failed: {}", lost.error);
+    failed.store(true, Ordering::Relaxed);
+}
+
+/// The value behind a lock, whether a thread has panicked with it or not.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One queue's view of the stack.
 pub(crate) struct Inside {

@@ -29,14 +29,11 @@
 #![forbid(unsafe_code)]
 
 mod backend;
-mod error;
 mod seat;
 mod settings;
-mod shared;
 mod stack;
 
-pub use error::LibraryError;
-pub use settings::Settings;
+pub use settings::{LibraryError, Settings};
 pub use stack::{Library, Stack};
 #[doc(no_inline)]
 pub use weever_app_sockets::{AppQueue, Config};

@@ -1,15 +1,14 @@
-//! A stack in a line of text.
+//! A stack described by a line of text, and the reasons why it cannot be started.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use weever_host::{HostBuilder, InterfaceConfig, Prefix, Route};
+use weever_app_sockets::Error;
+use weever_host::{HostBuilder, HostError, InterfaceConfig, Prefix, Route};
 use weever_link::Link;
-use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Queues, Share};
-use weever_packet::{Pool, PoolConfig};
-
-use crate::error::LibraryError;
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share};
+use weever_packet::{Pool, PoolConfig, PoolError};
 
 /// What comes before a stack's text, to tell it from a path.
 pub(crate) const SCHEME: &str = "library:";
@@ -116,6 +115,35 @@ impl Settings {
         }
         Ok(builder)
     }
+}
+
+/// Why a stack inside the application cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LibraryError {
+    /// The text that describes the stack cannot be read.
+    #[error("{text:?} does not describe a stack: {why}; write library:dev=eth0,addr=192.0.2.10/24")]
+    Settings {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The device cannot be opened.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// There is no memory for frames.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// Addresses, routes or the graph.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A keeper's thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(std::io::Error),
+    /// The queue cannot be opened.
+    #[error(transparent)]
+    Queue(#[from] Error),
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use weever_host::{HostBuilder, HostHandle};
 use weever_packet::{Pool, PoolConfig};
 
 use crate::backend::Inside;
-use crate::error::LibraryError;
+use crate::backend::{Shared, fail};
 use crate::seat::{Keeper, Seat};
+use crate::settings::LibraryError;
 use crate::settings::{SCHEME, Settings};
-use crate::shared::{Shared, fail};
 
 /// The most sockets that the stack's queues can have together.
 const MAX_SOCKETS: usize = 1 << 20;

@@ -31,10 +31,7 @@
 //! one thread; the cell around it only checks that.
 #![forbid(unsafe_code)]
 
-mod command;
 mod datagram;
-mod error;
-mod groups;
 mod link;
 mod listener;
 mod network;
@@ -47,13 +44,14 @@ mod stats;
 mod tests;
 mod worker;
 
-pub use command::SharedTable;
-pub use error::ServerError;
 pub use link::{AppLink, LINK_NAME};
 pub use listener::{Access, AppListener, ListenError};
 pub use network::HostNetwork;
 pub use queue::AppLinkQueue;
-pub use request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};
+pub use request::{
+    Identity, OpenedSocket, QueueId, QueueStatus, ServerError, SocketRequest, SocketStatus,
+};
 pub use server::{AppServer, OpenedQueue};
 pub use session::{Answer, Session};
 pub use stats::{SocketCounts, SocketStats};
+pub use worker::SharedTable;

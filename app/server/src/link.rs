@@ -10,11 +10,11 @@ use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_net::demux::SocketTable;
 use weever_packet::Pool;
 
-use crate::command::SharedTable;
-use crate::error::ServerError;
 use crate::network::HostNetwork;
 use crate::queue::AppLinkQueue;
+use crate::request::ServerError;
 use crate::server::AppServer;
+use crate::worker::SharedTable;
 use crate::worker::WorkerHandle;
 
 /// The link's name.

@@ -11,8 +11,8 @@ use weever_link::{LinkError, LinkQueue, QueueStats};
 use weever_net::demux::{Binding, Sharing, SocketRef};
 use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
 
-use crate::command::{Command, SharedTable};
 use crate::datagram::{Socket, fill, info_of, payload};
+use crate::worker::{Command, SharedTable};
 
 /// Commands that are carried out in one turn: opening thousands of sockets delays no packet by more
 /// than this many insertions.

@@ -1,8 +1,10 @@
-//! What applications ask for, and what they and `weever sockets` are told.
+//! Requests of applications, their results and their refusals, and the lists of `weever sockets`.
 
 use std::net::{IpAddr, SocketAddr};
 
-use weever_net::demux::{Binding, Family, Sharing};
+use rustix::io::Errno;
+use weever_app_ring::ChannelError;
+use weever_net::demux::{BindError, Binding, Family, Sharing};
 
 use crate::stats::SocketCounts;
 
@@ -76,4 +78,86 @@ pub struct QueueStatus {
     pub sockets: usize,
     /// The counters of its sockets, open and closed.
     pub counts: SocketCounts,
+}
+
+/// Why the server cannot do what an application asks for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The channel cannot be made.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The address or port is taken.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// There is no such queue, or it is another application's.
+    #[error("there is no application queue {0}")]
+    NoQueue(QueueId),
+    /// There is no such socket on the queue.
+    #[error("there is no socket {0} on this queue")]
+    NoSocket(u32),
+    /// A privileged port.
+    #[error(
+        "port {port} is privileged; run the application as root, use a port from {first} on, or set \
+         `apps-first-port` in the stack's configuration"
+    )]
+    Privileged {
+        /// The port.
+        port: u16,
+        /// The first that is not privileged.
+        first: u16,
+    },
+    /// The peer is not one.
+    #[error("{0} is no peer to connect to: it needs an address and a port")]
+    Peer(SocketAddr),
+    /// Addresses of two families.
+    #[error("{local} and {peer} are of different families")]
+    Families {
+        /// Our end.
+        local: IpAddr,
+        /// The peer's.
+        peer: IpAddr,
+    },
+    /// There is no such interface.
+    #[error("there is no interface `{0}`; `weever status` lists them")]
+    Interface(String),
+    /// The address is not the host's.
+    #[error("{0} is none of this host's addresses; bind one of them, or any (0.0.0.0 or ::)")]
+    NotOurs(IpAddr),
+    /// A group cannot be joined.
+    #[error("{group} cannot be joined: {why}")]
+    Group {
+        /// The group.
+        group: IpAddr,
+        /// The reason.
+        why: String,
+    },
+    /// The socket is not in the group.
+    #[error("socket {socket} has not joined {group} on that interface")]
+    NotJoined {
+        /// The socket.
+        socket: u32,
+        /// The group.
+        group: IpAddr,
+    },
+    /// The limit on sockets is reached.
+    #[error("all {0} sockets are in use; close some, or raise `sockets` in the configuration")]
+    Sockets(usize),
+    /// A worker did not take commands for seconds.
+    #[error("worker {0} takes no commands; it may be stopped")]
+    Stuck(usize),
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    System {
+        /// The call.
+        call: &'static str,
+        /// The system's error.
+        source: Errno,
+    },
+}
+
+impl ServerError {
+    pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> ServerError {
+        move |source| ServerError::System { call, source }
+    }
 }

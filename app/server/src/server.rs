@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use weever_app_ring::{Geometry, StackEnd};
 use weever_net::demux::{Binding, Bindings, Holder, PortRange, Sharing};
 
-use crate::command::Command;
-use crate::error::ServerError;
-use crate::groups::{Group, Groups, Joined, binding_of};
 use crate::network::HostNetwork;
+use crate::network::{Group, Groups, Joined, binding_of};
+use crate::request::ServerError;
 use crate::request::{Identity, OpenedSocket, QueueId, QueueStatus, SocketRequest, SocketStatus};
 use crate::stats::{SocketCounts, SocketStats};
+use crate::worker::Command;
 use crate::worker::WorkerHandle;
 
 /// Ports below this one are privileged, as on Linux.
@@ -270,9 +270,9 @@ impl AppServer {
         group: IpAddr,
         interface: Option<&str>,
     ) -> Result<(), ServerError> {
-        let group = self.group(group, interface)?;
-        let binding = self.own_socket(queue, socket)?.binding;
-        if self.sockets[&socket].groups.as_ref().is_some_and(|groups| groups.contains(&group)) {
+        let (group, there) = self.membership(queue, socket, group, interface)?;
+        let binding = there.binding;
+        if there.groups.as_ref().is_some_and(|groups| groups.contains(&group)) {
             return Ok(());
         }
         if self.entries >= self.max_sockets {
@@ -300,14 +300,25 @@ impl AppServer {
         group: IpAddr,
         interface: Option<&str>,
     ) -> Result<(), ServerError> {
-        let group = self.group(group, interface)?;
-        let there = self.own_socket(queue, socket)?;
+        let (group, there) = self.membership(queue, socket, group, interface)?;
         let binding = there.binding;
         if !there.groups.as_mut().is_some_and(|groups| groups.remove(&group)) {
             return Err(ServerError::NotJoined { socket, group: group.1 });
         }
         self.leave_group(socket, &binding, group);
         Ok(())
+    }
+
+    /// A socket of this queue, and the group on the interface that was meant.
+    fn membership(
+        &mut self,
+        queue: QueueId,
+        socket: u32,
+        group: IpAddr,
+        interface: Option<&str>,
+    ) -> Result<(Group, &mut Socket), ServerError> {
+        let group = self.group(group, interface)?;
+        Ok((group, self.own_socket(queue, socket)?))
     }
 
     fn leave_group(&mut self, socket: u32, own: &Binding, group: Group) {

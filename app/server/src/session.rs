@@ -7,7 +7,7 @@ use weever_app_ring::control::{Refusal, Request, Response, Share};
 use weever_app_ring::{Geometry, VERSION};
 use weever_net::demux::{BindError, Family, Sharing};
 
-use crate::error::ServerError;
+use crate::request::ServerError;
 use crate::request::{Identity, QueueId, SocketRequest};
 use crate::server::{AppServer, OpenedQueue};
 

@@ -1,13 +1,54 @@
-//! The control side's end of one worker.
+//! The control side's end of one worker: changes go to it as commands, through a ring of its own.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use atomic_refcell::AtomicRefCell;
 use rtrb::{Producer, PushError};
+use weever_app_ring::StackEnd;
+use weever_net::demux::{Binding, Sharing, SocketTable};
 
-use crate::command::Command;
+use crate::stats::SocketStats;
+
+/// A worker's table, for its queue of this link and its demux node, which run on one thread.
+pub type SharedTable = Arc<AtomicRefCell<SocketTable>>;
+
+/// One change at a worker.
+pub(crate) enum Command {
+    AddQueue {
+        queue: u32,
+        channel: Box<StackEnd>,
+        /// The eventfd that wakes the application.
+        wake: OwnedFd,
+    },
+    RemoveQueue {
+        queue: u32,
+    },
+    AddSocket {
+        socket: u32,
+        queue: u32,
+        binding: Binding,
+        sharing: Sharing,
+        /// The peer of a connected socket.
+        peer: Option<SocketAddr>,
+        stats: Arc<SocketStats>,
+    },
+    RemoveSocket {
+        socket: u32,
+    },
+    /// Another binding of a socket, for a group that it has joined.
+    AddBinding {
+        socket: u32,
+        binding: Binding,
+    },
+    RemoveBinding {
+        socket: u32,
+        binding: Binding,
+    },
+}
 
 /// How often a full ring of commands is looked at again, and how many times.
 const RETRY: Duration = Duration::from_micros(200);

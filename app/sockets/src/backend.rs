@@ -1,18 +1,20 @@
-//! Where the stack is: in another process, or in this one.
+//! The stack as a queue sees it, in another process or in this one, and the configuration that says which.
 //!
 //! A queue needs the same things of both: an answer to each request, channels to every worker, and a
 //! way to sleep until one of them has something. A stack within the process has its worker turn in
 //! the application's thread besides, which is all that [`Backend::work`] and [`Backend::sleep`] are
 //! for. This crate links no stack: `weever-app-library` implements the trait over a host.
 
+use std::env;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use weever_app_ring::Geometry;
 use weever_app_ring::control::{Connection, Request, Response};
 
-use crate::config::Config;
 use crate::error::Error;
 
 /// An answer of the stack, with the descriptors that came with it.
@@ -125,5 +127,35 @@ impl Backend for Process {
     fn restart(&mut self) -> Result<(), Error> {
         *self = Process::connect(&self.config)?;
         Ok(())
+    }
+}
+
+/// Where a stack listens for applications unless it is told otherwise.
+pub const DEFAULT_PATH: &str = "/run/weever/apps.sock";
+
+/// What a queue is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The stack's socket; by default what the environment's `WEEVER_APPS` says, or
+    /// [`DEFAULT_PATH`].
+    pub path: PathBuf,
+    /// The application's name in `weever sockets`.
+    pub name: String,
+    /// Whether the name is a slot: refused while another queue has it.
+    pub slot: bool,
+    /// Rings and frames of each channel; there is one for each of the stack's workers.
+    pub geometry: Geometry,
+    /// How long [`wait`](crate::AppQueue::wait) polls before it sleeps: zero on a core that others
+    /// need, more than the tens of microseconds that waking up takes on a core of one's own.
+    pub spin: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let path = env::var_os("WEEVER_APPS").map_or_else(|| DEFAULT_PATH.into(), PathBuf::from);
+        let program = env::args_os().next().map(PathBuf::from);
+        let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy());
+        let name = name.map_or_else(|| "application".into(), |name| name.into_owned());
+        Config { path, name, slot: false, geometry: Geometry::default(), spin: Duration::ZERO }
     }
 }

@@ -54,8 +54,6 @@
 mod asynchronous;
 mod backend;
 mod buffer;
-mod channel;
-mod config;
 mod error;
 mod events;
 mod opening;
@@ -64,9 +62,8 @@ mod table;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncQueue;
-pub use backend::{Answer, Backend};
+pub use backend::{Answer, Backend, Config, DEFAULT_PATH};
 pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
-pub use config::{Config, DEFAULT_PATH};
 pub use error::Error;
 pub use events::{Chain, Event, Events, Look};
 pub use opening::Opening;

@@ -1,14 +1,13 @@
-//! Requests that open queues and sockets, and their answers.
+//! A queue and its channels are asked for, and the requests for sockets that wait for their answers.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use weever_app_ring::control::{Request, Response};
-use weever_app_ring::{Geometry, SocketId, VERSION};
+use weever_app_ring::{AppEnd, Frames, Geometry, SocketId, VERSION};
 
-use crate::backend::Backend;
-use crate::channel::Channel;
-use crate::config::Config;
+use crate::backend::{Backend, Config};
 use crate::error::Error;
 use crate::table::{Bind, UdpSocket};
 
@@ -31,6 +30,32 @@ pub(crate) struct Openings {
     pub(crate) under_way: VecDeque<(Opening, Bind)>,
     /// Answered, but not taken.
     pub(crate) done: VecDeque<Opened>,
+}
+
+/// One worker's channel. The end is borrowed for a moment at a time, never while the caller's code
+/// runs.
+pub(crate) struct Channel {
+    pub(crate) end: RefCell<AppEnd>,
+    /// The bytes of its frames, for what buffers hold.
+    pub(crate) frames: Frames,
+    /// Wakes the worker.
+    wake: OwnedFd,
+}
+
+impl Channel {
+    pub(crate) fn map(memory: OwnedFd, wake: OwnedFd) -> Result<Channel, Error> {
+        let end = AppEnd::map(memory)?;
+        let frames = end.frames().clone();
+        Ok(Channel { end: RefCell::new(end), frames, wake })
+    }
+
+    pub(crate) fn commit(&self) -> Result<(), Error> {
+        if self.end.borrow_mut().commit()? {
+            // The only way to fail is a full counter: then it is readable already.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+        Ok(())
+    }
 }
 
 /// Asks for a queue, and maps its channels.

@@ -1,9 +1,8 @@
-//! A thread's queue: connecting, committing and waiting. What it does with sockets is in `open`, what
-//! comes and goes in `receive` and `send`.
+//! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, and datagrams
+//! come and go in `traffic`.
 
 mod open;
-mod receive;
-mod send;
+mod traffic;
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,11 +10,9 @@ use std::time::{Duration, Instant};
 
 use weever_app_ring::{Frame, Frames, Geometry};
 
-use crate::backend::{Backend, Process};
-use crate::channel::Channel;
-use crate::config::Config;
+use crate::backend::{Backend, Config, Process};
 use crate::error::Error;
-use crate::opening::{Openings, open_queue};
+use crate::opening::{Channel, Openings, open_queue};
 use crate::table::Table;
 
 /// An application's queue: its sockets, and the rings to every worker of the stack. It belongs to one

@@ -182,9 +182,7 @@ impl AppQueue {
         group: IpAddr,
         interface: Option<&str>,
     ) -> Result<(), Error> {
-        let socket = self.number(socket)?;
-        let interface = interface.map(str::to_owned);
-        self.ask(&Request::Join { socket, group, interface }).map(drop)
+        self.set_member(socket, group, interface, true)
     }
 
     /// Leaves a group that was [joined](Self::join) with the same interface.
@@ -197,9 +195,24 @@ impl AppQueue {
         group: IpAddr,
         interface: Option<&str>,
     ) -> Result<(), Error> {
+        self.set_member(socket, group, interface, false)
+    }
+
+    fn set_member(
+        &self,
+        socket: UdpSocket,
+        group: IpAddr,
+        interface: Option<&str>,
+        member: bool,
+    ) -> Result<(), Error> {
         let socket = self.number(socket)?;
         let interface = interface.map(str::to_owned);
-        self.ask(&Request::Leave { socket, group, interface }).map(drop)
+        self.ask(&if member {
+            Request::Join { socket, group, interface }
+        } else {
+            Request::Leave { socket, group, interface }
+        })
+        .map(drop)
     }
 
     /// The local port of a socket.

@@ -1,8 +1,7 @@
 #![doc = include_str!("README.md")]
 
-mod deliver;
-mod demux;
 mod error;
+mod receive;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -12,9 +11,8 @@ use std::sync::Arc;
 use atomic_refcell::AtomicRefCell;
 use weever_net::demux::SocketTable;
 
-pub use deliver::DELIVER;
-pub use demux::DEMUX;
 pub use error::{ERROR, REFUSED};
+pub use receive::{DELIVER, DEMUX};
 pub use send::SEND;
 
 /// The applications as the graph's nodes see them: the link that leads to them, and each worker's

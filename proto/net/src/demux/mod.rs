@@ -20,7 +20,6 @@
 
 mod binding;
 mod bindings;
-mod shape;
 mod table;
 #[cfg(test)]
 mod tests;

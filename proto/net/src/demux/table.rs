@@ -7,7 +7,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::binding::{Binding, Family, FlowKey};
-use super::shape::{Key, SHAPES, Shape};
+use super::binding::{Key, SHAPES, Shape};
 use super::{Sharing, SocketRef};
 
 /// The entries are spread over this many hash tables, so that one which grows moves few of them.

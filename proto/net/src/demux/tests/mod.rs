@@ -75,12 +75,12 @@ proptest! {
             prop_assert!(!table.remove(&binding, socket(id)), "it is gone");
         }
         prop_assert_eq!(table.len(), all.len());
-        let shapes: BTreeSet<u8> = all.iter().map(|(_, b)| shape::Shape::of(b).0).collect();
+        let shapes: BTreeSet<u8> = all.iter().map(|(_, b)| binding::Shape::of(b).0).collect();
         prop_assert_eq!(table.shapes(), shapes.len());
         for packet in packets {
             let wanting = all.iter().filter(|(_, b)| b.wants(&packet));
             // The most specific, and of those the latest.
-            let expected = wanting.clone().max_by_key(|(id, b)| (shape::Shape::of(b).0, *id));
+            let expected = wanting.clone().max_by_key(|(id, b)| (binding::Shape::of(b).0, *id));
             let found = table.find(&packet, 0).map(|socket| socket.id);
             prop_assert_eq!(found, expected.map(|(id, _)| *id));
             let mut everybody = BTreeSet::new();

@@ -1,16 +1,19 @@
-//! From a datagram to its socket.
+//! Received datagrams on their way to applications: their socket is found, and they are handed to the
+//! applications' link.
 
 use std::sync::Arc;
 
 use weever_block::{
-    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, Priority, bits,
+    Block, BlockType, Buffer, BuildError, Burst, Cx, MARKS, Made, Mask, PortDoc, Ports, Priority,
+    bits, tasks_marked,
 };
+use weever_graph::Effects;
 use weever_net::demux::{FlowKey, SocketTable};
 use weever_packet::{Endpoints, Flags};
-use weever_wire::udp::UdpHeader;
+use weever_wire::udp::{HEADER_LEN, UdpHeader};
 
 use super::Applications;
-use crate::headers::{flow_label, reversed};
+use crate::headers::{flow_label, hop_limit, reversed, traffic_class};
 use crate::tee::copy;
 
 /// Looks datagrams up.
@@ -110,7 +113,7 @@ fn key(packet: &Buffer) -> Option<FlowKey> {
 
 /// Records both ends of a received datagram in its metadata, as an application learns them.
 #[inline]
-pub(super) fn record_ends(packet: &mut Buffer, ttl: u8, tos: u8) -> bool {
+fn record_ends(packet: &mut Buffer, ttl: u8, tos: u8) -> bool {
     let Some(key) = key(packet) else { return false };
     let flow_label = flow_label(packet);
     let meta = packet.meta_mut();
@@ -126,4 +129,46 @@ pub(super) fn record_ends(packet: &mut Buffer, ttl: u8, tos: u8) -> bool {
         ..Endpoints::default()
     };
     true
+}
+
+/// Hands datagrams to the applications' link.
+pub static DELIVER: BlockType = BlockType {
+    effects: MARKS.union(Effects::CONSUMES),
+    ..BlockType::new(
+        "SocketDeliver",
+        "Records both ends of a datagram and where its payload is, and hands it to the applications' link.",
+        &[PortDoc { name: "drop", doc: "no whole UDP header" }],
+        |build| make(build.env.get()),
+    )
+};
+
+fn make(applications: Option<Arc<Applications>>) -> Made {
+    Ok::<_, BuildError>(Box::new(Deliver { link: applications.map(|a| a.link) }))
+}
+
+struct Deliver {
+    /// `None`: there are no applications, and nothing is found for them.
+    link: Option<u16>,
+}
+
+impl Block for Deliver {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let Some(link) = self.link else {
+            ports.enable(0, input);
+            return;
+        };
+        let recorded = tasks_marked(burst, input, record);
+        cx.transmit(link, recorded);
+        ports.enable(0, input & !recorded);
+    }
+}
+
+/// Leaves the packet's bounds alone: a capture may look at it in the same batch.
+fn record(packet: &mut Buffer) -> bool {
+    let (Some(ttl), Some(tos)) = (hop_limit(packet), traffic_class(packet)) else { return false };
+    let payload = packet.meta().l4.checked_add(HEADER_LEN as u16);
+    let Some(payload) = payload.filter(|start| *start <= packet.meta().end) else { return false };
+    let recorded = record_ends(packet, ttl, tos);
+    packet.meta_mut().l4 = payload;
+    recorded
 }
