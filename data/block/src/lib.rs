@@ -13,18 +13,16 @@
 mod block;
 mod block_type;
 mod cx;
-mod env;
 mod flows;
 mod kinds;
 mod registry;
 
 pub use block::{Block, Ports, State};
 pub use block_type::{
-    BlockType, Build, BuildError, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType, StateKind,
-    Way,
+    BlockType, Build, BuildError, Env, MAX_WAYS, ParamDoc, PortDoc, Shortcut, ShortcutType,
+    StateKind, Way,
 };
 pub use cx::{Claim, Cx, Priority, Requests, SpawnRequest};
-pub use env::Env;
 pub use flows::{FlowClaim, FlowKey, FlowOwner, FlowOwners};
 pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,

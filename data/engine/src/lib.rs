@@ -13,7 +13,6 @@
 #![forbid(unsafe_code)]
 
 mod counters;
-mod doorbell;
 mod faults;
 mod interpreter;
 mod limits;
@@ -27,11 +26,10 @@ mod testkit;
 mod worker;
 
 pub use counters::{CounterKind, Counters, NODE_WAS_REMOVED, REMOVED, Reading, sum};
-pub use doorbell::Waker;
 pub use faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault};
 pub use interpreter::Engine;
 pub use limits::Limits;
-pub use mailbox::Mailbox;
+pub use mailbox::{Mailbox, Waker};
 pub use moves::Moved;
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
 pub use team::{Fit, FlowMoves, Member, MemberQueue, Published, Publisher, Team, TeamError};

@@ -5,7 +5,6 @@
 //! that were ever pending at once; after that nothing allocates.
 #![forbid(unsafe_code)]
 
-mod list;
 mod slab;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Where timers lie: an arena with a free list, whose keys die with the timer.
+//! Where timers lie: an arena with a free list, whose keys die with the timer, and
+//! first-in-first-out lists through it.
 
 /// No index.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -98,5 +99,54 @@ impl<T> Slab<T> {
 impl Key {
     pub(crate) fn index(self) -> u32 {
         self.index
+    }
+}
+
+/// The ends of one list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl List {
+    pub(crate) const EMPTY: List = List { head: NONE, tail: NONE };
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.head == NONE
+    }
+
+    pub(crate) fn push<T>(&mut self, slab: &mut Slab<T>, index: u32) {
+        let tail = self.tail;
+        let timer = slab.at(index);
+        timer.prev = tail;
+        timer.next = NONE;
+        match tail {
+            NONE => self.head = index,
+            _ => slab.at(tail).next = index,
+        }
+        self.tail = index;
+    }
+
+    pub(crate) fn pop<T>(&mut self, slab: &mut Slab<T>) -> Option<u32> {
+        let head = self.head;
+        if head == NONE {
+            return None;
+        }
+        self.unlink(slab, head);
+        Some(head)
+    }
+
+    pub(crate) fn unlink<T>(&mut self, slab: &mut Slab<T>, index: u32) {
+        let timer = slab.at(index);
+        let (prev, next) = (timer.prev, timer.next);
+        match prev {
+            NONE => self.head = next,
+            _ => slab.at(prev).next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            _ => slab.at(next).prev = prev,
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! The wheel.
 
 use crate::Nanos;
-use crate::list::List;
-use crate::slab::{Key, Slab};
+use crate::slab::{Key, List, Slab};
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;

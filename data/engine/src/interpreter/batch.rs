@@ -1,14 +1,14 @@
 //! The state of a batch while it walks the graph, and its end: each buffer goes where a node
 //! requested, and buffers that no node claimed are freed.
 
-use weever_block::{Block, Cx, FlowKey, FlowOwners, Priority, Requests};
+use weever_block::{Block, Claim, Cx, FlowKey, FlowOwner, FlowOwners, Priority, Requests};
 use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
 #[cfg(test)]
 use crate::counters::WayCounter;
-use crate::counters::{Counter, total};
+use crate::counters::{Cells, Counter, total};
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
 
@@ -284,4 +284,99 @@ impl Dispositions<'_> {
 #[inline]
 pub(super) fn owners(program: &Program, node: u32) -> Option<&FlowOwners> {
     program.nodes[node as usize].flows.as_ref().map(|flows| &*flows.owners)
+}
+
+#[cold]
+pub(super) fn count_conflict(counters: &Cells, tasks: Mask) {
+    counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
+}
+
+/// The disposition that a block asked for.
+#[inline]
+pub(super) fn record(
+    program: &Program,
+    runtime: &Runtime,
+    node: u32,
+    claim: Claim,
+    tasks: Mask,
+) -> Claimed {
+    let plan = &program.nodes[node as usize];
+    match claim {
+        Claim::Spawn { edge, priority } => {
+            let edge = &plan.spawns[edge as usize];
+            if !runtime.is_home(program.home(edge.entry)) {
+                let to = Destination::Elsewhere { entry: edge.entry, priority };
+                return Claimed { to, tasks, taken: Some(edge.spawned), full: edge.ring_full };
+            }
+            let to = Destination::Spawn { entry: edge.entry, priority };
+            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full }
+        }
+        Claim::Transmit { link } => {
+            let to = Destination::Transmit { link };
+            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+        }
+        Claim::Collect => {
+            let to = Destination::Collect { node };
+            Claimed { to, tasks, taken: None, full: plan.outbox_full }
+        }
+        Claim::Owner { flow } => {
+            let to = owner_of(program, runtime, node, flow);
+            claim_of_owner(program, node, to, tasks)
+        }
+        Claim::Block { key } => {
+            let to = Destination::Block { node, key };
+            Claimed { to, tasks, taken: None, full: plan.block_full }
+        }
+    }
+}
+
+/// Where a packet goes whose flow this worker does not own; `None`: it runs here.
+pub(super) fn elsewhere(
+    program: &Program,
+    runtime: &Runtime,
+    node: u32,
+    key: FlowKey,
+) -> Option<Destination> {
+    let plan = &program.nodes[node as usize];
+    let (entry, flows) = (plan.entry?, plan.flows.as_ref()?);
+    let FlowOwner { worker, from } = flows.owners.owner(key)?;
+    let (me, place, moving) = (runtime.worker, (entry, key), &runtime.flows);
+    match from {
+        None => (worker != me).then_some(Destination::Owner { entry, worker }),
+        Some(_) if worker == me => {
+            (moving.releasing != Some(place)).then_some(Destination::Hold { node, key })
+        }
+        Some(from) if from == me && moving.leaving.contains(&place) => None,
+        // Packets that arrived here before this worker's answer go the old way, which is the
+        // shorter one.
+        Some(from) if from != me && !moving.has_answered(place, worker) => {
+            Some(Destination::Owner { entry, worker: from })
+        }
+        Some(_) => Some(Destination::Owner { entry, worker }),
+    }
+}
+
+/// Where a task goes that its block sends to the owner of a flow.
+fn owner_of(program: &Program, runtime: &Runtime, node: u32, key: FlowKey) -> Destination {
+    let here = program.nodes[node as usize].entry.map(|entry| {
+        let priority = Priority::High;
+        Destination::Spawn { entry, priority }
+    });
+    let here = here.unwrap_or(Destination::Hold { node, key });
+    elsewhere(program, runtime, node, key).unwrap_or(here)
+}
+
+/// The claim of tasks that go to the owner of their flow.
+pub(super) fn claim_of_owner(
+    program: &Program,
+    node: u32,
+    to: Destination,
+    tasks: Mask,
+) -> Claimed {
+    let plan = &program.nodes[node as usize];
+    let (taken, full) = match (&to, &plan.flows) {
+        (Destination::Owner { .. }, Some(flows)) => (Some(flows.handed_over), flows.ring_full),
+        _ => (None, plan.block_full),
+    };
+    Claimed { to, tasks, taken, full }
 }

@@ -1,19 +1,64 @@
-//! A panic of a block costs its batch: packets that other nodes have taken go on their way, the
-//! rest is dropped and counted, and a fresh block takes the culprit's place.
+//! Calls of blocks that may panic, outside of a walk and after one.
 //!
-//! Only calls of blocks are contained. After a panic of the engine itself its state would be unknown.
+//! A panic of a block costs its batch: packets that other nodes have taken go on their way, the
+//! rest is dropped and counted, and a fresh block takes the culprit's place. Only calls of blocks are
+//! contained: after a panic of the engine itself its state would be unknown.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
-use weever_block::{Block, Burst, Mask, Shortcut};
+use weever_block::{Block, Burst, Cx, Mask, Shortcut};
 use weever_graph::NodeId;
+use weever_packet::Nanos;
 
+use super::Engine;
 use super::batch::owners;
+use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
-use crate::schedule::{NO_NODE, Step};
+use crate::schedule::{Entry, NO_NODE, Step};
+
+/// The most blocks polled in one go, so that packets are not kept waiting.
+const MAX_POLLS: usize = 64;
+
+impl Engine {
+    /// Polls blocks whose deadlines have come. Returns how many.
+    pub(super) fn poll_blocks(&mut self, now: Nanos) -> usize {
+        if self.runtime.deadlines.is_empty() {
+            return 0;
+        }
+        let mut burst = self.burst.take().unwrap_or_default();
+        let mut polled = 0;
+        while polled < MAX_POLLS
+            && let Some(node) = self.runtime.deadlines.due(now)
+        {
+            let batch = Batch { entry: Entry(0), tasks: 0, occupied: 0 };
+            self.walker(&mut burst, batch, now).poll(node);
+            polled += 1;
+        }
+        self.burst = Some(burst);
+        polled
+    }
+}
+
+impl Walk<'_> {
+    fn poll(mut self, node: u32) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.call(node))) {
+            self.replace_culprit(panic);
+        }
+    }
+
+    fn call(&mut self, node: u32) {
+        let Some(block) = &mut self.blocks[node as usize] else { return };
+        self.state.running = node;
+        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
+            .on_worker(self.runtime.worker)
+            .with_flows(owners(self.program, node));
+        block.poll(&mut cx);
+        self.dispositions().end_call(node);
+        self.state.running = NO_NODE;
+    }
+}
 
 type Panic = Box<dyn Any + Send>;
 
@@ -86,19 +131,6 @@ impl Walk<'_> {
     fn fresh_block(&self, node: u32) -> Option<Box<dyn Block>> {
         let make = || self.maker.block(&self.plan.graph, NodeId(node));
         catch_unwind(AssertUnwindSafe(make)).ok()?.ok()?
-    }
-
-    /// Counts the packets of `unclaimed` that nodes without a working block have lost; returns the
-    /// others.
-    #[cold]
-    pub(super) fn count_lost(&mut self, mut unclaimed: Mask) -> Mask {
-        for (node, loss, tasks) in self.state.lost.drain(..) {
-            let lost = tasks & unclaimed;
-            unclaimed &= !tasks;
-            let name: &Arc<str> = &self.program.nodes[node as usize].name;
-            self.faults.count(name, loss, u64::from(lost.count_ones()));
-        }
-        unclaimed
     }
 }
 

@@ -15,9 +15,8 @@ use weever_block::{FlowKey, FlowOwners, Mask, Priority, bits};
 use weever_packet::{BURST, Nanos, first_n};
 
 use super::Engine;
-use super::batch::Destination;
+use super::batch::{Destination, claim_of_owner, elsewhere};
 use super::moving::{Arrived, Leaving, QueueWatch, Reception};
-use super::owner::{claim, elsewhere};
 use super::peers::Message;
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
@@ -49,7 +48,7 @@ impl Walk<'_> {
         self.state.disposed |= tasks;
         match self.state.claims.iter_mut().find(|claim| claim.to == to) {
             Some(claim) => claim.tasks |= tasks,
-            None => self.state.claims.push(claim(self.program, node, to, tasks)),
+            None => self.state.claims.push(claim_of_owner(self.program, node, to, tasks)),
         }
     }
 }

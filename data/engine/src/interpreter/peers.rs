@@ -9,7 +9,7 @@ use weever_block::Priority;
 use weever_packet::Buffer;
 
 use super::task_queues::Task;
-use crate::doorbell::Doorbell;
+use crate::mailbox::Doorbell;
 use crate::moves::{FlowMessage, MoveOrder};
 use crate::schedule::NodeRef;
 

@@ -7,11 +7,10 @@ use weever_block::{Priority, SpawnRequest};
 use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 use weever_timer::Wheel;
 
-use super::blocked::Blocked;
-use super::deadlines::Deadlines;
 use super::moving::Flows;
 use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
+use super::waiting::{Blocked, Deadlines};
 use crate::Limits;
 use crate::counters::{Cells, Counter, total};
 use crate::schedule::{Entry, NodeRef, Program, SpawnEdge};

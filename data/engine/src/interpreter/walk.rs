@@ -2,18 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weever_block::{Block, Claim, Cx, MAX_WAYS, Ports, Shortcut};
-use weever_packet::{Burst, Mask, Nanos, bits};
+use weever_block::{Block, Cx, MAX_WAYS, Ports, Shortcut};
+use weever_packet::{Burst, Mask, Nanos};
 
-use super::batch::{BatchState, Claimed, Destination, Dispositions, owners};
-use super::owner::owner_of;
+use super::batch::{BatchState, Dispositions, count_conflict, owners, record};
 use super::runtime::Runtime;
 use super::task_queues::Batch;
-use crate::counters::{Cells, total};
 use crate::faults::{Faults, Loss};
 use crate::schedule::{
-    BlockMaker, CompiledGraph, End, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT,
-    TaskMasks, Wake, WayPlan, span,
+    BlockMaker, CompiledGraph, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks,
+    Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
@@ -56,7 +54,7 @@ impl Walk<'_> {
         self.walk(steps);
         self.state.running = NO_NODE;
         #[cfg(test)]
-        self.record(steps);
+        self.record_trace(steps);
         self.count(steps);
         self.dispositions().run();
     }
@@ -67,7 +65,7 @@ impl Walk<'_> {
     }
 
     #[cfg(test)]
-    fn record(&mut self, steps: &[Step]) {
+    fn record_trace(&mut self, steps: &[Step]) {
         let Some(trace) = self.trace.take() else { return };
         for step in steps {
             let mut masks = self.state.masks.slots[step.slots()].to_vec();
@@ -111,84 +109,6 @@ impl Walk<'_> {
                         masks.ending[word] |= next;
                     }
                 }
-            }
-        }
-    }
-
-    /// One pass over the masks that the steps left updates the counters and clears the masks. Most
-    /// nodes see the same tasks, so most masks equal the previous one.
-    pub(super) fn count(&mut self, steps: &[Step]) {
-        let mut unclaimed = self.batch.occupied & !self.state.disposed;
-        if !self.state.lost.is_empty() {
-            unclaimed = self.count_lost(unclaimed);
-        }
-        if unclaimed != 0 {
-            self.count_drops(steps, unclaimed);
-        }
-        if self.batch.occupied != self.batch.tasks {
-            self.count_timers(steps);
-        }
-        let counters = &*self.runtime.counters;
-        let TaskMasks { slots, passed, ending, .. } = &mut self.state.masks;
-        ending.fill(0);
-        let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
-        counters.add(total::TASKS, last.1);
-        counters.add(total::BATCHES, 1);
-        for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
-            for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
-                for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
-                    if *mask != 0 {
-                        if *mask != last.0 {
-                            last = (*mask, u64::from(mask.count_ones()));
-                        }
-                        counters.add(step.counter.plus(i), last.1);
-                        *mask = 0;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Counts each unclaimed packet once: at the first port with a stated reason by which it left, in
-    /// the order of the schedule, else as used, else at the first port that leads nowhere.
-    #[inline(never)]
-    fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
-        let TaskMasks { slots, ending, .. } = &self.state.masks;
-        let counters = &*self.runtime.counters;
-        for end in [End::Stated, End::Used, End::Nowhere] {
-            for (word, steps) in ending.iter().zip(steps.chunks(64)) {
-                for step in bits(*word).map(|i| &steps[i]) {
-                    let drops = &self.program.drops[span(&step.drops)];
-                    for drop in drops.iter().filter(|drop| drop.end == end) {
-                        let tasks = slots[drop.slot as usize] & unclaimed;
-                        if tasks != 0 {
-                            counters.add(drop.reason, u64::from(tasks.count_ones()));
-                            unclaimed &= !tasks;
-                        }
-                    }
-                }
-            }
-            if unclaimed == 0 {
-                return;
-            }
-        }
-        counters.add(total::UNCLAIMED, u64::from(unclaimed.count_ones()));
-    }
-
-    /// Counts tasks without a packet apart, and takes them out of the masks that packets are counted by.
-    #[inline(never)]
-    fn count_timers(&mut self, steps: &[Step]) {
-        let counters = &*self.runtime.counters;
-        let TaskMasks { slots, passed, .. } = &mut self.state.masks;
-        for (word, steps) in passed.iter().zip(steps.chunks(64)) {
-            for step in bits(*word).map(|i| &steps[i]) {
-                let slots = &mut slots[step.slots()];
-                let timers = slots[0] & !self.batch.occupied;
-                if timers != 0 {
-                    let counter = step.counter.plus(slots.len());
-                    counters.add(counter, u64::from(timers.count_ones()));
-                }
-                slots.iter_mut().for_each(|mask| *mask &= self.batch.occupied);
             }
         }
     }
@@ -403,42 +323,6 @@ fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
     }
     for set in &program.way_steps[span(&way.ends)] {
         masks.due[set.word as usize] |= set.steps;
-    }
-}
-
-#[cold]
-fn count_conflict(counters: &Cells, tasks: Mask) {
-    counters.add(total::CONFLICTS, u64::from(tasks.count_ones()));
-}
-
-fn record(program: &Program, runtime: &Runtime, node: u32, claim: Claim, tasks: Mask) -> Claimed {
-    let plan = &program.nodes[node as usize];
-    match claim {
-        Claim::Spawn { edge, priority } => {
-            let edge = &plan.spawns[edge as usize];
-            if !runtime.is_home(program.home(edge.entry)) {
-                let to = Destination::Elsewhere { entry: edge.entry, priority };
-                return Claimed { to, tasks, taken: Some(edge.spawned), full: edge.ring_full };
-            }
-            let to = Destination::Spawn { entry: edge.entry, priority };
-            Claimed { to, tasks, taken: Some(edge.spawned), full: edge.full }
-        }
-        Claim::Transmit { link } => {
-            let to = Destination::Transmit { link };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full }
-        }
-        Claim::Collect => {
-            let to = Destination::Collect { node };
-            Claimed { to, tasks, taken: None, full: plan.outbox_full }
-        }
-        Claim::Owner { flow } => {
-            let to = owner_of(program, runtime, node, flow);
-            super::owner::claim(program, node, to, tasks)
-        }
-        Claim::Block { key } => {
-            let to = Destination::Block { node, key };
-            Claimed { to, tasks, taken: None, full: plan.block_full }
-        }
     }
 }
 

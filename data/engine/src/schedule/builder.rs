@@ -2,14 +2,26 @@
 
 use std::ops::Range;
 
-use weever_block::ShortcutType;
+use weever_block::{BlockType, ShortcutType};
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
 use super::ids::{Entry, Idp};
-use super::nodes::PreparedNode;
-use super::program::{DropSlot, EMPTY_SLOT, EntryPlan, FIRST_STEP_SLOT, Operand, Program, Step};
-use super::program::{StepKind, TASKS_SLOT, Wake};
+use super::program::{DropSlot, EMPTY_SLOT, End, EntryPlan, FIRST_STEP_SLOT, NodePlan, Operand};
+use super::program::{Program, Step, StepKind, TASKS_SLOT, Wake};
 use crate::counters::Counter;
+
+/// A node prepared for being placed in entries.
+pub(super) struct PreparedNode {
+    pub(super) plan: NodePlan,
+    pub(super) block_type: Option<&'static BlockType>,
+    /// For each port of the graph's node, the number that the block gives it.
+    pub(super) ports: Vec<u32>,
+    /// Counts incoming tasks; the ports' counters follow.
+    pub(super) counter: Counter,
+    /// Per port, in the block's numbering: the counter of packets that end there, and why they do.
+    pub(super) drops: Vec<Option<(Counter, End)>>,
+    pub(super) needs_buffer: bool,
+}
 
 /// Adds entries to a program.
 pub(super) struct ProgramBuilder<'a> {

@@ -1,12 +1,10 @@
 //! The executable form of a graph: blocks and flat arrays of steps.
 
+mod blocks;
 mod builder;
 mod compile;
 mod ids;
-mod maker;
-mod nodes;
 mod program;
-mod queues;
 mod shortcut;
 #[cfg(test)]
 mod tests;
@@ -16,16 +14,15 @@ use std::sync::Arc;
 
 use weever_block::{Block, Shortcut};
 
+pub use blocks::CompileError;
+pub(crate) use blocks::{BlockMaker, FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub(crate) use compile::CompileOptions;
 pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
 pub use ids::{Entry, Idp, Idps};
-pub(crate) use maker::BlockMaker;
-pub use maker::CompileError;
 pub(crate) use program::{
     CompiledGraph, End, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT,
     TaskMasks, Wake, WayPlan, span,
 };
-pub(crate) use queues::{FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub use update::Update;
 pub(crate) use update::{Removed, Transition};
 

@@ -7,10 +7,9 @@ use weever_block::{Block, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 
+use super::blocks::{BlockMaker, CompileError, FROM_QUEUE};
 use super::ids::{Entry, Idp};
-use super::maker::{BlockMaker, CompileError};
 use super::program::{CompiledGraph, TaskMasks};
-use super::queues::FROM_QUEUE;
 use crate::counters::{Cells, Counter, Others};
 
 /// The entry of a removed node.

@@ -8,7 +8,7 @@ use weever_block::{FlowKey, FlowOwners};
 
 use super::TeamError;
 use super::publisher::Publisher;
-use crate::doorbell::Waker;
+use crate::mailbox::Waker;
 use crate::moves::{MoveOrder, Moved};
 use crate::schedule::NodeRef;
 

@@ -7,7 +7,7 @@ use weever_graph::change::{Change, Waiting};
 use weever_graph::{ChangeSet, Graph, Verified};
 
 use super::TeamError;
-use super::running::Running;
+use super::partition::Running;
 use crate::counters::Others;
 use crate::schedule::{
     CompileOptions, CompiledGraph, EntryNumbers, FROM_QUEUE, Homes, Idps, Transition,

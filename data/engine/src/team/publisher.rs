@@ -9,10 +9,8 @@ use weever_graph::{ChangeSet, Graph, Verified, apply};
 
 use super::TeamError;
 use super::next::{Compiler, Next};
-use super::part::{Fit, PartSelection};
-use super::partition::partition;
-use super::running::{Running, WorkerHandle, annotate_and_verify};
-use crate::doorbell::Waker;
+use super::partition::{Fit, PartSelection, Running, WorkerHandle, annotate_and_verify, partition};
+use crate::mailbox::Waker;
 use crate::moves::MoveOrder;
 use crate::schedule::{BlockMaker, Homes, Idp, NodeRef, Update};
 

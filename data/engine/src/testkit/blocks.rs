@@ -1,16 +1,16 @@
-//! The blocks: deciders, and those that take packets away, wait, wake and keep count.
+//! The blocks: deciders, and those that take packets away, wait, wake and keep count; a row of blocks,
+//! and the shortcut past them.
 
 use std::collections::HashSet;
 
 use weever_block::{
     Block, BlockType, Build, BuildError, Burst, Cx, Mask, ParamDoc, PortDoc, Ports, Priority,
-    Registry, State, StateKind, bits,
+    Registry, Shortcut, ShortcutType, State, StateKind, bits,
 };
 use weever_graph::Effects;
 use weever_packet::Buffer;
 
 use super::hash;
-use super::shortcut::{QUICK, SHORTCUT, SWIFT};
 
 const fn port(name: &'static str) -> PortDoc {
     PortDoc { name, doc: "" }
@@ -275,4 +275,61 @@ fn spawn_child(cx: &mut Cx<'_>, bytes: &[u8], decision: u64) {
     let priority = if decision & 8 == 0 { Priority::High } else { Priority::Low };
     let delay = if decision & 16 == 0 { 0 } else { decision >> 8 & 0xff };
     cx.spawn_new(0, child, delay, priority);
+}
+
+static QUICK: BlockType =
+    BlockType { name: "Quick", counters: &[], make: |_| Ok(Box::new(Decide(QUICK_SEED))), ..PLAIN };
+static SWIFT: BlockType = BlockType {
+    name: "Swift",
+    effects: Effects::NEEDS_BUFFER,
+    make: |_| Ok(Box::new(Decide(SWIFT_SEED))),
+    ..QUICK
+};
+const QUICK_SEED: u64 = 11;
+const SWIFT_SEED: u64 = 12;
+
+static SHORTCUT: ShortcutType = ShortcutType {
+    name: "QuickAndSwift",
+    summary: "",
+    ways: &[
+        &[("Quick", "true"), ("Swift", "false")],
+        &[("Quick", "false")],
+        // Swift is an end of this one, where there is a Swift.
+        &[("Quick", "true")],
+    ],
+    make: |_| Ok(Box::new(QuickAndSwift)),
+};
+
+/// A boolean of a packet's hash.
+struct Decide(u64);
+
+impl Block for Decide {
+    fn run(&mut self, _: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for i in bits(input) {
+            ports.enable(usize::from(decide(self.0, burst, i)), 1 << i);
+        }
+    }
+}
+
+fn decide(seed: u64, burst: &Burst, task: usize) -> bool {
+    hash(seed, burst.get(task).map_or(&[], Buffer::data)) & 1 == 1
+}
+
+/// Leaves one packet in eight to the blocks.
+struct QuickAndSwift;
+
+impl Shortcut for QuickAndSwift {
+    fn run(&mut self, burst: &mut Burst, input: Mask, ways: &mut [Mask]) {
+        for i in bits(input) {
+            assert!(burst.get(i).is_some(), "a shortcut gets packets only");
+            if hash(13, burst.get(i).map_or(&[], Buffer::data)) & 7 != 0 {
+                let way = match (decide(QUICK_SEED, burst, i), decide(SWIFT_SEED, burst, i)) {
+                    (true, false) => 0,
+                    (false, _) => 1,
+                    (true, true) => 2,
+                };
+                ways[way] |= 1 << i;
+            }
+        }
+    }
 }

@@ -2,7 +2,6 @@
 
 mod blocks;
 mod graph;
-mod shortcut;
 
 use weever_packet::{Buffer, HugePages, Pool, PoolCache, PoolConfig};
 

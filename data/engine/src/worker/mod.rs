@@ -13,9 +13,8 @@ use std::sync::Arc;
 use weever_packet::{BURST, Burst, Nanos, first_n};
 
 use crate::Engine;
-use crate::doorbell::{Doorbell, Waker};
 use crate::interpreter::Reception;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Doorbell, Mailbox, Waker};
 use crate::schedule::Update;
 pub use queues::{Attached, Lost, Turn};
 use queues::{Egress, attempt};

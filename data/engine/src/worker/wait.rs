@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use weever_packet::Nanos;
 
 use super::queues::Attached;
-use crate::doorbell::{Doorbell, Waker};
+use crate::mailbox::{Doorbell, Waker};
 
 /// The interval at which queues without a descriptor, and stalled devices, are polled.
 pub(super) const POLL_INTERVAL: Nanos = 100_000;

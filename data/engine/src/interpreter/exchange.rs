@@ -1,0 +1,85 @@
+//! What an engine takes from the engines of other workers.
+
+use weever_packet::Nanos;
+
+use super::Engine;
+use super::moving::{Owed, QueueWatch};
+use super::peers::{Message, Peers};
+use super::runtime::Offered;
+
+/// Messages taken from one worker in one turn.
+const MAX_MESSAGES_PER_TURN: usize = 256;
+
+impl Engine {
+    /// Connects this engine with those of the other workers.
+    pub(crate) fn connect(&mut self, peers: Peers) {
+        self.runtime.worker = peers.me();
+        self.runtime.peers = Some(Box::new(peers));
+    }
+
+    pub(crate) fn peers(&mut self) -> Option<&mut Peers> {
+        self.runtime.peers.as_deref_mut()
+    }
+
+    /// Takes messages from other workers, as far as there is room for their tasks. Stops at a
+    /// message that belongs to a newer graph than this engine runs, and returns that graph's
+    /// number.
+    #[inline]
+    pub(crate) fn take_over(&mut self, now: Nanos) -> Option<u64> {
+        let workers = self.runtime.peers.as_ref().map_or(0, |peers| peers.len());
+        (0..workers).find_map(|from| self.take_over_from(from, now))
+    }
+
+    fn take_over_from(&mut self, from: usize, now: Nanos) -> Option<u64> {
+        for _ in 0..MAX_MESSAGES_PER_TURN {
+            let program = &self.plan.program;
+            let next = self.runtime.peers.as_mut()?.next(from)?;
+            if next.epoch() > self.runtime.epoch {
+                return Some(next.epoch());
+            }
+            if let Message::Task { at, priority, .. } = next {
+                let (at, priority) = (*at, *priority);
+                let entry = program.at(at);
+                if entry.is_some_and(|entry| !self.runtime.tasks.queue(priority).has_room(entry)) {
+                    return None;
+                }
+            }
+            match self.runtime.peers.as_mut()?.take(from)? {
+                Message::Fence { from: to, order } => {
+                    let queues = QueueWatch::default();
+                    self.runtime.flows.owed.push(Owed { to, order, queues });
+                }
+                Message::Fenced { order } => self.answered(&order),
+                Message::Flow(flow) => self.take_flow(*flow, now),
+                message => self.runtime.receive(program, message),
+            }
+        }
+        None
+    }
+
+    /// Whether messages from other workers are waiting.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.runtime.peers.as_ref().is_some_and(|peers| peers.has_messages())
+    }
+
+    /// The packets to be sent since the last call.
+    #[inline]
+    pub(crate) fn take_offered(&mut self) -> Offered {
+        self.runtime.outboxes.take_offered()
+    }
+
+    /// How many packets this worker may receive so that all of them could be handed over to the owners
+    /// of their flows: flows lose nothing when they move.
+    #[inline]
+    pub(crate) fn flow_room(&self) -> usize {
+        match &self.runtime.peers {
+            Some(peers) if !self.plan.program.sharded.is_empty() => peers.least_room(),
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether messages to other workers wait for room in a ring.
+    pub(crate) fn has_unsent_messages(&self) -> bool {
+        self.runtime.peers.as_ref().is_some_and(|peers| peers.has_unsent())
+    }
+}
