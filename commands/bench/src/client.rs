@@ -11,8 +11,8 @@ use weever_testbed::Fixture;
 use weever_wire::MacAddr;
 
 use crate::BenchError;
-use crate::frame::udp_frame;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
+use crate::traffic::udp_frame;
 
 /// An echo that takes longer is lost.
 const LOST: Duration = Duration::from_millis(100);

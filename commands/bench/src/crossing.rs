@@ -14,8 +14,8 @@ use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{Namespace, Veth, allowed_cores, privileged};
 
 use crate::BenchError;
-use crate::assemble::{self, Leg};
 use crate::contender::{Contender, Gate};
+use crate::peers::{self, Leg};
 use crate::rig::GENERATOR_MAC;
 use crate::traffic::{Traffic, payload_len};
 
@@ -130,7 +130,7 @@ fn weever(gate: &Gate) -> Result<(), BenchError> {
     let graph = host(&HostConfig::default()).map_err(BenchError::of(failed))?;
     let legs =
         [leg(&mut near, NEAR, (SOURCE, GENERATOR_MAC)), leg(&mut far, FAR, (SINK, SINK_MAC))];
-    let (mut worker, _) = assemble::worker(graph, HOST_SOURCE, legs.into(), pool)?;
+    let (mut worker, _) = peers::worker(graph, HOST_SOURCE, legs.into(), pool)?;
     gate.open();
     let mut lost = None;
     worker.run(&gate.stop, Mode::Busy, |event| lost = Some(event.error));

@@ -15,9 +15,9 @@ use weever_plan::flow::{Conj, Kinds};
 use weever_plan::simplify::{ForeignPackets, HandOver, QueueFacts, simplify};
 use weever_wire::MacAddr;
 
-use crate::assemble::{self, Leg};
-use crate::frame::udp_frame;
-use crate::plan::Plan;
+use crate::peers::{self, Leg};
+use crate::samples::Plan;
+use crate::traffic::udp_frame;
 use crate::{BenchError, Report, Samples};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -160,7 +160,7 @@ impl Contender {
             address: HOST,
             neighbour: (PEER, PEER_MAC),
         };
-        let (worker, entry) = assemble::worker(graph, source, vec![leg], pool)?;
+        let (worker, entry) = peers::worker(graph, source, vec![leg], pool)?;
         Contender::new(name, batch, &mut link, Work::Engine(worker, entry))
     }
 

@@ -16,7 +16,7 @@ use weever_plan::search::{Options, Search};
 
 use crate::in_memory::Contender;
 use crate::search::{flows, xdp};
-use crate::{BenchError, forward_in_memory, live};
+use crate::{BenchError, forward, live};
 
 /// Packets in a scenario about packets; as many go through before, uncounted.
 const PACKETS: usize = 64 * 256;
@@ -85,7 +85,7 @@ fn packets(service: Service, batch: usize) -> Result<Work, BenchError> {
 
 /// Packets from one link of a router to the other.
 fn forwarding(batch: usize) -> Result<Work, BenchError> {
-    let mut router = forward_in_memory::Memory::new()?;
+    let mut router = forward::Memory::new()?;
     warmed(Box::new(move || {
         let mut packets = 0;
         for now in 0..PACKETS / batch {
@@ -117,7 +117,7 @@ fn flows_added() -> Result<Work, BenchError> {
 /// Changes from the graph to the one with twenty blocks more and back, adopted by the one worker.
 fn changes() -> Result<Work, BenchError> {
     let [plain, longer] = live::graphs()?;
-    let queue = forward_in_memory::queue(Vec::new())?;
+    let queue = forward::queue(Vec::new())?;
     let Team { mut workers, publisher } = live::team(plain.clone(), queue)?;
     let mut wanted: Vec<Graph> = Vec::new();
     for _ in 0..CHANGES / 2 {

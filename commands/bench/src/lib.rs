@@ -7,18 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod app;
-mod assemble;
 mod client;
-mod clock;
 mod command;
 mod contender;
 mod corec;
 mod crossing;
-mod echo;
-mod error;
 mod forward;
-mod forward_in_memory;
-mod frame;
 mod in_memory;
 mod instructions;
 mod isolation;
@@ -26,20 +20,16 @@ mod live;
 mod modes;
 mod overload;
 mod peers;
-mod plan;
 mod plot;
-mod quantile;
-mod receive;
 mod report;
 mod rig;
 mod samples;
 mod search;
 mod sizes;
 mod steer_xdp;
-mod thread_use;
 mod traffic;
+mod udp;
 
 pub use command::{BenchArgs, run};
-pub use error::BenchError;
-pub use report::{Report, Row};
+pub use report::{BenchError, Report, Row};
 pub use samples::{Samples, Summary};

@@ -14,10 +14,10 @@ use weever_models::Service;
 use weever_testbed::pin_to;
 
 use crate::client::Client;
+use crate::contender::ThreadUse;
 use crate::contender::{Contender, Gate, rate};
-use crate::plan::Plan;
 use crate::rig::{Receiver, Rig};
-use crate::thread_use::ThreadUse;
+use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples, peers};
 

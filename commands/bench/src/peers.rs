@@ -1,11 +1,14 @@
-//! The contenders: weever, AF_XDP with nothing around it, and the kernel's interfaces.
+//! The contenders: weever as the worker of a host, AF_XDP with nothing around it, and the kernel's
+//! interfaces.
 
 use std::net::{Ipv4Addr, UdpSocket};
 
 use weever_ebpf::sys::XdpLink;
 use weever_ebpf::xdp;
-use weever_engine::{CounterKind, Mode};
-use weever_link::Link;
+use weever_engine::{CounterKind, Entry, Mode, Worker};
+use weever_graph::Graph;
+use weever_host::{Host, HostBuilder, InterfaceConfig, Prefix};
+use weever_link::{Link, LinkInfo, LinkQueue};
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, Bare};
 use weever_link_sys::mmsg::ReceiveBatch;
 use weever_link_sys::netdev::Interface;
@@ -14,11 +17,58 @@ use weever_models::counters::{HOST_SOURCE, host_with_counters};
 use weever_models::{HostConfig, Service};
 use weever_packet::{Pool, PoolConfig};
 use weever_testbed::Fixture;
+use weever_wire::MacAddr;
 
 use crate::BenchError;
-use crate::assemble::{self, Leg};
 use crate::contender::Gate;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
+
+const WEEVER: &str = "weever";
+
+/// A link of a host: its address there, and the one neighbour it has.
+pub(crate) struct Leg {
+    pub(crate) link: LinkInfo,
+    /// Without any, the caller puts packets into the engine and takes out sent ones.
+    pub(crate) queues: Vec<Box<dyn LinkQueue>>,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) neighbour: (Ipv4Addr, [u8; 6]),
+}
+
+/// A host with one worker that executes `graph`; packets start at its node `source`. With several
+/// legs it forwards between them; leg *i* is link *i*.
+pub(crate) fn host(
+    graph: Graph,
+    source: &str,
+    legs: Vec<Leg>,
+    pool: Pool,
+) -> Result<Host, BenchError> {
+    let mut builder = HostBuilder::new(pool);
+    builder.network().settings.forwarding = legs.len() > 1;
+    for Leg { link, queues, address, neighbour: (neighbour, mac) } in legs {
+        let prefix = Prefix::new(address.into(), 24).expect("IPv4 prefixes have up to 32 bits");
+        let name = link.name.clone();
+        let link = builder.queues_of(link, queues);
+        let interface = InterfaceConfig::new(name, link).address(prefix);
+        builder.interface(interface).map_err(BenchError::of(WEEVER))?;
+        builder.neighbour(neighbour.into(), MacAddr(mac));
+    }
+    builder.graph(graph, source);
+    builder.build(0).map_err(BenchError::of(WEEVER))
+}
+
+/// The worker of such a host, and where packets enter it.
+pub(crate) fn worker(
+    graph: Graph,
+    source: &str,
+    legs: Vec<Leg>,
+    pool: Pool,
+) -> Result<(Box<Worker>, Entry), BenchError> {
+    let mut host = host(graph, source, legs, pool)?;
+    let mut worker = host.take_workers().remove(0);
+    let missing = || BenchError::of(WEEVER)(format!("the graph has no {source}"));
+    let entry = worker.engine().entry(source).ok_or_else(missing)?;
+    Ok((Box::new(worker), entry))
+}
 
 /// The contender's interface.
 const DEVICE: &str = "right0";
@@ -51,7 +101,7 @@ pub(crate) fn weever_in(
         address: HOST,
         neighbour: (Fixture::LEFT, GENERATOR_MAC),
     };
-    let (mut worker, _) = assemble::worker(graph, HOST_SOURCE, vec![leg], config.pool)?;
+    let (mut worker, _) = worker(graph, HOST_SOURCE, vec![leg], config.pool)?;
     let counters = worker.engine().counters();
     let port = service.port();
     gate.open_with(move || counters.get("RxL4UDPSockets", CounterKind::Port, port).unwrap_or(0));

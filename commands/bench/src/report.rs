@@ -1,9 +1,10 @@
-//! The output of a benchmark.
+//! The output of a benchmark, or the reason why there is none.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
+use weever_ebpf::sys::BpfError;
 
 use crate::{Samples, Summary};
 
@@ -81,6 +82,44 @@ impl fmt::Display for Report {
             writeln!(f, "{name:width$}  {median:>10.3}  {min:>10.3}  {max:>10.3}  {unit}")?;
         }
         Ok(())
+    }
+}
+
+/// An error of a benchmark.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The benchmark needs rights that the process has not.
+    #[error("bench {0} needs CAP_NET_ADMIN and CAP_BPF: run it as root")]
+    Rights(&'static str),
+    /// The benchmark needs more cores.
+    #[error("bench {bench} needs two cores, this process may use {cores}")]
+    Cores {
+        /// Which benchmark.
+        bench: &'static str,
+        /// How many there are.
+        cores: usize,
+    },
+    /// The test network could not be built.
+    #[error("test network: {0}")]
+    Network(#[from] weever_testbed::Error),
+    /// A BPF program or map was refused.
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    /// A contender could not be set up or failed on the way.
+    #[error("{contender}: {problem}")]
+    Contender {
+        /// Which one.
+        contender: &'static str,
+        /// The failure.
+        problem: String,
+    },
+}
+
+impl BenchError {
+    /// Wraps a contender's error.
+    pub(crate) fn of<E: std::fmt::Display>(contender: &'static str) -> impl Fn(E) -> BenchError {
+        move |e| BenchError::Contender { contender, problem: e.to_string() }
     }
 }
 

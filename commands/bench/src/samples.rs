@@ -1,4 +1,35 @@
-//! One contender's results, a sample per round.
+//! Rounds, their samples and what a reader is told of them.
+//!
+//! In each round every contender runs once and leaves one sample; a ratio is taken round by round, so that
+//! a machine whose speed drifts does not bend it.
+
+use std::time::{Duration, Instant};
+
+/// A benchmark ends after this long, even if that makes it fewer rounds than planned: on a machine
+/// that has other work a round may take several times as long as on an idle one.
+const AT_MOST: Duration = Duration::from_secs(45);
+
+/// How many rounds, and how long each contender is measured in each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: usize,
+    pub(crate) each: Duration,
+}
+
+impl Plan {
+    /// The rounds, by number. There is at least one, and none begins that would end too late if it
+    /// took as long as the longest so far.
+    pub(crate) fn rounds(self) -> impl Iterator<Item = usize> {
+        let started = Instant::now();
+        let (mut last, mut longest) = (started, Duration::ZERO);
+        (0..self.rounds).take_while(move |_| {
+            let now = Instant::now();
+            longest = longest.max(now - last);
+            last = now;
+            now - started + longest <= AT_MOST
+        })
+    }
+}
 
 /// The results of one contender. Sample `i` was taken in round `i`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,9 +72,23 @@ impl Samples {
     }
 }
 
+/// The value that a share of all values does not exceed; nothing if there are none.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{quantile, *};
+
+    #[test]
+    fn every_planned_round_is_there_if_there_is_time() {
+        let plan = Plan { rounds: 3, each: Duration::ZERO };
+        assert_eq!(plan.rounds().collect::<Vec<_>>(), [0, 1, 2]);
+    }
 
     #[test]
     fn median_of_odd_and_even() {
@@ -64,5 +109,15 @@ mod tests {
     #[test]
     fn a_silent_peer_is_left_out() {
         assert_eq!(Samples(vec![1.0, 2.0]).ratio(&Samples(vec![0.0, 1.0])).0, vec![2.0]);
+    }
+
+    #[test]
+    fn quantiles_are_of_the_sorted_values() {
+        let values: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        assert_eq!(
+            [0.5, 0.99, 1.0].map(|share| quantile(&values, share)),
+            [50.0, 99.0, 99.0].map(Some)
+        );
+        assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -9,9 +9,9 @@ use weever_models::Service;
 use crate::contender::{Contender, Gate, rate};
 use crate::crossing::{Crossing, Forwarder};
 use crate::forward;
-use crate::plan::Plan;
 use crate::plot::{Line, Plot, Scale};
 use crate::rig::{Receiver, Rig};
+use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples, peers};
 

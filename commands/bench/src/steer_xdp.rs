@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use weever_ebpf::xdp::classify::{Classifier, Fallback, Field, Rule, Sink, Target, Test};
 use weever_wire::MacAddr;
 
-use crate::frame::udp_frame;
-use crate::plan::Plan;
+use crate::samples::Plan;
+use crate::traffic::udp_frame;
 use crate::{BenchError, Report, Samples};
 
 /// How many filters there are.

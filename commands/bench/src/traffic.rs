@@ -1,5 +1,6 @@
-//! Open-loop load: live frames from one core, for as long as the handle lives.
+//! Load: one frame for clients that write their own, and live frames in open loop from one core.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -7,9 +8,41 @@ use std::thread::JoinHandle;
 use weever_ebpf::sys::LiveFrames;
 use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span};
 use weever_testbed::{Fixture, Namespace, pin_to};
+use weever_wire::ethernet::EthernetRepr;
+use weever_wire::ipv4::Ipv4Repr;
+use weever_wire::udp::UdpRepr;
+use weever_wire::{MacAddr, WireError};
 
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
+
+const HEADERS: usize = 14 + 20 + 8;
+
+/// Source and destination of a frame.
+pub(crate) type Ends = (MacAddr, Ipv4Addr, MacAddr, Ipv4Addr);
+
+/// A UDP datagram to `port` in a frame of `len` bytes, without check sequence; at least the
+/// headers' length.
+pub(crate) fn udp_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, WireError> {
+    let (src_mac, src, dst_mac, dst) = ends;
+    let payload_len = len.saturating_sub(HEADERS) as u16;
+    let mut frame = vec![0x2a; HEADERS + usize::from(payload_len)];
+    EthernetRepr { dst: dst_mac, src: src_mac, ethertype: 0x0800 }.emit(&mut frame)?;
+    let packet = Ipv4Repr {
+        tos: 0,
+        ident: 0,
+        flags_frag: 0,
+        ttl: 64,
+        protocol: 17,
+        src,
+        dst,
+        payload_len: 8 + payload_len,
+    };
+    packet.emit(&mut frame[14..])?;
+    let datagram = UdpRepr { src_port: 10_000, dst_port: port, payload_len };
+    datagram.emit_with_checksum(&mut frame[34..], src, dst)?;
+    Ok(frame)
+}
 
 /// Frames per system call: enough that the kernel does not sleep in between, few enough that the
 /// load stops within a tenth of a second.
@@ -83,10 +116,11 @@ impl Drop for Traffic {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::contender::Contender;
     use crate::peers;
-    use std::time::Duration;
 
     #[test]
     fn live_frames_reach_the_other_end() {

@@ -1,10 +1,9 @@
 //! `weever bench app`: the throughput and latency of applications, beside those over the kernel's
 //! sockets.
 
-mod memory;
-mod opening;
 mod ring;
 mod server;
+mod sockets;
 
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use weever_testbed::pin_to;
 use crate::client::Client;
 use crate::contender::{Contender, rate};
 use crate::peers;
-use crate::plan::Plan;
 use crate::rig::{Receiver, Rig};
+use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
@@ -53,19 +52,19 @@ fn in_memory(plan: Plan, all_sockets: bool, report: &mut Report) -> Result<(), B
     let (mut ring, mut opened, mut single) = Default::default();
     for _ in plan.rounds() {
         Samples::push(&mut ring, ring::nanoseconds(plan.each)?);
-        Samples::push(&mut opened, opening::milliseconds(10_000, true)?);
-        Samples::push(&mut single, opening::milliseconds(10_000, false)?);
+        Samples::push(&mut opened, sockets::milliseconds(10_000, true)?);
+        Samples::push(&mut single, sockets::milliseconds(10_000, false)?);
     }
     report.ratio("ring_ns", "ns", &ring);
     report.ratio("open_10k_ms", "ms", &opened);
     report.row("open 10000, one at a time", "ms", &single);
     for count in SERIES {
         if count <= 1_000 || all_sockets {
-            let took = Samples(vec![opening::milliseconds(count, true)?]);
+            let took = Samples(vec![sockets::milliseconds(count, true)?]);
             report.row(&format!("open {count}"), "ms", &took);
         }
     }
-    report.ratio("bytes_per_socket", "B", &Samples(vec![memory::bytes_per_socket()?]));
+    report.ratio("bytes_per_socket", "B", &Samples(vec![sockets::bytes_per_socket()?]));
     Ok(())
 }
 
@@ -198,8 +197,8 @@ mod tests {
         let cores = weever_testbed::allowed_cores().unwrap();
         assert!(ring::nanoseconds(Duration::from_millis(20)).unwrap() > 0.0);
         assert_eq!(weever_testbed::allowed_cores().unwrap(), cores, "what follows needs them all");
-        assert!(opening::milliseconds(100, true).unwrap() > 0.0);
-        assert!(opening::milliseconds(10, false).unwrap() > 0.0);
+        assert!(sockets::milliseconds(100, true).unwrap() > 0.0);
+        assert!(sockets::milliseconds(10, false).unwrap() > 0.0);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Kind {
 
     fn serve(self, queue: &AppQueue, running: impl Fn() -> bool) -> Result<(), BenchError> {
         let served = match self {
-            Kind::Echo => echo::serve(queue, PORT, running),
+            Kind::Echo => echo(queue, PORT, running),
             Kind::KeyValue => keyvalue::serve(queue, PORT, running),
         };
         served.map_err(BenchError::of("application"))

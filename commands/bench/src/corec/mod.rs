@@ -1,5 +1,146 @@
-//! COREC: several threads receive from one queue (Faltelli et al., seed of `data/ring`).
+//! `weever bench corec-sim`: one queue for all servers against a queue for each, as queueing models.
+//!
+//! Section 3.2 of the COREC paper in numbers: N servers that share one queue (M/M/N, M/D/N) against N
+//! servers with a queue each, among which arrivals are spread at random (N × M/M/1, N × M/D/1). The
+//! simulation is beside the theory, so each checks the other: `sim_vs_erlang_c` is the largest relative
+//! error of any simulated mean or 99th percentile.
+//!
+//! Times are in units of the mean service time. Nothing here depends on the machine.
 
-mod sim;
+mod simulation;
+mod theory;
 
-pub(crate) use sim::run as run_sim;
+use std::path::Path;
+
+use simulation::{Latency, Queues, Service, simulate};
+
+use crate::plot::{Line, Plot, Scale};
+use crate::{BenchError, Report, Samples};
+
+/// The loads that are simulated and drawn: arrivals per server and service time.
+const LOADS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+/// The numbers of servers, as in the paper's figures 3 and 4.
+const SERVERS: [u32; 2] = [4, 8];
+/// Customers at load 0; more at higher loads, where successive latencies depend on each other.
+const CUSTOMERS: f64 = 1e6;
+
+/// One combination at one load, simulated and calculated.
+struct Point {
+    load: f64,
+    simulated: Latency,
+    calculated: Latency,
+}
+
+/// Simulates, compares with the theory, and writes the plots of 99th percentiles to `svg` if wanted: a
+/// file for each service and number of servers, beside each other (`x.svg` becomes `x-exponential-4.svg`
+/// and so on). Blocks for about a minute.
+pub(crate) fn run(svg: Option<&Path>) -> Result<Report, BenchError> {
+    let mut report = Report::new("corec-sim");
+    report.setup("virtual time in units of the mean service time; Poisson arrivals; latency is waiting and service");
+    report.setup(
+        "theory: Erlang C for M/M/N, Pollaczek-Khinchine and Crommelin/Franx for M/D/1 and M/D/N",
+    );
+    let mut errors = Samples::default();
+    for service in [Service::Exponential, Service::Deterministic] {
+        for servers in SERVERS {
+            let shared = series(service, Queues::Shared, servers);
+            let separate = series(service, Queues::PerServer, servers);
+            for point in shared.iter().chain(&separate) {
+                errors.push(point.simulated.error(point.calculated));
+            }
+            rows(&mut report, service, servers, &shared, &separate);
+            if let Some(path) = svg {
+                let path = beside(path, service, servers);
+                std::fs::write(&path, plot(service, servers, &shared, &separate))
+                    .map_err(BenchError::of("plot"))?;
+                report.setup(format!("plot: {}", path.display()));
+            }
+        }
+    }
+    report.row("relative error of simulation, all points", "ratio", &errors);
+    report.ratio("sim_vs_erlang_c", "ratio", &Samples(vec![errors.summary().max]));
+    Ok(report)
+}
+
+fn series(service: Service, queues: Queues, servers: u32) -> Vec<Point> {
+    let point = |(at, load): (usize, f64)| {
+        // Latencies are correlated over about 1/(1-load)² service times.
+        let customers = (CUSTOMERS / (1.0 - load).powi(2)) as u64;
+        // A queue of its own needs as many customers as the shared one.
+        let customers =
+            if queues == Queues::PerServer { customers * u64::from(servers) } else { customers };
+        let seed = (u64::from(servers) << 32) | at as u64;
+        Point {
+            load,
+            simulated: simulate(service, queues, servers, load, customers, seed),
+            calculated: theory::latency(service, queues, servers, load),
+        }
+    };
+    LOADS.into_iter().enumerate().map(point).collect()
+}
+
+fn rows(report: &mut Report, service: Service, servers: u32, shared: &[Point], separate: &[Point]) {
+    for (shared, separate) in shared.iter().zip(separate) {
+        let name = |what| {
+            format!(
+                "{} service, {servers} servers, load {:.1}: {what}",
+                service.name(),
+                shared.load
+            )
+        };
+        let mut row = |what, value| report.row(&name(what), "service times", &Samples(vec![value]));
+        row("mean, shared queue", shared.simulated.mean);
+        row("mean, a queue each", separate.simulated.mean);
+        row("p99, shared queue", shared.simulated.p99);
+        row("p99, a queue each", separate.simulated.p99);
+    }
+}
+
+/// The file of one plot: the name with the plot's parameters.
+fn beside(path: &Path, service: Service, servers: u32) -> std::path::PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{}-{servers}.svg", service.name()))
+}
+
+fn plot(service: Service, servers: u32, shared: &[Point], separate: &[Point]) -> String {
+    let line = |name, colour, points: &[Point], pick: fn(&Point) -> f64| Line {
+        name,
+        colour,
+        points: points.iter().map(|p| (p.load, pick(p))).collect(),
+    };
+    let title = match (service, servers) {
+        (Service::Exponential, 4) => "Latency, exponential service, 4 servers",
+        (Service::Exponential, _) => "Latency, exponential service, 8 servers",
+        (Service::Deterministic, 4) => "Latency, deterministic service, 4 servers",
+        (Service::Deterministic, _) => "Latency, deterministic service, 8 servers",
+    };
+    Plot {
+        title,
+        x: "load",
+        y: "service times",
+        scales: (Scale::Linear, Scale::Log),
+        lines: vec![
+            line("shared, mean", "#8fb8c8", shared, |p| p.simulated.mean),
+            line("shared, p99", "#1f6f8b", shared, |p| p.simulated.p99),
+            line("each, mean", "#e0a080", separate, |p| p.simulated.mean),
+            line("each, p99", "#c1440e", separate, |p| p.simulated.p99),
+        ],
+    }
+    .to_svg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn simulation_and_theory_agree() {
+        for service in [Service::Exponential, Service::Deterministic] {
+            for queues in [Queues::Shared, Queues::PerServer] {
+                let simulated = simulate(service, queues, 4, 0.6, 2_000_000, 7);
+                let error = simulated.error(theory::latency(service, queues, 4, 0.6));
+                assert!(error < 0.02, "{service:?} {queues:?}: {error}");
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use weever_link::LinkQueue;
 use weever_packet::{BURST, Buffer, Burst, PoolCache};
 
 use crate::BenchError;
-use crate::frame::{Ends, udp_frame};
+use crate::traffic::{Ends, udp_frame};
 
 /// Where flow and time stand in a frame, behind the UDP header.
 const FLOW: usize = 42;

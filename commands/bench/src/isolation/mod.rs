@@ -11,7 +11,6 @@
 
 mod clients;
 mod server;
-mod steward;
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -25,13 +24,12 @@ use weever_steward::StewardThread;
 use weever_testbed::{Fixture, allowed_cores, pin_to};
 use weever_wire::MacAddr;
 
-use crate::plan::Plan;
 use crate::plot::{Line, Plot, Scale};
-use crate::quantile::quantile;
+use crate::samples::Plan;
+use crate::samples::quantile;
 use crate::{BenchError, Report, Samples};
 use clients::{Clients, Load, Outcome};
-use server::{SERVICE, Server};
-use steward::Placed;
+use server::{Placed, SERVICE, Server};
 
 const WORKERS: u16 = 2;
 /// Ports of high-priority clients begin here.
@@ -184,7 +182,7 @@ impl Scene {
         let config = AfXdpConfig::new("right0", theirs.clone());
         let mut right =
             net.right.run(|| AfXdp::open(&config)).map_err(BenchError::of("clients"))?;
-        let (steward, placed) = steward::start(left.steering(), text, WORKERS.into(), first)?;
+        let (steward, placed) = server::steward(left.steering(), text, WORKERS.into(), first)?;
         let server = Server::start(left.take_queues(), WORKERS.into(), &ours, second)?;
         let mac = |link: &AfXdp| MacAddr(link.info().mac);
         let ends = (mac(&right), Fixture::RIGHT, mac(&left), Fixture::LEFT);

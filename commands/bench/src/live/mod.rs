@@ -24,10 +24,10 @@ use weever_packet::{Pool, PoolConfig};
 use weever_testbed::{allowed_cores, pin_to};
 use weever_wire::MacAddr;
 
-use crate::assemble::{self, Leg};
-use crate::frame::udp_frame;
-use crate::plan::Plan;
-use crate::thread_use::ThreadUse;
+use crate::contender::ThreadUse;
+use crate::peers::{self, Leg};
+use crate::samples::Plan;
+use crate::traffic::udp_frame;
 use crate::{BenchError, Report, Samples};
 use link::{NumberedQueue, Seen};
 
@@ -200,7 +200,7 @@ pub(crate) fn team(graph: Graph, queue: Box<dyn LinkQueue>) -> Result<Team, Benc
     let link = LinkInfo { mac: HOST_MAC.0, ..ReplayConfig::new(Vec::new()).info };
     let (address, neighbour) = (HOST, (PEER, PEER_MAC.0));
     let leg = Leg { link, queues: vec![queue], address, neighbour };
-    let mut host = assemble::host(graph, HOST_SOURCE, vec![leg], pool)?;
+    let mut host = peers::host(graph, HOST_SOURCE, vec![leg], pool)?;
     let publisher = Arc::clone(&host.handle().publisher);
     Ok(Team { workers: host.take_workers(), publisher })
 }
@@ -259,7 +259,7 @@ impl Totals {
 
 /// Of a round without changes it is 0.
 fn quantile(values: &[f64], share: f64) -> f64 {
-    crate::quantile::quantile(values, share).unwrap_or_default()
+    crate::samples::quantile(values, share).unwrap_or_default()
 }
 
 #[cfg(test)]

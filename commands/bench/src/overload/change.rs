@@ -12,8 +12,8 @@ use weever_link::Link;
 use weever_link::memory::{MemoryConfig, pair};
 use weever_packet::{Pool, PoolConfig};
 
-use crate::plan::Plan;
-use crate::quantile::quantile;
+use crate::samples::Plan;
+use crate::samples::quantile;
 use crate::{BenchError, Report, Samples};
 
 /// Chains of counters, and the length of each.

@@ -4,7 +4,7 @@ mod change;
 mod flows;
 mod slow_link;
 
-use crate::plan::Plan;
+use crate::samples::Plan;
 use crate::{BenchError, Report};
 
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {

@@ -14,10 +14,10 @@ use weever_models::{HostConfig, host};
 use weever_packet::{Buffer, Burst, Pool, PoolCache, PoolConfig};
 use weever_wire::MacAddr;
 
-use crate::assemble::{self, Leg};
-use crate::forward_in_memory::queue;
-use crate::frame::udp_frame;
+use crate::forward::queue;
+use crate::peers::{self, Leg};
 use crate::rig::GENERATOR_MAC;
+use crate::traffic::udp_frame;
 use crate::{BenchError, Report, Samples};
 
 /// Packets that arrive on each source in a turn: less than the worker can receive.
@@ -131,7 +131,7 @@ fn forwarded(others: usize, leave: usize) -> Result<f64, BenchError> {
         leg(2, vec![frame(2, 3)?], others, all, &of_others)?,
         leg(3, Vec::new(), 0, leave, &of_others)?,
     ];
-    let mut host = assemble::host(graph, HOST_SOURCE, legs, pool)?;
+    let mut host = peers::host(graph, HOST_SOURCE, legs, pool)?;
     for turn in 1..=TURNS {
         host.step(turn * TURN);
     }

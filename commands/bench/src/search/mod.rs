@@ -4,18 +4,14 @@
 //! paper's own times beside, and goes on to where it stopped: 100,000 flows on the `xdp` model, and
 //! a NIC whose tables run full. All of it is computing; no NIC is needed.
 
-mod growth;
-mod overlap;
-mod paper;
 mod quality;
 mod rig;
 
 use std::path::Path;
 
-use crate::plan::Plan;
+use crate::samples::Plan;
 use crate::{BenchError, Report, Samples};
-use growth::Growth;
-use rig::{Case, Times};
+use rig::{Case, Growth, Times};
 pub(crate) use rig::{flows, xdp};
 
 /// The paper's numbers of flows.
@@ -32,7 +28,7 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
     let paper = rig::i82599()?;
     for flows in PAPER_FLOWS {
         let times = Case::new(&paper, flows).measure(plan);
-        paper::beside(&mut report, flows, &times);
+        rig::beside_paper(&mut report, flows, &times);
         if flows == 500 {
             keys(&mut report, "500", &times, true);
         }
@@ -50,8 +46,8 @@ pub(crate) fn run(plan: Plan, svg: Option<&Path>) -> Result<Report, BenchError> 
         }
     }
     connectx5(&mut report, plan)?;
-    quality::measure(&mut report)?;
-    overlap::measure(&mut report)?;
+    quality::measure_random(&mut report)?;
+    quality::measure_overlap(&mut report)?;
     growth.report(&mut report);
     if let Some(path) = svg {
         std::fs::write(path, growth.to_svg()).map_err(BenchError::of("plot"))?;
@@ -113,7 +109,7 @@ mod tests {
         let nic = rig::i82599().unwrap();
         let times = Case::new(&nic, 50).measure(Plan { rounds: 2, each: Duration::ZERO });
         let mut report = Report::new("search");
-        paper::beside(&mut report, 10, &times);
+        rig::beside_paper(&mut report, 10, &times);
         keys(&mut report, "500", &times, true);
         for key in ["full_500", "add1_500", "del1_500"] {
             assert!(report.ratios[key] > 0.0, "{key}");

@@ -1,4 +1,5 @@
-//! NICs and flows, and the measurement of one number of flows.
+//! The cases of the search, their times, and two ways to show them: beside the paper's table 1, and as growth
+//! with the number of flows.
 
 use std::time::Instant;
 
@@ -8,8 +9,9 @@ use weever_plan::nic::Nic;
 use weever_plan::policy::{Balance, Measure};
 use weever_plan::search::{FlowId, Options, Search};
 
-use crate::plan::Plan;
-use crate::{BenchError, Samples};
+use crate::plot::{Line, Plot, Scale};
+use crate::samples::Plan;
+use crate::{BenchError, Report, Samples};
 
 /// Additions and removals that one sample is the mean of.
 const EACH: u32 = 100;
@@ -121,4 +123,77 @@ fn timed<T>(count: u32, work: impl FnOnce() -> T) -> (f64, T) {
     let start = Instant::now();
     let result = work();
     (start.elapsed().as_secs_f64() * 1e3 / f64::from(count), result)
+}
+
+/// Medians by number of flows, in milliseconds.
+#[derive(Default)]
+pub(super) struct Growth {
+    points: Vec<(f64, f64, f64, f64)>,
+}
+
+impl Growth {
+    pub(super) fn add(&mut self, flows: u32, times: &Times) {
+        let median = |samples: &Samples| samples.summary().median;
+        let (full, add, del) = (median(&times.full), median(&times.add1), median(&times.del1));
+        self.points.push((f64::from(flows), full, add, del));
+    }
+
+    /// The exponents of growth over the larger half of the range: 1 is linear, 0 is flat.
+    pub(super) fn report(&self, report: &mut Report) {
+        let [.., from, _, to] = self.points[..] else { return };
+        let exponent = |a: f64, b: f64| Samples(vec![(b / a).ln() / (to.0 / from.0).ln()]);
+        let name = |what| format!("growth of {what} from {} to {} flows", from.0, to.0);
+        report.row(&name("full"), "exponent", &exponent(from.1, to.1));
+        report.row(&name("+1"), "exponent", &exponent(from.2, to.2));
+        report.row(&name("-1"), "exponent", &exponent(from.3, to.3));
+    }
+
+    pub(super) fn to_svg(&self) -> String {
+        let line = |name, colour, pick: fn(&(f64, f64, f64, f64)) -> f64| Line {
+            name,
+            colour,
+            points: self.points.iter().map(|p| (p.0, pick(p))).collect(),
+        };
+        let lines = vec![
+            line("all flows", "#1f6f8b", |p| p.1),
+            line("one more", "#c1440e", |p| p.2),
+            line("one fewer", "#5a7d2a", |p| p.3),
+        ];
+        Plot {
+            title: "Search on the xdp model, 64 queues",
+            x: "flows",
+            y: "ms",
+            scales: (Scale::Log, Scale::Log),
+            lines,
+        }
+        .to_svg()
+    }
+}
+
+/// The times of a search there, in milliseconds.
+struct Paper {
+    flows: u32,
+    basic: f64,
+    /// With the incremental flow map: full, +1, +10, -1, -10.
+    incremental: [f64; 5],
+}
+
+const TABLE_1: [Paper; 4] = [
+    Paper { flows: 10, basic: 11.0, incremental: [17.0, 2.0, 22.0, 0.009, 0.0237] },
+    Paper { flows: 100, basic: 1_200.0, incremental: [600.0, 9.0, 94.0, 0.074, 0.117] },
+    Paper { flows: 250, basic: 13_000.0, incremental: [4_000.0, 21.0, 219.0, 0.190, 0.277] },
+    Paper { flows: 500, basic: 76_000.0, incremental: [17_000.0, 43.0, 484.0, 0.382, 0.548] },
+];
+
+/// Rows of one line of the table, each with the paper's beside it.
+pub(super) fn beside_paper(report: &mut Report, flows: u32, times: &Times) {
+    let Some(paper) = TABLE_1.iter().find(|p| p.flows == flows) else { return };
+    let columns = ["full", "+1", "+10", "-1", "-10"];
+    let ours = [&times.full, &times.add1, &times.add10, &times.del1, &times.del10];
+    let one = |ms: f64| Samples(vec![ms]);
+    report.row(&format!("82599 {flows} flows, basic (paper)"), "ms", &one(paper.basic));
+    for ((column, ours), theirs) in columns.iter().zip(ours).zip(paper.incremental) {
+        report.row(&format!("82599 {flows} flows, {column}"), "ms", ours);
+        report.row(&format!("82599 {flows} flows, {column} (paper)"), "ms", &one(theirs));
+    }
 }

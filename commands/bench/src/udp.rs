@@ -1,4 +1,5 @@
-//! `weever bench udp-echo`: datagrams sent back, as many as can be and one at a time.
+//! `weever bench rx` and `weever bench udp-echo`: datagrams taken into a socket as fast as they come, and
+//! datagrams sent back, as many as can be and one at a time.
 
 use std::time::Duration;
 
@@ -7,15 +8,56 @@ use weever_testbed::pin_to;
 
 use crate::client::Client;
 use crate::contender::{Contender, Gate, rate};
-use crate::peers;
-use crate::plan::Plan;
 use crate::rig::{Receiver, Rig};
+use crate::samples::Plan;
 use crate::traffic::Traffic;
-use crate::{BenchError, Report, Samples};
+use crate::{BenchError, Report, Samples, peers};
 
 type Body = fn(&Gate) -> Result<(), BenchError>;
 
-const CONTENDERS: [(&str, Body); 3] = [
+/// The contenders in receiving, in the order in which they run in each round.
+const RECEIVERS: [(&str, Body); 5] = [
+    ("weever", |gate| peers::weever(gate, Service::Discard, 0)),
+    ("weever + 10 counters", |gate| peers::weever(gate, Service::Discard, 10)),
+    ("bare AF_XDP drop", peers::bare_drop),
+    ("kernel recvmmsg", peers::recvmmsg),
+    ("TPACKET_V3", peers::tpacket),
+];
+
+/// `weever bench rx`.
+pub(crate) fn receive(plan: Plan) -> Result<Report, BenchError> {
+    let rig = Rig::new("rx")?;
+    rig.kernel_host()?;
+    let mut samples: [Samples; RECEIVERS.len()] = Default::default();
+    for _ in plan.rounds() {
+        for ((_, body), samples) in RECEIVERS.iter().zip(&mut samples) {
+            let contender = Contender::start(&rig, *body)?;
+            let traffic = Traffic::start(&rig, 64)?;
+            samples.push(contender.rate(plan.each));
+            drop(traffic);
+            contender.finish()?;
+        }
+    }
+    Ok(receive_report(&rig, &samples))
+}
+
+fn receive_report(rig: &Rig, samples: &[Samples; RECEIVERS.len()]) -> Report {
+    let mut report = Report::new("rx");
+    report.setup(rig.describe());
+    report.setup("load: UDP in 64-byte frames, 16 flows, live frames, open loop");
+    for ((name, _), samples) in RECEIVERS.iter().zip(samples) {
+        report.row(name, "Mpps", samples);
+    }
+    let [weever, counters, bare, recvmmsg, tpacket] = samples;
+    report.ratio("rx_vs_recvmmsg", "ratio", &weever.ratio(recvmmsg));
+    report.ratio("rx_vs_bare_xsk", "ratio", &weever.ratio(bare));
+    report.ratio("rx_vs_tpacket", "ratio", &weever.ratio(tpacket));
+    let cost = counters.ratio(weever).0.iter().map(|ratio| 1.0 - ratio).collect();
+    report.ratio("ten_blocks_cost", "share", &Samples(cost));
+    report
+}
+
+const ECHOES: [(&str, Body); 3] = [
     ("weever", |gate| peers::weever(gate, Service::Echo, 0)),
     ("bare AF_XDP", peers::bare_echo),
     ("kernel mmsg", peers::mmsg_echo),
@@ -41,20 +83,21 @@ struct Times {
     lost: Samples,
 }
 
-pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
+/// `weever bench udp-echo`.
+pub(crate) fn echo(plan: Plan) -> Result<Report, BenchError> {
     let rig = Rig::new("udp-echo")?;
     rig.kernel_host()?;
-    let mut rates: [ByLoad; CONTENDERS.len()] = Default::default();
-    let mut times: [Times; CONTENDERS.len()] = Default::default();
+    let mut rates: [ByLoad; ECHOES.len()] = Default::default();
+    let mut times: [Times; ECHOES.len()] = Default::default();
     for _ in plan.rounds() {
-        for ((_, body), rates) in CONTENDERS.iter().zip(&mut rates) {
+        for ((_, body), rates) in ECHOES.iter().zip(&mut rates) {
             throughput(&rig, *body, plan.each, rates)?;
         }
-        for ((_, body), times) in CONTENDERS.iter().zip(&mut times) {
+        for ((_, body), times) in ECHOES.iter().zip(&mut times) {
             round_trips(&rig, *body, plan.each, times)?;
         }
     }
-    Ok(report(&rig, &rates, &times))
+    Ok(echo_report(&rig, &rates, &times))
 }
 
 /// Every load, open-loop; returned packets are counted at the load's source.
@@ -89,7 +132,7 @@ fn p50(times: &Times) -> &Samples {
     &times.quantiles[0]
 }
 
-fn report(rig: &Rig, rates: &[ByLoad], times: &[Times]) -> Report {
+fn echo_report(rig: &Rig, rates: &[ByLoad], times: &[Times]) -> Report {
     let mut report = Report::new("udp-echo");
     report.setup(rig.describe());
     report.setup("load: live frames, open loop; counted where they come back");
@@ -98,11 +141,11 @@ fn report(rig: &Rig, rates: &[ByLoad], times: &[Times]) -> Report {
     report.setup("RTT: one datagram in flight, AF_XDP client; every contender polls");
     for ((size, receiver, _), at) in LOADS.iter().zip(0..) {
         let place = if *receiver == Receiver::Contender { ", returns received there" } else { "" };
-        for ((name, _), rates) in CONTENDERS.iter().zip(rates) {
+        for ((name, _), rates) in ECHOES.iter().zip(rates) {
             report.row(&format!("{name}, {size} B{place}"), "Mpps", &rates[at]);
         }
     }
-    for ((name, _), times) in CONTENDERS.iter().zip(times) {
+    for ((name, _), times) in ECHOES.iter().zip(times) {
         for ((quantile, _), samples) in QUANTILES.iter().zip(&times.quantiles) {
             report.row(&format!("{name}, RTT {quantile}"), "µs", samples);
         }

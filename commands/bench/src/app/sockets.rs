@@ -1,5 +1,6 @@
-//! Opening many sockets, on a stack with one worker and no device.
+//! Many sockets, on a stack with one worker and no device: the time to open them and their memory.
 
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -71,4 +72,29 @@ pub(super) fn milliseconds(count: usize, pipelined: bool) -> Result<f64, BenchEr
         }
     }
     Ok(start.elapsed().as_nanos() as f64 / 1e6)
+}
+
+const SOCKETS: usize = 100_000;
+
+/// Bytes for each idle socket, stack and library together: both are in this process.
+pub(super) fn bytes_per_socket() -> Result<f64, BenchError> {
+    let stack = Quiet::start()?;
+    let queue = stack.queue()?;
+    let binds = binds(SOCKETS);
+    // The first sockets make the parts that all share.
+    let failed = BenchError::of("opening sockets");
+    queue.open_many(&binds[..1000]).1.map_err(|e| failed(e.to_string()))?;
+    let before = resident()?;
+    queue.open_many(&binds[1000..]).1.map_err(|e| failed(e.to_string()))?;
+    Ok((resident()?.saturating_sub(before)) as f64 / (SOCKETS - 1000) as f64)
+}
+
+/// Bytes of this process that are in memory.
+fn resident() -> Result<u64, BenchError> {
+    let failed = BenchError::of("/proc/self/smaps_rollup");
+    let text =
+        fs::read_to_string("/proc/self/smaps_rollup").map_err(|error| failed(error.to_string()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| failed("no Rss in it".into()))
 }

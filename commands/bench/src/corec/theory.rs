@@ -8,7 +8,7 @@
 //!
 //! Times are in units of the mean service time. N queues of one server each behave as one such queue.
 
-use super::model::{Latency, Queues, Service};
+use super::simulation::{Latency, Queues, Service};
 
 const QUANTILE: f64 = 0.99;
 
