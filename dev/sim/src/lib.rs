@@ -21,13 +21,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod error;
 mod host;
 mod run;
 mod sockets;
 mod topology;
 
-pub use error::SimError;
+use std::net::IpAddr;
+
 pub use host::{CableId, HostId};
 pub use run::Sim;
 pub use sockets::Datagram;
@@ -37,3 +37,33 @@ pub use topology::Topology;
 pub const MILLIS: u64 = 1_000_000;
 /// Nanoseconds in a second of the virtual clock.
 pub const SECOND: u64 = 1_000 * MILLIS;
+
+/// Why a network cannot be simulated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A part of the topology makes no sense.
+    #[error("host {host}: {problem}")]
+    Host {
+        /// The host.
+        host: String,
+        /// The mistake.
+        problem: String,
+    },
+    /// A host does not know the way to where it is to send.
+    #[error("host {host} has no route to {to}: add one to the topology")]
+    NoRoute {
+        /// The host.
+        host: String,
+        /// The destination.
+        to: IpAddr,
+    },
+    /// A host has no buffer left to send with, or the datagram is longer than one.
+    #[error("host {host} has no buffer for a datagram of {len} bytes")]
+    NoBuffer {
+        /// The host.
+        host: String,
+        /// The payload's length.
+        len: usize,
+    },
+}

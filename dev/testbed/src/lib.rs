@@ -22,24 +22,62 @@
 //! All calls block for as long as the kernel needs to answer (microseconds), except where said.
 #![forbid(unsafe_code)]
 
-mod cpu;
-mod error;
 mod ethtool;
-mod fixture;
 mod link;
 mod namespace;
 mod netlink;
-mod privilege;
-mod requests;
+mod process;
 mod veth;
 
-pub use cpu::{allowed_cores, pin_to};
-pub use error::Error;
-pub use fixture::Fixture;
+use std::io;
+
 pub use link::{LinkCounters, LinkInfo};
 pub use namespace::Namespace;
-pub use privilege::{SKIPPED, privileged};
-pub use veth::{Veth, VethEnd};
+pub use process::{SKIPPED, allowed_cores, pin_to, privileged};
+pub use veth::{Fixture, Veth, VethEnd};
 
 /// An Ethernet hardware address.
 pub type Mac = [u8; 6];
+
+/// A failure to build or to read a part of the testbed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refused a new network namespace.
+    #[error(
+        "cannot create a network namespace: {0}; run as root, or with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+    )]
+    CreateNamespace(#[source] io::Error),
+    /// A netlink request was refused.
+    #[error("cannot {action}: {source}")]
+    Request {
+        /// The request, with the names of the objects.
+        action: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel answered without the object that was asked for.
+    #[error("the kernel's answer to `{action}` holds no link")]
+    Unanswered {
+        /// The request.
+        action: String,
+    },
+    /// A link has no carrier although both ends were set up.
+    #[error("link {name} has no carrier {milliseconds} ms after it was set up")]
+    NoCarrier {
+        /// The link's name.
+        name: String,
+        /// How long it was waited for.
+        milliseconds: u128,
+    },
+    /// A value under `/proc/sys` could not be written.
+    #[error("cannot write {value:?} to the setting {path}: {source}")]
+    Sysctl {
+        /// Path below `/proc/sys` or `/sys`.
+        path: String,
+        /// The refused value.
+        value: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

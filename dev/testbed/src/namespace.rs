@@ -15,10 +15,9 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::error::Error;
 use crate::link::{self, LinkInfo};
-use crate::netlink::Netlink;
-use crate::{Mac, ethtool, requests};
+use crate::netlink::{self, Netlink};
+use crate::{Error, Mac, ethtool};
 
 /// A network namespace that lives as long as this value, its clones, and the sockets and threads
 /// inside it. Cloning shares the namespace.
@@ -230,7 +229,7 @@ impl Namespace {
     pub fn add_address(&self, name: &str, address: Ipv4Addr, prefix: u8) -> Result<(), Error> {
         let index = self.link(name)?.index;
         let action = format!("add address {address}/{prefix} to link {name}");
-        self.change(&action, requests::address(index, address, prefix), NLM_F_CREATE | NLM_F_EXCL)
+        self.change(&action, netlink::address(index, address, prefix), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Adds a route to `network/prefix` through `gateway`; `0.0.0.0/0` is the default route.
@@ -239,7 +238,7 @@ impl Namespace {
     /// [`Error::Request`] if the gateway cannot be reached, or there is such a route.
     pub fn add_route(&self, network: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result<(), Error> {
         let action = format!("add a route to {network}/{prefix} through {gateway}");
-        let request = requests::route(IpAddr::V4(network), prefix, IpAddr::V4(gateway));
+        let request = netlink::route(IpAddr::V4(network), prefix, IpAddr::V4(gateway));
         self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -257,7 +256,7 @@ impl Namespace {
     ) -> Result<(), Error> {
         let index = self.link(name)?.index;
         let action = format!("add address {address}/{prefix} to link {name}");
-        let request = requests::address6(index, address, prefix, asked);
+        let request = netlink::address6(index, address, prefix, asked);
         self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -272,7 +271,7 @@ impl Namespace {
         gateway: Ipv6Addr,
     ) -> Result<(), Error> {
         let action = format!("add a route to {network}/{prefix} through {gateway}");
-        let request = requests::route(IpAddr::V6(network), prefix, IpAddr::V6(gateway));
+        let request = netlink::route(IpAddr::V6(network), prefix, IpAddr::V6(gateway));
         self.change(&action, request, NLM_F_CREATE | NLM_F_EXCL)
     }
 
@@ -283,7 +282,7 @@ impl Namespace {
     pub fn add_neighbour(&self, name: &str, address: Ipv4Addr, mac: Mac) -> Result<(), Error> {
         let index = self.link(name)?.index;
         let action = format!("add neighbour {address} to link {name}");
-        let request = requests::neighbour(index, address.into(), mac);
+        let request = netlink::neighbour(index, address.into(), mac);
         self.change(&action, request, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
@@ -294,7 +293,7 @@ impl Namespace {
     pub fn add_neighbour6(&self, name: &str, address: Ipv6Addr, mac: Mac) -> Result<(), Error> {
         let index = self.link(name)?.index;
         let action = format!("add neighbour {address} to link {name}");
-        let request = requests::neighbour(index, address.into(), mac);
+        let request = netlink::neighbour(index, address.into(), mac);
         self.change(&action, request, NLM_F_CREATE | NLM_F_REPLACE)
     }
 

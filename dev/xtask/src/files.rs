@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::error::Error;
+use crate::report::Error;
 
 /// Contents by path, relative to the workspace.
 #[derive(Debug, Default)]

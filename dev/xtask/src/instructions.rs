@@ -11,8 +11,8 @@ use std::{fs, thread};
 
 use serde::Deserialize;
 
-use crate::error::Error;
 use crate::metadata::Workspace;
+use crate::report::Error;
 use crate::report::Report;
 use crate::rules::load_toml;
 

@@ -5,33 +5,27 @@
 //! git knows. A failure names the place, the rule and its reason; CI runs the same command.
 #![forbid(unsafe_code)]
 
-mod clocks;
 mod dependencies;
 mod docs;
-mod error;
-mod exceptions;
 mod files;
 mod instructions;
 mod layers;
 mod metadata;
 mod names;
-mod private;
+mod places;
 mod report;
 mod rules;
 mod sizes;
 mod source;
 mod test_only;
-mod unsafety;
 
 use std::env;
 use std::process::ExitCode;
 
-use error::Error;
-use exceptions::Exceptions;
 use files::Tree;
 use metadata::Workspace;
-use report::Report;
-use rules::Rules;
+use report::{Error, Report};
+use rules::{Exceptions, Rules};
 
 const USAGE: &str = "\
 usage: cargo xtask check                       hold the tree against the rules in dev/xtask
@@ -93,11 +87,11 @@ fn check() -> Result<Report, Error> {
     names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);
     sizes::check(&sources, &exceptions, &mut report);
-    unsafety::check(&workspace, &sources, &rules, &mut report);
-    clocks::check(&sources, &rules, &mut report);
+    places::check_unsafe(&workspace, &sources, &rules, &mut report);
+    places::check_clocks(&sources, &rules, &mut report);
     docs::check_links(&tree, &mut report);
     docs::check_dependency_reasons(&workspace, &tree, &mut report);
-    private::check(&tree, &mut report);
+    places::check_private_paths(&tree, &mut report);
     layers::check(&workspace, &sources, &exceptions, &mut report);
     test_only::check(&sources, &rules, &exceptions, &mut report);
     Ok(report)

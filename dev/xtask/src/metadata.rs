@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::error::Error;
+use crate::report::Error;
 
 /// Our crates, and the dependency graph they are part of.
 #[derive(Debug, Default)]

@@ -1,6 +1,7 @@
-//! The findings of the checks.
+//! The findings of the checks, or the reason why they could not be made.
 
-use std::fmt;
+use std::path::PathBuf;
+use std::{fmt, io};
 
 /// Findings in the order in which they were made.
 #[derive(Debug, Default)]
@@ -76,6 +77,22 @@ impl Report {
     fn lines(findings: &[Finding]) -> Vec<String> {
         findings.iter().map(|f| format!("{} {}: {}", f.check, f.place, f.message)).collect()
     }
+}
+
+/// The checks did not run to their end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum Error {
+    #[error("cannot run `{command}`: {source}")]
+    Start { command: String, source: io::Error },
+    #[error("`{command}` failed: {stderr}")]
+    Command { command: String, stderr: String },
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{path} is invalid: {message}")]
+    Parse { path: PathBuf, message: String },
 }
 
 #[cfg(test)]

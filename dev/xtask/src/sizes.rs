@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::exceptions::{Exceptions, FileException, FunctionException};
 use crate::report::Report;
+use crate::rules::{Exceptions, FileException, FunctionException};
 use crate::source::{Function, Source};
 
 const CHECK: &str = "size";

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::exceptions::{Exceptions, TestOnlyException};
 use crate::report::Report;
 use crate::rules::Rules;
+use crate::rules::{Exceptions, TestOnlyException};
 use crate::source::Source;
 
 const CHECK: &str = "test-only";

@@ -66,7 +66,7 @@ fn ask(socket: &UdpSocket, to: (Ipv4Addr, u16), question: &[u8]) -> Vec<u8> {
 #[test]
 fn the_echo_server_echoes_with_two_threads() {
     require_net_admin!();
-    let server = |queue: &AppQueue, running: &dyn Fn() -> bool| echo::serve(queue, 7777, running);
+    let server = |queue: &AppQueue, running: &dyn Fn() -> bool| echo(queue, 7777, running);
     with(2, server, |net, socket| {
         for size in [1, 100, 1400, 5000] {
             assert_eq!(ask(&socket, (SERVER, 7777), &vec![9; size]).len(), size);
@@ -147,7 +147,7 @@ fn the_listener_hears_its_group() {
     let (heard, hearing) = std::sync::mpsc::channel();
     let server = |queue: &AppQueue, running: &dyn Fn() -> bool| {
         let heard = heard.clone();
-        listen::serve(queue, (group.into(), 5000), running, |datagram| {
+        listen(queue, (group.into(), 5000), running, |datagram| {
             drop(heard.send(datagram.to_vec()));
         })
     };

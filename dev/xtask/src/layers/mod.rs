@@ -9,9 +9,9 @@ mod modules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::exceptions::Exceptions;
 use crate::metadata::Workspace;
 use crate::report::Report;
+use crate::rules::Exceptions;
 use crate::source::Source;
 use modules::Modules;
 

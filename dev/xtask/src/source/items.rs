@@ -1,14 +1,16 @@
-//! The items of a file: functions, tests, and public items.
+//! The items of a file, and the meaning of the attributes above them.
 
 use std::ops::RangeInclusive;
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
-use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemMod, Signature, TraitItemFn, Visibility};
+use syn::visit::Visit;
+use syn::{
+    Attribute, Expr, ExprLit, ImplItemFn, Item, ItemFn, ItemMod, Lit, Meta, MetaNameValue,
+    Signature, TraitItemFn, Visibility, visit,
+};
 
-use super::attributes::{explicit_path, is_test_only, of_item};
 use super::words::lines;
 
 /// Items by kind, in tests too.
@@ -87,5 +89,59 @@ impl<'a> Visit<'a> for Items {
             self.function(&function.sig, body.span());
         }
         visit::visit_trait_item_fn(self, function);
+    }
+}
+
+pub(super) fn forbids_unsafe(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("forbid")
+        && attribute.meta.require_list().is_ok_and(|list| {
+            list.tokens.to_string().split(',').any(|word| word.trim() == "unsafe_code")
+        })
+}
+
+/// True for `#[test]`, and for a `#[cfg(…)]` that holds in tests only.
+pub(super) fn is_test_only(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let path = attribute.path();
+        if !path.is_ident("cfg") {
+            return path.segments.last().is_some_and(|segment| segment.ident == "test");
+        }
+        let condition = attribute.meta.require_list().map(|list| list.tokens.to_string());
+        condition.is_ok_and(|condition| {
+            let dense: String = condition.split_whitespace().collect();
+            let mut names = dense.split(|c: char| !c.is_alphanumeric() && c != '_');
+            names.any(|name| name == "test")
+                && !dense.contains("not(test)")
+                && !dense.starts_with("any(")
+        })
+    })
+}
+
+/// The file of `#[path = "file"]`.
+pub(super) fn explicit_path(attribute: &Attribute) -> Option<String> {
+    match &attribute.meta {
+        Meta::NameValue(MetaNameValue {
+            path,
+            value: Expr::Lit(ExprLit { lit: Lit::Str(file), .. }),
+            ..
+        }) if path.is_ident("path") => Some(file.value()),
+        _ => None,
+    }
+}
+
+pub(super) fn of_item(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
     }
 }

@@ -1,6 +1,5 @@
 //! A Rust file, reduced to the facts that the checks need.
 
-mod attributes;
 mod items;
 mod scopes;
 mod words;
@@ -11,10 +10,9 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{LineColumn, TokenStream};
 use syn::visit::Visit;
 
-use crate::error::Error;
 use crate::files::Tree;
-use attributes::forbids_unsafe;
-use items::Items;
+use crate::report::Error;
+use items::{Items, forbids_unsafe};
 use words::Words;
 
 pub(crate) use scopes::{Import, Scope};

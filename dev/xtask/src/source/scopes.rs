@@ -9,7 +9,7 @@ use syn::ext::IdentExt;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Macro, UseTree, VisRestricted, Visibility};
 
-use super::attributes::{explicit_path, is_test_only, of_item};
+use super::items::{explicit_path, is_test_only, of_item};
 
 /// One module of a file: the file's own, or one that it writes inline.
 #[derive(Debug, Default)]

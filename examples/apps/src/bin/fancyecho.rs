@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let threads: usize = args.next().map_or(Ok(1), |count| count.parse())?;
     let stack = Stack::open(&Config::default())?;
     std::thread::scope(|scope| {
-        let serve = || echo::serve(&stack.queue()?, port, || true);
+        let serve = || echo(&stack.queue()?, port, || true);
         let servers: Vec<_> = (0..threads).map(|_| scope.spawn(serve)).collect();
         servers.into_iter().try_for_each(|server| match server.join() {
             Ok(ended) => ended.map_err(Into::into),

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [group, port] = &args[..] else { return Err("GROUP PORT".into()) };
     let queue = Stack::open(&Config::default())?.queue()?;
     let place = (group.parse()?, port.parse()?);
-    Ok(listen::serve(
+    Ok(listen(
         &queue,
         place,
         || true,

@@ -1,9 +1,40 @@
-//! Which core a thread runs on.
+//! The test's own process: its privileges, and the cores of its threads.
 
 use std::io;
+use std::sync::OnceLock;
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+
+use crate::Namespace;
+
+/// The line that a test prints when it may not run; scripts look for exactly this line.
+pub const SKIPPED: &str = "skipped: needs CAP_NET_ADMIN";
+
+/// True if this process may create network namespaces and links.
+///
+/// Found out by trying once, since capabilities alone do not show whether a container's seccomp
+/// filter allows it. The answer is kept for the life of the process.
+#[must_use]
+pub fn privileged() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| Namespace::new().is_ok())
+}
+
+/// Returns from the enclosing function, after printing [`SKIPPED`], unless the process is
+/// [`privileged`]. An argument is the value to return.
+#[macro_export]
+macro_rules! require_net_admin {
+    () => {
+        $crate::require_net_admin!(())
+    };
+    ($value:expr) => {
+        if !$crate::privileged() {
+            println!("{}", $crate::SKIPPED);
+            return $value;
+        }
+    };
+}
 
 /// Zero stands for the calling thread in the affinity calls.
 const THIS_THREAD: Pid = Pid::from_raw(0);
