@@ -192,7 +192,7 @@ pub(crate) unsafe fn copy(received: &RxBuf<'_>, to: *mut u8, len: usize) -> usiz
     done
 }
 
-/// What is known of a received datagram. `EINVAL`: it is none, or was written into.
+/// Addresses and options of a received datagram. `EINVAL`: it is none, or was written into.
 ///
 /// # Safety
 /// As for [`weever_buf_data`]; `info` points to a `weever_info`.
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn weever_buf_info(buf: *const Buf, info: *mut Info) -> c_
             is_group: known.is_group().into(),
             reserved: 0,
         };
-        // SAFETY: by the caller's word; written without reading what was there.
+        // SAFETY: by the caller's word; written without a read of the old value.
         unsafe { info.write(known) };
         Ok(0)
     })

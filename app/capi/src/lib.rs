@@ -1,5 +1,5 @@
 //! `weever.h` for C and C++: the sockets of `weever-app-sockets`, with results in the style of errno.
-//! What each call promises is in the manual, `docs/capi.md`; the header is `include/weever.h`.
+//! The manual, `docs/capi.md`, has each call's contract; the header is `include/weever.h`.
 //!
 //! ```text
 //!  weever_aq ──► Queue: an AppQueue at an address that stays, its buffers counted
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A pointer that C holds is a box; C gives it back by the call that ends it. A queue counts its sockets
-//! and buffers and is not destroyed while one of them is left, so that nothing here points to what is
-//! gone. A panic ends at the border as `EIO`.
+//! and buffers and is not destroyed while one of them is left, so that nothing here points to a
+//! freed queue. A panic ends at the border as `EIO`.
 #![allow(unsafe_code, reason = "pointers of C programs")]
 
 mod buffer;

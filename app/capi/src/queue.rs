@@ -219,7 +219,7 @@ pub unsafe extern "C" fn weever_aq_poll(queue: *mut Queue, event: *mut Event) ->
         match there.look() {
             Ok(Look::Event(found)) => match there.event(queue, found) {
                 Some(found) => {
-                    // SAFETY: by the caller's word; written without reading what was there.
+                    // SAFETY: by the caller's word; written without a read of the old value.
                     unsafe { event.write(found) };
                     Ok(EVENT)
                 }
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn weever_aq_reconnect(queue: *mut Queue) -> c_int {
     })
 }
 
-/// Copies what the queue has at this moment.
+/// Copies the queue's state at this moment.
 ///
 /// # Safety
 /// See [`queue_of`]; `state` points to a `weever_state`.
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn weever_aq_state(queue: *mut Queue, state: *mut State) -
             frames_lent: lent as u32,
             buffers: there.buffers as u32,
         };
-        // SAFETY: by the caller's word; written without reading what was there.
+        // SAFETY: by the caller's word; written without a read of the old value.
         unsafe { state.write(now) };
         Ok(0)
     })

@@ -192,7 +192,7 @@ pub unsafe extern "C" fn weever_socket_close(socket: *mut Socket) -> c_int {
 }
 
 /// Sends a buffer, which is the stack's then, by a socket: to the remote end of `dest`; with NULL back to
-/// whom a received buffer came from, else to the socket's peer. On a failure the buffer is given back,
+/// the sender of a received buffer, else to the socket's peer. On a failure the buffer is given back,
 /// too.
 ///
 /// # Safety

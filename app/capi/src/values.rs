@@ -141,7 +141,7 @@ impl Endpoint {
 }
 
 impl Dest {
-    /// What a socket there receives.
+    /// The binding of a socket there.
     pub(crate) fn bind(&self) -> Result<Bind, Failure> {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
         let local = SocketAddr::new(self.local.ip()?.unwrap_or(any), self.local.port);

@@ -19,7 +19,7 @@ use crate::seat::{Keeper, Seat};
 /// How long workers may take to carry out a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Dropped in this order: nobody turns a worker whose link is gone.
+/// The stack's workers, server and host. Dropped in this order: no thread turns a worker whose link is gone.
 pub(crate) struct Shared {
     pub(crate) keepers: Vec<Keeper>,
     /// Seats that no queue has.
@@ -73,7 +73,7 @@ impl Inside {
         Inside { shared, seat, session, answers: VecDeque::new(), settled: true }
     }
 
-    /// Has every worker carry out what was asked: those that nobody turns now, by turning them here.
+    /// Has every worker carry out its commands: workers that no thread turns now are turned here.
     fn settle(&mut self) -> Result<(), Error> {
         let start = Instant::now();
         let server = lock(&self.shared.server);

@@ -22,8 +22,8 @@
 //!
 //! Neighbours have to be answered and timers run all the same. A seat's worker is behind a lock that
 //! its thread takes for each turn, and a keeper thread looks at the clock: a worker that was not
-//! turned for [`Settings::patience`] is the keeper's, who runs it as the daemon would, sleeping while
-//! nothing comes, until the thread wants it back. The same keeper takes over at once when the thread
+//! turned for [`Settings::patience`] passes to the keeper, which runs it as the daemon would, sleeping
+//! while nothing comes, until the thread wants it back. The same keeper takes over at once when the thread
 //! goes to sleep in an event loop of its own ([`AppQueue::arm`]), so the queue's descriptor works as it
 //! does with a stack in another process.
 #![forbid(unsafe_code)]

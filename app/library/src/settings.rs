@@ -10,7 +10,7 @@ use weever_link::Link;
 use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, Queues, Share};
 use weever_packet::{Pool, PoolConfig, PoolError};
 
-/// What comes before a stack's text, to tell it from a path.
+/// The prefix of a stack's text, to tell it from a path.
 pub(crate) const SCHEME: &str = "library:";
 
 /// A stack on one device, as `KEY=VALUE` joined by commas.
@@ -25,7 +25,7 @@ pub struct Settings {
     /// `threads`: how many queues turn a worker, one on each of as many of the device's queues. 1
     /// unless given.
     pub threads: u16,
-    /// `share`: `address` leaves to the kernel what is not for the addresses, `none` takes the whole
+    /// `share`: `address` leaves all packets for other addresses to the kernel, `none` takes the whole
     /// device. `address` unless given.
     pub whole_device: bool,
     /// `patience`, in milliseconds: how long a worker is left alone before its keeper takes over. 10
@@ -126,7 +126,7 @@ pub enum LibraryError {
     Settings {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
     /// The device cannot be opened.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_named() {
+    fn faults_of_a_line_are_named() {
         for (text, part) in [
             ("library:", "needs a device"),
             ("library:dev=eth0", "and an address"),

@@ -45,7 +45,7 @@ impl Stack {
     }
 
     /// Opens a queue, for the thread that will use it. On a stack in this process, as many queues as
-    /// it has workers turn one each; those beyond share what the others' threads and keepers do.
+    /// it has workers turn one each; further queues are served by the others' threads and keepers.
     ///
     /// # Errors
     /// Those of [`AppQueue::connect`].
@@ -105,7 +105,7 @@ impl Library {
         AppQueue::over(Box::new(Inside::new(Arc::clone(&self.shared))), config)
     }
 
-    /// What the host can be asked and told: its network, graph and counters.
+    /// The host's network, graph and counters.
     pub fn handle(&self) -> &HostHandle {
         &self.shared.handle
     }

@@ -15,7 +15,7 @@ use weever_packet::{Burst, HugePages, Pool, PoolCache, PoolConfig};
 
 /// How long something may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than any test: what happens is done by the threads that use the queues.
+/// Longer than any test: the threads that use the queues do all the work.
 const NEVER: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_millis(1);
 /// ARP's number for a request.

@@ -25,7 +25,7 @@ pub const MAX_MESSAGE: usize = 16 * 1024;
 /// Descriptors of one message: a channel and a wake-up for each of 64 workers, and the queue's own.
 const MAX_DESCRIPTORS: usize = 129;
 
-/// What an application asks for.
+/// A request of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -62,7 +62,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
-    /// Joins a group: what comes to the group and the socket's port is the socket's as well.
+    /// Joins a group: the socket receives datagrams to the group and its port as well.
     Join {
         /// The socket's number.
         socket: u32,
@@ -96,7 +96,7 @@ pub enum Share {
     /// Nobody else may have the binding.
     #[default]
     Exclusive,
-    /// The latest gets what comes to one address, all get what comes to a group.
+    /// The latest receives datagrams to one address, all receive those to a group.
     Latest,
     /// By a hash of the flow.
     ByFlow,
@@ -104,19 +104,19 @@ pub enum Share {
     ByWorker,
 }
 
-/// What the stack answers.
+/// An answer of the stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Response {
-    /// The queue is open. Descriptors: what the application sleeps on, then for each worker its
-    /// channel and what wakes it.
+    /// The queue is open. Descriptors: one that the application sleeps on, then for each worker its
+    /// channel and the descriptor that wakes it.
     Queue {
         /// Its number.
         queue: u32,
         /// How many channels there are.
         channels: u32,
     },
-    /// The socket is open: what arrives from now on is its.
+    /// The socket is open and in effect.
     Socket {
         /// Its number on the channels.
         socket: u32,

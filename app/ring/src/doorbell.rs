@@ -22,8 +22,8 @@ impl<'m> Doorbell<'m> {
     /// Announces that this side is about to sleep. Look at the ring again after it.
     pub fn arm(&self) {
         self.0.store(1, Ordering::Relaxed);
-        // Pairs with the fence in `take`: either the waker sees the flag, or the sleeper, who looks
-        // at the ring after this, sees what the waker published before its fence.
+        // Pairs with the fence in `take`: either the waker sees the flag, or the sleeper, which looks
+        // at the ring after this, sees the entries that the waker published before its fence.
         fence(Ordering::SeqCst);
     }
 

@@ -1,4 +1,4 @@
-//! What travels in the rings: 16-byte entries, and the packet info in front of a payload.
+//! The records of the rings: 16-byte entries, and the packet info in front of a payload.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ pub type SocketId = u32;
 /// The frame number of an entry that carries none.
 pub const NO_FRAME: u32 = u32::MAX;
 
-/// What an entry says.
+/// The meaning of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -61,7 +61,7 @@ pub struct Entry {
     pub offset: u16,
     /// The payload's length in bytes.
     pub len: u16,
-    /// What the entry says.
+    /// The meaning of the entry.
     pub kind: Kind,
     /// How many more frames of the same datagram follow in the next entries.
     pub more: u8,
@@ -103,7 +103,7 @@ impl PacketFlags {
     pub const GROUP: PacketFlags = PacketFlags(1);
     /// Received: the datagram was longer than the space for it and was cut.
     pub const TRUNCATED: PacketFlags = PacketFlags(2);
-    /// To send: what goes to a group or to everybody does not come back to this host's members.
+    /// To send: a datagram to a group or to everybody does not come back to this host's members.
     pub const NO_LOOP: PacketFlags = PacketFlags(4);
     /// To send: `hops` is set. Otherwise the socket's default applies.
     pub const HOPS: PacketFlags = PacketFlags(8);
@@ -125,14 +125,14 @@ impl PacketFlags {
 /// Whether a datagram may be cut up on its way, in the manner of Linux's `IP_MTU_DISCOVER`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fragment {
-    /// The stack cuts up what is longer than the path takes; the rest must not be (`WANT`).
+    /// The stack cuts up datagrams longer than the path's MTU; routers must not (`WANT`).
     #[default]
     Want,
     /// Anybody may cut it up (`DONT`).
     Allow,
-    /// Nobody may; what is longer than the path takes is refused with `EMSGSIZE` (`DO`).
+    /// Nobody may; a datagram longer than the path's MTU is refused with `EMSGSIZE` (`DO`).
     Never,
-    /// Nobody may; what is known of the path is ignored, only the link's MTU counts (`PROBE`).
+    /// Nobody may; the path's MTU is ignored, only the link's counts (`PROBE`).
     Probe,
 }
 
@@ -147,7 +147,7 @@ impl Fragment {
     }
 }
 
-/// What goes with a datagram: it lies in the frame's first [`INFO_SIZE`](crate::INFO_SIZE) bytes.
+/// Addresses and options of a datagram, in the frame's first [`INFO_SIZE`](crate::INFO_SIZE) bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
     /// The other host. Unspecified in a datagram to send: the socket's connected peer.
@@ -206,7 +206,7 @@ impl PacketInfo {
         out
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote; any bytes are a valid packet info.
+    /// The inverse of [`to_bytes`](Self::to_bytes); any bytes are a valid packet info.
     pub(crate) fn from_bytes(bytes: &[u8; 56]) -> PacketInfo {
         let address = |at: usize| -> IpAddr {
             let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen bytes");

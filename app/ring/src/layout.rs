@@ -131,12 +131,12 @@ impl Geometry {
         PAGE + ring as usize * self.ring_size()
     }
 
-    /// The offset of the index that counts what was produced in `ring`.
+    /// The offset of the index that counts produced entries of `ring`.
     pub(crate) fn produced_offset(ring: Ring) -> usize {
         FIRST_INDEX + ring as usize * 2 * LINE
     }
 
-    /// The offset of the index that counts what was consumed in `ring`.
+    /// The offset of the index that counts consumed entries of `ring`.
     pub(crate) fn consumed_offset(ring: Ring) -> usize {
         Geometry::produced_offset(ring) + LINE
     }

@@ -41,7 +41,7 @@ pub struct SharedMemory {
 }
 
 // SAFETY: a range of shared memory and a descriptor; all access is by atomics, or by raw copies
-// that whoever holds a frame makes.
+// that the holder of a frame makes.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as for Send.
 unsafe impl Sync for SharedMemory {}
@@ -152,7 +152,7 @@ impl SharedMemory {
     /// The rings and doorbells, for an end that keeps the memory alive beside them.
     ///
     /// # Safety
-    /// Nothing of what is returned is used after the last reference to `self` is gone.
+    /// The result is not used after the last reference to `self` is gone.
     pub(crate) unsafe fn parts(self: &Arc<Self>) -> ChannelParts {
         // SAFETY: the references point into the mapping, which lives as long as the memory that the
         // caller keeps.

@@ -39,7 +39,7 @@ pub struct Producer<'m> {
     parts: RingParts<'m>,
     /// Written, perhaps not yet published.
     next: u32,
-    /// What was published last.
+    /// The index that was published last.
     published: u32,
     /// The consumer's index when last looked at.
     consumed: u32,
@@ -63,9 +63,9 @@ impl<'m> Producer<'m> {
         if known >= wanted {
             return Ok(known);
         }
-        // Acquire: what the consumer read from the slots happened before we overwrite them.
+        // Acquire: the consumer's reads of the slots happened before we overwrite them.
         let consumed = self.parts.consumed.load(Ordering::Acquire);
-        // Between what it had consumed when last looked at and what was published: all else is a lie.
+        // Between its index at the last look and the published one: everything else is impossible.
         if consumed.wrapping_sub(self.consumed) > self.published.wrapping_sub(self.consumed) {
             return Err(ChannelError::Corrupt("consumer index"));
         }
@@ -171,7 +171,7 @@ impl<'m> Consumer<'m> {
         self.next = self.next.wrapping_sub(1);
     }
 
-    /// Lets the other side write the slots of what was popped. Call it once per batch.
+    /// Lets the other side write the slots of popped entries. Call it once per batch.
     #[inline]
     pub fn release(&mut self) {
         if self.released != self.next {

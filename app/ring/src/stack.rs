@@ -1,4 +1,4 @@
-//! The stack's end of a channel: what a worker does with it.
+//! The stack's end of a channel, which a worker uses.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::ring::{Consumer, Producer};
 /// How many entries of the fill ring are taken at once.
 const REFILL: usize = 64;
 
-/// The stack's private record of who holds a frame. What the application says is checked against it.
+/// The stack's private record of a frame's holder. The application's entries are checked against it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Application,
@@ -22,7 +22,7 @@ enum Holder {
     Transmit,
 }
 
-/// What became of something that was to be delivered.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// It is in the ring; the application sees it after [`StackEnd::publish`].
@@ -231,8 +231,8 @@ impl StackEnd {
         }
     }
 
-    /// The next datagram to send, if there is one and its completion has room. What breaks the
-    /// rules is skipped and counted. Follow it by [`complete`](Self::complete).
+    /// The next datagram to send, if there is one and its completion has room. Entries that break the
+    /// rules are skipped and counted. Follow it by [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: close the channel.
@@ -305,7 +305,7 @@ impl StackEnd {
     }
 
     /// Copies the payload of the datagram that [`next_transmit`](Self::next_transmit) returned
-    /// last to the front of `out` and returns its length; what does not fit is left out.
+    /// last to the front of `out` and returns its length; bytes that do not fit are left out.
     #[inline]
     pub fn copy_payload(&self, out: &mut [u8]) -> usize {
         let mut done = 0;

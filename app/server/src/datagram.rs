@@ -50,7 +50,7 @@ pub(crate) fn fill(
     let meta = buffer.meta_mut();
     meta.endpoints = endpoints;
     meta.flags = meta.flags.with(Flags::ENDPOINTS);
-    // Whatever goes to a group comes back to members here, unless it is not to.
+    // A datagram to a group comes back to members here, unless its sender forbids it.
     if !transmit.info.flags.contains(PacketFlags::NO_LOOP) {
         meta.flags = meta.flags.with(Flags::TO_SELF);
     }
@@ -63,7 +63,7 @@ pub(crate) fn fill(
 }
 
 /// Both ends of a datagram to send: those in its packet info, or the socket's. Nothing when there
-/// is no destination, or it is not the socket's to send so.
+/// is no destination, or the socket may not send from there.
 fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
     let given = |end: SocketAddr| (!end.ip().is_unspecified()).then_some(end);
     let remote = given(info.remote).or(socket.peer).filter(|remote| remote.port() != 0)?;
@@ -110,7 +110,7 @@ pub(crate) fn payload(packet: &Buffer) -> &[u8] {
     bytes.get(..usize::from(meta.end.saturating_sub(meta.l4))).unwrap_or(bytes)
 }
 
-/// What the application learns of a packet.
+/// The packet info that the application gets with a packet.
 pub(crate) fn info_of(packet: &Buffer) -> PacketInfo {
     let meta = packet.meta();
     let ends = &meta.endpoints;

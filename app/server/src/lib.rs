@@ -1,8 +1,8 @@
 //! The stack's side of application queues.
 //!
-//! To a worker, applications are one more link: what it receives from it are datagrams that
-//! applications send, what it transmits to it are datagrams for their sockets. So the engine needs
-//! to know nothing of applications, and back-pressure, waiting and fairness are those of any link.
+//! To a worker, applications are one more link: it receives the datagrams that applications send, and
+//! transmits the datagrams for their sockets. So the engine needs to know nothing of applications, and
+//! back-pressure, waiting and fairness are those of any link.
 //!
 //! ```text
 //!             control thread                          worker w

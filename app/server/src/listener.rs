@@ -72,8 +72,8 @@ pub struct AppListener {
 }
 
 impl AppListener {
-    /// Listens at `path` for those that have `access`, and starts a thread. Whoever has not cannot
-    /// connect, or is hung up on at once.
+    /// Listens at `path` and starts a thread. Applications without `access` cannot connect, or are
+    /// disconnected at once.
     ///
     /// # Errors
     /// [`ListenError`]; nothing is left behind.
@@ -86,11 +86,11 @@ impl AppListener {
             move |source: io::Error| ListenError::System { path: path.to_owned(), what, source }
         };
         let errno = |what| move |errno: Errno| failed(what)(errno.into());
-        // A file that nobody listens at was left by a stack that was killed.
+        // A file without a listener was left by a stack that was killed.
         match Connection::connect(path) {
             Ok(_) => return Err(ListenError::Taken(path.to_owned())),
             Err(ControlError::System { source: Errno::CONNREFUSED, .. }) => {
-                fs::remove_file(path).map_err(failed("removing what a dead stack left"))?;
+                fs::remove_file(path).map_err(failed("removing the file of a dead stack"))?;
             }
             Err(_) => {}
         }
@@ -125,12 +125,12 @@ impl AppListener {
         &self.path
     }
 
-    /// The server, for others that ask what is open.
+    /// The server, for reports of open queues and sockets.
     pub fn shared_server(&self) -> Arc<Mutex<AppServer>> {
         Arc::clone(&self.server)
     }
 
-    /// The server, to ask what is open. Keep it for a moment only: applications wait for it.
+    /// The server, for a report of open queues and sockets. Keep it for a moment only: applications wait for it.
     pub fn server(&self) -> MutexGuard<'_, AppServer> {
         lock(&self.server)
     }
@@ -229,8 +229,8 @@ impl Serving {
         self.applications.insert(number, Application { connection, session });
     }
 
-    /// Answers what an application asks, as far as its turn goes. Answers are sent once workers have
-    /// carried out what they say, so that it is in effect for whatever arrives afterwards.
+    /// Answers an application's requests, up to the limit of a turn. Answers are sent once workers have
+    /// carried out the changes, so that these are in effect for all packets that arrive afterwards.
     fn serve(&mut self, number: i32) {
         let mut answers: Vec<Answer> = Vec::new();
         let mut gone = false;
@@ -281,6 +281,6 @@ mod tests {
         let open = Access { users: vec![4_000_000], groups: vec![8] };
         assert!(open.admits(4_000_000, 7) && open.admits(4_000_001, 8));
         assert!(!open.admits(4_000_001, 7));
-        assert_eq!(open.mode(), 0o666, "who may connect is looked at when they do");
+        assert_eq!(open.mode(), 0o666, "each connection is checked when it is made");
     }
 }

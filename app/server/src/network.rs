@@ -20,8 +20,8 @@ pub trait HostNetwork: Send {
     /// Whether an address is one of the host's.
     fn has_address(&self, address: IpAddr) -> bool;
 
-    /// Joins a group on an interface, or leaves it. It is joined when this returns. What somebody
-    /// else has joined stays joined.
+    /// Joins a group on an interface, or leaves it. It is joined when this returns. Memberships
+    /// that others hold stay.
     ///
     /// # Errors
     /// The reason, for people.

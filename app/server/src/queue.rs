@@ -116,7 +116,7 @@ impl AppLinkQueue {
         self.sockets.insert(id, socket);
     }
 
-    /// Members of a group all get what comes to it.
+    /// Every member of a group receives its datagrams.
     fn add_binding(&mut self, binding: &Binding, socket: u32) {
         let by = self.reference(socket);
         let inserted = self.table.borrow_mut().insert(binding, by, Sharing::Latest);

@@ -11,7 +11,7 @@ use crate::stats::SocketCounts;
 /// The number of an application queue.
 pub type QueueId = u32;
 
-/// Who an application is, as the kernel says (`SO_PEERCRED`).
+/// An application, as the kernel identifies it (`SO_PEERCRED`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name, for people.
@@ -22,7 +22,7 @@ pub struct Identity {
     pub uid: u32,
 }
 
-/// What an application wants to bind.
+/// A socket that an application asks for.
 #[derive(Clone, Debug, Default)]
 pub struct SocketRequest {
     /// Our address; `None`: any.
@@ -57,7 +57,7 @@ pub struct SocketStatus {
     pub queue: QueueId,
     /// The application.
     pub owner: Identity,
-    /// What it receives.
+    /// The packets that it receives.
     pub binding: Binding,
     /// The peer of a connected one.
     pub peer: Option<SocketAddr>,
@@ -80,7 +80,7 @@ pub struct QueueStatus {
     pub counts: SocketCounts,
 }
 
-/// Why the server cannot do what an application asks for.
+/// Why the server refuses a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {

@@ -1,4 +1,4 @@
-//! The control side: who has which queue and which sockets.
+//! The control side: the queues and sockets of each application.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ const FIRST_UNPRIVILEGED: u16 = 1024;
 struct Queue {
     owner: Identity,
     sockets: HashSet<u32>,
-    /// What its closed sockets had counted.
+    /// The counters of its closed sockets.
     closed: SocketCounts,
 }
 
@@ -45,7 +45,7 @@ impl Socket {
     }
 }
 
-/// What an application gets for a new queue. The descriptors go to it.
+/// A new queue. Its descriptors go to the application.
 #[derive(Debug)]
 pub struct OpenedQueue {
     /// The queue.
@@ -154,7 +154,7 @@ impl AppServer {
         Ok(OpenedQueue { id, channels, wake, worker_wakes })
     }
 
-    /// Closes a queue and all its sockets; what lies in its rings is lost.
+    /// Closes a queue and all its sockets; the content of its rings is lost.
     ///
     /// # Errors
     /// [`ServerError::NoQueue`].
@@ -229,7 +229,7 @@ impl AppServer {
         Ok(OpenedSocket { id, local_port })
     }
 
-    /// Closes a socket. What was delivered before stays in the application's rings.
+    /// Closes a socket. Earlier deliveries stay in the application's rings.
     ///
     /// # Errors
     /// [`ServerError::NoQueue`] and [`ServerError::NoSocket`].
@@ -257,8 +257,8 @@ impl AppServer {
         }
     }
 
-    /// Has a socket receive what comes to a group and its port, by an interface or the one that the
-    /// route to the group leads by. Joining twice changes nothing.
+    /// Adds a socket to a group: it receives datagrams to the group and its port that arrive by the
+    /// interface, or by the one of the route to the group. Joining twice changes nothing.
     ///
     /// # Errors
     /// [`ServerError::NoSocket`], [`ServerError::Interface`], [`ServerError::Group`],
@@ -309,7 +309,7 @@ impl AppServer {
         Ok(())
     }
 
-    /// A socket of this queue, and the group on the interface that was meant.
+    /// A socket of this queue, and the group on the interface that the request means.
     fn membership(
         &mut self,
         queue: QueueId,
@@ -395,9 +395,8 @@ impl AppServer {
         self.workers.iter().for_each(WorkerHandle::wake);
     }
 
-    /// Waits until every worker has carried out what it was told: what arrives from then on is
-    /// received by the sockets that were opened, and by none that was closed. Workers must be
-    /// running.
+    /// Waits until every worker has carried out its commands: packets that arrive from then on reach
+    /// the sockets that were opened, and none that was closed. Workers must be running.
     ///
     /// # Errors
     /// [`ServerError::Stuck`] after 5 s.
@@ -409,7 +408,7 @@ impl AppServer {
         }
     }
 
-    /// Whether every worker has carried out what it was told, for a caller that turns workers by
+    /// Whether every worker has carried out its commands, for a caller that turns workers by
     /// itself; see [`settle`](Self::settle).
     pub fn settled(&self) -> bool {
         self.workers.iter().all(WorkerHandle::settled)

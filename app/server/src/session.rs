@@ -47,8 +47,8 @@ impl Session {
         tracing::info!(queue, name, pid, "application queue closed");
     }
 
-    /// Does what a request asks for. What was done is in effect once [`AppServer::settle`] returns: give
-    /// the answer after that.
+    /// Carries out a request. It is in effect once [`AppServer::settle`] returns: give the answer after
+    /// that.
     pub fn answer(&mut self, server: &mut AppServer, request: Request) -> Answer {
         let done = match (request, self.queue) {
             (Request::OpenQueue { version, name, ring_len, frames, frame_size, slot }, None) => {

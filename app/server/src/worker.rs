@@ -91,13 +91,13 @@ impl WorkerHandle {
         Err(())
     }
 
-    /// Whether the worker has carried out everything it was told.
+    /// Whether the worker has carried out all its commands.
     pub(crate) fn settled(&self) -> bool {
-        // Acquire: what the worker did comes before what the caller does next.
+        // Acquire: the worker's changes come before the caller's next step.
         self.done.load(Ordering::Acquire) >= self.sent
     }
 
-    /// Waits until the worker has carried out everything it was told; false after 5 s.
+    /// Waits until the worker has carried out all its commands; false after 5 s.
     pub(crate) fn settle(&self) -> bool {
         let mut looks = 0;
         while !self.settled() {

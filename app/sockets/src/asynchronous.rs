@@ -85,7 +85,7 @@ impl AsyncQueue {
             match self.wake.poll_read_ready(task) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(mut guard)) => {
-                    // First, so that what is written from now on makes it readable again.
+                    // First, so that a write from now on makes it readable again.
                     guard.clear_ready();
                     self.queue.acknowledge();
                 }

@@ -34,8 +34,8 @@ pub trait Backend: Send {
     /// As [`send`](Self::send).
     fn receive(&mut self, blocking: bool) -> Result<Option<Answer>, Error>;
 
-    /// Has the stack do what there is to do, if its worker is this thread's to turn; true if it did
-    /// something. Does not block.
+    /// Turns the stack's worker once, if it is this thread's to turn; true if it did something. Does
+    /// not block.
     ///
     /// # Errors
     /// [`Error::Disconnected`] when the worker has failed.
@@ -43,8 +43,8 @@ pub trait Backend: Send {
         Ok(false)
     }
 
-    /// The application will wait for the queue's descriptor by itself: whoever turns workers for it
-    /// takes over now.
+    /// The application will wait for the queue's descriptor by itself: the thread that turns workers
+    /// for it takes over now.
     fn hand_over(&mut self) {}
 
     /// Sleeps until `wake` is readable, the stack has something to do here, or the timeout has
@@ -65,7 +65,7 @@ pub trait Backend: Send {
         None
     }
 
-    /// Connects anew, after the stack has ended. What was open is gone.
+    /// Connects anew, after the stack has ended. Queue and sockets are gone.
     ///
     /// # Errors
     /// [`Error::NoStack`] when there is none to connect to.
@@ -130,13 +130,13 @@ impl Backend for Process {
     }
 }
 
-/// Where a stack listens for applications unless it is told otherwise.
+/// The path at which a stack listens for applications by default.
 pub const DEFAULT_PATH: &str = "/run/weever/apps.sock";
 
-/// What a queue is made of.
+/// The configuration of a queue.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The stack's socket; by default what the environment's `WEEVER_APPS` says, or
+    /// The stack's socket; by default the value of the environment's `WEEVER_APPS`, or
     /// [`DEFAULT_PATH`].
     pub path: PathBuf,
     /// The application's name in `weever sockets`.

@@ -1,4 +1,4 @@
-//! Frames in the application's hands: what arrived, and what will be sent.
+//! Frames in the application's hands: received datagrams, and datagrams to send.
 //!
 //! Both borrow their queue, so that none outlives it, and give their frames back when dropped.
 
@@ -50,7 +50,7 @@ impl<'q> RxBuf<'q> {
         self.socket
     }
 
-    /// What is known of it, besides its payload.
+    /// Addresses, options and time of arrival.
     pub fn info(&self) -> Info {
         Info(self.queue.frames_of(self.channel).info(&self.parts().first.frame))
     }
@@ -100,8 +100,8 @@ impl<'q> RxBuf<'q> {
         queue.submit(channel, socket, &info, parts)
     }
 
-    /// The first of its frames, to write an answer into, which goes to its sender; what was received
-    /// is still in it until it is written over.
+    /// The first of its frames, to write an answer into, which goes to its sender; the received bytes
+    /// are still in it until they are written over.
     pub fn into_answer(mut self) -> TxBuf<'q> {
         let info = self.info().reply();
         let (queue, socket, channel) = (self.queue, self.socket, self.channel);
@@ -125,7 +125,7 @@ impl std::fmt::Debug for RxBuf<'_> {
     }
 }
 
-/// What is known of a received datagram.
+/// Addresses, options and time of arrival of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info(PacketInfo);
 
@@ -170,7 +170,7 @@ impl Info {
         self.0.timestamp
     }
 
-    /// What an answer is sent with: from the address that was asked, unless it is a group's.
+    /// The info of an answer: from the address that was asked, unless it is a group's.
     fn reply(&self) -> PacketInfo {
         let mut info = SendOptions::default().info(self.0.remote);
         if !self.is_group() {
@@ -197,8 +197,8 @@ impl TxBuf<'_> {
         self.queue.frames_of(self.channel).space(frame)
     }
 
-    /// Sends it to this peer, with these options, instead of the socket's own or the sender of what
-    /// it answers.
+    /// Sends it to this peer, with these options, instead of the socket's own peer or the sender
+    /// that it answers.
     #[must_use]
     pub fn to(mut self, remote: SocketAddr, options: SendOptions) -> Self {
         self.info = options.info(remote);
@@ -241,7 +241,7 @@ impl std::fmt::Debug for TxBuf<'_> {
     }
 }
 
-/// What goes with a datagram to send.
+/// Addresses and options of a datagram to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendOptions {
     /// The source address; `None`: the socket's, or the route's choice.
@@ -250,14 +250,14 @@ pub struct SendOptions {
     pub hops: Option<u8>,
     /// Type of service or traffic class; `None`: 0.
     pub traffic_class: Option<u8>,
-    /// Whether it may be cut up on its way. What is too long for [`Fragment::Never`] comes back as an
+    /// Whether it may be cut up on its way. A datagram too long for [`Fragment::Never`] comes back as an
     /// error of the socket, `EMSGSIZE`.
     pub fragment: Fragment,
     /// IPv6's flow label; 0: the stack's choice.
     pub flow_label: u32,
     /// The interface, as the stack numbers them; 0: the route's choice.
     pub interface: u32,
-    /// What goes to a group does not come back to members on this host.
+    /// A datagram to a group does not come back to members on this host.
     pub no_loop: bool,
 }
 

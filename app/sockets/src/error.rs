@@ -1,4 +1,4 @@
-//! What can go wrong for an application.
+//! Failures of an application's calls.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum Error {
     NoStack {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: ControlError,
     },
     /// The stack has ended, or has closed this queue. [Reconnect](crate::AppQueue::reconnect) opens its sockets

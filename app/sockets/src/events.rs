@@ -1,4 +1,4 @@
-//! What a poll found: in the order of arrival, and socket by socket.
+//! The events of a poll: in the order of arrival, and socket by socket.
 
 use crate::buffer::RxBuf;
 use crate::table::UdpSocket;
@@ -25,7 +25,7 @@ impl Event<'_> {
     }
 }
 
-/// What one [look](crate::AppQueue::look) found.
+/// The result of one [look](crate::AppQueue::look).
 #[derive(Debug)]
 pub enum Look<'q> {
     /// Something has happened.
@@ -51,7 +51,7 @@ struct Ready {
     last: u32,
 }
 
-/// What [`AppQueue::poll`](crate::AppQueue::poll) found. Take the events out either in the order of
+/// The events that [`AppQueue::poll`](crate::AppQueue::poll) found. Take the events out either in the order of
 /// arrival ([`drain`](Self::drain)), or one socket after the other
 /// ([`next_socket`](Self::next_socket)), the sockets in the order in which they became ready. Use it
 /// again for the next poll: it allocates only until it has reached its size.
@@ -189,6 +189,6 @@ mod tests {
         });
         let (_, mut chain) = events.next_socket().unwrap();
         assert_eq!(errnos(chain.next().into_iter()), [1]);
-        assert_eq!(errnos(events.drain()), [2, 3], "what was left in the order of arrival");
+        assert_eq!(errnos(events.drain()), [2, 3], "the rest in the order of arrival");
     }
 }

@@ -15,7 +15,7 @@ use crate::table::{Bind, UdpSocket};
 /// that neither waits for the other.
 pub(crate) const UNDER_WAY: usize = 64;
 
-/// A socket that is being opened: names what [`crate::AppQueue::begin_open`] asked for.
+/// A socket that is being opened: names a request of [`crate::AppQueue::begin_open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opening(pub(crate) u64);
 
@@ -36,7 +36,7 @@ pub(crate) struct Openings {
 /// runs.
 pub(crate) struct Channel {
     pub(crate) end: RefCell<AppEnd>,
-    /// The bytes of its frames, for what buffers hold.
+    /// The bytes of its frames, for the buffers.
     pub(crate) frames: Frames,
     /// Wakes the worker.
     wake: OwnedFd,

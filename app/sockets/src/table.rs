@@ -29,7 +29,7 @@ fn next_generation() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What a socket receives.
+/// The address, port and peer of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bind {
     local: SocketAddr,
@@ -40,8 +40,8 @@ pub struct Bind {
 }
 
 impl Bind {
-    /// What comes to this address and port by UDP. An unspecified address is any of the stack's (an
-    /// IPv6 one is of both families), port 0 an ephemeral one.
+    /// A UDP socket of this address and port. An unspecified address is any of the stack's (an IPv6
+    /// one is of both families), port 0 an ephemeral one.
     pub fn udp(local: SocketAddr) -> Bind {
         let sharing = Share::Exclusive;
         Bind { local, peer: None, v6_only: false, sharing, interface: None }
@@ -59,7 +59,7 @@ impl Bind {
         Bind { v6_only: true, ..self }
     }
 
-    /// Other sockets may have the same address and port, and divide what arrives.
+    /// Other sockets may have the same address and port, and divide the datagrams.
     #[must_use]
     pub fn shared(self, sharing: Share) -> Bind {
         Bind { sharing, ..self }
@@ -90,7 +90,7 @@ pub(crate) struct Entry {
     pub(crate) number: SocketId,
     pub(crate) bind: Bind,
     pub(crate) port: u16,
-    /// The channel by which it sends what is no reply: that of its latest datagram, else the first.
+    /// The channel by which it sends, but for replies: that of its latest datagram, else the first.
     pub(crate) home: Cell<u16>,
     /// Where its chain was in the list of ready sockets when last looked at.
     pub(crate) ready: Cell<u32>,
@@ -161,7 +161,7 @@ impl Table {
         self.numbers.insert(number, socket.slot);
     }
 
-    /// Forgets the stack's numbers, and lists the sockets with what they were bound to.
+    /// Forgets the stack's numbers, and lists the sockets with their bindings.
     pub(crate) fn forget_numbers(&mut self) -> Vec<(UdpSocket, Bind)> {
         self.numbers.clear();
         let slots = (0..).zip(&self.slots);

@@ -117,7 +117,7 @@ fn frames_returned_twice_or_not_held_are_counted_and_ignored() {
     assert_eq!(misuse.not_its_frame, 4, "frame 0, and frame 7 twice in one chain");
     assert_eq!(misuse.bad_kind, 1);
     assert!(misuse.bad_range >= 3);
-    assert_eq!(stack.held().1, 4, "what was taken for sending has come back: {:?}", app.held());
+    assert_eq!(stack.held().1, 4, "frames taken for sending have come back: {:?}", app.held());
 }
 
 proptest! {

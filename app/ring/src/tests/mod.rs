@@ -1,4 +1,4 @@
-//! Both ends over one channel: what arrives, who holds which frame, and hostile applications.
+//! Both ends over one channel: payloads, holders of frames, and hostile applications.
 
 mod hostile;
 mod property;
@@ -87,7 +87,7 @@ fn a_long_datagram_takes_several_frames_both_ways_or_none() {
     assert_eq!(stack.copy_payload(&mut out), 500);
     assert_eq!(out, payload);
     let mut cut = [0; 300];
-    assert_eq!(stack.copy_payload(&mut cut), 300, "what does not fit is left out");
+    assert_eq!(stack.copy_payload(&mut cut), 300, "bytes that do not fit are left out");
     stack.complete().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Random use of both ends: frames are conserved, and what is sent arrives in order.
+//! Random use of both ends: frames are conserved, and payloads arrive in order.
 
 use std::collections::VecDeque;
 

@@ -83,7 +83,7 @@ impl Bench {
         self.server.open_socket(queue, &request).unwrap().id
     }
 
-    /// What the worker does each turn, as far as this link is concerned.
+    /// The worker's turn, as far as this link is concerned.
     fn turn(&mut self, packets: Vec<Buffer>) -> Vec<Buffer> {
         self.queue.advance(0);
         let received = self.queue.rx(&mut self.cache, &mut self.burst, 64).unwrap();
@@ -412,7 +412,7 @@ fn an_error_about_a_datagram_is_told_to_its_socket_with_both_ends() {
     let mut bench = bench();
     let (queue, mut app) = bench.open();
     let socket = bench.bind(queue, 53);
-    let mut packet = bench.datagram(socket, b"what an error quotes");
+    let mut packet = bench.datagram(socket, b"quoted by an error");
     let meta = packet.meta_mut();
     meta.flags = meta.flags.with(Flags::ERROR);
     (meta.vlan, meta.segment) = (90, 1400);

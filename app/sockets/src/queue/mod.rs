@@ -20,7 +20,7 @@ use crate::table::Table;
 pub struct AppQueue {
     config: Config,
     backend: RefCell<Box<dyn Backend>>,
-    /// What the stack writes to when this thread sleeps.
+    /// The stack writes to it when this thread sleeps.
     wake: OwnedFd,
     channels: Vec<Channel>,
     /// The channel that is read next.

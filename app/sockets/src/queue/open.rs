@@ -12,8 +12,8 @@ use crate::table::{Bind, Entry, UdpSocket};
 
 impl AppQueue {
     /// Opens a UDP socket. An unspecified address is any of the stack's (an IPv6 one is of both
-    /// families), port 0 an ephemeral one. Blocks until the stack has answered; what arrives then is
-    /// the socket's.
+    /// families), port 0 an ephemeral one. Blocks until the stack has answered; the socket is in effect
+    /// then.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Disconnected`].
@@ -22,7 +22,7 @@ impl AppQueue {
     }
 
     /// As [`bind_udp`](Self::bind_udp), but other sockets may have the same address and port, and
-    /// divide what arrives.
+    /// divide the datagrams.
     ///
     /// # Errors
     /// As [`bind_udp`](Self::bind_udp).
@@ -157,7 +157,7 @@ impl AppQueue {
         }
     }
 
-    /// Closes a socket. Blocks until the stack has answered. What arrived before and was not taken is
+    /// Closes a socket. Blocks until the stack has answered. Datagrams that were not taken yet are
     /// discarded.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl AppQueue {
         Ok(())
     }
 
-    /// Joins a group: what comes to it and to the socket's port is the socket's as well. `interface`
+    /// Joins a group: the socket receives datagrams to the group and its own port as well. `interface`
     /// is the stack's name of it; without, the route to the group decides. Blocks until the stack has
     /// answered. A group is left when its socket is closed; after [`reconnect`](Self::reconnect) it has
     /// to be joined again.
@@ -245,7 +245,7 @@ impl AppQueue {
     }
 
     /// After [`Error::Disconnected`]: opens the queue and its sockets anew, on the stack that serves
-    /// applications there now. Handles stay valid, ports stay the same; what was on its way is lost.
+    /// applications there now. Handles stay valid, ports stay the same; datagrams on their way are lost.
     /// Sockets that cannot be had again are closed and come back with the reason. Blocks until the
     /// stack has answered.
     ///
