@@ -1,20 +1,20 @@
 //! The command line, and the room that carries out each command.
 
-mod failure;
 mod papers;
-mod up;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use weever_capture::CaptureArgs;
+use weever_capture::{CaptureArgs, CaptureError};
 use weever_commands_control::{CliError, ControlCommand};
-use weever_commands_graph::GraphCommand;
-use weever_commands_plan::{PlanArgs, PolicyCommand};
-use weever_commands_steer::SteerArgs;
+use weever_commands_graph::{GraphCommand, GraphToolError};
+use weever_commands_plan::{PlanArgs, PlanToolError, PolicyCommand};
+use weever_commands_steer::{SteerArgs, SteerError};
+use weever_daemon::config::ConfigError;
+use weever_daemon::{Report, StartError, UpArgs, UpError};
 
-use failure::Failure;
+use papers::PapersError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,7 +81,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         match self.command {
-            Command::Up(args) => up::run(&args),
+            Command::Up(args) => up(&args),
             Command::Control(command) => ask(&command),
             Command::Capture(args) => {
                 args.run(&mut io::stdout().lock())?;
@@ -107,6 +107,76 @@ fn ask(command: &ControlCommand) -> Result<ExitCode, Failure> {
         other => other?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn up(args: &UpArgs) -> Result<ExitCode, Failure> {
+    let report = args.run(&mut io::stdout().lock())?;
+    let mut out = io::stdout().lock();
+    // There may be nobody left to read it.
+    drop(describe(&mut out, &report, args.counters));
+    match report.failure {
+        None => Ok(ExitCode::SUCCESS),
+        Some(why) => Err(Failure::Ended(why)),
+    }
+}
+
+fn describe(out: &mut dyn Write, report: &Report, with_counters: bool) -> io::Result<()> {
+    let (received, sent, dropped) = report.totals();
+    writeln!(
+        out,
+        "weever has stopped: {received} packets received, {sent} sent, {dropped} dropped"
+    )?;
+    if with_counters {
+        weever_commands_control::write_counters(out, &report.counters)?;
+    }
+    out.flush()
+}
+
+/// A command line or a configuration that is wrong; clap's own choice, too.
+const USAGE: u8 = 2;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Cli(#[from] CliError),
+    #[error(transparent)]
+    Up(#[from] UpError),
+    #[error("while the stack ran: {0}")]
+    Ended(String),
+    #[error(transparent)]
+    Papers(#[from] PapersError),
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    #[error(transparent)]
+    Graph(#[from] GraphToolError),
+    #[error(transparent)]
+    Plan(#[from] PlanToolError),
+    #[error(transparent)]
+    Steer(#[from] SteerError),
+}
+
+impl Failure {
+    /// Reports the failure on standard error.
+    pub(crate) fn report(&self) -> ExitCode {
+        let mut errors = io::stderr().lock();
+        // A reader that has gone away (`2>&1 | head`) is no reason for another status.
+        let _ = match self {
+            Failure::Up(UpError::Config(ConfigError::Several(problems))) => {
+                problems.iter().try_for_each(|problem| writeln!(errors, "error: {problem}"))
+            }
+            other => writeln!(errors, "error: {other}"),
+        };
+        match self {
+            Failure::Up(UpError::Config(_) | UpError::Log(_)) => ExitCode::from(USAGE),
+            Failure::Up(UpError::Start(StartError::Policy(error))) if error.is_about_files() => {
+                ExitCode::from(USAGE)
+            }
+            Failure::Graph(error) => error.exit_code(),
+            Failure::Plan(error) => error.exit_code(),
+            Failure::Steer(error) => error.exit_code(),
+            _ => ExitCode::FAILURE,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
-//! The command line, and the loop behind it.
+//! The command line, and the loop behind it until Ctrl-C, which ends it cleanly so that captured packets get into the file.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use nix::sys::signal::{SigSet, Signal};
 use weever_commands_control::{CliError, Target};
 use weever_service_api::{
     CaptureEvent, CaptureRequest, CaptureStarted, CapturedPacket, Client, ClientError, MAX_SNAPLEN,
 };
 
 use crate::file::PacketFile;
-use crate::{interrupt, line};
+use crate::line;
 
 /// The interval of checks for the end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -99,7 +102,7 @@ impl CaptureArgs {
     /// See [`CaptureError`].
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CaptureError> {
         let mut client = self.target.connect()?;
-        let ended = interrupt::watch();
+        let ended = watch_for_interrupt();
         let ended =
             ended.map_err(|source| CaptureError::Io { what: "take over signals", source })?;
         let started = match client.call(&self.request())? {
@@ -228,4 +231,27 @@ fn gone(error: &io::Error) -> bool {
 
 fn failed(path: &std::path::Path, source: io::Error) -> CaptureError {
     CaptureError::File { path: path.to_owned(), source }
+}
+
+/// Exit status of a process that a second SIGINT ended (128 and the signal's number).
+const INTERRUPTED: i32 = 130;
+
+/// Whether somebody wants the capture to end. To be made before other threads are started.
+fn watch_for_interrupt() -> io::Result<Arc<AtomicBool>> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.thread_block()?;
+    let wanted = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&wanted);
+    let wait = move || {
+        if signals.wait().is_ok() {
+            flag.store(true, Ordering::Relaxed);
+        }
+        if signals.wait().is_ok() {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    Ok(wanted)
 }

@@ -7,7 +7,6 @@
 
 mod command;
 mod file;
-mod interrupt;
 mod line;
 
 pub use command::{CaptureArgs, CaptureError};

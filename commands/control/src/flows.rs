@@ -1,30 +1,22 @@
 //! `weever flows`.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use clap::Args;
 use weever_service_api::{FlowStatus, Flows, FlowsRequest};
 
-use crate::format::{counted, grouped, span};
-use crate::table::{Align, Table};
-use crate::watch::{repeat, seconds};
-use crate::{CliError, Target};
+use crate::CliError;
+use crate::table::{Align, Table, counted, grouped, span};
+use crate::watch::Repeated;
 
 /// Shows the worker of each flow of a running stack, with its filter, the busiest flow first.
 #[derive(Args, Clone, Debug, Default)]
 pub struct FlowsArgs {
     #[command(flatten)]
-    target: Target,
+    repeated: Repeated,
     /// The most flows to show; up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     most: usize,
-    /// Print the answer as JSON, for programs; with --watch, one line per reading
-    #[arg(long)]
-    json: bool,
-    /// Repeat every SECONDS, until interrupted
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    watch: Option<Duration>,
 }
 
 impl FlowsArgs {
@@ -33,8 +25,7 @@ impl FlowsArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let ask = || self.target.ask(&FlowsRequest { most: self.most });
-        repeat(out, self.json, self.watch, ask, |out, flows, _| write(out, flows))
+        self.repeated.run(out, &FlowsRequest { most: self.most }, |out, flows, _| write(out, flows))
     }
 }
 

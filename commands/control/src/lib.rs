@@ -5,24 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod counters;
-mod error;
 mod find;
 mod flows;
-mod format;
 mod queues;
 mod set;
-mod settings;
 mod sockets;
 mod status;
-mod stop;
 mod table;
 mod watch;
 
 use std::io::Write;
 
 pub use counters::write_counters;
-pub use error::CliError;
-pub use find::Target;
+pub use find::{CliError, Target};
 pub use set::described;
 
 /// A command that asks a running stack and prints the answer.
@@ -34,9 +29,9 @@ pub enum ControlCommand {
     Flows(flows::FlowsArgs),
     Queues(queues::QueuesArgs),
     Set(set::SetArgs),
-    Settings(settings::SettingsArgs),
+    Settings(set::SettingsArgs),
     Sockets(sockets::SocketsArgs),
-    Stop(stop::StopArgs),
+    Stop(set::StopArgs),
 }
 
 impl ControlCommand {

@@ -1,30 +1,22 @@
 //! `weever queues`.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use clap::Args;
 use weever_service_api::{QueueStatus, Queues, QueuesRequest};
 
-use crate::format::{counted, grouped, per_second, span};
-use crate::table::{Align, Table};
-use crate::watch::{repeat, seconds};
-use crate::{CliError, Target};
+use crate::CliError;
+use crate::table::{Align, Table, counted, grouped, per_second, span};
+use crate::watch::Repeated;
 
 /// Shows the traffic of each worker of a running stack: packets, classes, filters and their hits.
 #[derive(Args, Clone, Debug, Default)]
 pub struct QueuesArgs {
     #[command(flatten)]
-    target: Target,
+    repeated: Repeated,
     /// Also show filters of each worker, the busiest first: at most this many, up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     filters: usize,
-    /// Print the answer as JSON, for programs; with --watch, one line per reading
-    #[arg(long)]
-    json: bool,
-    /// Repeat every SECONDS and show rates, until interrupted
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    watch: Option<Duration>,
 }
 
 impl QueuesArgs {
@@ -33,8 +25,7 @@ impl QueuesArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let ask = || self.target.ask(&QueuesRequest { filters: self.filters });
-        repeat(out, self.json, self.watch, ask, write)
+        self.repeated.run(out, &QueuesRequest { filters: self.filters }, write)
     }
 }
 

@@ -1,10 +1,11 @@
-//! `weever set`.
+//! `weever set`, `weever settings` and `weever stop`: changing a running stack, and ending it.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use weever_service_api::settings::paths_help;
-use weever_service_api::{Assignment, Changed, SetRequest};
+use weever_service_api::{Assignment, Changed, SetRequest, SettingsRequest, StopRequest};
 
 use crate::{CliError, Target};
 
@@ -56,4 +57,56 @@ pub fn described(changed: &Changed) -> String {
     }
     changed.notes.iter().for_each(|note| text.push_str(&format!("; {note}")));
     text
+}
+
+/// Shows the present values of all that `weever set` can change, in the form that `weever set`
+/// takes.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SettingsArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Print the answer as JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+impl SettingsArgs {
+    /// Asks and prints.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        let answer = self.target.ask(&SettingsRequest {})?;
+        if self.json {
+            serde_json::to_writer_pretty(&mut *out, &answer).map_err(std::io::Error::from)?;
+            writeln!(out)?;
+        } else {
+            answer.settings.iter().try_for_each(|setting| writeln!(out, "{setting}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The longest time that a stack may take to shut down.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shuts a running stack down, and waits until it has given its device back.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StopArgs {
+    #[command(flatten)]
+    target: Target,
+}
+
+impl StopArgs {
+    /// Asks and waits.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or takes longer than half a minute.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        let mut client = self.target.connect()?;
+        let pid = client.call(&StopRequest {})?.pid;
+        client.wait_closed(PATIENCE)?;
+        writeln!(out, "the stack of process {pid} has shut down")?;
+        Ok(())
+    }
 }

@@ -1,30 +1,22 @@
 //! `weever sockets`.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use clap::Args;
 use weever_service_api::{AppQueueStatus, SocketCounts, SocketStatus, Sockets, SocketsRequest};
 
-use crate::format::{grouped, span};
-use crate::table::{Align, Table};
-use crate::watch::{repeat, seconds};
-use crate::{CliError, Target};
+use crate::CliError;
+use crate::table::{Align, Table, grouped, span};
+use crate::watch::Repeated;
 
 /// Shows the applications of a running stack, their queues and sockets, and the counters of these.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SocketsArgs {
     #[command(flatten)]
-    target: Target,
+    repeated: Repeated,
     /// The most sockets to show; up to 2000
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     most: usize,
-    /// Print the answer as JSON, for programs; with --watch, one line per reading
-    #[arg(long)]
-    json: bool,
-    /// Repeat every SECONDS, until interrupted
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    watch: Option<Duration>,
 }
 
 impl SocketsArgs {
@@ -33,8 +25,8 @@ impl SocketsArgs {
     /// # Errors
     /// When the stack cannot be asked, or `out` not be written.
     pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
-        let ask = || self.target.ask(&SocketsRequest { most: self.most });
-        repeat(out, self.json, self.watch, ask, |out, sockets, _| write(out, sockets))
+        self.repeated
+            .run(out, &SocketsRequest { most: self.most }, |out, sockets, _| write(out, sockets))
     }
 }
 

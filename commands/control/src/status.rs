@@ -8,7 +8,7 @@ use weever_service_api::{
     WorkerStatus,
 };
 
-use crate::format::{grouped, span};
+use crate::table::{grouped, span};
 use crate::{CliError, Target};
 
 /// Shows a running stack: device, address, services, workers. Names other stacks that run.

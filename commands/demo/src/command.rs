@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weever_service_api::{GraphFormat, GraphRequest};
 
-use crate::error::DemoError;
+use crate::outcome::DemoError;
 use crate::peer::Over;
 use crate::stage::{self, PORT, Stage};
 use crate::steps::{BOUND, Finding, Steps};

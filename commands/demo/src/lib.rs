@@ -8,21 +8,16 @@
 #![forbid(unsafe_code)]
 
 mod command;
-mod error;
 mod exercises;
-mod frames;
-mod icmp;
 mod kernel;
 mod layers;
 mod outcome;
-mod pattern;
+mod payloads;
 mod peer;
 mod scenes;
 mod smoltcp_peer;
 mod stage;
 mod steps;
-mod talk;
 
 pub use command::{DemoArgs, run};
-pub use error::DemoError;
-pub use outcome::{Check, LayerCount, Outcome, Verdict};
+pub use outcome::{Check, DemoError, LayerCount, Outcome, Verdict};

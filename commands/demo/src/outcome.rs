@@ -1,8 +1,11 @@
-//! The results of the demo, for people and for machines.
+//! The outcome of the demo, and the reasons why it could not be given.
 
 use std::fmt;
 
 use serde::Serialize;
+use weever_service_api::ClientError;
+
+use crate::peer::PeerError;
 
 /// How a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -130,5 +133,38 @@ impl Outcome {
             last = name;
         }
         Ok(())
+    }
+}
+
+/// An error of the demo.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DemoError {
+    /// The peer could not do its part.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The stack's control socket did not answer.
+    #[error("control socket: {0}")]
+    Control(#[from] ClientError),
+    /// The test network could not be built.
+    #[error("test network: {0}")]
+    Network(#[from] weever_testbed::Error),
+    /// The stack did not start.
+    #[error("{0}")]
+    Start(String),
+    /// The picture of the graph could not be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Where to.
+        path: String,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+impl DemoError {
+    /// Makes one from the reason why a stack did not start.
+    pub(crate) fn start(why: impl std::fmt::Display) -> DemoError {
+        DemoError::Start(why.to_string())
     }
 }

@@ -13,12 +13,11 @@ use weever_packet::{Pool, PoolConfig};
 use weever_service_api::{Client, ClientError};
 use weever_testbed::{Fixture, Namespace};
 
-use crate::error::DemoError;
-use crate::kernel::KernelPeer;
+use crate::kernel::{KernelPeer, Talk};
+use crate::outcome::DemoError;
 use crate::peer::{Ends, Peer};
 use crate::smoltcp_peer::{SmoltcpPeer, UDP_PORT};
 use crate::steps::{BOUND, Finding, Steps};
-use crate::talk::Talk;
 
 /// Where weever's UDP echo service listens.
 pub(crate) const PORT: u16 = 7;

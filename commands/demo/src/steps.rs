@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::error::DemoError;
-use crate::outcome::{Check, LayerCount, Outcome, Verdict};
+use crate::outcome::{Check, DemoError, LayerCount, Outcome, Verdict};
 
 /// How long a step may take, if nothing else is said.
 pub(crate) const BOUND: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use weever_graph::{Finding, Graph, Severity, dot, verify};
 use weever_service_api::{ApplyRequest, GraphFormat, GraphRequest};
 use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
 
-use crate::{GraphToolError, Streams, blocks, file, setting};
+use crate::{GraphToolError, Streams, file, nodes};
 
 /// Work with protocol graphs in Unicorn files.
 #[derive(Clone, Debug, Subcommand)]
@@ -40,7 +40,7 @@ pub struct Input {
     pub file: PathBuf,
     /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
     /// entries; may be repeated.
-    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse)]
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = nodes::parse)]
     pub settings: Vec<(String, String)>,
 }
 
@@ -52,7 +52,7 @@ pub struct Wanted {
     pub file: Option<PathBuf>,
     /// Give a config node (full name) one of its ports as value first, or `empty`: a table without
     /// entries; may be repeated.
-    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = setting::parse, conflicts_with_all = RUNNING)]
+    #[arg(long = "set", value_name = "NODE=VALUE", value_parser = nodes::parse, conflicts_with_all = RUNNING)]
     pub settings: Vec<(String, String)>,
     /// The graph that a stack runs, with its counters, instead of a file.
     #[arg(long)]
@@ -304,7 +304,7 @@ fn load_graph(
 /// Everything verification says; errors alone if there are any.
 fn findings(graph: &Graph) -> Vec<Diagnostic> {
     let mut annotated = graph.clone();
-    let unknown = blocks::annotate(&mut annotated);
+    let unknown = nodes::annotate(&mut annotated);
     match verify(annotated) {
         Ok(verified) => {
             let findings = verified.warnings().chain(verified.notes());
@@ -316,7 +316,7 @@ fn findings(graph: &Graph) -> Vec<Diagnostic> {
 
 fn with_remedy(graph: &Graph, finding: &Finding) -> Diagnostic {
     let diagnostic = Diagnostic::from(finding);
-    match setting::remedy(graph, finding) {
+    match nodes::remedy(graph, finding) {
         Some(remedy) => diagnostic.help(remedy),
         None => diagnostic,
     }
@@ -324,7 +324,7 @@ fn with_remedy(graph: &Graph, finding: &Finding) -> Diagnostic {
 
 fn set(graph: &mut Graph, input: &Input, streams: &mut Streams) -> bool {
     for (node, value) in &input.settings {
-        if let Err(error) = setting::apply(graph, node, value) {
+        if let Err(error) = nodes::apply(graph, node, value) {
             put(streams.errors, &format!("error: --set {node}={value}: {error}\n"));
             return false;
         }

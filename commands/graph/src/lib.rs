@@ -3,13 +3,9 @@
 //! [`GraphCommand`] is the command line, [`run`] executes it.
 #![forbid(unsafe_code)]
 
-mod blocks;
 mod command;
-mod error;
 mod file;
-mod setting;
-mod streams;
+mod nodes;
 
 pub use command::{Check, Fmt, GraphCommand, Input, Picture, Wanted, run, run_with};
-pub use error::GraphToolError;
-pub use streams::Streams;
+pub use file::{GraphToolError, Streams};

@@ -9,7 +9,6 @@ mod args;
 mod error;
 mod session;
 mod setup;
-mod signals;
 
 pub use args::SteerArgs;
 pub use error::SteerError;

@@ -1,18 +1,20 @@
-//! From the command to the end.
+//! From the command to the end: the steward runs until a signal comes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use weever_device::claim;
+use nix::sys::signal::{SigSet, Signal};
 use weever_device::ethtool::KernelDriver;
-use weever_device::{ifindex, model_of, name_of};
+use weever_device::{claim, ifindex, model_of, name_of};
 use weever_plan::map::Placement;
 use weever_plan::search::Plan;
 use weever_policy::policy::CheckedPolicy;
 use weever_steward::{InitialPlan, Step, Steward, Target, TargetError, pause_after};
 
-use crate::signals::StopFlag;
 use crate::{SteerArgs, SteerError, setup};
 
 /// More flows are not shown one by one.
@@ -217,4 +219,45 @@ fn tell(lines: &[String]) {
         drop(writeln!(out, "{line}"));
     }
     drop(out.flush());
+}
+
+/// Exit status of a process that a second SIGINT ended (128 and the signal's number).
+const INTERRUPTED: i32 = 130;
+
+/// Says when a signal has come.
+#[derive(Clone, Debug)]
+pub(crate) struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Takes the signals over from now on. A second one ends the process at once.
+    pub(crate) fn watch() -> Result<StopFlag, SteerError> {
+        let mut signals = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            signals.add(signal);
+        }
+        signals.thread_block().map_err(|e| SteerError::Signals(e.into()))?;
+        let ending = StopFlag(Arc::default());
+        let (told, waiter) = (ending.clone(), thread::current());
+        let watch = move || told.wait_for(&signals, &waiter);
+        let started = thread::Builder::new().name("signals".into()).spawn(watch);
+        started.map(|_| ending).map_err(SteerError::Signals)
+    }
+
+    fn wait_for(&self, signals: &SigSet, waiter: &Thread) {
+        if signals.wait().is_ok() {
+            self.0.store(true, Ordering::Release);
+            waiter.unpark();
+        }
+        if signals.wait().is_ok() {
+            std::process::exit(INTERRUPTED);
+        }
+    }
+
+    /// Sleeps for so long, or until a signal comes; says whether one came.
+    pub(crate) fn within(&self, time: Duration) -> bool {
+        if !self.0.load(Ordering::Acquire) {
+            thread::park_timeout(time);
+        }
+        self.0.load(Ordering::Acquire)
+    }
 }

@@ -1,4 +1,5 @@
-//! Methods `apply` and `set`: changes of the running stack.
+//! Methods `apply`, `set`, `settings` and `stop`: changes of the running stack, the present values of what
+//! can be changed, and its end.
 
 use std::fmt;
 use std::str::FromStr;
@@ -156,6 +157,42 @@ pub struct Changed {
     pub afresh: Vec<String>,
     /// Further remarks.
     pub notes: Vec<String>,
+}
+
+/// Parameters of `settings`: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsRequest {}
+
+impl Method for SettingsRequest {
+    const NAME: &'static str = "settings";
+    type Answer = Settings;
+}
+
+/// Answer to `settings`. Given back to `set`, it changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// Services, interfaces, routes of operators, and settings of the whole stack. Parameters of
+    /// nodes are in the graph.
+    pub settings: Vec<Assignment>,
+}
+
+/// Parameters of `stop`: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StopRequest {}
+
+impl Method for StopRequest {
+    const NAME: &'static str = "stop";
+    type Answer = Stopping;
+}
+
+/// Answer to `stop`: the stack shuts down once this has been sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopping {
+    /// The process that ends, or that had the stack.
+    pub pid: u32,
 }
 
 #[cfg(test)]

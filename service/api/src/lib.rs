@@ -10,7 +10,7 @@
 //! {"version":1,"id":2,"error":{"kind":"unknown-method","message":"…","remedy":"…"}}
 //! ```
 //!
-//! A [`Method`] is one file here: the types of its request and of its answer. Adding one means that file,
+//! A [`Method`] is one file here, or shares one with its like: the types of its request and of its answer. Adding one means that file,
 //! its line in the list below, and a handler in the stack, which does not compile without it.
 //!
 //! Within a version, fields may be added to answers, so a reader ignores those it does not know;
@@ -36,39 +36,37 @@ mod capture;
 mod change;
 mod client;
 mod counters;
-mod current;
-mod error;
-mod flows;
 mod graph;
 mod line;
+mod message;
 mod method;
 mod queues;
-mod request;
-mod response;
 pub mod settings;
 pub mod socket;
 mod sockets;
 mod status;
-mod stop;
 
 pub use capture::{
     CaptureEnd, CaptureEvent, CapturePlace, CaptureRequest, CaptureStarted, CapturedPacket,
     Direction, MAX_SNAPLEN,
 };
-pub use change::{ApplyRequest, Assignment, Changed, How, ParseAssignmentError, SetRequest};
+pub use change::{
+    ApplyRequest, Assignment, Changed, How, ParseAssignmentError, SetRequest, Settings,
+    SettingsRequest, StopRequest, Stopping,
+};
 pub use client::{Client, ClientError, TIMEOUT};
 pub use counters::{
     Counters, CountersRequest, DropCounter, LinkCounters, NamedCounter, NodeCounters, PoolCounters,
     PoolShare, PortCounter,
 };
-pub use current::{Settings, SettingsRequest};
-pub use error::{ApiError, ErrorKind};
-pub use flows::{FlowStatus, Flows, FlowsRequest, MAX_FLOWS};
 pub use graph::{GraphFormat, GraphRequest, GraphText};
 pub use line::{LineError, LineReader, MAX_MESSAGE, VERSION};
+pub use message::{ApiError, ErrorKind, Outcome, Response, decode_response};
 pub use method::{Answers, Handle, Method, Reply};
-pub use queues::{ClassShare, FilterStatus, QueueStatus, Queues, QueuesRequest};
-pub use response::{Outcome, Response, decode_response};
+pub use queues::{
+    ClassShare, FilterStatus, FlowStatus, Flows, FlowsRequest, MAX_FLOWS, QueueStatus, Queues,
+    QueuesRequest,
+};
 pub use sockets::{
     AppQueueStatus, MAX_SOCKETS, SocketCounts, SocketStatus, Sockets, SocketsRequest,
 };
@@ -76,7 +74,6 @@ pub use status::{
     InterfaceStatus, NeighbourStatus, RouteStatus, ServiceStatus, Status, StatusRequest,
     WorkerStatus,
 };
-pub use stop::{StopRequest, Stopping};
 
 method::methods![
     ApplyRequest,

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::request::{Rejection, Request};
+use crate::message::{Rejection, Request};
 use crate::{ApiError, Response, VERSION};
 
 /// A method of the control socket: the type of its request, whose fields are the parameters.
@@ -151,7 +151,7 @@ macro_rules! methods {
             line: &[u8],
             stream: &std::os::unix::net::UnixStream,
         ) -> std::io::Result<()> {
-            let request = match request::decode_request(line, METHODS) {
+            let request = match message::decode_request(line, METHODS) {
                 Ok(request) => request,
                 Err(rejection) => return method::refuse(stream, rejection),
             };

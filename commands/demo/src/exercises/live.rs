@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weever_service_api::{ApplyRequest, ClientError, GraphFormat, GraphRequest};
 
 use super::{PATIENCE, WINDOW};
-use crate::pattern;
+use crate::payloads;
 use crate::peer::{Over, Peer, PeerError};
 use crate::stage::Control;
 use crate::steps::{Deadline, Finding, Steps};
@@ -84,7 +84,7 @@ fn flow(peer: &mut dyn Peer, over: &AtomicBool) -> Result<Flow, PeerError> {
     loop {
         let ends = over.load(Ordering::Acquire) || flow.sent >= MOST;
         while !ends && flow.sent - flow.received < WINDOW {
-            peer.send(Over::V4, &pattern::datagram(flow.sent))?;
+            peer.send(Over::V4, &payloads::datagram(flow.sent))?;
             flow.sent += 1;
         }
         if flow.received == flow.sent {
@@ -92,7 +92,7 @@ fn flow(peer: &mut dyn Peer, over: &AtomicBool) -> Result<Flow, PeerError> {
         }
         // An answer that is not here by now will not come.
         let Some(len) = peer.receive(Over::V4, &mut back, PATIENCE)? else { return Ok(flow) };
-        flow.reordered += u64::from(pattern::verify(&back[..len]) != Some(flow.received));
+        flow.reordered += u64::from(payloads::verify(&back[..len]) != Some(flow.received));
         flow.received += 1;
     }
 }

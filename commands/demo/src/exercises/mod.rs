@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use weever_service_api::{Counters, CountersRequest};
 
-use crate::error::DemoError;
-use crate::pattern::{self, HEADER};
+use crate::outcome::DemoError;
+use crate::payloads::{self, HEADER};
 use crate::peer::{Over, Peer, PeerError};
 use crate::stage::Control;
 use crate::steps::{BOUND, Deadline, Finding, Steps};
@@ -79,7 +79,7 @@ fn pings(
 ) -> Result<usize, PeerError> {
     let mut answered = 0;
     for size in sizes {
-        let payload = pattern::bytes(*size as u64, *size);
+        let payload = payloads::bytes(*size as u64, *size);
         let back = peer.ping(over, &payload, deadline.at_most(PATIENCE))?;
         answered += usize::from(back.as_deref() == Some(&payload[..]));
     }
@@ -124,7 +124,7 @@ fn echoes(
     let mut back = vec![0u8; 10_000];
     let (mut intact, mut lost) = (0, 0);
     for len in lengths {
-        let payload = pattern::bytes(len as u64, len);
+        let payload = payloads::bytes(len as u64, len);
         peer.send(over, &payload)?;
         let got = peer.receive(over, &mut back, deadline.at_most(PATIENCE))?;
         intact += usize::from(got.is_some_and(|n| back[..n] == payload));
@@ -163,11 +163,11 @@ fn verify_stream(
     let mut back = [0u8; 2048];
     while intact + wrong < count && !deadline.is_over() {
         while sent < count && sent - (intact + wrong) < WINDOW {
-            peer.send(over, &pattern::datagram(sent))?;
+            peer.send(over, &payloads::datagram(sent))?;
             sent += 1;
         }
         let Some(len) = peer.receive(over, &mut back, deadline.at_most(PATIENCE))? else { break };
-        match pattern::verify(&back[..len]).filter(|n| *n < count && !seen[*n as usize]) {
+        match payloads::verify(&back[..len]).filter(|n| *n < count && !seen[*n as usize]) {
             Some(number) => {
                 seen[number as usize] = true;
                 intact += 1;

@@ -1,8 +1,6 @@
 //! Networks of their own, for features that two hosts on one link cannot show. They need the
 //! kernel.
 
-mod hosts;
-mod neighbours;
 mod net;
 mod routed;
 mod router;

@@ -5,15 +5,14 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::hosts::{SERVICE, SETTLING, answers, bound, talk};
-use super::net::{NARROW, Net, Side, TWICE, set};
-use crate::error::DemoError;
+use super::net::{NARROW, Net, SERVICE, SETTLING, Side, TWICE, answers, bound, set, talk};
 use crate::exercises::{PATIENCE, WINDOW};
-use crate::pattern;
+use crate::kernel::timed_out;
+use crate::outcome::DemoError;
+use crate::payloads;
 use crate::peer::PeerError;
 use crate::stage::Control;
 use crate::steps::Finding;
-use crate::talk::timed_out;
 
 /// Datagrams that go before the first change, between the two, and at least after the second.
 const THIRD: u64 = 10_000;
@@ -77,7 +76,7 @@ impl Arrivals {
         loop {
             match socket.recv(&mut buffer) {
                 Ok(len) => {
-                    numbers.extend(pattern::verify(&buffer[..len]));
+                    numbers.extend(payloads::verify(&buffer[..len]));
                     self.count.fetch_add(1, Ordering::Release);
                 }
                 Err(e) if timed_out(&e) && self.over.load(Ordering::Acquire) => return Ok(numbers),
@@ -90,7 +89,7 @@ impl Arrivals {
     /// Sends with a window in flight until the end, and waits for all to arrive; gives up when
     /// nothing arrives any more. Returns how many were sent.
     fn send(&self, socket: &UdpSocket) -> Result<u64, PeerError> {
-        let mut datagrams = (0..).map(pattern::datagram).filter(|d| d.len() <= ONE_PACKET);
+        let mut datagrams = (0..).map(payloads::datagram).filter(|d| d.len() <= ONE_PACKET);
         let mut sent = 0;
         while sent < self.end.load(Ordering::Acquire) && self.arrive(sent.saturating_sub(WINDOW)) {
             let Some(datagram) = datagrams.next() else { break };

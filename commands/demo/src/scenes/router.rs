@@ -2,17 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::hosts::{Errors, SERVICE, SETTLING, answers, bound, talk};
-use super::net::{NARROW, Net, Side, TWICE};
-use super::{neighbours, routed};
-use crate::error::DemoError;
+use super::net::{Errors, NARROW, Net, SERVICE, SETTLING, Side, TWICE, answers, bound, talk};
+use super::routed;
 use crate::exercises::PATIENCE;
-use crate::pattern;
+use crate::kernel::{EMSGSIZE, Talk, timed_out};
+use crate::outcome::DemoError;
+use crate::payloads;
 use crate::peer::{Over, PeerError};
 use crate::steps::{BOUND, Deadline, Finding, Steps};
-use crate::talk::{EMSGSIZE, Talk, timed_out};
 
 /// Nobody listens there.
 const CLOSED: u16 = 4001;
@@ -39,7 +38,7 @@ pub(crate) fn router(steps: &mut Steps, control: &Path, lacks_ipv6: Option<&str>
     errors(&net, steps);
     let name = "router: a route changes twice while in use";
     steps.run(name, |_| routed::a_route_changes(&mut net));
-    neighbours::come_and_go(&mut net, steps);
+    come_and_go(&mut net, steps);
     steps.run("router: weever stops, and no worker has failed", |_| {
         let report = net.stack.stop();
         let failure = report.failure.map_or_else(|| "none failed".to_owned(), |f| f.to_string());
@@ -55,7 +54,7 @@ fn pings(net: &Net, over: Over, deadline: Deadline) -> Result<Finding, DemoError
         let mut talk = talk(near, address(far, over))?;
         answers(&mut talk, deadline.at_most(SETTLING))?;
         for n in 0..TIMES {
-            let payload = pattern::bytes(n as u64, 100 * n);
+            let payload = payloads::bytes(n as u64, 100 * n);
             let reply = talk.ping(&payload, deadline.at_most(PATIENCE))?;
             let Some(reply) = reply else { continue };
             answered += usize::from(reply.payload == payload);
@@ -106,7 +105,7 @@ fn echoed(
     len: usize,
     deadline: Deadline,
 ) -> Result<bool, PeerError> {
-    let (payload, mut buffer) = (pattern::bytes(len as u64, len), vec![0; 10_000]);
+    let (payload, mut buffer) = (payloads::bytes(len as u64, len), vec![0; 10_000]);
     for _ in 0..10 {
         if deadline.is_over() {
             break;
@@ -153,7 +152,7 @@ fn errors(net: &Net, steps: &mut Steps) {
             let mut heard = Errors::open(left)?;
             let socket = bound(left.namespace(), left.v4().into(), 0)?;
             socket.set_ttl(ttl).map_err(PeerError::of("UDP socket"))?;
-            let sent = socket.send_to(&pattern::bytes(1, len), (to, port));
+            let sent = socket.send_to(&payloads::bytes(1, len), (to, port));
             sent.map_err(PeerError::of("UDP send"))?;
             let found = heard.next(to, SETTLING)?;
             let found =
@@ -165,4 +164,62 @@ fn errors(net: &Net, steps: &mut Steps) {
 
 fn told(by: Ipv4Addr, kind: u8, code: u8) -> String {
     format!("type {kind} code {code} from {by}")
+}
+
+/// A neighbour that is new to weever.
+const NEW: u32 = 40;
+
+/// The comings and goings of the host on the router's other side, as seen from `left`.
+pub(super) fn come_and_go(net: &mut Net, steps: &mut Steps) {
+    let address = Ipv4Addr::from_bits(net.right.v4().to_bits() + NEW);
+    let talk = steps.attempt(BOUND, "router: a neighbour is found", |_| {
+        net.right.end.add_address(address, 24)?;
+        let mut talk = talk(&net.left, address)?;
+        let found = answer(&mut talk)?;
+        Ok((talk, found))
+    });
+    // Of one that was not found, nothing else can be seen.
+    let Some(mut talk) = talk else { return };
+    let (right, name) = (net.right.namespace().clone(), net.right.end.name.clone());
+    steps.run("router: a neighbour moves to another MAC address", |_| {
+        // It announces that by an ARP packet that nobody has asked for.
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "1")?;
+        right.set_mac(&name, [2, 0x78, 0, 0, 0, 2])?;
+        answer(&mut talk)
+    });
+    steps.run("router: a neighbour is gone", |_| {
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_notify"), "0")?;
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "8")?;
+        right.set_mac(&name, [2, 0x78, 0, 0, 0, 3])?;
+        // The cable is pulled, so that weever has to ask for the neighbour again.
+        net.set("interface.port1.up=off")?;
+        net.set("interface.port1.up=on")?;
+        Ok(Finding::compare("host unreachable", lost(net, address)?))
+    });
+    steps.run("router: a neighbour comes back at another MAC address", |_| {
+        right.sysctl(&format!("net/ipv4/conf/{name}/arp_ignore"), "0")?;
+        answer(&mut talk)
+    });
+}
+
+fn answer(talk: &mut Talk) -> Result<Finding, DemoError> {
+    let found = if answers(talk, SETTLING)? { "it answers" } else { "no answer" };
+    Ok(Finding::compare("it answers", found))
+}
+
+/// Answers to datagrams to an address. The first may still go to the old neighbour.
+fn lost(net: &Net, address: Ipv4Addr) -> Result<&'static str, DemoError> {
+    let mut errors = Errors::open(&net.left)?;
+    let socket = bound(net.left.namespace(), net.left.v4().into(), 0)?;
+    let deadline = Instant::now() + SETTLING;
+    while Instant::now() < deadline {
+        let sent = socket.send_to(&payloads::bytes(1, 8), (address, SERVICE));
+        sent.map_err(PeerError::of("UDP send"))?;
+        match errors.next(address, Duration::from_millis(500))? {
+            Some((by, 3, 1)) if by == net.left.router() => return Ok("host unreachable"),
+            Some(_) => return Ok("another error"),
+            None => {}
+        }
+    }
+    Ok("nothing")
 }

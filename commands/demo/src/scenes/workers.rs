@@ -8,13 +8,13 @@ use weever_daemon::config::Config;
 use weever_service_api::SetRequest;
 use weever_testbed::{Fixture, allowed_cores};
 
-use crate::error::DemoError;
 use crate::exercises::PATIENCE;
-use crate::pattern;
+use crate::kernel::timed_out;
+use crate::outcome::DemoError;
+use crate::payloads;
 use crate::peer::PeerError;
 use crate::stage::{Control, PORT};
 use crate::steps::{BOUND, Deadline, Finding, Steps};
-use crate::talk::timed_out;
 
 /// Enough for the kernel to spread over both queues.
 const FLOWS: usize = 32;
@@ -85,11 +85,11 @@ fn echo_all(
             }
         }
         for socket in sockets {
-            socket.send(&pattern::datagram(round)).map_err(PeerError::of("UDP send"))?;
+            socket.send(&payloads::datagram(round)).map_err(PeerError::of("UDP send"))?;
         }
         for socket in sockets {
             match socket.recv(&mut buffer) {
-                Ok(len) => echoed += u64::from(pattern::verify(&buffer[..len]) == Some(round)),
+                Ok(len) => echoed += u64::from(payloads::verify(&buffer[..len]) == Some(round)),
                 Err(e) if timed_out(&e) => {}
                 Err(e) => return Err(PeerError::of("UDP receive")(e).into()),
             }

@@ -11,8 +11,7 @@ use weever_plan::embed::{Embedded, ExecutionModel, embed};
 use weever_plan::flow::Conj;
 use weever_plan::simplify::{ForeignPackets, HandOver, Size};
 
-use super::Result;
-use super::table::columns;
+use super::{Result, columns};
 use crate::PlanToolError;
 
 type PlannedOutput<T> = std::result::Result<T, PlanToolError>;

@@ -8,8 +8,7 @@ use weever_plan::map::Placement;
 use weever_plan::policy::QueueSet;
 use weever_plan::search::{Alternative, Explanation, PlannedFlow};
 
-use super::Result;
-use super::table::{columns, count};
+use super::{Result, columns, count};
 use crate::plan::{class_name, explanation_of};
 
 /// More flows than this without a rule are counted only.

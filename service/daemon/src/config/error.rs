@@ -1,4 +1,4 @@
-//! Errors in a configuration, with their places.
+//! Mistakes in a configuration, with their places.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
@@ -120,5 +120,33 @@ impl Origin {
             Origin::CommandLine => path.into(),
             Origin::File { path: file, .. } => file.parent().unwrap_or(Path::new("")).join(path),
         }
+    }
+}
+
+/// The mistakes found so far: a configuration is checked as a whole.
+#[derive(Default)]
+pub(super) struct Problems(Vec<ConfigError>);
+
+impl Problems {
+    pub(super) fn note(&mut self, checked: Result<(), ConfigError>) {
+        self.0.extend(checked.err());
+    }
+
+    pub(super) fn add(&mut self, key: &str, value: impl ToString, problem: &str, remedy: &str) {
+        self.0.push(ConfigError::invalid(key, value, problem, remedy));
+    }
+
+    /// Nothing if there are no problems, else all of them; `origin` gives the place where the value of a
+    /// key was written.
+    pub(super) fn found_at(
+        mut self,
+        origin: impl Fn(&str, &str) -> Origin,
+    ) -> Result<(), ConfigError> {
+        for problem in &mut self.0 {
+            if let ConfigError::Invalid { at, key, value, .. } = problem {
+                *at = origin(key, value);
+            }
+        }
+        ConfigError::all(self.0)
     }
 }

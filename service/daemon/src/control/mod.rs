@@ -4,7 +4,6 @@
 //! [`ControlServer::serve`] answers on it once there is something to tell. Threads: one that
 //! accepts, and one per connection, all of them off the packet path.
 
-mod connection;
 mod server;
 mod socket;
 

@@ -1,20 +1,97 @@
-//! Checks before anything is touched: the device, the rights and the cores of the
-//! process, and whether the address is free.
+//! Checks before anything is touched: the device, the rights and the cores of the process, and whether the
+//! address is free.
 //!
 //! The kernel's own addresses are those of the network namespace that the calling thread is in.
 
-mod cores;
-mod error;
-mod interfaces;
 mod probe;
-mod rights;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::{fs, io};
+
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::LinkAddr;
+use weever_wire::MacAddr;
 
 use crate::config::{Config, Interface, LinkKind, Prefix};
-pub use error::PreflightError;
-use interfaces::{Device, devices};
+
 pub(crate) use weever_host::allowed_cores;
+
+/// Why a stack cannot be started on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PreflightError {
+    /// The process lacks rights that a stack needs.
+    #[error(
+        "no permission: {missing} missing; run as root, or give the program the capabilities: `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep $(command -v weever)` (cap_ipc_lock lifts the limit of locked memory, which packet buffers count against)"
+    )]
+    Permission {
+        /// The capabilities that are missing.
+        missing: String,
+    },
+    /// There is no such device.
+    #[error("there is no device {dev}{hint}; `ip link` lists those of this network namespace")]
+    NoDevice {
+        /// The name.
+        dev: String,
+        /// A suggestion, or nothing.
+        hint: String,
+    },
+    /// The device is the loopback.
+    #[error(
+        "device {dev} is the loopback, whose packets never leave the kernel's own stack; use a network device, or a pair made by `ip link add a0 type veth peer name b0`"
+    )]
+    Loopback {
+        /// The device.
+        dev: String,
+    },
+    /// The device is set down.
+    #[error("device {dev} is down; set it up with `ip link set {dev} up`")]
+    Down {
+        /// The device.
+        dev: String,
+    },
+    /// The kernel has the address.
+    #[error(
+        "address {address} is in use: the kernel has it on {dev}; remove it with `ip addr del {address}/{prefix} dev {dev}`, or choose another"
+    )]
+    KernelHas {
+        /// The address.
+        address: IpAddr,
+        /// The device on which the kernel has it.
+        dev: String,
+        /// Its prefix there.
+        prefix: u8,
+    },
+    /// Another host has the address.
+    #[error(
+        "address {address} is in use: {owner} answers for it on {dev}; choose another, or start with --no-probe if that is meant"
+    )]
+    HostHas {
+        /// The address.
+        address: Ipv4Addr,
+        /// The device on which it was asked for.
+        dev: String,
+        /// The station that answered.
+        owner: MacAddr,
+    },
+    /// The process may not run on a core of the configuration.
+    #[error("cores = [{core}]: this process may not run there; use one of {allowed}")]
+    Core {
+        /// The core.
+        core: usize,
+        /// The cores on which it may.
+        allowed: String,
+    },
+    /// The system could not be asked.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// The operation that failed.
+        what: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
+}
 
 /// Checks whether `config` can be started here, without sending anything.
 ///
@@ -32,10 +109,10 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
             kernel_address(&all, address.addr())?;
         }
     }
-    cores::check(&config.cores)?;
+    check_cores(&config.cores)?;
     match config.interfaces.iter().all(|interface| interface.link == LinkKind::Pcap) {
         true => Ok(()),
-        false => rights::check(),
+        false => check_rights(),
     }
 }
 
@@ -97,4 +174,157 @@ fn kernel_address(all: &[Device], address: IpAddr) -> Result<(), PreflightError>
         }
     }
     Ok(())
+}
+
+/// ARPHRD_ETHER of `linux/if_arp.h`.
+const ETHERNET: u16 = 1;
+
+/// A network device.
+#[derive(Clone, Debug)]
+struct Device {
+    name: String,
+    up: bool,
+    is_loopback: bool,
+    /// Its packet-level address, for sending by it.
+    link: LinkAddr,
+    /// Its hardware address, if it is an Ethernet device.
+    ethernet: Option<MacAddr>,
+    /// The kernel's addresses on it.
+    addresses: Vec<Prefix>,
+}
+
+/// The devices of the calling thread's network namespace.
+fn devices() -> io::Result<Vec<Device>> {
+    let entries: Vec<InterfaceAddress> = getifaddrs()?.collect();
+    let mut all: Vec<Device> = entries.iter().filter_map(device).collect();
+    for entry in &entries {
+        // A label such as `eth0:1` belongs to `eth0`.
+        let name = entry.interface_name.split(':').next().unwrap_or_default();
+        if let (Some(prefix), Some(of)) = (prefix(entry), all.iter_mut().find(|i| i.name == name)) {
+            of.addresses.push(prefix);
+        }
+    }
+    Ok(all)
+}
+
+/// Every device has one entry of the packet family.
+fn device(entry: &InterfaceAddress) -> Option<Device> {
+    let link = *entry.address.as_ref()?.as_link_addr()?;
+    let is_ethernet = link.hatype() == ETHERNET && link.halen() == 6;
+    Some(Device {
+        name: entry.interface_name.clone(),
+        up: entry.flags.contains(InterfaceFlags::IFF_UP),
+        is_loopback: entry.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+        link,
+        ethernet: link.addr().filter(|_| is_ethernet).map(MacAddr),
+        addresses: Vec::new(),
+    })
+}
+
+fn prefix(entry: &InterfaceAddress) -> Option<Prefix> {
+    let address = entry.address.as_ref()?;
+    let mask = entry.netmask.as_ref();
+    if let Some(v4) = address.as_sockaddr_in() {
+        let len = mask.and_then(|m| m.as_sockaddr_in()).map_or(32, |m| ones(m.ip().to_bits()));
+        return Prefix::new(v4.ip().into(), len);
+    }
+    let len = mask.and_then(|m| m.as_sockaddr_in6()).map_or(128, |m| ones(m.ip().to_bits()));
+    Prefix::new(address.as_sockaddr_in6()?.ip().into(), len)
+}
+
+fn ones(mask: impl Into<u128>) -> u8 {
+    mask.into().count_ones() as u8
+}
+
+fn check_cores(wanted: &[usize]) -> Result<(), PreflightError> {
+    let what = "read the affinity of the process";
+    let allowed = allowed_cores().map_err(|source| PreflightError::Io { what, source })?;
+    match wanted.iter().find(|core| !allowed.contains(core)) {
+        Some(core) => {
+            let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            Err(PreflightError::Core { core: *core, allowed: allowed.join(", ") })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Numbers of `linux/capability.h`.
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_NET_RAW: u32 = 13;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+/// Reports all missing rights at once; the system calls would each report one, later and in their
+/// own way.
+fn check_rights() -> Result<(), PreflightError> {
+    // Where /proc is not mounted, the system calls have to report it.
+    let Ok(status) = fs::read_to_string("/proc/thread-self/status") else { return Ok(()) };
+    let missing = effective(&status).map(missing).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    Err(PreflightError::Permission { missing: format!("{} {verb}", missing.join(", ")) })
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|l| l.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+fn missing(capabilities: u64) -> Vec<&'static str> {
+    let has = |number: u32| capabilities >> number & 1 == 1;
+    let mut missing = Vec::new();
+    if !has(CAP_NET_ADMIN) {
+        missing.push("CAP_NET_ADMIN");
+    }
+    if !has(CAP_NET_RAW) {
+        missing.push("CAP_NET_RAW");
+    }
+    if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_BPF");
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sched::CpuSet;
+
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_there_and_no_ethernet() {
+        let all = devices().unwrap();
+        let lo = all.iter().find(|i| i.name == "lo").unwrap();
+        assert!(lo.ethernet.is_none() && lo.is_loopback);
+        for prefix in &lo.addresses {
+            assert!(prefix.addr().is_loopback());
+        }
+    }
+
+    #[test]
+    fn cores_that_there_are_none_of_are_refused_with_those_that_there_are() {
+        let mine = allowed_cores().unwrap();
+        assert!(check_cores(&mine).is_ok() && check_cores(&[]).is_ok());
+        for core in [CpuSet::count() - 1, CpuSet::count(), usize::MAX] {
+            let error = check_cores(&[core]).unwrap_err().to_string();
+            assert!(
+                error.contains(&core.to_string())
+                    && error.ends_with(&mine.last().unwrap().to_string()),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn capabilities_are_read_by_name_and_number() {
+        let status = "Name:\tx\nCapPrm:\t0\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n";
+        assert_eq!(effective(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective("CapEff:\tzz"), None);
+        assert!(missing(u64::MAX).is_empty());
+        assert_eq!(missing(0), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"]);
+        assert_eq!(missing(1 << 12 | 1 << 13 | 1 << 21), Vec::<&str>::new());
+        assert_eq!(missing(1 << 12 | 1 << 39), ["CAP_NET_RAW"]);
+    }
 }

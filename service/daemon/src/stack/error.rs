@@ -1,15 +1,20 @@
-//! Why a stack did not start.
+//! Why a stack did not start, and why a policy cannot be carried out.
 
 use std::io;
+use std::path::PathBuf;
 
 use weever_app_server::ListenError;
 use weever_device::claim::ClaimError;
+use weever_device::nic::NicError as DeviceError;
+use weever_device::xdp::XdpError;
 use weever_host::HostError;
 use weever_link_sys::af_xdp::OpenError;
 use weever_link_sys::tap::TapError;
+use weever_models::NicModelError;
 use weever_packet::PoolError;
+use weever_plan::nic::NicError;
+use weever_policy::Problems;
 
-use super::steward::PolicyError;
 use crate::control::ControlError;
 use crate::preflight::PreflightError;
 
@@ -68,5 +73,126 @@ pub enum StartError {
 impl From<PolicyError> for StartError {
     fn from(error: PolicyError) -> StartError {
         StartError::Policy(Box::new(error))
+    }
+}
+
+/// Why a policy cannot be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// A file is longer than any that makes sense.
+    #[error("{} is longer than {most} MiB: is the path right?", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read.
+        most: u64,
+    },
+    /// A file has mistakes.
+    #[error("{}:\n{problems}\n`weever policy check` and `weever plan` look at files without starting", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// All of its mistakes.
+        problems: Problems,
+    },
+    /// There are flows but no policy.
+    #[error(
+        "flows without a policy: give `--policy FILE`, or `policy = \"FILE\"` in the configuration"
+    )]
+    Unused,
+    /// The flows and the workers do not allow the policy.
+    #[error("{} cannot be satisfied with {workers} worker{}:\n  {}\nnothing was started; more workers are `--cores`", path.display(), if *.workers == 1 { "" } else { "s" }, complaints.join("\n  "))]
+    Unsatisfiable {
+        /// The file.
+        path: PathBuf,
+        /// The number of workers.
+        workers: u32,
+        /// The classes, and the resource that each lacks.
+        complaints: Vec<String>,
+    },
+    /// More workers than the model has queues, or a model that cannot be used.
+    #[error("policy: {0}")]
+    Nic(#[from] NicError),
+    /// The model is at fault: a defect of weever.
+    #[error("policy: {0}")]
+    Model(#[from] NicModelError),
+    /// The device does not take filters.
+    #[error("policy on {link}: {source}")]
+    Device {
+        /// The device.
+        link: String,
+        /// The device's error.
+        source: XdpError,
+    },
+    /// The device does not take filters that the policy needs.
+    #[error("policy on {link}: {source}")]
+    Refused {
+        /// The device.
+        link: String,
+        /// The refused filters.
+        source: Box<weever_steward::TargetError>,
+    },
+    /// The device has no filters of its own.
+    #[error(
+        "nic = \"{model}\": {link} takes no steering rules (`ethtool -N`): its driver, {driver}, has \
+         none; use nic = \"xdp\", with which a program sorts the packets on any device"
+    )]
+    NoRules {
+        /// The device.
+        link: String,
+        /// Its driver.
+        driver: String,
+        /// The model that was to describe it.
+        model: String,
+    },
+    /// The device's own filters are not as the policy needs them.
+    #[error("policy on {link}: {source}; with nic = \"xdp\" a program sorts the packets instead")]
+    Hardware {
+        /// The device.
+        link: String,
+        /// The device's error.
+        source: Box<DeviceError>,
+    },
+    /// The device has too few queues, and cannot be told to have more.
+    #[error(
+        "policy on {link}: it has {queues} queues for {workers} workers, and its driver does not \
+         change that; use as many `--cores`, or nic = \"xdp\""
+    )]
+    Queues {
+        /// The device.
+        link: String,
+        /// The number of its queues.
+        queues: u16,
+        /// The number of workers.
+        workers: u32,
+    },
+}
+
+impl PolicyError {
+    /// Whether a file or a setting is wrong; else the policy cannot be carried out here.
+    pub fn is_about_files(&self) -> bool {
+        match self {
+            PolicyError::Read { .. }
+            | PolicyError::TooLong { .. }
+            | PolicyError::Text { .. }
+            | PolicyError::Unused => true,
+            PolicyError::Unsatisfiable { .. }
+            | PolicyError::Nic(_)
+            | PolicyError::Model(_)
+            | PolicyError::Device { .. }
+            | PolicyError::Refused { .. }
+            | PolicyError::NoRules { .. }
+            | PolicyError::Hardware { .. }
+            | PolicyError::Queues { .. } => false,
+        }
     }
 }

@@ -29,9 +29,8 @@ use crate::config::Config;
 use crate::control::ControlServer;
 use crate::metrics::MetricsServer;
 
-pub use error::StartError;
-pub use report::totals::Report;
-pub use steward::PolicyError;
+pub use error::{PolicyError, StartError};
+pub use report::counters::Report;
 pub use weever_host::Stopper;
 
 use weever_app_server::AppListener;

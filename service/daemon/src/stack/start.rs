@@ -9,7 +9,7 @@ use weever_models::counters::HOST_SOURCE;
 use weever_packet::Pool;
 
 use super::device::{kernel, links, middleware};
-use super::run::{applications, host, secret};
+use super::run::{host, secret};
 use super::steward::{PolicySetup, Routine, Steward};
 use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
@@ -110,7 +110,7 @@ pub(super) fn assemble(
     let mut builder =
         host::builder(&config, links, pool, kernel.as_mut().map(|(_, kernel)| kernel))?;
     builder.graph(graph, HOST_SOURCE);
-    let server = config.apps.as_ref().map(|_| applications::server(&mut builder, &config));
+    let server = config.apps.as_ref().map(|_| host::application_server(&mut builder, &config));
     let server = server.transpose()?;
     let host = builder.build(monotonic())?;
     let by_port = filters.iter().filter(|(_, filter)| filter.by_port);
@@ -121,7 +121,7 @@ pub(super) fn assemble(
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
-    let applications = server.map(|server| applications::serve(server, &shared.config));
+    let applications = server.map(|server| host::serve_applications(server, &shared.config));
     let applications = applications.transpose()?.flatten();
     if let Some(listener) = &applications {
         // No other code sets it.

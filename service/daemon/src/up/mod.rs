@@ -1,20 +1,21 @@
 //! `weever up`: a stack in the foreground.
 
-mod banner;
 mod log;
 mod options;
-mod signals;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::thread;
 
 use clap::Args;
+use nix::sys::signal::{SigSet, Signal};
+use options::SettingOptions;
+use weever_wire::MacAddr;
 
-use crate::config::{Aids, Config, ConfigError, FaultWords, Settings, Station};
-use crate::stack::{Report, Stack, StartError};
+use crate::config::{Aids, Config, ConfigError, FaultWords, Interface, Settings, Station};
+use crate::stack::{Report, Stack, StartError, Stopper};
 
 pub use log::LogFormat;
-use options::SettingOptions;
 
 /// Runs the stack in the foreground, until it is told to stop by a signal or `weever stop`.
 #[derive(Args, Clone, Debug, Default)]
@@ -92,16 +93,93 @@ impl UpArgs {
     pub fn run(&self, out: &mut dyn Write) -> Result<Report, UpError> {
         let config = self.config()?;
         log::begin(self.log.as_deref(), self.log_format).map_err(UpError::Log)?;
-        let signals = signals::take_over();
+        let signals = take_over_signals();
         let signals =
             signals.map_err(|source| UpError::Io { what: "take over signals", source })?;
         let stack = Stack::start(config)?;
-        let written = banner::write(out, &stack).and_then(|()| out.flush());
-        let watching = signals::watch(signals, stack.stopper());
+        let written = write_banner(out, &stack).and_then(|()| out.flush());
+        let watching = watch_signals(signals, stack.stopper());
         watching.map_err(|source| UpError::Io { what: "watch for signals", source })?;
         // Standard output may be closed: that is no reason not to run.
         drop(written);
         stack.wait();
         Ok(stack.stop())
+    }
+}
+
+/// Exit status of a process that a second SIGINT ended (128 and the signal's number).
+const INTERRUPTED: i32 = 130;
+
+/// Blocks the signals that end the stack in this thread and those it starts; they are collected
+/// by [`watch_signals`].
+fn take_over_signals() -> io::Result<SigSet> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGHUP);
+    signals.thread_block()?;
+    Ok(signals)
+}
+
+/// Has the first signal stop the stack, and a second one end the process at once: the kernel then
+/// takes the device back.
+fn watch_signals(signals: SigSet, stopper: Stopper) -> io::Result<()> {
+    let watch = move || {
+        if signals.wait().is_ok() {
+            stopper.stop();
+        }
+        if signals.wait().is_ok() {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
+}
+
+/// Device, mode, address, services and control socket, a line each.
+fn write_banner(out: &mut dyn Write, stack: &Stack) -> io::Result<()> {
+    let status = stack.status();
+    writeln!(out, "weever {} is up", status.program)?;
+    for link in stack.links() {
+        let queues = if link.queues == 1 { "queue" } else { "queues" };
+        let mac = MacAddr(link.mac);
+        writeln!(
+            out,
+            "  device    {} ({mac}), {} {queues}, {}",
+            link.name, link.queues, link.mode
+        )?;
+    }
+    let workers = if status.workers.len() == 1 { "worker" } else { "workers" };
+    writeln!(out, "  workers   {} {workers}, {}", status.workers.len(), stack.config().mode)?;
+    for interface in &stack.config().interfaces {
+        write!(out, "  interface {}", interface.name)?;
+        interface.addresses.iter().try_for_each(|address| write!(out, " {address}"))?;
+        writeln!(out, "{}; share {}", sources_of_addresses(interface), interface.share)?;
+    }
+    for service in &status.services {
+        writeln!(
+            out,
+            "  service   {} {} on port {}",
+            service.protocol, service.name, service.port
+        )?;
+    }
+    if let Some(address) = stack.metrics_address() {
+        writeln!(out, "  metrics   http://{address}/metrics")?;
+    }
+    if let Some(path) = stack.applications_path() {
+        writeln!(out, "  apps      {}", path.display())?;
+    }
+    if let Some(path) = stack.control_path() {
+        writeln!(out, "  control   {}", path.display())?;
+    }
+    writeln!(out, "Ctrl-C or `weever stop` ends it.")
+}
+
+/// The sources of addresses beside the configuration.
+fn sources_of_addresses(interface: &Interface) -> &'static str {
+    match (interface.dhcp, interface.slaac) {
+        (true, true) => " and addresses from DHCP and routers",
+        (true, false) => " and addresses from DHCP",
+        (false, true) => " and addresses from routers",
+        (false, false) => "",
     }
 }

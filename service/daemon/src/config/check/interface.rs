@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use super::super::host::unfit_for_host;
+use super::super::error::Problems;
 use super::super::settings::{Settings, Table};
 use super::super::{Config, ConfigError, Interface, LinkKind, NicChoice, Prefix, Share};
-use super::problems::Problems;
+use super::reach::unfit_for_host;
 
 /// Longest name of a device in bytes (IFNAMSIZ less the terminating zero).
 const LONGEST_NAME: usize = 15;

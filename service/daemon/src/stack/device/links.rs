@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weever_link::{Link, LinkInfo};
+use weever_device::claim::{Claim, ClaimError};
+use weever_device::{ifindex, name_of};
+use weever_link::{Link, LinkInfo, LinkQueue};
 use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, Steering};
 use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
 
-use super::{claimed, ports, replay};
+use super::{ports, replay};
 use crate::config::{Config, Interface, LinkKind, Share};
-use crate::stack::StartError;
-use crate::stack::steward::{self, PolicyError, PolicySetup, PreparedNic, Steward};
+use crate::stack::steward::{self, PolicySetup, PreparedNic, SharedNicSteering, Steward};
+use crate::stack::{PolicyError, StartError};
 
 /// A device that was opened.
 pub(in crate::stack) struct Device {
@@ -105,7 +107,7 @@ fn open_af_xdp(
     let mut settings = AfXdpConfig { share, ..AfXdpConfig::new(&interface.dev, pool.clone()) };
     // The host sets the number of its frames, once it knows all devices.
     settings.lend_first = 64;
-    let claim = claimed::claim(&interface.dev)?;
+    let claim = claim(&interface.dev)?;
     let workers = config.cores.len().max(1) as u16;
     let prepared = policy.map(|policy| prepare(&interface.dev, workers, policy));
     let prepared = prepared.transpose()?.flatten();
@@ -130,7 +132,7 @@ fn open_af_xdp(
         Share::Address => Box::new(overhear(link).map_err(OpenError::from)?),
         Share::Ports | Share::None => Box::new(link),
     };
-    let link = claimed::holding(link, nic, claim);
+    let link = holding(link, nic, claim);
     Ok(Device { link, filter, steward })
 }
 
@@ -168,4 +170,85 @@ fn open_tap(config: &Config, interface: &Interface) -> Result<Device, StartError
     let settings = TapConfig { queues, mtu: interface.mtu, ..TapConfig::new(&interface.dev) };
     let link: Box<dyn Link> = Box::new(Tap::open(&settings)?);
     Ok(link.into())
+}
+
+/// A link with the claim on its device, which is given up with it. The policy's changes to the
+/// device are undone after the link is closed, since drivers keep queues that have sockets.
+struct Held {
+    link: Box<dyn Link>,
+    _nic: Option<SharedNicSteering>,
+    _claim: Option<Claim>,
+}
+
+impl Link for Held {
+    fn info(&self) -> &LinkInfo {
+        self.link.info()
+    }
+
+    fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>> {
+        self.link.take_queues()
+    }
+}
+
+/// Claims a device of the calling thread's network namespace; `None` if there is no such device,
+/// which opening it will report.
+pub(in crate::stack) fn claim(dev: &str) -> Result<Option<Claim>, ClaimError> {
+    ifindex(dev).map(|index| Claim::of(dev, index, "`weever up`")).transpose()
+}
+
+/// The link, which keeps the claim and the policy's changes to the device as long as it exists.
+pub(in crate::stack) fn holding(
+    link: Box<dyn Link>,
+    nic: Option<SharedNicSteering>,
+    claim: Option<Claim>,
+) -> Box<dyn Link> {
+    if nic.is_none() && claim.is_none() {
+        return link;
+    }
+    Box::new(Held { link, _nic: nic, _claim: claim })
+}
+
+/// The names of a stack's links, by their number.
+#[derive(Debug)]
+pub(in crate::stack) struct DeviceNames(Mutex<Vec<DeviceName>>);
+
+#[derive(Debug)]
+struct DeviceName {
+    name: String,
+    /// The index, which survives a renaming; `None` for a link that is no network device.
+    ifindex: Option<u32>,
+}
+
+impl DeviceNames {
+    /// The names with which the links were opened, in the network namespace of the calling thread.
+    pub(in crate::stack) fn new(config: &Config, links: &[LinkInfo]) -> DeviceNames {
+        let opened = |link: &LinkInfo| DeviceName { name: link.name.clone(), ifindex: None };
+        let mut names: Vec<DeviceName> = links.iter().map(opened).collect();
+        for interface in &config.interfaces {
+            if matches!(interface.link, LinkKind::AfXdp | LinkKind::Tap) {
+                let number = usize::from(number_of(config, &interface.dev));
+                names[number].ifindex = ifindex(&interface.dev);
+            }
+        }
+        DeviceNames(Mutex::new(names))
+    }
+
+    /// Asks the kernel, in the same namespace. A device that is gone keeps its last name.
+    pub(super) fn refresh(&self) {
+        for device in self.lock().iter_mut() {
+            let now = device.ifindex.and_then(name_of);
+            if let Some(now) = now.filter(|now| *now != device.name) {
+                tracing::info!("device {} is called {now} now", device.name);
+                device.name = now;
+            }
+        }
+    }
+
+    pub(in crate::stack) fn all(&self) -> Vec<String> {
+        self.lock().iter().map(|device| device.name.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<DeviceName>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -2,4 +2,5 @@
 
 pub(super) mod capture;
 pub(super) mod parts;
+mod places;
 pub(super) mod program;

@@ -10,7 +10,7 @@ use weever_service_api::{ApiError, ErrorKind};
 use weever_unicorn::load;
 
 use crate::config::Services;
-use crate::stack::graph::capture::Splices;
+use crate::stack::graph::places::Splices;
 
 /// The parts of a graph that come from different people: the text, the services, single parameters,
 /// and the nodes spliced in to look at packets. Any of them changes without the others.

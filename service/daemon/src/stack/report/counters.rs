@@ -1,4 +1,4 @@
-//! The engines' counters as control messages.
+//! Counters as control messages: those of the engines and links, and the totals of a stack that has stopped.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -119,6 +119,26 @@ pub(in crate::stack) fn lost(link: &LinkCounters) -> impl Iterator<Item = DropCo
         reason: reason.into(),
         packets,
     })
+}
+
+/// The totals of a stack's work.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The last counters.
+    pub counters: Counters,
+    /// Why a worker ended before it was told to, if one did.
+    pub failure: Option<String>,
+}
+
+impl Report {
+    /// Packets received and sent by the link, and dropped anywhere.
+    pub fn totals(&self) -> (u64, u64, u64) {
+        let links = self.counters.links.iter();
+        let (received, sent) =
+            links.fold((0, 0), |(rx, tx), link| (rx + link.rx_packets, tx + link.tx_packets));
+        (received, sent, self.counters.drops.iter().map(|d| d.packets).sum())
+    }
 }
 
 #[cfg(test)]

@@ -4,4 +4,3 @@ pub(super) mod counters;
 pub(super) mod network;
 pub(super) mod picture;
 mod sockets;
-pub(super) mod totals;

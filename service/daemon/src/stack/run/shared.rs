@@ -14,17 +14,16 @@ use weever_service_api::{
 };
 use weever_wire::MacAddr;
 
-use super::wait_modes;
 use crate::config::{Config, Services};
 use crate::stack::Report;
-use crate::stack::device::names::DeviceNames;
+use crate::stack::device::links::DeviceNames;
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::capture::Captures;
 use crate::stack::graph::parts::GraphParts;
 use crate::stack::graph::program::Program;
 use crate::stack::report::{counters, network, picture};
-use crate::stack::run::wait_modes::WaitModes;
-use crate::stack::steward::{Steward, Stewards, WorkerReceivers};
+
+use crate::stack::steward::{Steward, Stewards, WaitModes, WorkerReceivers, wait_mode_name};
 
 pub(in crate::stack) struct Shared {
     /// The configuration that the stack was started with.
@@ -125,7 +124,7 @@ impl Shared {
         WorkerStatus {
             name: worker.name.clone(),
             core: worker.core,
-            mode: wait_modes::name(worker.pace.mode()),
+            mode: wait_mode_name(worker.pace.mode()),
             queues: worker.queues.iter().map(|(_, queue)| *queue).collect(),
             turns: worker.stats.turns(),
             sleeps: worker.stats.sleeps(),

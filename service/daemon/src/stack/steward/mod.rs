@@ -11,7 +11,6 @@
 //! is worker *i*'s, whose graph is made for the packets that the filters send there. All stewards share
 //! a thread.
 
-mod error;
 pub(super) mod report;
 mod setup;
 mod start;
@@ -28,11 +27,10 @@ use weever_steward::StewardThread;
 
 use crate::stack::graph::program::Program;
 
-pub use error::PolicyError;
 pub(super) use setup::PolicySetup;
 pub(super) use start::{PreparedNic, on_nic, on_program};
 pub(super) use weever_steward::{SharedNicSteering, Steward};
-pub(super) use workers::WorkerReceivers;
+pub(super) use workers::{WaitModes, WorkerReceivers, wait_mode, wait_mode_name};
 
 /// The stewards of all devices, shared with control requests that report their state.
 #[derive(Default)]

@@ -16,8 +16,8 @@ use weever_policy::flows::{self, FlowSpec};
 use weever_policy::policy::{self, CheckedPolicy};
 use weever_steward::{InitialPlan, Origin};
 
-use super::PolicyError;
 use crate::config::{Config, LinkKind, NicChoice, Services};
+use crate::stack::PolicyError;
 use crate::stack::graph::program::Program;
 
 /// In MiB: a million flows, with long lines.

@@ -17,8 +17,8 @@ use weever_steward::{
     TargetError,
 };
 
-use super::PolicyError;
 use super::setup::{DeviceModel, PolicySetup};
+use crate::stack::PolicyError;
 
 /// A NIC with as many queues as there are workers, and the plan for it.
 pub(in crate::stack) struct PreparedNic {

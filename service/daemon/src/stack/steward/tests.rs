@@ -15,11 +15,10 @@ use weever_packet::{Pool, PoolConfig};
 use weever_service_api::{Flows, Queues};
 use weever_testbed::{Fixture, require_net_admin};
 
-use super::{PolicyError, PolicySetup, PreparedNic, on_nic};
+use super::{PolicySetup, PreparedNic, on_nic};
 use crate::config::{Config, Interface, NicChoice, Share};
-use crate::stack::device::claimed;
-use crate::stack::device::links::Device;
-use crate::stack::{Stack, start};
+use crate::stack::device::links::{self, Device};
+use crate::stack::{PolicyError, Stack, start};
 
 const NAME: &str = "sim0";
 /// Both services at the second queue, which gets nothing else.
@@ -117,7 +116,7 @@ fn assembled(
 ) -> Result<Stack, PolicyError> {
     let undone_later = ready.steering.clone();
     let steward = on_nic(&link.info().name, ready, steering)?;
-    let link = claimed::holding(link, Some(undone_later), None);
+    let link = links::holding(link, Some(undone_later), None);
     let device = Device { link, filter: None, steward: Some(steward) };
     Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
 }

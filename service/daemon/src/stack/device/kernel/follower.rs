@@ -1,9 +1,11 @@
-//! The thread that listens to the kernel, and asks it for neighbours.
+//! The thread that listens to the kernel and asks it for neighbours, and the questions on their way to it.
 
-use std::io;
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,9 +17,8 @@ use weever_engine::monotonic;
 use weever_link_sys::mirror::Mirror;
 use weever_net::iface::IfaceId;
 
-use super::questions::Questions;
 use super::{Heard, Kernel};
-use crate::stack::device::names::DeviceNames;
+use crate::stack::device::links::DeviceNames;
 
 /// The pause after the kernel has refused to answer.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -135,6 +136,74 @@ impl Listener {
                 tracing::warn!("cannot wait for the kernel: {error}");
                 thread::sleep(PAUSE);
             }
+        }
+    }
+}
+
+/// The most neighbours that are asked for at once: the caches repeat the others.
+const MOST: usize = 1024;
+
+/// Questions, each once, and a bell that wakes the thread that takes them.
+#[derive(Debug)]
+pub(super) struct Questions {
+    waiting: Mutex<Waiting>,
+    rope: UnixStream,
+    bell: UnixStream,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    neighbours: BTreeSet<(IfaceId, IpAddr)>,
+    /// The thread has ended: no more answers.
+    ended: bool,
+}
+
+impl Questions {
+    pub(super) fn new() -> io::Result<Questions> {
+        let (rope, bell) = UnixStream::pair()?;
+        rope.set_nonblocking(true)?;
+        bell.set_nonblocking(true)?;
+        Ok(Questions { waiting: Mutex::default(), rope, bell })
+    }
+
+    /// Asks, without waiting. Only the first of several makes a system call.
+    pub(super) fn ask(&self, iface: IfaceId, ip: IpAddr) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = waiting.neighbours.is_empty();
+        if waiting.neighbours.len() < MOST {
+            waiting.neighbours.insert((iface, ip));
+        }
+        drop(waiting);
+        if is_first {
+            self.ring();
+        }
+    }
+
+    /// Ends the questions: [`take`](Self::take) then returns `None`.
+    pub(super) fn end(&self) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.ring();
+    }
+
+    /// The questions since the last call; `None` after the [`end`](Self::end).
+    pub(super) fn take(&self) -> Option<BTreeSet<(IfaceId, IpAddr)>> {
+        let mut rings = [0; 64];
+        while matches!((&self.bell).read(&mut rings), Ok(n) if n == rings.len()) {}
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        (!waiting.ended).then(|| std::mem::take(&mut waiting.neighbours))
+    }
+
+    /// The descriptor to wait on.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    fn ring(&self) {
+        match (&self.rope).write(&[1]) {
+            Ok(_) => {}
+            // A full counter has rung often enough.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => tracing::warn!("the kernel is not asked for a neighbour: {error}"),
         }
     }
 }

@@ -10,7 +10,6 @@
 
 mod borrow;
 mod follower;
-mod questions;
 #[cfg(test)]
 mod tests;
 

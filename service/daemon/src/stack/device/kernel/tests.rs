@@ -208,7 +208,7 @@ fn neighbours_are_heard_of_where_they_are_borrowed() {
 
 #[test]
 fn what_is_asked_twice_is_asked_once_and_the_end_is_the_end() {
-    let questions = questions::Questions::new().unwrap();
+    let questions = follower::Questions::new().unwrap();
     let ip = |last: u8| IpAddr::from([10, 0, 0, last]);
     for last in [1, 2, 1] {
         questions.ask(LAN, ip(last));

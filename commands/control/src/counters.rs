@@ -1,14 +1,49 @@
-//! Counters as tables.
+//! `weever counters`: links, nodes with their ports, and drops with their reasons, as tables.
 
 use std::io::{self, Write};
 
-use weever_service_api::{Counters, DropCounter, LinkCounters, NodeCounters};
+use clap::Args;
+use weever_service_api::{Counters, CountersRequest, DropCounter, LinkCounters, NodeCounters};
 
-use crate::format::{grouped, per_second, span};
-use crate::table::{Align, Table};
+use crate::CliError;
+use crate::table::{Align, Table, grouped, per_second, span};
+use crate::watch::Repeated;
+
+/// Shows the counters of a running stack: links, nodes with their ports, drops with their reasons.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CountersArgs {
+    #[command(flatten)]
+    repeated: Repeated,
+    /// Only drops, with their reasons
+    #[arg(long)]
+    drops: bool,
+    /// Also nodes that no packet has reached
+    #[arg(long, conflicts_with = "drops")]
+    all: bool,
+}
+
+/// Writes counters as tables for people, those of nodes that nothing reached left out.
+///
+/// # Errors
+/// When `out` cannot be written.
+pub fn write_counters(out: &mut dyn Write, counters: &Counters) -> io::Result<()> {
+    write(out, counters, None, false, false)
+}
+
+impl CountersArgs {
+    /// Asks and prints; with `--watch` until the stack ends, which is then an error.
+    ///
+    /// # Errors
+    /// When the stack cannot be asked, or `out` not be written.
+    pub fn run(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        self.repeated.run(out, &CountersRequest {}, |out, counters, earlier| {
+            write(out, counters, earlier, self.drops, self.all)
+        })
+    }
+}
 
 /// Writes the tables; with an earlier reading, rates since then beside the totals.
-pub(super) fn write(
+fn write(
     out: &mut dyn Write,
     now: &Counters,
     earlier: Option<&Counters>,
@@ -204,19 +239,19 @@ mod tests {
     #[test]
     fn one_reading() {
         let expected = "\
-up 4.0 s
+    up 4.0 s
 
-link  queue  rx packets  rx bytes  tx packets  tx bytes  dropped
-eth0      0       2,000   128,000           0         0        3
-pool: 4,096 of 8,192 frames in the depot
+    link  queue  rx packets  rx bytes  tx packets  tx bytes  dropped
+    eth0      0       2,000   128,000           0         0        3
+    pool: 4,096 of 8,192 frames in the depot
 
-node  packets  left by (started) [counted]
-RxL2    2,000  ip 1,996  drop 4  (reply 14)  [bytes 128,000]
+    node  packets  left by (started) [counted]
+    RxL2    2,000  ip 1,996  drop 4  (reply 14)  [bytes 128,000]
 
-dropped  reason        at
+    dropped  reason        at
       4  bad checksum  RxL2.drop
       1  bad checksum  RxL2
-";
+    ";
         assert_eq!(text(None, false, false), expected);
     }
 
