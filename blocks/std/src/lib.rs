@@ -33,12 +33,10 @@ pub mod udp;
 mod allocate;
 #[cfg(test)]
 mod bench;
-pub mod frame_fields;
 mod groups;
 mod headers;
 mod kinds;
 mod neighbour;
-mod periodic;
 mod redirect;
 mod registry;
 #[cfg(any(test, feature = "testing"))]

@@ -15,9 +15,7 @@ use proptest::test_runner::TestRunner;
 use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, provide};
 use weever_blocks_std::socket::Applications;
-use weever_blocks_std::testing::{
-    HostBox, fields::field_of, frames::*, frames6::*, host::host_state6,
-};
+use weever_blocks_std::testing::{HostBox, field_of, frames::*, frames6::*, host::host_state6};
 use weever_engine::{CounterKind, Limits};
 use weever_graph::{Graph, Node, NodeKind, Predicate};
 use weever_models::{HostConfig, Service, host};

@@ -1,28 +1,31 @@
 #![doc = include_str!("README.md")]
 
 mod handle;
-mod rx;
 #[cfg(test)]
 mod tests;
-mod tx;
 
 pub use handle::{INIT_RESPONSE, PROCESS_PENDING_RESPONSE};
-pub use rx::{
-    CLASSIFY, IS_PENDING, LOCAL_IP_DEST, VALID_HEADER_LENGTH, VALID_REQUEST, VALID_RESPONSE,
-};
-pub use tx::{ALLOCATE_HEADER, FILL_HEADER, INITIATE_RESPONSE, SEND_GRATUITOUS, SEND_REQUEST};
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
-use weever_block::{BlockType, Buffer, PortDoc, StateKind};
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, MARKS, Mask, PortDoc, Ports, READS, StateKind, classifier,
+    rewriter, tasks_where, validator,
+};
 use weever_graph::Effects;
+use weever_net::addr::{Locals, Martian};
 use weever_net::arp::Transmit;
 use weever_packet::{Endpoints, Flags};
+use weever_wire::arp::{ArpHeader, ArpRepr, PACKET_LEN, op};
+use weever_wire::ethernet::ethertype;
+use weever_wire::{MacAddr, WireError};
 
-use crate::host::{Key4, NeighbourKey, V4};
+use crate::headers::push;
+use crate::host::{Key4, NeighbourKey, Neighbours, V4};
+use crate::kinds::{interface, network_validator, period};
 use crate::neighbour::lookup::{lookup, ports};
-use crate::neighbour::{Protocol, timer};
-use crate::periodic::period;
+use crate::neighbour::{Protocol, make, neighbours};
 
 const PORTS: [PortDoc; 4] = ports("the interface is down or gone");
 
@@ -42,7 +45,7 @@ pub static TIMER: BlockType = BlockType {
         "Repeats ARP requests, asks neighbours in use, announces our addresses, and wakes packets \
          whose neighbour was resolved or given up.",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
-        timer::make::<V4>,
+        make::<V4>,
     )
 };
 
@@ -79,4 +82,180 @@ pub(crate) fn address(packet: &mut Buffer, iface: u16, transmit: &Transmit) {
         protocol: transmit.arp.op as u8,
         ..Endpoints::default()
     };
+}
+
+/// The packet, or `None` when it is cut short.
+#[inline(always)]
+fn header(packet: &Buffer) -> Option<ArpHeader<'_>> {
+    ArpHeader::first(packet.at(packet.meta().l3))
+}
+
+/// Is it ARP of IPv4 over Ethernet?
+pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
+    "RxL3ARPValidHeaderLength",
+    "Is it whole, and about IPv4 over Ethernet?",
+    |_| validator(|p| header(p).is_some_and(ArpHeader::is_ethernet_ipv4)),
+);
+
+/// Which operation is it?
+pub static CLASSIFY: BlockType = BlockType::new(
+    "RxL3ARPClassify",
+    "Which operation is it?",
+    &[
+        PortDoc { name: "request", doc: "a request" },
+        PortDoc { name: "response", doc: "a reply" },
+        PortDoc { name: "drop", doc: "any other" },
+    ],
+    |_| classifier::<3>(|p| operation(p)),
+);
+
+fn operation(packet: &Buffer) -> usize {
+    match header(packet).map(ArpHeader::op) {
+        Some(op::REQUEST) => 0,
+        Some(op::REPLY) => 1,
+        _ => 2,
+    }
+}
+
+/// Is its target one of our addresses?
+pub static LOCAL_IP_DEST: BlockType =
+    BlockType::validator("RxL3ARPLocalIPDest", "Is the target one of our addresses?", |build| {
+        network_validator(build, |state, p| {
+            let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
+            // Another station's probe for an address that we probe is a conflict: RFC 5227 §2.1.1.
+            iface.v4.is_ours(arp.tpa()) || iface.tentative.is_ours(arp.tpa())
+        })
+    });
+
+/// Can the sender of a request be another station?
+pub static VALID_REQUEST: BlockType = BlockType::validator(
+    "RxL3ARPValidRequest",
+    "Can its sender be another station? A probe has no address yet (RFC 5227 §2.1.1).",
+    |build| valid_sender(build, true),
+);
+
+/// Can the sender of a reply be another station?
+pub static VALID_RESPONSE: BlockType =
+    BlockType::validator("RxL3ARPValidResponse", "Can its sender be another station?", |build| {
+        valid_sender(build, false)
+    });
+
+fn valid_sender(
+    build: &weever_block::Build<'_>,
+    may_probe: bool,
+) -> Result<Box<dyn Block>, weever_block::BuildError> {
+    network_validator(build, move |state, p| {
+        let (Some(arp), Some(iface)) = (header(p), interface(state, p)) else { return false };
+        let station = arp.sha().is_unicast() && arp.sha() != iface.mac;
+        station && valid_address(arp, &iface.v4, may_probe)
+    })
+}
+
+/// A claim to one of our addresses goes on: it has to be answered (RFC 5227 §2.4).
+fn valid_address(arp: ArpHeader<'_>, locals: &Locals, may_probe: bool) -> bool {
+    let probe = may_probe && arp.spa().is_unspecified();
+    probe || matches!(locals.check_source(arp.spa()), Ok(()) | Err(Martian::Own))
+}
+
+/// Is the sender a neighbour of ours?
+pub static IS_PENDING: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    ..BlockType::validator(
+        "RxL3ARPIsPending",
+        "Is the sender a neighbour that we know or ask for, or does it claim our address?",
+        |build| {
+            let neighbours = neighbours::<V4>(build)?;
+            Ok(Box::new(IsPending { neighbours }))
+        },
+    )
+};
+
+struct IsPending {
+    neighbours: Arc<Neighbours>,
+}
+
+impl Block for IsPending {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let session = self.neighbours.session(cx.now);
+        let known = |p: &Buffer, arp: ArpHeader<'_>| session.knows(p.meta().iface, arp.spa());
+        let yes = tasks_where(burst, input, |p| header(p).is_some_and(|arp| known(p, arp)));
+        ports.decide(input, yes);
+    }
+}
+
+fn has_endpoints(packet: &Buffer) -> bool {
+    packet.meta().flags.has(Flags::ENDPOINTS)
+}
+
+/// Empties a received packet, for the answer to it.
+pub static INITIATE_RESPONSE: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..BlockType::validator(
+        "TxL3ARPInitiateResponse",
+        "Empties a received ARP packet for the answer that its metadata describes.",
+        |_| {
+            let empty = |p: &mut Buffer| {
+                let start = p.meta().l3;
+                has_endpoints(p) && p.set_bounds(start, start)
+            };
+            validator(empty)
+        },
+    )
+};
+
+/// Where requests start.
+pub static SEND_REQUEST: BlockType = BlockType::validator(
+    "TxL3ARPSendRequest",
+    "Where requests for a neighbour's link address start.",
+    |_| validator(|p| has_endpoints(p)),
+);
+
+/// Where announcements start.
+pub static SEND_GRATUITOUS: BlockType = BlockType::validator(
+    "TxL3ARPSendGratuitous",
+    "Where announcements of our own addresses start (RFC 5227 §2.3).",
+    |_| validator(|p| has_endpoints(p)),
+);
+
+/// Makes room for the packet.
+pub static ALLOCATE_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::MOVES_HEAD),
+    ..BlockType::new(
+        "TxL3ARPAllocateHeader",
+        "Makes room for an ARP packet.",
+        &[
+            PortDoc { name: "out", doc: "there is room" },
+            PortDoc { name: "drop", doc: "no headroom" },
+        ],
+        |_| rewriter(|p| push(p, PACKET_LEN as u16)),
+    )
+};
+
+/// Writes the packet.
+pub static FILL_HEADER: BlockType = BlockType {
+    effects: MARKS.union(Effects::WRITES),
+    ..BlockType::validator(
+        "TxL3ARPFillHeader",
+        "Writes the ARP packet from the metadata.",
+        |build| {
+            network_validator(build, |state, p| {
+                let own = interface(state, p).map(|iface| iface.mac);
+                own.is_some_and(|own| fill(p, own).is_ok())
+            })
+        },
+    )
+};
+
+fn fill(packet: &mut Buffer, own: MacAddr) -> Result<(), WireError> {
+    let head = packet.head();
+    let meta = packet.meta_mut();
+    (meta.l3, meta.ethertype) = (head, ethertype::ARP);
+    let ends = &meta.endpoints;
+    let operation = u16::from(ends.protocol);
+    // RFC 826: a request asks for the target hardware address.
+    let tha = if operation == op::REPLY { MacAddr(ends.next_mac) } else { MacAddr::ZERO };
+    let spa = Ipv4Addr::from_bits(Endpoints::v4(&ends.local));
+    let tpa = Ipv4Addr::from_bits(Endpoints::v4(&ends.remote));
+    ArpRepr { op: operation, sha: own, spa, tha, tpa }.emit(packet.data_mut())
 }

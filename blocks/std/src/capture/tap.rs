@@ -9,7 +9,7 @@ use weever_packet::Nanos;
 use weever_wire::fields::summarize;
 
 use super::ring::{Reader, Writer, ring};
-use crate::frame_fields::field_of;
+use crate::table::fields::field_of;
 
 /// The settings of a capture.
 #[derive(Clone, Debug)]

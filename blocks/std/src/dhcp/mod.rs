@@ -1,6 +1,5 @@
 #![doc = include_str!("README.md")]
 
-mod apply;
 mod clients;
 mod receive;
 mod timer;

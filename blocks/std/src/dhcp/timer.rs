@@ -14,11 +14,11 @@ use weever_wire::ethernet::ethertype;
 use weever_wire::ipv4::protocol;
 
 use super::Dhcp;
-use super::apply::{bind, unbind};
 use super::clients::Own;
+use super::clients::{bind, unbind};
 use crate::host::{Network, Secret};
 use crate::kinds::network;
-use crate::periodic::{PeriodicTask, period, periodic};
+use crate::kinds::{PeriodicTask, period, periodic};
 
 const BROADCAST: usize = 0;
 const UNICAST: usize = 1;

@@ -1,4 +1,4 @@
-//! The timer of memberships.
+//! The timer of memberships, which sends their reports.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use weever_net::iface::{IfaceId, Interface};
 use weever_packet::{Buffer, Endpoints, Flags};
 
 use super::GroupsOf;
-use super::listens::InterfaceGroups;
+use super::InterfaceGroups;
 use crate::host::{Network, Secret};
 use crate::kinds::network;
-use crate::periodic::{PeriodicTask, periodic};
+use crate::kinds::{PeriodicTask, periodic};
 
 /// The spawn edge of reports, which are whole but for their link header.
 const REPORT: usize = 0;

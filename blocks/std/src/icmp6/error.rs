@@ -13,7 +13,7 @@ use weever_net::pmtu::{SentPacket, TooBig};
 use weever_net::state::NetState;
 use weever_wire::icmpv6::kind;
 
-use super::rx::message;
+use super::message;
 use crate::host::{Paths, StateReader};
 use crate::kinds::network;
 

@@ -8,8 +8,8 @@ use weever_net::icmp6::quote_len;
 use weever_wire::icmpv6::{HEADER_LEN, Icmpv6Header, fill_checksum, make_echo_reply};
 use weever_wire::ipv6::next_header;
 
+use super::message;
 use super::report::unpack;
-use super::rx::message;
 use crate::headers::{address_reply, push};
 use crate::kinds::{between, network_rewriter};
 use weever_net::iface::IfaceId;

@@ -1,19 +1,18 @@
 #![doc = include_str!("README.md")]
 
-mod destination;
 mod forward;
 mod rx;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tx;
 
-pub use destination::DESTINATION;
-pub(crate) use destination::{FORWARD as TO_FORWARD, LOCAL as TO_LOCAL, destination};
 pub use forward::FORWARD;
+pub use rx::DESTINATION;
 pub use rx::{
     CLASSIFY, VALID_CHECKSUM, VALID_HEADER_LENGTH, VALID_LENGTH, VALID_OPTIONS, VALID_REASSEMBLY,
     VALID_SOURCE, VALID_TTL, VALID_VERSION,
 };
+pub(crate) use rx::{FORWARD as TO_FORWARD, LOCAL as TO_LOCAL, destination};
 pub(crate) use rx::{SOURCE_OK, source};
 pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, ROUTING};

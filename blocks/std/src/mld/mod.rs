@@ -1,7 +1,134 @@
 #![doc = include_str!("README.md")]
 
-mod receive;
-mod timer;
+use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-pub use receive::RECEIVE;
-pub use timer::TIMER;
+use weever_block::{
+    Block, BlockType, Buffer, Burst, Cx, Mask, Nanos, PortDoc, Ports, READS, StateKind, bits,
+};
+use weever_graph::Effects;
+use weever_net::ipv6::Chain;
+use weever_net::ipv6::addr::{is_link_local, multicast_mac};
+use weever_packet::Endpoints;
+use weever_wire::ethernet::ethertype;
+use weever_wire::icmpv6::kind;
+use weever_wire::ipv6::{HEADER_LEN, Ipv6Header, next_header};
+use weever_wire::mld::{MldQuery, V1_LEN};
+
+use crate::groups::timer::{ReportFormat, make};
+use crate::igmp::Groups6;
+use crate::kinds::between;
+use crate::kinds::period;
+
+const OUT: usize = 0;
+const REMOTE: usize = 1;
+const MALFORMED: usize = 2;
+const DROP: usize = 3;
+
+/// Takes MLD messages, whose checksum was verified.
+pub static RECEIVE: BlockType = BlockType {
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    ..BlockType::new(
+        "MldReceive",
+        "Takes queries, and other hosts' reports of the older version (RFC 3810 §6.2, §8.2).",
+        &[
+            PortDoc { name: "out", doc: "taken" },
+            PortDoc { name: "remote", doc: "not from the link, or without the router alert" },
+            PortDoc { name: "malformed", doc: "too short" },
+            PortDoc { name: "drop", doc: "nothing that a host has to know" },
+        ],
+        |build| Ok(Box::new(Receive { groups: build.env.get_or_default() })),
+    )
+};
+
+struct Receive {
+    groups: Arc<Groups6>,
+}
+
+impl Block for Receive {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        for task in bits(input) {
+            let port = burst.get(task).map_or(DROP, |packet| take(&self.groups, packet, cx.now));
+            ports.enable(port, 1 << task);
+        }
+    }
+}
+
+fn take(groups: &Groups6, packet: &Buffer, now: Nanos) -> usize {
+    if !is_local(packet) {
+        return REMOTE;
+    }
+    let meta = packet.meta();
+    let message = between(packet, meta.l4, meta.end);
+    let mut inner = groups.lock();
+    let Some(memberships) = inner.at(meta.iface) else { return DROP };
+    match message.first() {
+        Some(&kind::MLD_QUERY) => {
+            let Ok(query) = MldQuery::parse(message) else { return MALFORMED };
+            memberships.query(query.into(), query.sources.iter(), now);
+            OUT
+        }
+        Some(&kind::MLDV1_REPORT) => {
+            let group: Option<&[u8; 16]> =
+                message.get(8..V1_LEN).and_then(|group| group.first_chunk());
+            let Some(group) = group else { return MALFORMED };
+            memberships.receive_report(Ipv6Addr::from(*group), now);
+            OUT
+        }
+        _ => DROP,
+    }
+}
+
+/// RFC 3810 §6.2: "If any of these checks fails, the packet is dropped": from a link-local address,
+/// with a hop limit of 1, and with the router alert option, so that no node beyond the link can query.
+fn is_local(packet: &Buffer) -> bool {
+    let meta = packet.meta();
+    let Some(ip) = packet.array_at(meta.l3).map(Ipv6Header::of) else { return false };
+    let chain = Chain::walk(between(packet, meta.l3, meta.end));
+    is_link_local(ip.src()) && ip.hop_limit() == 1 && chain.is_ok_and(|chain| chain.router_alert)
+}
+
+/// The next header, length 8, the router alert option (RFC 2711) of value 0, "MLD", and padding.
+const HOP_BY_HOP: [u8; 8] = [next_header::ICMPV6, 0, 5, 2, 0, 0, 1, 0];
+
+/// Sends reports.
+pub static TIMER: BlockType = BlockType {
+    spawns: &["report", "again"],
+    effects: Effects::STATEFUL,
+    state: StateKind::SingleHomed,
+    params: &[period("50", "milliseconds between two checks for due reports")],
+    counters: &["reports"],
+    ..BlockType::new(
+        "MldTimer",
+        "Reports which IPv6 groups the host's interfaces listen to: changes at once, and \
+         answers to queriers after a random delay (RFC 3810 §6).",
+        &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
+        make::<Ipv6Addr>,
+    )
+};
+
+impl ReportFormat for Ipv6Addr {
+    const HEADER_LEN: usize = HEADER_LEN + HOP_BY_HOP.len();
+
+    /// RFC 3810 §5: a hop limit of 1, and a router alert option in a hop-by-hop header.
+    fn header(packet: &mut [u8], src: Ipv6Addr, dst: Ipv6Addr) {
+        let [high, low] = ((packet.len() - HEADER_LEN) as u16).to_be_bytes();
+        let header = &mut packet[..Self::HEADER_LEN];
+        header[..8].copy_from_slice(&[0x60, 0, 0, 0, high, low, next_header::HOP_BY_HOP, 1]);
+        header[8..24].copy_from_slice(&src.octets());
+        header[24..40].copy_from_slice(&dst.octets());
+        header[40..].copy_from_slice(&HOP_BY_HOP);
+    }
+
+    fn ends(src: Ipv6Addr, dst: Ipv6Addr) -> (u16, Endpoints) {
+        let ends = Endpoints {
+            local: src.octets(),
+            remote: dst.octets(),
+            protocol: next_header::ICMPV6,
+            next_mac: multicast_mac(dst).0,
+            ..Endpoints::default()
+        };
+        (ethertype::IPV6, ends)
+    }
+}

@@ -1,21 +1,23 @@
 #![doc = include_str!("README.md")]
 
-mod handle;
-
-pub use handle::HANDLE;
-
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
-use weever_block::{BlockType, Buffer, PortDoc, StateKind, validator};
+use weever_block::{
+    Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, PortDoc, Ports, READS, StateKind,
+    bits, validator,
+};
 use weever_graph::Effects;
-use weever_net::ndp::Transmit;
+use weever_net::ndp::{Outcome, Received, Reject, Transmit};
 use weever_packet::{Endpoints, Flags, NO_IFACE};
+use weever_wire::ipv6::Ipv6Header;
 use weever_wire::ndp::NdpRepr;
 
-use crate::host::{Key6, NeighbourKey, V6};
+use crate::host::{Key6, NeighbourKey, Neighbours6, V6};
+use crate::kinds::between;
+use crate::kinds::period;
 use crate::neighbour::lookup::{lookup, ports};
-use crate::neighbour::{Protocol, timer};
-use crate::periodic::period;
+use crate::neighbour::{Protocol, make as make_timer, neighbours, send};
 
 /// Bytes of the longest message that is sent: a solicitation with link address and nonce.
 const LONGEST: usize = 40;
@@ -40,7 +42,7 @@ pub static TIMER: BlockType = BlockType {
         "Asks for neighbours in use, for our own addresses before we use them, and for routers; \
          announces our addresses; ages what they said, and wakes packets whose neighbour was resolved or given up.",
         &[PortDoc { name: "out", doc: "the task, once it has done its work" }],
-        timer::make::<V6>,
+        make_timer::<V6>,
     )
 };
 
@@ -93,4 +95,110 @@ fn message(buffer: &mut Buffer, transmit: &Transmit) -> bool {
     len <= LONGEST
         && buffer.append(&[0; LONGEST][..len])
         && transmit.message.emit(buffer.data_mut(), &addresses).is_ok()
+}
+
+const RESPONSE: usize = 0;
+const DOWN: usize = 10;
+
+/// Learns from neighbour discovery messages, and answers them.
+pub static HANDLE: BlockType = BlockType {
+    spawns: &["response"],
+    notifies: &["resolved"],
+    effects: READS.union(Effects::STATEFUL),
+    state: StateKind::Replicated,
+    counters: &["adverts", "learned", "redirects", "lowhoplimit"],
+    ..BlockType::new(
+        "RxL3NDPHandle",
+        "Learns from neighbour discovery messages: link addresses, routers, prefixes, and \
+         conflicts over our addresses. Answers solicitations for us.",
+        &[
+            PortDoc { name: "out", doc: "taken" },
+            PortDoc { name: "hoplimit", doc: "it may come from beyond the link" },
+            PortDoc { name: "malformed", doc: "cut short, or an option without a length" },
+            PortDoc { name: "addresses", doc: "between impossible addresses" },
+            PortDoc { name: "notours", doc: "between others" },
+            PortDoc { name: "conflict", doc: "another station uses one of our addresses" },
+            PortDoc { name: "loop", doc: "our own message came back" },
+            PortDoc { name: "limited", doc: "too many came lately" },
+            PortDoc { name: "refused", doc: "a router's advice that is not wanted" },
+            PortDoc { name: "full", doc: "no room for another router, prefix or address" },
+            PortDoc { name: "down", doc: "the interface does not speak IPv6" },
+        ],
+        make,
+    )
+};
+
+fn make(build: &Build<'_>) -> Result<Box<dyn Block>, BuildError> {
+    let neighbours = neighbours::<V6>(build)?;
+    Ok(Box::new(Handle { neighbours, resolved: Vec::with_capacity(64) }))
+}
+
+struct Handle {
+    neighbours: Arc<Neighbours6>,
+    resolved: Vec<u64>,
+}
+
+/// The message of a packet, as neighbour discovery wants it.
+fn received(packet: &Buffer) -> Option<Received<'_>> {
+    let meta = packet.meta();
+    let ip = packet.array_at(meta.l3).map(Ipv6Header::of)?;
+    let message = between(packet, meta.l4, meta.end);
+    Some(Received { src: ip.src(), dst: ip.dst(), hop_limit: ip.hop_limit(), message })
+}
+
+impl Block for Handle {
+    fn run(&mut self, cx: &mut Cx<'_>, burst: &mut Burst, input: Mask, ports: &mut Ports<'_>) {
+        let mut session = self.neighbours.session(cx.now);
+        for task in bits(input) {
+            let Some(packet) = burst.get(task) else { continue };
+            let (iface, queue) = (packet.meta().iface, packet.meta().queue);
+            let handled = received(packet).and_then(|r| session.handle(iface, &r, cx.now));
+            match handled {
+                Some(Ok(outcome)) => {
+                    act(cx, (&self.neighbours, &mut self.resolved), (iface, queue), &outcome);
+                    ports.enable(0, 1 << task);
+                }
+                Some(Err(why)) => ports.enable(port_of(why), 1 << task),
+                None => ports.enable(DOWN, 1 << task),
+            }
+        }
+        // Packets that wake up must find the new address published.
+        drop(session);
+        self.resolved.drain(..).for_each(|key| cx.notify(0, key));
+    }
+}
+
+fn act(
+    cx: &mut Cx<'_>,
+    (neighbours, resolved): (&Neighbours6, &mut Vec<u64>),
+    (iface, queue): (u16, u16),
+    outcome: &Outcome,
+) {
+    if let Some(reply) = &outcome.reply
+        && send::<V6>(cx, RESPONSE, (iface, queue), reply)
+    {
+        cx.count(0, 1);
+    }
+    if let Some(learned) = outcome.learned {
+        cx.count(1, 1);
+        let key = neighbours.wait_key(Key6::new(iface, learned.ip));
+        resolved.extend(learned.resolves.then_some(key));
+    }
+    cx.count(2, outcome.redirect.is_some().into());
+    cx.count(3, outcome.low_hop_limit.into());
+}
+
+fn port_of(why: Reject) -> usize {
+    match why {
+        Reject::HopLimit => 1,
+        Reject::Malformed => 2,
+        Reject::Addresses => 3,
+        Reject::NotOurs => 4,
+        Reject::Conflict => 5,
+        Reject::Loop => 6,
+        Reject::Limited => 7,
+        Reject::NotAccepted => 8,
+        Reject::Full => 9,
+        _ => DOWN,
+    }
 }

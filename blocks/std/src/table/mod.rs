@@ -1,6 +1,6 @@
 #![doc = include_str!("README.md")]
 
-mod fields;
+pub(crate) mod fields;
 mod index;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use weever_wire::ipv4::protocol;
 use super::fields::value_of;
 use super::*;
 use crate::bench::Bench;
-use crate::testing::{fields::field_of, frames::*};
+use crate::testing::{field_of, frames::*};
 
 /// Headers as the validators record them.
 fn received(bench: &mut Bench, frame: &[u8]) -> Buffer {

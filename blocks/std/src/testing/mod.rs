@@ -10,4 +10,4 @@ pub mod link;
 #[cfg(feature = "testing")]
 pub use {host::HostBox, link::LinkBox};
 
-pub use crate::frame_fields as fields;
+pub use crate::table::fields::field_of;

@@ -1,4 +1,4 @@
-//! The cache, but for time ([`poll`](super::poll)) and packets ([`receive`](super::receive)).
+//! The cache, but for packets and time ([`receive`](super::receive)).
 
 use core::net::Ipv4Addr;
 
@@ -6,7 +6,7 @@ use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, op};
 
 use super::claim::Claims;
-use super::probe::Probes;
+use super::claim::Probes;
 use super::{Action, Config, Discovery, Learned, Lookup, State, Transmit};
 use crate::addr::Locals;
 use crate::neighbour::{Answers, Demand, Entries, NEVER};

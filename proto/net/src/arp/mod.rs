@@ -33,8 +33,6 @@ use crate::random::Key;
 
 mod cache;
 mod claim;
-mod poll;
-mod probe;
 mod receive;
 
 pub use crate::neighbour::{Discovery, State, TableFull};

@@ -1,13 +1,16 @@
-//! The effect of packets on the entries: RFC 826, "Packet Reception".
+//! The effect of packets on the entries (RFC 826, "Packet Reception"), and of time.
 
 use core::net::Ipv4Addr;
 
+use alloc::vec::Vec;
 use weever_wire::MacAddr;
 use weever_wire::arp::{ArpRepr, op};
 
-use super::poll::announcement;
-use super::{Cache, Learned, Outcome, State, Transmit, Verdict};
+use super::cache::request;
+use super::claim::probe;
+use super::{Action, Cache, Config, Learned, Outcome, State, Transmit, Verdict};
 use crate::addr::Martian;
+use crate::neighbour::NEVER;
 
 impl Cache {
     /// Handles an ARP packet for IPv4 over Ethernet that was received at `now`.
@@ -95,4 +98,88 @@ impl Cache {
         let arp = ArpRepr { op: op::REPLY, sha: self.mac, spa: arp.tpa, tha, tpa };
         Transmit { dst: tha, arp }
     }
+}
+
+type Entry = crate::neighbour::Entry<Ipv4Addr>;
+
+/// The action of an entry whose deadline has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    /// Nothing: the entry has changed its state.
+    Wait,
+    /// Ask the station.
+    Ask(MacAddr),
+    /// Give up asking.
+    GiveUp,
+    /// Forget the entry.
+    Forget,
+}
+
+impl Cache {
+    /// Does all work due at `now`.
+    pub(super) fn expire(&mut self, now: u64, mut act: impl FnMut(Action)) {
+        let (mac, locals, config) = (self.mac, &self.locals, self.config);
+        let mut wake = self.claims.poll(now, |ip| act(Action::Send(announcement(mac, ip))));
+        let mut free = Vec::new();
+        let ask = |ip| act(Action::Send(probe(mac, ip)));
+        wake = wake.min(self.probes.poll(now, ask, |ip| free.push(ip)));
+        free.into_iter().for_each(|ip| act(Action::Free(ip)));
+        self.entries.poll(now, |entry| {
+            let expiry = expire(entry, config, now);
+            match expiry {
+                Expiry::Ask(dst) => act(Action::Send(request(locals, mac, dst, entry.ip))),
+                Expiry::GiveUp => act(Action::Unresolved(entry.ip)),
+                Expiry::Wait | Expiry::Forget => {}
+            }
+            expiry != Expiry::Forget
+        });
+        self.entries.arm(wake);
+    }
+}
+
+/// RFC 5227 §3: a broadcast request with both protocol addresses ours.
+pub(super) fn announcement(mac: MacAddr, ip: Ipv4Addr) -> Transmit {
+    Transmit::request(MacAddr::BROADCAST, mac, ip, ip)
+}
+
+/// The transition of an entry whose deadline has come.
+fn expire(entry: &mut Entry, config: Config, now: u64) -> Expiry {
+    match entry.state {
+        State::Incomplete if entry.tries < config.broadcast_tries => ask(entry, config, now),
+        State::Incomplete => {
+            enter(entry, State::Failed, now.saturating_add(config.failed));
+            Expiry::GiveUp
+        }
+        // RFC 1122 §2.3.2.1(2), "Unicast Poll": a neighbour in use is asked while its address is
+        // still used, so that a living one never stalls its traffic.
+        State::Reachable if entry.used_at.is_some_and(|used| used > entry.heard_at) => {
+            enter(entry, State::Probe, now);
+            ask(entry, config, now)
+        }
+        State::Reachable => {
+            enter(entry, State::Stale, now.saturating_add(config.stale));
+            Expiry::Wait
+        }
+        State::Probe if entry.tries < config.unicast_tries => ask(entry, config, now),
+        // It may have got another link address, which a unicast cannot find out.
+        State::Probe => {
+            enter(entry, State::Incomplete, now);
+            ask(entry, config, now)
+        }
+        State::Stale | State::Delay | State::Failed => Expiry::Forget,
+        State::Static => {
+            entry.deadline = NEVER;
+            Expiry::Wait
+        }
+    }
+}
+
+fn enter(entry: &mut Entry, state: State, deadline: u64) {
+    (entry.state, entry.tries, entry.deadline) = (state, 0, deadline);
+}
+
+fn ask(entry: &mut Entry, config: Config, now: u64) -> Expiry {
+    entry.tries += 1;
+    entry.deadline = now.saturating_add(config.retry);
+    Expiry::Ask(if entry.state == State::Probe { entry.mac } else { MacAddr::BROADCAST })
 }

@@ -32,7 +32,6 @@
 
 mod acquire;
 mod client;
-mod keep;
 mod lease;
 mod send;
 #[cfg(test)]

@@ -5,14 +5,13 @@
 //! [`ndp::Node`](crate::ndp::Node): packets look neighbours up, timers send requests, and the
 //! results are read from its [`Entries`]. Each family documents the packets that it learns from.
 
-mod answers;
 mod entries;
 mod state;
 mod table;
 
-pub(crate) use answers::Answers;
 pub use entries::Entries;
 pub use state::{Demand, Learned, Lookup, Neighbour, State, TableFull};
+pub(crate) use table::Answers;
 pub(crate) use table::{Entry, NEVER};
 
 use weever_wire::MacAddr;

@@ -1,12 +1,16 @@
 //! The entries: a sorted array of fixed capacity. Binary search has no worst case that a peer could
 //! construct, unlike a hash table, and a copy of it is a reader's lookup structure.
 
-use alloc::vec::Vec;
+use core::net::IpAddr;
 
+use alloc::vec::Vec;
 use weever_wire::MacAddr;
 
 use super::state::{Demand, Neighbour, State, TableFull};
 use crate::addr::Address;
+use crate::limit::SourceLimits;
+use crate::random::Key;
+use crate::state::Rate;
 
 /// Never, as a deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -110,11 +114,39 @@ impl<A: Address> Table<A> {
     }
 }
 
+/// Answers to one source. A neighbour asks once a second while it does not know us, and rarely then.
+const RATE: Rate = Rate { per_second: 5, burst: 10 };
+
+/// The limits of answers to requests for our address: one for each source, so that a flood from one is not
+/// answered and the others are. Neighbours that we have sent to have buckets apart from those of strangers,
+/// whose addresses may be invented without number.
+#[derive(Clone, Debug)]
+pub(crate) struct Answers {
+    known: SourceLimits,
+    strangers: SourceLimits,
+}
+
+impl Answers {
+    /// Full buckets; `key` is a secret.
+    pub(crate) fn new(key: Key) -> Self {
+        Self {
+            known: SourceLimits::new(key, RATE),
+            strangers: SourceLimits::new([key[0], !key[1]], RATE),
+        }
+    }
+
+    /// Whether a request from `source` is answered at `now`; counts it if so.
+    pub(crate) fn take(&mut self, source: IpAddr, known: bool, now: u64) -> bool {
+        if known { self.known.take(source, now) } else { self.strangers.take(source, now) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use core::net::Ipv4Addr;
     use std::vec::Vec;
+
+    use super::*;
 
     fn entry(ip: u32, state: State, heard_at: u64, used_at: Option<u64>) -> Entry<Ipv4Addr> {
         let (ip, mac) = (Ipv4Addr::from_bits(ip), MacAddr::ZERO);

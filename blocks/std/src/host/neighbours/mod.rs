@@ -11,10 +11,8 @@
 //! All of it serves both families; their differences are in [`Family`].
 
 mod family;
-mod key;
 mod links;
 mod neighbourhood;
-mod news;
 mod session;
 mod snapshot;
 #[cfg(test)]
@@ -32,12 +30,10 @@ use weever_wire::MacAddr;
 
 use super::{Network, Resolver};
 use family::Ip;
-pub(crate) use family::{Family, Sent};
-pub(crate) use key::{Key4, Key6, NeighbourKey};
-use links::Links;
+pub(crate) use family::{Family, Key4, Key6, NeighbourKey, Sent};
+use links::{Links, News};
 use neighbourhood::Inner;
 pub use neighbourhood::Neighbourhood;
-use news::News;
 pub(crate) use session::Session;
 pub(crate) use snapshot::Reader;
 pub use v4::{AddressConflict, V4};

@@ -10,9 +10,9 @@ use weever_net::random::Key;
 
 use super::super::{Network, Resolver};
 use super::family::Family;
-use super::key::NeighbourKey;
+use super::family::NeighbourKey;
 use super::links::Links;
-use super::news::News;
+use super::links::News;
 use super::snapshot::{Reader, Snapshot};
 
 /// The neighbours of one host on all its interfaces, shared by its workers. Changes in the host's

@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use weever_block::Nanos;
 use weever_net::neighbour::{Action, Demand, Discovery, Learned, Lookup};
 
+use super::family::NeighbourKey;
 use super::family::{Family, Ip, Sent};
-use super::key::NeighbourKey;
 use super::neighbourhood::{Inner, Neighbourhood};
 use super::snapshot::Snapshot;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use weever_wire::MacAddr;
 
-use super::key::NeighbourKey;
+use super::family::NeighbourKey;
 
 /// A reader's handle to the latest snapshot, to be loaded once per burst.
 pub(crate) type Reader<K> = arc_swap::Cache<Arc<ArcSwap<Snapshot<K>>>, Arc<Snapshot<K>>>;

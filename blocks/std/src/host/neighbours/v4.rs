@@ -15,7 +15,7 @@ use weever_wire::arp::ArpRepr;
 
 use super::super::Network;
 use super::family::Family;
-use super::key::Key4;
+use super::family::Key4;
 use super::links::{Link, Links};
 use super::session::Session;
 

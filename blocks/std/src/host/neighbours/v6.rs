@@ -14,7 +14,7 @@ use weever_wire::ndp::NdpRepr;
 
 use super::super::Network;
 use super::family::Family;
-use super::key::Key6;
+use super::family::Key6;
 use super::links::{Link, Links};
 use super::session::Session;
 

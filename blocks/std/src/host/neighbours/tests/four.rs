@@ -9,8 +9,8 @@ use weever_net::state::{NetConfig, StateError};
 use weever_wire::MacAddr;
 use weever_wire::arp::ArpRepr;
 
-use super::super::news::NEWS;
 use super::super::{Key4, NeighbourKey, Neighbours, V4};
+use crate::host::neighbours::links::NEWS;
 use crate::host::{AddressConflict, Network, Resolver};
 use crate::testing::frames::{HOST, HOST_MAC, PEER, PEER_MAC};
 

@@ -8,9 +8,9 @@ use weever_net::ipv6::{AddrState, Locals6};
 use weever_net::ndp::{Config, Lookup};
 use weever_net::state::{NetConfig, StateError};
 
-use super::super::news::NEWS;
 use super::super::{Key6, NeighbourKey, Neighbours6, V6};
 use crate::host::Network;
+use crate::host::neighbours::links::NEWS;
 use crate::testing::frames::{HOST_MAC, PEER_MAC};
 
 const SECOND: Nanos = 1_000_000_000;
