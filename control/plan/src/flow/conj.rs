@@ -2,9 +2,8 @@
 
 use weever_graph::Field;
 
-use super::atoms::Atoms;
-use super::inline::Tests;
 use super::kinds::Kinds;
+use super::terms::{Atoms, Tests};
 use super::values::Values;
 
 /// A set of packets: a set of kinds, and a set of values for each field.

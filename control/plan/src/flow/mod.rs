@@ -6,12 +6,10 @@
 //! The kind of a packet decides which fields it has, so `dst port 80` implies that there is a transport
 //! with ports.
 
-mod atoms;
 mod conj;
 mod dnf;
-mod inline;
 mod kinds;
-mod predicate;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod values;

@@ -1,10 +1,10 @@
-//! Where packets go that no table took: by a hash, or to the default queue.
+//! Where packets go that no table took: by a Toeplitz hash, or to the default queue. Further tables of
+//! the hash (contexts) are for rules that spread over some queues.
 
 use weever_graph::Field;
 use weever_graph::nic::{FlowType, RssFields, RssHash};
 
 use super::placement::{Placement, PlacementSum};
-use super::toeplitz::Toeplitz;
 use crate::config::Rss;
 use crate::flow::{Conj, Kinds};
 use crate::nic::Nic;
@@ -167,4 +167,149 @@ fn groups(fields_of: impl Fn(FlowType) -> RssFields) -> Vec<Group> {
         }
     }
     groups
+}
+
+/// Source and destination of IPv6 and two ports: the longest input.
+const LONGEST: usize = 36;
+
+/// A key, with the hash of every byte at every place of the input.
+#[derive(Clone)]
+pub(crate) struct Toeplitz {
+    by_byte: Vec<[u32; 256]>,
+}
+
+impl Toeplitz {
+    /// Prepares `key`. Places behind its end count as zeros, as a short key does not reach them.
+    pub(crate) fn new(key: &[u8]) -> Toeplitz {
+        let by_byte = (0..LONGEST).map(|at| byte_hashes(key, at)).collect();
+        Toeplitz { by_byte }
+    }
+
+    /// The contribution of `value`, `bits` wide and placed at byte `at` of the input, to the hash.
+    pub(crate) fn part(&self, value: u128, bits: u32, at: usize) -> u32 {
+        let bytes = bits as usize / 8;
+        let each = (0..bytes).map(|i| {
+            let byte = (value >> (8 * (bytes - 1 - i))) as u8;
+            self.by_byte[at + i][usize::from(byte)]
+        });
+        each.fold(0, |hash, part| hash ^ part)
+    }
+}
+
+fn byte_hashes(key: &[u8], at: usize) -> [u32; 256] {
+    // The 32 bits of the key from bit `8 * at + i` on belong to bit `i` of the byte.
+    let window = key.iter().copied().chain(std::iter::repeat(0)).skip(at).take(5);
+    let window = window.fold(0u64, |w, byte| w << 8 | u64::from(byte));
+    let mut hashes = [0; 256];
+    for (byte, hash) in hashes.iter_mut().enumerate() {
+        for bit in (0..8).filter(|bit| byte >> (7 - bit) & 1 == 1) {
+            *hash ^= (window >> (8 - bit)) as u32;
+        }
+    }
+    hashes
+}
+
+/// One context.
+struct Slot {
+    queues: Vec<u32>,
+    spreading: Spreading,
+    users: u32,
+}
+
+/// The contexts that rules use. A number means the same queues for as long as a rule uses it.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    slots: Vec<Slot>,
+}
+
+impl Contexts {
+    /// The number of a context that spreads over `queues`: an existing one, or a new one while fewer
+    /// than `most` are in use. Nothing if there is none, or the hash cannot name two of the queues.
+    pub(crate) fn over(&mut self, nic: &Nic, rss: &Rss, queues: &[u32], most: u32) -> Option<u32> {
+        let same = self.slots.iter().position(|s| s.queues == queues);
+        if let Some(at) = same.filter(|at| self.slots[*at].users > 0 || self.count() < most) {
+            return Some(at as u32);
+        }
+        let Rss { table, .. } = Rss::over(nic, queues, None);
+        if self.count() >= most || table.iter().all(|q| *q == table[0]) {
+            return None;
+        }
+        let spreading = Spreading::new(nic, &Rss { table, ..rss.clone() });
+        let slot = Slot { queues: queues.to_vec(), spreading, users: 0 };
+        let at = self.slots.iter().position(|s| s.users == 0).unwrap_or(self.slots.len());
+        match self.slots.get_mut(at) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
+        Some(at as u32)
+    }
+
+    pub(super) fn spreading(&self, context: u32) -> &Spreading {
+        &self.slots[context as usize].spreading
+    }
+
+    /// The queues that a context reaches.
+    pub(super) fn queues(&self, context: u32) -> Vec<u32> {
+        match self.spreading(context).everywhere() {
+            Placement::One(queue) => vec![*queue],
+            spread => spread.shares().map(|(queue, _)| queue).collect(),
+        }
+    }
+
+    pub(super) fn used(&mut self, context: u32, by: i32) {
+        let users = &mut self.slots[context as usize].users;
+        *users = users.saturating_add_signed(by);
+    }
+
+    pub(super) fn start_over(&mut self) {
+        self.slots.iter_mut().for_each(|s| s.users = 0);
+    }
+
+    /// The queues of each context, none for unused contexts.
+    pub(crate) fn in_use(&self) -> Vec<Vec<u32>> {
+        let queues = |s: &Slot| if s.users > 0 { s.queues.clone() } else { Vec::new() };
+        self.slots.iter().map(queues).collect()
+    }
+
+    /// The number of contexts in use.
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.iter().filter(|s| s.users > 0).count() as u32
+    }
+
+    /// Restores the contexts that [`Contexts::in_use`] returned.
+    pub(crate) fn restore(&mut self, nic: &Nic, rss: &Rss, all: &[Vec<u32>]) {
+        let slot = |queues: &Vec<u32>| {
+            let Rss { table, .. } = Rss::over(nic, queues, None);
+            let spreading = Spreading::new(nic, &Rss { table, ..rss.clone() });
+            Slot { queues: queues.clone(), spreading, users: 0 }
+        };
+        self.slots = all.iter().map(slot).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key of Microsoft's "Verifying the RSS Hash Calculation", and two of its vectors.
+    const KEY: [u8; 40] = [
+        0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f,
+        0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30,
+        0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+    ];
+
+    #[test]
+    fn published_vectors() {
+        let t = Toeplitz::new(&KEY);
+        let source = u128::from(u32::from_be_bytes([66, 9, 149, 187]));
+        let destination = u128::from(u32::from_be_bytes([161, 142, 100, 80]));
+        let addresses = t.part(source, 32, 0) ^ t.part(destination, 32, 4);
+        assert_eq!(addresses, 0x323e_8fc2);
+        assert_eq!(addresses ^ t.part(2794, 16, 8) ^ t.part(1766, 16, 10), 0x51cc_c178);
+        let source: u128 = 0x3ffe_2501_0200_1fff_0000_0000_0000_0007;
+        let destination: u128 = 0x3ffe_2501_0200_0003_0000_0000_0000_0001;
+        let addresses = t.part(source, 128, 0) ^ t.part(destination, 128, 16);
+        assert_eq!(addresses, 0x2cc1_8cd5);
+        assert_eq!(addresses ^ t.part(2794, 16, 32) ^ t.part(1766, 16, 34), 0x4020_7d3d);
+    }
 }

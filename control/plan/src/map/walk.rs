@@ -1,8 +1,8 @@
 //! The placement of a conjunction's packets, given the entries that some of them meet.
 
+use super::entry::Work;
 use super::placement::{Placement, PlacementSum};
 use super::spreading::Spreading;
-use super::work::Work;
 use crate::config::{Configuration, Target};
 use crate::flow::Conj;
 use crate::nic::Nic;

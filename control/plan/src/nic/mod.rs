@@ -4,12 +4,179 @@
 //! to the next by its port `default`, then spreading by hash or a default queue. [`Nic::of`] reads that
 //! pipeline; any other shape is an error that names the node.
 
-mod error;
-mod model;
 mod pipeline;
 #[cfg(test)]
 mod tests;
-mod view;
 
-pub use error::NicError;
-pub use model::{Nic, Table};
+use weever_graph::nic::{Exposure, QueueRange, RssModel, TableModel};
+
+/// The configurable parts of a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// The PRG's name.
+    pub name: String,
+    /// Its receive queues.
+    pub queues: QueueRange,
+    /// Its filter tables, in order of precedence.
+    pub tables: Vec<Table>,
+    /// The spreading of packets that no table took, if it can spread.
+    pub rss: Option<RssModel>,
+    /// The number of rules of all tables together that can be distinguished, if Linux numbers them.
+    pub locations: Option<u32>,
+    /// The queue for packets that no table took and no hash spreads.
+    pub default_queue: u32,
+}
+
+/// A filter table of a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The config node's full name.
+    pub name: String,
+    /// The capabilities of its rules.
+    pub model: TableModel,
+    /// The pool from which its rules take entries: the position in [`Nic::tables`] of the table that
+    /// they share, or its own.
+    pub pool: usize,
+}
+
+impl Nic {
+    /// How many rules' worth of entries table `table` can draw on.
+    pub fn capacity(&self, table: usize) -> u32 {
+        self.tables[self.tables[table].pool].model.capacity.entries
+    }
+}
+
+impl Nic {
+    /// The NIC with its first `count` queues only.
+    ///
+    /// # Errors
+    /// [`NicError::QueueCount`] if it has fewer, or `count` is 0.
+    pub fn with_queues(&self, count: u32) -> Result<Nic, NicError> {
+        let has = self.queues.count();
+        if count == 0 || count > has {
+            let nic = self.name.clone();
+            return Err(NicError::QueueCount { nic, has, wanted: count, of: "" });
+        }
+        let lo = self.queues.lo;
+        Ok(self.restricted(QueueRange { lo, hi: lo + (count - 1) }))
+    }
+
+    /// The NIC as `ethtool` shows it: without the tables that Linux hides, and with the limits
+    /// that it sets. Queue counts that only Linux lowers are for [`Nic::linux_of`].
+    pub fn linux(&self) -> Nic {
+        let mut kept: Vec<(usize, Table)> = Vec::new();
+        for (i, table) in self.tables.iter().enumerate() {
+            if let Some(model) = table.model.as_linux() {
+                kept.push((i, Table { model, ..table.clone() }));
+            }
+        }
+        let old: Vec<(usize, usize)> = kept.iter().map(|(i, t)| (*i, t.pool)).collect();
+        let moved = |pool: usize| old.iter().position(|(_, p)| *p == pool).unwrap_or_default();
+        let table = |(_, t): (usize, Table)| Table { pool: moved(t.pool), ..t };
+        let tables: Vec<Table> = kept.into_iter().map(table).collect();
+        Nic { locations: numbered(&tables), tables, ..self.clone() }
+    }
+
+    /// The part of the NIC in `prg` that Linux exposes, queues included.
+    ///
+    /// # Errors
+    /// Those of [`Nic::of`].
+    pub fn linux_of(prg: &weever_graph::Graph) -> Result<Nic, NicError> {
+        let nic = Nic::of(prg)?.linux();
+        let declared = prg.iter().find_map(|(_, node)| node.queues);
+        let queues = declared.and_then(|q| q.linux).and_then(|q| q.and(nic.queues));
+        Ok(queues.map_or_else(|| nic.clone(), |q| nic.restricted(q)))
+    }
+
+    fn restricted(&self, queues: QueueRange) -> Nic {
+        let mut nic = Nic { queues, ..self.clone() };
+        for table in &mut nic.tables {
+            let actions = &mut table.model.actions;
+            actions.queues = actions.queues.and_then(|q| q.and(queues));
+        }
+        nic.rss = nic.rss.and_then(|mut rss| {
+            rss.queues = rss.queues.and(queues)?;
+            Some(rss)
+        });
+        nic.default_queue = nic.default_queue.clamp(queues.lo, queues.hi);
+        nic
+    }
+}
+
+/// The number of rules that Linux can number: the tables' declared numbers, or their capacities.
+fn numbered(tables: &[Table]) -> Option<u32> {
+    let declared = tables.iter().find_map(declared);
+    let each = tables.iter().map(|t| t.model.capacity.entries);
+    let all = each.reduce(u32::saturating_add)?;
+    Some(declared.unwrap_or(all))
+}
+
+/// The number of the device's locations, if the table declares it.
+pub(super) fn declared(table: &Table) -> Option<u32> {
+    match &table.model.linux {
+        Exposure::Ethtool(ethtool) => ethtool.locations,
+        Exposure::None => None,
+    }
+}
+
+/// Why [`Nic::of`](self::Nic::of) does not take a graph, or a view of a NIC cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NicError {
+    /// No node is marked as the source.
+    #[error("`{graph}` has no node with `attr \"source\"`, at which packets arrive")]
+    NoSource {
+        /// The graph.
+        graph: String,
+    },
+    /// More than one node is marked as the source.
+    #[error("`{first}` and `{second}` are both marked as the source; a NIC has one")]
+    TwoSources {
+        /// The first node.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// No node represents the queues.
+    #[error("`{graph}` declares no queues; write for instance `queues Queue 0 .. 15`")]
+    NoQueues {
+        /// The graph.
+        graph: String,
+    },
+    /// More than one node represents queues.
+    #[error("`{first}` and `{second}` both declare queues; declare all of them in one")]
+    TwoQueues {
+        /// The first node.
+        first: String,
+        /// Another.
+        second: String,
+    },
+    /// The node does not fit a pipeline.
+    #[error("`{node}` does not fit the pipeline of a NIC: {reason}")]
+    NotPipeline {
+        /// The node.
+        node: String,
+        /// The property of the node that is unexpected.
+        reason: String,
+    },
+    /// No packet can fulfil the table's conditions.
+    #[error("the table `{table}` is impossible: {reason}")]
+    Impossible {
+        /// The table.
+        table: String,
+        /// Why.
+        reason: String,
+    },
+    /// The NIC has fewer queues.
+    #[error("`{nic}` has {has} queues{of}, not {wanted}")]
+    QueueCount {
+        /// The NIC.
+        nic: String,
+        /// The number it has.
+        has: u32,
+        /// The requested number.
+        wanted: u32,
+        /// The view in which they are missing, if that matters.
+        of: &'static str,
+    },
+}

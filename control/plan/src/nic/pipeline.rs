@@ -3,8 +3,7 @@
 use weever_graph::nic::{Queues, RssModel};
 use weever_graph::{Attr, ConfigSpec, Graph, Node, NodeId, NodeKind};
 
-use super::view::declared;
-use super::{Nic, NicError, Table};
+use super::{Nic, NicError, Table, declared};
 
 /// The port by which packets leave that a table or the spreading has given to a queue.
 const TO_QUEUES: [&str; 2] = ["queues", "queue"];

@@ -6,15 +6,11 @@
 //! scope of masks, the use of each pool, hashes that give up early, and the precedence of rules.
 
 mod express;
-mod learned;
-mod locations;
 mod order;
 mod refusal;
-mod rows;
 mod state;
 
-pub use learned::Refused;
-pub use refusal::Refusal;
+pub use refusal::{Refusal, Refused};
 pub(crate) use state::State;
 
 use std::collections::VecDeque;

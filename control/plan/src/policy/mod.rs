@@ -10,33 +10,28 @@
 //! show in the result.
 
 mod balance;
-mod classifier;
 mod cost;
-mod dedicated;
 mod document;
 mod isolate;
 mod locality;
-mod only;
 mod pack;
 mod paths;
-mod queues;
 mod sum;
 #[cfg(test)]
 mod tests;
 
 pub use balance::{Balance, Measure};
-pub use classifier::{Classifier, can_be_kept};
-pub use cost::Cost;
-pub use dedicated::Dedicated;
-pub use document::{Class, CoreLocality, Dedication, Document, Objective, QueueMode, Queues};
+pub use cost::{Cost, QueueSet};
+pub use document::{
+    Class, Classifier, CoreLocality, Dedication, Document, Objective, QueueMode, Queues,
+    can_be_kept,
+};
 pub use isolate::{Isolate, Share};
-pub use locality::{Distance, Locality};
-pub use only::Only;
+pub use locality::{Dedicated, Distance, Locality};
 pub use pack::Pack;
 pub(crate) use paths::NodeSet;
 pub use paths::{GraphCosts, PathCosts, Paths};
-pub use queues::QueueSet;
-pub use sum::Sum;
+pub use sum::{Only, Sum};
 
 use weever_graph::nic::QueueRange;
 

@@ -11,12 +11,10 @@ mod account;
 mod budget;
 mod changes;
 mod choose;
-mod drop;
 mod explain;
 mod improve;
 mod jump;
 mod plan;
-mod rebalance;
 mod refuse;
 #[cfg(test)]
 pub(crate) mod tests;

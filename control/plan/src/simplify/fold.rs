@@ -4,10 +4,8 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId, verify};
 
-use super::cond::PacketSet;
-use super::meaning::meaning;
-use super::rebuild::only;
-use super::sever::operands;
+use super::meaning::{PacketSet, meaning};
+use super::sever::{only, operands};
 use super::spread::{Spread, incoming};
 
 /// Replaces the nodes that can be replaced, and returns their names.

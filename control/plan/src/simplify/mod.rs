@@ -13,28 +13,24 @@
 //! the long way. Validators are left out only because the NIC guarantees their outcome or because of
 //! other nodes of the graph. With [`ForeignPackets::Never`], all statements of the plan are used.
 
-mod cond;
 mod fold;
 mod guard;
 mod meaning;
-mod rebuild;
 mod report;
 mod sever;
 mod spread;
-mod stub;
 #[cfg(test)]
 mod tests;
 
-pub use guard::HandOver;
+pub use guard::{HandOver, Home};
 pub use report::{SimplifyReport, Size};
-pub use stub::Home;
 
 use std::collections::HashSet;
 
 use weever_graph::{Graph, Node, Predicate, Verified};
 
 use crate::flow::Conj;
-use cond::PacketSet;
+use meaning::PacketSet;
 use spread::{TaskStarts, spread};
 
 /// The treatment of packets that the graph is not made for.
@@ -82,8 +78,8 @@ pub struct Simplified {
 /// filled in; a node without stays a node.
 pub fn simplify(graph: &Verified, given: &QueueFacts<'_>) -> Simplified {
     let mut now = Graph::clone(graph);
-    let entrances = stub::entrances(&now, given.home);
-    stub::stand_in(&mut now, given.home, given.pass_on);
+    let entrances = guard::entrances(&now, given.home);
+    guard::stand_in(&mut now, given.home, given.pass_on);
     let vouched = meaning::meaning(given.vouched, true);
     let arriving = PacketSet::of(given.arriving.iter().cloned()).and(&vouched);
     let mut report = SimplifyReport::of(graph);

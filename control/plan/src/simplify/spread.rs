@@ -5,8 +5,7 @@ use std::collections::HashSet;
 
 use weever_graph::{Attr, Effects, Graph, Node, NodeId, NodeKind, Op, PortId};
 
-use super::cond::PacketSet;
-use super::meaning::{by_entries, meaning};
+use super::meaning::{PacketSet, by_entries, meaning};
 
 /// The packets that reach each node.
 pub(super) struct Spread {

@@ -5,12 +5,10 @@
 //! token bucket allows, returns the flows that have become worth a filter and those that have gone. The
 //! time is an argument, in nanoseconds of any clock that does not run backwards.
 
-mod bucket;
 mod table;
 #[cfg(test)]
 mod tests;
 mod tuple;
 
-pub use bucket::TokenBucket;
-pub use table::{DueFlow, Settings, Watch};
+pub use table::{DueFlow, Settings, TokenBucket, Watch};
 pub use tuple::FiveTuple;

@@ -5,11 +5,13 @@ use weever_graph::nic::{Failure, TableOrder};
 
 use super::super::*;
 use super::balanced;
+use crate::Refusal;
+use crate::config::Configuration;
 use crate::flow::{AppId, ClassId, Conj};
+use crate::map::place;
 use crate::policy::{Balance, Dedicated, Isolate, Measure, Share};
 use crate::search::DeviceChange::{Insert, Remove};
 use crate::testkit::*;
-use crate::{Refusal, config::Configuration, map::place};
 
 fn search(nic: Nic, policy: Box<dyn Policy>) -> Search {
     Search::new(nic, policy, Options::default())

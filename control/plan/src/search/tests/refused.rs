@@ -1,10 +1,11 @@
 //! Devices that take less than their models say.
 
 use super::balanced;
+use crate::Refusal;
+use crate::flow::ClassId;
 use crate::policy::{Balance, Isolate, Measure, Share};
 use crate::search::DeviceChange;
 use crate::testkit::*;
-use crate::{Refusal, flow::ClassId};
 
 use super::super::*;
 
