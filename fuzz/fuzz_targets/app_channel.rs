@@ -97,8 +97,10 @@ impl Bench {
     fn transmit(&mut self, most: usize) -> Option<()> {
         for _ in 0..most {
             let Some(transmit) = self.stack.next_transmit().ok()? else { break };
-            let mut payload = vec![0; transmit.len];
-            assert!(self.stack.copy_payload(&mut payload) <= transmit.len);
+            if transmit.kind == Kind::Data {
+                let mut payload = vec![0; transmit.len];
+                assert!(self.stack.copy_payload(&mut payload) <= transmit.len);
+            }
             self.stack.complete().ok()?;
         }
         Some(())

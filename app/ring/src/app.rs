@@ -1,5 +1,6 @@
 //! The application's end of a channel.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ pub struct Received {
     pub socket: SocketId,
     /// Payload, or something that happened to the socket.
     pub kind: Kind,
-    /// The payload's frame, for [`Kind::Data`].
+    /// The payload's frame, for [`Kind::Data`], [`Kind::Stream`] and [`Kind::Connected`].
     pub frame: Option<Frame>,
     /// Where the payload starts in the frame; for [`Kind::Error`], the errno.
     pub offset: u16,
@@ -126,6 +127,10 @@ pub struct AppEnd {
     lent: u32,
     /// How many frames to lend.
     share: u32,
+    /// By frame, the stream whose octets it holds while the stack has it; empty without streams.
+    streams: Vec<SocketId>,
+    /// Streams whose frames have come back, one entry a frame.
+    returned: VecDeque<SocketId>,
     /// Last, so that its memory outlives the rings above, which point into it.
     frames: Frames,
 }
@@ -156,6 +161,8 @@ impl AppEnd {
             spare: (0..geometry.frames).rev().collect(),
             lent: 0,
             share: (geometry.frames / 2).min(geometry.ring_len),
+            streams: Vec::new(),
+            returned: VecDeque::new(),
             frames: Frames { memory, channel: next_channel() },
         };
         end.lend()?;
@@ -190,14 +197,15 @@ impl AppEnd {
             self.receive.release();
             return Ok(None);
         };
+        let has_payload = matches!(entry.kind, Kind::Data | Kind::Stream | Kind::Connected);
         let frame = match entry.kind {
-            Kind::Data if entry.frame >= self.geometry().frames => {
+            _ if has_payload && entry.frame >= self.geometry().frames => {
                 return Err(ChannelError::Corrupt("frame number"));
             }
-            Kind::Data if !self.frames.memory.is_payload(entry.offset, entry.len) => {
+            _ if has_payload && !self.frames.memory.is_payload(entry.offset, entry.len) => {
                 return Err(ChannelError::Corrupt("payload range"));
             }
-            Kind::Data => {
+            _ if has_payload => {
                 self.lent = self.lent.saturating_sub(1);
                 Some(self.frame(entry.frame))
             }
@@ -261,6 +269,9 @@ impl AppEnd {
                 return Err(ChannelError::Corrupt("frame number"));
             }
             self.spare.push(entry.frame);
+            if let Some(stream @ 1..) = self.streams.get_mut(entry.frame as usize) {
+                self.returned.push_back(std::mem::take(stream));
+            }
         }
         self.completion.release();
         Ok(())
@@ -297,6 +308,83 @@ impl AppEnd {
         let entry = Entry { frame: frame.index, socket, offset, len, kind: Kind::Data, more };
         self.transmit.push(entry)?;
         Ok(())
+    }
+
+    /// Hands octets of a stream to the stack, `len` from `offset` of the frame on, which comes back
+    /// when they were acknowledged: see [`next_returned`](Self::next_returned). The stack sees them
+    /// after [`commit`](Self::commit).
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_stream(
+        &mut self,
+        frame: Frame,
+        stream: SocketId,
+        (offset, len): (u16, u16),
+    ) -> Result<(), SubmitError> {
+        if frame.channel != self.frames.channel || !self.frames.memory.is_payload(offset, len) {
+            return Err(SubmitError::Range { frame, offset, len });
+        }
+        if self.transmit.room(1)? == 0 {
+            return Err(SubmitError::Full(frame));
+        }
+        if self.streams.is_empty() {
+            self.streams = vec![0; self.geometry().frames as usize];
+        }
+        self.streams[frame.index as usize] = stream;
+        let kind = Kind::Stream;
+        self.transmit.push(Entry {
+            frame: frame.index,
+            socket: stream,
+            offset,
+            len,
+            kind,
+            more: 0,
+        })?;
+        Ok(())
+    }
+
+    /// Asks the stack to connect a stream to the ends in `info`, by a number of the application's
+    /// choice below [`STREAMS`](crate::STREAMS).
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_connect(
+        &mut self,
+        frame: Frame,
+        stream: SocketId,
+        info: &PacketInfo,
+    ) -> Result<(), SubmitError> {
+        if frame.channel != self.frames.channel {
+            return Err(SubmitError::Range { frame, offset: 0, len: 0 });
+        }
+        if self.transmit.room(1)? == 0 {
+            return Err(SubmitError::Full(frame));
+        }
+        self.frames.memory.write(frame.index, 0, &info.to_bytes());
+        let (offset, kind) = (INFO_SIZE, Kind::Connected);
+        let entry = Entry { frame: frame.index, socket: stream, offset, len: 0, kind, more: 0 };
+        self.transmit.push(entry)?;
+        Ok(())
+    }
+
+    /// Tells the stack something of a stream that needs no frame; false when the ring is full.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: the channel is of no more use.
+    pub fn request(
+        &mut self,
+        kind: Kind,
+        stream: SocketId,
+        value: u32,
+    ) -> Result<bool, ChannelError> {
+        self.transmit.push(Entry::of_socket(kind, stream, value))
+    }
+
+    /// A stream of which one frame has come back, since its octets were acknowledged or the stream is
+    /// over: as often as it had frames.
+    pub fn next_returned(&mut self) -> Option<SocketId> {
+        self.returned.pop_front()
     }
 
     /// How many frames can be submitted now, at least when fewer than `wanted`.

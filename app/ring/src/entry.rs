@@ -7,6 +7,10 @@ use weever_wire::ipv6::mapped;
 /// The number of a socket on its application queue, given out by the stack.
 pub type SocketId = u32;
 
+/// Numbers from this one on are given out by workers, to the streams that they accept; those below,
+/// by the control side to sockets, and by the application to streams that it connects.
+pub const STREAMS: SocketId = 1 << 31;
+
 /// The frame number of an entry that carries none.
 pub const NO_FRAME: u32 = u32::MAX;
 
@@ -22,8 +26,26 @@ pub enum Kind {
     Error,
     /// The socket can send again after it had no room. Without a frame.
     Writable,
-    /// The stack has closed the socket; nothing follows. Without a frame.
+    /// From the stack: the socket is closed; nothing follows. To the stack: the application closes a
+    /// stream; octets to send still go. Without a frame.
     Closed,
+    /// From the stack: a stream is established. Its frame has both ends in the packet info, and in
+    /// its payload, four bytes, the number of the listener that it came to or of the stream that
+    /// was to be connected. To the stack: a stream is to be connected to the ends in the packet info,
+    /// and has the number that the application chose, below [`STREAMS`].
+    Connected,
+    /// Octets of a stream, behind those of earlier entries. Without packet info. The frame of octets to
+    /// send comes back when they were acknowledged.
+    Stream,
+    /// To the stack: the application has read octets of a stream, as many as
+    /// [`Entry::value`]. Without a frame.
+    Consumed,
+    /// No more octets follow those of earlier entries, in either direction. Without a frame.
+    Finished,
+    /// To the stack: the stream is to be reset. Without a frame.
+    Abort,
+    /// To the stack: a setting of a stream, number and value in `offset` and `len`. Without a frame.
+    Option,
     /// A number that this version does not know; such entries are skipped and counted.
     Unknown(u8),
 }
@@ -35,6 +57,12 @@ impl Kind {
             Kind::Error => 2,
             Kind::Writable => 3,
             Kind::Closed => 4,
+            Kind::Connected => 5,
+            Kind::Stream => 6,
+            Kind::Consumed => 7,
+            Kind::Finished => 8,
+            Kind::Abort => 9,
+            Kind::Option => 10,
             Kind::Unknown(number) => number,
         }
     }
@@ -45,6 +73,12 @@ impl Kind {
             2 => Kind::Error,
             3 => Kind::Writable,
             4 => Kind::Closed,
+            5 => Kind::Connected,
+            6 => Kind::Stream,
+            7 => Kind::Consumed,
+            8 => Kind::Finished,
+            9 => Kind::Abort,
+            10 => Kind::Option,
             other => Kind::Unknown(other),
         }
     }
@@ -71,6 +105,17 @@ impl Entry {
     /// An entry that only names a frame, for the fill and completion rings.
     pub(crate) fn frame(frame: u32) -> Entry {
         Entry { frame, socket: 0, offset: 0, len: 0, kind: Kind::Data, more: 0 }
+    }
+
+    /// An entry without a frame: something that concerns a socket, with a value of 32 bits.
+    pub(crate) fn of_socket(kind: Kind, socket: SocketId, value: u32) -> Entry {
+        let (offset, len) = (value as u16, (value >> 16) as u16);
+        Entry { frame: NO_FRAME, socket, offset, len, kind, more: 0 }
+    }
+
+    /// The value of an entry that has no frame: `offset` and `len` as one number.
+    pub fn value(&self) -> u32 {
+        u32::from(self.offset) | u32::from(self.len) << 16
     }
 
     pub(crate) fn to_words(self) -> [u64; 2] {

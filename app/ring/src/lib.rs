@@ -58,11 +58,11 @@ mod tests;
 #[cfg(not(loom))]
 pub use app::{AppEnd, Frame, Frames, Received, SubmitError};
 pub use doorbell::Doorbell;
-pub use entry::{Entry, Fragment, Kind, NO_FRAME, PacketFlags, PacketInfo, SocketId};
+pub use entry::{Entry, Fragment, Kind, NO_FRAME, PacketFlags, PacketInfo, STREAMS, SocketId};
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;
 pub use ring::{Consumer, Producer, RingParts};
 #[cfg(not(loom))]
-pub use stack::{Delivery, Misuse, StackEnd, Transmit};
+pub use stack::{Delivery, Misuse, SentFrame, SentFrames, StackEnd, Transmit};
 pub use sync::{AtomicU32, AtomicU64};

@@ -18,7 +18,8 @@ enum Holder {
     Application,
     /// Lent to the stack, free to receive into.
     Stack,
-    /// Named by a transmit entry that is not completed yet.
+    /// Named by a transmit entry that is not completed yet, or octets of a stream that are not
+    /// acknowledged yet.
     Transmit,
 }
 
@@ -53,15 +54,56 @@ impl Misuse {
     }
 }
 
-/// A checked datagram to send. Its payload is copied by [`StackEnd::copy_payload`].
+/// A checked entry of the transmit ring. A datagram's payload is copied by
+/// [`StackEnd::copy_payload`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
+    /// [`Kind::Data`], or a request that concerns a stream.
+    pub kind: Kind,
     /// The socket that sends. Whether it is the application's is for the caller to check.
     pub socket: SocketId,
     /// Addresses and options, copied out. Whether they are allowed is for the caller to check.
     pub info: PacketInfo,
-    /// The payload's length in bytes, all frames together.
+    /// The payload's length in bytes, all frames together. For a request without a frame, its
+    /// [value](Entry::value).
     pub len: usize,
+}
+
+/// A frame with octets of a stream, which the stack holds until they are acknowledged. Give it back
+/// by [`StackEnd::give_back`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a frame that is dropped is lost to the application"]
+pub struct SentFrame {
+    frame: u32,
+    offset: u16,
+    len: u16,
+}
+
+impl SentFrame {
+    /// How many octets it has.
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The octets of sent frames, which stay readable when the channel itself is closed.
+#[derive(Clone, Debug)]
+pub struct SentFrames(Arc<SharedMemory>);
+
+impl SentFrames {
+    /// Copies octets of a frame, from the `skip`th on, to `out`, and returns how many.
+    #[inline]
+    pub fn read(&self, sent: &SentFrame, skip: usize, out: &mut [u8]) -> usize {
+        let len = sent.len().saturating_sub(skip).min(out.len());
+        // Below the frame's length, which fits.
+        let from = sent.offset.saturating_add(skip as u16);
+        if self.0.read(sent.frame, from, &mut out[..len]) { len } else { 0 }
+    }
 }
 
 struct Part {
@@ -88,6 +130,8 @@ pub struct StackEnd {
     free: Vec<u32>,
     /// The frames of the datagram that `next_transmit` returned last.
     parts: Vec<Part>,
+    /// Frames to give back for which the completion ring had no room.
+    owed: Vec<u32>,
     misuse: Misuse,
     /// Last, so that it outlives the rings above, which point into it.
     memory: Arc<SharedMemory>,
@@ -112,6 +156,7 @@ impl StackEnd {
             holders: vec![Holder::Application; geometry.frames as usize].into(),
             free: Vec::with_capacity(geometry.frames as usize),
             parts: Vec::with_capacity(usize::from(u8::MAX) + 1),
+            owed: Vec::new(),
             misuse: Misuse::default(),
             memory,
         })
@@ -201,6 +246,61 @@ impl StackEnd {
         Ok(if self.receive.push(entry)? { Delivery::Delivered } else { Delivery::RingFull })
     }
 
+    /// Copies octets of a stream to the application, and returns how many there were frames and
+    /// entries for.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    pub fn deliver_stream(
+        &mut self,
+        stream: SocketId,
+        octets: &[u8],
+    ) -> Result<usize, ChannelError> {
+        let mut done = 0;
+        for part in octets.chunks(usize::from(self.geometry().payload_size())) {
+            let Some(frame) = self.frame_to_fill()? else { break };
+            self.memory.write(frame, INFO_SIZE, part);
+            let len = part.len() as u16;
+            let (offset, kind) = (INFO_SIZE, Kind::Stream);
+            self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })?;
+            done += part.len();
+        }
+        Ok(done)
+    }
+
+    /// Tells the application of an established stream: both ends, and the number of the listener
+    /// that it came to, or of the stream that was to be connected. False while there is no room.
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    pub fn connected(
+        &mut self,
+        stream: SocketId,
+        asked_as: SocketId,
+        ends: &PacketInfo,
+    ) -> Result<bool, ChannelError> {
+        let Some(frame) = self.frame_to_fill()? else { return Ok(false) };
+        self.memory.write(frame, 0, &ends.to_bytes());
+        self.memory.write(frame, INFO_SIZE, &asked_as.to_ne_bytes());
+        let (offset, len, kind) = (INFO_SIZE, 4, Kind::Connected);
+        self.receive.push(Entry { frame, socket: stream, offset, len, kind, more: 0 })
+    }
+
+    /// A lent frame, with room in the receive ring for its entry. It is the application's again.
+    fn frame_to_fill(&mut self) -> Result<Option<u32>, ChannelError> {
+        if self.receive.room(1)? == 0 {
+            return Ok(None);
+        }
+        if self.free.is_empty() {
+            self.refill()?;
+        }
+        let frame = self.free.pop();
+        if let Some(frame) = frame {
+            self.holders[frame as usize] = Holder::Application;
+        }
+        Ok(frame)
+    }
+
     /// Takes lent frames from the fill ring.
     fn refill(&mut self) -> Result<(), ChannelError> {
         for _ in 0..REFILL {
@@ -231,14 +331,18 @@ impl StackEnd {
         }
     }
 
-    /// The next datagram to send, if there is one and its completion has room. Entries that break the
-    /// rules are skipped and counted. Follow it by [`complete`](Self::complete).
+    /// The next datagram to send or request of a stream, if there is one and its completion has room.
+    /// Entries that break the rules are skipped and counted. Follow it by
+    /// [`complete`](Self::complete), or octets of a stream by [`keep`](Self::keep).
     ///
     /// # Errors
     /// [`ChannelError::Corrupt`]: close the channel.
     #[inline]
     pub fn next_transmit(&mut self) -> Result<Option<Transmit>, ChannelError> {
         debug_assert!(self.parts.is_empty(), "complete the datagram before the next");
+        if !self.owed.is_empty() {
+            self.pay()?;
+        }
         // Bounded: a hostile application that goes on writing does not keep the worker here.
         for _ in 0..self.geometry().ring_len {
             let Some(first) = self.transmit.pop()? else { return Ok(None) };
@@ -271,7 +375,8 @@ impl StackEnd {
                 self.misuse.bad_range += 1;
                 return Ok(None);
             };
-            if entry.socket != first.socket || entry.more != previous.more - 1 {
+            let alike = entry.socket == first.socket && entry.kind == first.kind;
+            if !alike || entry.more != previous.more - 1 {
                 self.misuse.bad_range += 1;
                 valid = false;
             }
@@ -283,15 +388,34 @@ impl StackEnd {
         if !valid {
             return Ok(None);
         }
+        let (kind, socket) = (first.kind, first.socket);
+        if first.frame == NO_FRAME || kind == Kind::Stream {
+            let len = if kind == Kind::Stream { len } else { first.value() as usize };
+            return Ok(Some(Transmit { kind, socket, info: PacketInfo::default(), len }));
+        }
         let mut info = [0; 56];
         self.memory.read(first.frame, 0, &mut info);
-        Ok(Some(Transmit { socket: first.socket, info: PacketInfo::from_bytes(&info), len }))
+        Ok(Some(Transmit { kind, socket, info: PacketInfo::from_bytes(&info), len }))
     }
 
     fn take_part(&mut self, entry: Entry) -> bool {
-        if entry.kind != Kind::Data {
-            self.misuse.bad_kind += 1;
-            return false;
+        match entry.kind {
+            Kind::Data => {}
+            // A request is one entry.
+            _ if entry.more > 0 => {
+                self.misuse.bad_range += 1;
+                return false;
+            }
+            Kind::Stream | Kind::Connected => {}
+            Kind::Consumed | Kind::Finished | Kind::Abort | Kind::Option | Kind::Closed
+                if entry.frame == NO_FRAME =>
+            {
+                return true;
+            }
+            _ => {
+                self.misuse.bad_kind += 1;
+                return false;
+            }
         }
         if !self.take_from_application(entry.frame, Holder::Transmit) {
             return false;
@@ -319,6 +443,40 @@ impl StackEnd {
         done
     }
 
+    /// Keeps the frame of the octets that [`next_transmit`](Self::next_transmit) returned last, until
+    /// they are acknowledged. Nothing when it was something else.
+    pub fn keep(&mut self) -> Option<SentFrame> {
+        let Part { frame, offset, len } = self.parts.pop()?;
+        debug_assert!(self.parts.is_empty(), "octets of a stream come in one frame");
+        Some(SentFrame { frame, offset, len })
+    }
+
+    /// The octets of kept frames.
+    pub fn sent_frames(&self) -> SentFrames {
+        SentFrames(Arc::clone(&self.memory))
+    }
+
+    /// Gives a kept frame back to the application, which sees it after [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// [`ChannelError::Corrupt`]: close the channel.
+    pub fn give_back(&mut self, sent: SentFrame) -> Result<(), ChannelError> {
+        self.owed.push(sent.frame);
+        self.pay()
+    }
+
+    /// Gives back frames as far as the completion ring has room.
+    fn pay(&mut self) -> Result<(), ChannelError> {
+        while let Some(&frame) = self.owed.last() {
+            if !self.completion.push(Entry::frame(frame))? {
+                break;
+            }
+            self.holders[frame as usize] = Holder::Application;
+            self.owed.pop();
+        }
+        Ok(())
+    }
+
     /// Gives the frames of the datagram that [`next_transmit`](Self::next_transmit) returned last
     /// back to the application, which sees them after [`publish`](Self::publish).
     ///
@@ -343,6 +501,11 @@ impl StackEnd {
         let received = self.receive.publish();
         let completed = self.completion.publish();
         (received || completed) && self.app.take()
+    }
+
+    /// Whether frames that were given back wait for room in the completion ring.
+    pub fn owes(&self) -> bool {
+        !self.owed.is_empty()
     }
 
     /// Announces that the worker will not look at this channel until it is woken; false, and

@@ -141,6 +141,13 @@ impl AppLinkQueue {
                 return Ok(None);
             };
             channel.dirty = true;
+            if transmit.kind != Kind::Data {
+                // No transport serves streams yet.
+                self.stats.rx_invalid += 1;
+                channel.end.complete()?;
+                self.spare = Some(ordinary);
+                continue;
+            }
             let socket = self.sockets.get(&transmit.socket).filter(|s| s.queue == channel.queue);
             let taken = match socket {
                 Some(socket) => {

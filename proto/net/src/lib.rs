@@ -12,6 +12,7 @@
 //! - [`limit`]: rate limits;
 //! - [`ndp`]: neighbour discovery and address autoconfiguration, a state machine;
 //! - [`demux`]: the socket of a packet, and the rules of binding;
+//! - [`stream`]: the seam between streams of applications and their transport;
 //! - [`udp`]: validation, checksums absent, partial or computed, building datagrams.
 //!
 //! Time is a number of nanoseconds since an instant that the caller chose; it must not go back.
@@ -55,6 +56,7 @@ pub mod random;
 pub mod redirect;
 pub mod route;
 pub mod state;
+pub mod stream;
 pub mod udp;
 
 /// Nanoseconds in a millisecond.

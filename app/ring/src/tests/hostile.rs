@@ -42,7 +42,7 @@ fn descriptors_that_are_no_channels_are_refused_with_the_reason() {
     assert!(refusal(memfd(&[0; 24], size, sealed)).contains("magic"));
     let mut newer = geometry.header();
     newer[1] += 1;
-    assert!(refusal(memfd(&header(newer), size, sealed)).contains("version 2"));
+    assert!(refusal(memfd(&header(newer), size, sealed)).contains("version 3"));
     let mut huge = geometry.header();
     huge[2] = u64::from(u32::MAX) | 256 << 32;
     assert!(refusal(memfd(&header(huge), size, sealed)).contains("frames"));
@@ -110,12 +110,17 @@ fn frames_returned_twice_or_not_held_are_counted_and_ignored() {
             data(6, 64, 4, 3), // a chain ...
             data(7, 64, 4, 1), // ... with a hole, which ends with the entries
             data(7, 64, 4, 0),
+            Entry { kind: Kind::Stream, ..data(NO_FRAME, 64, 4, 0) },
+            Entry { kind: Kind::Connected, ..data(3, 64, 4, 0) }, // lent
+            Entry { kind: Kind::Finished, ..data(6, 64, 4, 0) },  // with a frame
+            data(6, 64, 4, 1),                                    // a datagram ...
+            Entry { kind: Kind::Consumed, ..data(NO_FRAME, 64, 4, 0) }, // ... of two kinds
         ],
     );
     assert_eq!(stack.next_transmit().unwrap(), None);
     let misuse = stack.misuse();
-    assert_eq!(misuse.not_its_frame, 4, "frame 0, and frame 7 twice in one chain");
-    assert_eq!(misuse.bad_kind, 1);
+    assert_eq!(misuse.not_its_frame, 5, "frames 0 and 3, and frame 7 twice in one chain");
+    assert_eq!((misuse.no_such_frame, misuse.bad_kind), (2, 2));
     assert!(misuse.bad_range >= 3);
     assert_eq!(stack.held().1, 4, "frames taken for sending have come back: {:?}", app.held());
 }
@@ -133,6 +138,7 @@ proptest! {
         let parts = unsafe { raw.0.parts() };
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let mut out = [0; 4096];
+        let mut kept = Vec::new();
         for (what, at, first, second) in writes {
             let near = |index: &AtomicU32| index.load(relaxed).wrapping_add(at % 70);
             match what {
@@ -144,15 +150,22 @@ proptest! {
                     let ring = if what == 4 { parts.fill } else { parts.transmit };
                     let slot = &ring.slots[at as usize % ring.slots.len()];
                     slot[0].store((first % 20) | (first & (1 << 40)), relaxed);
-                    slot[1].store(second & 0x0701_00ff_00ff, relaxed);
+                    slot[1].store(second & 0x070f_00ff_00ff, relaxed);
                 }
             }
             let mut step = || -> Result<(), ChannelError> {
                 stack.deliver(1, &info(1), &[1; 300])?;
                 while let Some(transmit) = stack.next_transmit()? {
-                    assert!(transmit.len <= 256 * 192);
+                    assert!(transmit.kind != Kind::Data || transmit.len <= 256 * 192);
                     stack.copy_payload(&mut out);
+                    if transmit.kind == Kind::Stream {
+                        kept.extend(stack.keep());
+                    }
                     stack.complete()?;
+                }
+                stack.deliver_stream(3, &[2; 200])?;
+                if kept.len() > 3 {
+                    kept.drain(..).try_for_each(|sent| stack.give_back(sent))?;
                 }
                 let _ = stack.publish();
                 stack.park()?;

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod property;
+mod streams;
 
 use std::net::SocketAddr;
 

@@ -1,0 +1,156 @@
+//! Streams between applications and a transport, at one worker.
+//!
+//! ```text
+//!  application ══ transmit ring ══► link ── requests, sent octets ──► StreamPort ──► transport
+//!  application ◄══ receive ring ═══ link ◄── accept, deliver, tell ── StreamPort ◄── transport
+//! ```
+//!
+//! The transport is a block of the graph, the link holds the applications' channels; both belong to
+//! one worker and meet here. Octets are named by their *stream offset*: 0 is the first octet that
+//! the application sends.
+//!
+//! - **Sent octets** stay in the application's frames from [`StreamRequest::Send`] until
+//!   [`StreamPort::acknowledged`]. A segment and its retransmissions copy them
+//!   ([`StreamPort::read_sent`]); the frames go back to the application as they are acknowledged.
+//! - **Received octets** are copied into the application's frames in order
+//!   ([`StreamPort::deliver`]), straight from the segment's frame where possible. The application
+//!   states by [`StreamRequest::Consumed`] how many it has read: the transport's window opens by
+//!   that, so a slow reader fills neither its frames nor the ring, and stalls nobody else.
+//!
+//! The link wakes the transport by a packet without octets whose metadata names the protocol, sent
+//! into the graph in each turn that finds requests. The transport then takes requests until there
+//! are none, and offers again whatever was not delivered before: frames may be free again.
+
+use core::net::SocketAddr;
+
+use crate::demux::Binding;
+
+/// The number of a stream or a listener at a worker.
+pub type StreamId = u32;
+
+/// A request of an application. Requests for one stream come in the order in which they were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamRequest {
+    /// Connections to this binding are accepted from now on, at every worker.
+    Listen {
+        /// The listener.
+        listener: StreamId,
+        /// Local address, port and family.
+        binding: Binding,
+        /// Connections that may wait to be accepted.
+        backlog: u32,
+    },
+    /// No further connections are accepted; those not accepted yet are reset.
+    StopListening {
+        /// The listener.
+        listener: StreamId,
+    },
+    /// A new stream is to be connected; [`StreamEvent::Connected`], or [`StreamEvent::Failed`] and
+    /// [`StreamEvent::Closed`] answer it.
+    Connect {
+        /// The stream.
+        stream: StreamId,
+        /// Our end: an unspecified address is the route's choice, port 0 the transport's.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// More octets to send, behind those of earlier requests.
+    Send {
+        /// The stream.
+        stream: StreamId,
+        /// How many.
+        octets: u32,
+    },
+    /// The application has read octets that were delivered.
+    Consumed {
+        /// The stream.
+        stream: StreamId,
+        /// How many.
+        octets: u32,
+    },
+    /// No more octets follow those to send (half-close).
+    Finish {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The application has closed the stream, or has ended: octets to send still go, nothing is
+    /// delivered any more.
+    Close {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The application resets the stream.
+    Abort {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A setting of a stream.
+    Set {
+        /// The stream.
+        stream: StreamId,
+        /// The setting.
+        option: StreamOption,
+    },
+}
+
+/// A setting of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamOption {
+    /// Small segments are sent at once (`TCP_NODELAY`).
+    NoDelay(bool),
+    /// Segments that are not full are held back (`TCP_CORK`).
+    Cork(bool),
+    /// Seconds of idleness before the first probe, 0: no probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
+    KeepAlive(u16),
+    /// Seconds without an acknowledgement before the connection is given up, 0: the transport's
+    /// default (`TCP_USER_TIMEOUT`).
+    UserTimeout(u16),
+}
+
+/// An event that an application is told of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// A stream that was to be connected is established.
+    Connected {
+        /// Our end.
+        local: SocketAddr,
+        /// The peer.
+        remote: SocketAddr,
+    },
+    /// The peer sends no more. Tell it when all octets before it are delivered.
+    Finished,
+    /// The connection has failed, with this `errno`.
+    Failed(u16),
+    /// The stream is over and its number free: the last event.
+    Closed,
+}
+
+/// The applications' side of a transport at one worker. Only the worker's thread calls it; nothing
+/// blocks.
+pub trait StreamPort: Send + Sync {
+    /// The next request.
+    fn next_request(&self) -> Option<StreamRequest>;
+
+    /// Hands an established connection to a listener's application. `None` while that has no room
+    /// for it: offer it again in a later turn.
+    fn accept(&self, listener: StreamId, local: SocketAddr, remote: SocketAddr)
+    -> Option<StreamId>;
+
+    /// Copies received octets to the application, in order, and returns how many it had room for.
+    /// Offer the rest again in a later turn. All of them "fit" once the application is gone.
+    fn deliver(&self, stream: StreamId, octets: &[u8]) -> usize;
+
+    /// Copies octets to send from this stream offset on to `out`, and returns how many; fewer than
+    /// asked for only when the application has not sent so many.
+    fn read_sent(&self, stream: StreamId, offset: u64, out: &mut [u8]) -> usize;
+
+    /// The octets before this offset were acknowledged: their frames go back.
+    fn acknowledged(&self, stream: StreamId, offset: u64);
+
+    /// Tells the application of an event; it is kept while the application has no room for it.
+    fn tell(&self, stream: StreamId, event: StreamEvent);
+}
