@@ -29,7 +29,7 @@ use rules::{Exceptions, Rules};
 
 const USAGE: &str = "\
 usage: cargo xtask check                       hold the tree against the rules in dev/xtask
-       cargo xtask lines [CHECKOUT]            count lines of code by room, here or elsewhere
+       cargo xtask lines [CHECKOUT]            count lines by room, and small files, here or elsewhere
        cargo xtask instructions --check        count instructions (needs valgrind); above +3 % fails
        cargo xtask instructions --update WHY   count them, and write dev/instructions.toml";
 
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Without tests, comments, documentation and blank lines.
+/// Rooms without tests, comments, documentation and blank lines; files with them.
 fn lines(checkout: Option<&str>) -> Result<(), Error> {
     let root = match checkout {
         Some(checkout) => checkout.into(),
@@ -87,6 +87,7 @@ fn check() -> Result<Report, Error> {
     names::check_modules(&tree, &mut report);
     dependencies::check(&workspace, &rules, &mut report);
     sizes::check(&sources, &exceptions, &mut report);
+    sizes::check_small(&sources, &exceptions, &mut report);
     places::check_unsafe(&workspace, &sources, &rules, &mut report);
     places::check_clocks(&sources, &rules, &mut report);
     docs::check_links(&tree, &mut report);

@@ -78,6 +78,8 @@ pub(crate) fn load_toml<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 pub(crate) struct Exceptions {
     #[serde(default, rename = "file")]
     pub(crate) files: Vec<FileException>,
+    #[serde(default)]
+    pub(crate) small: Vec<SmallException>,
     #[serde(default, rename = "function")]
     pub(crate) functions: Vec<FunctionException>,
     #[serde(default, rename = "circle")]
@@ -92,6 +94,14 @@ pub(crate) struct Exceptions {
 pub(crate) struct FileException {
     pub(crate) path: PathBuf,
     pub(crate) lines: usize,
+    pub(crate) reason: String,
+}
+
+/// A file that may be short.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SmallException {
+    pub(crate) path: PathBuf,
     pub(crate) reason: String,
 }
 

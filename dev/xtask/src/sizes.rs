@@ -1,9 +1,10 @@
-//! How long files and functions may be.
+//! How long files and functions may be, and how short files.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::report::Report;
-use crate::rules::{Exceptions, FileException, FunctionException};
+use crate::rules::{Exceptions, FileException, FunctionException, SmallException};
 use crate::source::{Function, Source};
 
 const CHECK: &str = "size";
@@ -15,6 +16,10 @@ struct Limits {
 }
 
 const FILE: Limits = Limits { warning: 400, failure: 800 };
+/// A production file with fewer lines, comments and tests included, is a part of its user's thought.
+const SMALLEST: usize = 40;
+/// Fewer lines than this are counted by `cargo xtask lines`.
+const SMALL: usize = 60;
 const FUNCTION: Limits = Limits { warning: 50, failure: 100 };
 
 /// Measures lines of code: blank lines, comments, documentation and tests are free.
@@ -33,21 +38,57 @@ pub(crate) fn check(sources: &[Source], exceptions: &Exceptions, report: &mut Re
     check_exceptions(sources, exceptions, report);
 }
 
-/// Lines of code by room, a line each, with their sum: the files that [`check`] counts, outside
-/// `examples` and `fuzz`.
+/// A file joins its only user before it is this short: its reader would have to look up a sentence.
+pub(crate) fn check_small(sources: &[Source], exceptions: &Exceptions, report: &mut Report) {
+    let small = |source: &&Source| source.lines < SMALLEST && !declares_modules(&source.path);
+    let small: Vec<&Source> = production(sources).filter(small).collect();
+    for source in &small {
+        if !exceptions.small.iter().any(|exception| exception.path == source.path) {
+            let message = format!(
+                "the file has {} lines, under {SMALLEST}: join it to its only user, or to the file \
+                 with which it forms one thought",
+                source.lines
+            );
+            report.warn(CHECK, source.path.display().to_string(), message);
+        }
+    }
+    for SmallException { path, reason } in &exceptions.small {
+        let needed = small.iter().any(|source| source.path == *path);
+        check_exception(&path.display().to_string(), reason, needed, report);
+    }
+}
+
+/// The files that ship: neither tests nor examples nor fuzz targets.
+fn production(sources: &[Source]) -> impl Iterator<Item = &Source> {
+    let ships = |source: &&Source| {
+        let other = |folder| folder == "examples" || folder == "fuzz";
+        !source.is_test && !source.path.iter().any(other)
+    };
+    sources.iter().filter(ships)
+}
+
+/// A file whose name is given: it may hold nothing but declarations.
+fn declares_modules(path: &Path) -> bool {
+    let names = ["mod.rs", "lib.rs", "main.rs", "build.rs"];
+    path.file_name().is_some_and(|file| names.iter().any(|name| file == *name))
+}
+
+/// Lines of code by room, a line each, with their sum, and how long the files are: those that ship.
 pub(crate) fn table(sources: &[Source]) -> String {
     let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
-    for source in sources.iter().filter(|source| !source.is_test) {
+    let mut lengths = Vec::new();
+    for source in production(sources) {
         let mut folders = source.path.iter().filter_map(|folder| folder.to_str());
-        let room = folders.next().unwrap_or_default();
-        if room == "fuzz" || source.path.iter().any(|folder| folder == "examples") {
-            continue;
-        }
-        *rooms.entry(room).or_default() += source.code_lines.len();
+        *rooms.entry(folders.next().unwrap_or_default()).or_default() += source.code_lines.len();
+        lengths.push(source.lines);
     }
+    lengths.sort_unstable();
     let sum: usize = rooms.values().sum();
     let line = |(room, lines): (&str, usize)| format!("{room:<12}{lines:>8}\n");
-    rooms.into_iter().chain([("all", sum)]).map(line).collect()
+    let rooms: String = rooms.into_iter().chain([("all", sum)]).map(line).collect();
+    let small = lengths.iter().filter(|length| **length < SMALL).count();
+    let median = lengths.get(lengths.len() / 2).unwrap_or(&0);
+    format!("{rooms}{} files, median {median} lines, {small} under {SMALL}\n", lengths.len())
 }
 
 fn judge(
@@ -152,11 +193,12 @@ mod tests {
     }
 
     #[test]
-    fn rooms_are_counted_without_tests_and_examples() {
+    fn rooms_and_files_are_counted_without_tests_and_examples() {
         let source = |path: &str, is_test| {
             let mut source = Source::default();
             (source.path, source.is_test) = (path.into(), is_test);
             source.code_lines = (0..7).collect();
+            source.lines = if path.starts_with("host") { 120 } else { 50 };
             source
         };
         let sources = [
@@ -166,7 +208,8 @@ mod tests {
             source("host/examples/embed.rs", false),
             source("fuzz/fuzz_targets/x.rs", false),
         ];
-        let expected = "data               7\nhost               7\nall               14\n";
+        let expected = "data               7\nhost               7\nall               14\n\
+                        2 files, median 120 lines, 1 under 60\n";
         assert_eq!(table(&sources), expected);
     }
 
@@ -185,6 +228,24 @@ mod tests {
         assert_eq!(check_text("a.rs", &function(120), &exception(120)).failures(), [""; 0]);
         let found = check_text("a.rs", &function(121), &exception(120)).failures();
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_short_file_joins_its_user() {
+        let check = |path: &str, lines: usize, exceptions: &str| {
+            let mut report = Report::default();
+            let sources = parse_all(&Tree::of(&[(path, &constants(lines))])).unwrap();
+            check_small(&sources, &toml::from_str(exceptions).unwrap(), &mut report);
+            [report.warnings(), report.failures()].concat()
+        };
+        assert!(check("a/src/x.rs", 39, "")[0].contains("39 lines, under 40: join it"));
+        assert_eq!(check("a/src/x.rs", 40, ""), [""; 0]);
+        for path in ["a/src/x/mod.rs", "a/src/lib.rs", "a/tests/t.rs", "examples/a/src/bin/b.rs"] {
+            assert_eq!(check(path, 5, ""), [""; 0], "{path}");
+        }
+        let excused = "[[small]]\npath='a/src/x.rs'\nreason='loom replaces it'";
+        assert_eq!(check("a/src/x.rs", 39, excused), [""; 0]);
+        assert!(check("a/src/x.rs", 41, excused)[0].contains("not needed"));
     }
 
     #[test]

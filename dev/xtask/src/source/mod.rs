@@ -22,6 +22,8 @@ pub(crate) use scopes::{Import, Scope};
 pub(crate) struct Source {
     /// Relative to the workspace.
     pub(crate) path: PathBuf,
+    /// All its lines, with comments, blank lines and tests.
+    pub(crate) lines: usize,
     /// Lines with code on them, outside tests: neither blank nor comment nor documentation.
     pub(crate) code_lines: BTreeSet<usize>,
     /// Functions outside tests.
@@ -94,6 +96,7 @@ impl Source {
         let functions = items.functions.iter();
         Ok(Self {
             path: path.to_owned(),
+            lines: text.lines().count(),
             functions: functions
                 .filter(|(_, range)| !in_tests(*range.start()))
                 .map(|(name, range)| Function {
