@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use libfuzzer_sys::fuzz_target;
 use weever_app_ring::{AppEnd, Geometry, Kind, PacketInfo, StackEnd};
+use weever_fuzz::Input;
 
 const GEOMETRY: Geometry = Geometry { ring_len: 64, frames: 16, frame_size: 256 };
 /// The first index lies here, each further one behind the one before by this much.
@@ -17,24 +18,9 @@ const LINE: u64 = 128;
 /// Where the rings begin.
 const RINGS: u64 = 4096;
 
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn word(&mut self) -> Option<u64> {
-        Some(u64::from(self.byte()?) << 8 | u64::from(self.byte()?))
-    }
-
-    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (first, rest) = self.0.split_first_chunk()?;
-        self.0 = rest;
-        Some(*first)
-    }
+/// The next number of two bytes.
+fn word(script: &mut Input<'_>) -> Option<u64> {
+    script.array().map(|bytes| u16::from_be_bytes(bytes).into())
 }
 
 struct Bench {
@@ -46,25 +32,25 @@ struct Bench {
 
 impl Bench {
     /// One step; nothing when the script or the channel has ended.
-    fn step(&mut self, script: &mut Script<'_>) -> Option<()> {
+    fn step(&mut self, script: &mut Input<'_>) -> Option<()> {
         let info =
             PacketInfo { remote: SocketAddr::from(([192, 0, 2, 1], 9)), ..PacketInfo::default() };
         match script.byte()? % 10 {
             0 => {
                 let at = INDICES + LINE * u64::from(script.byte()? % 12);
-                self.write(at, &script.word()?.to_ne_bytes());
+                self.write(at, &word(script)?.to_ne_bytes());
             }
             1 => {
                 let at = INDICES + LINE * u64::from(script.byte()? % 12);
-                self.write(at, &script.bytes::<8>()?);
+                self.write(at, &script.array::<8>()?);
             }
             2 => {
-                let at = RINGS + script.word()? % (self.size - RINGS - 16);
-                self.write(at & !7, &script.bytes::<16>()?);
+                let at = RINGS + word(script)? % (self.size - RINGS - 16);
+                self.write(at & !7, &script.array::<16>()?);
             }
             3 => {
                 let payload = [7; 1024];
-                let len = script.word()? as usize % payload.len();
+                let len = word(script)? as usize % payload.len();
                 self.stack.deliver(1, &info, &payload[..len]).ok()?;
             }
             4 => self.transmit(usize::from(script.byte()?))?,
@@ -79,7 +65,7 @@ impl Bench {
                 self.stack.notify(1, Kind::Error, (111, 0), Some(&info)).ok()?;
             }
             8 => {
-                let size = script.word()?;
+                let size = word(script)?;
                 assert!(self.memory.set_len(size).is_err() || size == self.size, "it is sealed");
             }
             _ => self.behave(&info),
@@ -130,6 +116,6 @@ fuzz_target!(|data: &[u8]| {
     let (app, memory) = (AppEnd::map(descriptor()).ok(), File::from(descriptor()));
     let size = memory.metadata().expect("a file").len();
     let mut bench = Bench { stack, app, memory, size };
-    let mut script = Script(data);
+    let mut script = Input(data);
     while bench.step(&mut script).is_some() {}
 });

@@ -2,6 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weever_fuzz::Input;
 use weever_net::SECOND;
 use weever_net::dhcp4::{Client, Config, Output, Probing, State};
 use weever_wire::MacAddr;
@@ -12,10 +13,9 @@ fuzz_target!(|data: &[u8]| {
     let config =
         Config { mac: MAC, random: weever_net::random::Random::new(1), probing: Probing::RFC5227 };
     let (mut client, mut now, mut xid) = (Client::new(config, 0), 0, [0; 4]);
-    let mut rest = data;
-    while let Some((&[len, wait], behind)) = rest.split_first_chunk() {
-        let (options, behind) = behind.split_at(behind.len().min(len.into()));
-        rest = behind;
+    let mut input = Input(data);
+    while let Some([len, wait]) = input.array() {
+        let options = input.bytes(len.into());
         now += u64::from(wait) * SECOND;
         for turn in 0.. {
             assert!(turn < 10, "it comes to rest");

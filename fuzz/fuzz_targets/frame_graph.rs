@@ -4,19 +4,13 @@
 //! The input is a sequence of steps. A step is a byte of flags, a length in two bytes and that many
 //! bytes of a frame; a step without a frame lets time pass.
 //!
-//! Making a host takes a hundred times as long as running an input, so a host sees many inputs. One
-//! that fails only after others is found again by running the corpus: `cargo fuzz run frame_graph
-//! fuzz/corpus/frame_graph -- -runs=0`.
+//! A host sees many inputs ([`on_host`]).
 #![no_main]
-
-use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use weever_blocks_std::testing::HostBox;
-use weever_models::{HostConfig, Service, host};
+use weever_fuzz::{Input, Slot, frames, on_host, serving};
 use weever_packet::Flags;
-
-mod shaped;
 
 /// It comes from a link on which checksums may be partial.
 const MAY_BE_PARTIAL: u8 = 2;
@@ -28,30 +22,20 @@ const MAX_STEPS: usize = 64;
 const LIFETIME: u32 = 500;
 
 thread_local! {
-    static HOST: RefCell<Option<(HostBox, u32)>> = const { RefCell::new(None) };
+    static HOST: Slot<HostBox> = const { Slot::new(None) };
 }
 
 fuzz_target!(|data: &[u8]| {
-    HOST.with_borrow_mut(|slot| {
-        let (mut graph, age) = slot.take().unwrap_or_else(|| (serving(), 0));
-        steps(&mut graph, data);
+    let run = |graph: &mut HostBox| {
+        steps(graph, Input(data));
         graph.check_fates();
-        if age == LIFETIME {
-            graph.finish();
-        } else {
-            *slot = Some((graph, age + 1));
-        }
-    });
+    };
+    on_host(&HOST, LIFETIME, || HostBox::new(serving()), run, HostBox::finish);
 });
 
-fn serving() -> HostBox {
-    let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
-    HostBox::new(host(&config).expect("the graph that ships"))
-}
-
-fn steps(graph: &mut HostBox, mut rest: &[u8]) {
+fn steps(graph: &mut HostBox, mut input: Input<'_>) {
     for _ in 0..MAX_STEPS {
-        let Some((flags, frame)) = shaped::next(&mut rest) else { break };
+        let Some((flags, frame)) = frames::next(&mut input) else { break };
         step(graph, flags, frame);
         check_sent(graph);
     }
@@ -62,12 +46,12 @@ fn step(graph: &mut HostBox, flags: u8, frame: &[u8]) {
         graph.advance(u64::from(flags) * TICK);
         return;
     }
-    let frame = shaped::shaped(flags, frame);
+    let frame = frames::shaped(flags, frame);
     let partial = flags & MAY_BE_PARTIAL != 0;
     graph.set_flags(if partial { Flags::MAY_BE_PARTIAL } else { Flags::NONE });
     graph.receive(&[frame]);
 }
 
 fn check_sent(graph: &mut HostBox) {
-    graph.sent().iter().for_each(|frame| shaped::check_sent(frame));
+    graph.sent().iter().for_each(|frame| frames::check_sent(frame));
 }

@@ -9,15 +9,11 @@
 //! A host sees many inputs, as in `frame_graph`.
 #![no_main]
 
-use std::cell::RefCell;
-
 use libfuzzer_sys::fuzz_target;
 use weever_blocks_std::testing::LinkBox;
-use weever_models::{HostConfig, Service, host};
+use weever_fuzz::{Input, Slot, frames, on_host, serving};
 
-mod shaped;
-
-/// What was gathered is sent, and the worker has one turn. Bits 1 and 4 are for [`shaped`].
+/// What was gathered is sent, and the worker has one turn. Bits 1 and 4 are for [`frames`].
 const TURN: u8 = 8;
 /// The worker has turns until nothing happens, and what came back is taken.
 const SETTLE: u8 = 16;
@@ -31,33 +27,23 @@ const RING: usize = 48;
 const LIFETIME: u32 = 200;
 
 thread_local! {
-    static HOST: RefCell<Option<(LinkBox, u32)>> = const { RefCell::new(None) };
+    static HOST: Slot<LinkBox> = const { Slot::new(None) };
 }
 
 fuzz_target!(|data: &[u8]| {
-    HOST.with_borrow_mut(|slot| {
-        let (mut link, age) = slot.take().unwrap_or_else(|| (serving(), 0));
-        steps(&mut link, data);
+    let run = |link: &mut LinkBox| {
+        steps(link, Input(data));
         assert_eq!(link.counters().total("conflicts"), 0);
-        if age == LIFETIME {
-            link.finish();
-        } else {
-            *slot = Some((link, age + 1));
-        }
-    });
+    };
+    on_host(&HOST, LIFETIME, || LinkBox::new(serving(), FRAMES, RING), run, LinkBox::finish);
 });
 
-fn serving() -> LinkBox {
-    let config = HostConfig::serving(Service::Echo, 7).and(Service::Discard, 9);
-    LinkBox::new(host(&config).expect("the graph that ships"), FRAMES, RING)
-}
-
-fn steps(link: &mut LinkBox, mut rest: &[u8]) {
+fn steps(link: &mut LinkBox, mut input: Input<'_>) {
     let mut gathered = Vec::new();
     for _ in 0..MAX_STEPS {
-        let Some((flags, frame)) = shaped::next(&mut rest) else { break };
+        let Some((flags, frame)) = frames::next(&mut input) else { break };
         if !frame.is_empty() {
-            gathered.push(shaped::shaped(flags, frame));
+            gathered.push(frames::shaped(flags, frame));
         }
         if flags & TURN != 0 || frame.is_empty() {
             link.send(&gathered);
@@ -79,7 +65,7 @@ fn settle(link: &mut LinkBox) {
     loop {
         link.settle();
         let frames = link.received();
-        frames.iter().for_each(|frame| shaped::check_sent(frame));
+        frames.iter().for_each(|frame| frames::check_sent(frame));
         if frames.is_empty() {
             return;
         }

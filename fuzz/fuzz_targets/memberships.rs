@@ -4,16 +4,16 @@
 use std::net::Ipv4Addr;
 
 use libfuzzer_sys::fuzz_target;
+use weever_fuzz::Input;
 use weever_net::MILLIS;
 use weever_net::group::{Config, Filter, Memberships, Mode};
 use weever_wire::igmp::{IgmpQuery, IgmpReport, checksum_ok};
 
 fuzz_target!(|data: &[u8]| {
     let mut groups = Memberships::new(Config { groups: 4, ..Config::default() });
-    let (mut now, mut out, mut rest) = (0, [0; 1200], data);
-    while let Some((&[what, wait, len], behind)) = rest.split_first_chunk() {
-        let (bytes, behind) = behind.split_at(behind.len().min(len.into()));
-        rest = behind;
+    let (mut now, mut out, mut input) = (0, [0; 1200], Input(data));
+    while let Some([what, wait, len]) = input.array() {
+        let bytes = input.bytes(len.into());
         now += u64::from(wait) * 100 * MILLIS;
         let group = Ipv4Addr::new(239, 0, 0, what & 7);
         if what & 0x80 == 0 {

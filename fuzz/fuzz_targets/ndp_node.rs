@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 
 use libfuzzer_sys::fuzz_target;
+use weever_fuzz::Input;
 use weever_net::MILLIS;
 use weever_net::addr::Cidr6;
 use weever_net::ndp::{
@@ -19,23 +20,6 @@ use weever_wire::ndp::NdpRepr;
 const OUR_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const CAPACITY: usize = 4;
 const MTU: u16 = 1500;
-
-/// What is left of the input.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn bytes(&mut self, most: usize) -> &'a [u8] {
-        let (bytes, rest) = self.0.split_at(most.min(self.0.len()));
-        self.0 = rest;
-        bytes
-    }
-}
 
 struct World {
     node: Node,

@@ -2,25 +2,21 @@
 //! goes to the sender, and is an answer to what came.
 //!
 //! The first byte says whether the datagram is made more likely to be taken: its checksums put right
-//! ([`shaped`]), its addresses replaced by the neighbour's and the host's, and whether the link allows
+//! ([`frames`]), its addresses replaced by the neighbour's and the host's, and whether the link allows
 //! partial checksums. A host sees many inputs, as in `frame_graph`.
 #![no_main]
-
-use std::cell::RefCell;
 
 use libfuzzer_sys::fuzz_target;
 use weever_blocks_std::testing::HostBox;
 use weever_blocks_std::testing::frames::*;
-use weever_models::{HostConfig, Service, host};
+use weever_fuzz::{ECHO_PORT, Slot, frames, on_host, serving};
 use weever_packet::Flags;
 use weever_wire::ethernet::{EthernetHeader, ethertype};
 use weever_wire::icmpv4::{IcmpView, kind};
 use weever_wire::ipv4::{Ipv4View, protocol};
 use weever_wire::udp::UdpView;
 
-mod shaped;
-
-/// The link allows partial checksums. Bits 1 and 4 are for [`shaped`].
+/// The link allows partial checksums. Bits 1 and 4 are for [`frames`].
 const MAY_BE_PARTIAL: u8 = 2;
 /// The neighbour's address is put in as the source.
 const FROM_PEER: u8 = 8;
@@ -29,12 +25,11 @@ const INTERVAL: u64 = 100_000_000;
 /// After so many inputs the host ends, and all of its buffers are looked for.
 const LIFETIME: u32 = 500;
 const ETHERNET: usize = 14;
-const ECHO_PORT: u16 = 7;
 /// What one link carries: a longer datagram could come back in pieces.
 const MAX_LEN: usize = 1500;
 
 thread_local! {
-    static GRAPH: RefCell<Option<(HostBox, u32)>> = const { RefCell::new(None) };
+    static GRAPH: Slot<HostBox> = const { Slot::new(None) };
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -48,9 +43,8 @@ fuzz_target!(|data: &[u8]| {
     {
         source.copy_from_slice(&PEER.octets());
     }
-    let frame = shaped::shaped(flags, &frame);
-    GRAPH.with_borrow_mut(|slot| {
-        let (mut graph, age) = slot.take().unwrap_or_else(|| (serving(), 0));
+    let frame = frames::shaped(flags, &frame);
+    let run = |graph: &mut HostBox| {
         // The neighbour is known: an answer need not wait for its address.
         graph.receive(&[arp_request(HOST)]);
         graph.advance(INTERVAL);
@@ -61,22 +55,13 @@ fuzz_target!(|data: &[u8]| {
         graph.set_flags(Flags::NONE);
         graph.sent().iter().for_each(|answer| check_answer(&frame[ETHERNET..], answer));
         graph.check_fates();
-        if age == LIFETIME {
-            graph.finish();
-        } else {
-            *slot = Some((graph, age + 1));
-        }
-    });
+    };
+    on_host(&GRAPH, LIFETIME, || HostBox::new(serving()), run, HostBox::finish);
 });
-
-fn serving() -> HostBox {
-    let config = HostConfig::serving(Service::Echo, ECHO_PORT).and(Service::Discard, 9);
-    HostBox::new(host(&config).expect("the graph that ships"))
-}
 
 /// `frame` is what the host sent because of `datagram`.
 fn check_answer(datagram: &[u8], frame: &[u8]) {
-    shaped::check_sent(frame);
+    frames::check_sent(frame);
     let ethernet = EthernetHeader::first(frame).expect("a whole header");
     if ethernet.ethertype() == ethertype::ARP || ethernet.dst().is_multicast() {
         // A request for the address that the datagram claims to be from, or a report to a querier.

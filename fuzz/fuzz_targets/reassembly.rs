@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weever_fuzz::Input;
 use weever_net::SECOND;
 use weever_net::fragment::{Config, Offer, Piece, Reassembler, split_v4, split_v6};
 use weever_wire::ipv4::Ipv4View;
@@ -11,10 +12,9 @@ use weever_wire::ipv6::Ipv6View;
 fuzz_target!(|data: &[u8]| {
     let config = Config { datagrams: 4, per_source: 3, bytes: 4096, ..Config::default() };
     let (mut table, mut now) = (Reassembler::new(config), 0);
-    let mut rest = data;
-    while let Some((&[len, wait], behind)) = rest.split_first_chunk() {
-        let (packet, behind) = behind.split_at(behind.len().min(len.into()));
-        rest = behind;
+    let mut input = Input(data);
+    while let Some([len, wait]) = input.array() {
+        let packet = input.bytes(len.into());
         now += u64::from(wait) * SECOND / 8;
         table.poll(now, |expired| assert!(expired.quote.is_none_or(|quote| !quote.is_empty())));
         take(&mut table, packet, now);

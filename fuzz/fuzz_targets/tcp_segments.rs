@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
+use weever_fuzz::Input;
 use weever_tcp::{Config, Ecn, Endpoint, Id, ListenerConfig, ListenerId, Segment, State, Tuple};
 use weever_wire::tcp::{Seq, TcpOptions, Timestamps};
 
@@ -13,21 +14,9 @@ const US: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const THEM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 const CAPACITY: u32 = 3000;
 
-/// What is left of the input.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        let (first, rest) = self.0.split_first_chunk::<2>()?;
-        self.0 = rest;
-        Some(u32::from(u16::from_le_bytes(*first)))
-    }
+/// The next number of two bytes.
+fn word(input: &mut Input<'_>) -> Option<u32> {
+    input.array().map(|bytes| u16::from_le_bytes(bytes).into())
 }
 
 struct World {
@@ -94,15 +83,15 @@ impl World {
         let (which, now) = (input.byte()?, self.now);
         let id = *self.clients.get(usize::from(which >> 4) % self.clients.len().max(1))?;
         match which % 6 {
-            0 | 1 => drop(self.endpoint.queue(id, u64::from(input.word()?), now)),
-            2 => self.endpoint.consume(id, u64::from(input.word()?), now),
+            0 | 1 => drop(self.endpoint.queue(id, u64::from(word(input)?), now)),
+            2 => self.endpoint.consume(id, u64::from(word(input)?), now),
             3 => self.endpoint.shutdown(id, now),
             4 if what & 16 == 0 => self.endpoint.close(id, now),
             4 => self.endpoint.abort(id, now),
             _ => {
-                let (port, seq) = (which >> 4, input.word()?);
+                let (port, seq) = (which >> 4, word(input)?);
                 let seq = self.ours[usize::from(port & 3)].0 + seq;
-                self.endpoint.handle_mtu(&tuple(port), seq.0, input.word()? as u16, now);
+                self.endpoint.handle_mtu(&tuple(port), seq.0, word(input)? as u16, now);
             }
         }
         Some(())
@@ -114,14 +103,14 @@ impl World {
         let at = usize::from(port & 3);
         let (base, next) = self.ours[at];
         let near = |word: u32| word.wrapping_sub(0x200);
-        let seq = Seq(1000) + near(input.word()?);
-        let ack = if what & 1 == 0 { next } else { base + near(input.word()?) };
-        let window = (input.word()?) as u16;
+        let seq = Seq(1000) + near(word(input)?);
+        let ack = if what & 1 == 0 { next } else { base + near(word(input)?) };
+        let window = (word(input)?) as u16;
         let how = input.byte()?;
         let blocks: Vec<u8> = (0..how & 3)
             .flat_map(|_| {
-                let start = base + input.word().unwrap_or(0);
-                let end = start + input.word().unwrap_or(0);
+                let start = base + word(input).unwrap_or(0);
+                let end = start + word(input).unwrap_or(0);
                 [start.0.to_be_bytes(), end.0.to_be_bytes()].concat()
             })
             .collect();
@@ -134,7 +123,7 @@ impl World {
             fast_open: None,
             sack: &blocks,
         };
-        let payload = vec![0; if how & 64 == 0 { 0 } else { input.word()? as usize % 2000 }];
+        let payload = vec![0; if how & 64 == 0 { 0 } else { word(input)? as usize % 2000 }];
         let ecn = Ecn::from_bits(how >> 6);
         let segment = Segment {
             seq,

@@ -3,6 +3,8 @@
 use weever_wire::checksum::{combine, finish, pseudo_v4, sum};
 use weever_wire::ipv4::{Ipv4View, protocol};
 
+use crate::Input;
+
 /// The checksums of the frame are put right, so that it gets further than that.
 const REPAIR: u8 = 1;
 /// The host's address is put in as the destination.
@@ -11,12 +13,10 @@ const TO_HOST: u8 = 4;
 const L3: usize = 14;
 
 /// The next step of the input: its flags, and its frame.
-pub fn next<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let ([flags, low, high], behind) = rest.split_first_chunk::<3>()?;
-    let length = usize::from(u16::from_le_bytes([*low, *high]) % 1600).min(behind.len());
-    let (frame, behind) = behind.split_at(length);
-    *rest = behind;
-    Some((*flags, frame))
+pub fn next<'a>(input: &mut Input<'a>) -> Option<(u8, &'a [u8])> {
+    let [flags, low, high] = input.array()?;
+    let length = u16::from_le_bytes([low, high]) % 1600;
+    Some((flags, input.bytes(length.into())))
 }
 
 /// The frame as its flags want it.
