@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, Weak};
 
 use crate::depot::Depot;
-use crate::loan::{Account, Loan};
+use crate::borrower::{Account, Loan};
 use crate::{Meta, Region};
 
 /// A frame's bookkeeping, apart from its bytes: an application that shares the frame cannot

@@ -17,26 +17,28 @@
 mod borrower;
 mod buffer;
 mod burst;
-mod cache;
 mod depot;
 mod frames;
-mod loan;
 mod meta;
 mod pool;
 mod region;
-mod stack;
 mod stock;
-mod sync;
 
-pub use borrower::{Borrower, Census};
+/// The atomics that frames and depot are built on: the standard library's, or loom's.
+mod sync {
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    #[cfg(not(loom))]
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+}
+
+pub use borrower::{Borrower, Census, Takers};
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
-pub use cache::PoolCache;
-pub use loan::Takers;
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};
-pub use stock::{Loaned, Stock};
+pub use stock::{Loaned, PoolCache, Stock};
 
 /// Nanoseconds on the caller's monotonic clock.
 pub type Nanos = u64;
