@@ -1,6 +1,6 @@
-//! Questions and commands for a host while its workers run.
+//! The handles by which other threads ask a host, command it and stop it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use weever_block::Env;
 use weever_blocks_std::host::{Neighbours, Neighbours6, Network};
@@ -8,7 +8,7 @@ use weever_engine::{self as engine, Pace, Publisher, Reading, Waker, Worker, Wor
 use weever_link::LinkInfo;
 use weever_packet::Pool;
 
-use crate::{FrameBudget, Stopper};
+use crate::FrameBudget;
 
 /// The shared parts of a host, for any thread. Clones are of the same host; they may outlive it, and
 /// then show its last state.
@@ -97,5 +97,65 @@ impl WorkerHandle {
     pub(crate) fn failed(&self, why: String) {
         tracing::error!(worker = %self.name, "{why}");
         self.failures().push(why);
+    }
+}
+
+/// Tells a host to stop, from any thread. Clones tell the same host.
+#[derive(Clone, Debug, Default)]
+pub struct Stopper {
+    shared: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Stopper {
+    /// Has [`RunningHost::wait`](crate::RunningHost::wait) return. Does not block; a second call
+    /// changes nothing.
+    pub fn stop(&self) {
+        let (told, waiting) = &*self.shared;
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        waiting.notify_all();
+    }
+
+    /// Blocks until [`stop`](Self::stop) was called.
+    pub fn wait(&self) {
+        let (told, waiting) = &*self.shared;
+        let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(waiting.wait_while(told, |told| !*told).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Tells the host to stop when it is dropped.
+#[derive(Debug)]
+pub(crate) struct StopOnDrop(pub(crate) Stopper);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_whether_it_is_told_before_or_after() {
+        let stopper = Stopper::default();
+        let waiting = stopper.clone();
+        let thread = std::thread::spawn(move || waiting.wait());
+        stopper.stop();
+        thread.join().unwrap();
+        stopper.wait();
+    }
+
+    #[test]
+    fn a_thread_that_panics_tells_it_too() {
+        let stopper = Stopper::default();
+        let guard = StopOnDrop(stopper.clone());
+        let thread = std::thread::spawn(move || {
+            let _guard = guard;
+            panic!("meant to be");
+        });
+        stopper.wait();
+        assert!(thread.join().is_err());
     }
 }

@@ -1,10 +1,21 @@
-//! A host whose workers have no threads.
+//! A host that was assembled: stepped by its owner, or running with a thread for each worker.
 
-use weever_engine::Worker;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use weever_blocks_std::dhcp::Dhcp;
+use weever_engine::{Lost, Worker};
 use weever_link::Link;
-use weever_packet::Nanos;
+use weever_packet::{Census, Nanos};
 
-use crate::{HostError, HostHandle, RunningHost};
+use crate::handle::StopOnDrop;
+use crate::{HostError, HostHandle, WorkerHandle};
 
 /// A host that is ready to run. [`start`](Self::start) gives each worker a thread; or call
 /// [`step`](Self::step) with a clock of your own. Dropping it closes its links.
@@ -69,4 +80,184 @@ impl std::fmt::Debug for Host {
         let names: Vec<&str> = self.handle.links.iter().map(|link| link.name.as_str()).collect();
         write!(f, "Host({} workers on {})", self.workers.len(), names.join(", "))
     }
+}
+
+/// How long to wait for DHCP clients to release their leases. A client acts within 50 ms; a server
+/// does not answer.
+const RELEASE_PATIENCE: Duration = Duration::from_millis(200);
+/// How often to look meanwhile.
+const RELEASE_POLL: Duration = Duration::from_millis(2);
+
+/// A host whose workers run, each on a thread. Dropping it stops it as [`stop`](Self::stop) does.
+pub struct RunningHost {
+    handle: HostHandle,
+    threads: Vec<(JoinHandle<()>, WorkerHandle)>,
+    flags: Arc<Flags>,
+    links: Vec<Box<dyn Link>>,
+}
+
+/// The remains of a host that has stopped.
+#[non_exhaustive]
+pub struct StoppedHost {
+    /// Why a worker ended before it was told to, if one did.
+    pub failure: Option<String>,
+    /// The links, still open. Dropping them gives the devices back.
+    pub links: Vec<Box<dyn Link>>,
+    /// The census of the frames. All of them are home, unless a device has kept some, as it may in
+    /// zero-copy mode.
+    pub frames: Census,
+}
+
+#[derive(Default)]
+struct Flags {
+    stop: AtomicBool,
+    /// Queues of all workers that have not failed.
+    queues: AtomicUsize,
+}
+
+impl RunningHost {
+    pub(crate) fn start(
+        workers: Vec<Worker>,
+        links: Vec<Box<dyn Link>>,
+        handle: HostHandle,
+    ) -> Result<RunningHost, HostError> {
+        let queues = handle.workers.iter().map(|worker| worker.queues.len()).sum();
+        let flags = Arc::new(Flags { queues: AtomicUsize::new(queues), ..Flags::default() });
+        let mut running = RunningHost { handle, threads: Vec::new(), flags, links };
+        for (number, worker) in workers.into_iter().enumerate() {
+            let own = running.handle.workers[number].clone();
+            running.start_thread(worker, own)?;
+        }
+        Ok(running)
+    }
+
+    /// Starts a thread and waits until it is bound to its core.
+    fn start_thread(&mut self, mut worker: Worker, own: WorkerHandle) -> Result<(), HostError> {
+        let (flags, handle) = (Arc::clone(&self.flags), own.clone());
+        let (stopper, core) = (self.handle.stopper.clone(), own.core);
+        let (bound, binding) = mpsc::channel();
+        let work = move || {
+            // A worker that ends for any reason ends `wait`.
+            let _guard = StopOnDrop(stopper);
+            let result = core.map_or(Ok(()), bind);
+            let is_bound = result.is_ok();
+            drop(bound.send(result));
+            if is_bound {
+                run(&mut worker, &flags, &handle);
+            }
+        };
+        let thread = thread::Builder::new().name(own.name.clone()).spawn(work);
+        let failed = |source| HostError::Thread { worker: own.name.clone(), source };
+        self.threads.push((thread.map_err(failed)?, own.clone()));
+        let bound = binding.recv().unwrap_or(Ok(()));
+        bound.map_err(|source| {
+            let allowed = allowed_cores().unwrap_or_default();
+            let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            let (core, allowed) = (core.unwrap_or_default(), allowed.join(", "));
+            HostError::Core { worker: own.name, core, source, allowed }
+        })
+    }
+
+    /// The handle by which other threads ask and command it.
+    pub fn handle(&self) -> &HostHandle {
+        &self.handle
+    }
+
+    /// Blocks until the [stopper](HostHandle::stopper) is told or a worker has failed. The host runs
+    /// on until [`stop`](Self::stop).
+    pub fn wait(&self) {
+        self.handle.stopper.wait();
+    }
+
+    /// Stops it: DHCP leases are released, then the threads end. Blocks for milliseconds, with leases
+    /// up to a fifth of a second.
+    pub fn stop(mut self) -> StoppedHost {
+        self.end();
+        let frames = self.handle.pool.census();
+        if !frames.is_complete() {
+            tracing::warn!("after the workers have ended: {frames}");
+        }
+        let links = std::mem::take(&mut self.links);
+        StoppedHost { failure: self.handle.failure(), links, frames }
+    }
+
+    fn end(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
+        release_leases(&self.handle.env.get_or_default::<Dhcp>());
+        self.flags.stop.store(true, Ordering::Relaxed);
+        self.threads.iter().for_each(|(_, worker)| worker.waker.wake());
+        for (thread, worker) in self.threads.drain(..) {
+            if thread.join().is_err() {
+                worker.failed(format!("{} panicked while it was shut down", worker.name));
+            }
+        }
+    }
+}
+
+impl Drop for RunningHost {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for RunningHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RunningHost({} workers)", self.threads.len())
+    }
+}
+
+/// Runs a worker until it is told to stop, or until every queue of every worker has failed.
+fn run(worker: &mut Worker, flags: &Flags, handle: &WorkerHandle) {
+    let lost = |lost: Lost| {
+        handle.failed(lost.error.to_string());
+        if flags.queues.fetch_sub(1, Ordering::Relaxed) == 1 {
+            flags.stop.store(true, Ordering::Relaxed);
+        }
+    };
+    // The worker is not used again after a panic, only dropped.
+    let ended = catch_unwind(AssertUnwindSafe(|| worker.run_at_pace(&flags.stop, lost)));
+    if let Err(panic) = ended {
+        handle.failed(format!("{} panicked: {}", handle.name, panic_message(panic.as_ref())));
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("without a message")
+}
+
+/// Has every DHCP client release its lease (RFC 2131 §4.4.6) while the workers still run. A lease
+/// whose release is not sent in time runs out at the server.
+fn release_leases(clients: &Dhcp) {
+    let all = clients.status();
+    if all.is_empty() {
+        return;
+    }
+    all.iter().for_each(|client| clients.stop(client.iface));
+    let deadline = Instant::now() + RELEASE_PATIENCE;
+    while !clients.status().is_empty() && Instant::now() < deadline {
+        thread::sleep(RELEASE_POLL);
+    }
+}
+
+/// Zero stands for the calling thread in the affinity calls.
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+/// The cores that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// When the system does not say.
+pub fn allowed_cores() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(THIS_THREAD)?;
+    Ok((0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect())
+}
+
+/// Binds the calling thread to one core.
+pub(crate) fn bind(core: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core)?;
+    Ok(sched_setaffinity(THIS_THREAD, &set)?)
 }

@@ -28,7 +28,6 @@
 //! ([`HostBuilder::secret`]) makes every run the same.
 #![forbid(unsafe_code)]
 
-mod affinity;
 mod applications;
 mod budget;
 mod builder;
@@ -37,19 +36,12 @@ mod handle;
 mod host;
 mod interface;
 mod prefix;
-mod route;
-mod running;
-mod stopper;
 
-pub use affinity::allowed_cores;
 pub use budget::{FrameBudget, FrameShare};
 pub use builder::{HostBuilder, with_dhcp_socket};
 pub use error::HostError;
-pub use handle::{HostHandle, WorkerHandle};
-pub use host::Host;
-pub use interface::InterfaceConfig;
+pub use handle::{HostHandle, Stopper, WorkerHandle};
+pub use host::{Host, RunningHost, StoppedHost, allowed_cores};
+pub use interface::{InterfaceConfig, Route};
 pub use prefix::{ParsePrefixError, Prefix};
-pub use route::Route;
-pub use running::{RunningHost, StoppedHost};
-pub use stopper::Stopper;
 pub use weever_models::Service;

@@ -16,17 +16,13 @@ pub mod conformance;
 pub mod fault;
 pub mod memory;
 pub mod pcap;
-mod random;
 pub mod replay;
-mod sent;
 pub mod trace;
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
 use weever_packet::{Buffer, Burst, Nanos, Pool, PoolCache};
-
-pub use sent::free_sent;
 
 /// Why a link failed. Trouble with a single packet is a counter in [`QueueStats`], not an error.
 #[derive(Debug, thiserror::Error)]
@@ -235,4 +231,25 @@ pub trait Link: Send {
 
     /// The queues, in order; the first call takes them, later ones get none.
     fn take_queues(&mut self) -> Vec<Box<dyn LinkQueue>>;
+}
+
+/// Takes all packets, counts them as sent, or as dropped if they are too long for the MTU, and frees
+/// them: the `tx` of a queue that has no peer. Returns how many there were.
+pub fn free_sent(
+    mtu: u16,
+    pool: &mut PoolCache,
+    packets: &mut VecDeque<Buffer>,
+    stats: &mut QueueStats,
+) -> usize {
+    let n = packets.len();
+    for packet in packets.drain(..) {
+        if fits(packet.data(), mtu) {
+            stats.tx_packets += 1;
+            stats.tx_bytes += packet.len() as u64;
+        } else {
+            stats.tx_dropped += 1;
+        }
+        pool.free(packet);
+    }
+    n
 }

@@ -32,9 +32,10 @@ mod sync {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 }
 
-pub use borrower::{Borrower, Census, Takers};
+pub use borrower::{Borrower, Census};
 pub use buffer::Buffer;
 pub use burst::{BURST, Bits, Burst, Mask, bits, first_n};
+pub use frames::Takers;
 pub use meta::{Endpoints, Flags, Fragment, Meta, NO_IFACE, NOWHERE};
 pub use pool::{LARGE_FRAME, Pool, PoolConfig};
 pub use region::{HugePages, PoolError, Region};

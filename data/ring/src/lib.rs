@@ -60,9 +60,7 @@ mod parts;
 mod producer;
 mod sequencer;
 pub mod simulated;
-mod sync;
 
 pub use consumer::{Claim, MultiConsumer};
-pub use parts::{RingError, RingParts};
+pub use parts::{AtomicU32, RingError, RingParts, Slot};
 pub use producer::{MultiProducer, Reservation};
-pub use sync::{AtomicU32, Slot};

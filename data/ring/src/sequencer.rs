@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::parts::{AtomicU32, AtomicU64, Ordering, fence};
 
 pub(crate) struct Sequencer {
     ours: NonNull<AtomicU32>,

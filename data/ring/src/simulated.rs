@@ -4,8 +4,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::parts::{AtomicU32, Ordering, Slot};
 use crate::parts::{RingError, RingParts};
-use crate::sync::{AtomicU32, Ordering, Slot};
 
 /// Memory laid out as a ring, and the kernel's two moves on it. It must outlive the
 /// [`MultiProducer`](crate::MultiProducer) or [`MultiConsumer`](crate::MultiConsumer) made of its

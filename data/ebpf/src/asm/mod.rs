@@ -5,14 +5,13 @@
 //! kernel's 8-byte encoding and displays itself in the verifier's notation.
 
 mod assembler;
-mod decode;
 mod display;
 mod insn;
 mod op;
 mod program;
 
 pub use assembler::{AsmError, Assembler, Label};
-pub use decode::DecodeError;
+pub use display::DecodeError;
 pub use insn::{Imm64, Insn, Raw, Source};
 pub use op::{AluOp, AtomicOp, Cond, Helper, Reg, Width};
 pub use program::{Origin, Program};

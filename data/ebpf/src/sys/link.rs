@@ -3,8 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::call::{Attributes, Command, bpf, bpf_fd};
 use super::program::ATTACH_XDP;
+use super::program::{Attributes, Command, bpf, bpf_fd};
 use super::{AttachMode, BpfError, XdpProgram};
 
 /// A program attached to an interface. Dropping it, or the end of the process however it comes,

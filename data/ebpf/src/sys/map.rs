@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use super::BpfError;
-use super::call::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
+use super::program::{Attributes, Command, address, address_mut, bpf, bpf_fd, object_name};
 
 /// The kinds of maps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,17 +3,14 @@
 //! Everything here is a system call that may take the kernel's mutexes but does not wait for
 //! events, except [`XdpProgram::run_live`], which runs for as long as it has frames to send.
 
-mod call;
 mod error;
 mod link;
 mod map;
 mod program;
-mod rejection;
 mod run;
 
-pub use error::{AttachMode, BpfError};
+pub use error::{AttachMode, BpfError, Rejection};
 pub use link::XdpLink;
 pub use map::{Map, MapKind, possible_cpus};
 pub use program::XdpProgram;
-pub use rejection::Rejection;
 pub use run::{LiveFrames, LiveOutcome, RunOutcome, XdpAction};

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use super::call::{Attributes, Command, address, address_mut, bpf, bpf_once};
+use super::program::{Attributes, Command, address, address_mut, bpf, bpf_once};
 use super::{BpfError, XdpProgram};
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.

@@ -10,18 +10,13 @@ mod addresses;
 pub mod classify;
 mod gate;
 mod generator;
-mod generator_frame;
-mod generator_program;
-mod ports;
 mod steer;
 mod steer_parse;
-mod steer_program;
 #[cfg(test)]
 mod tests;
 
 pub use gate::{Gate, Port, Share, SteerCounters};
-pub use generator::Generator;
-pub use generator_frame::{GeneratorSettings, Order, Span};
+pub use generator::{Generator, GeneratorSettings, Order, Span};
 pub use steer::Steer;
 
 use crate::asm::{AsmError, Assembler, Program, Reg};

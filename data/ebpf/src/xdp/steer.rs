@@ -3,9 +3,16 @@
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd};
 
-use super::steer_program;
-use super::{Gate, Share};
-use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpLink, XdpProgram};
+use super::addresses::AddressTable;
+use super::gate::{Gate, Rule};
+use super::steer_parse::{
+    ICMPV6, IPV4_DESTINATION, IPV4_HEADER, IPV6_HEADER, IPV6_NEXT, find_destination6, find6,
+    network, parse_ethernet, require, require_owned, require_port,
+};
+use super::{CTX_RX_QUEUE, Share};
+use crate::asm::Reg::{R0, R1, R2, R3, R6, R7, R9, R10};
+use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Label, Program, Width};
+use crate::sys::{AttachMode, BpfError, Map, MapKind, XdpAction, XdpLink, XdpProgram};
 
 /// A loaded steering program and its maps. A frame for which there is no socket on the queue it
 /// was received on is left to the kernel.
@@ -28,7 +35,7 @@ impl Steer {
     pub fn load(share: Share, queues: u32) -> Result<Steer, BpfError> {
         let sockets = Map::create(MapKind::XskMap, "weever_xsks", 4, 4, queues.max(1))?;
         let gate = Gate::new(share)?;
-        let code = steer_program::emit(&sockets, &gate)?;
+        let code = emit(&sockets, &gate)?;
         let program = XdpProgram::load("weever_steer", &code)?;
         Ok(Steer { program, sockets, gate })
     }
@@ -88,4 +95,136 @@ impl Deref for Steer {
     fn deref(&self) -> &Gate {
         &self.gate
     }
+}
+
+/// Type, code, checksum, reserved, target (RFC 4861 §4.3).
+const SOLICITATION: i16 = 24;
+const SOLICITATION_TARGET: i16 = 8;
+const NEIGHBOUR_SOLICITATION: i32 = 135;
+const NEIGHBOUR_ADVERTISEMENT: i32 = 136;
+const ARP_BODY: i16 = 28;
+const ARP_TARGET: i16 = 24;
+
+/// Stack slots.
+const KEY: i16 = -4;
+
+/// Offsets in the counters' value.
+const REDIRECTED: i16 = 0;
+const PASSED: i16 = 8;
+
+pub(super) fn emit(sockets: &Map, gate: &Gate) -> Result<Program, AsmError> {
+    let mut asm = Assembler::new();
+    let passed = enter(&mut asm, gate);
+    redirect(&mut asm, sockets);
+    leave(&mut asm, passed);
+    asm.assemble()
+}
+
+/// Falls through if the frame is ours, and leaves the context in R6 and the counters in R9. Other
+/// frames go to the label, if there is one, which [`leave`] binds.
+pub(super) fn enter(asm: &mut Assembler, gate: &Gate) -> Option<Label> {
+    find_counters(asm, &gate.counters);
+    // The verifier does not accept unreachable code.
+    let pass = match gate.rule() {
+        Rule::Any => return None,
+        Rule::Addresses(_) | Rule::Ports(..) => asm.label("pass"),
+    };
+    match gate.rule() {
+        Rule::Any => {}
+        Rule::Addresses(addresses) => require_address(asm, addresses, pass),
+        Rule::Ports(addresses, bound) => require_port(asm, addresses, bound, pass),
+    }
+    Some(pass)
+}
+
+fn find_counters(asm: &mut Assembler, counters: &Map) {
+    asm.note("find this CPU's counters");
+    asm.mov(R6, R1);
+    asm.store(Width::W, R10, KEY, 0);
+    asm.load_map(R1, counters).mov(R2, R10).alu(AluOp::Add, R2, i32::from(KEY));
+    asm.call(Helper::MAP_LOOKUP_ELEM).mov(R9, R0);
+}
+
+/// Goes to `pass` unless the frame is for one of our addresses, or resolves one of them.
+fn require_address(asm: &mut Assembler, addresses: &AddressTable, pass: Label) {
+    let (ipv4, arp, ipv6) = (asm.label("ipv4"), asm.label("arp"), asm.label("ipv6"));
+    let (loaded, ours) = (asm.label("loaded"), asm.label("ours"));
+    parse_ethernet(asm, pass);
+    asm.note("tell IPv4, ARP and IPv6 apart");
+    asm.jump_if(Cond::Eq, R1, network(0x0800), ipv4);
+    asm.jump_if(Cond::Eq, R1, network(0x0806), arp);
+    asm.jump_if(Cond::Eq, R1, network(0x86dd), ipv6);
+    asm.jump(pass);
+
+    asm.bind(ipv6);
+    find_destination6(asm, addresses, pass);
+    asm.jump_if(Cond::Ne, R0, 0, ours);
+    solicited_target(asm, pass);
+    find6(asm, addresses, IPV6_HEADER + SOLICITATION_TARGET);
+    asm.jump_if(Cond::Eq, R0, 0, pass).jump(ours);
+
+    asm.bind(ipv4).note("IPv4: the destination");
+    require(asm, IPV4_HEADER, pass);
+    asm.load(Width::W, R3, R7, IPV4_DESTINATION).jump(loaded);
+
+    asm.bind(arp).note("ARP for IPv4 over Ethernet: the target");
+    require(asm, ARP_BODY, pass);
+    // Hardware type 1, protocol type 0x0800, lengths 6 and 4 (RFC 826).
+    for (offset, expected) in [(0, 1), (2, 0x0800), (4, 0x0604)] {
+        asm.load(Width::H, R1, R7, offset).jump_if(Cond::Ne, R1, network(expected), pass);
+    }
+    asm.load(Width::W, R3, R7, ARP_TARGET).bind(loaded);
+    require_owned(asm, addresses, pass);
+    asm.bind(ours);
+}
+
+/// Goes to `pass` unless the IPv6 packet at R7 solicits a neighbour, or says that it is one. A
+/// solicitation goes to a multicast address that the kernel's addresses may share (RFC 4291
+/// §2.7.1), and the answer to a question whether an address is free goes to all nodes (RFC 4861
+/// §7.2.4), so only the target shows which host it concerns.
+fn solicited_target(asm: &mut Assembler, pass: Label) {
+    let concerns = asm.label("concerns");
+    asm.note("IPv6: the target of a neighbour's solicitation or advertisement");
+    asm.load(Width::B, R1, R7, IPV6_NEXT).jump_if(Cond::Ne, R1, ICMPV6, pass);
+    require(asm, IPV6_HEADER + SOLICITATION, pass);
+    asm.load(Width::B, R1, R7, IPV6_HEADER);
+    asm.jump_if(Cond::Eq, R1, NEIGHBOUR_SOLICITATION, concerns);
+    asm.jump_if(Cond::Ne, R1, NEIGHBOUR_ADVERTISEMENT, pass);
+    asm.bind(concerns);
+}
+
+/// To the queue's socket; the kernel's helper answers "pass" itself if there is none.
+fn redirect(asm: &mut Assembler, sockets: &Map) {
+    asm.note("to the socket of the queue");
+    asm.load(Width::W, R2, R6, CTX_RX_QUEUE);
+    asm.load_map(R1, sockets).mov(R3, XdpAction::Pass as i32).call(Helper::REDIRECT_MAP);
+    account(asm);
+}
+
+/// Counts the frame by its verdict in R0, and ends.
+pub(super) fn account(asm: &mut Assembler) {
+    let (passed, done) = (asm.label("no socket"), asm.label("done"));
+    asm.jump_if(Cond::Eq, R9, 0, done);
+    asm.jump_if(Cond::Ne, R0, XdpAction::Redirect as i32, passed);
+    count(asm, REDIRECTED);
+    asm.bind(done).exit();
+    asm.bind(passed);
+    count(asm, PASSED);
+    asm.exit();
+}
+
+/// The label for frames that are not ours.
+pub(super) fn leave(asm: &mut Assembler, passed: Option<Label>) {
+    let Some(pass) = passed else { return };
+    let done = asm.label("passed");
+    asm.note("leave it to the kernel");
+    asm.bind(pass).mov(R0, XdpAction::Pass as i32).jump_if(Cond::Eq, R9, 0, done);
+    count(asm, PASSED);
+    asm.bind(done).exit();
+}
+
+/// R9 leads to this CPU's own value, and nothing else runs on it meanwhile: no atomics needed.
+fn count(asm: &mut Assembler, offset: i16) {
+    asm.load(Width::DW, R1, R9, offset).alu(AluOp::Add, R1, 1);
+    asm.store(Width::DW, R9, offset, R1);
 }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use super::generator_frame::{self as frame, GeneratorSettings, Order, Span};
-use super::{always, generator_program};
+use super::always;
+use super::generator::{self, GeneratorSettings, Order, Span};
 use crate::asm::Reg::{R0, R2, R8};
 use crate::asm::{Assembler, Reg};
 use crate::sys::XdpAction;
@@ -36,10 +36,10 @@ fn the_smallest_programs_return_their_action() {
 fn headers_of(settings: &GeneratorSettings, flow: i32) -> Vec<u8> {
     let mut asm = Assembler::new();
     asm.mov(R2, Reg::R1).mov(R8, flow);
-    generator_program::write_headers(&mut asm, settings);
+    generator::write_headers(&mut asm, settings);
     asm.mov(R0, 0).exit();
     let bytes = asm.assemble().unwrap().to_bytes();
-    let mut frame = vec![0xee; frame::PAYLOAD];
+    let mut frame = vec![0xee; generator::PAYLOAD];
     frame.extend(&settings.payload);
     rbpf::EbpfVmRaw::new(Some(&bytes)).unwrap().execute_program(&mut frame).unwrap();
     frame
@@ -88,7 +88,7 @@ fn every_flow_is_different_and_its_checksums_are_right() {
 
 #[test]
 fn lengths_are_those_of_the_payload() {
-    let frame = frame::template(&settings());
+    let frame = generator::template(&settings());
     assert_eq!(frame.len(), 42 + 19);
     assert_eq!(u16::from_be_bytes([frame[16], frame[17]]), 20 + 8 + 19);
     assert_eq!(u16::from_be_bytes([frame[38], frame[39]]), 8 + 19);

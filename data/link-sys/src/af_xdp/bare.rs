@@ -9,9 +9,9 @@ use rustix::net::{SendFlags, send};
 use weever_packet::{BURST, Pool, PoolError, Takers};
 use weever_ring::RingParts;
 
-use super::close::{DRAIN_TIMEOUT, FrameReturn, grace_period};
-use super::frames::Frames;
 use super::open::{Opening, check_mtu};
+use super::queue::{DRAIN_TIMEOUT, FrameReturn, grace_period};
+use super::rings::Frames;
 use super::socket::{Origin, Socket};
 use super::{AfXdpConfig, ChecksumOffload, OpenError, Queues, Steering};
 use crate::netdev::Interface;

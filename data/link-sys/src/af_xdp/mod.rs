@@ -21,11 +21,8 @@
 //! and in either mode those of packets that the device does not send within a tenth of a second.
 
 mod bare;
-mod close;
 mod config;
 mod error;
-mod frames;
-mod kernel;
 mod open;
 mod queue;
 mod receive;

@@ -9,9 +9,10 @@ use weever_ebpf::sys::AttachMode;
 use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_packet::{Borrower, Flags, Takers};
 
+use super::config::{release, shares_fill_rings};
 use super::queue::{Facts, LEAST_LENT, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
-use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering, kernel};
+use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering};
 use crate::netdev::{self, Interface};
 use crate::packet::receive_multicast;
 
@@ -193,8 +194,8 @@ impl<'a> Opening<'a> {
 
     /// Generic mode is known only once the program is attached.
     fn check_sharing(&self, mode: AttachMode) -> Result<(), OpenError> {
-        let (interface, kernel) = (self.device.name.clone(), kernel::release());
-        if self.sockets > 1 && mode == AttachMode::Generic && !kernel::shares_fill_rings(&kernel) {
+        let (interface, kernel) = (self.device.name.clone(), release());
+        if self.sockets > 1 && mode == AttachMode::Generic && !shares_fill_rings(&kernel) {
             return Err(OpenError::SharedFillRing { interface, kernel });
         }
         Ok(())

@@ -6,7 +6,7 @@ use weever_link::QueueStats;
 use weever_packet::{BURST, Borrower, Burst, Flags, Stock};
 use weever_ring::{MultiConsumer, MultiProducer};
 
-use super::frames::Frames;
+use super::rings::Frames;
 use super::socket::Socket;
 
 /// How many frames are lent at once: the ring's index is shared with the kernel's core, so it is

@@ -18,7 +18,7 @@ use weever_packet::Pool;
 use weever_ring::{MultiConsumer, MultiProducer, RingParts};
 
 use super::error::REGISTER_POOL;
-use super::frames::METADATA;
+use super::rings::METADATA;
 use super::rings::{FrameRings, Mapping, RingPlace, TxRings};
 use super::{ChecksumOffload, RingSizes};
 

@@ -1,20 +1,22 @@
 //! Properties of a network interface, by `ioctl` in the caller's network namespace.
 
 mod features;
-mod names;
 mod request;
 
 use std::io;
 
-pub(crate) use features::completes_checksums;
 use request::Request;
+use rustix::net::netdevice::index_to_name;
+use rustix::net::{AddressFamily, SocketType, socket};
+
+pub(crate) use features::completes_checksums;
 
 /// Why an interface could not be looked at.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
     /// There is none of that name.
-    #[error("no interface {name} in this network namespace{}", names::remedy(.near))]
+    #[error("no interface {name} in this network namespace{}", remedy(.near))]
     NotFound {
         /// The name asked for.
         name: String,
@@ -58,7 +60,7 @@ impl Interface {
     /// # Errors
     /// [`InterfaceError::NotFound`] with similar names.
     pub fn find(name: &str) -> Result<Interface, InterfaceError> {
-        let not_found = || InterfaceError::NotFound { name: name.into(), near: names::near(name) };
+        let not_found = || InterfaceError::NotFound { name: name.into(), near: near(name) };
         let fail = |what| move |source| InterfaceError::Io { name: name.into(), what, source };
         let request = Request::new(name).map_err(fail("socket"))?.ok_or_else(not_found)?;
         let index = match request.index() {
@@ -111,6 +113,33 @@ fn listed_queues(name: &str) -> Option<(u32, u32)> {
     count("rx-").zip(count("tx-"))
 }
 
+/// Interface indices are handed out from 1 on; a namespace rarely gets far.
+const LAST_INDEX: u32 = 512;
+
+/// The interfaces that are there.
+fn all() -> Vec<String> {
+    let Ok(fd) = socket(AddressFamily::INET, SocketType::DGRAM, None) else { return Vec::new() };
+    (1..=LAST_INDEX).filter_map(|index| index_to_name(&fd, index).ok()).collect()
+}
+
+/// The name that was probably meant by `name`; if there is none, up to eight names that there are.
+pub(super) fn near(name: &str) -> Vec<String> {
+    let mut names = all();
+    if let Some(near) = weever_suggest::nearest(name, names.iter().map(String::as_str)) {
+        return vec![near.to_owned()];
+    }
+    names.truncate(8);
+    names
+}
+
+pub(super) fn remedy(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        more => format!("; there are {}", more.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,5 +168,12 @@ mod tests {
             let error = Interface::find(wrong).unwrap_err();
             assert!(matches!(error, InterfaceError::NotFound { .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn a_remedy_names_what_there_is() {
+        assert_eq!(remedy(&[]), "");
+        assert_eq!(remedy(&["lo".into()]), "; did you mean lo?");
+        assert_eq!(remedy(&["a".into(), "b".into()]), "; there are a, b");
     }
 }

@@ -5,9 +5,7 @@
 //! last segment and CWR on the first (RFC 3168 §6.1.2), IPv4's identification is counted up. The
 //! transport checksums of the pieces are partial, as the large packet's was.
 
-use super::headers::{number, put};
-use super::sum::{write_ipv4, write_partial};
-use super::{Layers, Transport};
+use super::{Layers, Transport, number, put, write_ipv4, write_partial};
 
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;

@@ -1,5 +1,4 @@
 use super::cutter::Job;
-use super::sum::{pseudo, sum};
 use super::*;
 
 fn ethernet(ethertype: u16, tagged: bool) -> Vec<u8> {

@@ -6,10 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open as open_file};
+use weever_packet::{Buffer, Flags};
 
 use super::config::{TapConfig, TapError};
-use super::vnet;
 use crate::netdev::{self, Interface};
+use crate::offload::{Layers, Transport};
 
 /// Of `<linux/if_tun.h>`: no protocol information in front, a vnet header instead.
 const KIND: c_int = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -38,7 +39,7 @@ pub(super) fn open(config: &TapConfig) -> Result<Opened, TapError> {
     let fail = |what| move |source| (what, source);
     let set = || -> Result<bool, (&'static str, io::Error)> {
         for queue in &queues {
-            let size = size_of::<vnet::Header>() as c_int;
+            let size = size_of::<Header>() as c_int;
             set_int(queue, libc::TUNSETVNETHDRSZ, size).map_err(fail("TUNSETVNETHDRSZ"))?;
         }
         if let Some(owner) = config.owner {
@@ -166,4 +167,73 @@ fn set_value(fd: &OwnedFd, request: libc::Ioctl, value: c_ulong) -> io::Result<(
     // SAFETY: these requests take an integer and touch no memory.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), request, value) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The checksum from `checksum_start` on is partial.
+const NEEDS_CHECKSUM: u8 = 1;
+/// The checksum was verified.
+const DATA_VALID: u8 = 2;
+
+const GSO_NONE: u8 = 0;
+const GSO_TCP4: u8 = 1;
+const GSO_TCP6: u8 = 4;
+const GSO_UDP: u8 = 5;
+/// The first segment has CWR set.
+const GSO_ECN: u8 = 0x80;
+
+/// `struct virtio_net_hdr` in the host's byte order, as the driver has it unless told otherwise.
+pub(super) type Header = [u8; 10];
+
+/// The contents of a received header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Received {
+    pub(super) flags: Flags,
+    /// For a packet that is to be cut: its transport and the payload of a piece. `Err`: a kind that
+    /// was not asked for.
+    pub(super) segments: Result<Option<(Transport, u16)>, ()>,
+}
+
+impl Received {
+    pub(super) fn of(header: &Header) -> Received {
+        let mut flags = Flags::MAY_BE_PARTIAL;
+        if header[0] & NEEDS_CHECKSUM != 0 {
+            flags = flags.with(Flags::PARTIAL_CHECKSUM);
+        }
+        if header[0] & DATA_VALID != 0 {
+            flags = flags.with(Flags::CHECKSUM_VERIFIED);
+        }
+        let size = u16::from_ne_bytes([header[4], header[5]]);
+        let segments = match header[1] & !GSO_ECN {
+            GSO_NONE => Ok(None),
+            GSO_TCP4 | GSO_TCP6 => Ok(Some((Transport::Tcp, size))),
+            GSO_UDP => Ok(Some((Transport::Udp, size))),
+            _ => Err(()),
+        };
+        Received { flags, segments }
+    }
+}
+
+/// The header for a packet to be sent.
+pub(super) fn header_of(packet: &Buffer) -> Header {
+    let mut header = Header::default();
+    let meta = packet.meta();
+    if !meta.flags.has(Flags::PARTIAL_CHECKSUM) {
+        return header;
+    }
+    let frame = packet.data();
+    let Some(layers) = Layers::of(frame) else { return header };
+    header[0] = NEEDS_CHECKSUM;
+    header[6..8].copy_from_slice(&(layers.l4 as u16).to_ne_bytes());
+    header[8..10].copy_from_slice(&(layers.transport.checksum_at() as u16).to_ne_bytes());
+    let payload = layers.payload(frame).unwrap_or(frame.len());
+    if meta.segment != 0 && frame.len() > payload + usize::from(meta.segment) {
+        header[1] = match (layers.transport, layers.v6) {
+            (Transport::Tcp, false) => GSO_TCP4,
+            (Transport::Tcp, true) => GSO_TCP6,
+            (Transport::Udp, _) => GSO_UDP,
+        };
+        header[2..4].copy_from_slice(&(payload as u16).to_ne_bytes());
+        header[4..6].copy_from_slice(&meta.segment.to_ne_bytes());
+    }
+    header
 }

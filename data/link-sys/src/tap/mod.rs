@@ -20,7 +20,6 @@
 mod config;
 mod device;
 mod queue;
-mod vnet;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use rustix::io::{Errno, readv, writev};
 use weever_link::{LinkError, LinkInfo, LinkQueue, QueueStats, fits};
 use weever_packet::{BURST, Buffer, Burst, Flags, PoolCache};
 
-use super::vnet::{Header, Received, header_of};
+use super::device::{Header, Received, header_of};
 use crate::offload::Cutter;
 
 /// How many packets are taken between two flushes.

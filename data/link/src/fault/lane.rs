@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 
 use weever_packet::{BURST, Buffer, Flags, Nanos, PoolCache};
 
-use super::Faults;
-use super::control::{LaneCounters, count};
-use super::passage::Passage;
-use crate::random::Random;
+use super::control::{Faults, LaneCounters, Rate, count};
 
 /// How many packets may wait to be overtaken; a packet drawn beyond that goes its way.
 const MOST_KEPT: usize = BURST;
@@ -172,4 +169,114 @@ fn twin(packet: &Buffer, pool: &mut PoolCache) -> Option<Buffer> {
     twin.data_mut().copy_from_slice(packet.data());
     *twin.meta_mut() = *packet.meta();
     Some(twin)
+}
+
+const SECOND: u128 = 1_000_000_000;
+
+/// The generic cell rate algorithm in its virtual scheduling form (ITU-T I.371, annex A): the same
+/// as a bucket of tokens that is filled at the rate.
+#[derive(Debug)]
+pub(super) struct Passage {
+    rate: Rate,
+    /// When the passage has worked off everything that entered, at its rate.
+    worked_off: Nanos,
+}
+
+impl Passage {
+    pub(super) fn new(rate: Rate) -> Passage {
+        Passage { rate, worked_off: 0 }
+    }
+
+    /// When a packet of `len` bytes that comes now is through; `None` if the queue is full.
+    pub(super) fn enter(&mut self, len: usize, now: Nanos) -> Option<Nanos> {
+        if self.rate.bits_per_second == 0 {
+            return Some(now);
+        }
+        let burst = self.takes(self.rate.burst as usize);
+        let starts = self.worked_off.max(now);
+        let waits = (starts - now).saturating_sub(burst);
+        // An empty queue takes any packet, however small it is.
+        if waits > 0 && waits.saturating_add(self.takes(len)) > self.takes(self.rate.queue as usize)
+        {
+            return None;
+        }
+        self.worked_off = starts.saturating_add(self.takes(len));
+        Some(self.worked_off.saturating_sub(burst).max(now))
+    }
+
+    /// How long so many bytes take.
+    fn takes(&self, bytes: usize) -> Nanos {
+        let time = bytes as u128 * 8 * SECOND / u128::from(self.rate.bits_per_second);
+        Nanos::try_from(time).unwrap_or(Nanos::MAX)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// True with probability `p`; always for 1 and above, never for 0 and below.
+    pub(crate) fn chance(&mut self, p: f64) -> bool {
+        // The upper 53 bits make an exact double in [0, 1).
+        p > 0.0 && ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
+    }
+
+    /// A number in `0..end`; 0 if `end` is. Draws nothing when there is no choice.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        if end <= 1 { 0 } else { self.next() % end }
+    }
+
+    /// A number in `1..=most`; 1 if `most` is 0.
+    pub(crate) fn up_to(&mut self, most: u32) -> u32 {
+        (self.next() % u64::from(most.max(1))) as u32 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A byte takes a microsecond.
+    fn passage(burst: u32, queue: u32) -> Passage {
+        Passage::new(Rate { bits_per_second: 8_000_000, burst, queue })
+    }
+
+    #[test]
+    fn a_wire_takes_a_packets_length() {
+        let mut wire = passage(0, 1000);
+        assert_eq!(wire.enter(100, 5_000), Some(105_000));
+        assert_eq!(wire.enter(100, 5_000), Some(205_000));
+        assert_eq!(wire.enter(100, 1_000_000), Some(1_100_000), "a pause is not saved up");
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_and_has_to_be_earned_again() {
+        let mut bucket = passage(200, 1000);
+        let through = |bucket: &mut Passage, now| bucket.enter(100, now).unwrap();
+        assert_eq!([0, 0, 0].map(|now| through(&mut bucket, now)), [0, 0, 100_000]);
+        assert_eq!(through(&mut bucket, 250_000), 250_000);
+        assert_eq!(through(&mut bucket, 250_000), 300_000);
+    }
+
+    #[test]
+    fn the_queue_has_an_end() {
+        let mut wire = passage(0, 250);
+        let accepted = (0..10).filter(|_| wire.enter(100, 0).is_some()).count();
+        assert_eq!(accepted, 2, "250 bytes waiting hold no third");
+        assert!(wire.enter(100, 120_000).is_some(), "one is through");
+        assert!(passage(0, 0).enter(9_000, 0).is_some(), "no packet waits");
+    }
 }

@@ -6,16 +6,13 @@
 //! the delay, and may be overtaken at the end. The time is the queue's
 //! ([`LinkQueue::advance`]): on a virtual clock a simulation is the same each time.
 
-mod config;
 mod control;
 mod lane;
-mod passage;
 mod queue;
 
 use crate::{Link, LinkInfo, LinkQueue};
 
-pub use config::{FaultConfig, Faults, Rate};
-pub use control::{FaultControl, FaultStats, LaneStats};
+pub use control::{FaultConfig, FaultControl, FaultStats, Faults, LaneStats, Rate};
 pub use queue::FaultyQueue;
 
 /// A link with faults. Its queues' [`stats`](LinkQueue::stats) are those of the wrapped link: a

@@ -5,10 +5,8 @@ use std::os::fd::BorrowedFd;
 
 use weever_packet::{BURST, Buffer, Burst, Nanos, Pool, PoolCache};
 
-use super::control::count;
-use super::lane::Lane;
-use super::{FaultConfig, FaultControl};
-use crate::random::Random;
+use super::control::{FaultConfig, FaultControl, count};
+use super::lane::{Lane, Random};
 use crate::{FrameNeed, Frames, LinkError, LinkQueue, QueueStats};
 
 /// A queue with faults.

@@ -3,7 +3,6 @@
 //! Buffers move by ownership and are not copied; each knows the pool it goes home to, so the two
 //! ends may use one pool or two.
 
-mod doorbell;
 mod queue;
 
 use std::sync::Arc;
@@ -12,8 +11,7 @@ use rtrb::RingBuffer;
 use weever_packet::Flags;
 
 use crate::{Link, LinkInfo, LinkQueue, Offload};
-use doorbell::{Doorbell, RingsWhenGone};
-use queue::MemoryQueue;
+use queue::{Doorbell, MemoryQueue, RingsWhenGone};
 
 /// The settings of a pair of memory links, the same for both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]

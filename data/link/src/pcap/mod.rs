@@ -9,18 +9,12 @@
 //! any fault in one is an error that names the offset, and no length in it makes the reader hold
 //! more than [`LONGEST_BLOCK`] bytes.
 
-mod error;
-mod fields;
 pub mod playback;
 mod read;
-mod recorder;
-mod time;
 mod write;
 
-pub use error::PcapError;
 pub use read::Reader;
-pub use recorder::Recorder;
-pub use write::{Format, Writer};
+pub use write::{Format, Recorder, Writer};
 
 /// The link type of Ethernet frames, which is all that weever writes.
 pub const ETHERNET: u16 = 1;
@@ -101,6 +95,181 @@ pub struct Statistics {
     pub received: Option<u64>,
     /// Packets that were lost for want of room.
     pub dropped: Option<u64>,
+}
+
+/// Why a capture file cannot be read, or read on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PcapError {
+    /// The first bytes are of neither format.
+    #[error("not a capture file: it starts with {start:02x?}; pcap and pcapng are understood")]
+    NotACapture {
+        /// The first bytes.
+        start: [u8; 4],
+    },
+    /// The file ends in the middle of something.
+    #[error("offset {offset}: the file ends within {what}; it was cut off or is still written to")]
+    Truncated {
+        /// Where that something starts.
+        offset: u64,
+        /// Its kind.
+        what: &'static str,
+    },
+    /// The contents contradict themselves or the format.
+    #[error("offset {offset}: {what}")]
+    Malformed {
+        /// Where.
+        offset: u64,
+        /// The fault.
+        what: String,
+    },
+    /// The file cannot be read.
+    #[error("offset {offset}: {source}")]
+    Io {
+        /// Where.
+        offset: u64,
+        /// The system's word.
+        source: std::io::Error,
+    },
+}
+
+impl PcapError {
+    pub(super) fn malformed(offset: u64, what: impl Into<String>) -> PcapError {
+        PcapError::Malformed { offset, what: what.into() }
+    }
+}
+
+/// Which byte comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Little,
+    Big,
+}
+
+impl Order {
+    pub(super) fn u16(self, bytes: [u8; 2]) -> u16 {
+        if self == Order::Big { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+    }
+
+    pub(super) fn u32(self, bytes: [u8; 4]) -> u32 {
+        if self == Order::Big { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+
+    pub(super) fn u64(self, bytes: [u8; 8]) -> u64 {
+        if self == Order::Big { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) }
+    }
+}
+
+/// The rest of a block or header, field by field.
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+    order: Order,
+    /// Where `rest` starts in the file.
+    offset: u64,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(rest: &'a [u8], order: Order, offset: u64) -> Fields<'a> {
+        Fields { rest, order, offset }
+    }
+
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// The next `n` bytes.
+    pub(super) fn bytes(&mut self, n: usize, what: &str) -> Result<&'a [u8], PcapError> {
+        let Some((bytes, rest)) = self.rest.split_at_checked(n) else {
+            let left = self.rest.len();
+            let complaint = format!("{what} needs {n} bytes and the block has {left} left");
+            return Err(PcapError::malformed(self.offset, complaint));
+        };
+        self.rest = rest;
+        self.offset += n as u64;
+        Ok(bytes)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], PcapError> {
+        let bytes = self.bytes(N, what)?;
+        Ok(std::array::from_fn(|i| bytes[i]))
+    }
+
+    pub(super) fn u16(&mut self, what: &str) -> Result<u16, PcapError> {
+        Ok(self.order.u16(self.array(what)?))
+    }
+
+    pub(super) fn u32(&mut self, what: &str) -> Result<u32, PcapError> {
+        Ok(self.order.u32(self.array(what)?))
+    }
+
+    /// Bytes that are filled up to a multiple of four.
+    pub(super) fn padded(&mut self, n: usize, what: &str) -> Result<&'a [u8], PcapError> {
+        let bytes = self.bytes(n, what)?;
+        // Some writers leave the filling out at the end of a block; nothing is lost by allowing it.
+        let filling = n.next_multiple_of(4) - n;
+        self.bytes(filling.min(self.rest.len()), "padding")?;
+        Ok(bytes)
+    }
+
+    /// The next option's code and value; `None` at the end.
+    pub(super) fn option(&mut self) -> Result<Option<(u16, &'a [u8])>, PcapError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let code = self.u16("an option's code")?;
+        let len = self.u16("an option's length")?;
+        let value = self.padded(len.into(), "an option")?;
+        Ok((code != 0).then_some((code, value)))
+    }
+
+    /// A number in an option's value, if it has that length.
+    pub(super) fn value_u64(&self, value: &[u8]) -> Option<u64> {
+        Some(self.order.u64(value.try_into().ok()?))
+    }
+
+    pub(super) fn value_u32(&self, value: &[u8]) -> Option<u32> {
+        Some(self.order.u32(value.try_into().ok()?))
+    }
+}
+
+const NS: u128 = 1_000_000_000;
+
+/// The unit of an interface's timestamps and the offset to add to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticks {
+    /// As option if_tsresol: the negative power of ten, or with the highest bit of two.
+    resolution: u8,
+    /// Seconds, as option if_tsoffset.
+    offset: i64,
+}
+
+impl Ticks {
+    pub(super) const MICROS: Ticks = Ticks { resolution: 6, offset: 0 };
+    pub(super) const NANOS: Ticks = Ticks { resolution: 9, offset: 0 };
+
+    pub(super) fn new(resolution: u8, offset: i64) -> Ticks {
+        Ticks { resolution, offset }
+    }
+
+    /// Nanoseconds since 1970, cut to the range of a `u64` (the year 2554).
+    pub(super) fn nanos(self, ticks: u64) -> u64 {
+        let ticks = u128::from(ticks);
+        let power = u32::from(self.resolution & 0x7f);
+        let since = if self.resolution & 0x80 != 0 {
+            (ticks * NS) >> power
+        } else if power <= 9 {
+            ticks * 10u128.pow(9 - power)
+        } else {
+            // A divisor that does not fit is larger than any number of ticks.
+            10u128.checked_pow(power - 9).map_or(0, |divisor| ticks / divisor)
+        };
+        let total = since as i128 + i128::from(self.offset) * NS as i128;
+        u64::try_from(total.max(0)).unwrap_or(u64::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -253,3 +253,23 @@ fn the_number_of_interfaces_is_bounded() {
     }
     assert!(complaint(&made.bytes).contains("more than 4096 interfaces"));
 }
+
+#[test]
+fn every_resolution_comes_out_in_nanoseconds() {
+    assert_eq!(Ticks::MICROS.nanos(1_500_000), 1_500_000_000);
+    assert_eq!(Ticks::NANOS.nanos(7), 7);
+    assert_eq!(Ticks::new(0, 0).nanos(3), 3_000_000_000);
+    assert_eq!(Ticks::new(12, 0).nanos(9_999), 9);
+    assert_eq!(Ticks::new(0x80 | 10, 0).nanos(1024), 1_000_000_000);
+    assert_eq!(Ticks::new(6, 100).nanos(0), 100_000_000_000);
+    assert_eq!(Ticks::new(6, -100).nanos(5), 0);
+}
+
+#[test]
+fn no_resolution_and_no_offset_overflows() {
+    for resolution in 0..=255 {
+        for offset in [i64::MIN, 0, i64::MAX] {
+            Ticks::new(resolution, offset).nanos(u64::MAX);
+        }
+    }
+}

@@ -12,7 +12,6 @@
 mod exact;
 mod filters;
 mod layout;
-mod others;
 mod parse;
 mod program;
 mod rule;

@@ -11,7 +11,7 @@ use super::tree;
 use crate::asm::Reg::{R0, R1, R2, R3, R6, R10};
 use crate::asm::{AluOp, AsmError, Assembler, Cond, Helper, Program, Width};
 use crate::sys::{BpfError, Map, XdpAction, XdpProgram};
-use crate::xdp::{CTX_RX_QUEUE, Gate, steer_program};
+use crate::xdp::{CTX_RX_QUEUE, Gate, steer};
 
 /// Bits of a hash that number a place in the spreading table.
 const SPREAD_BITS: u32 = 7;
@@ -73,7 +73,7 @@ fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
     let mut asm = Assembler::new();
     let hit = asm.label("hit");
     let passed = match &parts.gate {
-        Some(gate) => steer_program::enter(&mut asm, gate),
+        Some(gate) => steer::enter(&mut asm, gate),
         None => {
             asm.mov(R6, R1);
             None
@@ -96,7 +96,7 @@ fn emit(parts: &ProgramParts) -> Result<Program, AsmError> {
     }
     asm.bind(hit);
     deliver(&mut asm, parts);
-    steer_program::leave(&mut asm, passed);
+    steer::leave(&mut asm, passed);
     asm.assemble()
 }
 
@@ -166,7 +166,7 @@ fn redirect(asm: &mut Assembler, map: &Map, parts: &ProgramParts) {
 /// Ends with the action in R0, which is counted if there are counters.
 fn end(asm: &mut Assembler, parts: &ProgramParts) {
     match &parts.gate {
-        Some(_) => steer_program::account(asm),
+        Some(_) => steer::account(asm),
         None => drop(asm.exit()),
     }
 }

@@ -8,8 +8,8 @@ use rustix::net::{SendFlags, send};
 use weever_link::{QueueStats, fits};
 use weever_packet::{BURST, Borrower, Buffer, Pool, PoolCache, Stock};
 
-use super::frames::{Frames, request_checksum};
 use super::rings::TxRings;
+use super::rings::{Frames, request_checksum};
 use super::socket::Socket;
 
 const NOTHING: xdp_desc = xdp_desc { addr: 0, len: 0, options: 0 };

@@ -2,13 +2,11 @@
 
 use std::io::Read;
 
-use super::super::fields::{Fields, Order};
-use super::super::time::Ticks;
 use super::super::{
-    Direction, Interface, LONGEST_BLOCK, MOST_INTERFACES, PcapError, Record, Statistics,
+    Direction, Fields, Interface, LONGEST_BLOCK, MOST_INTERFACES, Order, PcapError, Record,
+    Statistics, Ticks,
 };
-use super::classic::check_length;
-use super::source::Source;
+use super::classic::{Source, check_length};
 
 /// Section header; reads the same in both byte orders.
 pub(in super::super) const SECTION: u32 = 0x0a0d_0d0a;

@@ -2,14 +2,12 @@
 
 pub(super) mod blocks;
 pub(super) mod classic;
-mod source;
 
 use std::io::Read;
 
 use super::{Interface, PcapError, Record};
 use blocks::Sections;
-use classic::Classic;
-use source::Source;
+use classic::{Classic, Source};
 
 /// Reads a capture file record by record. It blocks as `R` does; give it a `BufReader`.
 pub struct Reader<R> {
