@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::caption::{operator_name, short_name};
+use crate::node::{operator_name, short_name};
 use crate::{Graph, Node, NodeId, NodeKind, PortId};
 
 /// More text for a picture, for instance counters.

@@ -15,15 +15,12 @@ pub mod configure;
 pub mod dot;
 pub mod effects;
 pub mod finding;
-pub mod ids;
 pub mod nic;
 pub mod node;
 pub mod predicate;
 pub mod svg;
-pub mod table;
 pub mod verify;
 
-mod caption;
 mod expand;
 mod graph;
 #[cfg(test)]
@@ -37,8 +34,8 @@ pub use effects::Effects;
 pub use expand::expand;
 pub use finding::{Finding, GraphError, Kind, Severity};
 pub use graph::Graph;
-pub use ids::{NodeId, PortId};
-pub use node::{ConfigSpec, ENDS, Edge, Node, NodeKind, Op, Port, Span};
+pub use node::{
+    ConfigSpec, ENDS, Edge, Entry, Key, Node, NodeId, NodeKind, Op, Port, PortId, Span, TableSpec,
+};
 pub use predicate::{Field, Predicate};
-pub use table::{Entry, Key, TableSpec};
 pub use verify::{Verified, verify, verify_unconfigured};

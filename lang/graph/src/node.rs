@@ -1,7 +1,8 @@
-//! Nodes, ports and edges.
+//! Nodes, ports and edges, and the entries of T-nodes: a match over packet fields, stored by entries rather
+//! than by nodes (design/0000 §4.1).
 
 use crate::nic::{Queues, RssModel, TableModel};
-use crate::{Attr, Effects, NodeId, Predicate, TableSpec};
+use crate::{Attr, Effects, Field, Predicate};
 
 /// Where a node was written: byte offsets into its source text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,5 +160,76 @@ impl Node {
             Attr::Drop { port, reason } if port == name => Some(reason.as_str()),
             _ => None,
         })
+    }
+}
+
+/// A node's place in its [`Graph`](crate::Graph); stable until the graph is rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The index into the graph's node arena.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One output of one node: `port` counts in the order of [`Node::ports`](crate::Node::ports).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortId {
+    /// The node that owns the port.
+    pub node: NodeId,
+    /// The port's position within the node.
+    pub port: u32,
+}
+
+/// One field's part of an entry: `field & mask == value`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Bits that count; 0 is a wildcard.
+    pub mask: u128,
+    /// Their required value; no bit outside `mask`.
+    pub value: u128,
+}
+
+/// An entry of a table. Where several match, the higher priority wins, then the earlier entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Written to the packet's metadata on a hit.
+    pub id: u32,
+    /// One key per field of the table, in the table's order.
+    pub keys: Vec<Key>,
+    /// Larger wins.
+    pub priority: u32,
+    /// The port by which a hit leaves.
+    pub port: u32,
+}
+
+/// The value of a T-node: its fields and its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSpec {
+    /// The fields, in the order of [`Entry::keys`].
+    pub fields: Vec<Field>,
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// The port for packets that match none.
+    pub miss: u32,
+    /// The number of entries that fit.
+    pub capacity: usize,
+}
+
+/// A node's name without those of its clusters, which the picture shows around it.
+pub(crate) fn short_name(node: &Node) -> &str {
+    let own = node.name.strip_prefix(&node.clusters.concat());
+    own.filter(|name| !name.is_empty()).unwrap_or(&node.name)
+}
+
+/// The name of an operator.
+pub(crate) fn operator_name(op: Op) -> &'static str {
+    match op {
+        Op::And => "AND",
+        Op::Or => "OR",
+        Op::Nand => "NAND",
+        Op::Nor => "NOR",
     }
 }

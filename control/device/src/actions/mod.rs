@@ -10,11 +10,9 @@
 //! Rules that are not in the record belong to others: they are never touched, and their locations are
 //! never used. A rule of ours that others changed since belongs to them, too.
 
-mod apply;
 mod bring;
 mod desired;
 mod diff;
-mod locations;
 mod persist;
 mod record;
 mod step;
@@ -22,7 +20,6 @@ mod step;
 mod tests;
 mod undo;
 
-pub use apply::ApplyError;
 pub use bring::{AboutTo, ApplyReport, BringError, bring};
 pub(crate) use bring::{Ahead, bring_noting, take};
 pub use desired::DesiredConfiguration;
@@ -30,6 +27,7 @@ pub use diff::ConfigurationSteps;
 pub use persist::{PersistError, StateFile};
 pub use record::Record;
 pub use step::Step;
+pub use undo::ApplyError;
 pub use undo::undo;
 
 use crate::ethtool::EthtoolError;

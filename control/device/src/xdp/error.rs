@@ -1,8 +1,8 @@
-//! The reasons why a program cannot carry out a plan.
+//! The results of changes of a program, and the reasons why it cannot carry out a plan.
 
 use weever_ebpf::sys::BpfError;
 use weever_graph::Field;
-use weever_plan::search::Refused;
+use weever_plan::search::{Refused, RuleId};
 
 /// Why something could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -60,5 +60,31 @@ impl XdpError {
             ) => Refused::Full { room: None },
             _ => Refused::Rule,
         }
+    }
+}
+
+/// The result of [`XdpSteering::apply`](super::XdpSteering::apply).
+#[derive(Debug, Default)]
+pub struct ProgramReport {
+    /// The number of new rules.
+    pub inserted: usize,
+    /// The number of removed rules.
+    pub removed: usize,
+    /// How many send their packets elsewhere.
+    pub retargeted: usize,
+    /// Whether the program was exchanged; otherwise only its maps changed.
+    pub exchanged: bool,
+    /// Rules that are not carried out, and why. Their packets go as if there were no such rule.
+    pub failed: Vec<(RuleId, XdpError)>,
+}
+
+impl ProgramReport {
+    /// Adds the result of a later call.
+    pub fn add(&mut self, other: ProgramReport) {
+        self.inserted += other.inserted;
+        self.removed += other.removed;
+        self.retargeted += other.retargeted;
+        self.exchanged |= other.exchanged;
+        self.failed.extend(other.failed);
     }
 }

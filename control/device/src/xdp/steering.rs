@@ -11,8 +11,8 @@ use weever_plan::nic::Nic;
 use weever_plan::search::{DeviceChange, RuleId};
 
 use super::exact::ExactRules;
+use super::ordered::tests;
 use super::ordered::{Change, OrderedRules};
-use super::rules::tests;
 use super::{ProgramReport, XdpError, cpu_map};
 
 /// A plan that a program carries out.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::geometry::{Point, Rect, Route};
 use super::picture::Picture;
-use super::tree::Item;
+use super::wires::Item;
 use super::wires::Wire;
 
 /// The distance below and above nodes at which these ways turn, and between turns near to each other.

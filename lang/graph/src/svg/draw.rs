@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use super::extras::Extras;
 use super::geometry::{Rect, Route};
+use super::geometry::{number, path};
 use super::layout::{Frame, Layout};
-use super::path::{number, path};
 use super::picture::LABEL;
 use super::shape::{CellShape, NAME, SMALL, Shape, kind_words};
-use super::style::{STYLE, TINTS};
+use super::text::{STYLE, TINTS};
 use super::text::{escaped, width};
 use super::wires::{Cell, WireKind};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, PortId};

@@ -5,8 +5,8 @@ use super::extras::Extras;
 use super::geometry::{Rect, Route};
 use super::picture::{FOOT, HEADER, MARGIN, PAD, Picture, TITLE};
 use super::shape::Shape;
-use super::tree::{Cluster, Item, ROOT, Tree};
 use super::wires::wires;
+use super::wires::{Cluster, Item, ROOT, Tree};
 use crate::Graph;
 
 /// The distance between edges that arrive at a node, if there is room.

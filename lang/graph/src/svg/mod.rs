@@ -26,14 +26,11 @@ mod geometry;
 mod layout;
 mod level;
 mod order;
-mod path;
 mod picture;
 mod place;
 mod rank;
 mod shape;
-mod style;
 mod text;
-mod tree;
 mod wires;
 
 #[cfg(test)]

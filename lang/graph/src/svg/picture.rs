@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use super::geometry::{Point, Rect, Route};
 use super::level::{EdgeSegment, End, LaidOutLevel};
 use super::shape::Shape;
-use super::tree::{Item, ROOT, Tree};
 use super::wires::Wire;
+use super::wires::{Item, ROOT, Tree};
 use super::{place, text};
 
 /// Room inside a cluster's border, and for its name at the top.

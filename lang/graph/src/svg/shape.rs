@@ -3,7 +3,7 @@
 use super::extras::Extras;
 use super::text::{clipped, short, width};
 use super::wires::Cell;
-use crate::caption::{operator_name, short_name};
+use crate::node::{operator_name, short_name};
 use crate::{Attr, Graph, Node, NodeId, NodeKind, Op};
 
 /// Size of the letters in a name.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::index::FindingList;
 use super::index::Index;
-use super::report::FindingList;
 use crate::{Attr, Graph, Kind, Node, NodeId, NodeKind, Op, PortId};
 
 pub(crate) fn init_with_input(graph: &Graph, index: &Index, report: &mut FindingList) {

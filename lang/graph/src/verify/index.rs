@@ -1,8 +1,10 @@
-//! Look-ups that the checks share: the incoming edges of each node, and the start nodes of tasks.
+//! The things that the checks share: the incoming edges of each node, the start nodes of tasks, a topological
+//! order or the cycle that prevents it, and the list of findings.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 
-use crate::{Attr, Effects, Graph, Node, NodeId, PortId};
+use crate::{Attr, Effects, Finding, Graph, GraphError, Kind, Node, NodeId, PortId, Severity};
 
 /// A set of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,4 +102,99 @@ pub(crate) fn reached_from(graph: &Graph, from: NodeId) -> Vec<NodeId> {
         }
     }
     reached
+}
+
+/// Every node after all that lead to it; where that leaves a choice, in the order of adding.
+/// Otherwise one cycle, in the direction of its edges.
+pub(crate) fn topological(graph: &Graph, index: &Index) -> Result<Vec<NodeId>, Vec<NodeId>> {
+    let mut waiting: Vec<usize> = graph.iter().map(|_| 0).collect();
+    for (_, target) in graph.dataflow() {
+        waiting[target.index()] += 1;
+    }
+    let mut ready: BinaryHeap<Reverse<NodeId>> = graph
+        .iter()
+        .filter(|(id, _)| waiting[id.index()] == 0)
+        .map(|(id, _)| Reverse(id))
+        .collect();
+    let mut order = Vec::with_capacity(graph.len());
+    while let Some(Reverse(id)) = ready.pop() {
+        order.push(id);
+        for target in graph.node(id).ports.iter().flat_map(|p| &p.targets) {
+            waiting[target.index()] -= 1;
+            if waiting[target.index()] == 0 {
+                ready.push(Reverse(*target));
+            }
+        }
+    }
+    match waiting.iter().position(|w| *w > 0) {
+        None => Ok(order),
+        Some(stuck) => Err(cycle_behind(index, &waiting, id_at(stuck))),
+    }
+}
+
+/// Walks backwards among the nodes that never became ready: each has such a predecessor, so the
+/// walk must meet itself.
+fn cycle_behind(index: &Index, waiting: &[usize], from: NodeId) -> Vec<NodeId> {
+    let mut seen_at = vec![None; waiting.len()];
+    let mut walk: Vec<NodeId> = Vec::new();
+    let mut at = from;
+    while seen_at[at.index()].is_none() {
+        seen_at[at.index()] = Some(walk.len());
+        walk.push(at);
+        let stuck = index.incoming[at.index()].iter().map(|p| p.node);
+        match stuck.into_iter().find(|n| waiting[n.index()] > 0) {
+            Some(previous) => at = previous,
+            None => break,
+        }
+    }
+    let mut cycle = walk.split_off(seen_at[at.index()].unwrap_or(0));
+    cycle.reverse();
+    cycle
+}
+
+pub(crate) struct FindingList<'a> {
+    graph: &'a Graph,
+    findings: Vec<Finding>,
+    known: HashSet<(Kind, NodeId, String)>,
+}
+
+impl<'a> FindingList<'a> {
+    pub(crate) fn new(graph: &'a Graph) -> FindingList<'a> {
+        FindingList { graph, findings: Vec::new(), known: HashSet::new() }
+    }
+
+    /// Adds a finding about `node`, once.
+    pub(crate) fn add(
+        &mut self,
+        kind: Kind,
+        node: NodeId,
+        message: String,
+        remedy: impl Into<String>,
+    ) {
+        if self.known.insert((kind, node, message.clone())) {
+            let span = self.graph.node(node).span;
+            self.findings.push(Finding { kind, node, span, message, remedy: remedy.into() });
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.findings.iter().any(|f| f.severity() == Severity::Error)
+    }
+
+    /// Everything found, in the order of severity and then of the text.
+    pub(crate) fn into_findings(mut self) -> Vec<Finding> {
+        self.findings.sort_by_key(|f| (std::cmp::Reverse(f.severity()), f.node));
+        self.findings
+    }
+
+    /// The errors, if there are any; else the rest.
+    pub(crate) fn into_result(self) -> Result<Vec<Finding>, Vec<GraphError>> {
+        let failed = self.has_errors();
+        let mut findings = self.into_findings();
+        if failed {
+            findings.retain(|f| f.severity() == Severity::Error);
+            return Err(findings);
+        }
+        Ok(findings)
+    }
 }

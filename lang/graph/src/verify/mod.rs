@@ -7,8 +7,6 @@
 mod condition;
 mod hints;
 mod index;
-mod order;
-mod report;
 mod shape;
 mod tasks;
 #[cfg(test)]
@@ -17,8 +15,8 @@ mod tests;
 pub(crate) use shape::check_table;
 
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
+use index::FindingList;
 use index::Index;
-use report::FindingList;
 
 /// A graph that may be executed. The only way to get one is [`verify`].
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +89,7 @@ fn check_structure(graph: &Graph, report: &mut FindingList) -> Option<(Index, Ve
     hints::operands(graph, &index, report);
     hints::unreachable(graph, &index, report);
     hints::dead_ends(graph, &index, report);
-    match order::topological(graph, &index) {
+    match index::topological(graph, &index) {
         Ok(order) => Some((index, order)),
         Err(cycle) => {
             report_cycle(graph, &cycle, report);

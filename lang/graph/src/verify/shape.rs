@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::index::FindingList;
 use super::index::Index;
-use super::report::FindingList;
 use crate::{Attr, Graph, Kind, Node, NodeId, NodeKind, TableSpec};
 
 /// Whether every edge has a target in the graph. Nothing else can be checked until it does.

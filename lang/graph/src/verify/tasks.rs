@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::condition::Conditions;
+use super::index::FindingList;
 use super::index::{Index, NodeSet, descendants, reached_from};
-use super::report::FindingList;
 use crate::{Effects, Graph, Kind, NodeId, NodeKind, PortId};
 
 /// A node with more incoming edges has only these compared with each other.

@@ -5,7 +5,6 @@ mod clause;
 mod cursor;
 mod items;
 mod rss;
-mod smt;
 mod table;
 #[cfg(test)]
 mod tests;
