@@ -105,9 +105,9 @@ impl HostBuilder {
             (self.workers.len() as u16, Box::new(Surroundings::of(Arc::clone(&network))));
         let (mut link, server) =
             AppLink::new(workers, large, surroundings, [a, b, c, d], max_sockets)?;
-        let tables = link.tables().to_vec();
+        let (tables, streams) = (link.tables().to_vec(), link.stream_ports().to_vec());
         let number = self.queues_of(link.info().clone(), link.take_queues());
-        self.env.provide(Arc::new(Applications { link: number, tables }));
+        self.env.provide(Arc::new(Applications { link: number, tables, streams }));
         self.applications = Some((number, network));
         Ok(server)
     }

@@ -416,9 +416,11 @@ impl AppEnd {
         if self.completion.look()? > 0 {
             self.reap()?;
         }
+        let starved = self.lent == 0;
         self.lend()?;
-        self.fill.publish();
-        Ok(self.transmit.publish() && self.stack.take())
+        let lent = self.fill.publish();
+        // A stack without a frame waits for one with connections and octets of streams.
+        Ok((self.transmit.publish() || lent && starved) && self.stack.take())
     }
 
     /// Announces that the application is about to sleep; false, and nothing announced, when there

@@ -62,6 +62,19 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
+    /// Opens a listener for streams.
+    Listen {
+        /// Our address and port; an unspecified address is any of ours, port 0 an ephemeral one.
+        local: SocketAddr,
+        /// With an unspecified IPv6 address: IPv6 only.
+        #[serde(default)]
+        v6_only: bool,
+        /// Whether others may have the same binding.
+        #[serde(default)]
+        sharing: Share,
+        /// Connections that may wait to be accepted.
+        backlog: u32,
+    },
     /// Joins a group: the socket receives datagrams to the group and its port as well.
     Join {
         /// The socket's number.

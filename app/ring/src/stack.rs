@@ -301,6 +301,12 @@ impl StackEnd {
         Ok(frame)
     }
 
+    /// Whether an event with a frame has room now. A broken channel has: it refuses by itself.
+    pub fn has_room(&mut self) -> bool {
+        let room = self.receive.room(1).unwrap_or(1) > 0;
+        room && (!self.free.is_empty() || self.fill.look().unwrap_or(1) > 0)
+    }
+
     /// Takes lent frames from the fill ring.
     fn refill(&mut self) -> Result<(), ChannelError> {
         for _ in 0..REFILL {

@@ -31,6 +31,7 @@
 //! one thread; the cell around it only checks that.
 #![forbid(unsafe_code)]
 
+mod channels;
 mod datagram;
 mod link;
 mod listener;
@@ -40,6 +41,7 @@ mod request;
 mod server;
 mod session;
 mod stats;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -8,12 +8,15 @@ use rtrb::RingBuffer;
 use rustix::event::{EventfdFlags, eventfd};
 use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_net::demux::SocketTable;
+use weever_net::stream::StreamPort;
 use weever_packet::Pool;
 
+use crate::channels::Channels;
 use crate::network::HostNetwork;
 use crate::queue::AppLinkQueue;
 use crate::request::ServerError;
 use crate::server::AppServer;
+use crate::streams::{Ends, Port, SharedEnds, Streams};
 use crate::worker::SharedTable;
 use crate::worker::WorkerHandle;
 
@@ -27,6 +30,7 @@ pub struct AppLink {
     info: LinkInfo,
     queues: Vec<Box<dyn LinkQueue>>,
     tables: Vec<SharedTable>,
+    ports: Vec<Arc<dyn StreamPort>>,
 }
 
 impl AppLink {
@@ -45,6 +49,7 @@ impl AppLink {
     ) -> Result<(AppLink, AppServer), ServerError> {
         let mut queues: Vec<Box<dyn LinkQueue>> = Vec::new();
         let (mut tables, mut handles) = (Vec::new(), Vec::new());
+        let mut ports: Vec<Arc<dyn StreamPort>> = Vec::new();
         for worker in 0..workers {
             let table = SocketTable::new(secret, max_sockets);
             let table: SharedTable = Arc::new(AtomicRefCell::new(table));
@@ -54,8 +59,12 @@ impl AppLink {
             let done = Arc::<AtomicU64>::default();
             let (own, theirs) = (Arc::clone(&wake), Arc::clone(&done));
             handles.push(WorkerHandle { commands: sender, wake: own, sent: 0, done: theirs });
-            let queue =
-                AppLinkQueue::new(worker, (commands, done), wake, table.clone(), large.clone());
+            let streams = Streams::new(worker, max_sockets);
+            let ends = Ends { channels: Channels::default(), streams };
+            let ends: SharedEnds = Arc::new(AtomicRefCell::new(ends));
+            ports.push(Arc::new(Port(Arc::clone(&ends))));
+            let shared = (Arc::clone(&table), ends);
+            let queue = AppLinkQueue::new(worker, (commands, done), wake, shared, large.clone());
             queues.push(Box::new(queue));
             tables.push(table);
         }
@@ -69,12 +78,17 @@ impl AppLink {
             mode: "application queues".into(),
         };
         let server = AppServer::new(handles, network, secret, max_sockets);
-        Ok((AppLink { info, queues, tables }, server))
+        Ok((AppLink { info, queues, tables, ports }, server))
     }
 
     /// The workers' tables, for their demux nodes.
     pub fn tables(&self) -> &[SharedTable] {
         &self.tables
+    }
+
+    /// The workers' ports for streams, for their transport.
+    pub fn stream_ports(&self) -> &[Arc<dyn StreamPort>] {
+        &self.ports
     }
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::Consumer;
-use weever_app_ring::{ChannelError, Delivery, Kind, StackEnd};
+use weever_app_ring::{ChannelError, Delivery, Kind};
 use weever_link::{LinkError, LinkQueue, QueueStats};
 use weever_net::demux::{Binding, Sharing, SocketRef};
-use weever_packet::{Buffer, Burst, Flags, Nanos, Pool, PoolCache};
+use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
 
+use crate::channels::{Channel, Channels};
 use crate::datagram::{Socket, fill, info_of, payload};
+use crate::streams::{Ends, SharedEnds, Streams};
 use crate::worker::{Command, SharedTable};
 
 /// Commands that are carried out in one turn: opening thousands of sockets delays no packet by more
@@ -20,18 +22,8 @@ const COMMANDS_PER_TURN: usize = 256;
 /// A channel without traffic for so many turns is looked at in every so many turns only.
 const IDLE_AFTER: u32 = 256;
 const IDLE_INTERVAL: u32 = 32;
-/// An application queue's channel at this worker.
-struct Channel {
-    queue: u32,
-    end: StackEnd,
-    wake: OwnedFd,
-    /// Turns since there was something.
-    idle: u32,
-    /// Deliveries or completions wait to be published.
-    dirty: bool,
-    /// The application broke the protocol; its queue is waiting to be closed.
-    broken: bool,
-}
+/// IP protocol number of TCP.
+const TCP: u8 = 6;
 
 /// One worker's queue of the link of applications.
 pub struct AppLinkQueue {
@@ -42,13 +34,18 @@ pub struct AppLinkQueue {
     /// Applications write to it when this worker sleeps.
     own_wake: Arc<OwnedFd>,
     table: SharedTable,
-    large: Option<Pool>,
-    channels: Vec<Channel>,
-    place_of: HashMap<u32, usize>,
-    sockets: HashMap<u32, Socket>,
+    ends: SharedEnds,
+    datagrams: Datagrams,
     /// The channel that is asked first in the next turn.
     first: usize,
     turn: u32,
+}
+
+/// The sockets, and the way of their datagrams between channels and buffers.
+struct Datagrams {
+    sockets: HashMap<u32, Socket>,
+    /// For datagrams longer than an ordinary frame.
+    large: Option<Pool>,
     /// A buffer that was allocated and not needed.
     spare: Option<Buffer>,
     stats: QueueStats,
@@ -59,7 +56,7 @@ impl AppLinkQueue {
         worker: u16,
         (commands, done): (Consumer<Command>, Arc<AtomicU64>),
         own_wake: Arc<OwnedFd>,
-        table: SharedTable,
+        (table, ends): (SharedTable, SharedEnds),
         large: Option<Pool>,
     ) -> AppLinkQueue {
         AppLinkQueue {
@@ -68,36 +65,39 @@ impl AppLinkQueue {
             done,
             own_wake,
             table,
-            large,
-            channels: Vec::new(),
-            place_of: HashMap::new(),
-            sockets: HashMap::new(),
+            ends,
+            datagrams: Datagrams {
+                sockets: HashMap::new(),
+                large,
+                spare: None,
+                stats: QueueStats::default(),
+            },
             first: 0,
             turn: 0,
-            spare: None,
-            stats: QueueStats::default(),
         }
     }
 
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::AddQueue { queue, channel, wake } => {
-                self.place_of.insert(queue, self.channels.len());
-                let (idle, dirty, broken) = (0, false, false);
-                self.channels.push(Channel { queue, end: *channel, wake, idle, dirty, broken });
+                self.ends.borrow_mut().channels.add(queue, *channel, wake);
             }
             Command::RemoveQueue { queue } => {
-                let Some(place) = self.place_of.remove(&queue) else { return };
-                self.channels.swap_remove(place);
-                if let Some(moved) = self.channels.get(place) {
-                    self.place_of.insert(moved.queue, place);
-                }
+                let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+                streams.abandon(queue);
+                channels.remove(queue);
             }
             Command::AddSocket { socket, queue, binding, sharing, peer, stats } => {
                 self.add_socket(socket, Socket { queue, binding, peer, stats }, sharing);
             }
+            Command::AddListener { socket, queue, binding, backlog } => {
+                self.ends.borrow_mut().streams.listen(queue, socket, binding, backlog);
+            }
             Command::RemoveSocket { socket } => {
-                let Some(there) = self.sockets.remove(&socket) else { return };
+                let Some(there) = self.datagrams.sockets.remove(&socket) else {
+                    self.ends.borrow_mut().streams.stop_listening(socket);
+                    return;
+                };
                 let by = self.reference(socket);
                 self.table.borrow_mut().remove(&there.binding, by);
             }
@@ -113,7 +113,7 @@ impl AppLinkQueue {
         // The server has checked the limit, which is the same.
         let inserted = self.table.borrow_mut().insert(&socket.binding, self.reference(id), sharing);
         debug_assert!(inserted.is_ok());
-        self.sockets.insert(id, socket);
+        self.datagrams.sockets.insert(id, socket);
     }
 
     /// Every member of a group receives its datagrams.
@@ -126,26 +126,32 @@ impl AppLinkQueue {
     fn reference(&self, id: u32) -> SocketRef {
         SocketRef { id, worker: self.worker }
     }
+}
 
+impl Datagrams {
     /// Takes the next datagram of a channel into a buffer; nothing when it has none, or when there
-    /// is no buffer for it.
-    fn take(&mut self, place: usize, pool: &mut PoolCache) -> Result<Option<Buffer>, ChannelError> {
+    /// is no buffer for it. Requests of streams on the way are handed on.
+    fn take(
+        &mut self,
+        channel: &mut Channel,
+        streams: &mut Streams,
+        pool: &mut PoolCache,
+    ) -> Result<Option<Buffer>, ChannelError> {
         loop {
             // The buffer first: a datagram that was taken off the ring cannot be put back.
             let Some(ordinary) = self.spare.take().or_else(|| pool.alloc()) else {
                 return Ok(None);
             };
-            let channel = &mut self.channels[place];
             let Some(transmit) = channel.end.next_transmit()? else {
                 self.spare = Some(ordinary);
+                channel.dirty |= channel.end.owes();
                 return Ok(None);
             };
             channel.dirty = true;
             if transmit.kind != Kind::Data {
-                // No transport serves streams yet.
-                self.stats.rx_invalid += 1;
-                channel.end.complete()?;
                 self.spare = Some(ordinary);
+                let sensible = streams.take(channel, &transmit)?;
+                self.stats.rx_invalid += u64::from(!sensible);
                 continue;
             }
             let socket = self.sockets.get(&transmit.socket).filter(|s| s.queue == channel.queue);
@@ -174,14 +180,15 @@ impl AppLinkQueue {
 
     fn receive_from(
         &mut self,
-        place: usize,
+        channel: &mut Channel,
+        streams: &mut Streams,
         pool: &mut PoolCache,
         burst: &mut Burst,
         (mut slot, max): (usize, usize),
     ) -> usize {
         let start = slot;
         while slot < max {
-            match self.take(place, pool) {
+            match self.take(channel, streams, pool) {
                 Ok(Some(buffer)) => {
                     self.stats.rx_packets += 1;
                     self.stats.rx_bytes += buffer.len() as u64;
@@ -190,33 +197,36 @@ impl AppLinkQueue {
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    self.channels[place].broken = true;
+                    channel.broken = true;
                     break;
                 }
             }
         }
-        let channel = &mut self.channels[place];
         channel.idle = if slot > start { 0 } else { channel.idle.saturating_add(1) };
         slot
     }
 
+    /// A packet without octets that wakes the transport.
+    fn wake_transport(&mut self, pool: &mut PoolCache) -> Option<Buffer> {
+        let mut packet = self.spare.take().or_else(|| pool.alloc())?;
+        packet.clear();
+        let meta = packet.meta_mut();
+        meta.endpoints = Endpoints { protocol: TCP, ..Endpoints::default() };
+        meta.flags = meta.flags.with(Flags::ENDPOINTS);
+        Some(packet)
+    }
+
     /// Hands a datagram to its socket's application.
-    fn deliver(&mut self, packet: &Buffer) {
+    fn deliver(&mut self, channels: &mut Channels, packet: &Buffer) {
         let Some(socket) = self.sockets.get(&packet.meta().entry) else {
             // Closed between the lookup and now.
             self.stats.tx_dropped += 1;
             return;
         };
-        let Some(channel) =
-            self.place_of.get(&socket.queue).and_then(|place| self.channels.get_mut(*place))
-        else {
+        let Some(channel) = channels.of(socket.queue) else {
             self.stats.tx_dropped += 1;
             return;
         };
-        if channel.broken {
-            self.stats.tx_dropped += 1;
-            return;
-        }
         let (payload, meta) = (payload(packet), packet.meta());
         if meta.flags.has(Flags::ERROR) {
             let what = (meta.vlan, meta.segment);
@@ -257,7 +267,8 @@ impl LinkQueue for AppLinkQueue {
         burst: &mut Burst,
         max: usize,
     ) -> Result<usize, LinkError> {
-        let count = self.channels.len();
+        let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        let count = channels.all().len();
         let max = max.min(weever_packet::BURST);
         let mut slot = 0;
         for i in 0..count {
@@ -265,15 +276,22 @@ impl LinkQueue for AppLinkQueue {
                 break;
             }
             let place = (self.first + i) % count;
-            let channel = &self.channels[place];
+            let channel = &mut channels.all()[place];
             // Idle channels take turns in being looked at.
             let rests = channel.idle >= IDLE_AFTER
                 && !(self.turn.wrapping_add(place as u32)).is_multiple_of(IDLE_INTERVAL);
             if !rests && !channel.broken {
-                slot = self.receive_from(place, pool, burst, (slot, max));
+                slot = self.datagrams.receive_from(channel, streams, pool, burst, (slot, max));
             }
         }
         self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
+        if slot < max
+            && streams.is_wanted(channels)
+            && let Some(packet) = self.datagrams.wake_transport(pool)
+        {
+            burst.put(slot, packet);
+            slot += 1;
+        }
         Ok(slot)
     }
 
@@ -283,20 +301,18 @@ impl LinkQueue for AppLinkQueue {
         packets: &mut VecDeque<Buffer>,
     ) -> Result<usize, LinkError> {
         let count = packets.len();
+        let channels = &mut self.ends.borrow_mut().channels;
         for packet in packets.drain(..) {
-            self.deliver(&packet);
+            self.datagrams.deliver(channels, &packet);
             pool.free(packet);
         }
         Ok(count)
     }
 
     fn flush(&mut self, _pool: &mut PoolCache) -> Result<(), LinkError> {
-        for channel in &mut self.channels {
-            if std::mem::take(&mut channel.dirty) && channel.end.publish() {
-                // The only way to fail is a full counter: then it is readable already.
-                let _ = rustix::io::write(&channel.wake, &1u64.to_ne_bytes());
-            }
-        }
+        let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        streams.tell_untold(channels);
+        channels.publish();
         Ok(())
     }
 
@@ -305,7 +321,7 @@ impl LinkQueue for AppLinkQueue {
     }
 
     fn unsent(&self) -> bool {
-        self.channels.iter().any(|channel| channel.dirty)
+        self.ends.borrow_mut().channels.all().iter().any(|channel| channel.dirty)
     }
 
     fn advance(&mut self, _now: Nanos) {
@@ -319,8 +335,9 @@ impl LinkQueue for AppLinkQueue {
     }
 
     fn prepare_to_sleep(&mut self) -> bool {
-        let mut may_sleep = self.commands.is_empty();
-        for channel in &mut self.channels {
+        let Ends { channels, streams } = &mut *self.ends.borrow_mut();
+        let mut may_sleep = self.commands.is_empty() && streams.may_sleep();
+        for channel in channels.all() {
             channel.idle = 0;
             match channel.end.park() {
                 Ok(parked) => may_sleep &= parked,
@@ -334,7 +351,8 @@ impl LinkQueue for AppLinkQueue {
         let mut count = [0; 8];
         // Empty when something else has woken the worker.
         let _ = rustix::io::read(&self.own_wake, &mut count);
-        self.channels.iter_mut().for_each(|channel| channel.end.unpark());
+        let channels = &mut self.ends.borrow_mut().channels;
+        channels.all().iter_mut().for_each(|channel| channel.end.unpark());
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -342,6 +360,6 @@ impl LinkQueue for AppLinkQueue {
     }
 
     fn stats(&self) -> QueueStats {
-        self.stats
+        self.datagrams.stats
     }
 }

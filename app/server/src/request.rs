@@ -37,6 +37,9 @@ pub struct SocketRequest {
     pub interface: Option<String>,
     /// Whether others may have the same binding.
     pub sharing: Sharing,
+    /// A listener for streams, with so many that may wait to be accepted; otherwise a socket for
+    /// datagrams.
+    pub backlog: Option<u32>,
 }
 
 /// An opened socket.
@@ -61,6 +64,8 @@ pub struct SocketStatus {
     pub binding: Binding,
     /// The peer of a connected one.
     pub peer: Option<SocketAddr>,
+    /// Whether it is a listener for streams.
+    pub listens: bool,
     /// The groups that it has joined, with the names of the interfaces.
     pub groups: Vec<(IpAddr, String)>,
     /// Its counters, over all workers.

@@ -32,6 +32,7 @@ struct Socket {
     queue: QueueId,
     binding: Binding,
     peer: Option<SocketAddr>,
+    listens: bool,
     groups: Joined,
     stats: Vec<Arc<SocketStats>>,
 }
@@ -65,6 +66,8 @@ pub struct AppServer {
     queues: BTreeMap<QueueId, Queue>,
     sockets: BTreeMap<u32, Socket>,
     bindings: Bindings,
+    /// Those of listeners: ports of streams are apart from ports of datagrams.
+    listeners: Bindings,
     network: Box<dyn HostNetwork>,
     groups: Groups,
     /// Bindings in the workers' tables: sockets, and their memberships in groups.
@@ -88,6 +91,7 @@ impl AppServer {
             queues: BTreeMap::new(),
             sockets: BTreeMap::new(),
             bindings: Bindings::new(PortRange::default(), [secret[2], secret[3]]),
+            listeners: Bindings::new(PortRange::default(), [secret[3], secret[2]]),
             network,
             groups: Groups::default(),
             entries: 0,
@@ -202,17 +206,20 @@ impl AppServer {
             remote_port: request.peer.map(|peer| peer.port()),
             interface,
         };
+        let listens = request.backlog.is_some();
+        let bindings = if listens { &mut self.listeners } else { &mut self.bindings };
         let local_port = match request.local_port {
             Some(port) => {
-                self.bindings.bind(binding, request.sharing, holder)?;
+                bindings.bind(binding, request.sharing, holder)?;
                 port
             }
-            None => self.bindings.bind_ephemeral(binding, request.sharing, holder, |_| true)?,
+            None => bindings.bind_ephemeral(binding, request.sharing, holder, |_| true)?,
         };
         binding.local_port = Some(local_port);
         let stats: Vec<_> = self.workers.iter().map(|_| Arc::default()).collect();
         let peer = request.peer;
-        let socket = Socket { queue, binding, peer, groups: None, stats: stats.clone() };
+        let stats_here = if listens { Vec::new() } else { stats.clone() };
+        let socket = Socket { queue, binding, peer, listens, groups: None, stats: stats_here };
         self.sockets.insert(id, socket);
         self.entries += 1;
         if let Some(queue) = self.queues.get_mut(&queue) {
@@ -220,7 +227,10 @@ impl AppServer {
         }
         for (worker, stats) in stats.into_iter().enumerate() {
             let sharing = request.sharing;
-            let command = Command::AddSocket { socket: id, queue, binding, sharing, peer, stats };
+            let command = match request.backlog {
+                Some(backlog) => Command::AddListener { socket: id, queue, binding, backlog },
+                None => Command::AddSocket { socket: id, queue, binding, sharing, peer, stats },
+            };
             if let Err(error) = self.tell(worker, command) {
                 self.close_socket(queue, id)?;
                 return Err(error);
@@ -248,7 +258,8 @@ impl AppServer {
             queue.closed += there.counts();
         }
         self.entries -= 1;
-        self.bindings.release(&there.binding, socket);
+        let bindings = if there.listens { &mut self.listeners } else { &mut self.bindings };
+        bindings.release(&there.binding, socket);
         for group in there.groups.into_iter().flat_map(|groups| *groups) {
             self.leave_group(socket, &there.binding, group);
         }
@@ -367,6 +378,7 @@ impl AppServer {
                 owner: self.queues.get(&socket.queue)?.owner.clone(),
                 binding: socket.binding,
                 peer: socket.peer,
+                listens: socket.listens,
                 groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
                 counts: socket.counts(),
             })

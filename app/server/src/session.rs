@@ -13,6 +13,8 @@ use crate::server::{AppServer, OpenedQueue};
 
 /// Bytes of the longest name of an application.
 const MAX_NAME: usize = 64;
+/// The most connections that wait to be accepted by one listener.
+const MAX_BACKLOG: u32 = 65_535;
 
 /// An application with its queue, once it has asked for one.
 pub struct Session {
@@ -69,6 +71,12 @@ impl Session {
                 let request = socket_request(local, peer, v6_only, sharing);
                 let request = SocketRequest { interface, ..request };
                 let opened = server.open_socket(queue, &request);
+                opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
+            }
+            (Request::Listen { local, v6_only, sharing, backlog }, Some(queue)) => {
+                let request = socket_request(local, None, v6_only, sharing);
+                let backlog = Some(backlog.clamp(1, MAX_BACKLOG));
+                let opened = server.open_socket(queue, &SocketRequest { backlog, ..request });
                 opened.map(|o| Response::Socket { socket: o.id, local_port: o.local_port })
             }
             (Request::Join { socket, group, interface }, Some(queue)) => {
@@ -140,6 +148,7 @@ fn socket_request(
         peer,
         interface: None,
         sharing,
+        backlog: None,
     }
 }
 

@@ -36,6 +36,12 @@ pub(crate) enum Command {
         peer: Option<SocketAddr>,
         stats: Arc<SocketStats>,
     },
+    AddListener {
+        socket: u32,
+        queue: u32,
+        binding: Binding,
+        backlog: u32,
+    },
     RemoveSocket {
         socket: u32,
     },

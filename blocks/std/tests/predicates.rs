@@ -122,7 +122,7 @@ fn applications() -> Applications {
     table
         .insert(&binding, SocketRef { id: 1, worker: 0 }, Sharing::Exclusive)
         .expect("there is room for one");
-    Applications { link: 0, tables: vec![Arc::new(AtomicRefCell::new(table))] }
+    Applications { link: 0, tables: vec![Arc::new(AtomicRefCell::new(table))], streams: Vec::new() }
 }
 
 thread_local! {

@@ -1,5 +1,7 @@
 //! A worker's loop by hand, with real channels and an application on their other end.
 
+mod streams;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -7,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use weever_app_ring::{AppEnd, Geometry, INFO_SIZE, Kind, PacketInfo};
 use weever_link::{Link, LinkQueue};
 use weever_net::demux::{FlowKey, Sharing};
+use weever_net::stream::StreamPort;
 use weever_packet::{Buffer, Burst, Endpoints, Flags, Pool, PoolCache, PoolConfig};
 
 use crate::{
@@ -21,6 +24,7 @@ struct Bench {
     server: AppServer,
     queue: Box<dyn LinkQueue>,
     table: SharedTable,
+    port: Arc<dyn StreamPort>,
     pool: Pool,
     cache: PoolCache,
     burst: Box<Burst>,
@@ -62,9 +66,10 @@ fn bench() -> Bench {
     let (mut link, server) =
         AppLink::new(1, Some(large), Box::new(joined.clone()), [1, 2, 3, 4], 1000).unwrap();
     let table = link.tables()[0].clone();
+    let port = Arc::clone(&link.stream_ports()[0]);
     let queue = link.take_queues().remove(0);
     let cache = pool.cache();
-    Bench { server, queue, table, pool, cache, burst: Box::new(Burst::new()), joined }
+    Bench { server, queue, table, port, pool, cache, burst: Box::new(Burst::new()), joined }
 }
 
 fn identity(uid: u32) -> Identity {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use atomic_refcell::AtomicRefCell;
 use weever_net::demux::SocketTable;
+use weever_net::stream::StreamPort;
 
 pub use error::{ERROR, REFUSED};
 pub use receive::{DELIVER, DEMUX};
@@ -23,4 +24,6 @@ pub struct Applications {
     pub link: u16,
     /// By worker.
     pub tables: Vec<Arc<AtomicRefCell<SocketTable>>>,
+    /// The ports of applications' streams, by worker.
+    pub streams: Vec<Arc<dyn StreamPort>>,
 }

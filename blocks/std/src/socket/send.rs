@@ -30,6 +30,7 @@ pub static SEND: BlockType = BlockType {
             PortDoc { name: "out", doc: "with both addresses" },
             PortDoc { name: "foreign", doc: "the source is not an address of ours" },
             PortDoc { name: "unreachable", doc: "no route, or none of our addresses fits" },
+            PortDoc { name: "stream", doc: "without octets: applications ask something of TCP" },
         ],
         |build| {
             let state = network(build)?.reader();
@@ -41,6 +42,9 @@ pub static SEND: BlockType = BlockType {
 const OUT: usize = 0;
 const FOREIGN: usize = 1;
 const UNREACHABLE: usize = 2;
+const STREAM: usize = 3;
+/// IP protocol number of TCP.
+const TCP: u8 = 6;
 
 struct Send {
     state: StateReader,
@@ -52,6 +56,10 @@ impl Block for Send {
         let state = self.state.load();
         for task in bits(input) {
             let Some(packet) = burst.get_mut(task) else { continue };
+            if packet.meta().endpoints.protocol == TCP {
+                ports.enable(STREAM, 1 << task);
+                continue;
+            }
             let port = match address(state, packet) {
                 Ok(to_many) => {
                     let meta = packet.meta_mut();

@@ -24,9 +24,11 @@ fn bench(sockets: &[u32]) -> Bench {
     }
     let tables = vec![Arc::new(AtomicRefCell::new(table))];
     let config = NetConfig::single(HOST_MAC, &["10.0.0.1/24".parse().unwrap()]);
-    Bench::new()
-        .providing(Arc::new(Network::new(config)))
-        .providing(Arc::new(Applications { link: LINK, tables }))
+    Bench::new().providing(Arc::new(Network::new(config))).providing(Arc::new(Applications {
+        link: LINK,
+        tables,
+        streams: Vec::new(),
+    }))
 }
 
 fn received(bench: &mut Bench, to: SocketAddrV4) -> Buffer {
