@@ -239,19 +239,19 @@ mod tests {
     #[test]
     fn one_reading() {
         let expected = "\
-    up 4.0 s
+up 4.0 s
 
-    link  queue  rx packets  rx bytes  tx packets  tx bytes  dropped
-    eth0      0       2,000   128,000           0         0        3
-    pool: 4,096 of 8,192 frames in the depot
+link  queue  rx packets  rx bytes  tx packets  tx bytes  dropped
+eth0      0       2,000   128,000           0         0        3
+pool: 4,096 of 8,192 frames in the depot
 
-    node  packets  left by (started) [counted]
-    RxL2    2,000  ip 1,996  drop 4  (reply 14)  [bytes 128,000]
+node  packets  left by (started) [counted]
+RxL2    2,000  ip 1,996  drop 4  (reply 14)  [bytes 128,000]
 
-    dropped  reason        at
+dropped  reason        at
       4  bad checksum  RxL2.drop
       1  bad checksum  RxL2
-    ";
+";
         assert_eq!(text(None, false, false), expected);
     }
 
