@@ -29,8 +29,10 @@ pub mod config;
 pub mod control;
 pub mod metrics;
 pub mod preflight;
+mod privileges;
 mod stack;
 mod up;
 
+pub use privileges::PrivilegeError;
 pub use stack::{PolicyError, Report, Stack, StartError, Stopper};
 pub use up::{LogFormat, UpArgs, UpError};

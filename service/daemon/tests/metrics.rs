@@ -5,7 +5,7 @@ mod common;
 mod fake;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use weever_daemon::metrics::{MetricsServer, exposition};
 
 fn serve() -> MetricsServer {
     let page = || exposition(&fake::counters(), &fake::status());
-    MetricsServer::serve("127.0.0.1:0".parse().unwrap(), Arc::new(page)).unwrap()
+    MetricsServer::serve(TcpListener::bind("127.0.0.1:0").unwrap(), Arc::new(page)).unwrap()
 }
 
 fn connect(address: SocketAddr) -> TcpStream {

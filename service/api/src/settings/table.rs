@@ -91,6 +91,10 @@ pub const TABLE: &[Setting] = &[
         "Ask the network by ARP, before an IPv4 address is taken, whether another host has it. The \
          question takes a third of a second.",
     ),
+    stack("drop-privileges", Kind::Switch, Value("true"), "false").doc(
+        "Give up, once started, the capabilities and system calls that a running stack does not need. See \
+         docs/security.md.",
+    ),
     stack("services.echo", PORT, Without("the service does not run"), "7")
         .path("services.echo", "a UDP port, or none")
         .doc("UDP port of the echo service, which sends every datagram back (RFC 862)."),

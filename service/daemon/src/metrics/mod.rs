@@ -33,13 +33,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens on `address` (port 0: any that is free) and answers with the text of `page`, on threads
-    /// of its own.
+    /// Answers on `listener` with the text of `page`, on threads of its own.
     ///
     /// # Errors
-    /// If the address cannot be had, or no thread.
-    pub fn serve(address: SocketAddr, page: Arc<Page>) -> io::Result<MetricsServer> {
-        let listener = TcpListener::bind(address)?;
+    /// If there is no thread.
+    pub fn serve(listener: TcpListener, page: Arc<Page>) -> io::Result<MetricsServer> {
         let (address, accepting) = (listener.local_addr()?, listener.try_clone()?);
         let stopping = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&stopping);

@@ -23,7 +23,7 @@ pub(crate) use weever_host::allowed_cores;
 pub enum PreflightError {
     /// The process lacks rights that a stack needs.
     #[error(
-        "no permission: {missing} missing; run as root, or give the program the capabilities: `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep $(command -v weever)` (cap_ipc_lock lifts the limit of locked memory, which packet buffers count against)"
+        "no permission: {missing} missing; run as root, or give the program the capabilities: `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock+ep $(command -v weever)` (cap_ipc_lock lifts the limit of locked memory, which packet buffers count against; a policy needs cap_perfmon, for the programs that sort packets)"
     )]
     Permission {
         /// The capabilities that are missing.
@@ -112,7 +112,7 @@ pub fn check(config: &Config) -> Result<(), PreflightError> {
     check_cores(&config.cores)?;
     match config.interfaces.iter().all(|interface| interface.link == LinkKind::Pcap) {
         true => Ok(()),
-        false => check_rights(),
+        false => check_rights(config.policy.is_some()),
     }
 }
 
@@ -252,14 +252,15 @@ fn check_cores(wanted: &[usize]) -> Result<(), PreflightError> {
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
 /// Reports all missing rights at once; the system calls would each report one, later and in their
 /// own way.
-fn check_rights() -> Result<(), PreflightError> {
+fn check_rights(has_policy: bool) -> Result<(), PreflightError> {
     // Where /proc is not mounted, the system calls have to report it.
     let Ok(status) = fs::read_to_string("/proc/thread-self/status") else { return Ok(()) };
-    let missing = effective(&status).map(missing).unwrap_or_default();
+    let missing = effective(&status).map(|have| missing(have, has_policy)).unwrap_or_default();
     if missing.is_empty() {
         return Ok(());
     }
@@ -272,7 +273,7 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-fn missing(capabilities: u64) -> Vec<&'static str> {
+fn missing(capabilities: u64, has_policy: bool) -> Vec<&'static str> {
     let has = |number: u32| capabilities >> number & 1 == 1;
     let mut missing = Vec::new();
     if !has(CAP_NET_ADMIN) {
@@ -283,6 +284,10 @@ fn missing(capabilities: u64) -> Vec<&'static str> {
     }
     if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
         missing.push("CAP_BPF");
+    }
+    // Without it the verifier refuses to add a header's length to a pointer.
+    if has_policy && !has(CAP_PERFMON) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_PERFMON");
     }
     missing
 }
@@ -322,9 +327,11 @@ mod tests {
         let status = "Name:\tx\nCapPrm:\t0\nCapEff:\t000001ffffffffff\nCapBnd:\t0\n";
         assert_eq!(effective(status), Some(0x1ff_ffff_ffff));
         assert_eq!(effective("CapEff:\tzz"), None);
-        assert!(missing(u64::MAX).is_empty());
-        assert_eq!(missing(0), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"]);
-        assert_eq!(missing(1 << 12 | 1 << 13 | 1 << 21), Vec::<&str>::new());
-        assert_eq!(missing(1 << 12 | 1 << 39), ["CAP_NET_RAW"]);
+        let of_both = |capabilities| [false, true].map(|policy| missing(capabilities, policy));
+        assert!(of_both(u64::MAX).concat().is_empty());
+        assert_eq!(missing(0, false), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF"]);
+        assert_eq!(missing(0, true), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON"]);
+        assert!(of_both(1 << 12 | 1 << 13 | 1 << 21).concat().is_empty());
+        assert_eq!(missing(1 << 12 | 1 << 39, false), ["CAP_NET_RAW"]);
     }
 }

@@ -17,6 +17,7 @@ use weever_policy::Problems;
 
 use crate::control::ControlError;
 use crate::preflight::PreflightError;
+use crate::privileges::PrivilegeError;
 
 /// Why a stack did not start. Nothing of the attempt is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +61,9 @@ pub enum StartError {
         /// The system's word.
         source: io::Error,
     },
+    /// Privileges could not be given up.
+    #[error(transparent)]
+    Privileges(#[from] PrivilegeError),
     /// The system refused.
     #[error("cannot {what}: {source}")]
     Io {

@@ -1,7 +1,9 @@
 //! Starting, step by step.
 
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use weever_app_server::{AppListener, AppServer};
 use weever_engine::monotonic;
 use weever_link::Link;
 use weever_link_sys::mirror::Mirror;
@@ -15,13 +17,13 @@ use super::{Stack, StartError};
 use crate::config::{Config, LinkKind};
 use crate::control::{ControlServer, ControlSocket};
 use crate::metrics::{MetricsServer, exposition};
-use crate::preflight;
 use crate::stack::device::kernel::{Follower, Kernel};
 use crate::stack::device::links::{AddressFilter, Device};
 use crate::stack::device::ports::TakenPorts;
 use crate::stack::graph::program::{Program, ProgramError};
 use crate::stack::run::shared::Shared;
 use crate::stack::run::watch::NetworkWatcher;
+use crate::{preflight, privileges};
 
 impl Stack {
     /// Opens the configuration's devices, in the network namespace of the calling thread, and
@@ -30,6 +32,15 @@ impl Stack {
     /// # Errors
     /// See [`StartError`]; nothing is left behind.
     pub fn start(config: Config) -> Result<Stack, StartError> {
+        on_devices(Config { drop_privileges: false, ..config })
+    }
+
+    /// Likewise, and gives up what a running stack does not need, if the configuration says so: for a
+    /// process that does nothing else. The calling thread must be its only one.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub(crate) fn start_alone(config: Config) -> Result<Stack, StartError> {
         on_devices(config)
     }
 
@@ -45,7 +56,7 @@ impl Stack {
         pool: Pool,
         config: Config,
     ) -> Result<Stack, StartError> {
-        on_links(links, pool, config)
+        on_links(links, pool, Config { drop_privileges: false, ..config })
     }
 }
 
@@ -68,7 +79,11 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     let devices = links::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
-    assemble(devices, kernel, pool, config, Some(socket))
+    let stack = assemble(devices, kernel, pool, config, Some(socket))?;
+    if stack.config().drop_privileges {
+        privileges::restrict_system_calls()?;
+    }
+    Ok(stack)
 }
 
 /// The name of the control socket.
@@ -117,16 +132,17 @@ pub(super) fn assemble(
     let by_port = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
     let ports = TakenPorts::new(by_port, &config.services);
     let shared = Arc::new(Shared::new(config, host.handle().clone(), program, stewards, ports));
-    let metrics = metrics(&shared)?;
+    let metrics = shared.config.metrics.map(listen_for_metrics).transpose()?;
+    if shared.config.drop_privileges {
+        // From here on there are threads, which have the privileges of this one.
+        privileges::drop_capabilities()?;
+    }
+    let metrics = metrics.map(|listener| serve_metrics(listener, &shared)).transpose()?;
     let control = socket.map(|socket| ControlServer::serve(socket, Arc::clone(&shared) as _));
     let control = control.transpose().map_err(failed("start the control thread"))?;
     let running = host.start()?;
-    let applications = server.map(|server| host::serve_applications(server, &shared.config));
-    let applications = applications.transpose()?.flatten();
-    if let Some(listener) = &applications {
-        // No other code sets it.
-        let _ = shared.applications.set(listener.shared_server());
-    }
+    let applications =
+        server.map(|server| serve_applications(server, &shared)).transpose()?.flatten();
     let DeviceThreads { watcher, follower, routine } =
         DeviceThreads::start(&shared, filters, kernel)?;
     announce(&shared);
@@ -191,12 +207,26 @@ fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewa
     (links, filters, stewards)
 }
 
-fn metrics(shared: &Arc<Shared>) -> Result<Option<MetricsServer>, StartError> {
-    let Some(address) = shared.config.metrics else { return Ok(None) };
+fn serve_applications(
+    server: AppServer,
+    shared: &Shared,
+) -> Result<Option<AppListener>, StartError> {
+    let listener = host::serve_applications(server, &shared.config)?;
+    if let Some(listener) = &listener {
+        // No other code sets it.
+        let _ = shared.applications.set(listener.shared_server());
+    }
+    Ok(listener)
+}
+
+fn listen_for_metrics(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).map_err(|source| StartError::Metrics { address, source })
+}
+
+fn serve_metrics(listener: TcpListener, shared: &Arc<Shared>) -> Result<MetricsServer, StartError> {
     let shared = Arc::clone(shared);
     let page = Arc::new(move || exposition(&shared.counters(), &shared.status()));
-    let served = MetricsServer::serve(address, page);
-    served.map(Some).map_err(|source| StartError::Metrics { address, source })
+    MetricsServer::serve(listener, page).map_err(failed("start the thread of metrics"))
 }
 
 fn announce(shared: &Shared) {

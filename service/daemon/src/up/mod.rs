@@ -96,7 +96,7 @@ impl UpArgs {
         let signals = take_over_signals();
         let signals =
             signals.map_err(|source| UpError::Io { what: "take over signals", source })?;
-        let stack = Stack::start(config)?;
+        let stack = Stack::start_alone(config)?;
         let written = write_banner(out, &stack).and_then(|()| out.flush());
         let watching = watch_signals(signals, stack.stopper());
         watching.map_err(|source| UpError::Io { what: "watch for signals", source })?;

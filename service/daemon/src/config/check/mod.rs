@@ -51,6 +51,7 @@ impl Config {
             policy: top.path("policy"),
             flows: top.path("flows"),
             probe: top.get("probe"),
+            drop_privileges: top.get("drop-privileges"),
             aids: super::Aids::default(),
         }
     }

@@ -49,6 +49,7 @@ impl Scene {
         let mut interface = Interface::new(NAME, vec!["10.77.0.10/24".parse().unwrap()]);
         (interface.share, interface.nic) = (Share::None, NicChoice::Auto);
         let mut config = Config::of(vec![interface]);
+        config.drop_privileges = false;
         config.services.echo = Some(7);
         config.probe = false;
         let last = std::thread::available_parallelism().map_or(1, usize::from) - 1;
