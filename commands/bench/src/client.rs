@@ -12,7 +12,7 @@ use weever_wire::MacAddr;
 
 use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT};
-use crate::traffic::udp_frame;
+use crate::traffic::{Ends, icmp_frame, udp_frame};
 
 /// An echo that takes longer is lost.
 const LOST: Duration = Duration::from_millis(100);
@@ -22,7 +22,8 @@ pub(crate) struct Client {
     _link: AfXdp,
     queue: Box<dyn LinkQueue>,
     pool: PoolCache,
-    /// The datagram; its last bytes are its number.
+    ends: Ends,
+    /// The datagram; its last bytes are the complement of its number, and its number.
     frame: Vec<u8>,
     number: u32,
 }
@@ -40,7 +41,13 @@ impl Client {
         let mut frame = udp_frame(ends, PORT, 60).map_err(BenchError::of(failed))?;
         // No checksum (RFC 768): the number changes each time.
         frame[40..42].fill(0);
-        Ok(Client { _link: link, queue, pool: pool.cache(), frame, number: 0 })
+        Ok(Client { _link: link, queue, pool: pool.cache(), ends, frame, number: 0 })
+    }
+
+    /// Sends ICMP echo requests instead of UDP datagrams.
+    pub(crate) fn pinging(mut self) -> Result<Client, BenchError> {
+        self.frame = icmp_frame(self.ends, 60).map_err(BenchError::of("client"))?;
+        Ok(self)
     }
 
     /// One datagram in flight: the times in nanoseconds, and how many datagrams were lost.
@@ -74,6 +81,7 @@ impl Client {
         let number = self.number.to_be_bytes();
         let at = self.frame.len() - number.len();
         self.frame[at..].copy_from_slice(&number);
+        self.frame[at - 4..at].copy_from_slice(&number.map(|byte| !byte));
         let mut packets: VecDeque<_> = self.pool.alloc().into_iter().collect();
         packets.iter_mut().for_each(|packet| {
             packet.append(&self.frame);
@@ -156,5 +164,179 @@ impl Client {
             self.pool.free(packet);
         }
         Ok(())
+    }
+}
+
+/// Clients on one core, each with a port of its own, that keep so many requests under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClosedLoop {
+    pub(crate) clients: usize,
+    pub(crate) in_flight: usize,
+    /// Bytes of a frame, check sequence included.
+    pub(crate) frame: usize,
+}
+
+/// The service that one client got.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Served {
+    pub(crate) answers: u64,
+    pub(crate) lost: u64,
+    /// All round-trip times together, in nanoseconds.
+    pub(crate) waited: u64,
+}
+
+/// A request of a client: its number, when it was sent, and whether its answer has not come.
+#[derive(Clone, Copy, Default)]
+struct Request {
+    number: u32,
+    sent: Duration,
+    waiting: bool,
+}
+
+/// The first port of [`ClosedLoop`]'s clients.
+const CLIENT_PORT: u16 = 20_000;
+/// Where the place of a request and its number stand, behind the UDP header.
+const PLACE: usize = 42;
+const NUMBER: usize = 44;
+/// Requests that are sent at once, so that answers are not kept waiting.
+const AT_ONCE: usize = 32;
+
+impl Client {
+    /// Keeps requests under way for so long, after as long as `warm_up` that does not count.
+    pub(crate) fn closed_loop(
+        mut self,
+        load: ClosedLoop,
+        (warm_up, during): (Duration, Duration),
+    ) -> Result<Vec<Served>, BenchError> {
+        let failed = BenchError::of("clients");
+        let mut frame =
+            udp_frame(self.ends, PORT, load.frame - 4).map_err(BenchError::of("frame"))?;
+        // No checksum: the number changes each time.
+        frame[40..42].fill(0);
+        let mut clients = Clients::new(load, warm_up);
+        let (started, mut packets) = (Instant::now(), VecDeque::new());
+        let mut looked = Duration::ZERO;
+        while started.elapsed() < warm_up + during {
+            let now = started.elapsed();
+            // Looking for lost requests is not for every turn.
+            if now - looked > LOST / 10 {
+                looked = now;
+                clients.send_lost_again(now);
+            }
+            while packets.len() < AT_ONCE && clients.next(&mut frame, now) {
+                let Some(mut packet) = self.pool.alloc() else { break };
+                packet.append(&frame);
+                packets.push_back(packet);
+            }
+            self.queue.tx(&mut self.pool, &mut packets).map_err(&failed)?;
+            self.queue.flush(&mut self.pool).map_err(&failed)?;
+            let mut burst = Burst::new();
+            let n = self.queue.rx(&mut self.pool, &mut burst, 64).map_err(&failed)?;
+            let now = started.elapsed();
+            for packet in (0..n).filter_map(|i| burst.take(i)) {
+                clients.take_answer(packet.data(), now);
+                self.pool.free(packet);
+            }
+        }
+        packets.drain(..).for_each(|packet| self.pool.free(packet));
+        Ok(clients.served)
+    }
+}
+
+/// The requests of all clients, each in a place of its own.
+struct Clients {
+    in_flight: usize,
+    /// Answers before this do not count.
+    from: Duration,
+    requests: Vec<Request>,
+    /// Places whose request is answered or lost.
+    ready: VecDeque<usize>,
+    served: Vec<Served>,
+}
+
+impl Clients {
+    fn new(ClosedLoop { clients, in_flight, .. }: ClosedLoop, from: Duration) -> Clients {
+        let requests = vec![Request::default(); clients * in_flight];
+        let ready = (0..requests.len()).collect();
+        Clients { in_flight, from, requests, ready, served: vec![Served::default(); clients] }
+    }
+
+    /// Makes the frame the next request; false if all are under way.
+    fn next(&mut self, frame: &mut [u8], now: Duration) -> bool {
+        let Some(place) = self.ready.pop_front() else { return false };
+        let request = &mut self.requests[place];
+        *request = Request { number: request.number + 1, sent: now, waiting: true };
+        address(frame, place, request.number, self.in_flight);
+        true
+    }
+
+    fn take_answer(&mut self, frame: &[u8], now: Duration) {
+        let Some((place, number)) = answer(frame) else { return };
+        let Some(request) = self.requests.get_mut(place) else { return };
+        // A late answer is to a number that was given up.
+        if !request.waiting || request.number != number {
+            return;
+        }
+        request.waiting = false;
+        self.ready.push_back(place);
+        if now >= self.from {
+            let client = &mut self.served[place / self.in_flight];
+            client.answers += 1;
+            client.waited += (now - request.sent).as_nanos() as u64;
+        }
+    }
+
+    fn send_lost_again(&mut self, now: Duration) {
+        for (place, request) in self.requests.iter_mut().enumerate() {
+            if request.waiting && now - request.sent > LOST {
+                request.waiting = false;
+                self.ready.push_back(place);
+                self.served[place / self.in_flight].lost += 1;
+            }
+        }
+    }
+}
+
+/// Makes the frame the request at a place: the client's port, the place and the number.
+fn address(frame: &mut [u8], place: usize, number: u32, in_flight: usize) {
+    let port = CLIENT_PORT + (place / in_flight) as u16;
+    frame[34..36].copy_from_slice(&port.to_be_bytes());
+    frame[PLACE..NUMBER].copy_from_slice(&(place as u16).to_be_bytes());
+    frame[NUMBER..NUMBER + 4].copy_from_slice(&number.to_be_bytes());
+}
+
+/// The place and the number of the request that a frame answers.
+fn answer(frame: &[u8]) -> Option<(usize, u32)> {
+    let place = u16::from_be_bytes(*frame.get(PLACE..)?.first_chunk()?);
+    let number = u32::from_be_bytes(*frame.get(NUMBER..)?.first_chunk()?);
+    Some((place.into(), number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_once_and_a_lost_request_is_sent_again() {
+        let load = ClosedLoop { clients: 2, in_flight: 1, frame: 64 };
+        let (mut clients, mut frame) = (Clients::new(load, Duration::from_micros(5)), vec![0; 60]);
+        let at = Duration::from_micros;
+        assert!(clients.next(&mut frame, at(1)));
+        clients.take_answer(&frame, at(3));
+        assert_eq!(clients.served[0], Served::default(), "it was for warming up");
+        assert!(clients.next(&mut frame, at(6)));
+        assert_eq!(frame[34..36], (CLIENT_PORT + 1).to_be_bytes());
+        for _ in 0..2 {
+            clients.take_answer(&frame, at(9));
+        }
+        assert_eq!(clients.served[1], Served { answers: 1, lost: 0, waited: 3_000 });
+        assert!(clients.next(&mut frame, at(10)) && clients.next(&mut frame, at(10)));
+        assert!(!clients.next(&mut frame, at(10)), "all are under way");
+        let late = frame.clone();
+        clients.send_lost_again(at(11) + LOST);
+        assert_eq!(clients.served.iter().map(|client| client.lost).sum::<u64>(), 2);
+        clients.take_answer(&late, at(12) + LOST);
+        assert_eq!(clients.served[1].answers, 1);
+        clients.take_answer(&[0; 20], at(12));
     }
 }

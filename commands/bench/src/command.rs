@@ -9,8 +9,8 @@ use clap::{Args, Subcommand};
 
 use crate::samples::Plan;
 use crate::{
-    BenchError, Samples, app, corec, forward, in_memory, instructions, isolation, live, modes,
-    overload, search, sizes, steer_xdp, udp,
+    BenchError, Samples, app, corec, echo_clients, forward, in_memory, instructions, isolation,
+    latency, live, modes, overload, search, sizes, steer_xdp, udp,
 };
 
 /// Arguments of `weever bench`.
@@ -27,6 +27,9 @@ pub struct BenchArgs {
     /// How long each contender runs in each round, in milliseconds
     #[arg(long, global = true, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     each: Option<u64>,
+    /// One short round: shows that it runs, and roughly the figures
+    #[arg(long, global = true)]
+    quick: bool,
 }
 
 #[derive(Subcommand, Debug)]
@@ -56,6 +59,15 @@ enum Part {
         /// The stack's socket
         path: std::path::PathBuf,
     },
+    /// Twenty clients with 16 requests in flight each: latency and throughput of each, beside the kernel
+    /// (needs root)
+    EchoClients {
+        /// Draw both as box plots, as SVG
+        #[arg(long, value_name = "FILE")]
+        svg: Option<std::path::PathBuf>,
+    },
+    /// Where the time of one request goes, layer by layer, beside the kernel (needs root)
+    Latency,
     /// Forwarding IPv4 between two devices, beside the kernel's, and in memory (needs root)
     Forward,
     /// Changes of the running graph: lost packets, and gaps in the service
@@ -119,9 +131,12 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 
 /// The output of the benchmark.
 fn measure(args: &BenchArgs) -> Result<String, BenchError> {
-    let plan = |rounds: usize, each: u64| Plan {
-        rounds: args.rounds.map_or(rounds, usize::from),
-        each: Duration::from_millis(args.each.unwrap_or(each)),
+    let plan = |rounds: usize, each: u64| {
+        let (rounds, each) = if args.quick { (1, each / 3) } else { (rounds, each) };
+        Plan {
+            rounds: args.rounds.map_or(rounds, usize::from),
+            each: Duration::from_millis(args.each.unwrap_or(each)),
+        }
     };
     let before = effective_ghz();
     let mut report = match &args.part {
@@ -131,6 +146,8 @@ fn measure(args: &BenchArgs) -> Result<String, BenchError> {
         Part::UdpEcho => udp::echo(plan(5, 300)),
         Part::App { all_sockets } => app::run(plan(5, 300), *all_sockets),
         Part::AppServer { kind, path } => return app::serve(*kind, path).map(|()| String::new()),
+        Part::EchoClients { svg } => echo_clients::run(plan(5, 400), svg.as_deref()),
+        Part::Latency => latency::run(plan(7, 200)),
         Part::Forward => forward::run(plan(5, 800)),
         Part::Live => live::run(plan(5, 0)),
         Part::Overload => overload::run(plan(5, 0)),

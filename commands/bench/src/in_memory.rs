@@ -130,7 +130,7 @@ fn simplified() -> Result<Graph, BenchError> {
 }
 
 impl Contender {
-    fn link(batch: usize) -> Result<Contender, BenchError> {
+    pub(crate) fn link(batch: usize) -> Result<Contender, BenchError> {
         let (mut link, pool) = replay()?;
         let work = Work::Link(pool.cache());
         Contender::new(format!("link alone, batch {batch}"), batch, &mut link, work)
@@ -176,7 +176,7 @@ impl Contender {
     }
 
     /// Nanoseconds per packet over about `each`.
-    fn measure(&mut self, each: Duration) -> Result<f64, BenchError> {
+    pub(crate) fn measure(&mut self, each: Duration) -> Result<f64, BenchError> {
         let mut burst = Burst::new();
         let mut packets = 0;
         let started = Instant::now();

@@ -7,15 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod boxes;
 mod client;
 mod command;
 mod contender;
 mod corec;
 mod crossing;
+mod echo_clients;
 mod forward;
 mod in_memory;
 mod instructions;
 mod isolation;
+mod latency;
 mod live;
 mod modes;
 mod overload;

@@ -2,8 +2,11 @@
 //! interfaces.
 
 use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
 
-use weever_ebpf::sys::XdpLink;
+use nix::sys::socket::{setsockopt, sockopt};
+use weever_ebpf::asm::{AluOp, Assembler, Cond, Reg, Width};
+use weever_ebpf::sys::{XdpAction, XdpLink, XdpProgram};
 use weever_ebpf::xdp;
 use weever_engine::{CounterKind, Entry, Mode, Worker};
 use weever_graph::Graph;
@@ -135,6 +138,41 @@ fn bare() -> Result<Bare, BenchError> {
     Bare::open(&device(failed)?).map_err(BenchError::of(failed))
 }
 
+/// Frames that the driver turns round (`XDP_TX`): what is left of an echo without a stack and without user
+/// space. Also the most that a client of the other contenders could get.
+pub(crate) fn reflector(gate: &Gate) -> Result<(), BenchError> {
+    let failed = "XDP_TX";
+    let program = XdpProgram::load("weever_reflect", &reflecting(failed)?)?;
+    let index = Interface::find(DEVICE).map_err(BenchError::of(failed))?.index;
+    let _link = XdpLink::attach(&program, index)?;
+    gate.open();
+    while gate.running() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Exchanges MAC addresses, IPv4 addresses and ports; leaves other frames to the kernel.
+fn reflecting(failed: &'static str) -> Result<weever_ebpf::asm::Program, BenchError> {
+    let mut asm = Assembler::new();
+    let pass = asm.label("pass");
+    asm.note("headers of Ethernet, IPv4 and UDP");
+    asm.load(Width::W, Reg::R2, Reg::R1, 0).load(Width::W, Reg::R3, Reg::R1, 4);
+    asm.mov(Reg::R4, Reg::R2).alu(AluOp::Add, Reg::R4, 42);
+    asm.jump_if(Cond::Gt, Reg::R4, Reg::R3, pass);
+    asm.load(Width::H, Reg::R4, Reg::R2, 12);
+    asm.jump_if(Cond::Ne, Reg::R4, i32::from(0x0800_u16.to_be()), pass);
+    asm.note("turn round");
+    let mac = [0, 2, 4].map(|at| (Width::H, at, at + 6));
+    for (width, one, other) in mac.into_iter().chain([(Width::W, 26, 30), (Width::H, 34, 36)]) {
+        asm.load(width, Reg::R4, Reg::R2, one).load(width, Reg::R5, Reg::R2, other);
+        asm.store(width, Reg::R2, one, Reg::R5).store(width, Reg::R2, other, Reg::R4);
+    }
+    asm.mov(Reg::R0, XdpAction::Tx as i32).exit();
+    asm.bind(pass).mov(Reg::R0, XdpAction::Pass as i32).exit();
+    asm.assemble().map_err(BenchError::of(failed))
+}
+
 /// Makes a UDP datagram its own answer.
 fn turn_round(frame: &mut [u8]) {
     let Some(headers) = frame.first_chunk_mut::<42>() else { return };
@@ -162,33 +200,80 @@ pub(crate) fn tpacket(gate: &Gate) -> Result<(), BenchError> {
 
 /// The kernel's UDP, receive and drop.
 pub(crate) fn recvmmsg(gate: &Gate) -> Result<(), BenchError> {
-    kernel_udp(gate, "kernel recvmmsg", |_, _| Ok(()))
+    let failed = "kernel recvmmsg";
+    kernel_udp(gate, failed, &udp_socket(failed, Wait::Spin)?, |_, _| Ok(()))
 }
 
 /// The kernel's UDP, echo.
 pub(crate) fn mmsg_echo(gate: &Gate) -> Result<(), BenchError> {
-    kernel_udp(gate, "kernel echo", |batch, socket| batch.send_back(socket).map(drop))
+    let failed = "kernel echo";
+    kernel_udp(gate, failed, &udp_socket(failed, Wait::Spin)?, send_back)
+}
+
+/// The same by a thread that sleeps until there is something.
+pub(crate) fn mmsg_echo_asleep(gate: &Gate) -> Result<(), BenchError> {
+    let failed = "kernel echo";
+    kernel_udp(gate, failed, &udp_socket(failed, Wait::Sleep)?, send_back)
+}
+
+/// The same for many clients with many requests each, which overrun the room that a socket has by default.
+pub(crate) fn mmsg_echo_for_many(gate: &Gate) -> Result<(), BenchError> {
+    let failed = "kernel echo";
+    let socket = udp_socket(failed, Wait::Spin)?;
+    setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_ROOM).map_err(BenchError::of(failed))?;
+    kernel_udp(gate, failed, &socket, send_back)
+}
+
+fn send_back(batch: &mut ReceiveBatch, socket: &UdpSocket) -> std::io::Result<()> {
+    batch.send_back(socket).map(drop)
+}
+
+/// The kernel's answers to echo requests, which it makes as it receives them: no socket, no system call.
+pub(crate) fn kernel_icmp(gate: &Gate) -> Result<(), BenchError> {
+    let _pass = pass("kernel ICMP")?;
+    gate.open();
+    while gate.running() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// How the kernel's contender waits. Beside a weever that polls it polls as well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Spin,
+    Sleep,
+}
+
+/// Bytes of received datagrams that may wait at the kernel's socket.
+const RECEIVE_ROOM: usize = 4 << 20;
+
+fn udp_socket(contender: &'static str, wait: Wait) -> Result<UdpSocket, BenchError> {
+    let failed = BenchError::of(contender);
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(&failed)?;
+    socket.set_nonblocking(wait == Wait::Spin).map_err(&failed)?;
+    // One that sleeps looks whether it is to end.
+    socket.set_read_timeout(Some(Duration::from_millis(20))).map_err(&failed)?;
+    Ok(socket)
 }
 
 fn kernel_udp(
     gate: &Gate,
     name: &'static str,
+    socket: &UdpSocket,
     answer: impl Fn(&mut ReceiveBatch, &UdpSocket) -> std::io::Result<()>,
 ) -> Result<(), BenchError> {
     let _pass = pass(name)?;
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PORT)).map_err(BenchError::of(name))?;
-    socket.set_nonblocking(true).map_err(BenchError::of(name))?;
     let mut batch = ReceiveBatch::new();
     gate.open();
     while gate.running() {
-        // Polled, as weever is: neither sleeps.
-        let received = match batch.receive(&socket) {
+        let received = match batch.receive(socket) {
             Ok(n) => n,
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(e) => return Err(BenchError::of(name)(e)),
         };
         // A send buffer that is full is the load's doing; packets lost then are not counted.
-        if let Err(e) = answer(&mut batch, &socket)
+        if let Err(e) = answer(&mut batch, socket)
             && e.raw_os_error() != Some(ENOBUFS)
             && e.kind() != std::io::ErrorKind::WouldBlock
         {

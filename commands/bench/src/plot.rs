@@ -35,7 +35,7 @@ pub(crate) enum Scale {
 }
 
 /// A range of values, and where it is on the page.
-struct Axis {
+pub(crate) struct Axis {
     scale: Scale,
     /// For [`Scale::Log`], exponents of ten.
     lo: f64,
@@ -45,7 +45,12 @@ struct Axis {
 }
 
 impl Axis {
-    fn over(scale: Scale, values: impl Iterator<Item = f64> + Clone, from: f64, to: f64) -> Axis {
+    pub(crate) fn over(
+        scale: Scale,
+        values: impl Iterator<Item = f64> + Clone,
+        from: f64,
+        to: f64,
+    ) -> Axis {
         let positive = values.filter(|v| *v > 0.0);
         let least = positive.clone().fold(f64::INFINITY, f64::min);
         let most = positive.fold(0.0, f64::max);
@@ -60,14 +65,14 @@ impl Axis {
         Axis { scale, lo, hi, from, to }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let value = if self.scale == Scale::Log { value.log10() } else { value };
         let share = (value - self.lo) / (self.hi - self.lo);
         self.from + share * (self.to - self.from)
     }
 
     /// The labels of the axis with their places: powers of ten, or round numbers.
-    fn marks(&self) -> Vec<(String, f64)> {
+    pub(crate) fn marks(&self) -> Vec<(String, f64)> {
         match self.scale {
             Scale::Log => {
                 let decades = self.lo as i32..=self.hi as i32;
@@ -145,7 +150,7 @@ impl Line {
     }
 }
 
-fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64)) -> std::fmt::Result {
+pub(crate) fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64)) -> std::fmt::Result {
     let ((x1, y1), (x2, y2)) = (from, to);
     writeln!(
         svg,
@@ -154,12 +159,12 @@ fn rule(svg: &mut String, from: (f64, f64), to: (f64, f64)) -> std::fmt::Result 
 }
 
 /// Read from below, beside numbers of any width.
-fn upright(svg: &mut String, x: f64, y: f64, text: &str) -> std::fmt::Result {
+pub(crate) fn upright(svg: &mut String, x: f64, y: f64, text: &str) -> std::fmt::Result {
     let turn = format!("translate({x:.1} {y:.1}) rotate(-90)");
     writeln!(svg, "<text transform=\"{turn}\" text-anchor=\"middle\">{text}</text>")
 }
 
-fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) -> std::fmt::Result {
+pub(crate) fn text(svg: &mut String, x: f64, y: f64, anchor: &str, text: &str) -> std::fmt::Result {
     writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>")
 }
 

@@ -64,6 +64,12 @@ impl Samples {
         Summary { median, min: sorted[0], max: sorted[n - 1] }
     }
 
+    /// By how much more than `peer` in each round.
+    #[must_use]
+    pub fn above(&self, peer: &Samples) -> Samples {
+        Samples(self.0.iter().zip(&peer.0).map(|(own, peer)| own - peer).collect())
+    }
+
     /// The rounds' ratios to `peer`. Rounds in which the peer got nothing done are left out.
     #[must_use]
     pub fn ratio(&self, peer: &Samples) -> Samples {

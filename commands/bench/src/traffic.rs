@@ -9,6 +9,7 @@ use weever_ebpf::sys::LiveFrames;
 use weever_ebpf::xdp::{Generator, GeneratorSettings, Order, Span};
 use weever_testbed::{Fixture, Namespace, pin_to};
 use weever_wire::ethernet::EthernetRepr;
+use weever_wire::icmpv4::IcmpRepr;
 use weever_wire::ipv4::Ipv4Repr;
 use weever_wire::udp::UdpRepr;
 use weever_wire::{MacAddr, WireError};
@@ -17,6 +18,18 @@ use crate::BenchError;
 use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 
 const HEADERS: usize = 14 + 20 + 8;
+
+/// What is the same in all packets.
+const IPV4: Ipv4Repr = Ipv4Repr {
+    tos: 0,
+    ident: 0,
+    flags_frag: 0,
+    ttl: 64,
+    protocol: 17,
+    src: Ipv4Addr::UNSPECIFIED,
+    dst: Ipv4Addr::UNSPECIFIED,
+    payload_len: 0,
+};
 
 /// Source and destination of a frame.
 pub(crate) type Ends = (MacAddr, Ipv4Addr, MacAddr, Ipv4Addr);
@@ -28,19 +41,26 @@ pub(crate) fn udp_frame(ends: Ends, port: u16, len: usize) -> Result<Vec<u8>, Wi
     let payload_len = len.saturating_sub(HEADERS) as u16;
     let mut frame = vec![0x2a; HEADERS + usize::from(payload_len)];
     EthernetRepr { dst: dst_mac, src: src_mac, ethertype: 0x0800 }.emit(&mut frame)?;
-    let packet = Ipv4Repr {
-        tos: 0,
-        ident: 0,
-        flags_frag: 0,
-        ttl: 64,
-        protocol: 17,
-        src,
-        dst,
-        payload_len: 8 + payload_len,
-    };
+    let packet = Ipv4Repr { src, dst, payload_len: 8 + payload_len, ..IPV4 };
     packet.emit(&mut frame[14..])?;
     let datagram = UdpRepr { src_port: 10_000, dst_port: port, payload_len };
     datagram.emit_with_checksum(&mut frame[34..], src, dst)?;
+    Ok(frame)
+}
+
+/// An ICMP echo request in a frame of `len` bytes, without check sequence. Its checksum stays right if its
+/// last eight bytes are replaced by a number and the number's complement.
+pub(crate) fn icmp_frame(ends: Ends, len: usize) -> Result<Vec<u8>, WireError> {
+    let mut frame = udp_frame(ends, 0, len)?;
+    let (_, src, _, dst) = ends;
+    let payload_len = (len.max(HEADERS + 8) - 34) as u16;
+    frame.resize(34 + usize::from(payload_len), 0);
+    let packet = Ipv4Repr { protocol: 1, src, dst, payload_len, ..IPV4 };
+    packet.emit(&mut frame[14..])?;
+    let mut data = vec![0x2a; usize::from(payload_len) - 8];
+    let numbers = data.len() - 8;
+    data[numbers..].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    IcmpRepr::EchoRequest { ident: 1, seq: 1, data: &data }.emit(&mut frame[34..])?;
     Ok(frame)
 }
 

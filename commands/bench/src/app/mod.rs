@@ -17,8 +17,8 @@ use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-use server::{Body, Load};
-pub(crate) use server::{Kind, serve};
+use server::Load;
+pub(crate) use server::{Body, Kind, library, process, serve};
 
 /// Bytes of a frame, check sequence included.
 const SMALL: usize = 64;

@@ -23,7 +23,7 @@ use crate::contender::Gate;
 use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
 use crate::traffic::payload_len;
 
-pub(super) type Body = fn(&Gate) -> Result<(), BenchError>;
+pub(crate) type Body = fn(&Gate) -> Result<(), BenchError>;
 
 const DEVICE: &str = "right0";
 /// Bytes of a key.
@@ -122,7 +122,7 @@ fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
 }
 
 /// The stack in the server's thread, which polls.
-pub(super) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
+pub(crate) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let failed = "library";
     let library = Library::start(builder(failed)?, Duration::from_millis(10));
     let library = library.map_err(BenchError::of(failed))?;
@@ -139,7 +139,7 @@ pub(super) fn library(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
 }
 
 /// The stack's worker in this process, and the server in another, both on this thread's core.
-pub(super) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
+pub(crate) fn process(gate: &Gate, kind: Kind) -> Result<(), BenchError> {
     let failed = "process";
     let mut builder = builder(failed)?;
     let core = allowed_cores().map_err(BenchError::of(failed))?;
