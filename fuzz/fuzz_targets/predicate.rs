@@ -5,7 +5,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use libfuzzer_sys::fuzz_target;
-use weever_graph::{Field, Predicate};
+use weever_graph::{Field, OpenTest, Predicate};
 use weever_unicorn::predicate::{PredicateText, parse};
 
 fuzz_target!(|text: &str| {
@@ -31,8 +31,11 @@ fn holds(predicate: &Predicate, packet: u64) -> bool {
         let small = if value & 2 == 0 { value >> 2 & 0xff } else { value << 64 | value };
         (value & 1 == 0).then_some(small & field.full_mask())
     };
-    let label = |label: &str| (mix(&(packet, label)) & 1 == 0).then(|| "1".to_owned());
-    predicate.eval(&field, &label)
+    let open = |test: OpenTest<'_>| match test {
+        OpenTest::Label { label, value } => value == "1" && mix(&(packet, label)) & 1 == 0,
+        OpenTest::Member { value, set, .. } => mix(&(packet, value, set)) & 1 == 0,
+    };
+    predicate.eval(&field, &open)
 }
 
 fn mix(value: &impl Hash) -> u64 {

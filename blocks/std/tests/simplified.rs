@@ -137,7 +137,7 @@ impl Pair {
 
 fn arrives(arrival: &Arrival, frame: &[u8]) -> bool {
     let parsed = summarize(frame);
-    arrival.predicate().eval(&|field| field_of(&parsed, field), &|_| None)
+    arrival.predicate().eval(&|field| field_of(&parsed, field), &|_| false)
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use weever_commands_control::Target;
 use weever_graph::svg::{EVERY, Extras, svg_folded};
-use weever_graph::{Finding, Graph, Severity, dot, verify};
+use weever_graph::{Finding, Graph, Severity, dot, stats, verify};
 use weever_service_api::{ApplyRequest, GraphFormat, GraphRequest};
 use weever_unicorn::{Diagnostic, has_errors, load, parse, print, render, render_styled, show};
 
@@ -128,6 +128,9 @@ pub struct Check {
     /// that are not written are those of weever's blocks, if they implement every node.
     #[arg(long)]
     pub executable: bool,
+    /// Count the predicates: how many ports they define, and where an opaque label is left.
+    #[arg(long)]
+    pub stats: bool,
 }
 
 /// The file to format, and what to do with the result.
@@ -167,11 +170,12 @@ pub fn run(command: GraphCommand) -> Result<ExitCode, GraphToolError> {
 /// As [`run`].
 pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode, GraphToolError> {
     match command {
-        GraphCommand::Check(Check { input, executable }) => {
+        GraphCommand::Check(Check { input, executable, stats: counted }) => {
             let depth = if executable { Depth::Executable } else { Depth::Check };
             let name = file::shown(&input.file);
             let graph = load_graph(&input, depth, streams)?;
-            put_out(graph.map(|graph| summary(&name, &graph)), streams)
+            let counts = |graph: &Graph| if counted { predicates(graph) } else { String::new() };
+            put_out(graph.map(|graph| summary(&name, &graph) + &counts(&graph)), streams)
         }
         GraphCommand::Fmt(fmt) => format(&fmt, streams),
         GraphCommand::Svg(FoldedPicture { picture, unfold, all }) => {
@@ -188,6 +192,22 @@ pub fn run_with(command: GraphCommand, streams: &mut Streams) -> Result<ExitCode
             put_out(Some(target.ask(&GraphRequest::default())?.text), streams)
         }
     }
+}
+
+/// The counts of a graph's predicates, and the labels whose meaning only a block knows.
+fn predicates(graph: &Graph) -> String {
+    let counted = stats(graph);
+    let mut text = format!(
+        "predicates: {} of {} nodes with several ports state them; {} of {} ports are defined by fields and sets\n\
+         opaque predicates: {}\n",
+        counted.stating,
+        counted.choosing,
+        counted.defined,
+        counted.ports,
+        counted.opaque.len(),
+    );
+    counted.opaque.iter().for_each(|(node, test)| text += &format!("  {node}: {test}\n"));
+    text
 }
 
 fn draw(

@@ -133,6 +133,19 @@ fn the_hosts_graph_passes_every_check() {
     assert!(is(&open, ExitCode::FAILURE) && open.errors.contains("RxL4UDPSockets=empty"));
 }
 
+/// The labels of the host's graph: sums, options, the way back, the quote, and what blocks remember.
+#[test]
+fn few_predicates_of_the_hosts_graph_are_opaque() {
+    let checked = run(&["check", "--stats", NO_SOCKETS, HOST]);
+    assert!(is(&checked, ExitCode::SUCCESS), "{}", checked.errors);
+    let opaque = checked.output.lines().find_map(|l| l.strip_prefix("opaque predicates: "));
+    let opaque: usize = opaque.and_then(|n| n.parse().ok()).expect("the line is there");
+    assert_eq!(checked.output.lines().filter(|l| l.starts_with("  Rx")).count(), opaque);
+    assert!((1..=16).contains(&opaque), "{}", checked.output);
+    let plain = run(&["check", NO_SOCKETS, HOST]);
+    assert!(!plain.output.contains("opaque"), "{}", plain.output);
+}
+
 #[test]
 fn effects_of_blocks_are_checked_in_the_hosts_graph() {
     let host = std::fs::read_to_string(HOST).expect("the model");

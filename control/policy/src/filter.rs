@@ -49,6 +49,11 @@ pub(crate) fn packets(predicate: &Predicate) -> Result<Vec<Conj>, FilterError> {
 fn label(predicate: &Predicate) -> Option<&str> {
     match predicate {
         Predicate::Atom { label, .. } => Some(label),
+        Predicate::Match { field, .. } | Predicate::Range { field, .. } if field.is_derived() => {
+            Some(field.name())
+        }
+        Predicate::Compare { left, .. } => Some(left.name()),
+        Predicate::Member { set, .. } => Some(set.name()),
         Predicate::Not(inner) => label(inner),
         Predicate::And(parts) | Predicate::Or(parts) => parts.iter().find_map(label),
         _ => None,

@@ -112,7 +112,7 @@ mod tests {
         let (mut at, field) = (from, |f: Field| (f == Field::L4Dst).then_some(port));
         loop {
             let node = graph.node(at);
-            let next = node.ports.iter().find(|p| p.predicate.eval(&field, &|_| None));
+            let next = node.ports.iter().find(|p| p.predicate.eval(&field, &|_| false));
             match next.and_then(|p| p.targets.first()) {
                 Some(target) => at = *target,
                 None => return node.name.clone(),

@@ -18,6 +18,7 @@ pub mod finding;
 pub mod nic;
 pub mod node;
 pub mod predicate;
+pub mod stats;
 pub mod svg;
 pub mod verify;
 
@@ -37,5 +38,6 @@ pub use graph::Graph;
 pub use node::{
     ConfigSpec, ENDS, Edge, Entry, Key, Node, NodeId, NodeKind, Op, Port, PortId, Span, TableSpec,
 };
-pub use predicate::{Field, Predicate};
+pub use predicate::{Field, OpenTest, Predicate, Relation, Set};
+pub use stats::{Stats, stats};
 pub use verify::{Verified, verify, verify_unconfigured};

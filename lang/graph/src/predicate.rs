@@ -3,6 +3,11 @@
 //! Known labels become typed [`Field`] tests; unknown labels stay opaque atoms (UNICORN,
 //! "Predicates"). One label has one value in a packet, so two atoms with the same label and
 //! different values contradict each other.
+//!
+//! Fields are of two kinds. Those of [`Field::ALL`] are what filters of NICs and policies are about.
+//! Those of [`Field::DERIVED`] are known to a stack that has looked at the packet: lengths, what stands
+//! behind extension headers, addresses of ARP. They define the steps of a graph, and an algebra that
+//! knows nothing of them takes a test of one as a label.
 
 /// A packet field with a fixed width. Its value is taken big-endian as an unsigned integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,10 +54,41 @@ pub enum Field {
     TcpFlags,
     /// Length of the frame in bytes, 16 bits.
     FrameLen,
+    /// Whether the frame came to several stations: 1 bit. Kept when a datagram is put together.
+    FrameGroup,
+    /// The VLAN that the frame belongs to: the identifier of the outer tag, 0 without a tag. 12 bits.
+    FrameVlan,
+    /// The type field of the Ethernet header itself, before any tag: 16 bits.
+    EthOuter,
+    /// The type field of the outer 802.1Q tag, 16 bits; absent when untagged.
+    VlanType,
+    /// ARP sender hardware address, 48 bits.
+    ArpSha,
+    /// ARP sender protocol address, 32 bits.
+    ArpSpa,
+    /// Bytes from the network header to the end of the frame, 17 bits.
+    L3Len,
+    /// Length of the IPv4 header in bytes, 6 bits.
+    Ip4Hlen,
+    /// IPv4 total length, 16 bits.
+    Ip4Len,
+    /// Length of an IPv6 packet with its fixed header, in bytes, 17 bits.
+    Ip6Len,
+    /// The protocol that an IP packet carries, behind IPv6 extension headers too, 8 bits: 44 in a
+    /// fragment of IPv6. Absent where the headers cannot be followed.
+    IpUpper,
+    /// Bytes from the transport header to the end of the IP packet, as far as they are there: 17 bits.
+    L4Len,
+    /// ICMPv6 type behind extension headers, 8 bits.
+    Icmp6Type,
+    /// ICMPv6 code behind extension headers, 8 bits.
+    Icmp6Code,
+    /// UDP length field, 16 bits.
+    UdpLen,
 }
 
 impl Field {
-    /// Every field, in the order of the enumeration.
+    /// Every field that a filter may be about, in the order of the enumeration.
     pub const ALL: [Field; 21] = [
         Field::EthDst,
         Field::EthSrc,
@@ -76,6 +112,31 @@ impl Field {
         Field::TcpFlags,
         Field::FrameLen,
     ];
+
+    /// Every field that is known only to a stack which has looked at the packet.
+    pub const DERIVED: [Field; 15] = [
+        Field::FrameGroup,
+        Field::FrameVlan,
+        Field::EthOuter,
+        Field::VlanType,
+        Field::ArpSha,
+        Field::ArpSpa,
+        Field::L3Len,
+        Field::Ip4Hlen,
+        Field::Ip4Len,
+        Field::Ip6Len,
+        Field::IpUpper,
+        Field::L4Len,
+        Field::Icmp6Type,
+        Field::Icmp6Code,
+        Field::UdpLen,
+    ];
+
+    /// Whether it is one of [`Field::DERIVED`].
+    #[inline]
+    pub fn is_derived(self) -> bool {
+        self > Field::FrameLen
+    }
 
     /// The name by which people call it: `ip4.src`.
     pub fn name(self) -> &'static str {
@@ -101,19 +162,39 @@ impl Field {
             Field::L4Dst => "l4.dst",
             Field::TcpFlags => "tcp.flags",
             Field::FrameLen => "frame.len",
+            Field::FrameGroup => "frame.group",
+            Field::FrameVlan => "frame.vlan",
+            Field::EthOuter => "eth.outer",
+            Field::VlanType => "vlan.type",
+            Field::ArpSha => "arp.sha",
+            Field::ArpSpa => "arp.spa",
+            Field::L3Len => "l3.len",
+            Field::Ip4Hlen => "ip4.hlen",
+            Field::Ip4Len => "ip4.len",
+            Field::Ip6Len => "ip6.len",
+            Field::IpUpper => "ip.upper",
+            Field::L4Len => "l4.len",
+            Field::Icmp6Type => "icmp6.type",
+            Field::Icmp6Code => "icmp6.code",
+            Field::UdpLen => "udp.len",
         }
     }
 
     /// The field's width in bits.
     pub fn bits(self) -> u32 {
         match self {
-            Field::EthDst | Field::EthSrc => 48,
+            Field::EthDst | Field::EthSrc | Field::ArpSha => 48,
             Field::EthType | Field::ArpOp | Field::L4Src | Field::L4Dst | Field::FrameLen => 16,
-            Field::VlanId => 12,
-            Field::ArpTpa | Field::Ip4Src | Field::Ip4Dst => 32,
+            Field::EthOuter | Field::VlanType | Field::Ip4Len | Field::UdpLen => 16,
+            Field::L3Len | Field::L4Len | Field::Ip6Len => 17,
+            Field::VlanId | Field::FrameVlan => 12,
+            Field::ArpTpa | Field::ArpSpa | Field::Ip4Src | Field::Ip4Dst => 32,
             Field::Ip6Src | Field::Ip6Dst => 128,
             Field::IpVersion => 4,
             Field::Ip4Frag => 14,
+            Field::FrameGroup => 1,
+            Field::Ip4Hlen => 6,
+            Field::Icmp6Type | Field::Icmp6Code | Field::IpUpper => 8,
             Field::Ip4Proto
             | Field::Ip4Ttl
             | Field::Ip6Next
@@ -136,6 +217,100 @@ impl std::fmt::Display for Field {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// A set of addresses, groups or VLANs that the host's network keeps. What belongs to it depends on the
+/// field that is looked up, and on the interface that the packet came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Set {
+    /// Our own: the interface's link address; an IP address of ours; of ARP, an address of the
+    /// interface, in use or being probed; of a VLAN, one with an interface that is up.
+    Ours,
+    /// Groups that the interface is in, and wants of this source; of IGMP and MLD of any.
+    Joined,
+    /// Broadcast addresses: as a source and of ARP those of any subnet, as a destination those of the
+    /// interface.
+    Broadcasts,
+    /// Destinations that routes say are no host's.
+    Martians,
+    /// Destinations of other hosts, if packets that the interface receives are forwarded.
+    Forwarded,
+}
+
+impl Set {
+    /// Every set.
+    pub const ALL: [Set; 5] =
+        [Set::Ours, Set::Joined, Set::Broadcasts, Set::Martians, Set::Forwarded];
+
+    /// Its name in predicates: `ip4.dst in ours`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Set::Ours => "ours",
+            Set::Joined => "joined",
+            Set::Broadcasts => "broadcasts",
+            Set::Martians => "martians",
+            Set::Forwarded => "forwarded",
+        }
+    }
+}
+
+impl std::fmt::Display for Set {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How two fields compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `=`
+    Equal,
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+}
+
+impl Relation {
+    /// Whether it holds of two values.
+    #[inline]
+    pub fn holds(self, left: u128, right: u128) -> bool {
+        match self {
+            Relation::Equal => left == right,
+            Relation::Less => left < right,
+            Relation::AtMost => left <= right,
+        }
+    }
+
+    /// Its sign in predicates.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Relation::Equal => "=",
+            Relation::Less => "<",
+            Relation::AtMost => "<=",
+        }
+    }
+}
+
+/// A test whose outcome the packet's bytes alone do not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenTest<'a> {
+    /// An opaque label has this value.
+    Label {
+        /// The label.
+        label: &'a str,
+        /// The value.
+        value: &'a str,
+    },
+    /// A field's value is in a set.
+    Member {
+        /// The field.
+        field: Field,
+        /// Its value in the packet.
+        value: u128,
+        /// The set.
+        set: Set,
+    },
 }
 
 /// A condition on a packet.
@@ -164,6 +339,22 @@ pub enum Predicate {
         /// Largest value, inclusive.
         hi: u128,
     },
+    /// `left relation right`, field with field. False of a packet without one of them.
+    Compare {
+        /// The one field.
+        left: Field,
+        /// How they compare.
+        relation: Relation,
+        /// The other.
+        right: Field,
+    },
+    /// The field's value is in a set of the network's. False of a packet without the field.
+    Member {
+        /// The field.
+        field: Field,
+        /// The set.
+        set: Set,
+    },
     /// An atom over a label that weever gives no meaning to.
     Atom {
         /// The label.
@@ -185,12 +376,13 @@ impl Predicate {
         Predicate::Match { field, mask: field.full_mask(), value }
     }
 
-    /// Whether the predicate holds, given how to look up a field and an opaque label's value.
-    /// A field or label without a value makes its test false.
+    /// Whether the predicate holds, given how to look up a field, and the outcome of tests which are
+    /// not about the packet's bytes. A field without a value makes its test false. This is the meaning of
+    /// predicates; every faster form is held to it.
     pub fn eval(
         &self,
         field: &dyn Fn(Field) -> Option<u128>,
-        label: &dyn Fn(&str) -> Option<String>,
+        open: &dyn Fn(OpenTest<'_>) -> bool,
     ) -> bool {
         match self {
             Predicate::True => true,
@@ -201,10 +393,37 @@ impl Predicate {
             Predicate::Range { field: f, lo, hi } => {
                 field(*f).is_some_and(|v| *lo <= v && v <= *hi)
             }
-            Predicate::Atom { label: l, value } => label(l).is_some_and(|v| v == *value),
-            Predicate::Not(p) => !p.eval(field, label),
-            Predicate::And(ps) => ps.iter().all(|p| p.eval(field, label)),
-            Predicate::Or(ps) => ps.iter().any(|p| p.eval(field, label)),
+            Predicate::Compare { left, relation, right } => {
+                let both = field(*left).zip(field(*right));
+                both.is_some_and(|(left, right)| relation.holds(left, right))
+            }
+            Predicate::Member { field: f, set } => {
+                let is_in = |value| open(OpenTest::Member { field: *f, value, set: *set });
+                field(*f).is_some_and(is_in)
+            }
+            Predicate::Atom { label, value } => open(OpenTest::Label { label, value }),
+            Predicate::Not(p) => !p.eval(field, open),
+            Predicate::And(ps) => ps.iter().all(|p| p.eval(field, open)),
+            Predicate::Or(ps) => ps.iter().any(|p| p.eval(field, open)),
         }
+    }
+
+    /// Calls `visit` for each test in it, in the order of the text.
+    pub fn for_each_test<'a>(&'a self, visit: &mut dyn FnMut(&'a Predicate)) {
+        match self {
+            Predicate::True | Predicate::False => {}
+            Predicate::Not(p) => p.for_each_test(visit),
+            Predicate::And(ps) | Predicate::Or(ps) => {
+                ps.iter().for_each(|p| p.for_each_test(visit));
+            }
+            test => visit(test),
+        }
+    }
+
+    /// Whether its text says all of it: no test is of an opaque label.
+    pub fn is_defined(&self) -> bool {
+        let mut defined = true;
+        self.for_each_test(&mut |test| defined &= !matches!(test, Predicate::Atom { .. }));
+        defined
     }
 }

@@ -265,7 +265,7 @@ fn filters_mean_what_libpcap_says() {
             let text = if tagged { format!("{tag} and ({inner})") } else { inner };
             let wanted = judged(&tcpdump, &file, &text).unwrap_or_else(|e| panic!("{text}: {e}"));
             let ours = parse(&text).unwrap_or_else(|e| panic!("{text}: {e} at {}", e.at));
-            let holds = |f: &Frame| ours.eval(&|field| f.fields.get(&field).copied(), &|_| None);
+            let holds = |f: &Frame| ours.eval(&|field| f.fields.get(&field).copied(), &|_| false);
             for (n, frame) in frames.iter().enumerate() {
                 let is = wanted.contains(&(n as u32));
                 assert_eq!(holds(frame), is, "{text}\n{:?}", frame.fields);

@@ -109,7 +109,7 @@ impl Tap {
             Predicate::True => true,
             filter => {
                 let parsed = summarize(frame);
-                filter.eval(&|field| field_of(&parsed, field), &|_| None)
+                filter.eval(&|field| field_of(&parsed, field), &|_| false)
             }
         }
     }

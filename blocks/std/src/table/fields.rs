@@ -3,14 +3,16 @@
 use ethernet::ethertype;
 use ipv4::protocol;
 use weever_graph::Field;
-use weever_packet::Buffer;
+use weever_packet::{Buffer, Flags, NOWHERE};
 use weever_wire::arp::ArpHeader;
 use weever_wire::ethernet::EthernetHeader;
 use weever_wire::fields::Parsed;
 use weever_wire::icmpv4::IcmpHeader;
 use weever_wire::ipv4::Ipv4Header;
-use weever_wire::ipv6::Ipv6Header;
+use weever_wire::ipv6::{Chain, HEADER_LEN, Ipv6Header, next_header};
 use weever_wire::vlan::{VlanHeader, is_tag};
+
+use crate::kinds::between;
 use weever_wire::{ethernet, ipv4};
 
 /// Words of the widest key: every field there is, once.
@@ -128,6 +130,30 @@ pub(super) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
         Field::L4Src => Some(ports(packet)?.0.into()),
         Field::L4Dst => Some(ports(packet)?.1.into()),
         Field::TcpFlags => tcp_flags(packet),
+        _ => derived(packet, field),
+    }
+}
+
+/// The value of a field that is known only once a packet was looked at.
+fn derived(packet: &Buffer, field: Field) -> Option<u128> {
+    let meta = packet.meta();
+    match field {
+        Field::FrameGroup => Some(meta.flags.has(Flags::LINK_BROADCAST).into()),
+        Field::FrameVlan => Some((meta.vlan & 0x0fff).into()),
+        Field::EthOuter => Some(ethernet(packet)?.ethertype().into()),
+        Field::VlanType => Some(tag(packet)?.ethertype().into()),
+        Field::ArpSha => Some(arp(packet)?.sha().to_bits().into()),
+        Field::ArpSpa => Some(arp(packet)?.spa().to_bits().into()),
+        Field::L3Len => (meta.l3 != NOWHERE).then(|| packet.at(meta.l3).len() as u128),
+        Field::Ip4Hlen => Some(ipv4(packet)?.header_len() as u128),
+        Field::Ip4Len => Some(ipv4(packet)?.total_len() as u128),
+        Field::Ip6Len => Some((HEADER_LEN + ipv6(packet)?.payload_len()) as u128),
+        Field::IpUpper => upper(packet).map(u128::from),
+        Field::L4Len => (meta.l4 != NOWHERE).then(|| message(packet).len() as u128),
+        Field::Icmp6Type => Some((*icmp6(packet)?.first()?).into()),
+        Field::Icmp6Code => Some((*icmp6(packet)?.get(1)?).into()),
+        Field::UdpLen => udp_len(packet),
+        _ => None,
     }
 }
 
@@ -135,10 +161,14 @@ fn ethernet(packet: &Buffer) -> Option<EthernetHeader<'_>> {
     EthernetHeader::first(packet.at(packet.meta().l2))
 }
 
-fn vlan_id(packet: &Buffer) -> Option<u128> {
+fn tag(packet: &Buffer) -> Option<VlanHeader<'_>> {
     let frame = packet.at(packet.meta().l2);
     EthernetHeader::first(frame).filter(|h| is_tag(h.ethertype()))?;
-    Some(VlanHeader::at(frame, ethernet::HEADER_LEN)?.vid().into())
+    VlanHeader::at(frame, ethernet::HEADER_LEN)
+}
+
+fn vlan_id(packet: &Buffer) -> Option<u128> {
+    Some(tag(packet)?.vid().into())
 }
 
 fn arp(packet: &Buffer) -> Option<ArpHeader<'_>> {
@@ -184,8 +214,35 @@ fn tcp_flags(packet: &Buffer) -> Option<u128> {
     header.get(TCP_FLAGS).map(|flags| (*flags).into())
 }
 
+/// The payload of an IP packet, as far as it is there.
+fn message(packet: &Buffer) -> &[u8] {
+    between(packet, packet.meta().l4, packet.meta().end)
+}
+
+/// The protocol that an IP packet carries, if its headers can be followed.
+fn upper(packet: &Buffer) -> Option<u8> {
+    if let Some(header) = ipv4(packet) {
+        return Some(header.protocol());
+    }
+    ipv6(packet)?;
+    let chain = Chain::walk(between(packet, packet.meta().l3, packet.meta().end));
+    chain.ok().map(|chain| chain.protocol)
+}
+
+fn icmp6(packet: &Buffer) -> Option<&[u8]> {
+    let is_six = packet.meta().ethertype == ethertype::IPV6;
+    (is_six && upper(packet) == Some(next_header::ICMPV6)).then(|| message(packet))
+}
+
+fn udp_len(packet: &Buffer) -> Option<u128> {
+    let udp = upper(packet).filter(|upper| *upper == protocol::UDP).map(|_| message(packet))?;
+    let later = ipv4(packet).is_some_and(Ipv4Header::is_later_fragment);
+    let [a, b] = *udp.get(4..)?.first_chunk::<2>().filter(|_| !later)?;
+    Some(u16::from_be_bytes([a, b]).into())
+}
+
 /// The value of `field` in a frame that was walked over.
-pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
+pub(crate) fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
     match field {
         Field::EthDst => parsed.eth_dst.map(|mac| mac.to_bits().into()),
         Field::EthSrc => parsed.eth_src.map(|mac| mac.to_bits().into()),
@@ -208,5 +265,20 @@ pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
         Field::L4Dst => parsed.l4_dst.map(u128::from),
         Field::TcpFlags => parsed.tcp_flags.map(u128::from),
         Field::FrameLen => Some(parsed.frame_len as u128),
+        Field::FrameGroup => parsed.eth_dst.map(|mac| mac.is_multicast().into()),
+        Field::FrameVlan => parsed.eth_dst.map(|_| parsed.vlan.unwrap_or(0).into()),
+        Field::EthOuter => parsed.outer_type.map(u128::from),
+        Field::VlanType => parsed.tag_type.map(u128::from),
+        Field::ArpSha => parsed.arp_sha.map(|mac| mac.to_bits().into()),
+        Field::ArpSpa => parsed.arp_spa.map(|ip| ip.to_bits().into()),
+        Field::L3Len => parsed.l3.map(|l3| (parsed.frame_len - l3) as u128),
+        Field::Ip4Hlen => parsed.ip4_header_len.map(|len| len as u128),
+        Field::Ip4Len => parsed.ip4_total_len.map(|len| len as u128),
+        Field::Ip6Len => parsed.ip6_total_len.map(|len| len as u128),
+        Field::IpUpper => parsed.upper.map(u128::from),
+        Field::L4Len => parsed.payload_len.map(|len| len as u128),
+        Field::Icmp6Type => parsed.icmp6_type.map(u128::from),
+        Field::Icmp6Code => parsed.icmp6_code.map(u128::from),
+        Field::UdpLen => parsed.udp_len.map(u128::from),
     }
 }

@@ -10,4 +10,10 @@ pub mod link;
 #[cfg(feature = "testing")]
 pub use {host::HostBox, link::LinkBox};
 
-pub use crate::table::fields::field_of;
+use weever_graph::Field;
+use weever_wire::fields::Parsed;
+
+/// The value of a field in a frame that was walked over.
+pub fn field_of(parsed: &Parsed, field: Field) -> Option<u128> {
+    crate::table::fields::field_of(parsed, field)
+}

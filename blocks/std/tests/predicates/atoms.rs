@@ -4,6 +4,7 @@
 use std::net::Ipv4Addr;
 
 use weever_blocks_std::testing::frames::{HOST, HOST_MAC, SUBNET_BROADCAST};
+use weever_graph::{Field, Set};
 
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// The address of the host's subnet, which is no host's.
@@ -23,65 +24,64 @@ pub(crate) struct Facts<'a> {
 type Atom = (&'static str, &'static str, fn(&Facts<'_>) -> Option<bool>);
 
 const ATOMS: &[Atom] = &[
-    ("vlan.tag", "whole", |f| Some(!is_tag(f.word(12)?) || f.frame.len() >= 18)),
-    ("vlan.membership", "ours", |f| f.in_our_vlan()),
-    ("vlan.tags", "nested", |f| f.nested_tags()),
-    ("eth.dst", "ours", |f| Some(f.bytes(0, 6)? == HOST_MAC.0)),
-    ("eth.dst", "joined", |f| Some(JOINED.contains(&f.bytes(0, 6)?))),
-    ("arp.asker", "possible", |f| Some(f.arp_sender()? || f.arp_probe()?)),
-    ("arp.answerer", "possible", |f| f.arp_sender()),
-    ("arp.target", "ours", |f| Some(f.ip(f.l3() + 24)? == HOST)),
     ("arp.sender", "known", |f| {
         let sender = f.ip(f.l3() + 14)?;
         Some(sender == HOST || f.known.contains(&sender))
-    }),
-    ("ip.headerlength", "possible", |f| {
-        let available = f.frame.len() - f.l3();
-        Some(available >= 20 && (20..=available).contains(&f.header_len()?))
-    }),
-    ("ip.length", "possible", |f| {
-        let available = f.frame.len() - f.l3();
-        Some((f.header_len()?..=available).contains(&f.total_len()?))
     }),
     ("ip.checksum", "right", |f| Some(sums_up(&[f.bytes(f.l3(), f.header_len()?)?]))),
     ("ip.options", "harmless", |f| Some(f.options()? == Options::Harmless)),
     ("ip.options", "route", |f| Some(f.options()? == Options::Route)),
     ("ip.path", "back", |_| Some(true)),
-    ("ip.src", "possible", |f| Some(is_host_elsewhere(f.ip(f.l3() + 12)?))),
-    ("ip.dst", "local", |f| Some(f.destination()? == "local")),
-    ("ip.dst", "forward", |f| Some(f.destination()? == "forward")),
-    ("ip.dst", "one", |f| Some(f.destination()? == "one")),
-    ("ip.dst", "group", |f| Some(f.destination()? == "group")),
-    ("ip.dst", "martian", |f| Some(f.destination()? == "martian")),
-    ("ip.dst", "other", |f| Some(f.destination()? == "other")),
-    ("icmp.type", "idle", |f| {
-        let (kind, code) = (f.payload()?[0], f.payload()?[1]);
-        Some(![0, 3, 5, 11, 12].contains(&kind) && (kind, code) != (8, 0))
-    }),
-    ("icmp.error", "toobig", |f| Some(f.reported()? == Some((3, true)))),
-    ("icmp.error", "unreachable", |f| Some(f.reported()? == Some((3, false)))),
-    ("icmp.error", "exceeded", |f| Some(f.reported()?.is_some_and(|(kind, _)| kind == 11))),
-    ("icmp.error", "problem", |f| Some(f.reported()?.is_some_and(|(kind, _)| kind == 12))),
-    ("icmp.error", "stray", |f| Some(f.reported()?.is_none())),
-    ("icmp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
     ("icmp.checksum", "right", |f| Some(sums_up(&[f.payload()?]))),
-    ("ip6.header", "whole", |f| Some(f.frame.len() >= f.l3() + 40)),
-    ("ip6.length", "possible", |f| Some(f.frame.len() >= f.end6()?)),
-    ("ip6.src", "possible", |f| f.source6()),
-    ("ip6.chain", "sound", |f| f.last().map(|_| true)),
-    ("icmp6.header", "whole", |f| Some(f.payload()?.len() >= 8)),
+    ("icmp.quote", "ours", |f| f.quote_is_ours()),
     ("icmp6.checksum", "right", |f| {
         let message = f.payload()?;
         Some(sums_up(&[&f.pseudo6(58, message.len())?, message]))
     }),
-    ("udp.header", "whole", |f| Some(f.payload()?.len() >= 8)),
-    ("udp.length", "possible", |f| {
-        let length = usize::from(f.word(f.l4()? + 4)?);
-        Some((8..=f.payload()?.len()).contains(&length))
-    }),
     ("udp.checksum", "right", |f| f.udp_checksum()),
     ("udp.socket", "open", |f| Some(f.word(f.l4()? + 2)? == OPEN)),
 ];
+
+/// Field, set, and whether the field's value is in it: of a host with one interface and no routes that
+/// forwards nothing and has joined no groups but those of all hosts, and of its own addresses.
+type Membership = (Field, Set, fn(&Facts<'_>) -> Option<bool>);
+
+const SETS: &[Membership] = &[
+    (Field::EthDst, Set::Ours, |f| Some(f.bytes(0, 6)? == HOST_MAC.0)),
+    (Field::EthDst, Set::Joined, |f| Some(JOINED.contains(&f.bytes(0, 6)?))),
+    (Field::FrameVlan, Set::Ours, |f| f.in_our_vlan()),
+    (Field::ArpSha, Set::Ours, |f| Some(f.bytes(f.l3() + 8, 6)? == HOST_MAC.0)),
+    (Field::ArpTpa, Set::Ours, |f| Some(f.ip(f.l3() + 24)? == HOST)),
+    (Field::ArpSpa, Set::Broadcasts, |f| Some(f.ip(f.l3() + 14)? == SUBNET_BROADCAST)),
+    (Field::Ip4Src, Set::Ours, |f| Some(f.ip(f.l3() + 12)? == HOST)),
+    (Field::Ip4Src, Set::Broadcasts, |f| {
+        Some([SUBNET_BROADCAST, Ipv4Addr::BROADCAST].contains(&f.ip(f.l3() + 12)?))
+    }),
+    (Field::Ip4Dst, Set::Ours, |f| Some(f.ip(f.l3() + 16)? == HOST)),
+    (Field::Ip4Dst, Set::Broadcasts, |f| {
+        Some([SUBNET_BROADCAST, Ipv4Addr::BROADCAST].contains(&f.ip(f.l3() + 16)?))
+    }),
+    (Field::Ip4Dst, Set::Joined, |f| Some(f.ip(f.l3() + 16)? == ALL_HOSTS)),
+    (Field::Ip4Dst, Set::Martians, |f| {
+        let dst = f.ip(f.l3() + 16)?;
+        let first = dst.octets()[0];
+        let special = first == 0 || first == 127 || first >= 240;
+        Some(dst == SUBNET || special && dst != Ipv4Addr::BROADCAST)
+    }),
+    (Field::Ip4Dst, Set::Forwarded, |_| Some(false)),
+    (Field::Ip6Src, Set::Ours, |f| Some(OURS6.contains(&f.bytes(f.l3() + 8, 16)?))),
+    (Field::Ip6Dst, Set::Ours, |f| Some(OURS6.contains(&f.bytes(f.l3() + 24, 16)?))),
+    (Field::Ip6Dst, Set::Joined, |f| Some(JOINED6.contains(&f.bytes(f.l3() + 24, 16)?))),
+    (Field::Ip6Dst, Set::Martians, |f| {
+        let dst = f.bytes(f.l3() + 24, 16)?;
+        let (zeros, mapped) = (dst[..15] == [0; 15], dst[..12] == MAPPED);
+        Some(zeros && dst[15] < 2 || mapped)
+    }),
+    (Field::Ip6Dst, Set::Forwarded, |_| Some(false)),
+];
+
+/// The first bytes of an IPv4 address in IPv6's notation.
+const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 
 /// fd00::1 and fe80::1.
 const OURS6: [&[u8]; 2] = [
@@ -93,17 +93,24 @@ const OURS6: [&[u8]; 2] = [
 const JOINED: [&[u8]; 3] =
     [&[1, 0, 0x5e, 0, 0, 1], &[0x33, 0x33, 0, 0, 0, 1], &[0x33, 0x33, 0xff, 0, 0, 1]];
 
-/// The label's value for the frame. A label without a meaning here fails the test.
-pub(crate) fn value_of(label: &str, facts: &Facts<'_>) -> String {
-    match label {
-        "ip6.last" => return facts.last().map_or("bad", |(next, _)| name_of(next)).into(),
-        "icmp6.kind" => return facts.kind6().unwrap_or("cut").into(),
-        _ => {}
-    }
-    let mut atoms = ATOMS.iter().filter(|(known, ..)| *known == label).peekable();
-    assert!(atoms.peek().is_some(), "the label `{label}` has no meaning here");
-    let held = atoms.find(|(.., test)| test(facts) == Some(true));
-    held.map_or("no", |(_, value, _)| value).into()
+/// The groups of all nodes, and of our addresses.
+const JOINED6: [&[u8]; 2] = [
+    &[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+    &[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 1],
+];
+
+/// Whether the label has this value for the frame. A label without a meaning here fails the test.
+pub(crate) fn holds_of(label: &str, value: &str, facts: &Facts<'_>) -> bool {
+    let mut atoms = ATOMS.iter().filter(|(known, of, _)| (*known, *of) == (label, value));
+    let (.., test) = atoms.next().unwrap_or_else(|| panic!("pred({label},{value}) has no meaning"));
+    test(facts) == Some(true)
+}
+
+/// Whether the frame's value of a field is in a set.
+pub(crate) fn is_in(field: Field, set: Set, facts: &Facts<'_>) -> bool {
+    let mut sets = SETS.iter().filter(|(of, known, _)| (*of, *known) == (field, set));
+    let (.., test) = sets.next().unwrap_or_else(|| panic!("`{field} in {set}` has no meaning"));
+    test(facts) == Some(true)
 }
 
 impl Facts<'_> {
@@ -144,42 +151,19 @@ impl Facts<'_> {
         self.frame.get(self.l4()?..end)
     }
 
-    /// The kind of a sound error about a datagram that the host can have sent, and whether it was
-    /// too long.
-    fn reported(&self) -> Option<Option<(u8, bool)>> {
-        let message = self.payload()?;
-        let (kind, code, quote) = (*message.first()?, *message.get(1)?, message.get(8..)?);
+    /// Whether an error is about a datagram that the host can have sent.
+    fn quote_is_ours(&self) -> Option<bool> {
+        let quote = self.payload()?.get(8..)?;
         if quote.len() < 20 || quote[0] >> 4 != 4 {
-            return Some(None);
+            return Some(false);
         }
         let header = usize::from(quote[0] % 16) * 4;
         let whole = header >= 20 && quote.len() >= header + 8;
-        let ours = quote[12..16] == HOST.octets() && quote[16..20] != HOST.octets();
-        Some((whole && ours).then_some((kind, (kind, code) == (3, 4))))
+        Some(whole && quote[12..16] == HOST.octets() && quote[16..20] != HOST.octets())
     }
 
     fn options(&self) -> Option<Options> {
         Some(options(self.bytes(self.l3() + 20, self.header_len()?.checked_sub(20)?)?))
-    }
-
-    /// The host's route is its subnet's, it has joined no group, and it forwards nothing.
-    fn destination(&self) -> Option<&'static str> {
-        let dst = self.ip(self.l3() + 16)?;
-        let to_many = self.frame[0] & 1 == 1;
-        let first = dst.octets()[0];
-        Some(match dst {
-            HOST if to_many => "one",
-            HOST | SUBNET_BROADCAST | Ipv4Addr::BROADCAST | ALL_HOSTS => "local",
-            _ if dst.is_multicast() => "group",
-            SUBNET => "martian",
-            _ if first == 0 || first == 127 || first >= 240 => "martian",
-            _ => "other",
-        })
-    }
-
-    fn nested_tags(&self) -> Option<bool> {
-        let outer = self.word(12)?;
-        Some(is_tag(outer) && (outer != 0x8100 || is_tag(self.word(16)?)))
     }
 
     /// The test host is in no VLAN.
@@ -188,20 +172,6 @@ impl Facts<'_> {
             return Some(true);
         }
         Some(self.word(14)? % 4096 == 0)
-    }
-
-    fn arp_station(&self) -> Option<bool> {
-        let station = self.bytes(self.l3() + 8, 6)?;
-        Some(station[0] % 2 == 0 && station != [0; 6] && station != HOST_MAC.0)
-    }
-
-    fn arp_sender(&self) -> Option<bool> {
-        let address = self.ip(self.l3() + 14)?;
-        Some(self.arp_station()? && (address == HOST || is_host_elsewhere(address)))
-    }
-
-    fn arp_probe(&self) -> Option<bool> {
-        Some(self.arp_station()? && self.ip(self.l3() + 14)?.is_unspecified())
     }
 
     /// An absent checksum is right, and so is one that cannot be summed: the length is at fault
@@ -222,19 +192,6 @@ impl Facts<'_> {
 
     fn end6(&self) -> Option<usize> {
         Some(self.l3() + 40 + usize::from(self.word(self.l3() + 4)?))
-    }
-
-    fn source6(&self) -> Option<bool> {
-        let src = self.bytes(self.l3() + 8, 16)?;
-        let zeros = |n: usize| src[..n].iter().all(|byte| *byte == 0);
-        if zeros(16) {
-            let next = self.frame[self.l3() + 6];
-            let group = self.bytes(self.l3() + 24, 2)? == [0xff, 2];
-            return Some(matches!(next, 0 | 58) && group);
-        }
-        let mapped = zeros(10) && src[10..12] == [0xff, 0xff];
-        let loopback = zeros(15) && src[15] == 1;
-        Some(src[0] != 0xff && !mapped && !loopback && !OURS6.contains(&src))
     }
 
     /// The protocol behind the extension headers, and its offset; `None` if they cannot be
@@ -263,17 +220,6 @@ impl Facts<'_> {
         None
     }
 
-    fn kind6(&self) -> Option<&'static str> {
-        let message = self.payload()?;
-        Some(match (*message.first()?, *message.get(1)?) {
-            (128, 0) => "echo",
-            (133..=137, _) => "neighbour",
-            (130..=132 | 143, _) => "group",
-            (0..=127, _) => "error",
-            _ => "other",
-        })
-    }
-
     fn pseudo6(&self, protocol: u8, length: usize) -> Option<Vec<u8>> {
         let addresses = self.bytes(self.l3() + 8, 32)?;
         let length = (length as u32).to_be_bytes();
@@ -284,16 +230,6 @@ impl Facts<'_> {
     fn pseudo(&self, protocol: u8, length: u16) -> Option<Vec<u8>> {
         let addresses = self.bytes(self.l3() + 12, 8)?;
         Some([addresses, &[0, protocol], &length.to_be_bytes()].concat())
-    }
-}
-
-fn name_of(next: u8) -> &'static str {
-    match next {
-        17 => "udp",
-        58 => "icmp",
-        44 => "fragment",
-        59 => "none",
-        _ => "unknown",
     }
 }
 
@@ -314,12 +250,6 @@ fn options6(mut area: &[u8]) -> bool {
 
 fn is_tag(ethertype: u16) -> bool {
     ethertype == 0x8100 || ethertype == 0x88a8
-}
-
-fn is_host_elsewhere(address: Ipv4Addr) -> bool {
-    let first = address.octets()[0];
-    let special = first == 0 || first == 127 || first >= 224;
-    !special && address != HOST && address != SUBNET_BROADCAST
 }
 
 #[derive(PartialEq)]

@@ -148,7 +148,11 @@ fn collect(predicate: &Predicate, into: &mut BTreeSet<Field>) {
         Predicate::And(parts) | Predicate::Or(parts) => {
             parts.iter().for_each(|part| collect(part, into));
         }
-        Predicate::True | Predicate::False | Predicate::Atom { .. } => {}
+        Predicate::True
+        | Predicate::False
+        | Predicate::Atom { .. }
+        | Predicate::Compare { .. }
+        | Predicate::Member { .. } => {}
     }
 }
 

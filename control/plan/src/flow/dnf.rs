@@ -30,6 +30,12 @@ fn disjuncts(predicate: &Predicate, holds: bool, limit: usize) -> Result<Vec<Con
     match (predicate, holds) {
         (Predicate::True, true) | (Predicate::False, false) => Ok(vec![Conj::all()]),
         (Predicate::True, false) | (Predicate::False, true) => Ok(Vec::new()),
+        (Predicate::Match { field, .. } | Predicate::Range { field, .. }, _)
+            if field.is_derived() =>
+        {
+            let (label, value) = as_atom(predicate);
+            Ok(vec![Conj::all().having_atom(&label, &value, holds)])
+        }
         (Predicate::Match { field, mask, value }, _) => {
             let possible = value & !mask == 0 && mask & !field.full_mask() == 0;
             let values = possible.then(|| Values::masked(*field, *mask, *value));
@@ -39,12 +45,25 @@ fn disjuncts(predicate: &Predicate, holds: bool, limit: usize) -> Result<Vec<Con
             let possible = lo <= hi && *lo <= field.full_mask();
             test(*field, possible.then(|| Values::range(*field, *lo, *hi)), holds, limit)
         }
-        (Predicate::Atom { label, value }, _) => {
-            Ok(vec![Conj::all().having_atom(label, value, holds)])
+        (Predicate::Compare { .. } | Predicate::Member { .. } | Predicate::Atom { .. }, _) => {
+            let (label, value) = as_atom(predicate);
+            Ok(vec![Conj::all().having_atom(&label, &value, holds)])
         }
         (Predicate::Not(p), _) => disjuncts(p, !holds, limit),
         (Predicate::And(all), true) | (Predicate::Or(all), false) => product(all, holds, limit),
         (Predicate::Or(any), true) | (Predicate::And(any), false) => sum(any, holds, limit),
+    }
+}
+
+/// A test of unknown meaning as a label, which has the same value every time. A field that equals one
+/// value equals no other.
+pub(crate) fn as_atom(test: &Predicate) -> (String, String) {
+    match test {
+        Predicate::Atom { label, value } => (label.clone(), value.clone()),
+        Predicate::Match { field, mask, value } if *mask == field.full_mask() => {
+            (field.name().into(), value.to_string())
+        }
+        test => (format!("{test:?}"), "yes".into()),
     }
 }
 

@@ -110,6 +110,8 @@ impl Kinds {
             Field::IcmpType | Field::IcmpCode => both(transport(ICMP)),
             Field::L4Src | Field::L4Dst => both(transport(TCP | UDP | SCTP)),
             Field::TcpFlags => both(transport(TCP)),
+            // Nothing is known of them; their tests are labels.
+            _ => both(UNTAGGED),
         })
     }
 

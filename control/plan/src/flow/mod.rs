@@ -17,6 +17,7 @@ mod values;
 use weever_graph::Predicate;
 
 pub use conj::Conj;
+pub(crate) use dnf::as_atom;
 pub use dnf::{TooComplex, conjunctions, conjunctions_of_not};
 pub use kinds::Kinds;
 pub use values::Values;

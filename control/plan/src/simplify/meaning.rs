@@ -8,7 +8,7 @@
 
 use weever_graph::{Entry, Field, Predicate, TableSpec};
 
-use crate::flow::{Conj, Kinds, conjunctions, conjunctions_of_not};
+use crate::flow::{Conj, Kinds, as_atom, conjunctions, conjunctions_of_not};
 
 /// Pieces of the complement of one test.
 const MAX_PIECES: usize = 256;
@@ -21,7 +21,10 @@ pub(super) fn meaning(predicate: &Predicate, holds: bool) -> PacketSet {
         (Predicate::Match { field, .. } | Predicate::Range { field, .. }, _) => {
             test(predicate, *field, holds)
         }
-        (Predicate::Atom { label, value }, _) => atom(label, value, holds),
+        (
+            test @ (Predicate::Atom { .. } | Predicate::Compare { .. } | Predicate::Member { .. }),
+            _,
+        ) => opaque(test, holds),
         (Predicate::Not(p), _) => meaning(p, !holds),
         (Predicate::And(all), true) | (Predicate::Or(all), false) => {
             all.iter().fold(PacketSet::always(), |both, p| both.and(&meaning(p, holds)))
@@ -41,6 +44,7 @@ fn test(predicate: &Predicate, field: Field, holds: bool) -> PacketSet {
         Field::EthDst | Field::EthSrc | Field::EthType | Field::FrameLen => plain(predicate, holds),
         // Frames of IPv4 may claim another version.
         Field::IpVersion => opaque(predicate, holds),
+        derived if derived.is_derived() => opaque(predicate, holds),
         _ => {
             let there = atom(&format!("has {field}"), "yes", holds);
             match holds {
@@ -59,15 +63,10 @@ fn plain(predicate: &Predicate, holds: bool) -> PacketSet {
     parts.map_or_else(|_| PacketSet::always(), PacketSet::of)
 }
 
-/// A test of unknown meaning that has the same outcome every time. A field that equals one value equals
-/// no other.
+/// A test of unknown meaning that has the same outcome every time.
 fn opaque(predicate: &Predicate, holds: bool) -> PacketSet {
-    match predicate {
-        Predicate::Match { field, mask, value } if *mask == field.full_mask() => {
-            atom(field.name(), &value.to_string(), holds)
-        }
-        _ => atom(&format!("{predicate:?}"), "yes", holds),
-    }
+    let (label, value) = as_atom(predicate);
+    atom(&label, &value, holds)
 }
 
 /// The conditions that hold for a field behind extension headers.

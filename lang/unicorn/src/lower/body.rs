@@ -27,6 +27,19 @@ pub(super) fn lower(ast: &ast::Node, node: &mut Node, context: &mut Context) {
     for clause in &ast.body {
         context.clause(node, clause);
     }
+    if ast.kind == ast::NodeKind::Boolean {
+        complement(node);
+    }
+}
+
+/// A boolean node that states only when packets leave by `true` sends all others to `false`.
+fn complement(node: &mut Node) {
+    if let [no, yes] = node.ports.as_mut_slice()
+        && no.predicate == Predicate::True
+        && yes.predicate != Predicate::True
+    {
+        no.predicate = Predicate::Not(Box::new(yes.predicate.clone()));
+    }
 }
 
 /// `false` at 0 and `true` at 1, if both are there; the others keep their order.

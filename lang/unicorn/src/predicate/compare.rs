@@ -1,22 +1,32 @@
-//! Comparisons of a field: `= value`, `& mask = value`, `in lo-hi`.
+//! Comparisons of a field: `= value`, `& mask = value`, `<= other.field`, `in lo-hi`, `in ours`.
 
-use weever_graph::{Field, Predicate};
+use weever_graph::{Field, Predicate, Relation, Set};
+use weever_suggest::did_you_mean;
 
 use super::parse::{ParseResult, Parser};
 use super::token::Token;
 use super::{fields, labels};
 
 impl Parser<'_> {
-    /// The part after a field: `[& mask] OP value`, or `in lo-hi`.
+    /// The part after a field: `[& mask] OP value`, `OP field`, `in lo-hi` or `in SET`.
     pub(super) fn comparison(&mut self, field: Field) -> ParseResult {
         if self.take_word("in") {
-            return self.range(field);
+            return match self.set() {
+                Some(set) => Ok(Predicate::Member { field, set }),
+                None => self.range(field),
+            };
         }
         let mask = if self.take(Token::Sign("&")) { Some(self.number(field)?) } else { None };
         let Token::Sign(sign @ ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=")) = self.peek() else {
             return self.fail("expected a comparison, as `=` or `in`");
         };
         self.next();
+        if let Some(other) = self.other_field() {
+            return match mask {
+                None => Ok(with_field(field, sign, other)),
+                Some(_) => self.fail("a mask cannot be combined with a second field"),
+            };
+        }
         let (prefix, value) = self.number_or_prefix(field)?;
         let mask = mask.or(prefix);
         self.compared(field, mask, sign, value)
@@ -38,9 +48,31 @@ impl Parser<'_> {
         })
     }
 
+    /// The name of a set, if one follows.
+    fn set(&mut self) -> Option<Set> {
+        let Token::Word(word) = self.peek() else { return None };
+        let set = Set::ALL.into_iter().find(|set| set.name() == word)?;
+        self.next();
+        Some(set)
+    }
+
+    /// The name of a field, if one follows.
+    fn other_field(&mut self) -> Option<Field> {
+        let Token::Word(word) = self.peek() else { return None };
+        let field = fields::field_called(word)?;
+        self.next();
+        Some(field)
+    }
+
     fn range(&mut self, field: Field) -> ParseResult {
         let at = self.clone();
         let Token::Word(word) = self.next() else { return at.fail("expected a range, as `1-9`") };
+        if word.starts_with(|c: char| c.is_ascii_alphabetic()) && !word.contains(['-', ':', '.']) {
+            let names = Set::ALL.map(Set::name);
+            let known = format!("the sets are {}", names.join(", "));
+            let help = did_you_mean(word, names).unwrap_or(known);
+            return at.fail_with(format!("`{word}` is no set and no range"), &help);
+        }
         let bounds = word.split_once('-');
         let values = bounds.and_then(|(lo, hi)| Some((fields::value(lo)?, fields::value(hi)?)));
         match values {
@@ -110,6 +142,23 @@ fn differs(field: Field, mask: u128, value: u128) -> Predicate {
     Predicate::And(vec![there, Predicate::Not(Box::new(same))])
 }
 
+/// Field with field. Both must be there: otherwise the packet does not match.
+fn with_field(left: Field, sign: &str, right: Field) -> Predicate {
+    let test = |left, relation, right| Predicate::Compare { left, relation, right };
+    match sign {
+        "=" | "==" => test(left, Relation::Equal, right),
+        "<" => test(left, Relation::Less, right),
+        "<=" => test(left, Relation::AtMost, right),
+        ">" => test(right, Relation::Less, left),
+        ">=" => test(right, Relation::AtMost, left),
+        _ => {
+            let there = |field| fields::masked(field, 0, 0);
+            let same = Predicate::Not(Box::new(test(left, Relation::Equal, right)));
+            Predicate::And(vec![there(left), there(right), same])
+        }
+    }
+}
+
 fn named(field: Field, name: &str) -> Option<u128> {
     let flag = |name: &str| {
         let flags = ["fin", "syn", "rst", "push", "ack", "urg", "ece", "cwr"];
@@ -117,7 +166,7 @@ fn named(field: Field, name: &str) -> Option<u128> {
         flags.iter().position(|f| *f == short).map(|bit| 1 << bit)
     };
     match field {
-        Field::Ip4Proto | Field::Ip6Next => labels::protocol(name),
+        Field::Ip4Proto | Field::Ip6Next | Field::IpUpper => labels::protocol(name),
         Field::TcpFlags => flag(name),
         Field::IcmpType => labels::icmp_type(name),
         Field::EthType => match name {

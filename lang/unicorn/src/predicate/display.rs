@@ -18,6 +18,10 @@ impl Display for PredicateText<'_> {
             Predicate::Range { field, lo, hi } => {
                 write!(f, "{} in {lo}-{hi}", fields::field_name(*field))
             }
+            Predicate::Compare { left, relation, right } => {
+                write!(f, "{left} {} {right}", relation.sign())
+            }
+            Predicate::Member { field, set } => write!(f, "{field} in {set}"),
             Predicate::Atom { label, value } => show_atom(f, label, value),
             Predicate::Not(inner) => write!(f, "not({})", PredicateText(inner)),
             Predicate::And(parts) => show_call(f, "and", parts),
@@ -32,7 +36,12 @@ fn show_match(f: &mut Formatter<'_>, field: Field, mask: u128, value: u128) -> R
     let length = (0..=field.bits()).find(|l| fields::prefix_mask(field, *l) == Some(mask));
     let address = matches!(
         field,
-        Field::Ip4Src | Field::Ip4Dst | Field::ArpTpa | Field::Ip6Src | Field::Ip6Dst
+        Field::Ip4Src
+            | Field::Ip4Dst
+            | Field::ArpSpa
+            | Field::ArpTpa
+            | Field::Ip6Src
+            | Field::Ip6Dst
     );
     match length {
         _ if mask == field.full_mask() => write!(f, "{name} = {shown}"),

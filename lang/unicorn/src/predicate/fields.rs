@@ -10,7 +10,8 @@ pub fn field_name(field: Field) -> &'static str {
 }
 
 pub(super) fn field_called(name: &str) -> Option<Field> {
-    Field::ALL.into_iter().find(|f| field_name(*f) == name)
+    let mut all = Field::ALL.into_iter().chain(Field::DERIVED);
+    all.find(|f| field_name(*f) == name)
 }
 
 /// Decimal, hexadecimal (`0x`), IPv4, IPv6 or MAC address.
@@ -51,15 +52,15 @@ pub(super) fn masked(field: Field, mask: u128, value: u128) -> Predicate {
 /// A value as its readers expect it.
 pub(super) fn shown(field: Field, value: u128) -> String {
     match field {
-        Field::EthDst | Field::EthSrc => {
+        Field::EthDst | Field::EthSrc | Field::ArpSha => {
             let byte = |i: u32| format!("{:02x}", value >> (40 - 8 * i) & 0xff);
             (0..6).map(byte).collect::<Vec<_>>().join(":")
         }
-        Field::Ip4Src | Field::Ip4Dst | Field::ArpTpa => {
+        Field::Ip4Src | Field::Ip4Dst | Field::ArpSpa | Field::ArpTpa => {
             u32::try_from(value).map_or_else(|_| hex(value), |v| Ipv4Addr::from_bits(v).to_string())
         }
         Field::Ip6Src | Field::Ip6Dst => Ipv6Addr::from_bits(value).to_string(),
-        Field::EthType | Field::TcpFlags => hex(value),
+        Field::EthType | Field::EthOuter | Field::VlanType | Field::TcpFlags => hex(value),
         _ => value.to_string(),
     }
 }

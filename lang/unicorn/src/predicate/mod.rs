@@ -5,7 +5,8 @@
 //!   `!label`. Labels with a known meaning become typed.
 //! - pcap-filter: `udp dst port 53`, `src net 10.0.0.0/8`, `ip[9] = 17`, …; `and` and `or` have
 //!   the same precedence and associate to the left, as they do there.
-//! - Fields: `ip4.src = 10.0.0.0/8`, `tcp.flags & 0x02 != 0`, `l4.dst in 1024-65535`.
+//! - Fields: `ip4.src = 10.0.0.0/8`, `tcp.flags & 0x02 != 0`, `l4.dst in 1024-65535`, field with field
+//!   as in `ip4.len <= l3.len`, and sets of the network's as in `ip4.dst in ours`.
 //!
 //! Where pcap-filter's `host` also looks into ARP, this one means IP only: write `arp host`.
 

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use weever_graph::{Field, Predicate};
+use weever_graph::{Field, Predicate, Relation, Set};
 
 use super::{PredicateText, parse};
 
@@ -38,6 +38,25 @@ fn dragonets_forms() {
     assert_eq!(p("and(pred(IpProt,UDP),pred(RxL3IPv4ValidChecksum, true))"), both);
     assert_eq!(p("SomeLabel"), atom("SomeLabel", "true"));
     assert_eq!(p("pred(EthType,Strange)"), atom("EthType", "Strange"));
+}
+
+#[test]
+fn fields_with_fields_and_sets() {
+    let test = |left, relation, right| Predicate::Compare { left, relation, right };
+    let (length, there) = (Field::Ip4Len, Field::L3Len);
+    assert_eq!(p("ip4.len <= l3.len"), test(length, Relation::AtMost, there));
+    assert_eq!(p("ip4.len > l3.len"), test(there, Relation::Less, length));
+    assert_eq!(p("ip4.len == l3.len"), test(length, Relation::Equal, there));
+    let member = Predicate::Member { field: Field::Ip4Dst, set: Set::Forwarded };
+    assert_eq!(p("ip4.dst in forwarded"), member);
+    assert_eq!(p("frame.vlan in 1-9"), Predicate::Range { field: Field::FrameVlan, lo: 1, hi: 9 });
+    for text in ["udp.len != l4.len", "ip6.src in ours", "ip.upper = icmp6", "arp.spa = 10.0.0.1"] {
+        assert_eq!(p(&PredicateText(&p(text)).to_string()), p(text), "{text}");
+    }
+    let error = parse("ip4.dst in our").unwrap_err();
+    assert_eq!(error.help.as_deref(), Some("did you mean `ours`?"), "{error}");
+    let error = parse("ip4.len & 3 = l3.len").unwrap_err();
+    assert!(error.message.contains("mask"), "{error}");
 }
 
 #[test]

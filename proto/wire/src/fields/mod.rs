@@ -65,6 +65,30 @@ pub struct Parsed {
     pub l4_dst: Option<u16>,
     /// TCP control bits.
     pub tcp_flags: Option<u8>,
+    /// Type field of the Ethernet header itself.
+    pub outer_type: Option<u16>,
+    /// Type field of the outer tag.
+    pub tag_type: Option<u16>,
+    /// ARP sender hardware address.
+    pub arp_sha: Option<MacAddr>,
+    /// ARP sender protocol address.
+    pub arp_spa: Option<Ipv4Addr>,
+    /// Bytes of the IPv4 header by its own account, whatever version it claims.
+    pub ip4_header_len: Option<usize>,
+    /// Bytes of the IPv4 datagram by its own account.
+    pub ip4_total_len: Option<usize>,
+    /// Bytes of the IPv6 packet by its own account, its fixed header among them.
+    pub ip6_total_len: Option<usize>,
+    /// The protocol that an IP packet carries, behind extension headers too.
+    pub upper: Option<u8>,
+    /// Bytes that are there of an IP packet's payload, behind extension headers.
+    pub payload_len: Option<usize>,
+    /// ICMPv6 type, behind extension headers too.
+    pub icmp6_type: Option<u8>,
+    /// ICMPv6 code.
+    pub icmp6_code: Option<u8>,
+    /// Length field of UDP, behind extension headers too.
+    pub udp_len: Option<u16>,
 }
 
 /// Walks over `frame`.
@@ -88,12 +112,14 @@ fn walk_l2(frame: &[u8], parsed: &mut Parsed) -> Option<usize> {
     parsed.eth_dst = Some(header.dst());
     parsed.eth_src = Some(header.src());
     let (mut at, mut next) = (ethernet::HEADER_LEN, header.ethertype());
+    parsed.outer_type = Some(next);
     for _ in 0..MAX_VLAN_TAGS {
         if !vlan::is_tag(next) {
             break;
         }
         let tag = vlan::VlanHeader::at(frame, at)?;
         parsed.vlan.get_or_insert(tag.vid());
+        parsed.tag_type.get_or_insert(tag.ethertype());
         (at, next) = (at + vlan::TAG_LEN, tag.ethertype());
     }
     parsed.ethertype = Some(next);
@@ -104,11 +130,18 @@ fn walk_arp(packet: &[u8], parsed: &mut Parsed) {
     let Some(header) = ArpHeader::first(packet).filter(|h| h.is_ethernet_ipv4()) else { return };
     parsed.arp_op = Some(header.op());
     parsed.arp_tpa = Some(header.tpa());
+    (parsed.arp_sha, parsed.arp_spa) = (Some(header.sha()), Some(header.spa()));
 }
 
 fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     parsed.ip_version = frame.get(l3).map(|byte| byte >> 4);
-    let Some(header) = Ipv4Header::at(frame, l3).filter(|h| h.version() == 4) else { return };
+    let Some(header) = Ipv4Header::at(frame, l3) else { return };
+    parsed.ip4_header_len = Some(header.header_len());
+    parsed.ip4_total_len = Some(header.total_len());
+    parsed.upper = Some(header.protocol());
+    if header.version() != 4 {
+        return;
+    }
     parsed.ip4_src = Some(header.src());
     parsed.ip4_dst = Some(header.dst());
     parsed.ip4_proto = Some(header.protocol());
@@ -116,10 +149,17 @@ fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     parsed.ip4_frag = Some(header.frag());
     let (header_len, total_len) = (header.header_len(), header.total_len());
     let lying = header_len < ipv4::HEADER_LEN || total_len < header_len;
-    if lying || l3 + header_len > frame.len() || header.is_later_fragment() {
+    if lying || l3 + header_len > frame.len() {
         return;
     }
     let end = frame.len().min(l3 + total_len);
+    parsed.payload_len = Some(end - l3 - header_len);
+    if header.is_later_fragment() {
+        return;
+    }
+    if header.protocol() == protocol::UDP {
+        parsed.udp_len = word(&frame[..end], l3 + header_len + 4);
+    }
     walk_l4(&frame[..end], l3 + header_len, header.protocol(), parsed);
     if header.protocol() == protocol::ICMP {
         parsed.icmp_type = frame[..end].get(l3 + header_len).copied();
@@ -129,13 +169,37 @@ fn walk_ipv4(frame: &[u8], l3: usize, parsed: &mut Parsed) {
 
 fn walk_ipv6(frame: &[u8], l3: usize, parsed: &mut Parsed) {
     parsed.ip_version = frame.get(l3).map(|byte| byte >> 4);
-    let Some(header) = Ipv6Header::at(frame, l3).filter(|h| h.version() == 6) else { return };
+    let Some(header) = Ipv6Header::at(frame, l3) else { return };
+    parsed.ip6_total_len = Some(ipv6::HEADER_LEN + header.payload_len());
+    walk_chain(&frame[l3..], parsed);
+    if header.version() != 6 {
+        return;
+    }
     parsed.ip6_src = Some(header.src());
     parsed.ip6_dst = Some(header.dst());
     parsed.ip6_next = Some(header.next_header());
     let l4 = l3 + ipv6::HEADER_LEN;
     let end = frame.len().min(l4 + header.payload_len());
     walk_l4(&frame[..end], l4, header.next_header(), parsed);
+}
+
+/// Behind the extension headers of an IPv6 packet, if they can be followed.
+fn walk_chain(packet: &[u8], parsed: &mut Parsed) {
+    let end = packet.len().min(parsed.ip6_total_len.unwrap_or(0));
+    let Ok(chain) = ipv6::Chain::walk(&packet[..end]) else { return };
+    let payload = packet[..end].get(chain.offset..).unwrap_or_default();
+    (parsed.upper, parsed.payload_len) = (Some(chain.protocol), Some(payload.len()));
+    match chain.protocol {
+        ipv6::next_header::ICMPV6 => {
+            (parsed.icmp6_type, parsed.icmp6_code) = (byte(payload, 0), byte(payload, 1));
+        }
+        protocol::UDP => parsed.udp_len = word(payload, 4),
+        _ => {}
+    }
+}
+
+fn byte(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes.get(at).copied()
 }
 
 /// `packet` is the frame up to the end of the IP packet.

@@ -4,13 +4,17 @@ mod packets;
 mod sat;
 
 use proptest::prelude::*;
-use weever_graph::{Field, Predicate};
+use weever_graph::{Field, OpenTest, Predicate, Set};
 
 use super::*;
 use packets::{Packet, packet, predicate};
 
 fn holds(packet: &Packet, predicate: &Predicate) -> bool {
-    predicate.eval(&|f| packet.get(f), &|l| packet.label(l))
+    let label = |test: OpenTest<'_>| match test {
+        OpenTest::Label { label, value } => packet.label(label).is_some_and(|v| v == value),
+        OpenTest::Member { .. } => false,
+    };
+    predicate.eval(&|f| packet.get(f), &label)
 }
 
 fn in_any(packet: &Packet, conjs: &[Conj]) -> bool {
@@ -105,6 +109,20 @@ fn impossible_tests_are_empty() {
         assert_eq!(conjunctions(&p, 64), Ok(Vec::new()), "{p:?}");
         assert_eq!(conjunctions_of_not(&p, 64).map(|c| c.iter().any(Conj::is_all)), Ok(true));
     }
+}
+
+/// A field that only a stack knows has one value in a packet; nothing else is known of it.
+#[test]
+fn derived_fields_and_sets_are_labels() {
+    let length = |value| Predicate::eq(Field::UdpLen, value);
+    let both = Predicate::And(vec![length(8), length(9)]);
+    assert_eq!(conjunctions(&both, 8), Ok(Vec::new()));
+    let ours = || Predicate::Member { field: Field::Ip4Dst, set: Set::Ours };
+    let not = |p| Predicate::Not(Box::new(p));
+    let never = Predicate::And(vec![ours(), not(ours())]);
+    assert_eq!(conjunctions(&never, 8), Ok(Vec::new()));
+    let possible = Predicate::And(vec![ours(), not(length(8)), Predicate::eq(Field::Ip4Dst, 7)]);
+    assert_eq!(conjunctions(&possible, 8).map(|all| all.len()), Ok(1));
 }
 
 #[test]

@@ -142,6 +142,9 @@ impl Bits {
                 self.all(vec![there, within, !below])
             }
             Predicate::Atom { value, .. } => self.labels[value],
+            Predicate::Compare { .. } | Predicate::Member { .. } => {
+                unreachable!("the algebra takes {predicate:?} as a label")
+            }
             Predicate::Not(p) => !self.holds(p),
             Predicate::And(ps) => {
                 let lits = ps.iter().map(|p| self.holds(p)).collect();
