@@ -68,7 +68,9 @@ pub trait Snapshot: Send + 'static {
 /// the packet to change because some record findings in its metadata; the effects of the block's
 /// type say whether it does.
 pub fn validator(test: impl Fn(&mut Buffer) -> bool + Send + 'static) -> Made {
-    Ok(Box::new(Validator(move |burst: &mut Burst, input| tasks_marked(burst, input, &test))))
+    Ok(Box::new(Validator(move |burst: &mut Burst, input| {
+        tasks_marked(burst, input, |packet| test(packet))
+    })))
 }
 
 /// A [`validator`] that also depends on a state.
@@ -86,7 +88,7 @@ pub fn validator_with<S: Snapshot>(
 /// one whose port does not exist, take the last one.
 pub fn classifier<const N: usize>(port: impl Fn(&mut Buffer) -> usize + Send + 'static) -> Made {
     Ok(Box::new(Classifier(move |burst: &mut Burst, input| {
-        tasks_by_port::<N>(burst, input, &port)
+        tasks_by_port::<N>(burst, input, |packet| port(packet))
     })))
 }
 
@@ -104,7 +106,9 @@ pub fn classifier_with<const N: usize, S: Snapshot>(
 /// A block that changes packets and may lack the room to: those it changed leave by port 0, the
 /// others by port 1.
 pub fn rewriter(change: impl Fn(&mut Buffer) -> bool + Send + 'static) -> Made {
-    Ok(Box::new(Rewriter(move |burst: &mut Burst, input| tasks_marked(burst, input, &change))))
+    Ok(Box::new(Rewriter(move |burst: &mut Burst, input| {
+        tasks_marked(burst, input, |packet| change(packet))
+    })))
 }
 
 /// A [`rewriter`] that also depends on a state.

@@ -160,8 +160,8 @@ impl Engine {
     }
 
     /// Polls blocks whose deadlines have come, and runs queued tasks, delayed ones that are due first, then HIGH before LOW, until none is left
-    /// or `budget` tasks have run. One batch of LOW tasks runs even if HIGH tasks use up the
-    /// budget. Returns how many tasks ran.
+    /// or `budget` tasks have run; a full burst is not split, so that up to 63 more may run. One batch of
+    /// LOW tasks runs even if HIGH tasks use up the budget. Returns how many tasks ran.
     pub fn run(&mut self, now: Nanos, budget: usize) -> usize {
         self.runtime.start_delayed(&self.plan.program, now);
         let polled = self.poll_blocks(now);
@@ -182,6 +182,15 @@ impl Engine {
         }
         self.burst = Some(burst);
         done + polled
+    }
+
+    /// Runs one batch of queued tasks, HIGH before LOW. Returns how many tasks ran.
+    pub(crate) fn run_batch(&mut self, now: Nanos) -> usize {
+        let mut burst = self.burst.take().unwrap_or_default();
+        let high = self.run_high(&mut burst, BURST, now);
+        let ran = if high > 0 { high } else { self.run_low(&mut burst, BURST, 0, now) };
+        self.burst = Some(burst);
+        ran
     }
 
     fn run_high(&mut self, burst: &mut Box<Burst>, max: usize, now: Nanos) -> usize {

@@ -33,8 +33,8 @@ impl Tasks {
             woken: (0..entries).map(|_| VecDeque::new()).collect(),
             urgent: VecDeque::with_capacity(entries),
             woken_len: 0,
-            high: PriorityQueue::new(entries, limits.high, limits.high_total),
-            low: PriorityQueue::new(entries, limits.low, limits.low_total),
+            high: PriorityQueue::new(entries, limits.high, limits.high_total, limits.batch),
+            low: PriorityQueue::new(entries, limits.low, limits.low_total, limits.batch),
         }
     }
 
@@ -93,7 +93,8 @@ impl Tasks {
         self.low.take_all(entry, |task| each(Priority::Low, task));
     }
 
-    /// Moves the next woken and HIGH tasks of one entry into the burst, at most `max`.
+    /// Moves the next woken and HIGH tasks of one entry into the burst, at most `max` unless they were
+    /// queued as a full burst, which is not split.
     #[inline]
     pub(crate) fn next_high(&mut self, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
         match self.urgent.front() {
@@ -102,7 +103,7 @@ impl Tasks {
         }
     }
 
-    /// Moves the next LOW tasks of one entry into the burst, at most `max`.
+    /// The same for LOW tasks.
     pub(crate) fn next_low(&mut self, burst: &mut Box<Burst>, max: usize) -> Option<Batch> {
         next_of(&mut self.low, burst, max)
     }
@@ -195,12 +196,14 @@ pub(crate) struct PriorityQueue {
 }
 
 impl PriorityQueue {
-    pub(crate) fn new(entries: usize, limit: usize, total: usize) -> PriorityQueue {
+    /// Full bursts are queued as such if tasks may run in batches of that size.
+    pub(crate) fn new(entries: usize, limit: usize, total: usize, batch: usize) -> PriorityQueue {
         let room = limit.min(BURST);
         let queue =
             |_| EntryQueue { tasks: VecDeque::with_capacity(room), ..EntryQueue::default() };
         let queues = (0..entries).map(queue).collect();
-        let spare = (0..BURSTS).map(|_| Box::default()).collect();
+        let bursts = if batch < BURST { 0 } else { BURSTS };
+        let spare = (0..bursts).map(|_| Box::default()).collect();
         let runs = VecDeque::with_capacity(BURST);
         PriorityQueue { queues, runs, spare, len: 0, limits: [limit, total] }
     }
@@ -329,7 +332,8 @@ impl PriorityQueue {
     }
 
     /// Moves the entry's tasks into the burst's slots from `from` up to `to`; returns the end of
-    /// the slots filled and the mask of those with a buffer.
+    /// the slots filled and the mask of those with a buffer. A full burst at the head of the queue comes
+    /// whole if `from` is 0.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -339,7 +343,7 @@ impl PriorityQueue {
         to: usize,
     ) -> (usize, Mask) {
         let queue = &mut self.queues[entry.index()];
-        if from > 0 || to < BURST {
+        if from > 0 {
             self.spare.extend(queue.unpack());
         } else if let Some(whole) = queue.whole.take() {
             queue.ahead += BURST as u32;

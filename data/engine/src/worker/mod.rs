@@ -113,7 +113,7 @@ impl Worker {
             if engine.idle() || engine.outbox_room() < BURST {
                 return;
             }
-            turn.ran += engine.run(now, BURST);
+            turn.ran += engine.run_batch(now);
         }
     }
 
