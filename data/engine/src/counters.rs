@@ -1,267 +1,14 @@
 //! Counters of one engine, readable from any thread while it runs.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
 
 use arc_swap::ArcSwap;
 
 use crate::faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault, FaultLog};
-
-/// The kinds of counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum CounterKind {
-    /// A counter of the whole engine; the label names it.
-    Total,
-    /// Packets that reached a node.
-    Packets,
-    /// Packets that left by a port; the label is the port's name.
-    Port,
-    /// Tasks without a packet, such as timers, that reached a node.
-    Timer,
-    /// Tasks requested along a spawn edge, including those that were dropped because the queue was
-    /// full; the label is the edge's.
-    Spawned,
-    /// Tasks dropped at a spawn edge because their queue was full; the label is the edge's.
-    SpawnFull,
-    /// Tasks dropped at a spawn edge because the ring to the worker that runs the target was full;
-    /// the label is the edge's.
-    RingFull,
-    /// Packets that ended at a port and that no node took; the label is the reason that the graph
-    /// states, or says that the port leads nowhere.
-    Drop,
-    /// Tasks without a buffer that reached a node which needs one.
-    NoBuffer,
-    /// Packets dropped at a node because the link's outbox was full, or the link does not exist.
-    OutboxFull,
-    /// Tasks dropped at a node because too many were blocked.
-    BlockFull,
-    /// A block's own counter; the label is its name.
-    Own,
-    /// Panics of a node's block. Only nodes whose block has panicked have this counter.
-    Panics,
-}
-
-impl CounterKind {
-    /// A short name for tables and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            CounterKind::Total => "total",
-            CounterKind::Packets => "packets",
-            CounterKind::Port => "port",
-            CounterKind::Timer => "timer",
-            CounterKind::Spawned => "spawned",
-            CounterKind::SpawnFull => "spawn_full",
-            CounterKind::RingFull => "ring_full",
-            CounterKind::Drop => "drop",
-            CounterKind::NoBuffer => "no_buffer",
-            CounterKind::OutboxFull => "outbox_full",
-            CounterKind::BlockFull => "block_full",
-            CounterKind::Own => "own",
-            CounterKind::Panics => "panics",
-        }
-    }
-}
-
-/// The reason of drops at a port without targets for which the graph states none.
-pub(crate) fn leads_nowhere(port: &str) -> String {
-    format!("port `{port}` {LEADS_NOWHERE}")
-}
-
-const LEADS_NOWHERE: &str = "leads nowhere";
-
-/// A counter's index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counter(u32);
-
-impl Counter {
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// How many places it is after `first`; `None` if it is before.
-    #[cfg(test)]
-    pub(crate) fn places_after(self, first: Counter) -> Option<usize> {
-        self.index().checked_sub(first.index())
-    }
-
-    /// The counter `n` places further on.
-    pub(crate) fn plus(self, n: usize) -> Counter {
-        Counter(self.0 + n as u32)
-    }
-}
-
-/// Counts packets for all the steps inside a way of a shortcut at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WayCounter(u32);
-
-impl WayCounter {
-    pub(crate) fn at(index: usize) -> WayCounter {
-        WayCounter(index as u32)
-    }
-}
-
-/// The engine-wide counters, which come first.
-pub(crate) mod total {
-    use super::Counter;
-
-    pub(crate) const TASKS: Counter = Counter(0);
-    pub(crate) const BATCHES: Counter = Counter(1);
-    pub(crate) const CONFLICTS: Counter = Counter(2);
-    pub(crate) const UNCLAIMED: Counter = Counter(3);
-    pub(crate) const BLOCKED: Counter = Counter(4);
-    pub(crate) const DELAYED: Counter = Counter(5);
-    pub(crate) const RELAY_FULL: Counter = Counter(6);
-    pub(crate) const USED: Counter = Counter(7);
-    pub(super) const NAMES: [&str; 8] = [
-        "tasks",
-        "batches",
-        "conflicts",
-        "unclaimed",
-        "blocked_now",
-        "delayed_now",
-        "relay_full",
-        "used",
-    ];
-}
-
-/// A counter's name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Label {
-    node: Arc<str>,
-    kind: CounterKind,
-    label: Arc<str>,
-}
-
-impl Label {
-    /// Whether it counts packets at a port that leads nowhere.
-    fn is_of_open_port(&self) -> bool {
-        self.kind == CounterKind::Drop && self.label.ends_with(LEADS_NOWHERE)
-    }
-}
-
-/// The counters that other workers of a team have.
-pub(crate) struct Others<'a> {
-    /// The counters of the whole graph, when compiling a part of it.
-    pub(crate) layout: Option<&'a Layout>,
-    /// Whether a node exists only in workers' parts of the graph, where it comes and goes.
-    pub(crate) is_private: &'a dyn Fn(&str) -> bool,
-}
-
-impl Others<'_> {
-    /// No other worker.
-    #[cfg(test)]
-    pub(crate) const NONE: Others<'static> = Others { layout: None, is_private: &|_| false };
-}
-
-/// The counters of a graph, assigned during compilation.
-#[derive(Clone, Debug)]
-pub(crate) struct Layout {
-    labels: Vec<Label>,
-    /// By way, the counters that a packet which takes it counts for.
-    pub(crate) ways: Vec<Box<[Counter]>>,
-}
-
-impl Layout {
-    /// Only the engine-wide counters.
-    pub(crate) fn new() -> Layout {
-        let mut layout = Layout { labels: Vec::new(), ways: Vec::new() };
-        for name in total::NAMES {
-            layout.add(&"".into(), CounterKind::Total, name);
-        }
-        layout
-    }
-
-    /// The counters of the steps inside a way.
-    #[cfg(test)]
-    pub(crate) fn counters_of(&self, way: WayCounter) -> &[Counter] {
-        &self.ways[way.0 as usize]
-    }
-
-    pub(crate) fn add(&mut self, node: &Arc<str>, kind: CounterKind, label: &str) -> Counter {
-        let place = Counter(self.labels.len() as u32);
-        self.labels.push(Label { node: node.clone(), kind, label: label.into() });
-        place
-    }
-
-    /// The index here of each counter of `old`. Counters that `others` may still use keep their
-    /// values. Those of removed nodes are added to the counters of [`REMOVED`] with the same kind
-    /// and label, so that no sum ever decreases.
-    pub(crate) fn continuing(&mut self, old: &Layout, others: &Others<'_>) -> Box<[Counter]> {
-        let whole = others.layout.iter().flat_map(|layout| &layout.labels);
-        let whole: HashSet<&Label> = whole.collect();
-        // A port may lead nowhere on one worker, or until the next change, and somewhere else.
-        let nodes = self.labels.iter().chain(whole.iter().copied());
-        let nodes: HashSet<Arc<str>> = nodes.map(|label| label.node.clone()).collect();
-        let may_return = |label: &Label| label.is_of_open_port() && nodes.contains(&label.node);
-        let is_elsewhere = |label: &Label| {
-            let is_private = (others.is_private)(&label.node);
-            &*label.node != REMOVED && (whole.contains(label) || is_private || may_return(label))
-        };
-        let mut places = self.places();
-        let mut seen: HashMap<&Label, usize> = HashMap::new();
-        let mut map = Vec::with_capacity(old.labels.len());
-        let mut retired = 0;
-        for label in &old.labels {
-            let nth = seen.entry(label).or_default();
-            let found = places.get(label).and_then(|places| places.get(*nth)).copied();
-            *nth += 1;
-            map.push(match found {
-                Some(place) => place,
-                None if is_elsewhere(label) => self.add(&label.node, label.kind, &label.label),
-                None => self.retire(label, &mut places, &mut retired),
-            });
-        }
-        map.into()
-    }
-
-    /// The counters by label; a node may use the same reason at several ports.
-    fn places(&self) -> HashMap<Label, Vec<Counter>> {
-        let mut places: HashMap<Label, Vec<Counter>> = HashMap::new();
-        for (i, label) in self.labels.iter().enumerate() {
-            places.entry(label.clone()).or_default().push(Counter(i as u32));
-        }
-        places
-    }
-
-    fn retire(
-        &mut self,
-        label: &Label,
-        places: &mut HashMap<Label, Vec<Counter>>,
-        retired_labels: &mut usize,
-    ) -> Counter {
-        // Labels come from graphs, which may change for years; so their number is bounded.
-        let text =
-            if *retired_labels >= MAX_RETIRED { "others".into() } else { label.label.clone() };
-        let retired = Label { node: REMOVED.into(), kind: label.kind, label: text };
-        if let Some(place) = places.get(&retired).and_then(|places| places.first()) {
-            return *place;
-        }
-        *retired_labels += 1;
-        let place = self.add(&retired.node, retired.kind, &retired.label);
-        places.insert(retired, vec![place]);
-        place
-    }
-
-    /// The counter of tasks dropped because their node was removed.
-    pub(crate) fn removed(&mut self) -> Counter {
-        let label =
-            Label { node: REMOVED.into(), kind: CounterKind::Drop, label: NODE_WAS_REMOVED.into() };
-        let found = self.labels.iter().position(|l| *l == label);
-        let add = || self.add(&label.node, label.kind, &label.label);
-        found.map_or_else(add, |i| Counter(i as u32))
-    }
-}
-
-/// The node name under which the counters of removed nodes are kept, summed up.
-pub const REMOVED: &str = "(removed)";
-
-/// The drop reason of tasks that waited at a node when it was removed.
-pub const NODE_WAS_REMOVED: &str = "node was removed";
-
-/// The most distinct labels kept for removed nodes.
-const MAX_RETIRED: usize = 1024;
+use crate::slots::{Counter, CounterKind, Label, Layout, Recount};
 
 /// A counter's name and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,64 +23,114 @@ pub struct Reading {
     pub value: u64,
 }
 
-/// The counter cells of one graph. The cells of its successor start from their values.
+/// The cells of an engine's counters, and the counters of the graph that it runs. The next graph's
+/// counters lie in the same cells.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    cells: Box<[AtomicU64]>,
-    labels: Vec<Label>,
-    /// Packets by the way that they took; they count for every step inside it.
-    ways: Box<[AtomicU64]>,
-    /// By counter, the ways that count for it.
-    ways_of: Box<[Vec<u32>]>,
+    /// The slots of the first graph, and some more.
+    first: Arc<[AtomicU64]>,
+    /// Further slots.
+    more: Vec<Arc<[AtomicU64]>>,
+    layout: Arc<Layout>,
 }
 
 impl Cells {
-    pub(crate) fn new(layout: &Layout) -> Cells {
-        let mut ways_of = vec![Vec::new(); layout.labels.len()];
-        for (way, counters) in (0..).zip(&layout.ways) {
-            for counter in counters {
-                ways_of[counter.index()].push(way);
+    /// Cells for so many slots.
+    pub(crate) fn new(layout: Arc<Layout>, slots: usize) -> Cells {
+        Cells { first: zeros(slots + slots / 4), more: Vec::new(), layout }
+    }
+
+    /// The same cells, with those of further slots, for another graph.
+    pub(crate) fn continued(&self, layout: Arc<Layout>, slots: usize) -> Cells {
+        let mut more = self.more.clone();
+        let present = self.first.len() + more.iter().map(|cells| cells.len()).sum::<usize>();
+        if slots > present {
+            more.push(zeros((slots - present).max(present / 2)));
+        }
+        Cells { first: self.first.clone(), more, layout }
+    }
+
+    #[inline]
+    fn cell(&self, counter: Counter) -> &AtomicU64 {
+        match self.first.get(counter.index()) {
+            Some(cell) => cell,
+            None => self.later(counter.index() - self.first.len()),
+        }
+    }
+
+    /// Panics for a slot that was never assigned.
+    #[cold]
+    fn later(&self, mut place: usize) -> &AtomicU64 {
+        for cells in &self.more {
+            match cells.get(place) {
+                Some(cell) => return cell,
+                None => place -= cells.len(),
             }
         }
-        Cells {
-            cells: layout.labels.iter().map(|_| AtomicU64::new(0)).collect(),
-            labels: layout.labels.clone(),
-            ways: layout.ways.iter().map(|_| AtomicU64::new(0)).collect(),
-            ways_of: ways_of.into(),
-        }
-    }
-
-    /// Adds the values of `old`; `map` gives the index of each.
-    pub(crate) fn go_on_from(&self, old: &Cells, map: &[Counter]) {
-        for (i, place) in map.iter().enumerate() {
-            self.add(*place, old.value(i));
-        }
-    }
-
-    fn value(&self, i: usize) -> u64 {
-        let ways = self.ways_of[i].iter().map(|way| self.ways[*way as usize].load(Relaxed));
-        ways.fold(self.cells[i].load(Relaxed), u64::wrapping_add)
+        panic!("a counter has no slot")
     }
 
     #[inline]
     pub(crate) fn add(&self, counter: Counter, n: u64) {
-        raise(&self.cells[counter.0 as usize], n);
-    }
-
-    /// Counts `n` packets for every step inside a way.
-    #[inline]
-    pub(crate) fn add_on_way(&self, way: WayCounter, n: u64) {
-        raise(&self.ways[way.0 as usize], n);
+        raise(self.cell(counter), n);
     }
 
     #[inline]
     pub(crate) fn set(&self, counter: Counter, value: u64) {
-        self.cells[counter.0 as usize].store(value, Relaxed);
+        self.cell(counter).store(value, Relaxed);
     }
 
-    fn readings(&self) -> impl Iterator<Item = (&Label, u64)> {
-        self.labels.iter().enumerate().map(|(i, label)| (label, self.value(i)))
+    /// Carries out a change, in the cells that it touches.
+    pub(crate) fn recount(&self, recount: &Recount) {
+        for slot in recount.fresh.iter().flat_map(|slots| slots.clone()) {
+            self.set(Counter::at(slot as usize), 0);
+        }
+        for (from, to) in recount.moves.iter().chain(&recount.ways) {
+            self.add(*to, self.cell(*from).load(Relaxed));
+        }
     }
+
+    fn read(&self, label: Label, counter: Counter, on_ways: u64) -> Reading {
+        let Label { node, kind, label } = label;
+        let value = self.cell(counter).load(Relaxed).wrapping_add(on_ways);
+        Reading { node, kind, label, value }
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        let mut on_ways: HashMap<Counter, u64> = HashMap::new();
+        for (way, counters) in self.layout.ways.iter().flat_map(|ways| ways.iter()) {
+            let packets = self.cell(way).load(Relaxed);
+            for counter in counters {
+                let sum = on_ways.entry(*counter).or_default();
+                *sum = sum.wrapping_add(packets);
+            }
+        }
+        let on_ways = |counter: &Counter| on_ways.get(counter).copied().unwrap_or(0);
+        let counters = self.layout.iter();
+        counters.map(|(label, counter)| self.read(label, counter, on_ways(&counter))).collect()
+    }
+
+    fn of_node(&self, node: &str) -> Vec<Reading> {
+        let counters = self.layout.of_node(node);
+        counters.map(|(label, counter)| self.read(label, counter, self.on_ways(counter))).collect()
+    }
+
+    fn get(&self, node: &str, kind: CounterKind, label: &str) -> Option<u64> {
+        let is = |(l, _): &(Label, Counter)| l.kind == kind && *l.label == *label;
+        let (label, counter) = self.layout.of_node(node).find(is)?;
+        Some(self.read(label, counter, self.on_ways(counter)).value)
+    }
+
+    /// The packets that took a way which counts for a counter.
+    fn on_ways(&self, counter: Counter) -> u64 {
+        let ways = self.layout.ways.iter().flat_map(|ways| ways.iter());
+        let ways = ways.filter(|(_, counters)| counters.contains(&counter));
+        ways.map(|(way, _)| self.cell(way).load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+fn zeros(n: usize) -> Arc<[AtomicU64]> {
+    (0..n).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// There is one writer, so a load and a store suffice; a locked instruction would cost twenty times
@@ -343,29 +140,55 @@ fn raise(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
+/// How often a reader begins again because the graph changes meanwhile: a worker that is preempted
+/// during a change does not hold readers up.
+const MAX_ATTEMPTS: usize = 1000;
+
 /// All counters of an engine. Only the engine writes; readers on any thread see each counter at
 /// some recent value, not a snapshot of all. They survive graph changes: nodes that stay keep
-/// counting, and the counts of removed nodes are summed up under the name [`REMOVED`].
+/// counting, and the counts of removed nodes are summed up under the name [`REMOVED`](crate::REMOVED).
 #[derive(Debug)]
 pub struct Counters {
     cells: ArcSwap<Cells>,
+    /// Goes up before and after a change: odd while counts move from one cell to another.
+    changes: AtomicU64,
     faults: Arc<FaultLog>,
 }
 
 impl Counters {
     pub(crate) fn new(cells: Arc<Cells>, faults: Arc<FaultLog>) -> Counters {
-        Counters { cells: ArcSwap::new(cells), faults }
+        Counters { cells: ArcSwap::new(cells), changes: AtomicU64::new(0), faults }
     }
 
-    /// Publishes `cells` to readers.
-    pub(crate) fn publish(&self, cells: Arc<Cells>) {
+    /// Goes on with other counters. Called by the engine.
+    pub(crate) fn change(&self, cells: Arc<Cells>, recount: &Recount) {
+        raise(&self.changes, 1);
+        fence(Release);
+        cells.recount(recount);
         self.cells.store(cells);
+        self.changes.store(self.changes.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// Reads at a time when no counts are on their way.
+    fn read<T>(&self, read: impl Fn(&Cells) -> T) -> T {
+        for _ in 0..MAX_ATTEMPTS {
+            let before = self.changes.load(Acquire);
+            if before.is_multiple_of(2) {
+                let value = read(&self.cells.load());
+                fence(Acquire);
+                if self.changes.load(Relaxed) == before {
+                    return value;
+                }
+            }
+            std::thread::yield_now();
+        }
+        read(&self.cells.load())
     }
 
     /// Every counter with its name, node by node in the order of the graph; then those of blocks
     /// that have panicked.
     pub fn describe(&self) -> Vec<Reading> {
-        let mut readings: Vec<Reading> = self.cells.load().readings().map(reading).collect();
+        let mut readings = self.read(Cells::readings);
         readings.extend(self.of_faults());
         readings
     }
@@ -395,18 +218,14 @@ impl Counters {
 
     /// The counters of one node, in the same form.
     pub fn of_node(&self, node: &str) -> Vec<Reading> {
-        let cells = self.cells.load();
-        let of_node = cells.readings().filter(|(label, _)| &*label.node == node).map(reading);
-        let of_faults = self.of_faults().filter(|reading| &*reading.node == node);
-        of_node.chain(of_faults).collect()
+        let mut readings = self.read(|cells| cells.of_node(node));
+        readings.extend(self.of_faults().filter(|reading| &*reading.node == node));
+        readings
     }
 
     /// The value of the counter of `kind` called `label` at `node`; `None` when there is none.
     pub fn get(&self, node: &str, kind: CounterKind, label: &str) -> Option<u64> {
-        let is = |l: &Label| l.kind == kind && &*l.node == node && &*l.label == label;
-        let cells = self.cells.load();
-        let found = cells.readings().find(|(label, _)| is(label));
-        found.map(|(_, value)| value).or_else(|| {
+        self.read(|cells| cells.get(node, kind, label)).or_else(|| {
             let is = |r: &Reading| r.kind == kind && &*r.node == node && &*r.label == label;
             self.of_faults().find(is).map(|reading| reading.value)
         })
@@ -421,11 +240,6 @@ impl Counters {
     pub fn total(&self, label: &str) -> u64 {
         self.get("", CounterKind::Total, label).unwrap_or(0)
     }
-}
-
-fn reading((label, value): (&Label, u64)) -> Reading {
-    let Label { node, kind, label } = label.clone();
-    Reading { node, kind, label, value }
 }
 
 /// Adds up the counters of several engines of one stack, in the order of the first, followed by

@@ -20,17 +20,19 @@ mod mailbox;
 mod moves;
 pub mod reference;
 mod schedule;
+mod slots;
 mod team;
 #[cfg(test)]
 mod testkit;
 mod worker;
 
-pub use counters::{CounterKind, Counters, NODE_WAS_REMOVED, REMOVED, Reading, sum};
+pub use counters::{Counters, Reading, sum};
 pub use faults::{BLOCK_PANICKED, BLOCK_QUARANTINED, Fault};
 pub use interpreter::Engine;
 pub use limits::Limits;
 pub use mailbox::{Mailbox, Waker};
 pub use moves::Moved;
 pub use schedule::{CompileError, Entry, Idp, Idps, Schedule, Update};
+pub use slots::{CounterKind, NODE_WAS_REMOVED, REMOVED};
 pub use team::{Fit, FlowMoves, Member, MemberQueue, Published, Publisher, Team, TeamError};
 pub use worker::{Attached, Lost, Mode, Pace, Turn, Worker, WorkerStats, monotonic};

@@ -6,11 +6,10 @@ use weever_packet::{Burst, Mask, Nanos, bits};
 
 use super::runtime::Runtime;
 use super::task_queues::{Batch, Task};
-#[cfg(test)]
-use crate::counters::WayCounter;
-use crate::counters::{Cells, Counter, total};
+use crate::counters::Cells;
 use crate::faults::Loss;
 use crate::schedule::{Entry, NO_NODE, Program, TaskMasks};
+use crate::slots::{Counter, total};
 
 /// The destination of claimed buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +76,7 @@ pub(crate) struct BatchState {
     pub(crate) lost: Vec<(u32, Loss, Mask)>,
     /// The ways that tasks have taken.
     #[cfg(test)]
-    pub(crate) ways: Vec<(WayCounter, Mask)>,
+    pub(crate) ways: Vec<(Counter, Mask)>,
 }
 
 impl BatchState {

@@ -7,8 +7,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use weever_block::{Block, Burst, Cx, Mask, Shortcut};
-use weever_graph::NodeId;
+use weever_block::{Block, Cx, Mask};
 use weever_packet::Nanos;
 
 use super::Engine;
@@ -16,7 +15,7 @@ use super::batch::owners;
 use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
-use crate::schedule::{Entry, NO_NODE, Step};
+use crate::schedule::{Entry, EntryCode, NO_NODE};
 
 /// The most blocks polled in one go, so that packets are not kept waiting.
 const MAX_POLLS: usize = 64;
@@ -65,14 +64,14 @@ type Panic = Box<dyn Any + Send>;
 impl Walk<'_> {
     /// Ends a batch in which a block panicked.
     #[cold]
-    pub(super) fn contain(&mut self, steps: &[Step], panic: Panic) {
+    pub(super) fn contain(&mut self, code: &EntryCode, panic: Panic) {
         if self.state.collecting.is_some() {
             self.give_up_claim(panic);
         } else {
             let node = self.replace_culprit(panic);
             self.state.lost.push((node, Loss::Panic, Mask::MAX));
             self.state.masks.due.fill(0);
-            self.count(steps);
+            self.count(code);
         }
         // Each round gives up a claim, so they come to an end.
         while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.dispositions().run())) {
@@ -100,7 +99,7 @@ impl Walk<'_> {
         self.state.requests.clear();
         let shortcut = self.state.shortcut.take();
         let node = match shortcut {
-            Some(number) => self.program.shortcut_types[number as usize].0.0,
+            Some(number) => self.program.shortcut_types[number as usize].0,
             None => std::mem::replace(&mut self.state.running, NO_NODE),
         };
         if node == NO_NODE {
@@ -110,7 +109,7 @@ impl Walk<'_> {
         let may_go_on = self.faults.panicked(name, self.now, &*panic);
         match shortcut {
             // Its packets go from node to node from now on.
-            Some(number) => self.shortcuts[number as usize] = Box::new(NoShortcut),
+            Some(number) => self.shortcuts[number as usize] = None,
             None => {
                 let block = if may_go_on { self.fresh_block(node) } else { None };
                 let old = std::mem::replace(&mut self.blocks[node as usize], block);
@@ -129,14 +128,8 @@ impl Walk<'_> {
     }
 
     fn fresh_block(&self, node: u32) -> Option<Box<dyn Block>> {
-        let make = || self.maker.block(&self.plan.graph, NodeId(node));
+        let id = self.plan.id_at(node)?;
+        let make = || self.maker.block(&self.plan.graph, id);
         catch_unwind(AssertUnwindSafe(make)).ok()?.ok()?
     }
-}
-
-/// Takes the place of a shortcut that panicked.
-struct NoShortcut;
-
-impl Shortcut for NoShortcut {
-    fn run(&mut self, _: &mut Burst, _: Mask, _: &mut [Mask]) {}
 }

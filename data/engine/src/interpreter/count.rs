@@ -5,23 +5,23 @@ use std::sync::Arc;
 use weever_packet::{Mask, bits};
 
 use super::walk::Walk;
-use crate::counters::total;
-use crate::schedule::{End, Step, TaskMasks, span};
+use crate::schedule::{End, EntryCode, TaskMasks, span};
+use crate::slots::total;
 
 impl Walk<'_> {
     /// One pass over the masks that the steps left updates the counters and clears the masks. Most
     /// nodes see the same tasks, so most masks equal the previous one.
     #[inline]
-    pub(super) fn count(&mut self, steps: &[Step]) {
+    pub(super) fn count(&mut self, code: &EntryCode) {
         let mut unclaimed = self.batch.occupied & !self.state.disposed;
         if !self.state.lost.is_empty() {
             unclaimed = self.count_lost(unclaimed);
         }
         if unclaimed != 0 {
-            self.count_drops(steps, unclaimed);
+            self.count_drops(code, unclaimed);
         }
         if self.batch.occupied != self.batch.tasks {
-            self.count_timers(steps);
+            self.count_timers(code);
         }
         let counters = &*self.runtime.counters;
         let TaskMasks { slots, passed, ending, .. } = &mut self.state.masks;
@@ -29,7 +29,7 @@ impl Walk<'_> {
         let mut last = (self.batch.tasks, u64::from(self.batch.tasks.count_ones()));
         counters.add(total::TASKS, last.1);
         counters.add(total::BATCHES, 1);
-        for (word, steps) in passed.iter_mut().zip(steps.chunks(64)) {
+        for (word, steps) in passed.iter_mut().zip(code.steps.chunks(64)) {
             for step in bits(std::mem::take(word)).map(|i| &steps[i]) {
                 for (i, mask) in slots[step.slots()].iter_mut().enumerate() {
                     if *mask != 0 {
@@ -47,13 +47,13 @@ impl Walk<'_> {
     /// Counts each unclaimed packet once: at the first port with a stated reason by which it left, in
     /// the order of the schedule, else as used, else at the first port that leads nowhere.
     #[inline(never)]
-    fn count_drops(&self, steps: &[Step], mut unclaimed: Mask) {
+    fn count_drops(&self, code: &EntryCode, mut unclaimed: Mask) {
         let TaskMasks { slots, ending, .. } = &self.state.masks;
         let counters = &*self.runtime.counters;
         for end in [End::Stated, End::Used, End::Nowhere] {
-            for (word, steps) in ending.iter().zip(steps.chunks(64)) {
+            for (word, steps) in ending.iter().zip(code.steps.chunks(64)) {
                 for step in bits(*word).map(|i| &steps[i]) {
-                    let drops = &self.program.drops[span(&step.drops)];
+                    let drops = &code.drops[span(&step.drops)];
                     for drop in drops.iter().filter(|drop| drop.end == end) {
                         let tasks = slots[drop.slot as usize] & unclaimed;
                         if tasks != 0 {
@@ -72,10 +72,10 @@ impl Walk<'_> {
 
     /// Counts tasks without a packet apart, and takes them out of the masks that packets are counted by.
     #[inline(never)]
-    fn count_timers(&mut self, steps: &[Step]) {
+    fn count_timers(&mut self, code: &EntryCode) {
         let counters = &*self.runtime.counters;
         let TaskMasks { slots, passed, .. } = &mut self.state.masks;
-        for (word, steps) in passed.iter().zip(steps.chunks(64)) {
+        for (word, steps) in passed.iter().zip(code.steps.chunks(64)) {
             for step in bits(*word).map(|i| &steps[i]) {
                 let slots = &mut slots[step.slots()];
                 let timers = slots[0] & !self.batch.occupied;

@@ -1,11 +1,14 @@
 //! What an engine takes from the engines of other workers.
 
+use std::sync::Arc;
+
 use weever_packet::Nanos;
 
 use super::Engine;
 use super::moving::{Owed, QueueWatch};
 use super::peers::{Message, Peers};
 use super::runtime::Offered;
+use crate::counters::Cells;
 
 /// Messages taken from one worker in one turn.
 const MAX_MESSAGES_PER_TURN: usize = 256;
@@ -15,6 +18,11 @@ impl Engine {
     pub(crate) fn connect(&mut self, peers: Peers) {
         self.runtime.worker = peers.me();
         self.runtime.peers = Some(Box::new(peers));
+    }
+
+    /// The cells of its counters.
+    pub(crate) fn cells(&self) -> Arc<Cells> {
+        self.runtime.counters.clone()
     }
 
     pub(crate) fn peers(&mut self) -> Option<&mut Peers> {

@@ -93,8 +93,9 @@ use walk::Walk;
 /// ```
 pub struct Engine {
     plan: Arc<CompiledGraph>,
+    /// By place.
     blocks: Vec<Option<Box<dyn Block>>>,
-    shortcuts: Vec<Box<dyn Shortcut>>,
+    shortcuts: Vec<Option<Box<dyn Shortcut>>>,
     /// Makes the successors of blocks that panicked.
     maker: Arc<BlockMaker>,
     faults: Faults,
@@ -113,7 +114,8 @@ impl Engine {
     pub fn new(schedule: Schedule, pool: PoolCache, limits: Limits) -> Engine {
         let Schedule { plan, blocks, shortcuts, maker } = schedule;
         let faults = Faults::default();
-        let cells = Arc::new(Cells::new(&plan.layout));
+        let slots = plan.layout.slots();
+        let cells = Arc::new(Cells::new(plan.layout.clone(), slots));
         let limits = Limits { batch: limits.batch.clamp(1, BURST), ..limits };
         Engine {
             state: BatchState::new(&plan.program),

@@ -12,8 +12,9 @@ use super::peers::{Message, Peers};
 use super::task_queues::{Task, Tasks};
 use super::waiting::{Blocked, Deadlines};
 use crate::Limits;
-use crate::counters::{Cells, Counter, total};
+use crate::counters::Cells;
 use crate::schedule::{Entry, NodeRef, Program, SpawnEdge};
+use crate::slots::{Counter, total};
 
 /// A task that starts later.
 #[derive(Debug)]

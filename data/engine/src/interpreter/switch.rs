@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weever_block::Priority;
+use weever_block::{Block, Priority, State};
 use weever_packet::Nanos;
 
 use super::Engine;
 use super::runtime::Runtime;
 use super::task_queues::Task;
-use crate::counters::total;
 use crate::schedule::{Program, Removed, Update};
+use crate::slots::total;
 
 impl Engine {
     /// Switches to the graph of `update`, which must have been made for the graph that this engine
@@ -21,19 +21,11 @@ impl Engine {
             self.forget_faults(update);
         }
         self.give_up_flows(update, now);
-        let went_on = self.move_blocks(update, now);
-        self.end_flows(update, &went_on);
-        if !self.runtime.deadlines.is_empty() {
-            // A block that takes another's place is polled when that would have been.
-            let stays = |old| update.kept.iter().chain(&update.replaced).find(|node| node.0 == old);
-            self.runtime.deadlines.renumber(|old| stays(old).map(|node| node.1));
-        }
+        self.exchange_blocks(update, now);
         std::mem::swap(&mut self.plan, &mut update.plan);
-        std::mem::swap(&mut self.blocks, &mut update.blocks);
         std::mem::swap(&mut self.shortcuts, &mut update.shortcuts);
         std::mem::swap(&mut self.state.masks, &mut update.masks);
-        update.cells.go_on_from(&self.runtime.counters, &update.counters);
-        self.counters.publish(update.cells.clone());
+        self.counters.change(update.cells.clone(), &update.recount);
         std::mem::swap(&mut self.runtime.counters, &mut update.cells);
         self.runtime.epoch = update.epoch;
         self.runtime.tasks.widen(self.plan.program.entries.len());
@@ -49,49 +41,54 @@ impl Engine {
         }
     }
 
-    /// Returns the replaced nodes whose blocks went on with their predecessors' state.
-    fn move_blocks(&mut self, update: &mut Update, now: Nanos) -> Vec<u32> {
-        let mut went_on = Vec::new();
-        for (old, new) in &update.kept {
-            update.blocks[*new as usize] = self.blocks[*old as usize].take();
+    fn exchange_blocks(&mut self, update: &mut Update, now: Nanos) {
+        if let Some(room) = &mut update.more_room {
+            room.append(&mut self.blocks);
+            std::mem::swap(room, &mut self.blocks);
         }
-        for (old, new) in &update.replaced {
-            let Some(old) = &mut self.blocks[*old as usize] else { continue };
-            let Some(successor) = &mut update.blocks[*new as usize] else { continue };
-            let node = &update.plan.program.nodes[*new as usize].name;
-            let mut hand_over = || old.export_state().map(|state| successor.import_state(state));
-            match catch_unwind(AssertUnwindSafe(&mut hand_over)) {
-                Ok(None) => {}
-                Ok(Some(Ok(()))) => went_on.push(*new),
-                Ok(Some(Err(state))) => update.refused.push((node.clone(), state)),
-                Err(panic) => {
-                    self.faults.panicked(node, now, &*panic);
-                    update.refused.push((node.clone(), Box::new(())));
+        if self.blocks.len() < update.plan.program.nodes.len() {
+            self.blocks.resize_with(update.plan.program.nodes.len(), || None);
+        }
+        for built in &mut update.built {
+            let plan = &update.plan.program.nodes[built.place as usize];
+            let old = &mut self.blocks[built.place as usize];
+            let went_on = built.follows && {
+                match hand_over(old, &mut built.block) {
+                    Ok(None) => false,
+                    Ok(Some(Ok(()))) => true,
+                    Ok(Some(Err(state))) => {
+                        update.refused.push((plan.name.clone(), state));
+                        false
+                    }
+                    Err(panic) => {
+                        self.faults.panicked(&plan.name, now, &*panic);
+                        update.refused.push((plan.name.clone(), Box::new(())));
+                        false
+                    }
                 }
+            };
+            std::mem::swap(old, &mut built.block);
+            if !built.follows {
+                // A block that takes another's place is polled when that would have been.
+                self.runtime.deadlines.set(built.place, None, now);
             }
-        }
-        went_on
-    }
-
-    /// The flows of blocks that start afresh have ended.
-    fn end_flows(&self, update: &Update, went_on: &[u32]) {
-        for node in &update.plan.program.sharded {
-            let stays = update.kept.iter().any(|(_, new)| new == node) || went_on.contains(node);
-            if let Some(flows) = update.plan.program.nodes[*node as usize].flows.as_ref()
-                && !stays
-            {
+            // The flows of a block that starts afresh have ended.
+            if let Some(flows) = plan.flows.as_ref().filter(|_| !went_on) {
                 flows.owners.release_all(self.runtime.worker);
             }
+        }
+        for place in &update.gone {
+            self.runtime.deadlines.set(*place, None, now);
+            update.old_blocks.push(self.blocks[*place as usize].take());
         }
     }
 
     /// A new block has a clean record; one that stays keeps its own.
     fn forget_faults(&mut self, update: &Update) {
         for name in self.faults.nodes() {
-            let named =
-                |(_, new): &(u32, u32)| update.plan.program.nodes[*new as usize].name == name;
-            let stays = update.kept.iter().any(named);
-            if !stays {
+            let new = update.built.iter().map(|built| (&update.plan, built.place));
+            let mut changed = new.chain(update.gone.iter().map(|place| (&self.plan, *place)));
+            if changed.any(|(plan, place)| plan.program.nodes[place as usize].name == name) {
                 self.faults.replaced(&name);
             }
         }
@@ -103,15 +100,29 @@ impl Engine {
     }
 }
 
+/// Offers the state of a block to the one that takes its place: `None` if there is no state.
+fn hand_over(
+    old: &mut Option<Box<dyn Block>>,
+    new: &mut Option<Box<dyn Block>>,
+) -> std::thread::Result<Option<Result<(), State>>> {
+    let (Some(old), Some(new)) = (old, new) else { return Ok(None) };
+    let mut hand_over = || old.export_state().map(|state| new.import_state(state));
+    catch_unwind(AssertUnwindSafe(&mut hand_over))
+}
+
 impl Runtime {
-    /// Delayed tasks hold the counter for a full queue, which has a new index.
+    /// Delayed tasks hold the counter for a full queue, which may lie elsewhere now.
     fn recount_delayed(&mut self, update: &Update) {
-        if !self.delayed.is_empty() {
-            self.delayed.retain(|delayed| {
-                delayed.full = update.counters[delayed.full.index()];
-                true
-            });
+        let moves = &update.recount.moves;
+        if self.delayed.is_empty() || moves.is_empty() {
+            return;
         }
+        self.delayed.retain(|delayed| {
+            if let Ok(found) = moves.binary_search_by_key(&delayed.full, |(from, _)| *from) {
+                delayed.full = moves[found].1;
+            }
+            true
+        });
     }
 
     fn clear(&mut self, program: &Program, removed: Removed, update: &Update) {

@@ -19,7 +19,7 @@ pub(crate) struct Batch {
 
 #[derive(Debug)]
 pub(crate) struct Tasks {
-    woken: Box<[VecDeque<Task>]>,
+    woken: Vec<VecDeque<Task>>,
     /// Entries with woken tasks, in the order in which they were woken.
     urgent: VecDeque<Entry>,
     woken_len: usize,
@@ -67,9 +67,7 @@ impl Tasks {
     /// Makes room for entries up to `entries`.
     pub(crate) fn widen(&mut self, entries: usize) {
         if entries > self.woken.len() {
-            let mut woken = std::mem::take(&mut self.woken).into_vec();
-            woken.resize_with(entries, VecDeque::new);
-            self.woken = woken.into();
+            self.woken.resize_with(entries, VecDeque::new);
             self.urgent.reserve(entries);
             self.high.widen(entries);
             self.low.widen(entries);
@@ -184,7 +182,7 @@ const BURSTS: usize = 4;
 /// The queues of one priority, one per entry. The entry with the oldest task is served first.
 #[derive(Debug)]
 pub(crate) struct PriorityQueue {
-    queues: Box<[EntryQueue]>,
+    queues: Vec<EntryQueue>,
     runs: VecDeque<Run>,
     /// Empty bursts to exchange for full ones.
     #[allow(clippy::vec_box, reason = "a box moves in and out as a pointer, not 512 bytes")]
@@ -297,9 +295,7 @@ impl PriorityQueue {
 
     /// Makes room for entries up to `entries`; the queues of new ones are empty.
     pub(crate) fn widen(&mut self, entries: usize) {
-        let mut queues = std::mem::take(&mut self.queues).into_vec();
-        queues.resize_with(entries.max(queues.len()), EntryQueue::default);
-        self.queues = queues.into();
+        self.queues.resize_with(entries.max(self.queues.len()), EntryQueue::default);
     }
 
     /// Removes every task of an entry, in order.

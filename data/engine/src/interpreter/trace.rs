@@ -4,7 +4,7 @@ use weever_packet::{BURST, Burst, Mask, bits};
 
 use super::batch::{Claimed, Destination};
 use super::task_queues::Batch;
-use crate::schedule::Program;
+use crate::schedule::{CompiledGraph, NO_NODE};
 
 /// One node of one batch: its input, and the mask of each port by the block's numbers.
 #[derive(Clone, Debug)]
@@ -31,10 +31,11 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn begin(&mut self, batch: &Batch, burst: &Burst, program: &Program) {
+    pub(crate) fn begin(&mut self, batch: &Batch, burst: &Burst, plan: &CompiledGraph) {
         assert_eq!(burst.occupied() & batch.tasks, batch.occupied);
         let packets = (0..BURST).map(|i| burst.get(i).map(|b| b.data().to_vec())).collect();
-        let entries: Vec<u32> = program.entries.iter().map(|e| e.node).collect();
+        let node = |place| plan.id_at(place).map_or(NO_NODE, |id| id.0);
+        let entries: Vec<u32> = plan.program.entries.iter().map(|e| node(e.node)).collect();
         self.batches.push(BatchTrace {
             start: entries[batch.entry.index()],
             tasks: batch.tasks,
@@ -52,9 +53,15 @@ impl Trace {
         }
     }
 
-    pub(crate) fn end(&mut self, claims: &[Claimed]) {
+    pub(crate) fn end(&mut self, claims: &[Claimed], plan: &CompiledGraph) {
+        let id = |place| plan.id_at(place).map_or(NO_NODE, |id| id.0);
+        let named = |to| match to {
+            Destination::Collect { node } => Destination::Collect { node: id(node) },
+            Destination::Block { node, key } => Destination::Block { node: id(node), key },
+            other => other,
+        };
         let batch = self.batches.last_mut().expect("an end belongs to a batch");
-        batch.claims = claims.iter().map(|c| (c.to, c.tasks)).collect();
+        batch.claims = claims.iter().map(|c| (named(c.to), c.tasks)).collect();
     }
 }
 

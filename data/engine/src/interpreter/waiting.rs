@@ -220,19 +220,6 @@ impl Deadlines {
     pub(crate) fn is_empty(&self) -> bool {
         self.wheel.is_empty()
     }
-
-    /// Nodes have other numbers; those without one are gone, with their deadlines.
-    pub(crate) fn renumber(&mut self, number: impl Fn(u32) -> Option<u32>) {
-        self.keys =
-            self.keys.drain().filter_map(|(node, key)| Some((number(node)?, key))).collect();
-        self.wheel.retain(|node| match number(*node) {
-            Some(now) => {
-                *node = now;
-                true
-            }
-            None => false,
-        });
-    }
 }
 
 #[cfg(test)]

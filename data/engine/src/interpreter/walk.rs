@@ -10,8 +10,8 @@ use super::runtime::Runtime;
 use super::task_queues::Batch;
 use crate::faults::{Faults, Loss};
 use crate::schedule::{
-    BlockMaker, CompiledGraph, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT, TaskMasks,
-    Wake, WayPlan, span,
+    BlockMaker, CompiledGraph, EntryCode, NO_NODE, Operand, Program, Step, StepKind, TASKS_SLOT,
+    TaskMasks, Wake, WayPlan, span,
 };
 
 /// A batch on its way through the graph.
@@ -19,7 +19,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) plan: &'a CompiledGraph,
     pub(crate) program: &'a Program,
     pub(crate) blocks: &'a mut [Option<Box<dyn Block>>],
-    pub(crate) shortcuts: &'a mut [Box<dyn Shortcut>],
+    pub(crate) shortcuts: &'a mut [Option<Box<dyn Shortcut>>],
     pub(crate) maker: &'a BlockMaker,
     pub(crate) faults: &'a mut Faults,
     pub(crate) state: &'a mut BatchState,
@@ -35,27 +35,27 @@ impl Walk<'_> {
     /// Runs every step that a task reaches, then applies the dispositions. The burst's slots and
     /// the masks are empty afterwards. A panic of a block is [contained](super::contain).
     pub(crate) fn run(mut self) {
-        let entry = &self.program.entries[self.batch.entry.index()];
-        let steps = &self.program.steps[span(&entry.steps)];
+        let program = self.program;
+        let code = &*program.entries[self.batch.entry.index()].code;
         // Once per batch and not per block: a call that catches panics cannot be inlined.
-        match catch_unwind(AssertUnwindSafe(|| self.run_all(steps))) {
+        match catch_unwind(AssertUnwindSafe(|| self.run_all(code))) {
             Ok(()) => {}
-            Err(panic) => self.contain(steps, panic),
+            Err(panic) => self.contain(code, panic),
         }
     }
 
-    fn run_all(&mut self, steps: &[Step]) {
+    fn run_all(&mut self, code: &EntryCode) {
         self.state.masks.slots[TASKS_SLOT as usize] = self.batch.tasks;
         self.state.disposed = 0;
         #[cfg(test)]
         if let Some(trace) = self.trace.as_deref_mut() {
-            trace.begin(&self.batch, self.burst, self.program);
+            trace.begin(&self.batch, self.burst, self.plan);
         }
-        self.walk(steps);
+        self.walk(code);
         self.state.running = NO_NODE;
         #[cfg(test)]
-        self.record_trace(steps);
-        self.count(steps);
+        self.record_trace(code);
+        self.count(code);
         self.dispositions().run();
     }
 
@@ -65,33 +65,36 @@ impl Walk<'_> {
     }
 
     #[cfg(test)]
-    fn record_trace(&mut self, steps: &[Step]) {
+    fn record_trace(&mut self, code: &EntryCode) {
         let Some(trace) = self.trace.take() else { return };
-        for step in steps {
+        for step in &code.steps {
             let mut masks = self.state.masks.slots[step.slots()].to_vec();
-            for (way, tasks) in &self.state.ways {
-                let inside = self.plan.layout.counters_of(*way).iter();
-                let slots = inside.filter_map(|counter| counter.places_after(step.counter));
-                slots
-                    .filter(|slot| *slot < step.slots().len())
-                    .for_each(|slot| masks[slot] |= tasks);
+            let ways = code.way_counters.iter().flat_map(|(way, counters)| {
+                let taken = self.state.ways.iter().filter(move |(taken, _)| *taken == way);
+                taken.flat_map(move |(_, tasks)| counters.iter().map(move |c| (c.index(), *tasks)))
+            });
+            let (first, n) = (step.counter.index(), masks.len());
+            for (counter, tasks) in ways.filter(|(c, _)| (first..first + n).contains(c)) {
+                masks[counter - first] |= tasks;
             }
             // Tasks without the packet that a node needs have reached it too.
-            trace.step(step.node, self.input(step) | masks[0], &masks[1..]);
+            let node = self.plan.id_at(step.node).expect("it is in the graph");
+            trace.step(node.0, self.input(code, step) | masks[0], &masks[1..]);
         }
         self.state.ways.clear();
-        trace.end(&self.state.claims);
+        trace.end(&self.state.claims, self.plan);
     }
 
     /// Runs the steps in order, but only those that a task has reached: each step marks as due the
     /// targets of the ports by which tasks left, all of which come later.
     #[inline]
-    fn walk(&mut self, steps: &[Step]) {
-        let Some(first) = self.state.masks.due.first_mut().filter(|_| !steps.is_empty()) else {
+    fn walk(&mut self, code: &EntryCode) {
+        let Some(first) = self.state.masks.due.first_mut().filter(|_| !code.steps.is_empty())
+        else {
             return;
         };
         *first = 1;
-        for (word, steps) in steps.chunks(64).enumerate() {
+        for (word, steps) in code.steps.chunks(64).enumerate() {
             loop {
                 let TaskMasks { due, passed, .. } = &mut self.state.masks;
                 let next = due[word] & due[word].wrapping_neg();
@@ -101,10 +104,10 @@ impl Walk<'_> {
                 due[word] ^= next;
                 passed[word] |= next;
                 let step = &steps[next.trailing_zeros() as usize % 64];
-                if self.step(step) {
+                if self.step(code, step) {
                     let masks = &mut self.state.masks;
-                    wake(&self.program.wakes[span(&step.wakes)], masks);
-                    let mut ends = self.program.drops[span(&step.drops)].iter();
+                    wake(&code.wakes[span(&step.wakes)], masks);
+                    let mut ends = code.drops[span(&step.drops)].iter();
                     if ends.any(|end| masks.slots[end.slot as usize] != 0) {
                         masks.ending[word] |= next;
                     }
@@ -115,8 +118,8 @@ impl Walk<'_> {
 
     /// The tasks that have reached a step.
     #[inline]
-    fn input(&self, step: &Step) -> Mask {
-        let more = &self.program.inputs[span(&step.more_inputs)];
+    fn input(&self, code: &EntryCode, step: &Step) -> Mask {
+        let more = &code.inputs[span(&step.more_inputs)];
         let slots = &self.state.masks.slots;
         let first = slots[step.input as usize];
         more.iter().fold(first, |mask, slot| mask | slots[*slot as usize])
@@ -124,31 +127,32 @@ impl Walk<'_> {
 
     /// Runs a step; returns whether it had tasks that had not passed it before.
     #[inline]
-    fn step(&mut self, step: &Step) -> bool {
-        let mut input = self.input(step);
+    fn step(&mut self, code: &EntryCode, step: &Step) -> bool {
+        let mut input = self.input(code, step);
         if let Some(shortcut) = step.shortcut {
             // Those that another shortcut has taken past this node are counted already.
             let passed = self.state.masks.slots[step.first_slot as usize];
-            input &= !self.shortcut(shortcut, input & !passed);
+            input &= !self.shortcut(code, shortcut, input & !passed);
         }
         match step.kind {
             StepKind::Function => self.function(step, input),
             StepKind::Sharded => self.sharded(step, input),
-            StepKind::And { swap } => self.operator(step, input, swap, Truth::and),
-            StepKind::Or { swap } => self.operator(step, input, swap, Truth::or),
+            StepKind::And { swap } => self.operator(code, step, input, swap, Truth::and),
+            StepKind::Or { swap } => self.operator(code, step, input, swap, Truth::or),
         }
     }
 
     #[inline]
     fn operator(
         &mut self,
+        code: &EntryCode,
         step: &Step,
         input: Mask,
         swap: bool,
         evaluate: impl FnOnce(&Truth) -> (Mask, Mask),
     ) -> bool {
         let slots = &mut self.state.masks.slots;
-        let operands = &self.program.operands[span(&step.operands)];
+        let operands = &code.operands[span(&step.operands)];
         let truth = Truth::of(operands, slots);
         let input = input | truth.some_yes | truth.some_no;
         // The slots that a shortcut has written for other tasks stay.
@@ -276,19 +280,16 @@ impl Walk<'_> {
 }
 
 impl Walk<'_> {
-    /// Tries shortcut number `shortcut` of the program on the tasks of `input` that have a packet;
+    /// Tries shortcut number `shortcut` of the entry on the tasks of `input` that have a packet;
     /// returns those that took it.
     #[inline]
-    pub(super) fn shortcut(&mut self, shortcut: u32, input: Mask) -> Mask {
-        let program = self.program;
-        let plan = &program.shortcuts[shortcut as usize];
+    fn shortcut(&mut self, code: &EntryCode, shortcut: u32, input: Mask) -> Mask {
+        let plan = &code.shortcuts[shortcut as usize];
         let mut left = input & self.batch.occupied;
-        let Some(matcher) = self.shortcuts.get_mut(plan.number as usize).filter(|_| left != 0)
-        else {
-            return 0;
-        };
+        let matcher = self.shortcuts.get_mut(plan.number as usize).and_then(Option::as_mut);
+        let Some(matcher) = matcher.filter(|_| left != 0) else { return 0 };
         let tried = left;
-        let plans = &program.ways[span(&plan.ways)];
+        let plans = &code.ways[span(&plan.ways)];
         let mut ways = [0; MAX_WAYS];
         self.state.shortcut = Some(plan.number);
         matcher.run(self.burst, left, &mut ways[..plans.len()]);
@@ -297,9 +298,9 @@ impl Walk<'_> {
             let tasks = tasks & left;
             if let Some(plan) = plan.as_ref().filter(|_| tasks != 0) {
                 left &= !tasks;
-                pass(program, plan, tasks, &mut self.state.masks);
+                pass(code, plan, tasks, &mut self.state.masks);
                 let packets = u64::from(tasks.count_ones());
-                self.runtime.counters.add_on_way(plan.counter, packets);
+                self.runtime.counters.add(plan.counter, packets);
                 #[cfg(test)]
                 self.state.ways.push((plan.counter, tasks));
             }
@@ -311,17 +312,17 @@ impl Walk<'_> {
 /// Marks the nodes at the border of the way as passed, so that they do not run for these tasks; only
 /// the nodes after them are due.
 #[inline]
-fn pass(program: &Program, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
-    for slot in &program.way_slots[span(&way.slots)] {
+fn pass(code: &EntryCode, way: &WayPlan, tasks: Mask, masks: &mut TaskMasks) {
+    for slot in &code.way_slots[span(&way.slots)] {
         masks.slots[*slot as usize] |= tasks;
     }
-    for set in &program.way_steps[span(&way.passed)] {
+    for set in &code.way_steps[span(&way.passed)] {
         masks.passed[set.word as usize] |= set.steps;
     }
-    for set in &program.way_steps[span(&way.ending)] {
+    for set in &code.way_steps[span(&way.ending)] {
         masks.ending[set.word as usize] |= set.steps;
     }
-    for set in &program.way_steps[span(&way.ends)] {
+    for set in &code.way_steps[span(&way.ends)] {
         masks.due[set.word as usize] |= set.steps;
     }
 }

@@ -7,7 +7,7 @@ use weever_graph::{NodeId, NodeKind, Op};
 use weever_packet::{Buffer, Burst, Mask, Nanos};
 
 use super::{Outcome, Record, Reference};
-use crate::counters::leads_nowhere;
+use crate::slots::leads_nowhere;
 
 /// The one task of a burst.
 const TASK: Mask = 1;

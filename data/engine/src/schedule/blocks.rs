@@ -4,7 +4,7 @@ use weever_block::{Block, BlockType, BuildError, Burst, Cx, Env, Mask, PortDoc, 
 use weever_block::{Registry, Shortcut, ShortcutType, StateKind};
 use weever_graph::{Effects, Graph, NodeId, NodeKind};
 
-use super::program::CompiledGraph;
+use super::program::{CompiledGraph, NodePlan};
 
 /// Why a verified graph cannot be compiled.
 #[derive(Debug, thiserror::Error)]
@@ -29,12 +29,17 @@ pub(crate) struct BlockMaker {
 }
 
 impl BlockMaker {
-    /// The blocks of a graph, by node.
+    /// The blocks of a graph, by place.
     pub(super) fn blocks(
         &self,
-        graph: &Graph,
+        plan: &CompiledGraph,
     ) -> Result<Vec<Option<Box<dyn Block>>>, CompileError> {
-        graph.iter().map(|(id, _)| self.block(graph, id)).collect()
+        let mut blocks = Vec::with_capacity(room(plan.places.len()));
+        blocks.resize_with(plan.places.len(), || None);
+        for ((id, _), node) in plan.graph.iter().zip(&plan.nodes) {
+            blocks[node.place as usize] = self.block(&plan.graph, id)?;
+        }
+        Ok(blocks)
     }
 
     /// A node's block; none for an operator.
@@ -52,16 +57,28 @@ impl BlockMaker {
         }
     }
 
-    /// The shortcuts of a graph, by their numbers.
+    /// The shortcuts of a graph, by their numbers. Numbers of earlier graphs may have none.
     pub(super) fn shortcuts(
         &self,
         plan: &CompiledGraph,
-    ) -> Result<Vec<Box<dyn Shortcut>>, CompileError> {
-        let build = |(node, shortcut): &(NodeId, &'static ShortcutType)| {
-            Ok(self.registry.build_shortcut(shortcut, plan.graph.node(*node), &self.env)?)
+    ) -> Result<Vec<Option<Box<dyn Shortcut>>>, CompileError> {
+        let build = |(place, shortcut): &(u32, &'static ShortcutType)| {
+            let node = plan.id_at(*place).map(|id| (plan.graph.node(id), &plan.nodes[id.index()]));
+            let begins = |plan: &NodePlan| plan.block_type.map(|t| t.name) == shortcut.start();
+            match node.filter(|(_, plan)| begins(plan)) {
+                Some((node, _)) => {
+                    Ok(Some(self.registry.build_shortcut(shortcut, node, &self.env)?))
+                }
+                None => Ok(None),
+            }
         };
         plan.program.shortcut_types.iter().map(build).collect()
     }
+}
+
+/// How many blocks there is room for when there are so many places, so that few changes need more.
+pub(super) fn room(places: usize) -> usize {
+    places.next_power_of_two().max(64)
 }
 
 /// The name prefix of the sending end; the target node's name follows.

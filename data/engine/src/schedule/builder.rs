@@ -1,87 +1,72 @@
-//! Compiles the steps of each entry.
+//! Compiles the steps of an entry.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use weever_block::{BlockType, ShortcutType};
+use weever_block::ShortcutType;
 use weever_graph::{Graph, NodeId, NodeKind, Op, PortId};
 
-use super::ids::{Entry, Idp};
-use super::program::{DropSlot, EMPTY_SLOT, End, EntryPlan, FIRST_STEP_SLOT, NodePlan, Operand};
-use super::program::{Program, Step, StepKind, TASKS_SLOT, Wake};
-use crate::counters::Counter;
+use super::program::{DropSlot, EMPTY_SLOT, EntryCode, FIRST_STEP_SLOT, NodePlan, Operand, Step};
+use super::program::{StepKind, TASKS_SLOT, Wake};
+use crate::slots::{Counter, Slots, WayCounters};
 
-/// A node prepared for being placed in entries.
-pub(super) struct PreparedNode {
-    pub(super) plan: NodePlan,
-    pub(super) block_type: Option<&'static BlockType>,
-    /// For each port of the graph's node, the number that the block gives it.
-    pub(super) ports: Vec<u32>,
-    /// Counts incoming tasks; the ports' counters follow.
-    pub(super) counter: Counter,
-    /// Per port, in the block's numbering: the counter of packets that end there, and why they do.
-    pub(super) drops: Vec<Option<(Counter, End)>>,
-    pub(super) needs_buffer: bool,
-}
-
-/// Adds entries to a program.
-pub(super) struct ProgramBuilder<'a> {
+/// Builds the code of one entry.
+pub(super) struct EntryBuilder<'a> {
     pub(super) graph: &'a Graph,
+    /// The nodes in the order in which they run.
+    pub(super) order: &'a [NodeId],
     pub(super) shortcuts: &'a [&'static ShortcutType],
-    pub(super) nodes: &'a [PreparedNode],
+    pub(super) nodes: &'a [Arc<NodePlan>],
     /// Per node, the ports that lead to it, each once.
-    incoming: Vec<Vec<PortId>>,
-    pub(super) program: Program,
+    pub(super) incoming: &'a [Vec<PortId>],
+    /// The shortcuts of the whole program, each with the place of its start node.
+    pub(super) shortcut_types: &'a mut Vec<(u32, &'static ShortcutType)>,
+    pub(super) code: EntryCode,
     /// By way, the counters of the steps inside it.
     pub(super) way_counters: Vec<Box<[Counter]>>,
 }
 
-impl<'a> ProgramBuilder<'a> {
-    pub(super) fn new(
-        graph: &'a Graph,
-        shortcuts: &'a [&'static ShortcutType],
-        nodes: &'a [PreparedNode],
-    ) -> ProgramBuilder<'a> {
-        let mut incoming: Vec<Vec<PortId>> = vec![Vec::new(); graph.len()];
-        for (port, target) in graph.dataflow() {
-            let ports = &mut incoming[target.index()];
-            if !ports.contains(&port) {
-                ports.push(port);
-            }
-        }
-        ProgramBuilder {
-            graph,
-            shortcuts,
-            nodes,
-            incoming,
-            program: Program::default(),
-            way_counters: Vec::new(),
+/// Per node, the ports that lead to it, each once.
+pub(super) fn incoming(graph: &Graph) -> Vec<Vec<PortId>> {
+    let mut incoming: Vec<Vec<PortId>> = vec![Vec::new(); graph.len()];
+    for (port, target) in graph.dataflow() {
+        let ports = &mut incoming[target.index()];
+        if !ports.contains(&port) {
+            ports.push(port);
         }
     }
+    incoming
+}
 
-    pub(super) fn add_entry(&mut self, entry: Entry, start: NodeId, order: &[NodeId]) {
+impl EntryBuilder<'_> {
+    /// The code of the entry at `start`; its ways get counters from `slots`.
+    pub(super) fn build(mut self, start: NodeId, slots: &mut Slots) -> EntryCode {
+        let order = self.order;
         let mut layout = EntrySlots::new(self.graph, start, order);
-        let first = self.program.steps.len() as u32;
-        for id in order {
-            if layout.reached[id.index()] {
-                let step = self.step(*id, start, &mut layout);
-                self.program.steps.push(step);
+        let reached: Vec<NodeId> = order.iter().copied().filter(|id| layout.has(*id)).collect();
+        for id in &reached {
+            let step = self.step(*id, start, &mut layout);
+            self.code.steps.push(step);
+        }
+        for (step, id) in reached.iter().enumerate() {
+            self.code.steps[step].shortcut = self.shortcut(*id, &reached, &layout);
+        }
+        self.code.slots = layout.next;
+        if !self.way_counters.is_empty() {
+            let first = slots.take(self.way_counters.len());
+            for way in self.code.ways.iter_mut().flatten() {
+                way.counter = first.plus(way.counter.index());
             }
+            self.code.way_counters = Arc::new(WayCounters { first, of: self.way_counters.into() });
         }
-        for id in order.iter().filter(|id| layout.reached[id.index()]) {
-            let shortcut = self.shortcut(*id, order, &layout);
-            let step = first + layout.step_of[id.index()];
-            self.program.steps[step as usize].shortcut = shortcut;
-        }
-        let (steps, slots) = (first..self.program.steps.len() as u32, layout.next);
-        let plan = EntryPlan { node: start.0, idp: Idp::NONE, home: None, steps, slots };
-        self.program.entries[entry.index()] = plan;
+        self.code
     }
 
     fn drops(&mut self, id: NodeId, first_slot: u32) -> Range<u32> {
         let drops = (first_slot + 1..).zip(&self.nodes[id.index()].drops);
         let drops = drops
             .filter_map(|(slot, drop)| drop.map(|(reason, end)| DropSlot { slot, reason, end }));
-        append(&mut self.program.drops, &drops.collect::<Vec<_>>())
+        append(&mut self.code.drops, &drops.collect::<Vec<_>>())
     }
 
     fn wakes(&mut self, id: NodeId, layout: &EntrySlots) -> Range<u32> {
@@ -97,7 +82,7 @@ impl<'a> ProgramBuilder<'a> {
                 }
             }
         }
-        append(&mut self.program.wakes, &wakes)
+        append(&mut self.code.wakes, &wakes)
     }
 
     fn step(&mut self, id: NodeId, start: NodeId, layout: &mut EntrySlots) -> Step {
@@ -120,13 +105,13 @@ impl<'a> ProgramBuilder<'a> {
         Step {
             kind,
             needs_buffer: node.needs_buffer,
-            node: id.0,
+            node: node.place,
             input: inputs.first().copied().unwrap_or(EMPTY_SLOT),
-            more_inputs: append(&mut self.program.inputs, inputs.get(1..).unwrap_or_default()),
+            more_inputs: append(&mut self.code.inputs, inputs.get(1..).unwrap_or_default()),
             first_slot,
             ports,
-            operands: append(&mut self.program.operands, &operands),
-            counter: node.counter,
+            operands: append(&mut self.code.operands, &operands),
+            counter: node.counters.first,
             wakes: self.wakes(id, layout),
             drops: self.drops(id, first_slot),
             shortcut: None,
@@ -139,7 +124,7 @@ impl<'a> ProgramBuilder<'a> {
             NodeKind::Operator(Op::Nand) => StepKind::And { swap: true },
             NodeKind::Operator(Op::Or) => StepKind::Or { swap: false },
             NodeKind::Operator(Op::Nor) => StepKind::Or { swap: true },
-            _ if self.nodes[id.index()].plan.flows.is_some() => StepKind::Sharded,
+            _ if self.nodes[id.index()].flows.is_some() => StepKind::Sharded,
             _ => StepKind::Function,
         }
     }
@@ -173,7 +158,7 @@ impl<'a> ProgramBuilder<'a> {
 
 /// The nodes that one entry reaches, and where the masks of their ports are.
 pub(super) struct EntrySlots {
-    pub(super) reached: Vec<bool>,
+    reached: Vec<bool>,
     pub(super) first_slot_of: Vec<Option<u32>>,
     /// By node: the number of its step, valid only for nodes that are reached.
     pub(super) step_of: Vec<u32>,
@@ -201,6 +186,11 @@ impl EntrySlots {
         }
     }
 
+    /// Whether the entry reaches a node.
+    pub(super) fn has(&self, id: NodeId) -> bool {
+        self.reached[id.index()]
+    }
+
     /// The word and bit of a node's step in [`TaskMasks::due`](super::TaskMasks).
     pub(super) fn bit(&self, id: NodeId) -> (u32, u64) {
         let step = self.step_of[id.index()];
@@ -216,7 +206,7 @@ impl EntrySlots {
     }
 }
 
-/// Appends items to one of the program's arrays; returns their range.
+/// Appends items to one of the code's arrays; returns their range.
 pub(super) fn append<T: Copy>(array: &mut Vec<T>, items: &[T]) -> Range<u32> {
     let first = array.len() as u32;
     array.extend_from_slice(items);

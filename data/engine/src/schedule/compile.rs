@@ -1,17 +1,19 @@
 //! From a verified graph to a schedule: numbers the ports and edges of its nodes as their blocks do,
-//! assigns counters, and has the steps of each entry laid out.
+//! assigns counters, and has the steps of each entry laid out. What a change has not touched is taken
+//! over from the graph before: the plans of nodes, and the code of entries that reach none but such.
 
 use std::sync::Arc;
 
-use weever_block::{BlockType, Env, FlowOwners, Registry, StateKind, TABLE};
-use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Verified};
+use weever_block::{BlockType, Env, Registry, StateKind, TABLE};
+use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified};
 
 use super::Schedule;
 use super::blocks::{BlockMaker, CompileError};
-use super::builder::{PreparedNode, ProgramBuilder};
-use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps};
-use super::program::{CompiledGraph, End, EntryPlan, FlowPlan, NodePlan, Program, SpawnEdge};
-use crate::counters::{Counter, CounterKind, Layout, leads_nowhere, total};
+use super::builder::{EntryBuilder, incoming};
+use super::ids::{DEFAULT, Entry, EntryNumbers, Homes, Idps, Places};
+use super::program::{CompiledGraph, End, EntryCode, EntryPlan, FlowPlan, NO_NODE, NodePlan};
+use super::program::{Program, SpawnEdge};
+use crate::slots::{Counter, CounterKind, Layout, NodeCounters, Slots, leads_nowhere, total};
 
 impl Schedule {
     /// Makes the blocks of a graph and the steps of its entries. Off the packet path: allocates.
@@ -24,9 +26,11 @@ impl Schedule {
         env: &Env,
     ) -> Result<Schedule, CompileError> {
         let numbers = EntryNumbers::next(&EntryNumbers::default(), &[graph], registry, &[]);
-        let options =
-            CompileOptions { numbers: &numbers, homes: Homes::ONE, whole: None, follows: false };
-        let plan = CompiledGraph::compile(graph.clone(), registry, &mut Idps::new(), options)?;
+        let places = Arc::new(Places::next(&Places::default(), &[graph]));
+        let (homes, whole, previous) = (Homes::ONE, None, None);
+        let options = CompileOptions { numbers: &numbers, places: &places, homes, whole, previous };
+        let (mut idps, mut slots) = (Idps::new(), Slots::new());
+        let plan = CompiledGraph::compile(graph.clone(), registry, &mut idps, &mut slots, options)?;
         let maker = BlockMaker { registry: registry.clone(), env: env.clone() };
         Schedule::of(Arc::new(plan), Arc::new(maker))
     }
@@ -36,7 +40,7 @@ impl Schedule {
         plan: Arc<CompiledGraph>,
         maker: Arc<BlockMaker>,
     ) -> Result<Schedule, CompileError> {
-        let blocks = maker.blocks(&plan.graph)?;
+        let blocks = maker.blocks(&plan)?;
         let shortcuts = maker.shortcuts(&plan)?;
         Ok(Schedule { plan, blocks, shortcuts, maker })
     }
@@ -47,12 +51,14 @@ impl Schedule {
 pub(crate) struct CompileOptions<'a> {
     /// The numbers of entries, on all workers.
     pub(crate) numbers: &'a EntryNumbers,
+    /// The places of nodes, on all workers.
+    pub(crate) places: &'a Arc<Places>,
     /// The workers, which decide where single-homed nodes run.
     pub(crate) homes: Homes,
     /// The whole graph, when compiling a worker's part of it.
     pub(crate) whole: Option<&'a Graph>,
-    /// Whether the graph replaces another, so that tasks for removed nodes may arrive.
-    pub(crate) follows: bool,
+    /// The graph that this one replaces.
+    pub(crate) previous: Option<&'a CompiledGraph>,
 }
 
 impl CompiledGraph {
@@ -61,49 +67,70 @@ impl CompiledGraph {
         graph: Verified,
         registry: &Registry,
         idps: &mut Idps,
+        slots: &mut Slots,
         options: CompileOptions<'_>,
     ) -> Result<CompiledGraph, CompileError> {
-        let CompileOptions { numbers, homes, whole, follows } = options;
+        let CompileOptions { numbers, places, homes, whole, previous } = options;
         let entry_of: Vec<Option<Entry>> =
             graph.iter().map(|(_, node)| numbers.get(&node.name)).collect();
-        let mut layout = Layout::new();
         let mut nodes = Vec::with_capacity(graph.len());
-        for (id, node) in graph.iter() {
-            let (graph, layout, entry_of) = (&graph, &mut layout, &entry_of);
-            let mut preparer = NodePreparer { graph, registry, homes, entry_of, layout };
-            let mut prepared = preparer.node(id)?;
-            let state = prepared.block_type.map(|found| found.state);
-            if state == Some(StateKind::Sharded) && homes != Homes::ONE {
-                preparer.add_flows(&mut prepared, idps.flow_owners(node));
-            }
-            nodes.push(prepared);
+        for (id, _) in graph.iter() {
+            let (graph, entry_of) = (&graph, &entry_of);
+            let preparer = NodePreparer { graph, registry, entry_of, options };
+            nodes.push(preparer.node(id, idps, slots)?);
         }
-        let mut builder = ProgramBuilder::new(&graph, registry.shortcuts(), &nodes);
-        builder.program.entries = vec![EntryPlan::unused(); numbers.len()];
+        let mut program = Program {
+            entries: vec![EntryPlan::unused(&Arc::new(EntryCode::none())); numbers.len()],
+            init: init(&graph, &entry_of),
+            nodes: by_place(&nodes, places.len()),
+            shortcut_types: previous.map_or(Vec::new(), |p| p.program.shortcut_types.clone()),
+            ..Program::default()
+        };
+        let kept = Kept::new(previous, &graph, &nodes, incoming(&graph));
         for (id, node) in graph.iter() {
-            if let Some(entry) = entry_of[id.index()] {
-                builder.add_entry(entry, id, graph.order());
-                let plan = &mut builder.program.entries[entry.index()];
-                plan.idp = idps.of(&node.name);
-                plan.home = homes.of(node, registry);
-            }
+            let Some(entry) = entry_of[id.index()] else { continue };
+            let code = kept.code(entry, id).unwrap_or_else(|| {
+                let builder = EntryBuilder {
+                    graph: &graph,
+                    order: graph.order(),
+                    shortcuts: registry.shortcuts(),
+                    nodes: &nodes,
+                    incoming: &kept.incoming,
+                    shortcut_types: &mut program.shortcut_types,
+                    code: EntryCode::none(),
+                    way_counters: Vec::new(),
+                };
+                Arc::new(builder.build(id, slots))
+            });
+            let (node, place) = (node, nodes[id.index()].place);
+            let (idp, home) = (idps.of(&node.name), homes.of(node, registry));
+            program.entries[entry.index()] = EntryPlan { node: place, idp, home, code };
         }
-        layout.ways = builder.way_counters;
-        let mut program = builder.program;
-        program.init = init(&graph, &entry_of);
         if let Some(whole) = whole {
-            program.is_part = true;
             add_remote_entries(&mut program, whole, registry, idps, options);
         }
-        if follows || homes != Homes::ONE {
-            program.dropped = layout.removed();
+        let mut layout = Layout::new();
+        layout.nodes = nodes.iter().map(|node| node.counters.clone()).collect();
+        let ways = program.entries.iter().map(|entry| &entry.code.way_counters);
+        layout.ways = ways.filter(|ways| !ways.of.is_empty()).cloned().collect();
+        if previous.is_some() || homes != Homes::ONE {
+            program.dropped = layout.removed(previous.map(|before| &*before.layout), slots);
         }
-        let is_sharded =
-            |(node, prepared): (u32, &PreparedNode)| prepared.plan.flows.is_some().then_some(node);
-        program.sharded = (0..).zip(&nodes).filter_map(is_sharded).collect();
-        program.nodes = nodes.into_iter().map(|n| n.plan).collect();
-        Ok(CompiledGraph { graph, program, layout, numbers: numbers.clone() })
+        program.sharded =
+            nodes.iter().filter(|node| node.flows.is_some()).map(|node| node.place).collect();
+        let (layout, numbers, places) = (Arc::new(layout), numbers.clone(), places.clone());
+        Ok(CompiledGraph { graph, program, layout, numbers, places, nodes })
     }
+}
+
+/// Places of nodes that are not in this graph get the plan of another node.
+fn by_place(nodes: &[Arc<NodePlan>], places: usize) -> Vec<Arc<NodePlan>> {
+    let Some(other) = nodes.first() else { return Vec::new() };
+    let mut by_place = vec![other.clone(); places];
+    for node in nodes {
+        by_place[node.place as usize] = node.clone();
+    }
+    by_place
 }
 
 /// Makes entries of nodes that only the whole graph has lead to the worker that runs them.
@@ -117,10 +144,75 @@ fn add_remote_entries(
     for (name, entry) in options.numbers.iter() {
         let plan = &mut program.entries[entry.index()];
         if let Some(id) = whole.find(name).filter(|_| plan.is_unused()) {
-            let home = options.homes.of(whole.node(id), registry).unwrap_or(DEFAULT);
-            *plan = EntryPlan { idp: idps.of(name), home: Some(home), ..EntryPlan::unused() };
+            plan.home = Some(options.homes.of(whole.node(id), registry).unwrap_or(DEFAULT));
+            plan.idp = idps.of(name);
         }
     }
+}
+
+/// The entries whose code the previous graph has already: those that reach no node which has changed.
+struct Kept<'a> {
+    previous: Option<&'a CompiledGraph>,
+    incoming: Vec<Vec<PortId>>,
+    nodes: &'a [Arc<NodePlan>],
+    /// By node: whether it, or a node behind it, has changed.
+    is_touched: Vec<bool>,
+    /// By place: when the node runs; [`NO_NODE`] if the graph does not have it.
+    turns: Vec<u32>,
+}
+
+impl<'a> Kept<'a> {
+    fn new(
+        previous: Option<&'a CompiledGraph>,
+        graph: &Verified,
+        nodes: &'a [Arc<NodePlan>],
+        incoming: Vec<Vec<PortId>>,
+    ) -> Kept<'a> {
+        let is_touched = vec![false; graph.len()];
+        let mut kept = Kept { previous, incoming, nodes, is_touched, turns: Vec::new() };
+        let Some(previous) = previous else { return kept };
+        kept.turns = vec![NO_NODE; nodes.iter().map(|n| n.place as usize + 1).max().unwrap_or(0)];
+        for (turn, id) in (0..).zip(graph.order()) {
+            kept.turns[nodes[id.index()].place as usize] = turn;
+        }
+        let mut touched = Vec::new();
+        for (id, node) in graph.iter() {
+            let same = |old: &&Arc<NodePlan>| Arc::ptr_eq(old, &nodes[id.index()]);
+            if previous.node(&node.name).filter(same).is_none() {
+                touched.push(id);
+                touched.extend(targets(node));
+            }
+        }
+        for (id, node) in previous.graph.iter() {
+            let now = graph.find(&node.name).map(|now| &nodes[now.index()]);
+            if !now.is_some_and(|now| Arc::ptr_eq(now, &previous.nodes[id.index()])) {
+                let names = targets(node).map(|target| &previous.graph.node(target).name);
+                touched.extend(names.filter_map(|name| graph.find(name)));
+            }
+        }
+        while let Some(id) = touched.pop() {
+            if !std::mem::replace(&mut kept.is_touched[id.index()], true) {
+                touched.extend(kept.incoming[id.index()].iter().map(|port| port.node));
+            }
+        }
+        kept
+    }
+
+    /// The previous code of an entry, if it is still right: its nodes run in the same order.
+    fn code(&self, entry: Entry, id: NodeId) -> Option<Arc<EntryCode>> {
+        let old = self.previous?.program.entries.get(entry.index())?;
+        let turn = |place: u32| self.turns.get(place as usize).filter(|turn| **turn != NO_NODE);
+        let in_order = || {
+            let turns = old.code.steps.iter().map(|step| turn(step.node));
+            turns.clone().all(|turn| turn.is_some()) && turns.is_sorted_by(|a, b| a < b)
+        };
+        let same = old.node == self.nodes[id.index()].place && !self.is_touched[id.index()];
+        (same && in_order()).then(|| old.code.clone())
+    }
+}
+
+fn targets(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
+    node.ports.iter().flat_map(|port| port.targets.iter().copied())
 }
 
 fn init(graph: &Graph, entry_of: &[Option<Entry>]) -> Vec<Entry> {
@@ -134,64 +226,104 @@ const TO_OWNER: &str = "to the owner";
 struct NodePreparer<'a> {
     graph: &'a Graph,
     registry: &'a Registry,
-    homes: Homes,
     /// By node.
     entry_of: &'a [Option<Entry>],
-    layout: &'a mut Layout,
+    options: CompileOptions<'a>,
+}
+
+/// The counters of a node, in its own numbering until they have slots.
+#[derive(Default)]
+struct Labels(Vec<(CounterKind, Arc<str>)>);
+
+impl Labels {
+    fn add(&mut self, kind: CounterKind, label: &str) -> Counter {
+        self.0.push((kind, label.into()));
+        Counter::at(self.0.len() - 1)
+    }
 }
 
 impl NodePreparer<'_> {
-    fn node(&mut self, id: NodeId) -> Result<PreparedNode, CompileError> {
-        let node = self.graph.node(id);
-        match node.kind {
-            NodeKind::Config(_) => Err(CompileError::NotConfigured { node: node.name.clone() }),
-            NodeKind::Operator(_) => Ok(self.prepare(id, None)),
-            NodeKind::Function | NodeKind::Table(_) => {
-                let block_type = self.registry.check(node)?;
-                Ok(self.prepare(id, Some(block_type)))
-            }
-        }
-    }
-
-    fn prepare(&mut self, id: NodeId, block_type: Option<&'static BlockType>) -> PreparedNode {
-        let node = self.graph.node(id);
-        let name: Arc<str> = node.name.as_str().into();
-        let ports = port_numbers(node, block_type);
-        let counter = self.layout.add(&name, CounterKind::Packets, "");
-        for place in graph_ports(&ports) {
-            self.layout.add(&name, CounterKind::Port, &node.ports[place].name);
-        }
-        self.layout.add(&name, CounterKind::Timer, "timers");
-        let drops = self.drops(node, &name, &ports);
-        let plan = self.plan(id, &name, block_type);
-        let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
-        let needs_buffer = effects.contains(weever_graph::Effects::NEEDS_BUFFER);
-        PreparedNode { plan, block_type, ports, counter, drops, needs_buffer }
-    }
-
-    fn plan(
-        &mut self,
+    /// The plan of a node: the one that it had in the previous graph, if nothing about it has changed.
+    fn node(
+        &self,
         id: NodeId,
-        name: &Arc<str>,
+        idps: &mut Idps,
+        slots: &mut Slots,
+    ) -> Result<Arc<NodePlan>, CompileError> {
+        let node = self.graph.node(id);
+        let before = self.options.previous.and_then(|previous| {
+            let old = previous.graph.find(&node.name)?;
+            Some((previous, previous.graph.node(old), &previous.nodes[old.index()]))
+        });
+        if let Some((previous, old, plan)) = before
+            && plan.entry == self.entry_of[id.index()]
+            && is_same((&previous.graph, old), (self.graph, node))
+        {
+            return Ok(plan.clone());
+        }
+        let block_type = match node.kind {
+            NodeKind::Config(_) => {
+                return Err(CompileError::NotConfigured { node: node.name.clone() });
+            }
+            NodeKind::Operator(_) => None,
+            NodeKind::Function | NodeKind::Table(_) => Some(self.registry.check(node)?),
+        };
+        let mut labels = Labels::default();
+        let mut plan = self.plan(id, block_type, &mut labels);
+        if block_type.is_some_and(|found| found.state == StateKind::Sharded)
+            && self.options.homes != Homes::ONE
+        {
+            let owners = idps.flow_owners(node);
+            let handed_over = labels.add(CounterKind::Spawned, TO_OWNER);
+            let ring_full = labels.add(CounterKind::RingFull, TO_OWNER);
+            plan.flows = Some(Box::new(FlowPlan { owners, handed_over, ring_full }));
+        }
+        let known = before.map(|(_, _, old)| &old.counters).filter(|old| *old.labels == *labels.0);
+        let counters = known.cloned().unwrap_or_else(|| {
+            let first = slots.take(labels.0.len());
+            Arc::new(NodeCounters { node: plan.name.clone(), labels: labels.0.into(), first })
+        });
+        plan.count_with(counters);
+        Ok(Arc::new(plan))
+    }
+
+    /// The plan with counters in the node's own numbering.
+    fn plan(
+        &self,
+        id: NodeId,
         block_type: Option<&'static BlockType>,
+        labels: &mut Labels,
     ) -> NodePlan {
         let node = self.graph.node(id);
-        let spawn = |label: &&str| self.spawn_edge(node, name, label);
-        let spawns = block_type.map_or(&[][..], |t| t.spawns).iter().filter_map(spawn).collect();
-        let mut add = |kind| self.layout.add(name, kind, "");
+        let ports = port_numbers(node, block_type);
+        labels.add(CounterKind::Packets, "");
+        for place in graph_ports(&ports) {
+            labels.add(CounterKind::Port, &node.ports[place].name);
+        }
+        labels.add(CounterKind::Timer, "timers");
+        let drops = drops(node, &ports, labels);
+        let spawns = block_type.map_or(&[][..], |t| t.spawns).iter();
+        let spawns = spawns.filter_map(|label| self.spawn_edge(node, label, labels)).collect();
+        let mut add = |kind| labels.add(kind, "");
         let no_buffer = add(CounterKind::NoBuffer);
         let outbox_full = add(CounterKind::OutboxFull);
         let block_full = add(CounterKind::BlockFull);
-        let own = block_full.plus(1);
         for label in block_type.map_or(&[][..], |t| t.counters) {
-            self.layout.add(name, CounterKind::Own, label);
+            labels.add(CounterKind::Own, label);
         }
+        let effects = node.effects.or(block_type.map(|t| t.effects)).unwrap_or_default();
         NodePlan {
-            name: name.clone(),
+            name: node.name.as_str().into(),
+            place: self.options.places.of(&node.name),
+            block_type,
             entry: self.entry_of[id.index()],
+            ports: ports.into(),
+            drops: drops.into(),
+            needs_buffer: effects.contains(weever_graph::Effects::NEEDS_BUFFER),
             spawns,
             notifies: self.notify_targets(node, block_type),
-            own,
+            counters: Arc::default(),
+            own: block_full.plus(1),
             no_buffer,
             outbox_full,
             block_full,
@@ -199,22 +331,14 @@ impl NodePreparer<'_> {
         }
     }
 
-    /// Adds owners of flows to a node.
-    fn add_flows(&mut self, prepared: &mut PreparedNode, owners: Arc<FlowOwners>) {
-        let name = prepared.plan.name.clone();
-        let handed_over = self.layout.add(&name, CounterKind::Spawned, TO_OWNER);
-        let ring_full = self.layout.add(&name, CounterKind::RingFull, TO_OWNER);
-        prepared.plan.flows = Some(Box::new(FlowPlan { owners, handed_over, ring_full }));
-    }
-
-    fn spawn_edge(&mut self, node: &Node, name: &Arc<str>, label: &str) -> Option<SpawnEdge> {
+    fn spawn_edge(&self, node: &Node, label: &str, labels: &mut Labels) -> Option<SpawnEdge> {
         let edge = node.spawns.iter().find(|e| e.label == label)?;
         let entry = self.entry_of[edge.target.index()]?;
-        let spawned = self.layout.add(name, CounterKind::Spawned, label);
-        let full = self.layout.add(name, CounterKind::SpawnFull, label);
-        let home = self.homes.of(self.graph.node(edge.target), self.registry);
+        let spawned = labels.add(CounterKind::Spawned, label);
+        let full = labels.add(CounterKind::SpawnFull, label);
+        let home = self.options.homes.of(self.graph.node(edge.target), self.registry);
         let ring_full = match home {
-            Some(_) => self.layout.add(name, CounterKind::RingFull, label),
+            Some(_) => labels.add(CounterKind::RingFull, label),
             None => full,
         };
         Some(SpawnEdge { entry, spawned, full, ring_full })
@@ -227,28 +351,45 @@ impl NodePreparer<'_> {
         let entry = |edge: &Edge| self.entry_of[edge.target.index()];
         labels.filter_map(target).filter_map(entry).collect()
     }
+}
 
-    /// A port without a stated reason that leads nowhere gets a reason that says so.
-    fn drops(
-        &mut self,
-        node: &Node,
-        name: &Arc<str>,
-        ports: &[u32],
-    ) -> Vec<Option<(Counter, End)>> {
-        let mut add = |reason: &str| self.layout.add(name, CounterKind::Drop, reason);
-        let drop = |place: usize| {
-            let port = &node.ports[place];
-            match node.drop_reason(&port.name) {
-                Some(reason) => Some((add(reason), End::Stated)),
-                None if node.ends_at(&port.name) => Some((total::USED, End::Used)),
-                None if port.targets.is_empty() => {
-                    Some((add(&leads_nowhere(&port.name)), End::Nowhere))
-                }
-                None => None,
+/// A port without a stated reason that leads nowhere gets a reason that says so.
+fn drops(node: &Node, ports: &[u32], labels: &mut Labels) -> Vec<Option<(Counter, End)>> {
+    let mut add = |reason: &str| labels.add(CounterKind::Drop, reason);
+    let drop = |place: usize| {
+        let port = &node.ports[place];
+        match node.drop_reason(&port.name) {
+            Some(reason) => Some((add(reason), End::Stated)),
+            None if node.ends_at(&port.name) => Some((total::USED, End::Used)),
+            None if port.targets.is_empty() => {
+                Some((add(&leads_nowhere(&port.name)), End::Nowhere))
             }
-        };
-        graph_ports(ports).map(drop).collect()
-    }
+            None => None,
+        }
+    };
+    graph_ports(ports).map(drop).collect()
+}
+
+/// Whether two nodes of two graphs have the same plan. Their edges lead to nodes of the same names.
+fn is_same((old_graph, old): (&Graph, &Node), (graph, node): (&Graph, &Node)) -> bool {
+    let target = |a: NodeId, b: NodeId| old_graph.node(a).name == graph.node(b).name;
+    let port = |a: &Port, b: &Port| {
+        let mut targets = a.targets.iter().zip(&b.targets);
+        a.name == b.name
+            && a.targets.len() == b.targets.len()
+            && targets.all(|(a, b)| target(*a, *b))
+    };
+    let edge = |a: &Edge, b: &Edge| a.label == b.label && target(a.target, b.target);
+    let edges =
+        |a: &[Edge], b: &[Edge]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| edge(a, b));
+    old.kind == node.kind
+        && old.implementation == node.implementation
+        && old.attrs == node.attrs
+        && old.effects == node.effects
+        && old.ports.len() == node.ports.len()
+        && old.ports.iter().zip(&node.ports).all(|(a, b)| port(a, b))
+        && edges(&old.spawns, &node.spawns)
+        && edges(&old.notifies, &node.notifies)
 }
 
 /// A table without a type of its own numbers its ports as the graph does; every other block by

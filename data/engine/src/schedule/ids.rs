@@ -167,6 +167,51 @@ impl EntryNumbers {
     }
 }
 
+/// The places of nodes: numbers by which blocks and plans are found. A node has the same place on every
+/// worker, and keeps it for as long as any worker's graph has the node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places {
+    of: HashMap<Arc<str>, u32>,
+    free: Vec<u32>,
+    /// Places of nodes that went with the last change: workers may still look there.
+    leaving: Vec<u32>,
+    count: u32,
+}
+
+impl Places {
+    /// The places of the nodes of `graphs`.
+    pub(crate) fn next(previous: &Places, graphs: &[&Graph]) -> Places {
+        let mut next = previous.clone();
+        next.free.append(&mut next.leaving);
+        for (_, node) in graphs.iter().flat_map(|graph| graph.iter()) {
+            if !next.of.contains_key(&*node.name) {
+                let place = next.free.pop().unwrap_or_else(|| {
+                    next.count += 1;
+                    next.count - 1
+                });
+                next.of.insert(node.name.as_str().into(), place);
+            }
+        }
+        let Places { of, leaving, .. } = &mut next;
+        of.retain(|name, place| {
+            let stays = graphs.iter().any(|graph| graph.find(name).is_some());
+            leaving.extend((!stays).then_some(*place));
+            stays
+        });
+        next
+    }
+
+    /// The place of a node, which is of one of the graphs.
+    pub(crate) fn of(&self, node: &str) -> u32 {
+        self.of[node]
+    }
+
+    /// One more than the largest place.
+    pub(crate) fn len(&self) -> usize {
+        self.count as usize
+    }
+}
+
 /// The nodes at which tasks may start: those that verification has checked, and nodes that may
 /// block.
 fn starts(graph: &Graph, registry: &Registry) -> Vec<NodeId> {

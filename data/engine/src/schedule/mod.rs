@@ -17,11 +17,13 @@ use weever_block::{Block, Shortcut};
 pub use blocks::CompileError;
 pub(crate) use blocks::{BlockMaker, FROM, FROM_QUEUE, TO, TO_QUEUE};
 pub(crate) use compile::CompileOptions;
-pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef};
+pub(crate) use ids::{DEFAULT, EntryNumbers, Homes, NodeRef, Places};
 pub use ids::{Entry, Idp, Idps};
+#[cfg(test)]
+pub(crate) use program::EntryPlan;
 pub(crate) use program::{
-    CompiledGraph, End, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind, TASKS_SLOT,
-    TaskMasks, Wake, WayPlan, span,
+    CompiledGraph, End, EntryCode, NO_NODE, Operand, Program, SpawnEdge, Step, StepKind,
+    TASKS_SLOT, TaskMasks, Wake, WayPlan, span,
 };
 pub use update::Update;
 pub(crate) use update::{Removed, Transition};
@@ -32,10 +34,10 @@ pub(crate) use update::{Removed, Transition};
 /// targets of spawn and notify edges, nodes that may block, and nodes without incoming edges.
 pub struct Schedule {
     pub(crate) plan: Arc<CompiledGraph>,
-    /// By node; `None` for an O-node, which the engine runs itself.
+    /// By place; `None` for an O-node, which the engine runs itself.
     pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
     /// Indexed by their numbers in the program.
-    pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
+    pub(crate) shortcuts: Vec<Option<Box<dyn Shortcut>>>,
     /// Makes further blocks.
     pub(crate) maker: Arc<BlockMaker>,
 }
@@ -56,11 +58,13 @@ impl Schedule {
     /// it. For people and tests.
     pub fn shortcuts(&self) -> impl Iterator<Item = (&str, &str, usize)> {
         let program = &self.plan.program;
-        program.shortcut_types.iter().enumerate().map(|(number, (node, shortcut))| {
-            let plan = program.shortcuts.iter().find(|plan| plan.number as usize == number);
-            let ways = plan.map_or(&[][..], |plan| &program.ways[span(&plan.ways)]);
+        program.shortcut_types.iter().enumerate().map(|(number, (place, shortcut))| {
+            let codes = program.entries.iter().map(|entry| &entry.code);
+            let plans = codes.flat_map(|code| code.shortcuts.iter().map(move |plan| (code, plan)));
+            let mut plans = plans.filter(|(_, plan)| plan.number as usize == number);
+            let ways = plans.next().map_or(&[][..], |(code, plan)| &code.ways[span(&plan.ways)]);
             let open = ways.iter().flatten().count();
-            (&*program.nodes[node.index()].name, shortcut.name, open)
+            (&*program.nodes[*place as usize].name, shortcut.name, open)
         })
     }
 
@@ -72,7 +76,9 @@ impl Schedule {
 
 impl std::fmt::Debug for Schedule {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (entries, steps) = (self.plan.program.entries.len(), self.plan.program.steps.len());
+        let entries = &self.plan.program.entries;
+        let steps: usize = entries.iter().map(|entry| entry.code.steps.len()).sum();
+        let entries = entries.len();
         write!(f, "Schedule({entries} entries, {steps} steps)")
     }
 }

@@ -1,14 +1,18 @@
-//! The compiled graph: flat arrays, read-only after compilation, and the masks that a batch writes.
+//! The compiled graph, read-only after compilation: flat arrays for each entry, which the next graph
+//! shares where nothing changes; and the masks that a batch writes.
+//!
+//! A node has a *place*: a number that it keeps from graph to graph, on every worker. Its block and its
+//! plan are found there.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use weever_block::{FlowOwners, ShortcutType};
+use weever_block::{BlockType, FlowOwners, ShortcutType};
 use weever_graph::{NodeId, Verified};
 use weever_packet::Mask;
 
-use super::ids::{Entry, EntryNumbers, Idp, NodeRef};
-use crate::counters::{Counter, Layout, WayCounter};
+use super::ids::{Entry, EntryNumbers, Idp, NodeRef, Places};
+use crate::slots::{Counter, Label, Layout, NodeCounters, WayCounters};
 
 /// The mask slot that is always empty.
 pub(crate) const EMPTY_SLOT: u32 = 0;
@@ -33,13 +37,14 @@ pub(crate) enum StepKind {
     Or { swap: bool },
 }
 
-/// One node in the order of one entry. Ranges index the program's arrays. From `first_slot` on are
+/// One node in the order of one entry. Ranges index the entry's arrays. From `first_slot` on are
 /// the slots of its input and ports, in the order of the block type; from `counter` on the
 /// counters, in the same order, followed by that of tasks without a packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
     pub(crate) needs_buffer: bool,
+    /// Its place.
     pub(crate) node: u32,
     /// The first input slot that is not an operand's; few nodes have more.
     pub(crate) input: u32,
@@ -50,7 +55,7 @@ pub(crate) struct Step {
     pub(crate) counter: Counter,
     pub(crate) wakes: Range<u32>,
     pub(crate) drops: Range<u32>,
-    /// The shortcut to try first, in the program's `shortcuts`.
+    /// The shortcut to try first, in the entry's `shortcuts`.
     pub(crate) shortcut: Option<u32>,
 }
 
@@ -102,7 +107,7 @@ pub(crate) struct ShortcutPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct WayPlan {
     /// Counts the tasks for the steps inside.
-    pub(crate) counter: WayCounter,
+    pub(crate) counter: Counter,
     /// The input and port slots of the steps at the border.
     pub(crate) slots: Range<u32>,
     /// The steps at the border, and those of them that have ports where packets end.
@@ -112,24 +117,47 @@ pub(crate) struct WayPlan {
     pub(crate) ends: Range<u32>,
 }
 
-/// The steps that tasks of one start node walk.
+/// The steps that tasks of one start node walk, as flat arrays.
+#[derive(Debug, Default)]
+pub(crate) struct EntryCode {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) inputs: Vec<u32>,
+    pub(crate) operands: Vec<Operand>,
+    pub(crate) wakes: Vec<Wake>,
+    pub(crate) drops: Vec<DropSlot>,
+    pub(crate) shortcuts: Vec<ShortcutPlan>,
+    /// `None`: the way does not exist in this graph.
+    pub(crate) ways: Vec<Option<WayPlan>>,
+    pub(crate) way_slots: Vec<u32>,
+    pub(crate) way_steps: Vec<Steps>,
+    pub(crate) way_counters: Arc<WayCounters>,
+    /// How many mask slots it uses.
+    pub(crate) slots: u32,
+}
+
+impl EntryCode {
+    /// No steps.
+    pub(crate) fn none() -> EntryCode {
+        EntryCode { slots: FIRST_STEP_SLOT, ..EntryCode::default() }
+    }
+}
+
+/// A node at which tasks may start.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryPlan {
-    /// [`NO_NODE`] if the node was removed, or is not in this worker's part of the graph.
+    /// Its place; [`NO_NODE`] if the node was removed, or is not in this worker's part of the graph.
     pub(crate) node: u32,
     /// The node's dispatch point.
     pub(crate) idp: Idp,
     /// The only worker that runs the node, if there is one; without a node, the worker that has it.
     pub(crate) home: Option<u16>,
-    pub(crate) steps: Range<u32>,
-    /// How many mask slots it uses.
-    pub(crate) slots: u32,
+    pub(crate) code: Arc<EntryCode>,
 }
 
 impl EntryPlan {
     /// The entry of a removed node. Tasks that start here are dropped.
-    pub(crate) fn unused() -> EntryPlan {
-        EntryPlan { node: NO_NODE, idp: Idp::NONE, home: None, steps: 0..0, slots: FIRST_STEP_SLOT }
+    pub(crate) fn unused(code: &Arc<EntryCode>) -> EntryPlan {
+        EntryPlan { node: NO_NODE, idp: Idp::NONE, home: None, code: code.clone() }
     }
 
     /// Whether no worker has the node.
@@ -171,11 +199,19 @@ pub(crate) struct SpawnEdge {
 #[derive(Clone, Debug)]
 pub(crate) struct NodePlan {
     pub(crate) name: Arc<str>,
+    pub(crate) place: u32,
+    pub(crate) block_type: Option<&'static BlockType>,
     /// The entry of this node, if it has one.
     pub(crate) entry: Option<Entry>,
+    /// For each port of the graph's node, the number that the block gives it.
+    pub(crate) ports: Box<[u32]>,
+    /// Per port, in the block's numbering: the counter of packets that end there, and why they do.
+    pub(crate) drops: Box<[Option<(Counter, End)>]>,
+    pub(crate) needs_buffer: bool,
     pub(crate) spawns: Box<[SpawnEdge]>,
     /// The entries at which tasks wait for the notify edges.
     pub(crate) notifies: Box<[Entry]>,
+    pub(crate) counters: Arc<NodeCounters>,
     /// The first of the block's own counters.
     pub(crate) own: Counter,
     pub(crate) no_buffer: Counter,
@@ -184,6 +220,27 @@ pub(crate) struct NodePlan {
     /// Where flows have an owner: the owners, and the counters of tasks handed over to them and of
     /// those that found the ring full.
     pub(crate) flows: Option<Box<FlowPlan>>,
+}
+
+impl NodePlan {
+    /// Gives the counters, which had the node's own numbering, their slots.
+    pub(crate) fn count_with(&mut self, counters: Arc<NodeCounters>) {
+        let slot = |counter: &mut Counter| *counter = counters.first.plus(counter.index());
+        for (counter, end) in self.drops.iter_mut().flatten() {
+            if *end != End::Used {
+                slot(counter);
+            }
+        }
+        for edge in &mut self.spawns {
+            [&mut edge.spawned, &mut edge.full, &mut edge.ring_full].into_iter().for_each(slot);
+        }
+        if let Some(flows) = &mut self.flows {
+            [&mut flows.handed_over, &mut flows.ring_full].into_iter().for_each(slot);
+        }
+        let NodePlan { own, no_buffer, outbox_full, block_full, .. } = self;
+        [own, no_buffer, outbox_full, block_full].into_iter().for_each(slot);
+        self.counters = counters;
+    }
 }
 
 /// The part of a node's plan for flows that have an owner.
@@ -199,19 +256,10 @@ pub(crate) struct FlowPlan {
 pub(crate) struct Program {
     pub(crate) entries: Vec<EntryPlan>,
     pub(crate) init: Vec<Entry>,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) inputs: Vec<u32>,
-    pub(crate) operands: Vec<Operand>,
-    pub(crate) wakes: Vec<Wake>,
-    /// The start node of each shortcut.
-    pub(crate) shortcut_types: Vec<(NodeId, &'static ShortcutType)>,
-    pub(crate) shortcuts: Vec<ShortcutPlan>,
-    /// `None`: the way does not exist in this graph.
-    pub(crate) ways: Vec<Option<WayPlan>>,
-    pub(crate) way_slots: Vec<u32>,
-    pub(crate) way_steps: Vec<Steps>,
-    pub(crate) drops: Vec<DropSlot>,
-    pub(crate) nodes: Vec<NodePlan>,
+    /// By place; places of nodes that are not in this graph have the plan of another node.
+    pub(crate) nodes: Vec<Arc<NodePlan>>,
+    /// The place of each shortcut's start node. A pair keeps its number from graph to graph.
+    pub(crate) shortcut_types: Vec<(u32, &'static ShortcutType)>,
     /// The targets for tasks of removed nodes, the latest removal first.
     pub(crate) forwards: Vec<(Idp, Entry)>,
     /// Counts tasks whose node was removed; used only if the graph changes or there are several
@@ -219,18 +267,19 @@ pub(crate) struct Program {
     pub(crate) dropped: Counter,
     /// The nodes whose flows have an owner.
     pub(crate) sharded: Vec<u32>,
-    /// Whether the graph is only a part of the default worker's graph.
-    pub(crate) is_part: bool,
 }
 
 impl Program {
     pub(crate) fn entry(&self, node: &str) -> Option<Entry> {
-        self.nodes.iter().find(|n| &*n.name == node)?.entry
+        let is = |entry: &&EntryPlan| {
+            entry.node != NO_NODE && &*self.nodes[entry.node as usize].name == node
+        };
+        let entry = self.entries.iter().find(is)?;
+        self.nodes[entry.node as usize].entry
     }
 
     pub(crate) fn steps(&self, entry: Entry) -> &[Step] {
-        let steps = &self.entries[entry.index()].steps;
-        &self.steps[steps.start as usize..steps.end as usize]
+        &self.entries[entry.index()].code.steps
     }
 
     /// The only worker that runs the node of `entry`, if there is one.
@@ -252,12 +301,17 @@ impl Program {
 
     /// The most steps that any entry has.
     pub(crate) fn max_steps(&self) -> usize {
-        self.entries.iter().map(|e| e.steps.len()).max().unwrap_or(0)
+        self.entries.iter().map(|e| e.code.steps.len()).max().unwrap_or(0)
     }
 
     /// The most mask slots that any entry uses.
     pub(crate) fn max_slots(&self) -> usize {
-        self.entries.iter().map(|e| e.slots as usize).max().unwrap_or(0)
+        self.entries
+            .iter()
+            .map(|e| e.code.slots as usize)
+            .max()
+            .unwrap_or(0)
+            .max(FIRST_STEP_SLOT as usize)
     }
 }
 
@@ -266,9 +320,12 @@ impl Program {
 pub(crate) struct CompiledGraph {
     pub(crate) graph: Verified,
     pub(crate) program: Program,
-    pub(crate) layout: Layout,
+    pub(crate) layout: Arc<Layout>,
     /// The same for every worker of a team.
     pub(crate) numbers: EntryNumbers,
+    pub(crate) places: Arc<Places>,
+    /// By node.
+    pub(crate) nodes: Vec<Arc<NodePlan>>,
 }
 
 impl CompiledGraph {
@@ -276,6 +333,24 @@ impl CompiledGraph {
     pub(crate) fn start_of(&self, name: &str) -> Option<Entry> {
         let entry = self.numbers.get(name)?;
         (!self.program.entries[entry.index()].is_unused()).then_some(entry)
+    }
+
+    /// The plan of the node called `name`.
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<NodePlan>> {
+        self.graph.find(name).map(|id| &self.nodes[id.index()])
+    }
+
+    /// Whether there is a counter of this name.
+    pub(crate) fn counts(&self, label: &Label) -> bool {
+        let node = self.node(&label.node);
+        node.is_some_and(|node| node.counters.find(label.kind, &label.label, 0).is_some())
+            || self.layout.has_other(label)
+    }
+
+    /// The node at a place, if it is of this graph.
+    pub(crate) fn id_at(&self, place: u32) -> Option<NodeId> {
+        let node = self.program.nodes.get(place as usize).filter(|node| node.place == place)?;
+        self.graph.find(&node.name)
     }
 
     /// Every entry of this worker with its node's name.
@@ -315,7 +390,7 @@ impl TaskMasks {
     }
 }
 
-/// Converts a range of the program's arrays to indices.
+/// Converts a range of an entry's arrays to indices.
 #[inline]
 pub(crate) fn span(range: &Range<u32>) -> Range<usize> {
     range.start as usize..range.end as usize

@@ -6,9 +6,9 @@ use std::ops::Range;
 use weever_block::{MAX_WAYS, ShortcutType, WORKER, Way};
 use weever_graph::{Attr, ENDS, NodeId, NodeKind, Op};
 
-use super::builder::{EntrySlots, ProgramBuilder, append};
+use super::builder::{EntryBuilder, EntrySlots, append};
 use super::program::{ShortcutPlan, Steps, WayPlan};
-use crate::counters::WayCounter;
+use crate::slots::Counter;
 
 /// The effect of a way on a task.
 #[derive(Default)]
@@ -19,8 +19,8 @@ struct Walked {
     ends: BTreeSet<NodeId>,
 }
 
-impl ProgramBuilder<'_> {
-    /// The first shortcut that starts at a node and has a way there, as an index into the program's
+impl EntryBuilder<'_> {
+    /// The first shortcut that starts at a node and has a way there, as an index into the entry's
     /// shortcuts.
     pub(super) fn shortcut(
         &mut self,
@@ -31,7 +31,7 @@ impl ProgramBuilder<'_> {
         let name = self.nodes[start.index()].block_type?.name;
         for shortcut in self.shortcuts.iter().filter(|s| s.start() == Some(name)) {
             let ways = shortcut.ways.iter().take(MAX_WAYS);
-            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order, layout)).collect();
+            let ways: Vec<_> = ways.map(|way| self.follow(way, start, order)).collect();
             if ways.iter().any(Option::is_some) {
                 return Some(self.add_shortcut(shortcut, start, &ways, (order, layout)));
             }
@@ -50,31 +50,25 @@ impl ProgramBuilder<'_> {
             .iter()
             .map(|way| way.as_ref().map(|w| self.way(w, start, order, layout)))
             .collect();
-        let first = self.program.ways.len() as u32;
-        self.program.ways.extend(ways);
-        let types = &mut self.program.shortcut_types;
-        let known = types.iter().position(|(n, s)| (*n, s.name) == (start, shortcut.name));
+        let first = self.code.ways.len() as u32;
+        self.code.ways.extend(ways);
+        let (place, types) = (self.nodes[start.index()].place, &mut *self.shortcut_types);
+        let known = types.iter().position(|(n, s)| (*n, s.name) == (place, shortcut.name));
         let number = known.unwrap_or_else(|| {
-            types.push((start, shortcut));
+            types.push((place, shortcut));
             types.len() - 1
         });
-        let ways = first..self.program.ways.len() as u32;
-        self.program.shortcuts.push(ShortcutPlan { number: number as u32, ways });
-        self.program.shortcuts.len() as u32 - 1
+        let ways = first..self.code.ways.len() as u32;
+        self.code.shortcuts.push(ShortcutPlan { number: number as u32, ways });
+        self.code.shortcuts.len() as u32 - 1
     }
 
     /// Follows a way from `start`; `None`: the graph does not have it.
-    fn follow(
-        &self,
-        way: Way,
-        start: NodeId,
-        order: &[NodeId],
-        layout: &EntrySlots,
-    ) -> Option<Walked> {
+    fn follow(&self, way: Way, start: NodeId, order: &[NodeId]) -> Option<Walked> {
         let mut walked = Walked::default();
         let mut ahead = BTreeSet::from([start]);
         let mut passed = BTreeSet::new();
-        for id in order.iter().filter(|id| layout.reached[id.index()]) {
+        for id in order {
             if !ahead.remove(id) {
                 continue;
             }
@@ -145,7 +139,7 @@ impl ProgramBuilder<'_> {
                 let first = layout.first_slot_of[node.index()];
                 slots.extend(first.into_iter().flat_map(|first| [first, first + slot]));
             } else {
-                let input = self.nodes[node.index()].counter;
+                let input = self.nodes[node.index()].counters.first;
                 counters.extend([input, input.plus(slot as usize)]);
             }
         }
@@ -153,8 +147,8 @@ impl ProgramBuilder<'_> {
         let ending = border.iter().copied().filter(|node| self.ends_at(*node, walked));
         let ending: Vec<NodeId> = ending.collect();
         WayPlan {
-            counter: WayCounter::at(self.way_counters.len() - 1),
-            slots: append(&mut self.program.way_slots, &slots),
+            counter: Counter::at(self.way_counters.len() - 1),
+            slots: append(&mut self.code.way_slots, &slots),
             passed: self.steps_of(border.iter().copied(), layout),
             ending: self.steps_of(ending.into_iter(), layout),
             ends: self.steps_of(walked.ends.iter().copied(), layout),
@@ -179,7 +173,7 @@ impl ProgramBuilder<'_> {
             let is_outside =
                 |node: &NodeId| border.contains(node) || !walked.left_by.contains_key(node);
             let mut before = self.sources(*id).into_iter();
-            let returns = before.any(|node| layout.reached[node.index()] && is_outside(&node));
+            let returns = before.any(|node| layout.has(node) && is_outside(&node));
             if is_read || self.ends_at(*id, walked) || (returns && *id != start) {
                 border.insert(*id);
             }
@@ -202,6 +196,6 @@ impl ProgramBuilder<'_> {
                 None => sets.push(Steps { word, steps: bit }),
             }
         }
-        append(&mut self.program.way_steps, &sets)
+        append(&mut self.code.way_steps, &sets)
     }
 }

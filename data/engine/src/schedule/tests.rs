@@ -1,6 +1,7 @@
 use weever_block::Env;
 use weever_graph::{Attr, Graph, Node, NodeId, NodeKind, Op, Port, Verified, verify};
 
+use super::program::EntryCode;
 use crate::testkit::registry;
 use crate::{CompileError, Schedule};
 
@@ -73,6 +74,10 @@ fn a_port_that_the_type_lacks_is_named() {
     assert!(error.to_string().contains("only") && error.to_string().contains("extra"));
 }
 
+fn codes(schedule: &Schedule) -> impl Iterator<Item = &EntryCode> {
+    schedule.plan.program.entries.iter().map(|entry| &*entry.code)
+}
+
 #[test]
 fn a_shortcut_begins_where_a_graph_has_one_of_its_ways() -> Result<(), CompileError> {
     let mut g = Graph::new("g");
@@ -84,8 +89,11 @@ fn a_shortcut_begins_where_a_graph_has_one_of_its_ways() -> Result<(), CompileEr
     node(&mut g, "swift", "Swift", &[("false", &[1]), ("true", &[])]);
     let ways = |g: &Graph| -> Result<Vec<bool>, CompileError> {
         let schedule = compile(&verify(g.clone()).expect("sound"))?;
-        assert_eq!(schedule.shortcuts.len(), schedule.plan.program.shortcuts.len());
-        Ok(schedule.plan.program.ways.iter().map(Option::is_some).collect())
+        assert_eq!(
+            schedule.shortcuts.len(),
+            codes(&schedule).map(|code| code.shortcuts.len()).sum::<usize>()
+        );
+        Ok(codes(&schedule).flat_map(|code| code.ways.iter().map(Option::is_some)).collect())
     };
     assert_eq!(ways(&g)?, [true, true, true]);
     g.node_mut(NodeId(3)).implementation = Some("Two".into());

@@ -7,10 +7,11 @@ use weever_block::{Block, Shortcut, State};
 use weever_graph::change::{Change, ChangeSet, Handover, Waiting, same_implementation};
 use weever_graph::{Attr, Node, NodeId};
 
-use super::blocks::{BlockMaker, CompileError, FROM_QUEUE};
+use super::blocks::{BlockMaker, CompileError, FROM_QUEUE, room};
 use super::ids::{Entry, Idp};
 use super::program::{CompiledGraph, TaskMasks};
-use crate::counters::{Cells, Counter, Others};
+use crate::counters::Cells;
+use crate::slots::{Counter, Others, Recount, Slots};
 
 /// The entry of a removed node.
 #[derive(Clone, Copy, Debug)]
@@ -20,24 +21,33 @@ pub(crate) struct Removed {
     pub(crate) to: Option<Entry>,
 }
 
-/// A compiled change of one worker's graph: the new blocks and arrays, and tables that map old to
-/// new. Prepared off the packet path, so that the switch only moves pointers, adds up counters, and
-/// visits tasks that are delayed or wait at removed nodes. Afterwards it holds the objects no
-/// longer needed, so that another thread can drop them.
+/// A new block.
+pub(crate) struct Built {
+    pub(crate) place: u32,
+    /// `None` for an operator. After the switch it is the block that was at this place before.
+    pub(crate) block: Option<Box<dyn Block>>,
+    /// Whether it is offered its predecessor's state.
+    pub(crate) follows: bool,
+}
+
+/// A compiled change of one worker's graph: new blocks and plans, and lists of what changes place.
+/// Prepared off the packet path, so that the switch moves pointers and visits what has changed, and
+/// tasks that wait at removed nodes. Afterwards it holds the objects no longer needed, so that another
+/// thread can drop them.
 pub struct Update {
     pub(crate) epoch: u64,
     pub(crate) plan: Arc<CompiledGraph>,
-    /// The blocks of new and replaced nodes; the worker moves the others over.
-    pub(crate) blocks: Vec<Option<Box<dyn Block>>>,
-    pub(crate) shortcuts: Vec<Box<dyn Shortcut>>,
-    /// Nodes whose block stays: old and new number.
-    pub(crate) kept: Box<[(u32, u32)]>,
-    /// Nodes whose new block is offered its predecessor's state.
-    pub(crate) replaced: Box<[(u32, u32)]>,
+    pub(crate) built: Vec<Built>,
+    /// The places of nodes that this worker has no longer.
+    pub(crate) gone: Box<[u32]>,
+    /// Their blocks, after the switch.
+    pub(crate) old_blocks: Vec<Option<Box<dyn Block>>>,
+    /// Room for more blocks than there was room for.
+    pub(crate) more_room: Option<Vec<Option<Box<dyn Block>>>>,
+    pub(crate) shortcuts: Vec<Option<Box<dyn Shortcut>>>,
     pub(crate) masks: TaskMasks,
     pub(crate) cells: Arc<Cells>,
-    /// Maps the counters of the previous graph.
-    pub(crate) counters: Box<[Counter]>,
+    pub(crate) recount: Arc<Recount>,
     pub(crate) removed: Box<[Removed]>,
     /// Counts tasks that were dropped with their nodes.
     pub(crate) dropped: Counter,
@@ -51,12 +61,13 @@ pub struct Update {
 pub(crate) struct Transition {
     pub(crate) epoch: u64,
     pub(crate) plan: Arc<CompiledGraph>,
-    kept: Vec<(u32, u32)>,
-    /// New nodes, each with the old node that hands its state over, if any.
-    built: Vec<(NodeId, Option<u32>)>,
-    counters: Box<[Counter]>,
+    /// New nodes, each with whether an old one hands its state over.
+    built: Vec<(NodeId, bool)>,
+    gone: Box<[u32]>,
+    /// How many places there were.
+    places: usize,
+    recount: Arc<Recount>,
     removed: Vec<Removed>,
-    dropped: Counter,
     init: Vec<Entry>,
 }
 
@@ -68,59 +79,79 @@ impl Transition {
         old: &CompiledGraph,
         mut new: CompiledGraph,
         changes: &ChangeSet,
+        slots: &mut Slots,
         others: &Others<'_>,
     ) -> Transition {
-        let fresh = starting_afresh(changes);
-        let (mut kept, mut built) = (Vec::new(), Vec::new());
-        for (id, node) in new.graph.iter() {
-            let before = old.graph.find(&node.name).filter(|_| !fresh.contains(&*node.name));
-            match before {
-                Some(before) if same_implementation(old.graph.node(before), node) => {
-                    kept.push((before.0, id.0));
-                }
-                before => built.push((id, before.map(|id| id.0))),
-            }
-        }
-        let counters = new.layout.continuing(&old.layout, others);
-        let dropped = new.program.dropped;
+        let mut layout = (*new.layout).clone();
+        let of_node = |name: &str| new.node(name).map(|plan| &*plan.counters);
+        let recount = Arc::new(layout.go_on_from(&old.layout, slots, others, of_node));
+        new.layout = Arc::new(layout);
         let removed = removed(old, &new, changes);
         new.program.forwards = forwards(old, &new, &removed);
-        let init = init(old, &new);
-        Transition { epoch, plan: Arc::new(new), kept, built, counters, removed, dropped, init }
+        let gone = old.graph.iter().zip(&old.nodes);
+        let gone = gone.filter(|((_, node), _)| new.graph.find(&node.name).is_none());
+        Transition {
+            epoch,
+            built: built(old, &new, changes),
+            gone: gone.map(|(_, plan)| plan.place).collect(),
+            places: old.places.len(),
+            recount,
+            removed,
+            init: init(old, &new),
+            plan: Arc::new(new),
+        }
     }
 
-    /// Makes the update of one worker, with new blocks. State is handed over only at nodes for
-    /// which `is_here` says that they run on this worker.
+    /// Makes the update of one worker, with new blocks; its counters lie in the cells of `slots`. State
+    /// is handed over only at nodes for which `is_here` says that they run on this worker.
     pub(crate) fn update(
         &self,
         maker: &BlockMaker,
+        (cells, slots): (&Cells, &Slots),
         is_here: impl Fn(&Node) -> bool,
     ) -> Result<Update, CompileError> {
         let plan = &self.plan;
-        let mut blocks: Vec<_> = plan.graph.iter().map(|_| None).collect();
-        for (id, _) in &self.built {
-            blocks[id.index()] = maker.block(&plan.graph, *id)?;
-        }
-        let handed_over = |(id, before): &(NodeId, Option<u32>)| {
-            before.filter(|_| is_here(plan.graph.node(*id))).map(|before| (before, id.0))
+        let build = |(id, follows): &(NodeId, bool)| -> Result<Built, CompileError> {
+            let (place, node) = (plan.nodes[id.index()].place, plan.graph.node(*id));
+            let block = maker.block(&plan.graph, *id)?;
+            Ok(Built { place, block, follows: *follows && is_here(node) })
         };
-        let replaced: Box<[_]> = self.built.iter().filter_map(handed_over).collect();
+        let built = self.built.iter().map(build).collect::<Result<Vec<_>, _>>()?;
+        let rooms = [self.places, plan.places.len()].map(room);
         Ok(Update {
             epoch: self.epoch,
-            blocks,
+            refused: Vec::with_capacity(built.len()),
+            built,
+            old_blocks: Vec::with_capacity(self.gone.len()),
+            gone: self.gone.clone(),
+            more_room: (rooms[1] > rooms[0]).then(|| Vec::with_capacity(rooms[1])),
             shortcuts: maker.shortcuts(plan)?,
-            kept: self.kept.clone().into(),
-            refused: Vec::with_capacity(replaced.len()),
-            replaced,
             masks: TaskMasks::new(&plan.program),
-            cells: Arc::new(Cells::new(&plan.layout)),
-            counters: self.counters.clone(),
+            cells: Arc::new(cells.continued(plan.layout.clone(), slots.len())),
+            recount: self.recount.clone(),
             removed: self.removed.clone().into(),
-            dropped: self.dropped,
+            dropped: plan.program.dropped,
             init: self.init.clone().into(),
             plan: plan.clone(),
         })
     }
+}
+
+/// The nodes that need a new block, each with whether an old one hands its state over.
+fn built(old: &CompiledGraph, new: &CompiledGraph, changes: &ChangeSet) -> Vec<(NodeId, bool)> {
+    let fresh = starting_afresh(changes);
+    let mut built = Vec::new();
+    for ((id, node), plan) in new.graph.iter().zip(&new.nodes) {
+        let before = old.graph.find(&node.name).filter(|_| !fresh.contains(&*node.name));
+        let stays = before.is_some_and(|before| {
+            Arc::ptr_eq(&old.nodes[before.index()], plan)
+                || same_implementation(old.graph.node(before), node)
+        });
+        if !stays {
+            built.push((id, before.is_some()));
+        }
+    }
+    built
 }
 
 impl Update {
@@ -137,8 +168,8 @@ impl Update {
 
 impl std::fmt::Debug for Update {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (kept, new) = (self.kept.len(), self.blocks.iter().flatten().count());
-        write!(f, "Update(to {}: {kept} blocks stay, {new} are new)", self.epoch)
+        let (new, gone) = (self.built.len(), self.gone.len());
+        write!(f, "Update(to {}: {new} blocks are new, {gone} go)", self.epoch)
     }
 }
 
@@ -198,5 +229,5 @@ fn init(old: &CompiledGraph, new: &CompiledGraph) -> Vec<Entry> {
     };
     let nodes = new.graph.iter().filter(|(_, node)| node.has(&Attr::Init));
     let nodes = nodes.filter(|(_, node)| !tagged(old, &node.name));
-    nodes.filter_map(|(id, _)| new.program.nodes[id.index()].entry).collect()
+    nodes.filter_map(|(id, _)| new.nodes[id.index()].entry).collect()
 }

@@ -24,7 +24,10 @@ use weever_packet::PoolCache;
 
 use crate::interpreter::{Message, PeerSender, Peers};
 use crate::mailbox::Doorbell;
-use crate::schedule::{self, BlockMaker, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps};
+use crate::schedule::{
+    self, BlockMaker, CompileOptions, CompiledGraph, EntryNumbers, Homes, Idps, Places,
+};
+use crate::slots::Slots;
 use crate::{Attached, Engine, Limits, Schedule, Worker};
 pub use error::TeamError;
 pub use flows::FlowMoves;
@@ -90,8 +93,10 @@ impl Team {
         let logical = annotate_and_verify(graph, &registry)?;
         let physical = partition(&logical, &registry, homes)?;
         let numbers = EntryNumbers::next(&EntryNumbers::default(), &[&physical], &registry, &[]);
-        let options = CompileOptions { numbers: &numbers, homes, whole: None, follows: false };
-        let plan = CompiledGraph::compile(physical, &registry, &mut idps, options)?;
+        let places = Arc::new(Places::next(&Places::default(), &[&physical]));
+        let (whole, previous, mut slots) = (None, None, Slots::new());
+        let options = CompileOptions { numbers: &numbers, places: &places, homes, whole, previous };
+        let plan = CompiledGraph::compile(physical, &registry, &mut idps, &mut slots, options)?;
         let links: Vec<Vec<u16>> =
             members.iter().map(|m| m.queues.iter().map(|q| q.link).collect()).collect();
         let count = members.iter().map(|m| m.limits.links).max().unwrap_or(1);
@@ -109,7 +114,8 @@ impl Team {
         // Only now, as `init` nodes run where their home is.
         workers.iter_mut().for_each(|worker| worker.engine().start());
         let plans = vec![plan; handles.len()];
-        let running = Running { logical, plans, idps, epoch: 0 };
+        let cells = workers.iter_mut().map(|worker| worker.engine().cells()).collect();
+        let running = Running { logical, plans, idps, slots, cells, epoch: 0 };
         let publisher = Publisher::new(handles, maker, homes, running);
         Ok(Team { workers, publisher: Arc::new(publisher) })
     }

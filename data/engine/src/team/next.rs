@@ -8,10 +8,10 @@ use weever_graph::{ChangeSet, Graph, Verified};
 
 use super::TeamError;
 use super::partition::Running;
-use crate::counters::Others;
 use crate::schedule::{
-    CompileOptions, CompiledGraph, EntryNumbers, FROM_QUEUE, Homes, Idps, Transition,
+    CompileOptions, CompiledGraph, EntryNumbers, FROM_QUEUE, Homes, Idps, Places, Transition,
 };
+use crate::slots::{Label, Others, Slots};
 
 /// The next graph, before compilation.
 pub(super) struct Next {
@@ -35,11 +35,16 @@ impl Compiler<'_> {
     pub(super) fn compile(
         &self,
         idps: &mut Idps,
+        slots: &mut Slots,
         changes: &ChangeSet,
         next: &Next,
     ) -> Result<Vec<Arc<Transition>>, TeamError> {
         let plans = &self.running.plans;
-        let numbers = self.numbers(changes, next);
+        let graphs = std::iter::once(&next.whole).chain(next.parts.iter().flatten());
+        let graphs: Vec<&Graph> = graphs.map(|graph| &**graph).collect();
+        let starts = successors(changes, &plans[0], &next.whole);
+        let numbers = EntryNumbers::next(&plans[0].numbers, &graphs, self.registry, &starts);
+        let places = Arc::new(Places::next(&plans[0].places, &graphs));
         let mut made: Vec<Arc<Transition>> = Vec::new();
         for (handle, part) in next.parts.iter().enumerate() {
             let is_twin = |other: &usize| {
@@ -49,12 +54,17 @@ impl Compiler<'_> {
             let transition = match (0..handle).find(is_twin) {
                 Some(twin) => made[twin].clone(),
                 None => {
-                    let homes = self.homes;
-                    let whole = part.as_ref().map(|_| &*next.whole);
-                    let options = CompileOptions { numbers: &numbers, homes, whole, follows: true };
+                    let options = CompileOptions {
+                        numbers: &numbers,
+                        places: &places,
+                        homes: self.homes,
+                        whole: part.as_ref().map(|_| &*next.whole),
+                        previous: Some(&*plans[handle]),
+                    };
                     let graph = part.as_ref().unwrap_or(&next.whole).clone();
-                    let plan = CompiledGraph::compile(graph, self.registry, idps, options)?;
-                    Arc::new(self.transition(handle, plan, changes, next, made.first()))
+                    let plan = CompiledGraph::compile(graph, self.registry, idps, slots, options)?;
+                    let whole = made.first().map(|whole| &*whole.plan);
+                    Arc::new(self.transition(&plans[handle], plan, slots, (changes, next), whole))
                 }
             };
             made.push(transition);
@@ -62,30 +72,25 @@ impl Compiler<'_> {
         Ok(made)
     }
 
-    fn numbers(&self, changes: &ChangeSet, next: &Next) -> EntryNumbers {
-        let old = &self.running.plans[0];
-        let graphs = std::iter::once(&next.whole).chain(next.parts.iter().flatten());
-        let graphs: Vec<&Graph> = graphs.map(|graph| &**graph).collect();
-        let starts = successors(changes, old, &next.whole);
-        EntryNumbers::next(&old.numbers, &graphs, self.registry, &starts)
-    }
-
     fn transition(
         &self,
-        handle: usize,
+        old: &CompiledGraph,
         plan: CompiledGraph,
-        changes: &ChangeSet,
-        next: &Next,
-        whole: Option<&Arc<Transition>>,
+        slots: &mut Slots,
+        (changes, next): (&ChangeSet, &Next),
+        whole: Option<&CompiledGraph>,
     ) -> Transition {
         let before = &self.running.plans[0].graph;
         let is_private = |node: &str| {
             !node.is_empty() && before.find(node).is_none() && next.whole.find(node).is_none()
         };
-        let layout = whole.map(|whole| &whole.plan.layout);
-        let others = Others { layout, is_private: &is_private };
-        let epoch = self.running.epoch + 1;
-        Transition::new(epoch, &self.running.plans[handle], plan, changes, &others)
+        let here = plan.graph.clone();
+        let has_node = |node: &str| {
+            here.find(node).is_some() || whole.is_some_and(|whole| whole.graph.find(node).is_some())
+        };
+        let has = |label: &Label| whole.is_some_and(|whole| whole.counts(label));
+        let others = Others { has: &has, has_node: &has_node, is_private: &is_private };
+        Transition::new(self.running.epoch + 1, old, plan, changes, slots, &others)
     }
 }
 

@@ -7,9 +7,11 @@ use weever_block::{Registry, WORKER};
 use weever_graph::{Attr, Edge, Graph, Node, NodeId, NodeKind, Port, PortId, Verified, verify};
 
 use super::TeamError;
+use crate::counters::Cells;
 use crate::mailbox::{Mailbox, Waker};
 use crate::moves::MoveInbox;
 use crate::schedule::{CompiledGraph, DEFAULT, FROM_QUEUE, Homes, Idps, TO_QUEUE, Update};
+use crate::slots::Slots;
 
 /// The publisher's side of a worker.
 #[derive(Debug)]
@@ -30,6 +32,9 @@ pub(super) struct Running {
     /// By worker; the first runs the whole graph.
     pub(super) plans: Vec<Arc<CompiledGraph>>,
     pub(super) idps: Idps,
+    pub(super) slots: Slots,
+    /// By worker.
+    pub(super) cells: Vec<Arc<Cells>>,
     pub(super) epoch: u64,
 }
 

@@ -207,22 +207,25 @@ impl Publisher {
         on_success: impl FnOnce(),
     ) -> Result<Published, TeamError> {
         // A refused change must leave nothing behind, not even names with numbers.
-        let mut idps = running.idps.clone();
+        let (mut idps, mut slots) = (running.idps.clone(), running.slots.clone());
         let compiler = Compiler { registry: &self.maker.registry, homes: self.homes, running };
-        let transitions = compiler.compile(&mut idps, changes, &next)?;
-        let updates = (0..).zip(&transitions).map(|(handle, transition)| {
+        let transitions = compiler.compile(&mut idps, &mut slots, changes, &next)?;
+        let updates = (0..).zip(transitions.iter().zip(&running.cells)).map(|(handle, made)| {
+            let (transition, cells) = made;
             let is_here = |node: &_| {
                 self.homes.of(node, &self.maker.registry).is_none_or(|home: u16| home == handle)
             };
-            transition.update(&self.maker, is_here)
+            transition.update(&self.maker, (cells, &slots), is_here)
         });
         let updates = updates.collect::<Result<Vec<_>, _>>()?;
         self.check_room()?;
         let (epoch, steps) = (running.epoch + 1, next.steps);
         idps.retire(&running.logical, &next.logical);
-        let plans = transitions.iter().map(|transition| transition.plan.clone()).collect();
+        let plans: Vec<_> = transitions.iter().map(|made| made.plan.clone()).collect();
+        slots.keep(plans.iter().map(|plan| &*plan.layout));
+        let cells = updates.iter().map(|update| update.cells.clone()).collect();
         on_success();
-        let now = Running { logical: next.logical, plans, idps, epoch };
+        let now = Running { logical: next.logical, plans, idps, slots, cells, epoch };
         *lock(&self.running) = Arc::new(now);
         self.publish(epoch, updates);
         let adopted = self.wait(epoch);

@@ -7,9 +7,8 @@ use weever_graph::change::{Change, ChangeSet, Handover};
 use weever_graph::{Attr, Edge, Effects, Graph, Node, NodeId, NodeKind, Port, verify};
 use weever_packet::Pool;
 
-use super::change::change;
+use super::change::{Assigned, change};
 use super::script::inject;
-use crate::schedule::Idps;
 use crate::testkit::pool;
 use crate::{BLOCK_PANICKED, BLOCK_QUARANTINED, CounterKind, Engine, Limits, Schedule};
 
@@ -175,7 +174,7 @@ fn a_node_that_panics_again_and_again_is_quarantined_until_it_is_replaced() {
     assert_eq!(engine.counters().total("unclaimed"), 0);
 
     // A change elsewhere does not let it run again, a change of the node does.
-    let mut idps = Idps::new();
+    let mut assigned = Assigned::default();
     let node = |engine: &Engine, name| {
         let graph = &engine.plan.graph;
         Box::new(graph.node(graph.find(name).expect("it is there")).clone())
@@ -183,11 +182,11 @@ fn a_node_that_panics_again_and_again_is_quarantined_until_it_is_replaced() {
     let replace =
         |node| ChangeSet { changes: vec![Change::Replace { node, state: Handover::Drop }] };
     let other = replace(node(&engine, "Send"));
-    change(&mut engine, &mut idps, &other);
+    change(&mut engine, &mut assigned, &other);
     inject(&mut engine, "Split", &[TAKEN], 9);
     assert_eq!(get(&engine, CounterKind::Drop, BLOCK_QUARANTINED), 3);
     let bomb = replace(node(&engine, "Bomb"));
-    change(&mut engine, &mut idps, &bomb);
+    change(&mut engine, &mut assigned, &bomb);
     inject(&mut engine, "Split", &[TAKEN], 10);
     assert_eq!(get(&engine, CounterKind::Drop, BLOCK_QUARANTINED), 3);
     assert_eq!(get(&engine, CounterKind::Own, "seen"), 1);
@@ -203,7 +202,7 @@ fn a_block_that_panics_when_its_state_is_asked_for_is_replaced_all_the_same() {
     let mut node = graph.node(graph.find("Bomb").expect("it is there")).clone();
     node.attrs.push(Attr::Param { key: weever_graph::ENDS.into(), value: "none".into() });
     let changes = vec![Change::Replace { node: Box::new(node), state: Handover::Keep }];
-    change(&mut engine, &mut Idps::new(), &ChangeSet { changes });
+    change(&mut engine, &mut Assigned::default(), &ChangeSet { changes });
     inject(&mut engine, "Split", &[TAKEN, SENT], 0);
     assert_eq!(get(&engine, CounterKind::Panics, ""), 1);
     assert_eq!(get(&engine, CounterKind::Own, "seen"), 1);
