@@ -117,6 +117,7 @@ fn an_accepted_stream_carries_octets_both_ways_until_both_ends_have_finished() {
     s.port.tell(stream, StreamEvent::Closed);
     s.turn();
     assert_eq!(s.received(), [(Kind::Closed, stream, Vec::new())]);
+    let _ = s.app.commit().unwrap();
     assert_eq!(s.app.next_returned(), Some(stream));
     assert_eq!(s.port.read_sent(stream, 0, &mut out), 0, "it is forgotten");
 }
