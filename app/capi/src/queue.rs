@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use weever_app_sockets as sockets;
-use weever_app_sockets::{AppQueue, Config, Error, Look, RxBuf, UdpSocket};
+use weever_app_sockets::{AppQueue, Config, Error, Handle, Look, RxBuf, UdpSocket};
 
 use crate::buffer::{Buf, Content};
 use crate::socket::Socket;
@@ -109,7 +109,8 @@ impl Queue {
 
     /// The event for C; nothing for a socket whose handle is closed.
     fn event(&mut self, queue: *mut Queue, event: sockets::Event<'static>) -> Option<Event> {
-        let socket = *self.sockets.get(&event.socket())?;
+        let Handle::Udp(handle) = event.socket() else { return None };
+        let socket = *self.sockets.get(&handle)?;
         let (kind, error, buf) = match event {
             sockets::Event::Datagram(datagram) => {
                 (1, 0, self.buffer(queue, Content::Received(datagram)))

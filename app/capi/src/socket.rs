@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_long, c_void};
 
-use weever_app_sockets::{Bind, Error, Event, SendOptions, Share, UdpSocket};
+use weever_app_sockets::{Bind, Error, Event, Handle, SendOptions, Share, UdpSocket};
 
 use crate::buffer::{Buf, copy};
 use crate::queue::{Queue, queue_of};
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn weever_socket_close(socket: *mut Socket) -> c_int {
                 Err(error) => return Err(error.into()),
             }
             queue.sockets.remove(&handle);
-            queue.kept.retain(|event| event.socket() != handle);
+            queue.kept.retain(|event| event.socket() != Handle::Udp(handle));
         }
         queue.handles -= 1;
         // SAFETY: it came from `weever_socket_create`, and its queue has forgotten it.
@@ -261,12 +261,12 @@ pub unsafe extern "C" fn weever_socket_read(
         let Bound { handle, .. } = there.bound()?;
         // SAFETY: a queue is not destroyed while it has sockets.
         let queue = unsafe { queue_of(there.queue) }?;
-        let kept = queue.kept.iter().position(|event| event.socket() == handle);
+        let kept = queue.kept.iter().position(|event| event.socket() == Handle::Udp(handle));
         let event = match kept.and_then(|at| queue.kept.remove(at)) {
             Some(event) => event,
             None => loop {
                 match queue.lasting().next()? {
-                    Some(event) if event.socket() == handle => break event,
+                    Some(event) if event.socket() == Handle::Udp(handle) => break event,
                     Some(Event::Datagram(other)) => queue.keep(other),
                     Some(other) => queue.kept.push_back(other),
                     None => return Err(Error::WouldBlock.into()),

@@ -1,6 +1,7 @@
 //! The events of a poll: in the order of arrival, and socket by socket.
 
-use crate::buffer::RxBuf;
+use crate::buffer::{RxBuf, StreamBuf};
+use crate::stream::{TcpListener, TcpStream};
 use crate::table::UdpSocket;
 
 /// Something that happened on a queue.
@@ -13,14 +14,47 @@ pub enum Event<'q> {
     Error(UdpSocket, u16),
     /// The stack has closed the socket.
     Closed(UdpSocket),
+    /// A listener has a new stream.
+    Accepted(TcpListener, TcpStream),
+    /// A stream that was asked for is connected.
+    Connected(TcpStream),
+    /// Octets of a stream have arrived, behind those before.
+    Octets(StreamBuf<'q>),
+    /// A stream that had no room can be written to again.
+    Writable(TcpStream),
+    /// The peer of a stream sends no more.
+    Finished(TcpStream),
+    /// A stream has failed: an `errno`.
+    StreamFailed(TcpStream, u16),
+    /// A stream is over; its handle names nothing any more.
+    StreamClosed(TcpStream),
+}
+
+/// A socket of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Handle {
+    /// A UDP socket.
+    Udp(UdpSocket),
+    /// A TCP listener.
+    Listener(TcpListener),
+    /// A TCP connection.
+    Stream(TcpStream),
 }
 
 impl Event<'_> {
-    /// The socket that it happened to.
-    pub fn socket(&self) -> UdpSocket {
+    /// The socket that it happened to; a new stream's is its listener.
+    pub fn socket(&self) -> Handle {
         match self {
-            Event::Datagram(datagram) => datagram.socket,
-            Event::Error(socket, _) | Event::Closed(socket) => *socket,
+            Event::Datagram(datagram) => Handle::Udp(datagram.socket),
+            Event::Error(socket, _) | Event::Closed(socket) => Handle::Udp(*socket),
+            Event::Accepted(listener, _) => Handle::Listener(*listener),
+            Event::Octets(octets) => Handle::Stream(octets.stream),
+            Event::Connected(stream)
+            | Event::Writable(stream)
+            | Event::Finished(stream)
+            | Event::StreamFailed(stream, _)
+            | Event::StreamClosed(stream) => Handle::Stream(*stream),
         }
     }
 }
@@ -46,7 +80,7 @@ struct Link<'q> {
 }
 
 struct Ready {
-    socket: UdpSocket,
+    socket: Handle,
     first: u32,
     last: u32,
 }
@@ -121,7 +155,7 @@ impl<'q> Events<'q> {
     }
 
     /// The next ready socket with its events, in the order of arrival.
-    pub fn next_socket(&mut self) -> Option<(UdpSocket, Chain<'_, 'q>)> {
+    pub fn next_socket(&mut self) -> Option<(Handle, Chain<'_, 'q>)> {
         let ready = self.ready.get(self.taken)?;
         self.taken += 1;
         let (socket, next) = (ready.socket, ready.first);
@@ -177,6 +211,7 @@ mod tests {
             }
             let mut found = Vec::new();
             while let Some((socket, chain)) = events.next_socket() {
+                let Handle::Udp(socket) = socket else { panic!("only datagrams") };
                 found.push((socket.slot, errnos(chain)));
             }
             let expected = [(2, vec![1, 3, 6]), (0, vec![2, 5]), (1, vec![4])];

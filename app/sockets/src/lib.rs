@@ -58,16 +58,18 @@ mod error;
 mod events;
 mod opening;
 mod queue;
+mod stream;
 mod table;
 
 #[cfg(feature = "tokio")]
 pub use asynchronous::AsyncQueue;
 pub use backend::{Answer, Backend, Config, DEFAULT_PATH};
-pub use buffer::{Info, RxBuf, SendOptions, TxBuf};
+pub use buffer::{Info, RxBuf, SendOptions, StreamBuf, TxBuf};
 pub use error::Error;
-pub use events::{Chain, Event, Events, Look};
+pub use events::{Chain, Event, Events, Handle, Look};
 pub use opening::Opening;
 pub use queue::AppQueue;
+pub use stream::{StreamOption, TcpListener, TcpStream};
 pub use table::{Bind, UdpSocket};
 pub use weever_app_ring::control::{self, Share};
 pub use weever_app_ring::{Fragment, Geometry, SocketId};

@@ -24,7 +24,7 @@ impl UdpSocket {
     pub(crate) const NONE: UdpSocket = UdpSocket { slot: u32::MAX, generation: 0 };
 }
 
-fn next_generation() -> u32 {
+pub(crate) fn next_generation() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -1,7 +1,8 @@
-//! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, and datagrams
-//! come and go in `traffic`.
+//! A thread's queue: connecting, committing and waiting. Its sockets are opened in `open`, datagrams
+//! come and go in `traffic`, and TCP is in `streams`.
 
 mod open;
+mod streams;
 mod traffic;
 
 use std::cell::{Cell, RefCell};
@@ -13,6 +14,7 @@ use weever_app_ring::{Frame, Frames, Geometry};
 use crate::backend::{Backend, Config, Process};
 use crate::error::Error;
 use crate::opening::{Channel, Openings, open_queue};
+use crate::stream::Streams;
 use crate::table::Table;
 
 /// An application's queue: its sockets, and the rings to every worker of the stack. It belongs to one
@@ -27,6 +29,7 @@ pub struct AppQueue {
     current: Cell<usize>,
     table: RefCell<Table>,
     openings: RefCell<Openings>,
+    pub(crate) streams: RefCell<Streams>,
 }
 
 impl AppQueue {
@@ -54,6 +57,7 @@ impl AppQueue {
             current: Cell::new(0),
             table: RefCell::default(),
             openings: RefCell::default(),
+            streams: RefCell::default(),
         })
     }
 
@@ -63,6 +67,7 @@ impl AppQueue {
     /// # Errors
     /// [`Error::Channel`]; with the stack in this process, [`Error::Disconnected`] when it has failed.
     pub fn commit(&self) -> Result<(), Error> {
+        self.commit_read()?;
         self.channels.iter().try_for_each(Channel::commit)?;
         self.backend.borrow_mut().work().map(drop)
     }
@@ -103,6 +108,9 @@ impl AppQueue {
 
     /// Whether there is something to receive.
     fn is_ready(&self) -> Result<bool, Error> {
+        if !self.streams.borrow().found.is_empty() {
+            return Ok(true);
+        }
         for channel in &self.channels {
             if channel.end.borrow_mut().has_received()? {
                 return Ok(true);

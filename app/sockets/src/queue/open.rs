@@ -145,7 +145,7 @@ impl AppQueue {
     }
 
     /// Asks for something that is answered with no more than that it is done.
-    fn ask(&self, request: &Request) -> Result<Response, Error> {
+    pub(super) fn ask(&self, request: &Request) -> Result<Response, Error> {
         while self.is_opening() {
             self.answer(true)?;
         }
@@ -246,7 +246,8 @@ impl AppQueue {
 
     /// After [`Error::Disconnected`]: opens the queue and its sockets anew, on the stack that serves
     /// applications there now. Handles stay valid, ports stay the same; datagrams on their way are lost.
-    /// Sockets that cannot be had again are closed and come back with the reason. Blocks until the
+    /// Sockets that cannot be had again are closed and come back with the reason. Streams have failed,
+    /// with an event each; listeners are opened anew. Blocks until the
     /// stack has answered.
     ///
     /// # Errors
@@ -259,6 +260,8 @@ impl AppQueue {
         let openings = self.openings.get_mut();
         let lost = openings.under_way.drain(..).map(|(which, _)| (which, Err(Error::Disconnected)));
         openings.done.extend(lost);
+        let listeners = self.forget_streams();
+        let backend = self.backend.get_mut();
         let sockets = self.table.get_mut().forget_numbers();
         let mut failed = Vec::new();
         for group in sockets.chunks(UNDER_WAY) {
@@ -273,6 +276,9 @@ impl AppQueue {
                     }
                 }
             }
+        }
+        for listener in listeners {
+            self.listen(listener)?;
         }
         Ok(failed)
     }

@@ -1,5 +1,6 @@
 //! Datagrams and events are taken off the receive rings, and datagrams put on the transmit rings.
 
+use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use weever_app_ring::{AppEnd, INFO_SIZE, Kind, PacketInfo, Received, SubmitError};
@@ -7,7 +8,8 @@ use weever_app_ring::{AppEnd, INFO_SIZE, Kind, PacketInfo, Received, SubmitError
 use super::AppQueue;
 use crate::buffer::{Part, Parts, RxBuf, SendOptions, TxBuf};
 use crate::error::Error;
-use crate::events::{Event, Events, Look};
+use crate::events::{Event, Events, Handle, Look};
+use crate::stream::FIRST as FIRST_STREAM;
 use crate::table::UdpSocket;
 
 impl AppQueue {
@@ -32,6 +34,9 @@ impl AppQueue {
     /// # Errors
     /// As [`next`](Self::next).
     pub fn look(&self) -> Result<Look<'_>, Error> {
+        if let Some(event) = self.next_found() {
+            return Ok(Look::Event(event));
+        }
         let count = self.channels.len();
         for _ in 0..count {
             let current = self.current.get();
@@ -62,15 +67,41 @@ impl AppQueue {
     fn fill<'q>(&'q self, events: &mut Events<'q>) -> Result<(), Error> {
         while !events.is_full() {
             let Some(event) = self.take_next()? else { break };
-            let table = self.table.borrow();
-            if let Some(entry) = table.get(event.socket()) {
-                events.push(event, &entry.ready);
-            }
+            self.push(event, events);
         }
         Ok(())
     }
 
+    /// Puts an event behind the others of its socket.
+    fn push<'q>(&'q self, event: Event<'q>, events: &mut Events<'q>) {
+        match event.socket() {
+            Handle::Udp(socket) => {
+                let table = self.table.borrow();
+                if let Some(entry) = table.get(socket) {
+                    events.push(event, &entry.ready);
+                }
+            }
+            Handle::Listener(listener) => {
+                let streams = self.streams.borrow();
+                let there =
+                    streams.listener(listener).ok().map(|number| &streams.listeners[&number]);
+                if let Some(there) = there {
+                    events.push(event, &there.ready);
+                }
+            }
+            Handle::Stream(stream) => {
+                let streams = self.streams.borrow();
+                let gone = Cell::new(u32::MAX);
+                let ready = streams.open.get(&stream.number).map_or(&gone, |there| &there.ready);
+                events.push(event, ready);
+            }
+        }
+    }
+
     fn take_next(&self) -> Result<Option<Event<'_>>, Error> {
+        if let Some(event) = self.next_found() {
+            return Ok(Some(event));
+        }
         let count = self.channels.len();
         let mut current = self.current.get();
         for _ in 0..count {
@@ -91,6 +122,10 @@ impl AppQueue {
     /// Nothing when it concerns a socket that is closed here.
     fn event(&self, channel: u16, received: Received) -> Result<Option<Event<'_>>, Error> {
         let (number, kind, errno) = (received.socket, received.kind, received.offset);
+        let of_stream = matches!(kind, Kind::Stream | Kind::Connected | Kind::Finished);
+        if of_stream || number >= FIRST_STREAM {
+            return Ok(self.stream_event(channel, received));
+        }
         let parts = match kind {
             Kind::Data => Some(self.gather(channel, received)?),
             _ => {

@@ -1,0 +1,286 @@
+//! TCP on a queue: listening, connecting, writing, and the events of streams.
+
+use std::net::SocketAddr;
+
+use weever_app_ring::control::{Request, Response, Share};
+use weever_app_ring::{INFO_SIZE, Kind, PacketInfo, Received, SubmitError};
+
+use super::AppQueue;
+use crate::buffer::StreamBuf;
+use crate::error::Error;
+use crate::events::Event;
+use crate::stream::{Found, Listener, Stream, StreamOption, TcpListener, TcpStream};
+use crate::table::next_generation;
+
+/// The most frames with octets that are not acknowledged, of one stream.
+const MOST_UNACKNOWLEDGED: u32 = 256;
+
+impl AppQueue {
+    /// Listens for TCP connections, of which `backlog` may wait to be accepted. An unspecified
+    /// address is any of the stack's, port 0 an ephemeral one. With `shared`, listeners of other
+    /// queues may have the same address and port, and take turns. Connections come as
+    /// [`Event::Accepted`]. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Disconnected`].
+    pub fn listen_tcp(
+        &self,
+        local: SocketAddr,
+        backlog: u32,
+        shared: bool,
+    ) -> Result<TcpListener, Error> {
+        let handle = TcpListener { generation: next_generation() };
+        let listener = Listener { handle, local, backlog, shared, ready: std::cell::Cell::new(0) };
+        self.listen(listener)?;
+        Ok(handle)
+    }
+
+    pub(super) fn listen(&self, mut listener: Listener) -> Result<(), Error> {
+        let Listener { local, backlog, shared, .. } = listener;
+        let sharing = if shared { Share::ByFlow } else { Share::Exclusive };
+        let answer = self.ask(&Request::Listen { local, v6_only: false, sharing, backlog })?;
+        let Response::Socket { socket, local_port } = answer else {
+            return Err(Error::Protocol(format!("{answer:?}")));
+        };
+        listener.local.set_port(local_port);
+        self.streams.borrow_mut().listeners.insert(socket, listener);
+        Ok(())
+    }
+
+    /// Stops listening; streams that were accepted stay open. Blocks until the stack has answered.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`], [`Error::Disconnected`].
+    pub fn close_listener(&self, listener: TcpListener) -> Result<(), Error> {
+        let socket = self.streams.borrow().listener(listener)?;
+        self.ask(&Request::Close { socket })?;
+        self.streams.borrow_mut().listeners.remove(&socket);
+        Ok(())
+    }
+
+    /// The address and port of a listener.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`].
+    pub fn listener_addr(&self, listener: TcpListener) -> Result<SocketAddr, Error> {
+        let streams = self.streams.borrow();
+        Ok(streams.listeners[&streams.listener(listener)?].local)
+    }
+
+    /// Asks for a TCP connection to `remote`, from an address of the route's choice and an ephemeral
+    /// port. The stack sees it after [`commit`](Self::commit); [`Event::Connected`] or
+    /// [`Event::StreamFailed`] tells the outcome. Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when no frame is free or the ring is full, [`Error::Channel`].
+    pub fn connect_tcp(&self, remote: SocketAddr) -> Result<TcpStream, Error> {
+        let mut streams = self.streams.borrow_mut();
+        let number = streams.new_number();
+        // Each worker gets its share of them.
+        let channel = number as usize % self.channels.len();
+        let mut end = self.channels[channel].end.borrow_mut();
+        let frame = end.alloc()?.ok_or(Error::WouldBlock)?;
+        let unspecified = if remote.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let local = unspecified.parse().expect("it is an address");
+        let ends = PacketInfo { local, remote, ..PacketInfo::default() };
+        match end.submit_connect(frame, number, &ends) {
+            Ok(()) => Ok(streams.add(number, channel as u16)),
+            Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
+                end.release(frame);
+                Err(Error::WouldBlock)
+            }
+            Err(SubmitError::Channel(error)) => Err(error.into()),
+            Err(other) => Err(Error::Protocol(other.to_string())),
+        }
+    }
+
+    /// Writes octets to a stream, as many as there is room for now, and returns how many. The stack
+    /// sees them after [`commit`](Self::commit). Does not block.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is room for none: [`Event::Writable`] follows.
+    /// [`Error::NoSocket`] when the stream is closed or finished, [`Error::Channel`].
+    pub fn write(&self, stream: TcpStream, octets: &[u8]) -> Result<usize, Error> {
+        let limit = self.most_unacknowledged();
+        let mut streams = self.streams.borrow_mut();
+        let there = streams.get(stream)?;
+        if there.finished {
+            return Err(Error::NoSocket);
+        }
+        let mut end = self.channels[usize::from(there.channel)].end.borrow_mut();
+        let size = usize::from(end.geometry().payload_size());
+        let mut done = 0;
+        for part in octets.chunks(size) {
+            if there.unacknowledged >= limit {
+                break;
+            }
+            let Some(mut frame) = end.alloc()? else { break };
+            end.payload_mut(&mut frame)[..part.len()].copy_from_slice(part);
+            match end.submit_stream(frame, stream.number, (INFO_SIZE, part.len() as u16)) {
+                Ok(()) => {}
+                Err(SubmitError::Full(frame) | SubmitError::Range { frame, .. }) => {
+                    end.release(frame);
+                    break;
+                }
+                Err(SubmitError::Channel(error)) => return Err(error.into()),
+                Err(other) => return Err(Error::Protocol(other.to_string())),
+            }
+            there.unacknowledged += 1;
+            done += part.len();
+        }
+        there.blocked = done < octets.len();
+        if there.blocked && there.unacknowledged == 0 {
+            // Frames of others have to come back first: nothing of its own will tell.
+            there.blocked = false;
+            streams.found.push_back(Found::Writable(stream));
+        }
+        if done == 0 && !octets.is_empty() { Err(Error::WouldBlock) } else { Ok(done) }
+    }
+
+    fn most_unacknowledged(&self) -> u32 {
+        (self.config.geometry.frames / 8).clamp(2, MOST_UNACKNOWLEDGED)
+    }
+
+    /// Sends no more than was written (half-close); the peer may go on sending.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when the ring is full, [`Error::NoSocket`], [`Error::Channel`].
+    pub fn finish(&self, stream: TcpStream) -> Result<(), Error> {
+        self.tell(stream, Kind::Finished, 0)?;
+        self.streams.borrow_mut().get(stream)?.finished = true;
+        Ok(())
+    }
+
+    /// Closes a stream: octets that were written still go, and no more events of it come. As on Linux,
+    /// the peer is reset if octets were not read.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn close_stream(&self, stream: TcpStream) -> Result<(), Error> {
+        self.tell(stream, Kind::Closed, 0)?;
+        self.streams.borrow_mut().open.remove(&stream.number);
+        Ok(())
+    }
+
+    /// Resets a stream; octets on their way are lost, and no more events of it come.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn abort(&self, stream: TcpStream) -> Result<(), Error> {
+        self.tell(stream, Kind::Abort, 0)?;
+        self.streams.borrow_mut().open.remove(&stream.number);
+        Ok(())
+    }
+
+    /// Changes a setting of a stream.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn set_option(&self, stream: TcpStream, option: StreamOption) -> Result<(), Error> {
+        self.tell(stream, Kind::Option, option.value())
+    }
+
+    /// Our end of a connected stream, and the peer's.
+    ///
+    /// # Errors
+    /// [`Error::NoSocket`], [`Error::NoDestination`] while it is not connected.
+    pub fn stream_ends(&self, stream: TcpStream) -> Result<(SocketAddr, SocketAddr), Error> {
+        self.streams.borrow_mut().get(stream)?.ends.ok_or(Error::NoDestination)
+    }
+
+    fn tell(&self, stream: TcpStream, kind: Kind, value: u32) -> Result<(), Error> {
+        let channel = usize::from(self.streams.borrow_mut().get(stream)?.channel);
+        let written =
+            self.channels[channel].end.borrow_mut().request(kind, stream.number, value)?;
+        if written { Ok(()) } else { Err(Error::WouldBlock) }
+    }
+
+    /// Tells the stack of octets that were read, as far as the rings have room.
+    pub(super) fn commit_read(&self) -> Result<(), Error> {
+        let mut streams = self.streams.borrow_mut();
+        while let Some(number) = streams.readers.last().copied() {
+            if let Some(Stream { channel, read, .. }) = streams.open.get_mut(&number) {
+                let mut end = self.channels[usize::from(*channel)].end.borrow_mut();
+                if !end.request(Kind::Consumed, number, *read)? {
+                    break;
+                }
+                *read = 0;
+            }
+            streams.readers.pop();
+        }
+        Ok(())
+    }
+
+    /// The next event that the library finds out by itself.
+    pub(super) fn next_found(&self) -> Option<Event<'_>> {
+        let mut streams = self.streams.borrow_mut();
+        if streams.is_empty() {
+            return None;
+        }
+        let limit = self.most_unacknowledged();
+        for channel in &self.channels {
+            let mut end = channel.end.borrow_mut();
+            while let Some(number) = end.next_returned() {
+                streams.returned(number, limit);
+            }
+        }
+        Some(match streams.found.pop_front()? {
+            Found::Writable(stream) => Event::Writable(stream),
+            Found::Failed(stream, errno) => Event::StreamFailed(stream, errno),
+        })
+    }
+
+    /// The event of an entry that concerns a stream or a listener; nothing when it is closed here.
+    pub(super) fn stream_event(&self, channel: u16, received: Received) -> Option<Event<'_>> {
+        let mut streams = self.streams.borrow_mut();
+        let Received { socket: number, kind, frame, offset, len, .. } = received;
+        if kind == Kind::Connected {
+            let frame = frame?;
+            let frames = self.frames_of(channel);
+            let asked_as = frames.bytes(&frame, offset, len).first_chunk().copied();
+            let asked_as = u32::from_ne_bytes(asked_as.unwrap_or_default());
+            let info = frames.info(&frame);
+            self.release(channel, Some(frame));
+            let listener = streams.listeners.get(&asked_as).map(|listener| listener.handle);
+            let stream = match listener {
+                Some(_) => streams.add(number, channel),
+                None => streams.handle(number)?,
+            };
+            streams.get(stream).ok()?.ends = Some((info.local, info.remote));
+            return Some(match listener {
+                Some(listener) => Event::Accepted(listener, stream),
+                None => Event::Connected(stream),
+            });
+        }
+        let Some(stream) = streams.handle(number) else {
+            self.release(channel, frame);
+            return None;
+        };
+        Some(match kind {
+            Kind::Stream => {
+                let (queue, range) = (self, (offset, len));
+                Event::Octets(StreamBuf { queue, stream, channel, frame, range })
+            }
+            Kind::Finished => Event::Finished(stream),
+            Kind::Error => Event::StreamFailed(stream, offset),
+            Kind::Closed => {
+                streams.open.remove(&number);
+                Event::StreamClosed(stream)
+            }
+            _ => return None,
+        })
+    }
+
+    /// After the stack has ended: streams have failed, and listeners have to be opened anew.
+    pub(super) fn forget_streams(&mut self) -> Vec<Listener> {
+        let streams = self.streams.get_mut();
+        streams.readers.clear();
+        for (number, Stream { generation, .. }) in streams.open.drain() {
+            streams.found.push_back(Found::Failed(TcpStream { number, generation }, RESET));
+        }
+        streams.listeners.drain().map(|(_, listener)| listener).collect()
+    }
+}
+
+/// `ECONNRESET`.
+const RESET: u16 = 104;

@@ -1,0 +1,172 @@
+//! Listeners and streams of a queue: their handles and their state.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use weever_app_ring::SocketId;
+
+use crate::error::Error;
+use crate::table::next_generation;
+
+/// A TCP listener on a queue: a handle that stays the same when the queue
+/// [reconnects](crate::AppQueue::reconnect).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TcpListener {
+    pub(crate) generation: u32,
+}
+
+/// A TCP connection on a queue: a handle that names nothing once the connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TcpStream {
+    pub(crate) number: SocketId,
+    /// No other stream of this process had the same.
+    pub(crate) generation: u32,
+}
+
+/// A setting of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamOption {
+    /// Small segments are sent at once (`TCP_NODELAY`).
+    NoDelay(bool),
+    /// Segments that are not full are held back (`TCP_CORK`).
+    Cork(bool),
+    /// Seconds of idleness before the first probe, 0: no probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`).
+    KeepAlive(u16),
+    /// Seconds without an acknowledgement before the connection is given up, 0: the stack's default
+    /// (`TCP_USER_TIMEOUT`).
+    UserTimeout(u16),
+}
+
+impl StreamOption {
+    /// Number and value, as an entry has them.
+    pub(crate) fn value(self) -> u32 {
+        let (number, value) = match self {
+            StreamOption::NoDelay(on) => (1, u16::from(on)),
+            StreamOption::Cork(on) => (2, u16::from(on)),
+            StreamOption::KeepAlive(seconds) => (3, seconds),
+            StreamOption::UserTimeout(seconds) => (4, seconds),
+        };
+        number | u32::from(value) << 16
+    }
+}
+
+/// An open listener.
+pub(crate) struct Listener {
+    pub(crate) handle: TcpListener,
+    pub(crate) local: SocketAddr,
+    pub(crate) backlog: u32,
+    pub(crate) shared: bool,
+    pub(crate) ready: Cell<u32>,
+}
+
+/// An open stream.
+pub(crate) struct Stream {
+    pub(crate) generation: u32,
+    pub(crate) channel: u16,
+    /// Our end and the peer's, once it is connected.
+    pub(crate) ends: Option<(SocketAddr, SocketAddr)>,
+    /// Frames of octets that are not acknowledged.
+    pub(crate) unacknowledged: u32,
+    /// A write has found no room.
+    pub(crate) blocked: bool,
+    /// The application sends no more.
+    pub(crate) finished: bool,
+    /// Octets that were read and the stack is not told of yet.
+    pub(crate) read: u32,
+    pub(crate) ready: Cell<u32>,
+}
+
+/// An event that the library itself finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Writable(TcpStream),
+    Failed(TcpStream, u16),
+}
+
+/// The listeners and streams of a queue, by the numbers in the channels' entries.
+#[derive(Default)]
+pub(crate) struct Streams {
+    pub(crate) listeners: HashMap<SocketId, Listener>,
+    pub(crate) open: HashMap<SocketId, Stream>,
+    /// Streams with octets that were read and the stack is not told of yet.
+    pub(crate) readers: Vec<SocketId>,
+    pub(crate) found: VecDeque<Found>,
+    /// The number of the stream that was connected last.
+    last: u32,
+}
+
+/// Numbers of connected streams begin here, above those of sockets.
+pub(crate) const FIRST: u32 = 1 << 30;
+
+impl Streams {
+    /// Whether there is anything to look after.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.found.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, number: SocketId, channel: u16) -> TcpStream {
+        let generation = next_generation();
+        let stream = Stream {
+            generation,
+            channel,
+            ends: None,
+            unacknowledged: 0,
+            blocked: false,
+            finished: false,
+            read: 0,
+            ready: Cell::new(0),
+        };
+        self.open.insert(number, stream);
+        TcpStream { number, generation }
+    }
+
+    /// A number for a stream to connect.
+    pub(crate) fn new_number(&mut self) -> SocketId {
+        loop {
+            self.last = (self.last + 1) % FIRST;
+            if !self.open.contains_key(&(FIRST | self.last)) {
+                return FIRST | self.last;
+            }
+        }
+    }
+
+    pub(crate) fn get(&mut self, stream: TcpStream) -> Result<&mut Stream, Error> {
+        let there = self.open.get_mut(&stream.number);
+        there.filter(|there| there.generation == stream.generation).ok_or(Error::NoSocket)
+    }
+
+    /// The handle of a stream by its number.
+    pub(crate) fn handle(&self, number: SocketId) -> Option<TcpStream> {
+        let generation = self.open.get(&number)?.generation;
+        Some(TcpStream { number, generation })
+    }
+
+    /// The number of a listener.
+    pub(crate) fn listener(&self, listener: TcpListener) -> Result<SocketId, Error> {
+        let mut all = self.listeners.iter();
+        let found = all.find(|(_, there)| there.handle == listener);
+        found.map(|(number, _)| *number).ok_or(Error::NoSocket)
+    }
+
+    /// A frame of a stream has come back: it may be writable again.
+    pub(crate) fn returned(&mut self, number: SocketId, limit: u32) {
+        let Some(stream) = self.open.get_mut(&number) else { return };
+        stream.unacknowledged = stream.unacknowledged.saturating_sub(1);
+        if stream.blocked && stream.unacknowledged <= limit / 2 {
+            stream.blocked = false;
+            let generation = stream.generation;
+            self.found.push_back(Found::Writable(TcpStream { number, generation }));
+        }
+    }
+
+    /// Notes octets that the application has read.
+    pub(crate) fn read(&mut self, number: SocketId, octets: u16) {
+        let Some(stream) = self.open.get_mut(&number) else { return };
+        if stream.read == 0 {
+            self.readers.push(number);
+        }
+        stream.read += u32::from(octets);
+    }
+}
