@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weever_app_server::{AppListener, ListenError};
 use weever_app_sockets::{
-    AppQueue, AsyncQueue, Bind, Config, Error, Event, Events, Geometry, RxBuf, SendOptions, Share,
+    AppQueue, AsyncQueue, Bind, Config, Error, Event, Events, Geometry, Handle, RxBuf, SendOptions,
+    Share,
 };
 use weever_blocks_std::testing::frames::{PEER, PEER_MAC, udp};
 use weever_host::{HostBuilder, InterfaceConfig, RunningHost};
@@ -251,6 +252,7 @@ fn a_poll_finds_events_by_socket_or_in_the_order_of_arrival() {
             };
             if by_socket {
                 while let Some((socket, chain)) = events.next_socket() {
+                    let Handle::Udp(socket) = socket else { panic!("there are no streams") };
                     found.extend(chain.map(datagram).inspect(|(s, _)| assert_eq!(*s, socket)));
                 }
             } else {
