@@ -196,6 +196,14 @@ impl LinkQueue for Listener {
         self.queue.advance(now);
     }
 
+    fn prepare_to_sleep(&mut self) -> bool {
+        self.queue.prepare_to_sleep()
+    }
+
+    fn end_sleep(&mut self) {
+        self.queue.end_sleep();
+    }
+
     fn next_deadline(&self) -> Option<Nanos> {
         self.queue.next_deadline()
     }

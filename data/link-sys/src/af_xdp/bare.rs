@@ -40,6 +40,7 @@ impl Bare {
             queues,
             checksums,
             sockets_per_queue: 1,
+            threads_per_queue: 1,
             classifies: false,
             ..config.clone()
         };

@@ -109,6 +109,12 @@ pub struct AfXdpConfig {
     /// which of them gets a packet ([`Steering::classifier`](super::Steering::classifier)); at first it is the
     /// first one. 0 counts as 1.
     pub sockets_per_queue: u16,
+    /// How many of these sockets' workers receive together what arrives at the first one. Can be changed
+    /// later ([`AfXdp::threads`](super::AfXdp::threads)).
+    pub threads_per_queue: u16,
+    /// Which of a device queue's sockets comes first among the link's: the first one, or, rotated, number
+    /// *i* modulo their number for device queue *i*, so that the first ones are those of different workers.
+    pub rotated: bool,
     /// Whether there is a [`classifier`](super::Steering::classifier) also with a single socket for
     /// each queue, for counting flows: a packet that no filter takes is for the queue on which it
     /// comes.
@@ -138,6 +144,8 @@ impl AfXdpConfig {
             share: Share::None,
             queues: Queues::All,
             sockets_per_queue: 1,
+            threads_per_queue: 1,
+            rotated: false,
             classifies: false,
             rings: RingSizes::default(),
             lend_first: u32::MAX,

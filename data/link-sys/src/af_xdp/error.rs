@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 use weever_ebpf::sys::BpfError;
 use weever_packet::PoolError;
 
+use super::crew::ThreadsError;
 use crate::netdev::InterfaceError;
 
 /// The step that registers a pool's memory with the kernel.
@@ -108,6 +109,14 @@ pub enum OpenError {
         /// How many there are.
         frames: usize,
     },
+    /// More threads than sockets, or none.
+    #[error("interface {interface}: {source}")]
+    Threads {
+        /// The interface.
+        interface: String,
+        /// Why.
+        source: ThreadsError,
+    },
     /// The pool lends no more frames.
     #[error("interface {interface}: {source}")]
     Frames {
@@ -157,6 +166,10 @@ pub enum OpenError {
 impl OpenError {
     pub(super) fn frames(interface: &str, source: PoolError) -> OpenError {
         OpenError::Frames { interface: interface.to_owned(), source }
+    }
+
+    pub(super) fn threads(interface: &str, source: ThreadsError) -> OpenError {
+        OpenError::Threads { interface: interface.to_owned(), source }
     }
 
     /// Sorts a failed call by its culprit.

@@ -22,6 +22,7 @@
 
 mod bare;
 mod config;
+mod crew;
 mod error;
 mod open;
 mod queue;
@@ -33,6 +34,7 @@ mod transmit;
 
 pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
+pub use crew::{ReceiveThreads, ThreadsError};
 pub use error::OpenError;
 pub use open::AfXdp;
 pub use steering::Steering;

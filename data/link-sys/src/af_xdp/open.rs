@@ -10,6 +10,7 @@ use weever_link::{Link, LinkInfo, LinkQueue, Offload};
 use weever_packet::{Borrower, Flags, Takers};
 
 use super::config::{release, shares_fill_rings};
+use super::crew::{Crew, Member, ReceiveThreads};
 use super::queue::{Facts, LEAST_LENT, XskQueue};
 use super::socket::{KERNEL_HEADROOM, Origin, Socket, extra_headroom};
 use super::{AfXdpConfig, OpenError, Queues, RingSizes, Steering};
@@ -29,6 +30,7 @@ pub struct AfXdp {
     info: LinkInfo,
     queues: Vec<XskQueue>,
     steering: Arc<Steering>,
+    threads: Arc<ReceiveThreads>,
     /// While it is open, the device receives frames for all groups.
     _groups: OwnedFd,
 }
@@ -45,18 +47,28 @@ impl AfXdp {
         let device = Interface::find(&config.interface)?;
         check_mtu(config, &device)?;
         let opening = Opening::new(config, &device)?;
-        let queues = opening.queues()?;
+        let mut queues = opening.queues()?;
         let groups = receive_multicast(&config.interface)?;
         // Last, so that nothing is taken from the kernel before it can be received.
         let mode = opening.attach()?;
         opening.check_sharing(mode)?;
         let info = opening.info(mode, queues.first());
-        Ok(AfXdp { info, queues, steering: opening.steering, _groups: groups })
+        if config.rotated {
+            let of_queues = queues.chunks_mut(usize::from(opening.sockets)).enumerate();
+            of_queues.for_each(|(queue, sockets)| sockets.rotate_right(queue % sockets.len()));
+        }
+        let Opening { steering, threads, .. } = opening;
+        Ok(AfXdp { info, queues, steering, threads, _groups: groups })
     }
 
     /// The steering of frames to us.
     pub fn steering(&self) -> &Arc<Steering> {
         &self.steering
+    }
+
+    /// How many workers receive from each of the device's queues.
+    pub fn threads(&self) -> &Arc<ReceiveThreads> {
+        &self.threads
     }
 }
 
@@ -96,6 +108,7 @@ pub(super) struct Opening<'a> {
     queues: u16,
     /// How many share each.
     sockets: u16,
+    threads: Arc<ReceiveThreads>,
     rings: RingSizes,
     lend: u32,
     deadline: Instant,
@@ -113,11 +126,14 @@ impl<'a> Opening<'a> {
         };
         check_senders(device, queues)?;
         let sockets = config.sockets_per_queue.max(1);
+        let threads = ReceiveThreads::new(config.threads_per_queue.max(1), sockets);
+        let threads = threads.map_err(|error| OpenError::threads(&device.name, error))?;
         let (rings, lend) = sizes(config, queues, sockets)?;
         let steering = Steering::load(&config.share, queues, sockets, config.classifies)
             .map_err(|error| OpenError::bpf(&device.name, error))?;
         let (steering, deadline) = (Arc::new(steering), Instant::now() + config.patience);
-        Ok(Opening { config, device, steering, queues, sockets, rings, lend, deadline })
+        let threads = Arc::new(threads);
+        Ok(Opening { config, device, steering, queues, sockets, threads, rings, lend, deadline })
     }
 
     /// All sockets, those of the first device queue in front.
@@ -146,6 +162,10 @@ impl<'a> Opening<'a> {
             None => self.borrower(index / self.sockets)?,
         };
         let mut queue = XskQueue::new(socket, &self.facts(index, device), self.steering.clone());
+        if self.sockets > 1 {
+            let member = self.member(&queue.socket, index % self.sockets, elder);
+            queue.join(member.map_err(|error| self.fail("epoll", error))?);
+        }
         // Before binding, so that the device finds frames from its first packet on.
         queue.lend(self.config.lend_first);
         self.bind(&queue.socket, index / self.sockets, elder.or(first))?;
@@ -153,6 +173,15 @@ impl<'a> Opening<'a> {
             queue.socket.is_zero_copy().map_err(|error| self.fail("XDP_OPTIONS", error))?;
         self.direct(index, &queue.socket)?;
         Ok(queue)
+    }
+
+    /// The place of a device queue's socket among those that receive from it.
+    fn member(&self, socket: &Socket, number: u16, elder: Option<&XskQueue>) -> io::Result<Member> {
+        let crew = match elder.and_then(XskQueue::member) {
+            Some(elder) => elder.crew(),
+            None => Arc::new(Crew::new(Arc::clone(&socket.rx), Arc::clone(&self.threads))?),
+        };
+        Member::new(crew, number, socket.as_fd())
     }
 
     pub(super) fn socket(&self, origin: Origin<'_>) -> Result<Socket, OpenError> {

@@ -17,6 +17,7 @@ use weever_packet::{Borrower, Buffer, Burst, Flags, Nanos, Pool, PoolCache, Stoc
 use weever_ring::RingParts;
 
 use super::Steering;
+use super::crew::Member;
 use super::receive::Receiver;
 use super::rings::{Frames, METADATA};
 use super::socket::Socket;
@@ -52,6 +53,8 @@ pub(super) struct XskQueue {
     /// The device queue, as the pool's frames know it.
     pub(super) device: Borrower,
     need: FrameNeed,
+    /// Its place among those that receive from the device queue, if there may be several.
+    member: Option<Member>,
     /// When it is tried again to send: the device is down. Packets to send are dropped meanwhile.
     down_until: Option<Nanos>,
     idle: u32,
@@ -107,6 +110,7 @@ impl XskQueue {
             pool: facts.pool.clone(),
             device,
             need,
+            member: None,
             down_until: None,
             idle: 0,
             waited: Cell::new(false),
@@ -119,6 +123,15 @@ impl XskQueue {
     /// Lends the device frames before the socket is bound; it gets the rest when it is polled.
     pub(super) fn lend(&mut self, most: u32) {
         self.receiver.lend_first(&self.socket, &mut self.pool.stock(), most);
+    }
+
+    /// Has it receive with others.
+    pub(super) fn join(&mut self, member: Member) {
+        self.member = Some(member);
+    }
+
+    pub(super) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     /// Has the kernel send the transmit ring's packets, and notices a device that is down.
@@ -183,7 +196,17 @@ impl LinkQueue for XskQueue {
         max: usize,
     ) -> Result<usize, LinkError> {
         let stock = pool.stock_of(&self.pool);
-        let n = self.receiver.receive(&self.socket.rx, stock, burst, max, &mut self.stats);
+        let n = match self.member.as_ref() {
+            None => self.receiver.receive(&self.socket.rx.ring, stock, burst, max, &mut self.stats),
+            Some(member) => {
+                let own = (&self.socket.rx.ring, max);
+                let rings = [(!member.leads()).then_some(own), member.part(max)];
+                let mut rings = rings.into_iter().flatten();
+                let mut receive =
+                    |(ring, max)| self.receiver.receive(ring, stock, burst, max, &mut self.stats);
+                rings.find_map(|ring| Some(receive(ring)).filter(|n| *n > 0)).unwrap_or(0)
+            }
+        };
         self.receiver.refill(&self.socket, stock, n > 0);
         if n > 0 {
             return Ok(n);
@@ -248,7 +271,18 @@ impl LinkQueue for XskQueue {
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.waited.set(true);
-        Some(self.socket.as_fd())
+        let helper = self.member.as_ref().and_then(Member::fd);
+        Some(helper.unwrap_or_else(|| self.socket.as_fd()))
+    }
+
+    fn prepare_to_sleep(&mut self) -> bool {
+        self.member.as_ref().is_none_or(Member::prepare_to_sleep)
+    }
+
+    fn end_sleep(&mut self) {
+        if let Some(member) = &self.member {
+            member.end_sleep();
+        }
     }
 
     /// Asks the kernel; a device that is gone leaves its counts at zero.

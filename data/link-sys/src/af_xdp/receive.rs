@@ -24,6 +24,8 @@ pub(super) struct Receiver {
     /// How many frames the device lacks; below zero, how many it has too many.
     owed: i32,
     batch: i32,
+    /// Descriptors that were copied out of a ring.
+    taken: Box<[xdp_desc; BURST]>,
 }
 
 impl Receiver {
@@ -35,7 +37,8 @@ impl Receiver {
         lend: u32,
     ) -> Receiver {
         let lent = lend as i32;
-        Receiver { frames, device, queue, flags, lent, owed: lent, batch: batch(lend) }
+        let taken = Box::new([xdp_desc { addr: 0, len: 0, options: 0 }; BURST]);
+        Receiver { frames, device, queue, flags, lent, owed: lent, batch: batch(lend), taken }
     }
 
     /// From now on the device gets no more than `lend` frames. It keeps frames beyond that until
@@ -56,15 +59,18 @@ impl Receiver {
         max: usize,
         stats: &mut QueueStats,
     ) -> usize {
-        let Some(claim) = rx.claim(max.min(BURST) as u32) else { return 0 };
+        // Copied out and released before a frame is touched: while a claim is held, the kernel gets back no
+        // slot behind it, whoever has emptied that.
+        let taken = rx.pop(&mut self.taken[..max.min(BURST)]);
+        let taken = &self.taken[..taken];
         // The bookkeeping of a large pool is not in the nearest caches: fetch all of it at once.
-        claim.iter().for_each(|descriptor| stock.expect(self.frames.index(descriptor.addr)));
+        taken.iter().for_each(|descriptor| stock.expect(self.frames.index(descriptor.addr)));
         let mut n = 0;
-        for descriptor in claim.iter() {
+        for descriptor in taken {
             let (index, head) =
                 (self.frames.index(descriptor.addr), self.frames.offset(descriptor.addr));
-            // SAFETY: the kernel hands a frame back when it has done with it, and a worker's packets
-            // come by the ring of its own socket.
+            // SAFETY: the kernel hands a frame back when it has done with it. Where several workers take
+            // packets of one device queue, the borrower says so.
             let Some(mut packet) = (unsafe { stock.take_back(index, None, &self.device) }) else {
                 continue;
             };
@@ -108,7 +114,7 @@ impl Receiver {
     pub(super) fn retire(&mut self, socket: &Socket, stock: &mut Stock) {
         let (frames, device) = (self.frames, &self.device);
         loop {
-            let n = socket.rx.drain(u32::MAX, |descriptor| {
+            let n = socket.rx.ring.drain(u32::MAX, |descriptor| {
                 // SAFETY: as in `receive`.
                 unsafe { stock.free_back(frames.index(descriptor.addr), device) };
             });

@@ -73,6 +73,27 @@ impl Drop for Mapping {
     }
 }
 
+/// The ring of a socket's received packets, which the other sockets' workers on its device queue may serve
+/// too. The kernel keeps it as long as it is mapped.
+pub(super) struct RxRing {
+    pub(super) ring: MultiConsumer<xdp_desc>,
+    /// Behind the ring, which lies in it.
+    _mapping: Mapping,
+}
+
+impl RxRing {
+    /// # Errors
+    /// For a length that is no power of two.
+    ///
+    /// # Safety
+    /// The parts are those of the mapping, and nobody else works our side of the ring.
+    pub(super) unsafe fn new(mapping: Mapping, parts: RingParts<xdp_desc>) -> io::Result<RxRing> {
+        // SAFETY: mapped until after the ring is dropped; the rest by the caller's word.
+        let ring = unsafe { MultiConsumer::new(parts) }.map_err(io::Error::other)?;
+        Ok(RxRing { ring, _mapping: mapping })
+    }
+}
+
 /// The fill and the completion ring of a device queue, used by every socket on it. They are those
 /// of the first socket, which the kernel keeps as long as they are mapped.
 pub(super) struct FrameRings {

@@ -15,11 +15,10 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use weever_packet::Pool;
-use weever_ring::{MultiConsumer, MultiProducer, RingParts};
+use weever_ring::{MultiProducer, RingParts};
 
 use super::error::REGISTER_POOL;
-use super::rings::METADATA;
-use super::rings::{FrameRings, Mapping, RingPlace, TxRings};
+use super::rings::{FrameRings, METADATA, Mapping, RingPlace, RxRing, TxRings};
 use super::{ChecksumOffload, RingSizes};
 
 /// `XDP_MAX_TX_SKB_BUDGET` of `<linux/if_xdp.h>`, since Linux 6.18.
@@ -37,7 +36,7 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl FnOnce(E) -> (&'static s
 /// A socket with its rings. Fields are dropped in order: the rings, which point into the
 /// mappings, then these, then the descriptor.
 pub(super) struct Socket {
-    pub(super) rx: MultiConsumer<xdp_desc>,
+    pub(super) rx: Arc<RxRing>,
     pub(super) tx: MultiProducer<xdp_desc>,
     /// Those of its device queue, which other sockets may use too.
     pub(super) frames: Arc<FrameRings>,
@@ -46,7 +45,7 @@ pub(super) struct Socket {
     /// Whether room for metadata in front of sent packets was registered with the pool by this
     /// socket.
     pub(super) metadata: bool,
-    _mappings: [Mapping; 2],
+    _tx_mapping: Mapping,
     fd: OwnedFd,
 }
 
@@ -93,17 +92,17 @@ impl Socket {
         let map = fd.as_fd();
         let (rx_map, rx) = Mapping::new(map, place(XDP_PGOFF_RX_RING, offsets.rx, sizes.rx))?;
         let (tx_map, tx) = Mapping::new(map, place(XDP_PGOFF_TX_RING, offsets.tx, sizes.tx))?;
-        // SAFETY: mapped with the kernel's offsets, kept in `_mappings` until the rings are gone;
-        // this socket is the only user of our side, and `XdpDesc` and `u64` take any bits.
-        let (rx_ring, tx_ring) = unsafe { (MultiConsumer::new(rx), MultiProducer::new(tx)) };
+        // SAFETY: mapped with the kernel's offsets and kept until the rings are gone; all work our side
+        // through these rings, and `XdpDesc` takes any bits.
+        let (rx_ring, tx_ring) = unsafe { (RxRing::new(rx_map, rx), MultiProducer::new(tx)) };
         Ok(Socket {
-            rx: rx_ring.map_err(io::Error::other)?,
+            rx: Arc::new(rx_ring?),
             tx: tx_ring.map_err(io::Error::other)?,
             frames,
             rx_parts: rx,
             tx_parts: tx,
             metadata: false,
-            _mappings: [rx_map, tx_map],
+            _tx_mapping: tx_map,
             fd,
         })
     }

@@ -159,6 +159,14 @@ impl LinkQueue for FaultyQueue {
         self.inner.advance(now);
     }
 
+    fn prepare_to_sleep(&mut self) -> bool {
+        self.inner.prepare_to_sleep()
+    }
+
+    fn end_sleep(&mut self) {
+        self.inner.end_sleep();
+    }
+
     fn next_deadline(&self) -> Option<Nanos> {
         let lanes = [self.rx.next_deadline(), self.tx.next_deadline(), self.inner.next_deadline()];
         lanes.into_iter().flatten().min()

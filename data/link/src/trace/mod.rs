@@ -202,6 +202,14 @@ impl LinkQueue for TracedQueue {
         self.inner.advance(now);
     }
 
+    fn prepare_to_sleep(&mut self) -> bool {
+        self.inner.prepare_to_sleep()
+    }
+
+    fn end_sleep(&mut self) {
+        self.inner.end_sleep();
+    }
+
     fn next_deadline(&self) -> Option<Nanos> {
         self.inner.next_deadline()
     }

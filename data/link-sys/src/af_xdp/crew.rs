@@ -1,0 +1,209 @@
+//! Several threads on one receive queue, without a lock (COREC): as many workers as are told serve the ring
+//! of a device queue's first socket.
+//!
+//! ```text
+//!  device queue ──► ring of its first socket ─┬─► leader: sleeps on the socket
+//!                                             └─► helpers: each sleeps on its bell and its own socket
+//! ```
+//!
+//! Whoever polls claims its part of what waits, copies the descriptors out and releases them before it
+//! touches a frame (`weever-ring`). If it leaves some, it rings for one helper that sleeps, and that one for
+//! the next: so an arrival wakes one thread, and a thread idles only while fewer packets wait than a
+//! wake-up costs. What a helper's own socket gets by a filter is never shared.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
+
+use libc::xdp_desc;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use weever_ring::MultiConsumer;
+
+use super::rings::RxRing;
+
+/// A claim of fewer packets leaves the rest to nobody: waking a thread takes as long as some packets.
+const LEAST_PART: u32 = 4;
+
+/// How many threads receive from each queue of a device, for any thread to read and set.
+#[derive(Debug)]
+pub struct ReceiveThreads {
+    now: AtomicU16,
+    most: u16,
+}
+
+/// A number of threads that a device's queues cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{threads} threads cannot receive from one queue: use 1 to {most}, as many as there are workers"
+)]
+pub struct ThreadsError {
+    threads: u16,
+    most: u16,
+}
+
+impl ReceiveThreads {
+    pub(super) fn new(threads: u16, most: u16) -> Result<ReceiveThreads, ThreadsError> {
+        let threads_of = ReceiveThreads { now: AtomicU16::new(1), most };
+        threads_of.set(threads)?;
+        Ok(threads_of)
+    }
+
+    /// How many receive from each queue now.
+    pub fn get(&self) -> u16 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// The most there can be: the sockets of a queue.
+    pub fn most(&self) -> u16 {
+        self.most
+    }
+
+    /// From its next poll on, a worker receives with as many others as that. No packet is lost: what is
+    /// in the ring is taken by those that are left. Does not block.
+    ///
+    /// # Errors
+    /// [`ThreadsError`] for none, and for more than [`most`](Self::most).
+    pub fn set(&self, threads: u16) -> Result<(), ThreadsError> {
+        if threads == 0 || threads > self.most {
+            return Err(ThreadsError { threads, most: self.most });
+        }
+        self.now.store(threads, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The workers on one device queue.
+pub(super) struct Crew {
+    ring: Arc<RxRing>,
+    threads: Arc<ReceiveThreads>,
+    /// Of the helpers, by their number less one.
+    bells: Box<[Bell]>,
+}
+
+/// One of them: the leader is number 0.
+pub(super) struct Member {
+    crew: Arc<Crew>,
+    number: u16,
+}
+
+impl Crew {
+    /// # Errors
+    /// Without descriptors for the bells, two for each helper.
+    pub(super) fn new(ring: Arc<RxRing>, threads: Arc<ReceiveThreads>) -> io::Result<Crew> {
+        let bells: io::Result<_> = (1..threads.most).map(|_| Bell::new()).collect();
+        Ok(Crew { ring, threads, bells: bells? })
+    }
+
+    /// Rings for one helper that sleeps, if there is one.
+    #[inline]
+    fn call(&self, threads: u16) {
+        // A helper arms its bell and then looks at the ring; here it is the other way round.
+        fence(Ordering::SeqCst);
+        let helpers = self.bells.iter().take(usize::from(threads) - 1);
+        for bell in helpers {
+            if bell.ring() {
+                return;
+            }
+        }
+    }
+}
+
+impl Member {
+    /// `socket` is the member's own.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait for bell and socket together.
+    pub(super) fn new(crew: Arc<Crew>, number: u16, socket: BorrowedFd<'_>) -> io::Result<Member> {
+        let member = Member { crew, number };
+        member.bell().map_or(Ok(()), |bell| bell.wait_for(socket))?;
+        Ok(member)
+    }
+
+    pub(super) fn crew(&self) -> Arc<Crew> {
+        Arc::clone(&self.crew)
+    }
+
+    /// The leader's ring, and how many packets of it this member may claim: its part of what waits if
+    /// others receive too. `None`: it does not receive from there.
+    #[inline]
+    pub(super) fn part(&self, max: usize) -> Option<(&MultiConsumer<xdp_desc>, usize)> {
+        let threads = self.crew.threads.get();
+        let ring = &self.crew.ring.ring;
+        if threads == 1 {
+            return (self.number == 0).then_some((ring, max));
+        }
+        if self.number >= threads {
+            return None;
+        }
+        let waiting = ring.available();
+        let part = waiting.div_ceil(u32::from(threads)).max(LEAST_PART);
+        if waiting > part {
+            self.crew.call(threads);
+        }
+        Some((ring, max.min(part as usize)))
+    }
+
+    /// Whether the ring is that of its own socket.
+    pub(super) fn leads(&self) -> bool {
+        self.number == 0
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        self.crew.bells.get(usize::from(self.number).checked_sub(1)?)
+    }
+
+    /// The descriptor that a helper waits on.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.bell().map(|bell| bell.both.as_fd())
+    }
+
+    /// A helper is about to sleep; false: there is something to receive.
+    pub(super) fn prepare_to_sleep(&self) -> bool {
+        let Some(bell) = self.bell() else { return true };
+        bell.armed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.number >= self.crew.threads.get() || self.crew.ring.ring.available() == 0
+    }
+
+    pub(super) fn end_sleep(&self) {
+        if let Some(bell) = self.bell() {
+            bell.armed.store(false, Ordering::Relaxed);
+            let _nothing_there = rustix::io::read(&bell.event, &mut [0; 8]);
+        }
+    }
+}
+
+/// Wakes one helper, which waits for this and for its own socket.
+struct Bell {
+    event: OwnedFd,
+    both: OwnedFd,
+    /// Whether the helper sleeps and nobody has rung.
+    armed: AtomicBool,
+}
+
+impl Bell {
+    fn new() -> io::Result<Bell> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Bell { event, both, armed: AtomicBool::new(false) };
+        bell.wait_for(bell.event.as_fd())?;
+        Ok(bell)
+    }
+
+    fn wait_for(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.both, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
+    }
+
+    /// Says whether the helper slept and was not rung for before.
+    #[inline]
+    fn ring(&self) -> bool {
+        let sleeps =
+            self.armed.load(Ordering::Relaxed) && self.armed.swap(false, Ordering::Relaxed);
+        if sleeps {
+            let written = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            debug_assert!(written.is_ok(), "a counter that is read by ones does not overflow");
+        }
+        sleeps
+    }
+}

@@ -1,0 +1,207 @@
+//! Several workers on one receive queue: each packet comes to one of them, and none is lost, whoever sleeps
+//! and however their number changes.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, XdpPeer, config, open_left, pool, receive};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weever_link::conformance::{ETHERTYPE, Peer};
+use weever_link::{Link, LinkQueue};
+use weever_link_sys::af_xdp::{AfXdp, AfXdpConfig, OpenError, ReceiveThreads};
+use weever_packet::{Pool, PoolCache};
+use weever_testbed::{Fixture, require_net_admin};
+
+/// A device queue with several sockets.
+struct Shared {
+    queues: Vec<Box<dyn LinkQueue>>,
+    threads: Arc<ReceiveThreads>,
+    peer: XdpPeer,
+    pool: Pool,
+    cache: PoolCache,
+    _link: AfXdp,
+    _net: Fixture,
+}
+
+fn shared(sockets: u16, threads: u16) -> Shared {
+    let (net, pool) = (Fixture::pair(1).unwrap(), pool(4096));
+    let sharing = AfXdpConfig {
+        sockets_per_queue: sockets,
+        threads_per_queue: threads,
+        ..config("left0", &pool)
+    };
+    let mut link = open_left(&net, &sharing).unwrap();
+    let (queues, threads) = (link.take_queues(), Arc::clone(link.threads()));
+    let (peer, cache) = (XdpPeer::new(&net), pool.cache());
+    Shared { queues, threads, peer, pool, cache, _link: link, _net: net }
+}
+
+fn frame(number: u32) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend(ETHERTYPE.to_be_bytes());
+    frame.extend(number.to_be_bytes());
+    frame.extend([7; 50]);
+    frame
+}
+
+fn number_of(frame: &[u8]) -> usize {
+    u32::from_be_bytes(frame[14..18].try_into().unwrap()) as usize
+}
+
+fn is_readable(queue: &dyn LinkQueue) -> bool {
+    let fd = queue.fd().expect("a socket can be waited on");
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&now)).unwrap() > 0
+}
+
+impl Shared {
+    fn send(&mut self, number: u32) {
+        let end = Instant::now() + PATIENCE;
+        while !self.peer.send(0, &frame(number)) {
+            assert!(Instant::now() < end, "the peer cannot send");
+        }
+    }
+
+    /// The numbers of the packets that one poll of a socket's worker receives.
+    fn polls(&mut self, socket: usize) -> Vec<usize> {
+        let received = receive(&mut *self.queues[socket], &mut self.cache);
+        let numbers = received.iter().map(|packet| number_of(packet.data())).collect();
+        received.into_iter().for_each(|packet| self.cache.free(packet));
+        numbers
+    }
+
+    /// Until so many wait in the first socket's ring, as far as its descriptor tells.
+    fn awaits(&mut self, numbers: std::ops::Range<u32>) {
+        numbers.for_each(|number| self.send(number));
+        let end = Instant::now() + PATIENCE;
+        while !is_readable(&*self.queues[0]) {
+            assert!(Instant::now() < end, "nothing arrives");
+        }
+        // The kernel's thread that delivers the rest is at work.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    fn ends_with_every_frame_at_home(self) {
+        let Shared { queues, cache, pool, .. } = self;
+        drop(queues);
+        drop(cache);
+        let census = pool.census();
+        assert!(census.is_complete(), "{census}");
+    }
+}
+
+#[test]
+fn each_takes_its_part_and_a_helper_that_is_not_one_takes_nothing() {
+    require_net_admin!();
+    let mut link = shared(3, 2);
+    link.awaits(0..20);
+    assert!(link.polls(2).is_empty(), "two receive, and it is the third");
+    let helped = link.polls(1);
+    assert!((4..=10).contains(&helped.len()), "half of what waits: {helped:?}");
+    let mut all = helped;
+    while all.len() < 20 {
+        let led = link.polls(0);
+        assert!(!led.is_empty(), "the leader finds the rest: {all:?}");
+        all.extend(led);
+    }
+    assert_eq!(all, (0..20).collect::<Vec<_>>(), "in order, none twice");
+    link.threads.set(1).unwrap();
+    link.awaits(20..25);
+    assert!(link.polls(1).is_empty(), "it is a helper no more");
+    assert_eq!(link.polls(0), (20..25).collect::<Vec<_>>());
+    link.ends_with_every_frame_at_home();
+}
+
+#[test]
+fn a_helper_that_sleeps_is_rung_for_when_packets_are_left() {
+    require_net_admin!();
+    let mut link = shared(2, 2);
+    assert!(link.queues[1].prepare_to_sleep());
+    assert!(!is_readable(&*link.queues[1]));
+    link.awaits(0..3);
+    assert!(!is_readable(&*link.queues[1]), "an arrival wakes the leader alone");
+    assert_eq!(link.polls(0).len(), 3);
+    assert!(!is_readable(&*link.queues[1]), "nothing was left");
+    link.awaits(0..30);
+    let led = link.polls(0).len();
+    assert!(led < 30, "it leaves the helper its part");
+    assert!(is_readable(&*link.queues[1]));
+    link.queues[1].end_sleep();
+    assert!(!link.queues[1].prepare_to_sleep(), "packets wait");
+    link.queues[1].end_sleep();
+    let mut rest = link.polls(1).len();
+    while led + rest < 30 {
+        rest += link.polls(1).len();
+    }
+    assert!(link.queues[1].prepare_to_sleep());
+    link.queues[1].end_sleep();
+    link.ends_with_every_frame_at_home();
+}
+
+#[test]
+fn a_number_of_threads_that_there_are_not_is_refused() {
+    require_net_admin!();
+    let link = shared(2, 1);
+    for threads in [0, 3] {
+        let text = link.threads.set(threads).unwrap_err().to_string();
+        assert!(text.contains(&format!("{threads} threads")) && text.contains("1 to 2"), "{text}");
+    }
+    assert_eq!(link.threads.get(), 1);
+    drop(link);
+    let (net, pool) = (Fixture::pair(1).unwrap(), pool(4096));
+    let wrong = AfXdpConfig { threads_per_queue: 2, ..config("left0", &pool) };
+    let Err(error) = open_left(&net, &wrong) else { panic!("opened") };
+    assert!(matches!(error, OpenError::Threads { .. }), "{error}");
+}
+
+/// Two workers receive while the number of threads changes ten thousand times: every packet comes once.
+#[test]
+fn no_packet_is_lost_or_doubled_while_sharing_is_switched_on_and_off() {
+    const SWITCHES: u32 = 10_000;
+    require_net_admin!();
+    let mut link = shared(2, 1);
+    let seen: Arc<Mutex<Vec<u8>>> = Arc::new(Mutex::new(vec![0; SWITCHES as usize]));
+    let (received, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let by = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+    let queues = std::mem::take(&mut link.queues);
+    let workers: Vec<_> = (queues.into_iter().zip(&by))
+        .map(|(mut queue, by)| {
+            let (seen, received, over) = (seen.clone(), received.clone(), over.clone());
+            let (by, pool) = (by.clone(), link.pool.clone());
+            std::thread::spawn(move || {
+                let mut cache = pool.cache();
+                while !over.load(Ordering::Relaxed) {
+                    for packet in receive(&mut *queue, &mut cache) {
+                        seen.lock().unwrap()[number_of(packet.data())] += 1;
+                        cache.free(packet);
+                        by.fetch_add(1, Ordering::Relaxed);
+                        received.fetch_add(1, Ordering::Relaxed);
+                    }
+                    std::thread::yield_now();
+                }
+                queue
+            })
+        })
+        .collect();
+    let end = Instant::now() + 6 * PATIENCE;
+    for number in 0..SWITCHES {
+        link.threads.set(1 + (number % 2) as u16).unwrap();
+        link.send(number);
+        // No more than the small rings hold.
+        while number as usize > received.load(Ordering::Relaxed) + 100 {
+            assert!(Instant::now() < end, "{received:?} of {number} arrived");
+            std::thread::yield_now();
+        }
+    }
+    while received.load(Ordering::Relaxed) < SWITCHES as usize && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    over.store(true, Ordering::Relaxed);
+    link.queues = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+    assert!(seen.lock().unwrap().iter().all(|times| *times == 1), "{received:?} arrived");
+    assert!(by[1].load(Ordering::Relaxed) > 0, "the helper helped");
+    link.ends_with_every_frame_at_home();
+}
