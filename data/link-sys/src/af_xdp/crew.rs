@@ -20,6 +20,7 @@ use libc::xdp_desc;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use weever_ring::MultiConsumer;
 
+use super::error::ThreadsError;
 use super::rings::RxRing;
 
 /// A claim of fewer packets leaves the rest to nobody: waking a thread takes as long as some packets.
@@ -29,16 +30,6 @@ const LEAST_PART: u32 = 4;
 #[derive(Debug)]
 pub struct ReceiveThreads {
     now: AtomicU16,
-    most: u16,
-}
-
-/// A number of threads that a device's queues cannot have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{threads} threads cannot receive from one queue: use 1 to {most}, as many as there are workers"
-)]
-pub struct ThreadsError {
-    threads: u16,
     most: u16,
 }
 
@@ -59,15 +50,22 @@ impl ReceiveThreads {
         self.most
     }
 
+    /// Whether [`set`](Self::set) would take that number.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(&self, threads: u16) -> Result<(), ThreadsError> {
+        let is_possible = (1..=self.most).contains(&threads);
+        is_possible.then_some(()).ok_or(ThreadsError { threads, most: self.most })
+    }
+
     /// From its next poll on, a worker receives with as many others as that. No packet is lost: what is
     /// in the ring is taken by those that are left. Does not block.
     ///
     /// # Errors
     /// [`ThreadsError`] for none, and for more than [`most`](Self::most).
     pub fn set(&self, threads: u16) -> Result<(), ThreadsError> {
-        if threads == 0 || threads > self.most {
-            return Err(ThreadsError { threads, most: self.most });
-        }
+        self.check(threads)?;
         self.now.store(threads, Ordering::Relaxed);
         Ok(())
     }

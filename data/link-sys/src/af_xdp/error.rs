@@ -6,7 +6,6 @@ use rustix::process::{Resource, getrlimit};
 use weever_ebpf::sys::BpfError;
 use weever_packet::PoolError;
 
-use super::crew::ThreadsError;
 use crate::netdev::InterfaceError;
 
 /// The step that registers a pool's memory with the kernel.
@@ -161,6 +160,16 @@ pub enum OpenError {
         /// The kernel's word.
         source: io::Error,
     },
+}
+
+/// A number of threads that a device's queues cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{threads} threads cannot receive from one queue: use 1 to {most}, as many as there are workers"
+)]
+pub struct ThreadsError {
+    pub(super) threads: u16,
+    pub(super) most: u16,
 }
 
 impl OpenError {

@@ -34,8 +34,8 @@ mod transmit;
 
 pub use bare::Bare;
 pub use config::{AfXdpConfig, Attach, ChecksumOffload, Queues, RingSizes, Share};
-pub use crew::{ReceiveThreads, ThreadsError};
-pub use error::OpenError;
+pub use crew::ReceiveThreads;
+pub use error::{OpenError, ThreadsError};
 pub use open::AfXdp;
 pub use steering::Steering;
 pub use weever_ebpf::xdp::Port;

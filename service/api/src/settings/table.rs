@@ -42,6 +42,13 @@ pub const TABLE: &[Setting] = &[
          known, else the program. The name of a model: the device's own filters, which are as the model \
          says; the stack does not start if the device takes no rules.",
     ),
+    interface("threads", Kind::Number(1, 256, "workers"), Without("each queue has one worker, for good"), "2")
+        .path("queue.NAME.threads", "1 to the number of workers")
+        .doc(
+            "How many workers receive together from each queue of the device: with 1, queue *i* is that of \
+             worker *i* modulo their number. With more, none idles while packets wait, and those of one flow \
+             may be handled by several workers. Flows that a policy has given to a worker stay there.",
+        ),
     Setting { place: Place::Interface, ..stack("name", Kind::Name, Without("the device's name, with the VLAN behind it: `eth0.5`"), "\"lan\"") }
         .doc("The interface's name."),
     stack("gateway", Kind::Address, Without("only hosts of the own networks are reached"), "[\"192.0.2.1\", \"2001:db8::1\"]")

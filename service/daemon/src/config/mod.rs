@@ -111,6 +111,9 @@ pub struct Interface {
     /// The place where its packets are sorted, if there is a policy. Interfaces of one device have
     /// the same.
     pub nic: NicChoice,
+    /// How many workers receive together from each queue of the device, if their number may change.
+    /// Interfaces of one device have the same.
+    pub threads: Option<u16>,
 }
 
 /// UDP ports of the built-in services; none by default.

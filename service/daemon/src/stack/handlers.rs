@@ -152,6 +152,10 @@ impl Handle<SettingsRequest> for Shared {
             settings.push(setting(format!("services.{name}"), port));
         }
         network.interfaces().iter().for_each(|iface| settings.extend(of_interface(iface)));
+        for (device, threads) in self.names.all().iter().zip(&self.receivers) {
+            let threads = threads.as_ref().map(|threads| threads.get().to_string());
+            settings.extend(threads.map(|n| setting(format!("queue.{device}.threads"), n)));
+        }
         settings.extend(of_routes(network, network.routes4()));
         settings.extend(of_routes(network, network.routes6()));
         let reverse_path = match network.settings.reverse_path {

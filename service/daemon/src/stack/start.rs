@@ -114,6 +114,7 @@ pub(super) fn assemble(
     config: Config,
     socket: Option<ControlSocket>,
 ) -> Result<Stack, StartError> {
+    let receivers: Vec<_> = devices.iter().map(|device| device.threads.clone()).collect();
     let (links, filters, stewards) = apart(devices);
     let (links, recording) = middleware::wrap(links, &config.aids)?;
     // Sockets come and go at every worker, so every worker needs the whole graph.
@@ -131,7 +132,9 @@ pub(super) fn assemble(
     let by_port = filters.iter().filter(|(_, filter)| filter.by_port);
     let by_port = by_port.map(|(_, filter)| Arc::clone(&filter.steering)).collect();
     let ports = TakenPorts::new(by_port, &config.services);
-    let shared = Arc::new(Shared::new(config, host.handle().clone(), program, stewards, ports));
+    let mut shared = Shared::new(config, host.handle().clone(), program, stewards, ports);
+    shared.receivers = receivers;
+    let shared = Arc::new(shared);
     let metrics = shared.config.metrics.map(listen_for_metrics).transpose()?;
     if shared.config.drop_privileges {
         // From here on there are threads, which have the privileges of this one.
@@ -199,7 +202,7 @@ type LinkStewards = Vec<(u16, Steward)>;
 /// Splits devices into links, address filters and stewards, the latter with the numbers of their links.
 fn apart(devices: Vec<Device>) -> (Vec<Box<dyn Link>>, AddressFilters, LinkStewards) {
     let (mut links, mut filters, mut stewards) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, Device { link, filter, steward }) in (0u16..).zip(devices) {
+    for (number, Device { link, filter, steward, .. }) in (0u16..).zip(devices) {
         links.push(link);
         stewards.extend(steward.map(|steward| (number, steward)));
         filters.extend(filter.map(|filter| (number, filter)));

@@ -46,6 +46,7 @@ impl Interface {
             groups: table.list("groups"),
             share: table.get("share"),
             nic: table.get("nic"),
+            threads: table.find("threads"),
         }
     }
 
@@ -213,6 +214,24 @@ pub(super) fn check_filters(config: &Config, problems: &mut Problems) {
     }
 }
 
+/// Several workers on one queue.
+pub(super) fn check_threads(config: &Config, problems: &mut Problems) {
+    let workers = config.cores.len().max(1);
+    for Interface { threads, link, .. } in &config.interfaces {
+        let Some(threads) = *threads else { continue };
+        let mut refuse = |problem: &str, remedy: &str| {
+            problems.add("threads", threads, problem, remedy);
+        };
+        if *link != LinkKind::AfXdp {
+            let remedy = "leave it out, or use `link = \"af-xdp\"`";
+            refuse("only queues of network devices can be shared", remedy);
+        } else if usize::from(threads) > workers {
+            let problem = format!("there are {workers} workers");
+            refuse(&problem, "use no more threads, or give as many `cores`");
+        }
+    }
+}
+
 /// Refuses settings that clash with those of an `earlier` interface.
 fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems) {
     let Interface { name, dev, .. } = interface;
@@ -236,6 +255,10 @@ fn beside(interface: &Interface, earlier: &[Interface], problems: &mut Problems)
     if siblings().any(|other| other.share != interface.share || other.link != interface.link) {
         let problem = "interfaces of one device share it in different ways";
         problems.add("interface.share", dev, problem, "give them the same `share` and `link`");
+    }
+    if siblings().any(|other| other.threads != interface.threads) {
+        let problem = "interfaces of one device have different numbers of threads on its queues";
+        problems.add("interface.threads", dev, problem, "give them the same `threads`");
     }
     if siblings().any(|other| other.nic != interface.nic) {
         let problem = "interfaces of one device have it sorted in different ways";

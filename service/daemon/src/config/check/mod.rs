@@ -69,6 +69,7 @@ impl TryFrom<Settings> for Config {
         config.neighbours = reach::neighbours(&settings, &own, &mut problems);
         interface::check_forwarding(&config, &mut problems);
         interface::check_filters(&config, &mut problems);
+        interface::check_threads(&config, &mut problems);
         check_services_and_memory(&config, &mut problems);
         problems.found_at(|key, value| settings.origin(key, value)).map(|()| config)
     }

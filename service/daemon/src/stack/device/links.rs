@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weever_device::claim::{Claim, ClaimError};
 use weever_device::{ifindex, name_of};
 use weever_link::{Link, LinkInfo, LinkQueue};
-use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, Steering};
+use weever_link_sys::af_xdp::{self, AfXdp, AfXdpConfig, OpenError, ReceiveThreads, Steering};
 use weever_link_sys::overhear::overhear;
 use weever_link_sys::tap::{Tap, TapConfig};
 use weever_packet::Pool;
@@ -24,6 +24,8 @@ pub(in crate::stack) struct Device {
     pub(in crate::stack) filter: Option<AddressFilter>,
     /// The steward of the policy, if there is one and the device takes filters.
     pub(in crate::stack) steward: Option<Steward>,
+    /// How many workers receive from each of its queues, if that can be changed.
+    pub(in crate::stack) threads: Option<Arc<ReceiveThreads>>,
 }
 
 /// The addresses taken from a device that the kernel uses too.
@@ -37,7 +39,7 @@ pub(in crate::stack) struct AddressFilter {
 
 impl From<Box<dyn Link>> for Device {
     fn from(link: Box<dyn Link>) -> Device {
-        Device { link, filter: None, steward: None }
+        Device { link, filter: None, steward: None, threads: None }
     }
 }
 
@@ -116,12 +118,17 @@ fn open_af_xdp(
         Some(_) => settings.classifies = true,
         // One for each worker, on every queue.
         None if policy.is_some() => settings.sockets_per_queue = workers,
+        None if interface.threads.is_some() => {
+            (settings.sockets_per_queue, settings.rotated) = (workers, true);
+        }
         None => {}
     }
+    settings.threads_per_queue = interface.threads.unwrap_or(1);
     let nic = prepared.as_ref().map(|prepared| prepared.steering.clone());
     let link = AfXdp::open(&settings)?;
     let steward = policy.map(|policy| start_steward(&link, prepared, workers, policy));
     let steward = steward.transpose()?.flatten();
+    let threads = Some(Arc::clone(link.threads())).filter(|threads| threads.most() > 1);
     let by_port = interface.share == Share::Ports;
     let filter = (interface.share != Share::None).then(|| AddressFilter {
         steering: Arc::clone(link.steering()),
@@ -133,7 +140,7 @@ fn open_af_xdp(
         Share::Ports | Share::None => Box::new(link),
     };
     let link = holding(link, nic, claim);
-    Ok(Device { link, filter, steward })
+    Ok(Device { link, filter, steward, threads })
 }
 
 /// The device with a queue for each worker, if it sorts packets itself and there are several.

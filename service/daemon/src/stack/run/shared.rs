@@ -7,6 +7,7 @@ use weever_app_server::AppServer;
 use weever_blocks_std::capture::Taps;
 use weever_engine::{Reading, sum};
 use weever_host::{FrameShare, HostHandle, WorkerHandle};
+use weever_link_sys::af_xdp::ReceiveThreads;
 use weever_net::addr::Cidr;
 use weever_service_api::{
     ApiError, Counters, DropCounter, GraphFormat, GraphRequest, LinkCounters, PoolCounters,
@@ -41,6 +42,8 @@ pub(in crate::stack) struct Shared {
     pub(in crate::stack) ports: TakenPorts,
     /// The stewards, which carry out the policy, a device each.
     pub(in crate::stack) stewards: Arc<Stewards>,
+    /// By link: how many workers receive from each of its queues, if that can be changed.
+    pub(in crate::stack) receivers: Vec<Option<Arc<ReceiveThreads>>>,
     /// Applications' sockets, once they are served.
     pub(in crate::stack) applications: OnceLock<Arc<Mutex<AppServer>>>,
     pub(in crate::stack) started: Instant,
@@ -75,6 +78,7 @@ impl Shared {
             captures,
             names: Arc::new(DeviceNames::new(&config, &host.links)),
             ports,
+            receivers: Vec::new(),
             applications: OnceLock::new(),
             started: Instant::now(),
             config,

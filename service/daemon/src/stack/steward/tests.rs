@@ -118,7 +118,7 @@ fn assembled(
     let undone_later = ready.steering.clone();
     let steward = on_nic(&link.info().name, ready, steering)?;
     let link = links::holding(link, Some(undone_later), None);
-    let device = Device { link, filter: None, steward: Some(steward) };
+    let device = Device { link, filter: None, steward: Some(steward), threads: None };
     Ok(start::assemble(vec![device], None, pool, config, None).unwrap())
 }
 

@@ -4,9 +4,10 @@ mod interface;
 mod route;
 mod values;
 
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use weever_engine::Published;
+use weever_link_sys::af_xdp::ReceiveThreads;
 use weever_net::state::NetConfig;
 use weever_service_api::{ApiError, Assignment, Changed};
 
@@ -41,15 +42,17 @@ impl Shared {
         let mut wanted = before.clone();
         let mut network = self.host.network.state().config().clone();
         let mut of_network = Vec::new();
+        let (mut of_graph, mut of_queues) = (false, Vec::new());
         for assignment in assignments {
             match self.edit(assignment, &mut wanted, &mut network)? {
                 Part::Network => of_network.push(assignment),
-                Part::Graph => {}
+                Part::Graph => of_graph = true,
+                Part::Queues(threads, wanted) => of_queues.push((threads, wanted)),
             }
         }
         let mut all = Changed { epoch: self.host.publisher.epoch(), ..Changed::default() };
         let mut late = None;
-        if of_network.len() < assignments.len() {
+        if of_graph {
             let services = wanted.services();
             match program.change(&self.host.publisher, |program| *program = wanted) {
                 Ok((published, ())) => all = changed(published),
@@ -67,6 +70,11 @@ impl Shared {
             self.set_served(services, &mut all);
             undone?;
             return Err(refused);
+        }
+        for (threads, wanted) in of_queues {
+            // It was tried before, and the most does not change.
+            let _ = threads.set(wanted);
+            tracing::info!(threads = wanted, "workers on each queue");
         }
         late.map_or(Ok(all), |error| Err(error.into()))
     }
@@ -124,6 +132,9 @@ impl Shared {
                 }
                 interface::set(network, &name, key, assignment, self.config.probe)
             }
+            ["queue", ref device @ .., "threads"] if !device.is_empty() => {
+                return self.set_threads(&device.join("."), assignment);
+            }
             ["forwarding"] => self.set_forwarding(network, assignment),
             ["redirects"] => {
                 network.settings.redirects = switch(assignment)?;
@@ -139,6 +150,23 @@ impl Shared {
             Refusal::State(error) => refused(assignment, &error.to_string()),
             Refusal::Api(error) => *error,
         })
+    }
+
+    /// Tries how many workers are to receive from each queue of a device.
+    fn set_threads(&self, device: &str, assignment: &Assignment) -> Result<Part, ApiError> {
+        let names = self.names.all();
+        let Some(link) = names.iter().position(|name| name == device) else {
+            let why = format!("there is no device {device}; there are {}", names.join(", "));
+            return Err(refused(assignment, &why));
+        };
+        let wanted = parse(assignment, only_set(assignment)?, "a number of workers")?;
+        let Some(threads) = self.receivers.get(link).and_then(Option::as_ref) else {
+            let why = "each of its queues has a socket for one worker only: start the stack with \
+                       `threads = 1` for the interface, or with a policy, and several `cores`";
+            return Err(refused(assignment, why));
+        };
+        threads.check(wanted).map_err(|error| refused(assignment, &error.to_string()))?;
+        Ok(Part::Queues(Arc::clone(threads), wanted))
     }
 
     fn set_forwarding(
@@ -181,6 +209,8 @@ enum Part {
     Graph,
     /// Addresses, routes and settings of the network.
     Network,
+    /// How many workers receive from each queue of a device.
+    Queues(Arc<ReceiveThreads>, u16),
 }
 
 fn set_service(
