@@ -27,6 +27,7 @@ pub mod queue;
 pub mod shortcut;
 pub mod socket;
 pub mod table;
+pub mod tcp;
 pub mod tee;
 pub mod udp;
 

@@ -4,7 +4,7 @@ use weever_block::{BlockType, Registry};
 
 use crate::{
     arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tee, udp,
+    ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
 };
 
 static GENERAL: [&BlockType; 8] = [
@@ -140,6 +140,9 @@ static UDP: [&BlockType; 7] = [
     &udp::FILL_HEADER,
 ];
 
+static TCP: [&BlockType; 5] =
+    [&tcp::VALID_HEADER_LENGTH, &tcp::VALID_CHECKSUM, &tcp::DELIVER, &tcp::ERROR, &tcp::ENDPOINT];
+
 static SOCKET: [&BlockType; 6] = [
     &socket::DEMUX,
     &socket::DELIVER,
@@ -149,9 +152,9 @@ static SOCKET: [&BlockType; 6] = [
     &loopback::LOOPBACK,
 ];
 
-static FAMILIES: [&[&BlockType]; 14] = [
+static FAMILIES: [&[&BlockType]; 15] = [
     &GENERAL, &ETHERNET, &ARP, &IPV4, &FRAGMENT, &DHCP, &IGMP, &MLD, &ICMP, &IPV6, &ICMP6, &NDP,
-    &UDP, &SOCKET,
+    &UDP, &TCP, &SOCKET,
 ];
 
 /// Every block type of this crate, by name, and its shortcuts.
@@ -192,6 +195,7 @@ mod tests {
         include_str!("icmp6/README.md"),
         include_str!("ndp/README.md"),
         include_str!("udp/README.md"),
+        include_str!("tcp/README.md"),
         include_str!("socket/README.md"),
         include_str!("loopback/README.md"),
     );

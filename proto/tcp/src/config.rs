@@ -54,6 +54,9 @@ pub struct Config {
     pub memory_limit: u64,
     /// Challenge ACKs in a second, over all connections (RFC 5961 §7).
     pub challenge_acks: u32,
+    /// Keep the ends of connections that are no more for [`Endpoint::poll_gone`](crate::Endpoint::poll_gone),
+    /// which then has to be called.
+    pub report_gone: bool,
 }
 
 impl Default for Config {
@@ -81,6 +84,7 @@ impl Default for Config {
             max_connections: 262_144,
             memory_limit: 1 << 30,
             challenge_acks: 100,
+            report_gone: false,
         }
     }
 }

@@ -19,7 +19,7 @@ pub struct Tuple {
 
 impl Tuple {
     /// A hash that is unpredictable without the key.
-    pub(crate) fn hash(&self, key: [u64; 2]) -> u64 {
+    pub fn hash(&self, key: [u64; 2]) -> u64 {
         let ports = u64::from(self.local_port) << 16 | u64::from(self.remote_port);
         match (self.local, self.remote) {
             (IpAddr::V4(local), IpAddr::V4(remote)) => {
@@ -76,4 +76,13 @@ fn halves(address: IpAddr) -> [u64; 2] {
 pub struct Id {
     pub(crate) index: u32,
     pub(crate) generation: u32,
+}
+
+impl Id {
+    /// A small number that no other connection of the endpoint has at the same time, to index the
+    /// caller's own records by. Later connections have it again.
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.index as usize
+    }
 }

@@ -199,9 +199,10 @@ pub static CLASSIFY: BlockType = BlockType::new(
         PortDoc { name: "udp", doc: "UDP" },
         PortDoc { name: "icmp", doc: "ICMP" },
         PortDoc { name: "igmp", doc: "IGMP" },
+        PortDoc { name: "tcp", doc: "TCP" },
         PortDoc { name: "other", doc: "any other" },
     ],
-    |_| classifier::<4>(|p| transport(p)),
+    |_| classifier::<5>(|p| transport(p)),
 );
 
 fn transport(packet: &Buffer) -> usize {
@@ -209,7 +210,8 @@ fn transport(packet: &Buffer) -> usize {
         Some(protocol::UDP) => 0,
         Some(protocol::ICMP) => 1,
         Some(protocol::IGMP) => 2,
-        _ => 3,
+        Some(protocol::TCP) => 3,
+        _ => 4,
     }
 }
 

@@ -164,9 +164,10 @@ pub static CLASSIFY: BlockType = BlockType {
             PortDoc { name: "icmp", doc: "ICMPv6" },
             PortDoc { name: "fragment", doc: "a fragment of a longer packet" },
             PortDoc { name: "none", doc: "no next header (RFC 8200 §4.7)" },
+            PortDoc { name: "tcp", doc: "TCP" },
             PortDoc { name: "unknown", doc: "any other" },
         ],
-        |_| classifier::<5>(|p| protocol_of(p)),
+        |_| classifier::<6>(|p| protocol_of(p)),
     )
 };
 
@@ -177,7 +178,8 @@ fn protocol_of(packet: &Buffer) -> usize {
         Ok(next_header::ICMPV6) => 1,
         Ok(next_header::FRAGMENT) => 2,
         Ok(next_header::NONE) => 3,
-        _ => 4,
+        Ok(protocol::TCP) => 4,
+        _ => 5,
     }
 }
 

@@ -39,6 +39,14 @@ const ATOMS: &[Atom] = &[
         Some(sums_up(&[&f.pseudo6(58, message.len())?, message]))
     }),
     ("udp.checksum", "right", |f| f.udp_checksum()),
+    ("tcp.header", "whole", |f| {
+        let segment = f.payload()?;
+        Some(
+            segment.len() >= 20
+                && (20..=segment.len()).contains(&(usize::from(segment[12] >> 4) * 4)),
+        )
+    }),
+    ("tcp.checksum", "right", |f| f.tcp_checksum()),
     ("udp.socket", "open", |f| Some(f.word(f.l4()? + 2)? == OPEN)),
 ];
 
@@ -184,6 +192,15 @@ impl Facts<'_> {
             return Some(!absent && sums_up(&[&self.pseudo6(17, length.into())?, summed]));
         }
         Some(absent || sums_up(&[&self.pseudo(17, length)?, summed]))
+    }
+
+    fn tcp_checksum(&self) -> Option<bool> {
+        let segment = self.payload()?;
+        let pseudo = match self.is_six() {
+            true => self.pseudo6(6, segment.len())?,
+            false => self.pseudo(6, segment.len() as u16)?,
+        };
+        Some(sums_up(&[&pseudo, segment]))
     }
 
     fn is_six(&self) -> bool {

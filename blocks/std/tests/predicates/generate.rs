@@ -68,6 +68,28 @@ fn icmp_errors() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A SYN without options to `port`, its checksum not filled in.
+pub(crate) fn syn(port: u8) -> Vec<u8> {
+    let mut segment = vec![0x9c, 0x40, 0, port, 1, 2, 3, 4, 0, 0, 0, 0, 0x50, 2];
+    segment.extend([0xff, 0xff, 0, 0, 0, 0]);
+    segment
+}
+
+/// A frame with a TCP segment, whose checksum is made right if that is asked for.
+pub(crate) fn tcp(src: Ipv4Addr, dst: Ipv4Addr, segment: &[u8], right: bool) -> Vec<u8> {
+    let mut segment = segment.to_vec();
+    if right {
+        let addresses = [src.octets(), dst.octets()].concat();
+        let pseudo = weever_wire::checksum::Pseudo::v4(
+            addresses.first_chunk().expect("two addresses"),
+            6,
+            segment.len() as u16,
+        );
+        weever_wire::tcp::fill_checksum(&mut segment, pseudo);
+    }
+    from_peer(&ipv4(ipv4_repr(src, dst, 6), &segment))
+}
+
 fn datagrams() -> impl Strategy<Value = Vec<u8>> {
     let protocols = prop_oneof![2 => Just(17u8), 2 => Just(1u8), 1 => Just(2u8), 1 => any::<u8>()];
     let fragments = prop_oneof![3 => Just(0x4000u16), 1 => any::<u16>()];

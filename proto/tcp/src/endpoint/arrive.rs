@@ -21,8 +21,23 @@ impl Endpoint {
         segment: &Segment<'_>,
         now: Nanos,
     ) -> Result<Handled, Reject> {
-        let handled = match self.find(tuple) {
-            Some(index) => self.pass_or_reuse(index, tuple, segment, now),
+        self.handle_at(self.lookup(tuple), tuple, segment, now)
+    }
+
+    /// The same for a caller that has [looked the connection up](Self::lookup) just before.
+    ///
+    /// # Errors
+    /// As [`handle`](Self::handle).
+    #[inline]
+    pub fn handle_at(
+        &mut self,
+        found: Option<Id>,
+        tuple: &Tuple,
+        segment: &Segment<'_>,
+        now: Nanos,
+    ) -> Result<Handled, Reject> {
+        let handled = match found {
+            Some(id) => self.pass_or_reuse(id.index, tuple, segment, now),
             None => self.first_contact(tuple, segment, now),
         };
         if let Err(reject) = handled {

@@ -3,6 +3,7 @@
 mod arrive;
 mod listen;
 mod listener;
+mod moves;
 mod open;
 mod secrets;
 mod slots;
@@ -73,6 +74,8 @@ pub struct Endpoint {
     ready: VecDeque<u32>,
     /// Answers without a connection.
     replies: VecDeque<Transmit>,
+    /// The ends of connections that are no more, if they are asked for.
+    gone: VecDeque<Tuple>,
     counters: Counters,
     memory: u64,
     next_port: u32,
@@ -125,6 +128,7 @@ impl Endpoint {
             in_a_row: 0,
             ready: VecDeque::new(),
             replies: VecDeque::new(),
+            gone: VecDeque::new(),
             counters: Counters::default(),
             memory: 0,
             next_port: 0,
@@ -282,8 +286,17 @@ impl Endpoint {
     }
 
     fn remove(&mut self, index: u32) {
+        if let Some(connection) = self.take(index)
+            && self.config.report_gone
+        {
+            self.gone.push_back(connection.tuple);
+        }
+    }
+
+    /// Empties a slot. Entries of it in the lists stay, and serve the connection that has it next.
+    fn take(&mut self, index: u32) -> Option<Connection> {
         let slot = &mut self.slots[index];
-        let Some(connection) = slot.connection.take() else { return };
+        let connection = slot.connection.take()?;
         let id = Id { index, generation: slot.generation };
         slot.generation = slot.generation.wrapping_add(1);
         self.memory -= u64::from(std::mem::take(&mut slot.memory));
@@ -297,6 +310,7 @@ impl Endpoint {
         if waiting {
             self.leaves_accept_queue(id);
         }
+        Some(connection)
     }
 
     /// After anything has happened to a connection: lists, timers, memory, and its end.
@@ -358,7 +372,7 @@ impl Endpoint {
 
     /// The next segment to send, taking turns between connections. Call it until it returns `None`.
     pub fn poll_transmit(&mut self, now: Nanos) -> Option<Transmit> {
-        if let Some(reply) = self.replies.pop_front() {
+        if let Some(reply) = self.poll_reply() {
             return Some(reply);
         }
         while let Some(index) = self.sends.front().copied() {
@@ -384,6 +398,14 @@ impl Endpoint {
             self.leave_sends(index, now);
         }
         None
+    }
+
+    /// The next answer that belongs to no connection: a reset, or a SYN cookie.
+    /// [`poll_transmit`](Self::poll_transmit) has them, too; a caller that sends answers out where the
+    /// segment came in asks here after each segment.
+    #[inline]
+    pub fn poll_reply(&mut self) -> Option<Transmit> {
+        self.replies.pop_front()
     }
 
     /// The first connection in the list has nothing more to send for now. Data that it still has

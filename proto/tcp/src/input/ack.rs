@@ -32,7 +32,7 @@ impl Connection {
             // state, and return."
             State::LastAck if self.snd.is_fin_acked() => {
                 self.finish();
-                return Err(Reject::NoConnection);
+                return Err(Reject::Finished);
             }
             _ => {}
         }

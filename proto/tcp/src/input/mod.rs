@@ -56,6 +56,8 @@ pub enum Reject {
     Reset,
     /// SYN in a synchronised state: challenged (RFC 5961 §4).
     UnexpectedSyn,
+    /// It acknowledged our FIN and so ended the connection: nothing is wrong with it.
+    Finished,
     /// ACK is missing.
     NoAck,
     /// It acknowledges octets that were never sent.

@@ -1,0 +1,11 @@
+#![doc = include_str!("README.md")]
+
+mod endpoint;
+mod rx;
+mod send;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::ENDPOINT;
+pub use rx::{DELIVER, ERROR, VALID_CHECKSUM, VALID_HEADER_LENGTH};
