@@ -14,6 +14,8 @@ use crate::{HOST, Model};
 
 /// The config node that becomes the socket table.
 const SOCKETS: &str = "RxL4UDPSockets";
+/// The node of the TCP endpoint.
+const TCP: &str = "RxL4TCPEndpoint";
 /// Every address and port that one host can have open, and more.
 const CAPACITY: usize = 1 << 20;
 /// The attribute of nodes that only applications need.
@@ -63,6 +65,10 @@ pub struct HostConfig {
     /// Its UDP sockets. A datagram goes to the one with its very address, before one with any; its
     /// metadata then has the socket's position here as `entry`.
     pub sockets: Vec<Socket>,
+    /// The TCP port of the echo service.
+    pub tcp_echo: Option<u16>,
+    /// The TCP port of the discard service.
+    pub tcp_discard: Option<u16>,
     /// Whether it serves applications. Otherwise the nodes that only they need are left out.
     pub applications: bool,
 }
@@ -112,6 +118,9 @@ pub enum ModelError {
     /// The nodes for applications cannot be left out.
     #[error("without applications: {0}")]
     Applications(#[from] ChangeError),
+    /// There is no TCP endpoint for the TCP services.
+    #[error("TCP services: {0}")]
+    Tcp(#[source] ChangeError),
     /// Two sockets have the same address and port.
     #[error("two sockets on UDP port {port} of {}: give one another port or address", any_or(addr))]
     AddressInUse {
@@ -149,7 +158,22 @@ pub fn with_sockets(mut graph: Graph, config: &HostConfig) -> Result<Graph, Mode
         socket_table(graph.node(node), &config.sockets)?
     };
     configure(&mut graph, SOCKETS, ConfigValue::Table(table))?;
+    let graph = with_tcp_services(graph, config)?;
     if config.applications { Ok(graph) } else { without_applications(&graph) }
+}
+
+/// The graph whose TCP endpoint has the ports of the services.
+fn with_tcp_services(graph: Graph, config: &HostConfig) -> Result<Graph, ModelError> {
+    let set = |(key, port): (&str, Option<u16>)| {
+        let (node, key, value) = (TCP.to_owned(), key.to_owned(), port?.to_string());
+        Some(Change::Set { node, key, value })
+    };
+    let services = [("echo", config.tcp_echo), ("discard", config.tcp_discard)];
+    let changes: Vec<Change> = services.into_iter().filter_map(set).collect();
+    if changes.is_empty() {
+        return Ok(graph);
+    }
+    apply(&graph, &ChangeSet { changes }).map_err(ModelError::Tcp)
 }
 
 /// The graph without the nodes that only applications need.

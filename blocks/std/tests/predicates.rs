@@ -32,7 +32,7 @@ use predicates::atoms::{Facts, OPEN, holds_of, is_in};
 use predicates::generate::{frames, syn, tcp};
 
 /// Nodes that choose between ports by more than the packet and the host's addresses.
-const EXCEPTIONS: [(&str, &str); 23] = [
+const EXCEPTIONS: [(&str, &str); 24] = [
     ("RxL3IPv6Reassemble", "its ports tell how a fragment lies to those before"),
     ("RxL3ICMPPathMtu", "its ports tell whether the path's MTU was lowered"),
     ("RxL3IGMPReceive", "its ports depend on the memberships"),

@@ -123,9 +123,9 @@ pub struct NeighbourStatus {
 /// A built-in service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// The service: `echo` or `discard`.
+    /// The service: `echo`, `discard`, `tcp-echo` or `tcp-discard`.
     pub name: String,
-    /// The protocol: `udp`.
+    /// The protocol: `udp` or `tcp`.
     pub protocol: String,
     /// The port it answers on.
     pub port: u16,

@@ -291,23 +291,10 @@ impl Tcp {
         let ecn = Ecn::from_bits(traffic_class(packet).unwrap_or(0));
         let Ok(segment) = Segment::parse(view, ecn) else { return Some(MALFORMED) };
         let found = self.endpoint.lookup(&tuple);
-        if found.is_none() {
-            if !is_for_us_alone(state, packet, &tuple) {
-                return Some(GROUP);
-            }
-            if self.endpoint.listens(&tuple) {
-                match cx.claim_flow(flow_key(&tuple, flows)) {
-                    FlowClaim::Mine => {}
-                    FlowClaim::Elsewhere(_) => {
-                        cx.send_to_owner(task, flow_key(&tuple, flows));
-                        return None;
-                    }
-                    FlowClaim::Full => {
-                        cx.count(FLOWS_FULL, 1);
-                        return Some(FULL);
-                    }
-                }
-            }
+        if found.is_none()
+            && let Err(port) = self.may_begin(cx, state, task, packet, &tuple, flows)
+        {
+            return port;
         }
         let result = self.endpoint.handle_at(found, &tuple, &segment, cx.now);
         let iface = packet.meta().iface;
@@ -332,6 +319,37 @@ impl Tcp {
         }
         self.answer(cx, iface);
         Some(result.map_or_else(port_of, |_| OUT))
+    }
+
+    /// Looks whether a segment of no connection is for us, and claims the flow of one that a listener may
+    /// make a connection of. Otherwise the port by which it leaves, or none if another worker owns the flow.
+    fn may_begin(
+        &self,
+        cx: &mut Cx<'_>,
+        state: &NetState,
+        task: usize,
+        packet: &Buffer,
+        tuple: &Tuple,
+        flows: Key,
+    ) -> Result<(), Option<usize>> {
+        if !is_for_us_alone(state, packet, tuple) {
+            return Err(Some(GROUP));
+        }
+        if !self.endpoint.listens(tuple) {
+            return Ok(());
+        }
+        let flow = flow_key(tuple, flows);
+        match cx.claim_flow(flow) {
+            FlowClaim::Mine => Ok(()),
+            FlowClaim::Elsewhere(_) => {
+                cx.send_to_owner(task, flow);
+                Err(None)
+            }
+            FlowClaim::Full => {
+                cx.count(FLOWS_FULL, 1);
+                Err(Some(FULL))
+            }
+        }
     }
 
     /// An ICMP error about a connection.

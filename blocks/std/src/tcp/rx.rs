@@ -23,7 +23,7 @@ use crate::headers::{is_v6, reversed};
 use crate::host::StateReader;
 use crate::kinds::{between, network};
 
-/// The segment of a received packet, once its header was found whole.
+/// The segment of a received packet; nothing if its options do not end within it.
 #[inline]
 pub(super) fn view(packet: &Buffer) -> Option<TcpView<'_>> {
     TcpView::new(between(packet, packet.meta().l4, packet.meta().end)).ok()
@@ -32,8 +32,8 @@ pub(super) fn view(packet: &Buffer) -> Option<TcpView<'_>> {
 /// Is the header whole?
 pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
     "RxL4TCPValidHeaderLength",
-    "Is the TCP header whole, with a length between 20 and 60 bytes?",
-    |_| validator(|packet| view(packet).is_some()),
+    "Is the fixed part of the TCP header whole?",
+    |_| validator(|packet| TcpHeader::first(between(packet, packet.meta().l4, packet.meta().end)).is_some()),
 );
 
 /// Is the checksum right or partial?
@@ -160,7 +160,7 @@ pub static ERROR: BlockType = BlockType {
     ..BlockType::new(
         "TcpError",
         "Tells the TCP endpoint of an ICMP error about a segment that it could have sent (RFC 5927 §4.1).",
-        &[PortDoc { name: "miss", doc: "every message, since others read it, too" }],
+        &[PortDoc { name: "out", doc: "every message, since others read it, too" }],
         |build| Ok(Box::new(Tell { state: network(build)?.reader() })),
     )
 };

@@ -39,13 +39,6 @@ const ATOMS: &[Atom] = &[
         Some(sums_up(&[&f.pseudo6(58, message.len())?, message]))
     }),
     ("udp.checksum", "right", |f| f.udp_checksum()),
-    ("tcp.header", "whole", |f| {
-        let segment = f.payload()?;
-        Some(
-            segment.len() >= 20
-                && (20..=segment.len()).contains(&(usize::from(segment[12] >> 4) * 4)),
-        )
-    }),
     ("tcp.checksum", "right", |f| f.tcp_checksum()),
     ("udp.socket", "open", |f| Some(f.word(f.l4()? + 2)? == OPEN)),
 ];

@@ -108,6 +108,12 @@ pub const TABLE: &[Setting] = &[
     stack("services.discard", PORT, Without("the service does not run"), "9")
         .path("services.discard", "a UDP port, or none")
         .doc("UDP port of the discard service, which counts datagrams and answers none (RFC 863)."),
+    stack("services.tcp-echo", PORT, Without("the service does not run"), "7")
+        .path("services.tcp-echo", "a TCP port, or none")
+        .doc("TCP port of the echo service, which sends every octet back (RFC 862)."),
+    stack("services.tcp-discard", PORT, Without("the service does not run"), "9")
+        .path("services.tcp-discard", "a TCP port, or none")
+        .doc("TCP port of the discard service, which reads octets and sends none (RFC 863)."),
     stack("pool.frames", Kind::Number(1024, 4_194_304, "frames"), Value("16384"), "16384")
         .doc("How many buffers for packets there are."),
     stack("pool.frame-size", Kind::Number(2048, 4096, "bytes"), Value("2048"), "2048")

@@ -116,13 +116,30 @@ pub struct Interface {
     pub threads: Option<u16>,
 }
 
-/// UDP ports of the built-in services; none by default.
+/// Ports of the built-in services, UDP and TCP; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Services {
     /// The port of the echo service, which returns every datagram (RFC 862).
     pub echo: Option<u16>,
     /// The port of the discard service, which counts datagrams (RFC 863).
     pub discard: Option<u16>,
+    /// The TCP port of the echo service, which returns every octet.
+    pub tcp_echo: Option<u16>,
+    /// The TCP port of the discard service, which reads and sends nothing.
+    pub tcp_discard: Option<u16>,
+}
+
+impl Services {
+    /// Each service that runs: its name, its protocol and its port.
+    pub fn running(&self) -> impl Iterator<Item = (&'static str, &'static str, u16)> {
+        let all = [
+            ("echo", "udp", self.echo),
+            ("discard", "udp", self.discard),
+            ("tcp-echo", "tcp", self.tcp_echo),
+            ("tcp-discard", "tcp", self.tcp_discard),
+        ];
+        all.into_iter().filter_map(|(name, protocol, port)| Some((name, protocol, port?)))
+    }
 }
 
 /// Values of a setting that takes one of a few words.

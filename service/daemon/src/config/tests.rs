@@ -410,7 +410,10 @@ fn the_command_line_wins_over_the_file_and_the_rest_stays() {
     let config = Config::try_from(file.overridden_by(over)).unwrap();
     assert_eq!(config.interfaces[0].dev, "eth1");
     assert_eq!(config.interfaces[0].addresses[0].to_string(), "192.0.2.10/24");
-    assert_eq!(config.services, Services { echo: Some(7), discard: Some(9) });
+    assert_eq!(
+        config.services,
+        Services { echo: Some(7), discard: Some(9), ..Services::default() }
+    );
 }
 
 #[test]

@@ -147,7 +147,12 @@ impl Handle<SettingsRequest> for Shared {
         let state = self.host.network.state();
         let network = state.config();
         let mut settings = Vec::new();
-        for (name, port) in [("echo", served.echo), ("discard", served.discard)] {
+        for (name, port) in [
+            ("echo", served.echo),
+            ("discard", served.discard),
+            ("tcp-echo", served.tcp_echo),
+            ("tcp-discard", served.tcp_discard),
+        ] {
             let port = port.map_or_else(|| "none".into(), |port| port.to_string());
             settings.push(setting(format!("services.{name}"), port));
         }

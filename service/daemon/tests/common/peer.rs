@@ -92,7 +92,7 @@ impl Peer {
 
 pub(crate) fn config() -> Config {
     let mut config = Config::new("memory0", "10.0.0.1/24".parse().unwrap());
-    config.services = Services { echo: Some(ECHO), discard: Some(DISCARD) };
+    config.services = Services { echo: Some(ECHO), discard: Some(DISCARD), ..Services::default() };
     config.control = Some(temporary_path());
     config
 }

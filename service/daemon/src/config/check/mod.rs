@@ -37,6 +37,8 @@ impl Config {
             services: Services {
                 echo: top.find("services.echo"),
                 discard: top.find("services.discard"),
+                tcp_echo: top.find("services.tcp-echo"),
+                tcp_discard: top.find("services.tcp-discard"),
             },
             mode: top.get("mode"),
             cores: top.list("cores").into_iter().flat_map(|Cores(cores)| cores).collect(),
@@ -85,10 +87,15 @@ fn pool(top: &Table) -> PoolConfig {
 }
 
 fn check_services_and_memory(config: &Config, problems: &mut Problems) {
-    let Services { echo, discard } = config.services;
-    if let Some(port) = echo.filter(|_| echo == discard) {
-        let problem = "services.echo has the same port";
-        problems.add("services.discard", port, problem, "give every service a port of its own");
+    let Services { echo, discard, tcp_echo, tcp_discard } = config.services;
+    for (one, name, other, key) in [
+        (echo, "services.echo", discard, "services.discard"),
+        (tcp_echo, "services.tcp-echo", tcp_discard, "services.tcp-discard"),
+    ] {
+        if let Some(port) = one.filter(|_| one == other) {
+            let problem = format!("{name} has the same port");
+            problems.add(key, port, &problem, "give every service a port of its own");
+        }
     }
     let cores = &config.cores;
     let twice = cores.iter().enumerate().find(|(i, core)| cores[..*i].contains(core));

@@ -19,7 +19,11 @@ pub(in crate::stack) struct TakenPorts {
 
 /// The ports that services are bound to.
 pub(in crate::stack) fn of(services: &Services) -> BTreeSet<Port> {
-    [services.echo, services.discard].into_iter().flatten().map(Port::udp).collect()
+    let of = |(_, protocol, port)| match protocol {
+        "tcp" => Port::tcp(port),
+        _ => Port::udp(port),
+    };
+    services.running().map(of).collect()
 }
 
 impl TakenPorts {
@@ -143,8 +147,8 @@ mod tests {
 
     #[test]
     fn services_that_run_have_ports() {
-        let services = Services { echo: Some(7), discard: None };
-        assert_eq!(of(&services), [Port::udp(7)].into());
+        let services = Services { echo: Some(7), tcp_echo: Some(8), ..Services::default() };
+        assert_eq!(of(&services), [Port::udp(7), Port::tcp(8)].into());
         assert!(TakenPorts::default().follow(&services).is_empty(), "there is no device to ask");
         assert!(of(&Services::default()).is_empty());
     }

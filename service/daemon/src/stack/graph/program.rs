@@ -180,6 +180,7 @@ fn sockets(services: &Services) -> HostConfig {
             Some(port) => config.and(service, port),
             None => config,
         });
+    let own = HostConfig { tcp_echo: services.tcp_echo, tcp_discard: services.tcp_discard, ..own };
     with_dhcp_socket(own)
 }
 
@@ -212,7 +213,8 @@ mod tests {
 
     #[test]
     fn every_service_has_a_socket() {
-        let mut program = Program::new(Services { echo: Some(7), discard: Some(9) });
+        let services = Services { echo: Some(7), discard: Some(9), ..Services::default() };
+        let mut program = Program::new(services);
         let with_services = entries(&program.graph().unwrap());
         program.set_services(Services::default());
         assert_eq!(with_services - entries(&program.graph().unwrap()), 2);

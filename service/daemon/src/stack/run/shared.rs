@@ -114,14 +114,12 @@ impl Shared {
 
     fn services(&self) -> Vec<ServiceStatus> {
         let services = *self.serves.lock().unwrap_or_else(PoisonError::into_inner);
-        let ports = [("echo", services.echo), ("discard", services.discard)];
-        let running = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
-        let status = |(name, port): (&str, u16)| ServiceStatus {
+        let status = |(name, protocol, port): (&str, &str, u16)| ServiceStatus {
             name: name.into(),
-            protocol: "udp".into(),
+            protocol: protocol.into(),
             port,
         };
-        running.map(status).collect()
+        services.running().map(status).collect()
     }
 
     fn worker(&self, worker: &WorkerHandle) -> WorkerStatus {

@@ -126,14 +126,12 @@ impl PolicySetup {
 
 /// The flows of services: everything to their ports.
 pub(super) fn service_flows(services: &Services) -> Vec<(Origin, FlowSpec)> {
-    let ports = [("echo", services.echo), ("discard", services.discard)];
-    let bound = ports.into_iter().filter_map(|(name, port)| Some((name, port?)));
-    let flow = |(name, port)| {
-        let line = format!("udp dst port {port} app={name} name=service:{name}");
+    let flow = |(name, protocol, port)| {
+        let line = format!("{protocol} dst port {port} app={name} name=service:{name}");
         let spec = flows::parse(line.as_bytes()).flows.pop()?;
         Some((Origin::Service(name, port), spec))
     };
-    bound.filter_map(flow).collect()
+    services.running().filter_map(flow).collect()
 }
 
 /// The models of all devices that take filters.

@@ -113,7 +113,7 @@ impl Shared {
     ) -> Result<Part, ApiError> {
         let path: Vec<&str> = assignment.path.split('.').collect();
         let done = match path[..] {
-            ["services", service @ ("echo" | "discard")] => {
+            ["services", service @ ("echo" | "discard" | "tcp-echo" | "tcp-discard")] => {
                 set_service(program, service, assignment)?;
                 return Ok(Part::Graph);
             }
@@ -219,12 +219,15 @@ fn set_service(
     assignment: &Assignment,
 ) -> Result<(), ApiError> {
     only_set(assignment)?;
-    let port = optional(assignment, "a UDP port, 1 to 65535, or none")?;
+    let port = optional(assignment, "a port, 1 to 65535, or none")?;
     let mut services = program.services();
-    let other = match service {
-        "echo" => (std::mem::replace(&mut services.echo, port), services.discard).1,
-        _ => (std::mem::replace(&mut services.discard, port), services.echo).1,
+    let (own, other) = match service {
+        "echo" => (&mut services.echo, services.discard),
+        "discard" => (&mut services.discard, services.echo),
+        "tcp-echo" => (&mut services.tcp_echo, services.tcp_discard),
+        _ => (&mut services.tcp_discard, services.tcp_echo),
     };
+    *own = port;
     match port {
         Some(0) => return Err(refused(assignment, "port 0 cannot be bound: use 1 to 65535")),
         Some(_) if port == other => {
