@@ -33,7 +33,11 @@ pub(super) fn view(packet: &Buffer) -> Option<TcpView<'_>> {
 pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
     "RxL4TCPValidHeaderLength",
     "Is the fixed part of the TCP header whole?",
-    |_| validator(|packet| TcpHeader::first(between(packet, packet.meta().l4, packet.meta().end)).is_some()),
+    |_| {
+        validator(|packet| {
+            TcpHeader::first(between(packet, packet.meta().l4, packet.meta().end)).is_some()
+        })
+    },
 );
 
 /// Is the checksum right or partial?
