@@ -11,10 +11,12 @@ use weever_testbed::pin_to;
 
 use crate::app::{self, Body, Kind};
 use crate::boxes::{Panel, Set, to_svg};
-use crate::client::{Client, ClosedLoop, Served};
+use crate::client::Client;
+use crate::clients::{Clients, ClosedLoop, Request, Served};
 use crate::contender::Contender;
 use crate::rig::{Receiver, Rig};
 use crate::samples::Plan;
+use crate::traffic::payload_len;
 use crate::{BenchError, Report, Samples, peers};
 
 const CLIENTS: usize = 20;
@@ -64,10 +66,14 @@ fn measure(rig: &Rig, body: Body, frame: usize, each: Duration) -> Result<Vec<Se
     let host_mac = rig.contender_end()?.mac;
     let contender = Contender::start(rig, body)?;
     let core = rig.generator_core;
-    let load = ClosedLoop { clients: CLIENTS, in_flight: IN_FLIGHT, frame };
+    // An echo is right if it has what follows the place.
+    let request = Request { payload: vec![0x2a; payload_len(frame)], answer: (2, b"****") };
+    let load = ClosedLoop { clients: CLIENTS, in_flight: IN_FLIGHT, requests: vec![request] };
     let served = rig.fixture.left.run(move || {
         pin_to(core).map_err(BenchError::of("clients"))?;
-        Client::open(host_mac)?.closed_loop(load, (WARM_UP, each))
+        let mut clients = Clients::new(Client::open(host_mac)?, &load)?;
+        clients.run(WARM_UP)?;
+        clients.run(each)
     })?;
     contender.finish()?;
     Ok(served)
@@ -164,7 +170,7 @@ mod tests {
         for (body, size) in [(library, 64), (peers::reflector as Body, 1024)] {
             let served = measure(&rig, body, size, Duration::from_millis(100)).unwrap();
             assert_eq!(served.len(), CLIENTS);
-            let answered = |client: &Served| client.answers > 0 && client.waited > 0;
+            let answered = |client: &Served| client.answers > 0 && client.wrong == 0;
             assert!(served.iter().all(answered), "{size}: {served:?}");
         }
     }
@@ -172,7 +178,7 @@ mod tests {
     #[test]
     fn the_picture_has_a_box_for_every_server_and_figure() {
         let mut figures: [BySize; CONTENDERS.len()] = Default::default();
-        let served = [Served { answers: 10, lost: 0, waited: 50_000 }; CLIENTS];
+        let served = [Served { answers: 10, waited: 50_000, ..Served::default() }; CLIENTS];
         figures.iter_mut().flatten().for_each(|f| f.add(&served, Duration::from_secs(1)));
         assert_eq!(picture(&figures).matches("class=\"box\"").count(), 3 * 2 * SIZES.len());
         assert_eq!(by_client(&figures[0][0].latency).0, [5.0; CLIENTS]);

@@ -9,6 +9,7 @@
 mod app;
 mod boxes;
 mod client;
+mod clients;
 mod command;
 mod contender;
 mod corec;

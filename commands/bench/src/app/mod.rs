@@ -4,6 +4,7 @@
 mod ring;
 mod server;
 mod sockets;
+mod store;
 
 use std::time::Duration;
 
@@ -17,13 +18,10 @@ use crate::samples::Plan;
 use crate::traffic::Traffic;
 use crate::{BenchError, Report, Samples};
 
-use server::Load;
 pub(crate) use server::{Body, Kind, library, process, serve};
 
 /// Bytes of a frame, check sequence included.
 const SMALL: usize = 64;
-/// Bytes of the values that the store is asked for.
-const VALUES: [usize; 2] = [64, 1024];
 /// How many sockets are opened in one go, for the series. Above 10,000 only in the last round.
 const SERIES: [usize; 6] = [1, 10, 100, 1_000, 100_000, 1_000_000];
 
@@ -42,7 +40,7 @@ pub(crate) fn run(plan: Plan, all_sockets: bool) -> Result<Report, BenchError> {
     report.setup(rig.describe());
     report.setup("server, stack and their threads on the contender's core; load: live frames");
     echoes(&rig, plan, &mut report)?;
-    stores(&rig, plan, &mut report)?;
+    store::measure(&rig, plan, &mut report)?;
     round_trips(&rig, plan, &mut report)?;
     Ok(report)
 }
@@ -78,7 +76,7 @@ fn echoes(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     let mut load = Samples::default();
     for _ in plan.rounds() {
         for ((_, body), reached) in contenders.iter().zip(&mut reached) {
-            measure(rig, *body, &Load::Echo(SMALL), plan.each, reached)?;
+            measure(rig, *body, plan.each, reached)?;
         }
         load.push(offered(rig, plan.each)?);
     }
@@ -91,35 +89,6 @@ fn echoes(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// The store beside Debian's memcached, if there is one: reading, which is nine requests in ten of
-/// what such stores serve.
-fn stores(rig: &Rig, plan: Plan, report: &mut Report) -> Result<(), BenchError> {
-    if !server::has_memcached() {
-        report.setup("kv_vs_kernel is left out: there is no memcached (Debian: memcached)");
-        return Ok(());
-    }
-    let contenders: [(&str, Body); 3] = [
-        ("memcached", server::memcached),
-        ("process", |gate| server::process(gate, Kind::KeyValue)),
-        ("library", |gate| server::library(gate, Kind::KeyValue)),
-    ];
-    for len in VALUES {
-        let mut reached: [Reached; 3] = Default::default();
-        for _ in plan.rounds() {
-            for ((_, body), reached) in contenders.iter().zip(&mut reached) {
-                measure(rig, *body, &Load::Get(len), plan.each, reached)?;
-            }
-        }
-        rows(report, &format!("get {len} B"), &contenders, &reached);
-        let [kernel, process, library] = &reached;
-        let key =
-            if len == VALUES[0] { "kv_vs_kernel".into() } else { format!("kv_{len}_vs_kernel") };
-        report.ratio(&key, "", &process.rates.ratio(&kernel.rates));
-        report.ratio(&format!("{key}_library"), "", &library.rates.ratio(&kernel.rates));
-    }
-    Ok(())
-}
-
 fn rows(report: &mut Report, what: &str, contenders: &[(&str, Body)], reached: &[Reached]) {
     for ((name, _), reached) in contenders.iter().zip(reached) {
         report.row(&format!("{what}, {name}"), "M/s", &reached.rates);
@@ -128,17 +97,10 @@ fn rows(report: &mut Report, what: &str, contenders: &[(&str, Body)], reached: &
 }
 
 /// Offers a load, and counts the packets that come back to its source.
-fn measure(
-    rig: &Rig,
-    body: Body,
-    load: &Load,
-    each: Duration,
-    reached: &mut Reached,
-) -> Result<(), BenchError> {
+fn measure(rig: &Rig, body: Body, each: Duration, reached: &mut Reached) -> Result<(), BenchError> {
     rig.receive_returns(Receiver::Generator)?;
     let contender = Contender::start(rig, body)?;
-    load.prepare(rig)?;
-    let traffic = Traffic::start_with(&rig.fixture.left, rig.generator_core, &load.settings(rig)?)?;
+    let traffic = Traffic::start(rig, SMALL)?;
     let answers = || Ok(rig.generator_end()?.counters.rx_packets);
     let before = server::busy_ns(rig.contender_core)?;
     let answered = answers()?;
@@ -202,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_answers_both_loads() {
+    fn the_library_echoes() {
         if !weever_testbed::privileged() {
             return println!("skipped: needs CAP_NET_ADMIN");
         }
@@ -211,9 +173,7 @@ mod tests {
         let each = Duration::from_millis(100);
         let mut reached = Reached::default();
         let echo = |gate: &crate::contender::Gate| server::library(gate, Kind::Echo);
-        measure(&rig, echo, &Load::Echo(SMALL), each, &mut reached).unwrap();
-        let store = |gate: &crate::contender::Gate| server::library(gate, Kind::KeyValue);
-        measure(&rig, store, &Load::Get(64), each, &mut reached).unwrap();
+        measure(&rig, echo, each, &mut reached).unwrap();
         assert!(reached.rates.0.iter().all(|rate| *rate > 0.0), "{:?}", reached.rates);
     }
 }

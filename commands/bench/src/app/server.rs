@@ -1,7 +1,6 @@
 //! The servers: on weever beside the program, inside it, and on the kernel.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +8,6 @@ use std::time::Duration;
 use weever_app_library::Library;
 use weever_app_server::AppListener;
 use weever_app_sockets::{AppQueue, Config};
-use weever_ebpf::xdp::{GeneratorSettings, Order, Span};
 use weever_engine::Mode;
 use weever_examples_apps::{echo, keyvalue};
 use weever_host::{HostBuilder, InterfaceConfig};
@@ -20,14 +18,11 @@ use weever_wire::MacAddr;
 
 use crate::BenchError;
 use crate::contender::Gate;
-use crate::rig::{GENERATOR_MAC, HOST, PORT, Rig};
-use crate::traffic::payload_len;
+use crate::rig::{GENERATOR_MAC, HOST, PORT};
 
 pub(crate) type Body = fn(&Gate) -> Result<(), BenchError>;
 
 const DEVICE: &str = "right0";
-/// Bytes of a key.
-const KEY: usize = 64;
 /// How long a program that was started may take until it serves.
 const START: Duration = Duration::from_millis(300);
 
@@ -55,58 +50,6 @@ impl Kind {
         };
         served.map_err(BenchError::of("application"))
     }
-}
-
-/// The load.
-pub(super) enum Load {
-    /// Frames of so many bytes, to be sent back.
-    Echo(usize),
-    /// A value of so many bytes, under a key of [`KEY`].
-    Get(usize),
-}
-
-impl Load {
-    fn payload(&self) -> Vec<u8> {
-        match self {
-            Load::Echo(len) => vec![0x2a; payload_len(*len)],
-            Load::Get(_) => request(&format!("get {}\r\n", "k".repeat(KEY))),
-        }
-    }
-
-    /// Stores the value, by the kernel's socket: several times, since an answer does not come to it.
-    pub(super) fn prepare(&self, rig: &Rig) -> Result<(), BenchError> {
-        let Load::Get(len) = self else { return Ok(()) };
-        let failed = BenchError::of("storing a value");
-        let set = format!("set {} 0 0 {len}\r\n{}\r\n", "k".repeat(KEY), "v".repeat(*len));
-        let socket = rig.fixture.left.run(|| UdpSocket::bind((Fixture::LEFT, 0)));
-        let socket = socket.map_err(&failed)?;
-        for _ in 0..10 {
-            // Refused while the server is not there yet.
-            drop(socket.send_to(&request(&set), (HOST, PORT)));
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    pub(super) fn settings(&self, rig: &Rig) -> Result<GeneratorSettings, BenchError> {
-        Ok(GeneratorSettings {
-            out_ifindex: rig.generator_end()?.index,
-            source_mac: GENERATOR_MAC,
-            destination_mac: rig.contender_end()?.mac,
-            sources: Span::one(Fixture::LEFT),
-            destination: HOST,
-            source_ports: Span { first: 10_000, count: 16 },
-            destination_ports: Span::one(PORT),
-            payload: self.payload(),
-            udp_checksum: true,
-            order: Order::RoundRobin,
-        })
-    }
-}
-
-/// With memcached's eight bytes in front.
-fn request(text: &str) -> Vec<u8> {
-    [&[0, 1, 0, 0, 0, 1, 0, 0], text.as_bytes()].concat()
 }
 
 fn builder(failed: &'static str) -> Result<HostBuilder, BenchError> {
