@@ -1,4 +1,4 @@
-//! Privileges of a stack that runs: it has given up what it does not need, and does all it did before.
+//! Privileges of a stack that runs: only the needed ones are left, and everything works as before.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Giving up what a running stack does not need: a flaw that hostile packets could use then gains little.
+//! Giving up privileges that a running stack does not need: a flaw that hostile packets could use then gains little.
 //!
 //! Two steps, since Linux keeps capabilities for each thread and shares a filter of system calls between
 //! all. [`drop_capabilities`] comes before the first thread is started, when files and devices are open;

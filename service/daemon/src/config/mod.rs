@@ -72,7 +72,7 @@ pub struct Config {
     pub flows: Option<PathBuf>,
     /// Whether to ask the network for other owners of the addresses before taking them.
     pub probe: bool,
-    /// Whether `weever up` gives up, once started, what a running stack does not need. A [`Stack`](crate::Stack)
+    /// Whether `weever up` gives up, once started, privileges that a running stack does not need. A [`Stack`](crate::Stack)
     /// that a program starts leaves the program's privileges alone,
     /// and says false here.
     pub drop_privileges: bool,

@@ -35,7 +35,7 @@ impl Stack {
         on_devices(Config { drop_privileges: false, ..config })
     }
 
-    /// Likewise, and gives up what a running stack does not need, if the configuration says so: for a
+    /// Likewise, and gives up privileges that a running stack does not need, if the configuration says so: for a
     /// process that does nothing else. The calling thread must be its only one.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Checks of what is to be reached: a host's own addresses, routes, and neighbours with fixed addresses.
+//! Checks of destinations: a host's own addresses, routes, and neighbours with fixed addresses.
 
 use std::net::IpAddr;
 
