@@ -54,6 +54,12 @@ impl Attr {
         }
     }
 
+    /// Whether it marks a node of a feature that a host may do without: `for applications`. The host
+    /// leaves such nodes out, or starts tasks at them itself.
+    pub fn marks_feature(&self) -> bool {
+        matches!(self, Attr::Other(text) if text.starts_with("for "))
+    }
+
     fn parse_structured(text: &str) -> Attr {
         let dropped = text.strip_prefix("drop ").and_then(|rest| rest.split_once(':'));
         if let Some((port, reason)) = dropped {

@@ -73,7 +73,9 @@ pub(crate) fn unreachable(graph: &Graph, index: &Index, report: &mut FindingList
     if index.declared_starts.is_empty() {
         return;
     }
-    for id in index.roots().filter(|id| index.declared_starts.binary_search(id).is_err()) {
+    let is_of_feature = |id: &NodeId| graph.node(*id).attrs.iter().any(Attr::marks_feature);
+    let starts = |id: &NodeId| index.declared_starts.binary_search(id).is_ok();
+    for id in index.roots().filter(|id| !starts(id) && !is_of_feature(id)) {
         let message =
             format!("no edge leads to `{}` and no task starts there", graph.node(id).name);
         let remedy = "connect it, or give it the attribute \"source\" or \"init\"";

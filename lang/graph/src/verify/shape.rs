@@ -128,7 +128,7 @@ pub(crate) fn check_table(table: &TableSpec, ports: usize) -> Result<(), String>
 
 pub(crate) fn attributes(graph: &Graph, report: &mut FindingList) {
     for (id, node) in graph.iter() {
-        for attr in &node.attrs {
+        for attr in node.attrs.iter().filter(|attr| !attr.marks_feature()) {
             if let Attr::Other(text) = attr {
                 let message = format!("`{}` has the attribute \"{text}\"", node.name);
                 report.add(Kind::UnknownAttribute, id, message, "it is kept, but means nothing");

@@ -258,6 +258,18 @@ fn notes_for_half_operands_unknown_attributes_and_unreachable_roots() {
 }
 
 #[test]
+fn nodes_of_a_feature_are_the_hosts_business() {
+    let mut g = Graph::new("g");
+    let source = add(&mut g, "source", &[]);
+    let served = add(&mut g, "served", &[]);
+    g.node_mut(source).attrs.push(Attr::Source);
+    let notes = |g: &Graph| verify(g.clone()).unwrap().notes().count();
+    assert_eq!(notes(&g), 1, "nothing leads there");
+    g.node_mut(served).attrs.push(Attr::parse("for applications"));
+    assert_eq!(notes(&g), 0);
+}
+
+#[test]
 fn a_note_for_a_port_where_packets_end_for_no_stated_reason() {
     let mut g = Graph::new("g");
     let ports: &[(&str, &[NodeId])] = &[("out", &[]), ("stated", &[]), ("silent", &[])];

@@ -4,6 +4,7 @@
 //! mistake; here every mistake is named with its line and the correct form.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
@@ -53,31 +54,11 @@ fn read_text(path: &Path) -> Result<String, ConfigError> {
 
 fn parse(path: &Path, text: &str) -> Result<Settings, ConfigError> {
     let mut reader = Reader { path, text, problems: Vec::new() };
-    match DeTable::parse(text) {
-        Ok(document) => {
-            let settings = reader.document(document.get_ref());
-            // The reader of TOML sorts keys by name.
-            reader.problems.sort_by_key(|(at, _)| *at);
-            let problems = reader.problems.into_iter().map(|(_, problem)| problem).collect();
-            ConfigError::all(problems).map(|()| settings)
-        }
-        Err(error) => {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line_start = text.get(..at).unwrap_or_default().rfind('\n').map_or(0, |at| at + 1);
-            let line = text[line_start..].lines().next().unwrap_or_default();
-            let (at, message) = match value_at_fault(line) {
-                Some((value, message)) => (line_start + value, message),
-                None => (
-                    at,
-                    format!(
-                        "this is not TOML: {}; each line is KEY = VALUE, [TABLE] or a comment",
-                        error.message()
-                    ),
-                ),
-            };
-            Err(ConfigError::Text { at: reader.origin(at), message })
-        }
-    }
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let settings = reader.document(document.get_ref());
+    reader.add_syntax_errors(&errors);
+    let problems = reader.problems.into_iter().map(|(_, problem)| problem).collect();
+    ConfigError::all(problems).map(|()| settings)
 }
 
 type Key<'a> = Spanned<Cow<'a, str>>;
@@ -120,6 +101,37 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// Adds the first error of TOML of each line. It is the only one of its line: the reader goes on with
+    /// a guess there.
+    fn add_syntax_errors(&mut self, errors: &[toml::de::Error]) {
+        let mut lines = BTreeMap::new();
+        for error in errors {
+            let at = error.span().map_or(0, |span| span.start.min(self.text.len()));
+            lines.entry(self.line_start(at)).or_insert((at, error.message()));
+        }
+        let problems = std::mem::take(&mut self.problems).into_iter();
+        self.problems =
+            problems.filter(|(at, _)| !lines.contains_key(&self.line_start(*at))).collect();
+        for (start, (at, why)) in lines {
+            let line = self.text[start..].lines().next().unwrap_or_default();
+            let (at, message) = match value_at_fault(line) {
+                Some((value, message)) => (start + value, message),
+                None => {
+                    let form = "each line is KEY = VALUE, [TABLE] or a comment";
+                    (at, format!("this is not TOML: {why}; {form}"))
+                }
+            };
+            let problem = ConfigError::Text { at: self.origin(at), message };
+            self.problems.push((at, problem));
+        }
+        // The reader of TOML sorts keys by name.
+        self.problems.sort_by_key(|(at, _)| *at);
+    }
+
+    fn line_start(&self, at: usize) -> usize {
+        self.text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1)
+    }
+
     fn document(&mut self, document: &DeTable<'_>) -> Settings {
         let mut settings = Settings::default();
         let is_table = |name: &str, place| {

@@ -198,6 +198,25 @@ fn all_mistakes_of_a_file_are_reported_in_their_order() {
 }
 
 #[test]
+fn a_line_that_is_not_toml_does_not_hide_the_others() {
+    let text =
+        "dev = \"eth0\"\naddr = 10.0.0.1/24\ngatway = \"10.0.0.2\"\n[services]\necho = 70000\n";
+    let lines: Vec<String> = complaint(text).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for (line, part) in lines.iter().zip([
+        "2:8: addr = 10.0.0.1/24: text is in quotes",
+        "3:1: unknown key `gatway`",
+        "5:8: services.echo = 70000",
+    ]) {
+        assert!(line.starts_with("weever.toml:") && line.contains(part), "{lines:#?}");
+    }
+    // An open quote ends with its line, one complaint each.
+    let lines =
+        complaint("dev = \"eth0\naddr = 10.0.0.1\nmtu = x # y\n[[route]]\nvia = \"10.0.0.9\"\n");
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+}
+
+#[test]
 fn values_of_the_wrong_shape_are_named_with_their_line() {
     for (text, line, what) in [
         ("addr = \"10.0.0.1/40\"", "weever.toml:1:", "not an address with a prefix"),
