@@ -42,9 +42,9 @@ enum Part {
     },
     /// Receiving into a UDP socket, beside bare AF_XDP, TPACKET_V3 and recvmmsg (needs root)
     Rx,
-    /// UDP  beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
+    /// UDP echo, beside bare AF_XDP and the kernel's recvmmsg and sendmmsg (needs root)
     UdpEcho,
-    /// Applications:  a key-value store and round trips beside the kernel's, the shared rings,
+    /// Applications: echo, a key-value store and round trips beside the kernel's, the shared rings,
     /// opening sockets (needs root)
     App {
         /// Open 100,000 and 1,000,000 sockets as well
