@@ -135,6 +135,10 @@ pub struct AppEnd {
     frames: Frames,
 }
 
+/// How many entries ahead frames are prefetched: a line from another core takes longer than the
+/// handling of one packet.
+pub(crate) const AHEAD: u32 = 4;
+
 /// A number for each channel of the process.
 fn next_channel() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -197,6 +201,9 @@ impl AppEnd {
             self.receive.release();
             return Ok(None);
         };
+        if let Some(frame) = self.receive.frame_ahead(AHEAD) {
+            self.frames.memory.prefetch(frame, false);
+        }
         let has_payload = matches!(entry.kind, Kind::Data | Kind::Stream | Kind::Connected);
         let frame = match entry.kind {
             _ if has_payload && entry.frame >= self.geometry().frames => {

@@ -1,6 +1,6 @@
 //! The records of the rings: 16-byte entries, and the packet info in front of a payload.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weever_wire::ipv6::mapped;
 
@@ -252,10 +252,16 @@ impl PacketInfo {
     }
 
     /// The inverse of [`to_bytes`](Self::to_bytes); any bytes are a valid packet info.
+    #[inline]
     pub(crate) fn from_bytes(bytes: &[u8; 56]) -> PacketInfo {
         let address = |at: usize| -> IpAddr {
             let octets: [u8; 16] = bytes[at..at + 16].try_into().expect("sixteen bytes");
-            Ipv6Addr::from(octets).to_canonical()
+            let bits = u128::from_be_bytes(octets);
+            // ::ffff:0:0/96 (RFC 4291 §2.5.5.2); a fifth of the instructions of `to_canonical`.
+            match bits >> 32 {
+                0xffff => Ipv4Addr::from_bits(bits as u32).into(),
+                _ => Ipv6Addr::from_bits(bits).into(),
+            }
         };
         let port = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         PacketInfo {

@@ -148,6 +148,7 @@ impl Geometry {
         PAGE + 4 * self.ring_size()
     }
 
+    #[cfg(test)]
     pub(crate) fn frame_offset(&self, frame: u32) -> usize {
         self.frames_offset() + frame as usize * self.frame_size as usize
     }

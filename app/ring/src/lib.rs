@@ -48,6 +48,7 @@ mod entry;
 mod layout;
 #[cfg(not(loom))]
 mod memory;
+mod numbers;
 mod ring;
 #[cfg(not(loom))]
 mod stack;
@@ -62,6 +63,7 @@ pub use entry::{Entry, Fragment, Kind, NO_FRAME, PacketFlags, PacketInfo, STREAM
 pub use layout::{ChannelError, Geometry, INFO_SIZE, VERSION};
 #[cfg(not(loom))]
 pub use memory::SharedMemory;
+pub use numbers::{NumberHasher, NumberMap};
 pub use ring::{Consumer, Producer, RingParts};
 #[cfg(not(loom))]
 pub use stack::{Delivery, Misuse, SentFrame, SentFrames, StackEnd, Transmit};

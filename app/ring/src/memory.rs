@@ -18,6 +18,9 @@ use crate::layout::{ChannelError, Geometry, INFO_SIZE, Ring};
 use crate::ring::RingParts;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// The seals without which a mapping could lose its pages under its user.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
@@ -37,6 +40,8 @@ pub(crate) struct ChannelParts {
 pub struct SharedMemory {
     fd: OwnedFd,
     start: NonNull<u8>,
+    /// Where the frames begin, from the start on.
+    frames: usize,
     geometry: Geometry,
 }
 
@@ -99,7 +104,7 @@ impl SharedMemory {
         let start = unsafe { mmap(std::ptr::null_mut(), len, protection, flags, &fd, 0) }
             .map_err(system("mmap"))?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never returns null");
-        Ok(SharedMemory { fd, start, geometry })
+        Ok(SharedMemory { fd, start, frames: geometry.frames_offset(), geometry })
     }
 
     fn into_fd(self) -> Result<OwnedFd, ChannelError> {
@@ -168,13 +173,16 @@ impl SharedMemory {
     }
 
     /// The start of a range within a frame, if it is one.
+    #[inline]
     fn range(&self, frame: u32, offset: u16, len: usize) -> Option<NonNull<u8>> {
         let size = self.geometry.frame_size as usize;
         if frame >= self.geometry.frames || offset as usize + len > size {
             return None;
         }
-        // SAFETY: checked above to lie inside frame `frame`, which lies inside the mapping.
-        Some(unsafe { self.start.add(self.geometry.frame_offset(frame) + offset as usize) })
+        let at = self.frames + frame as usize * size + offset as usize;
+        // SAFETY: checked above to lie inside frame `frame`, which lies inside the mapping (tested in
+        // `layout`).
+        Some(unsafe { self.start.add(at) })
     }
 
     /// Copies bytes into a frame; false, and nothing written, when they do not fit.
@@ -196,6 +204,29 @@ impl SharedMemory {
         // SAFETY: as in `write`, in the other direction.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), out.as_mut_ptr(), out.len()) };
         true
+    }
+
+    /// Asks for the first two cache lines of a frame, packet info and the start of the payload, before
+    /// they are needed: the other core has them. With `to_write`, to be overwritten.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: u32, to_write: bool) {
+        let Some(start) = self.range(frame, 0, 2 * LINE) else { return };
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            for line in [0, LINE] {
+                // SAFETY: inside the mapping by `range`; a prefetch reads and writes nothing.
+                unsafe {
+                    let line = start.as_ptr().add(line).cast::<i8>();
+                    match to_write {
+                        true => _mm_prefetch::<_MM_HINT_ET0>(line),
+                        false => _mm_prefetch::<_MM_HINT_T0>(line),
+                    }
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (start, to_write);
     }
 
     /// A view of bytes in a frame, or nothing when the range is not in a frame.

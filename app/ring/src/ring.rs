@@ -165,6 +165,16 @@ impl<'m> Consumer<'m> {
         Ok(Some(Entry::from_words(words)))
     }
 
+    /// The frame of an entry further on, if it is known to be there: a hint, unchecked.
+    #[inline]
+    pub(crate) fn frame_ahead(&self, distance: u32) -> Option<u32> {
+        let ahead = self.produced.wrapping_sub(self.next);
+        (distance < ahead).then(|| {
+            let slot = self.parts.slot(self.next.wrapping_add(distance));
+            slot[0].load(Ordering::Relaxed) as u32
+        })
+    }
+
     /// Puts the entry back that was popped last and not released; the next pop reads it afresh.
     pub(crate) fn unpop(&mut self) {
         debug_assert!(self.next != self.released, "nothing was popped");

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::app::AHEAD;
 use crate::doorbell::Doorbell;
 use crate::entry::{Entry, Kind, NO_FRAME, PacketInfo, SocketId};
 use crate::layout::{ChannelError, Geometry, INFO_SIZE};
@@ -202,6 +203,9 @@ impl StackEnd {
                 return Ok(Delivery::NoFrame);
             }
         }
+        if let Some(place) = self.free.len().checked_sub(frames + AHEAD as usize) {
+            self.memory.prefetch(self.free[place], true);
+        }
         for i in 0..frames {
             let part = &payload[i * size..payload.len().min((i + 1) * size)];
             let Some(frame) = self.free.pop() else { return Ok(Delivery::NoFrame) };
@@ -352,6 +356,9 @@ impl StackEnd {
         // Bounded: a hostile application that goes on writing does not keep the worker here.
         for _ in 0..self.geometry().ring_len {
             let Some(first) = self.transmit.pop()? else { return Ok(None) };
+            if let Some(frame) = self.transmit.frame_ahead(AHEAD) {
+                self.memory.prefetch(frame, false);
+            }
             let frames = u32::from(first.more) + 1;
             if frames > self.geometry().ring_len {
                 // Its end is further away than the ring is long: no end will come.

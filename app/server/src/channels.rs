@@ -1,9 +1,8 @@
 //! The applications' channels at one worker.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use weever_app_ring::StackEnd;
+use weever_app_ring::{NumberMap, StackEnd};
 
 /// An application queue's channel at this worker.
 pub(crate) struct Channel {
@@ -22,7 +21,7 @@ pub(crate) struct Channel {
 #[derive(Default)]
 pub(crate) struct Channels {
     all: Vec<Channel>,
-    place_of: HashMap<u32, usize>,
+    place_of: NumberMap<usize>,
 }
 
 impl Channels {

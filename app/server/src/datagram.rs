@@ -17,7 +17,6 @@ const UDP: u8 = 17;
 pub(crate) struct Socket {
     pub(crate) queue: u32,
     pub(crate) binding: Binding,
-    pub(crate) peer: Option<SocketAddr>,
     pub(crate) stats: Arc<SocketStats>,
 }
 
@@ -66,7 +65,8 @@ pub(crate) fn fill(
 /// is no destination, or the socket may not send from there.
 fn endpoints(socket: &Socket, info: &PacketInfo) -> Option<Endpoints> {
     let given = |end: SocketAddr| (!end.ip().is_unspecified()).then_some(end);
-    let remote = given(info.remote).or(socket.peer).filter(|remote| remote.port() != 0)?;
+    let remote =
+        given(info.remote).or(socket.binding.peer()).filter(|remote| remote.port() != 0)?;
     let local_port = socket.binding.local_port?;
     let unspecified = match remote.ip() {
         IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

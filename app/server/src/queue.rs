@@ -1,12 +1,12 @@
 //! The link's queue at one worker.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtrb::Consumer;
-use weever_app_ring::{ChannelError, Delivery, Kind};
+use weever_app_ring::{ChannelError, Delivery, Kind, NumberMap};
 use weever_link::{LinkError, LinkQueue, QueueStats};
 use weever_net::demux::{Binding, Sharing, SocketRef};
 use weever_packet::{Buffer, Burst, Endpoints, Flags, Nanos, Pool, PoolCache};
@@ -43,7 +43,7 @@ pub struct AppLinkQueue {
 
 /// The sockets, and the way of their datagrams between channels and buffers.
 struct Datagrams {
-    sockets: HashMap<u32, Socket>,
+    sockets: NumberMap<Socket>,
     /// For datagrams longer than an ordinary frame.
     large: Option<Pool>,
     /// A buffer that was allocated and not needed.
@@ -67,7 +67,7 @@ impl AppLinkQueue {
             table,
             ends,
             datagrams: Datagrams {
-                sockets: HashMap::new(),
+                sockets: NumberMap::default(),
                 large,
                 spare: None,
                 stats: QueueStats::default(),
@@ -87,8 +87,8 @@ impl AppLinkQueue {
                 streams.abandon(queue);
                 channels.remove(queue);
             }
-            Command::AddSocket { socket, queue, binding, sharing, peer, stats } => {
-                self.add_socket(socket, Socket { queue, binding, peer, stats }, sharing);
+            Command::AddSocket { socket, queue, binding, sharing, stats } => {
+                self.add_socket(socket, Socket { queue, binding, stats }, sharing);
             }
             Command::AddListener { socket, queue, binding, backlog } => {
                 self.ends.borrow_mut().streams.listen(queue, socket, binding, backlog);

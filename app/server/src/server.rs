@@ -1,7 +1,7 @@
 //! The control side: the queues and sockets of each application.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -31,10 +31,9 @@ struct Queue {
 struct Socket {
     queue: QueueId,
     binding: Binding,
-    peer: Option<SocketAddr>,
     listens: bool,
     groups: Joined,
-    stats: Vec<Arc<SocketStats>>,
+    stats: Box<[Arc<SocketStats>]>,
 }
 
 impl Socket {
@@ -217,9 +216,8 @@ impl AppServer {
         };
         binding.local_port = Some(local_port);
         let stats: Vec<_> = self.workers.iter().map(|_| Arc::default()).collect();
-        let peer = request.peer;
-        let stats_here = if listens { Vec::new() } else { stats.clone() };
-        let socket = Socket { queue, binding, peer, listens, groups: None, stats: stats_here };
+        let stats_here = if listens { Box::default() } else { stats.clone().into() };
+        let socket = Socket { queue, binding, listens, groups: None, stats: stats_here };
         self.sockets.insert(id, socket);
         self.entries += 1;
         if let Some(queue) = self.queues.get_mut(&queue) {
@@ -229,7 +227,7 @@ impl AppServer {
             let sharing = request.sharing;
             let command = match request.backlog {
                 Some(backlog) => Command::AddListener { socket: id, queue, binding, backlog },
-                None => Command::AddSocket { socket: id, queue, binding, sharing, peer, stats },
+                None => Command::AddSocket { socket: id, queue, binding, sharing, stats },
             };
             if let Err(error) = self.tell(worker, command) {
                 self.close_socket(queue, id)?;
@@ -377,7 +375,7 @@ impl AppServer {
                 queue: socket.queue,
                 owner: self.queues.get(&socket.queue)?.owner.clone(),
                 binding: socket.binding,
-                peer: socket.peer,
+                peer: socket.binding.peer(),
                 listens: socket.listens,
                 groups: socket.groups.iter().flat_map(|groups| groups.iter()).map(named).collect(),
                 counts: socket.counts(),

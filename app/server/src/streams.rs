@@ -14,7 +14,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use atomic_refcell::AtomicRefCell;
-use weever_app_ring::{ChannelError, Kind, PacketInfo, STREAMS, SentFrame, SentFrames, Transmit};
+use weever_app_ring::{
+    ChannelError, Kind, NumberMap, PacketInfo, STREAMS, SentFrame, SentFrames, Transmit,
+};
 use weever_net::demux::Binding;
 use weever_net::stream::{StreamEvent, StreamId, StreamOption, StreamPort, StreamRequest};
 
@@ -63,7 +65,7 @@ pub(crate) struct Streams {
     worker: u16,
     next: u32,
     most: usize,
-    open: HashMap<StreamId, Stream>,
+    open: NumberMap<Stream>,
     /// Streams by the queue and the number that its application chose.
     named: HashMap<(u32, u32), StreamId>,
     groups: Vec<Group>,
@@ -88,7 +90,7 @@ impl Streams {
             worker,
             next: 0,
             most,
-            open: HashMap::new(),
+            open: NumberMap::default(),
             named: HashMap::new(),
             groups: Vec::new(),
             requests: VecDeque::new(),

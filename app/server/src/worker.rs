@@ -1,6 +1,5 @@
 //! The control side's end of one worker: changes go to it as commands, through a ring of its own.
 
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,8 +31,6 @@ pub(crate) enum Command {
         queue: u32,
         binding: Binding,
         sharing: Sharing,
-        /// The peer of a connected socket.
-        peer: Option<SocketAddr>,
         stats: Arc<SocketStats>,
     },
     AddListener {

@@ -1,14 +1,12 @@
 //! The sockets of a queue.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weever_app_ring::SocketId;
 use weever_app_ring::control::{Request, Share};
+use weever_app_ring::{NumberMap, SocketId};
 
 /// A UDP socket on a queue: a handle that stays the same when the queue
 /// [reconnects](crate::AppQueue::reconnect), and names nothing once the socket is closed.
@@ -113,7 +111,7 @@ struct Slot {
 pub(crate) struct Table {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    numbers: HashMap<SocketId, u32, BuildHasherDefault<NumberHasher>>,
+    numbers: NumberMap<u32>,
 }
 
 impl Table {
@@ -176,26 +174,6 @@ impl Table {
 
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-}
-
-/// The stack's numbers come one after the other and from nobody hostile: one multiplication spreads
-/// them.
-#[derive(Default)]
-pub(crate) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        // 2^64 divided by the golden ratio, made odd.
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

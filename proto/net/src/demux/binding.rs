@@ -2,7 +2,7 @@
 //! with them.
 
 use core::fmt;
-use core::net::{IpAddr, Ipv6Addr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use weever_wire::ipv6::mapped;
 
@@ -33,6 +33,13 @@ pub struct Binding {
     pub remote_port: Option<u16>,
     /// The interface that the packet came by.
     pub interface: Option<u16>,
+}
+
+impl Binding {
+    /// The peer, if both its address and its port are given.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        Some(SocketAddr::new(self.remote_addr?, self.remote_port?))
+    }
 }
 
 impl fmt::Display for Binding {

@@ -139,7 +139,7 @@ impl Bindings {
                 holder: other.holder,
             });
         }
-        self.list_mut(&binding).push(held);
+        self.add(held);
         Ok(())
     }
 
@@ -173,7 +173,7 @@ impl Bindings {
             // An ephemeral port has one socket only, even if sharing is allowed.
             if usable(port) && self.is_free(&held) {
                 self.counters[counter] = self.counters[counter].wrapping_add(i);
-                self.list_mut(&held.binding).push(held);
+                self.add(held);
                 return Ok(port);
             }
         }
@@ -184,6 +184,15 @@ impl Bindings {
     fn step(&mut self) -> u32 {
         self.increments = keyed_hash(self.secret, &[self.increments]);
         (self.increments % LARGEST_STEP) as u32 + 1
+    }
+
+    fn add(&mut self, held: Held) {
+        let list = self.list_mut(&held.binding);
+        if list.is_empty() {
+            // Most stay alone: without this there would be room for four.
+            *list = Vec::with_capacity(1);
+        }
+        list.push(held);
     }
 
     /// Releases a socket's binding; false when it has none such.

@@ -1,0 +1,28 @@
+//! Maps by the numbers of sockets and queues.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map by a number that the stack has given out: no peer and no application chooses its keys, so
+/// one multiplication is hash enough.
+pub type NumberMap<V> = HashMap<u32, V, BuildHasherDefault<NumberHasher>>;
+
+/// The stack's numbers come one after the other and from nobody hostile: one multiplication spreads
+/// them.
+#[derive(Default)]
+pub struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // 2^64 divided by the golden ratio, made odd.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
