@@ -67,8 +67,8 @@ impl Graph {
 
     /// Takes out the node at `id` and every edge to it. Ids above it go down by one.
     pub(crate) fn remove(&mut self, id: NodeId) {
-        self.nodes.remove(id.index());
-        self.names = NameIndex::default();
+        let gone = self.nodes.remove(id.index());
+        self.names.remove(&gone.name, id, &self.nodes);
         let moved = |old: NodeId| NodeId(old.0 - u32::from(old > id));
         for node in &mut self.nodes {
             for port in &mut node.ports {
@@ -119,6 +119,19 @@ impl NameIndex {
     fn add(&mut self, name: &str, id: NodeId) {
         if let Some(ids) = self.0.get_mut() {
             ids.entry(hash(name)).or_insert(id);
+        }
+    }
+
+    /// The node at `id` is gone, and ids above it have gone down by one.
+    fn remove(&mut self, name: &str, id: NodeId, nodes: &[Node]) {
+        let Some(ids) = self.0.get_mut() else { return };
+        ids.retain(|_, at| *at != id);
+        for at in ids.values_mut().filter(|at| **at > id) {
+            at.0 -= 1;
+        }
+        // Names may be double until verification finds out.
+        if let Some(other) = nodes.iter().position(|node| node.name == name) {
+            self.add(name, NodeId(other as u32));
         }
     }
 

@@ -14,39 +14,52 @@ mod tests;
 
 pub(crate) use shape::check_table;
 
+use std::sync::Arc;
+
 use crate::{Finding, Graph, GraphError, Kind, NodeId, Severity};
 use index::FindingList;
 use index::Index;
 
 /// A graph that may be executed. The only way to get one is [`verify`].
-#[derive(Clone, Debug, PartialEq)]
-pub struct Verified {
+///
+/// Clones share it.
+#[derive(Clone, Debug)]
+pub struct Verified(Arc<Checked>);
+
+#[derive(Debug, PartialEq)]
+struct Checked {
     graph: Graph,
     order: Vec<NodeId>,
     findings: Vec<Finding>,
 }
 
+impl PartialEq for Verified {
+    fn eq(&self, other: &Verified) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
 impl Verified {
     /// Every node after all nodes that lead to it; ties in the order of adding.
     pub fn order(&self) -> &[NodeId] {
-        &self.order
+        &self.0.order
     }
 
     /// Probable mistakes.
     pub fn warnings(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|f| f.severity() == Severity::Warning)
+        self.0.findings.iter().filter(|f| f.severity() == Severity::Warning)
     }
 
     /// Notes worth reading.
     pub fn notes(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|f| f.severity() == Severity::Note)
+        self.0.findings.iter().filter(|f| f.severity() == Severity::Note)
     }
 }
 
 impl std::ops::Deref for Verified {
     type Target = Graph;
     fn deref(&self) -> &Graph {
-        &self.graph
+        &self.0.graph
     }
 }
 
@@ -65,7 +78,7 @@ pub fn verify(graph: Graph) -> Result<Verified, Vec<GraphError>> {
     }
     let findings = report.into_result()?;
     let order = order.map(|(_, order)| order).unwrap_or_default();
-    Ok(Verified { graph, order, findings })
+    Ok(Verified(Arc::new(Checked { graph, order, findings })))
 }
 
 /// The checks that hold before config nodes have values: everything but operand ports, effects
