@@ -192,18 +192,14 @@ impl Dispositions<'_> {
     #[inline]
     fn transmit(&mut self, link: u16, tasks: Mask) -> Mask {
         self.runtime.outboxes.note(link, tasks.count_ones());
-        let Some((outbox, mut room)) = self.runtime.outboxes.room_of(link) else { return tasks };
+        let Some((outbox, room)) = self.runtime.outboxes.room_of(link) else { return tasks };
+        let wanted = tasks & self.batch.occupied;
         let mut refused = 0;
-        for i in bits(tasks & self.batch.occupied) {
-            if room == 0 {
-                refused |= 1 << i;
-                continue;
-            }
-            if let Some(buffer) = self.burst.take(i) {
-                outbox.push_back(buffer);
-                room -= 1;
-            }
+        if wanted.count_ones() as usize > room {
+            refused = bits(wanted).skip(room).fold(0, |mask, i| mask | 1 << i);
         }
+        // Adding them all at once leaves out what each would have to ask of the queue.
+        outbox.extend(bits(wanted & !refused).filter_map(|i| self.burst.take(i)));
         refused
     }
 
