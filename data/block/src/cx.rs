@@ -14,12 +14,19 @@ pub struct Cx<'a> {
     pool: &'a mut PoolCache,
     requests: &'a mut Requests,
     flows: Option<&'a FlowOwners>,
+    downstream: Option<&'a dyn Downstream>,
+}
+
+/// The room behind a block, as the engine knows it.
+pub trait Downstream {
+    /// How many more packets may wait for a link to send them; 0 for a link that does not exist.
+    fn link_room(&self, link: u16) -> usize;
 }
 
 impl<'a> Cx<'a> {
     /// A context over the worker's cache. For engines and tests.
     pub fn new(now: Nanos, pool: &'a mut PoolCache, requests: &'a mut Requests) -> Cx<'a> {
-        Cx { now, worker: 0, pool, requests, flows: None }
+        Cx { now, worker: 0, pool, requests, flows: None, downstream: None }
     }
 
     /// The same for a worker of this number.
@@ -34,6 +41,21 @@ impl<'a> Cx<'a> {
     pub fn with_flows(mut self, flows: Option<&'a FlowOwners>) -> Cx<'a> {
         self.flows = flows;
         self
+    }
+
+    /// The same with the room behind the block.
+    #[must_use]
+    pub fn before(mut self, downstream: &'a dyn Downstream) -> Cx<'a> {
+        self.downstream = Some(downstream);
+        self
+    }
+
+    /// How many more packets the queue of link number `link` takes; packets beyond that are dropped
+    /// there. A block that has much to send, such as a connection with a large window, sends no more
+    /// than this and goes on later. What the batch has had sent so far, by this block or by others,
+    /// is not counted yet.
+    pub fn link_room(&self, link: u16) -> usize {
+        self.downstream.map_or(usize::MAX, |downstream| downstream.link_room(link))
     }
 
     /// Makes this worker the owner of a new flow; for types whose state is sharded. Ask before you

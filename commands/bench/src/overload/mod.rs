@@ -1,6 +1,7 @@
 //! `weever bench overload`: the stack when much happens at once. In memory, with threads of its own.
 
 mod change;
+mod flood;
 mod flows;
 mod slow_link;
 
@@ -10,6 +11,7 @@ use crate::{BenchError, Report};
 pub(crate) fn run(plan: Plan) -> Result<Report, BenchError> {
     let mut report = Report::new("overload");
     slow_link::measure(&mut report)?;
+    flood::measure(plan, &mut report)?;
     flows::measure(&mut report)?;
     change::measure(plan, &mut report)?;
     Ok(report)

@@ -206,8 +206,10 @@ impl Dispositions<'_> {
     /// Refuses nothing: packets that the block leaves in the burst are freed.
     fn collect(&mut self, claim: usize, node: u32, tasks: Mask) -> Mask {
         (self.state.collecting, self.state.running) = (Some(claim), node);
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
-            .on_worker(self.runtime.worker)
+        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
+            .on_worker(*worker)
+            .before(outboxes)
             .with_flows(owners(self.program, node));
         if let Some(block) = &mut self.blocks[node as usize] {
             block.collect(&mut cx, self.burst, tasks);

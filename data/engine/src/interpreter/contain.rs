@@ -12,6 +12,7 @@ use weever_packet::Nanos;
 
 use super::Engine;
 use super::batch::owners;
+use super::runtime::Runtime;
 use super::task_queues::Batch;
 use super::walk::Walk;
 use crate::faults::Loss;
@@ -50,8 +51,10 @@ impl Walk<'_> {
     fn call(&mut self, node: u32) {
         let Some(block) = &mut self.blocks[node as usize] else { return };
         self.state.running = node;
-        let mut cx = Cx::new(self.now, &mut self.runtime.pool, &mut self.state.requests)
-            .on_worker(self.runtime.worker)
+        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let mut cx = Cx::new(self.now, pool, &mut self.state.requests)
+            .on_worker(*worker)
+            .before(outboxes)
             .with_flows(owners(self.program, node));
         block.poll(&mut cx);
         self.dispositions().end_call(node);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weever_block::{Priority, SpawnRequest};
+use weever_block::{Downstream, Priority, SpawnRequest};
 use weever_packet::{BURST, Buffer, Nanos, PoolCache};
 use weever_timer::Wheel;
 
@@ -293,6 +293,13 @@ impl Offered {
     #[inline]
     pub(crate) fn used_only(&self, link: usize) -> bool {
         self.links == Offered::bit(link)
+    }
+}
+
+impl Downstream for Outboxes {
+    fn link_room(&self, link: u16) -> usize {
+        let outbox = self.links.get(usize::from(link));
+        outbox.map_or(0, |outbox| self.limit.saturating_sub(outbox.len()))
     }
 }
 

@@ -194,8 +194,8 @@ impl Walk<'_> {
             return true;
         };
         *running = step.node;
-        let mut cx =
-            Cx::new(self.now, &mut self.runtime.pool, requests).on_worker(self.runtime.worker);
+        let Runtime { pool, worker, outboxes, .. } = &mut *self.runtime;
+        let mut cx = Cx::new(self.now, pool, requests).on_worker(*worker).before(outboxes);
         if step.kind == StepKind::Sharded {
             cx = cx.with_flows(owners(self.program, step.node));
         }

@@ -1,4 +1,4 @@
-//! Blocks with deadlines of their own.
+//! The engine as blocks see it: deadlines of their own, and the room behind them.
 
 use weever_block::{
     Block, BlockType, Burst, Cx, Env, Mask, Ports, Priority, Registry, StateKind, bits,
@@ -99,4 +99,49 @@ fn a_deadline_is_replaced_and_taken_back() {
     assert_eq!(engine.next_deadline(), None);
     engine.run(1000 * MS, 10_000);
     assert_eq!(count(&engine, "polls"), 0);
+}
+
+/// Sends its packets to link 0, and counts the room that it sees there and behind a link that does not
+/// exist.
+static SENDER: BlockType = BlockType {
+    name: "Sender",
+    spawns: &[],
+    counters: &["room", "nowhere"],
+    make: |_| Ok(Box::new(Sender)),
+    ..CLOCK
+};
+
+struct Sender;
+
+impl Block for Sender {
+    fn run(&mut self, cx: &mut Cx<'_>, _: &mut Burst, input: Mask, _: &mut Ports<'_>) {
+        cx.count(0, cx.link_room(0) as u64);
+        cx.count(1, cx.link_room(9) as u64);
+        cx.transmit(0, input);
+    }
+}
+
+#[test]
+fn a_block_sees_the_room_of_a_link() {
+    let mut graph = Graph::new("g");
+    let mut node = Node::new("Sender", NodeKind::Function);
+    node.attrs = vec![Attr::Source];
+    graph.add(node);
+    let registry = Registry::new().with(&[&SENDER]);
+    registry.annotate(&mut graph).expect("its type is known");
+    let graph = verify(graph).expect("it is sound");
+    let schedule = Schedule::compile(&graph, &registry, &Env::new()).expect("compiles");
+    let limits = Limits { outbox: 8, ..Limits::default() };
+    let mut engine = Engine::new(schedule, pool(64).cache(), limits);
+    let room = |engine: &Engine| {
+        let counters = engine.counters();
+        ["room", "nowhere"].map(|label| counters.get("Sender", CounterKind::Own, label))
+    };
+    inject(&mut engine, "Sender", &[1, 2, 3], 0);
+    assert_eq!(room(&engine), [Some(8), Some(0)]);
+    inject(&mut engine, "Sender", &[1, 2, 3], 0);
+    assert_eq!(room(&engine), [Some(8 + 5), Some(0)]);
+    inject(&mut engine, "Sender", &[1, 2, 3], 0);
+    assert_eq!(room(&engine), [Some(8 + 5 + 2), Some(0)]);
+    assert_eq!(engine.outbox(0).len(), 8, "the last one found no room");
 }
