@@ -46,6 +46,12 @@ impl Bench {
         self
     }
 
+    /// The node that is tested.
+    pub(crate) fn with_node(mut self, node: Node) -> Bench {
+        self.node = node;
+        self
+    }
+
     pub(crate) fn providing<T: Send + Sync + 'static>(self, value: Arc<T>) -> Bench {
         self.env.provide(value);
         self
@@ -76,6 +82,15 @@ impl Bench {
         burst
     }
 
+    /// Runs a node of the host's graph which the text defines.
+    pub(crate) fn run_stated(&mut self, name: &str, burst: Burst, input: Mask) -> Ran {
+        let graph = weever_models::host(&weever_models::HostConfig::default());
+        let graph = graph.expect("the model is sound");
+        let id = graph.find(name).unwrap_or_else(|| panic!("the host's graph has no {name}"));
+        self.node = graph.node(id).clone();
+        self.run(&crate::by_predicate::TYPE, burst, input)
+    }
+
     /// Makes a block of the type and runs it once.
     pub(crate) fn run(&mut self, block_type: &'static BlockType, burst: Burst, input: Mask) -> Ran {
         let mut block = self.make(block_type);
@@ -94,11 +109,12 @@ impl Bench {
         mut burst: Burst,
         input: Mask,
     ) -> Ran {
-        let mut ports = vec![0; block_type.ports.len().max(8)];
+        let count = block_type.ports.len().max(self.node.ports.len());
+        let mut ports = vec![0; count.max(8)];
         let mut requests = Requests::new();
         let mut cx = Cx::new(self.now, &mut self.pool, &mut requests);
         block.run(&mut cx, &mut burst, input, &mut Ports::new(&mut ports));
-        ports.truncate(block_type.ports.len().max(1));
+        ports.truncate(count.max(1));
         let claimed = requests.claims.iter().fold(0, |all, (_, tasks)| all | tasks);
         let left = ports.iter().fold(0, |all, mask| {
             assert_eq!(all & mask, 0, "a task leaves by one port only");

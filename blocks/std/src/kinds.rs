@@ -12,7 +12,8 @@ use weever_net::state::NetState;
 
 use crate::host::{Network, StateReader};
 
-struct NetworkState(StateReader);
+/// The host's network, for one reader.
+pub(crate) struct NetworkState(StateReader);
 
 impl Snapshot for NetworkState {
     type View = NetState;
@@ -28,7 +29,7 @@ pub(crate) fn network(build: &Build<'_>) -> Result<Arc<Network>, BuildError> {
     build.env::<Network>("the host's network")
 }
 
-fn network_state(build: &Build<'_>) -> Result<NetworkState, BuildError> {
+pub(crate) fn network_state(build: &Build<'_>) -> Result<NetworkState, BuildError> {
     Ok(NetworkState(network(build)?.reader()))
 }
 

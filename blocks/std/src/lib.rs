@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arp;
+pub mod by_predicate;
 pub mod capture;
 pub mod counter;
 pub mod dhcp;

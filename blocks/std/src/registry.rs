@@ -3,11 +3,12 @@
 use weever_block::{BlockType, Registry};
 
 use crate::{
-    arp, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6, igmp, ipv4,
-    ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
+    arp, by_predicate, capture, counter, dhcp, discard, ethernet, foreign, fragment, icmp, icmp6,
+    igmp, ipv4, ipv6, loopback, mld, ndp, queue, shortcut, socket, table, tcp, tee, udp,
 };
 
-static GENERAL: [&BlockType; 8] = [
+static GENERAL: [&BlockType; 9] = [
+    &by_predicate::TYPE,
     &capture::CAPTURE,
     &counter::COUNTER,
     &discard::DISCARD,
@@ -34,12 +35,7 @@ static ETHERNET: [&BlockType; 13] = [
     &ethernet::FILL_HEADER,
 ];
 
-static ARP: [&BlockType; 15] = [
-    &arp::VALID_HEADER_LENGTH,
-    &arp::CLASSIFY,
-    &arp::LOCAL_IP_DEST,
-    &arp::VALID_REQUEST,
-    &arp::VALID_RESPONSE,
+static ARP: [&BlockType; 10] = [
     &arp::IS_PENDING,
     &arp::INIT_RESPONSE,
     &arp::PROCESS_PENDING_RESPONSE,
@@ -84,10 +80,8 @@ static IGMP: [&BlockType; 2] = [&igmp::RECEIVE, &igmp::TIMER];
 
 static MLD: [&BlockType; 2] = [&mld::RECEIVE, &mld::TIMER];
 
-static ICMP: [&BlockType; 11] = [
-    &icmp::VALID_HEADER_LENGTH,
+static ICMP: [&BlockType; 9] = [
     &icmp::VALID_CHECKSUM,
-    &icmp::CLASSIFY,
     &icmp::ERROR,
     &icmp::NEEDS_RESPONSE,
     &icmp::REPORT,
@@ -98,16 +92,10 @@ static ICMP: [&BlockType; 11] = [
     &icmp::FILL_ERROR,
 ];
 
-static IPV6: [&BlockType; 14] = [
-    &ipv6::VALID_HEADER_LENGTH,
-    &ipv6::VALID_VERSION,
+static IPV6: [&BlockType; 8] = [
     &ipv6::VALID_LENGTH,
-    &ipv6::VALID_SOURCE,
-    &ipv6::DESTINATION,
     &ipv6::VALID_EXTENSIONS,
-    &ipv6::CLASSIFY,
     &ipv6::REPORT,
-    &ipv6::FAMILY,
     &ipv6::FORWARD,
     &ipv6::ROUTING,
     &ipv6::ALLOCATE_HEADER,
@@ -115,10 +103,8 @@ static IPV6: [&BlockType; 14] = [
     &ipv6::FORWARDED,
 ];
 
-static ICMP6: [&BlockType; 10] = [
-    &icmp6::VALID_HEADER_LENGTH,
+static ICMP6: [&BlockType; 8] = [
     &icmp6::VALID_CHECKSUM,
-    &icmp6::CLASSIFY,
     &icmp6::NEEDS_RESPONSE,
     &icmp6::ERROR,
     &icmp6::INITIATE_RESPONSE,
@@ -176,6 +162,7 @@ mod tests {
     use crate::testing::frames::*;
 
     const MANUAL: &str = concat!(
+        include_str!("by_predicate/README.md"),
         include_str!("capture/README.md"),
         include_str!("counter/README.md"),
         include_str!("discard/README.md"),

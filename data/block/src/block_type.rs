@@ -141,6 +141,14 @@ pub enum BuildError {
         /// The fault and the remedy.
         problem: String,
     },
+    /// A predicate of the node's cannot be run.
+    #[error("node {node}: {problem}")]
+    Predicate {
+        /// The node.
+        node: String,
+        /// The test that cannot be run, and why.
+        problem: String,
+    },
     /// The environment lacks something the block needs.
     #[error("node {node}: {what} is missing from the environment")]
     Environment {

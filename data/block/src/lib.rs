@@ -28,5 +28,5 @@ pub use kinds::{
     MARKS, Made, READS, Snapshot, classifier, classifier_with, rewriter, rewriter_with,
     tasks_marked, tasks_where, validator, validator_with,
 };
-pub use registry::{Registry, TABLE, WORKER};
+pub use registry::{BY_PREDICATE, Registry, TABLE, WORKER};
 pub use weever_packet::{BURST, Buffer, Burst, Mask, Nanos, bits};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weever_graph::{Attr, ENDS, Effects, Graph, Node, NodeId, NodeKind};
+use weever_graph::{Attr, ENDS, Effects, Graph, Node, NodeId, NodeKind, Port, Predicate};
 use weever_suggest::nearest;
 
 use crate::{Block, BlockType, Build, BuildError, Env, Shortcut, ShortcutType, StateKind, Way};
@@ -12,6 +12,9 @@ pub const WORKER: &str = "worker";
 
 /// The type under which a table node without a type of its own runs.
 pub const TABLE: &str = "Table";
+
+/// The type under which a node without a type of its own runs if the predicates of its ports say all.
+pub const BY_PREDICATE: &str = "ByPredicate";
 
 /// The block types that a stack knows.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +75,15 @@ impl Registry {
         self.types.values().copied()
     }
 
-    /// The type that implements `node`. A table without a type of its own runs as [`TABLE`].
+    /// The type that implements `node`. A table without a type of its own runs as [`TABLE`], a node
+    /// whose ports state when packets leave by them as [`BY_PREDICATE`].
     pub fn type_of(&self, node: &Node) -> Result<&'static BlockType, BuildError> {
         let name = node.implementation_name();
         let found = self.types.get(name).copied();
         let is_table = matches!(node.kind, NodeKind::Table(_));
         let found = found.or_else(|| self.types.get(TABLE).copied().filter(|_| is_table));
+        let says_all = is_defined(node);
+        let found = found.or_else(|| self.types.get(BY_PREDICATE).copied().filter(|_| says_all));
         found.ok_or_else(|| BuildError::UnknownType {
             node: node.name.clone(),
             implementation: name.into(),
@@ -127,9 +133,21 @@ impl Registry {
     }
 }
 
+/// Whether the text of a node is all there is to say of it: it chooses between ports by predicates without
+/// labels, and neither names a block nor starts or wakes anything.
+fn is_defined(node: &Node) -> bool {
+    let states = |port: &Port| port.predicate != Predicate::True && port.predicate.is_defined();
+    node.kind == NodeKind::Function
+        && node.implementation.is_none()
+        && node.ports.len() > 1
+        && node.ports.iter().all(states)
+        && node.spawns.is_empty()
+        && node.notifies.is_empty()
+}
+
 fn check_shape(node: &Node, block_type: &BlockType) -> Result<(), BuildError> {
     // A table's ports are the graph's own business: its entries name them by number.
-    if block_type.name != TABLE {
+    if ![TABLE, BY_PREDICATE].contains(&block_type.name) {
         let has: Vec<&str> = node.ports.iter().map(|p| p.name.as_str()).collect();
         let wants: Vec<&str> = block_type.ports.iter().map(|p| p.name).collect();
         check_names(node, block_type, "port", &wants, &has)?;

@@ -13,14 +13,14 @@ use std::sync::Arc;
 
 use weever_block::{
     Block, BlockType, Buffer, Build, BuildError, Burst, Cx, Mask, Nanos, ParamDoc, PortDoc, Ports,
-    READS, StateKind, bits, classifier, tasks_where, validator,
+    READS, StateKind, bits, tasks_where, validator,
 };
 use weever_graph::Effects;
 use weever_net::icmp::check_error;
 use weever_net::limit::SharedLimit;
 use weever_net::state::{NetState, Rate};
 use weever_wire::checksum;
-use weever_wire::icmpv4::{IcmpHeader, kind};
+use weever_wire::icmpv4::kind;
 use weever_wire::ipv4::Ipv4Header;
 
 use crate::host::StateReader;
@@ -31,43 +31,11 @@ fn message(packet: &Buffer) -> &[u8] {
     between(packet, packet.meta().l4, packet.meta().end)
 }
 
-/// Is the header whole?
-pub static VALID_HEADER_LENGTH: BlockType = BlockType::validator(
-    "RxL3ICMPValidHeaderLength",
-    "Are the first eight bytes of the message there?",
-    |_| validator(|p| IcmpHeader::first(message(p)).is_some()),
-);
-
 /// Is the checksum right?
 pub static VALID_CHECKSUM: BlockType =
     BlockType::validator("RxL3ICMPValidChecksum", "Is the message's checksum right?", |_| {
         validator(|p| checksum::is_valid(checksum::sum(message(p))))
     });
-
-/// Which kind of message is it?
-pub static CLASSIFY: BlockType = BlockType::new(
-    "RxL3ICMPClassify",
-    "Which kind of message is it?",
-    &[
-        PortDoc { name: "request", doc: "an echo request (code 0)" },
-        PortDoc { name: "error", doc: "unreachable, time exceeded or parameter problem" },
-        PortDoc { name: "redirect", doc: "a better first hop, says a neighbour" },
-        PortDoc { name: "reply", doc: "an echo reply" },
-        PortDoc { name: "drop", doc: "any other" },
-    ],
-    |_| classifier::<5>(|p| kind_of(p)),
-);
-
-fn kind_of(packet: &Buffer) -> usize {
-    let kind_of = |h: IcmpHeader<'_>| match (h.kind(), h.code()) {
-        (kind::ECHO_REQUEST, 0) => 0,
-        (kind::UNREACHABLE | kind::TIME_EXCEEDED | kind::PARAMETER_PROBLEM, _) => 1,
-        (kind::REDIRECT, _) => 2,
-        (kind::ECHO_REPLY, _) => 3,
-        _ => 4,
-    };
-    IcmpHeader::first(message(packet)).map_or(4, kind_of)
-}
 
 /// Is an error about something that we sent, and which error is it?
 pub static ERROR: BlockType = BlockType::new(

@@ -33,6 +33,15 @@ fn run(block: &'static BlockType, datagram: &[u8]) -> Ran {
     bench.run(block, burst, 1)
 }
 
+/// Runs a node which the text defines.
+fn stated(node: &str, datagram: &[u8]) -> Ran {
+    let mut bench = bench();
+    let mut packet = received(&mut bench, datagram);
+    packet.meta_mut().ethertype = 0x0800;
+    let burst = bench.single(packet);
+    bench.run_stated(node, burst, 1)
+}
+
 fn message(dst: Ipv4Addr, repr: IcmpRepr<'_>) -> Vec<u8> {
     icmp(dst, repr)[14..].to_vec()
 }
@@ -43,12 +52,12 @@ const REPLY: IcmpRepr<'_> = IcmpRepr::EchoReply { ident: 3, seq: 4, data: b"data
 #[test]
 fn validators() {
     let good = message(HOST, REQUEST);
-    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..28]).ports, [0, 1]);
-    assert_eq!(run(&VALID_HEADER_LENGTH, &good[..27]).ports, [1, 0]);
+    assert_eq!(stated("RxL3ICMPValidHeaderLength", &good[..28]).ports, [0, 1]);
+    assert_eq!(stated("RxL3ICMPValidHeaderLength", &good[..27]).ports, [1, 0]);
     assert_eq!(run(&VALID_CHECKSUM, &good).ports, [0, 1]);
     assert_eq!(run(&VALID_CHECKSUM, &good[..31]).ports, [1, 0]);
-    assert_eq!(run(&CLASSIFY, &good).ports, [1, 0, 0, 0, 0]);
-    assert_eq!(run(&CLASSIFY, &message(HOST, REPLY)).ports, [0, 0, 0, 1, 0]);
+    assert_eq!(stated("RxL3ICMPClassify", &good).ports, [1, 0, 0, 0, 0]);
+    assert_eq!(stated("RxL3ICMPClassify", &message(HOST, REPLY)).ports, [0, 0, 0, 1, 0]);
 }
 
 #[test]

@@ -7,10 +7,8 @@ mod tx;
 
 pub use forward::FORWARD;
 pub use report::REPORT;
-pub use rx::{
-    CLASSIFY, DESTINATION, FAMILY, VALID_EXTENSIONS, VALID_HEADER_LENGTH, VALID_LENGTH,
-    VALID_SOURCE, VALID_VERSION,
-};
+pub(crate) use rx::accepts;
+pub use rx::{VALID_EXTENSIONS, VALID_LENGTH};
 pub(crate) use tx::fill;
 pub use tx::{ALLOCATE_HEADER, FILL_HEADER, FORWARDED, ROUTING};
 

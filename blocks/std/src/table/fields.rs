@@ -106,7 +106,8 @@ fn shift_in<const W: usize>(words: &mut [u64; W], width: u32, value: u64) {
 }
 
 /// The value of a field, by the offsets recorded in the metadata.
-pub(super) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
+#[inline(always)]
+pub(crate) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
     let meta = packet.meta();
     match field {
         Field::FrameLen => Some(packet.len() as u128),
@@ -134,7 +135,31 @@ pub(super) fn value_of(packet: &Buffer, field: Field) -> Option<u128> {
     }
 }
 
+/// Evaluates an expression with a function from packets to their value of a field, which is chosen once: a
+/// loop in the expression knows the field when it is compiled.
+macro_rules! field_values {
+    ($field:expr, |$value:ident| $body:expr) => {
+        field_values!(@of $field, $value, $body,
+            EthDst EthSrc EthType VlanId ArpOp ArpTpa Ip4Src Ip4Dst Ip4Proto Ip4Ttl IpVersion Ip4Frag
+            Ip6Src Ip6Dst Ip6Next IcmpType IcmpCode L4Src L4Dst TcpFlags FrameLen FrameGroup FrameVlan
+            EthOuter VlanType ArpSha ArpSpa L3Len Ip4Hlen Ip4Len Ip6Len IpUpper L4Len Icmp6Type
+            Icmp6Code UdpLen)
+    };
+    (@of $field:expr, $value:ident, $body:expr, $($name:ident)*) => {
+        match $field {
+            $(weever_graph::Field::$name => {
+                let $value = |packet: &weever_packet::Buffer| {
+                    $crate::table::fields::value_of(packet, weever_graph::Field::$name)
+                };
+                $body
+            })*
+        }
+    };
+}
+pub(crate) use field_values;
+
 /// The value of a field that is known only once a packet was looked at.
+#[inline(always)]
 fn derived(packet: &Buffer, field: Field) -> Option<u128> {
     let meta = packet.meta();
     match field {
@@ -157,7 +182,8 @@ fn derived(packet: &Buffer, field: Field) -> Option<u128> {
     }
 }
 
-fn ethernet(packet: &Buffer) -> Option<EthernetHeader<'_>> {
+#[inline(always)]
+pub(crate) fn ethernet(packet: &Buffer) -> Option<EthernetHeader<'_>> {
     EthernetHeader::first(packet.at(packet.meta().l2))
 }
 
@@ -171,17 +197,20 @@ fn vlan_id(packet: &Buffer) -> Option<u128> {
     Some(tag(packet)?.vid().into())
 }
 
-fn arp(packet: &Buffer) -> Option<ArpHeader<'_>> {
+#[inline(always)]
+pub(crate) fn arp(packet: &Buffer) -> Option<ArpHeader<'_>> {
     let found = ArpHeader::first(packet.at(packet.meta().l3));
     found.filter(|h| packet.meta().ethertype == ethertype::ARP && h.is_ethernet_ipv4())
 }
 
-fn ipv4(packet: &Buffer) -> Option<Ipv4Header<'_>> {
+#[inline(always)]
+pub(crate) fn ipv4(packet: &Buffer) -> Option<Ipv4Header<'_>> {
     let found = Ipv4Header::first(packet.at(packet.meta().l3));
     found.filter(|_| packet.meta().ethertype == ethertype::IPV4)
 }
 
-fn ipv6(packet: &Buffer) -> Option<Ipv6Header<'_>> {
+#[inline(always)]
+pub(crate) fn ipv6(packet: &Buffer) -> Option<Ipv6Header<'_>> {
     let found = Ipv6Header::first(packet.at(packet.meta().l3));
     found.filter(|_| packet.meta().ethertype == ethertype::IPV6)
 }

@@ -6,7 +6,7 @@ use super::{NetState, ReversePath};
 use crate::addr::Destination;
 use crate::iface::IfaceId;
 use crate::ipv6::addr::{ALL_ROUTERS, is_link_local};
-use crate::ipv6::{Martian6, best_source, check_source};
+use crate::ipv6::best_source;
 use crate::route::{Hop, Kind};
 
 impl NetState {
@@ -58,15 +58,6 @@ impl NetState {
         let own = self.interface(iface);
         // Routers are in their group without joining it.
         own.is_some_and(|own| own.accepts6(group, source) || !own.is_member6(group))
-    }
-
-    /// Whether a packet that `iface` received can be from `src`.
-    ///
-    /// # Errors
-    /// The rule that `src` breaks.
-    #[inline]
-    pub fn check_source6(&self, iface: IfaceId, src: Ipv6Addr) -> Result<(), Martian6> {
-        check_source(src, |src| self.is_ours6(iface, src))
     }
 
     /// RFC 3704 §2.2, §2.3: whether a packet from `src` may have come by `iface`.
