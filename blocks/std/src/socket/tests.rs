@@ -112,9 +112,9 @@ fn send(local: [u8; 16], remote: [u8; 16]) -> Ran {
 fn the_source_address_is_one_of_ours() {
     let (host, peer) = (Endpoints::mapped(HOST.to_bits()), Endpoints::mapped(PEER.to_bits()));
     let chosen = send(Endpoints::mapped(0), peer);
-    assert_eq!(chosen.ports, [1, 0, 0]);
+    assert_eq!(chosen.ports, [1, 0, 0, 0]);
     assert_eq!(chosen.packet(0).meta().endpoints.local, host);
-    assert_eq!(send(host, peer).ports, [1, 0, 0]);
-    assert_eq!(send(peer, peer).ports, [0, 1, 0], "another host's address");
-    assert_eq!(send(Endpoints::mapped(0), Endpoints::mapped(0x0808_0808)).ports, [0, 0, 1]);
+    assert_eq!(send(host, peer).ports, [1, 0, 0, 0]);
+    assert_eq!(send(peer, peer).ports, [0, 1, 0, 0], "another host's address");
+    assert_eq!(send(Endpoints::mapped(0), Endpoints::mapped(0x0808_0808)).ports, [0, 0, 1, 0]);
 }
