@@ -131,6 +131,10 @@ pub(crate) fn divide(
     let tasks = (frames / 2 / workers).max(LEAST_TASKS);
     wants.push((4, want("a worker's stock", workers, LEAST_STOCK, Stock::MOST)));
     wants.push((3, want("waiting for a link", outboxes, LEAST_WAITING, most.outbox)));
+    // A worker with several queues of a link sorts the packets for it by queue.
+    let several = |link: &&LinkNeed| link.queues > workers;
+    let backlogs: usize = links.iter().filter(several).map(|link| link.queues).sum();
+    wants.push((4, want("waiting for a device's queue", backlogs, LEAST_WAITING, most.backlog)));
     wants.push((4, want("waiting for another worker", rings, LEAST_WAITING, most.ring)));
     wants.push((1, want("waiting tasks of a worker", workers, LEAST_TASKS, tasks)));
     let least: usize = wants.iter().map(|(_, want)| want.count * want.least).sum();
@@ -147,9 +151,10 @@ pub(crate) fn divide(
     let limits = Limits {
         links: links.len().max(1) as u16,
         outbox: each(rest + 1),
-        ring: each(rest + 2),
+        backlog: each(rest + 2),
+        ring: each(rest + 3),
         // Tasks get half of the limit they are told.
-        ..Limits::within(2 * each(rest + 3))
+        ..Limits::within(2 * each(rest + 4))
     };
     let stock = each(rest);
     budget.shares.retain(|share| share.total() > 0);
@@ -207,6 +212,20 @@ mod tests {
         let division = divide(16_384, 2, &[device(8), device(8)]).unwrap_or_else(|b| panic!("{b}"));
         let held: usize = division.queues.iter().map(|q| 8 * (q.receive + q.send) as usize).sum();
         assert!(held <= 16_384 * 7 / 8, "{held} are with the devices");
+    }
+
+    #[test]
+    fn packets_sorted_by_queue_are_in_the_budget_where_a_worker_has_several_queues() {
+        let holder = "waiting for a device's queue";
+        for (workers, queues, holders) in [(1, 1, None), (2, 2, None), (2, 8, Some(8))] {
+            let division =
+                divide(16_384, workers, &[device(queues)]).unwrap_or_else(|b| panic!("{b}"));
+            let share = division.budget.shares.iter().find(|share| share.holder == holder);
+            assert_eq!(share.map(|share| share.count), holders, "{workers} workers");
+            if let Some(share) = share {
+                assert_eq!(division.limits.backlog, share.each);
+            }
+        }
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub struct Limits {
     pub links: u16,
     /// Packets that wait for one link to send them.
     pub outbox: usize,
+    /// Packets that wait for one queue of a link that has several at this worker, beside those in the
+    /// link's outbox.
+    pub backlog: usize,
     /// Messages that wait for one other worker. A team's rings are all as the first worker's limits say,
     /// and hold at most an eighth of its pool's frames, but 16 messages each in any case.
     pub ring: usize,
@@ -54,6 +57,7 @@ impl Limits {
             blocked,
             blocked_per_key: most.blocked_per_key.min(blocked),
             outbox: most.outbox.min(frames / 8),
+            backlog: most.backlog.min(frames / 8),
             ..most
         }
     }
@@ -71,6 +75,7 @@ impl Default for Limits {
             blocked_per_key: 64,
             links: 1,
             outbox: 1024,
+            backlog: 256,
             ring: 1024,
             batch: 64,
             low_share: 64,

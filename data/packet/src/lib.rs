@@ -20,6 +20,8 @@ mod burst;
 mod depot;
 mod frames;
 mod meta;
+#[cfg(not(miri))]
+mod numa;
 mod pool;
 mod region;
 mod stock;

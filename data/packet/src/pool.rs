@@ -24,6 +24,9 @@ pub struct PoolConfig {
     pub headroom: u16,
     /// Whether to try for huge pages.
     pub huge_pages: HugePages,
+    /// The NUMA node that the frames lie on; `None`: where the kernel puts them, which is the node of the
+    /// thread that makes the pool while there is room.
+    pub node: Option<u32>,
 }
 
 impl Default for PoolConfig {
@@ -33,6 +36,7 @@ impl Default for PoolConfig {
             frame_size: 2048,
             headroom: 256,
             huge_pages: HugePages::default(),
+            node: None,
         }
     }
 }
@@ -42,7 +46,13 @@ impl PoolConfig {
     /// datagrams longer than a link's MTU. They come from fragments and are cut into ordinary
     /// frames before they reach a link.
     pub fn large(frames: u32) -> PoolConfig {
-        PoolConfig { frames, frame_size: LARGE_FRAME, headroom: 64, huge_pages: HugePages::Never }
+        PoolConfig {
+            frames,
+            frame_size: LARGE_FRAME,
+            headroom: 64,
+            huge_pages: HugePages::Never,
+            node: None,
+        }
     }
 
     /// Bytes from one frame to the next in the region.
@@ -103,12 +113,12 @@ impl Pool {
     /// [`PoolError`], also when the system has not as much memory.
     pub fn new(config: PoolConfig) -> Result<Pool, PoolError> {
         config.check()?;
-        let region = Region::map(config.bytes(), config.huge_pages)?;
+        let region = Region::map(config.bytes(), config.huge_pages, config.node)?;
         Ok(Pool::of(config, region))
     }
 
     /// A pool whose frames lie in `region`, which an application or a device may share:
-    /// [`HugePages`] has no effect.
+    /// [`HugePages`] and the node have no effect.
     ///
     /// # Errors
     /// [`PoolError::Config`], also when the region is too short.

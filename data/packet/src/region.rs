@@ -45,6 +45,16 @@ pub enum PoolError {
         /// The system's word.
         source: Errno,
     },
+    /// The machine has no such NUMA node, or it has no memory.
+    #[error(
+        "pool: there is no memory on NUMA node {node}; use one of {known}, or leave `node` out"
+    )]
+    Node {
+        /// The node asked for.
+        node: u32,
+        /// The nodes with memory, as the kernel lists them.
+        known: String,
+    },
     /// Memory of another process cannot be used.
     #[error("pool: the memory of another process {why}; it has to be a memfd with F_SEAL_SHRINK")]
     Foreign {
@@ -67,20 +77,24 @@ pub struct Region {
 
 impl Region {
     /// Maps at least `len` zeroed bytes of this process's own, populated so that no packet pays for a
-    /// page fault.
+    /// page fault; on a NUMA node, if one is named.
     ///
     /// # Errors
-    /// [`PoolError::Memory`] or [`PoolError::Map`].
-    pub fn map(len: usize, huge: HugePages) -> Result<Region, PoolError> {
+    /// [`PoolError::Memory`], [`PoolError::Map`] or [`PoolError::Node`].
+    pub fn map(len: usize, huge: HugePages, node: Option<u32>) -> Result<Region, PoolError> {
+        #[cfg(not(miri))]
+        if let Some(node) = node {
+            crate::numa::check(node).map_err(|known| PoolError::Node { node, known })?;
+        }
         if huge == HugePages::Try
-            && let Ok(memory) = memory::Memory::huge(len)
+            && let Ok(memory) = memory::Memory::huge(len, node)
         {
             return Ok(Region { memory, huge: true });
         }
         let bytes = len.next_multiple_of(PAGE);
         match available() {
             Some(available) if bytes > available => Err(PoolError::Memory { bytes, available }),
-            _ => Ok(Region { memory: memory::Memory::ordinary(bytes, huge)?, huge: false }),
+            _ => Ok(Region { memory: memory::Memory::ordinary(bytes, huge, node)?, huge: false }),
         }
     }
 
@@ -160,15 +174,19 @@ mod memory {
 
     impl Memory {
         /// On huge pages that the system has reserved.
-        pub(super) fn huge(len: usize) -> Result<Memory, PoolError> {
+        pub(super) fn huge(len: usize, node: Option<u32>) -> Result<Memory, PoolError> {
             let len = len.next_multiple_of(HUGE_PAGE);
-            Memory::anonymous(len, MapFlags::HUGETLB | MapFlags::POPULATE)
+            Memory::anonymous(len, MapFlags::HUGETLB)?.placed(node)
         }
 
         /// On pages that are huge as far as the kernel finds some, if that is wanted.
-        pub(super) fn ordinary(len: usize, huge: HugePages) -> Result<Memory, PoolError> {
+        pub(super) fn ordinary(
+            len: usize,
+            huge: HugePages,
+            node: Option<u32>,
+        ) -> Result<Memory, PoolError> {
             if huge == HugePages::Never || len < HUGE_PAGE {
-                return Memory::anonymous(len, MapFlags::POPULATE);
+                return Memory::anonymous(len, MapFlags::empty())?.placed(node);
             }
             // Only an aligned range becomes a huge page: the bytes around it are never touched.
             let mut memory = Memory::anonymous(len + HUGE_PAGE, MapFlags::NORESERVE)?;
@@ -177,6 +195,19 @@ mod memory {
             let start = memory.start.as_ptr().cast::<c_void>();
             // SAFETY: a mapping of our own; the advice changes nothing that can be seen in it.
             let _ordinary_pages_will_do = unsafe { madvise(start, len, Advice::LinuxHugepage) };
+            memory.placed(node)
+        }
+
+        /// Has its pages be of a node, and be there.
+        fn placed(self, node: Option<u32>) -> Result<Memory, PoolError> {
+            let (start, len) = (self.start.as_ptr().cast::<c_void>(), self.len);
+            if let Some(node) = node {
+                // SAFETY: a mapping of our own.
+                let bound = unsafe { crate::numa::bind(start, len, node) };
+                let errno = |error: std::io::Error| Errno::from_io_error(&error);
+                let refused = |error| failed(len, "mbind")(errno(error).unwrap_or(Errno::INVAL));
+                bound.map_err(refused)?;
+            }
             // SAFETY: as above.
             unsafe { madvise(start, len, Advice::LinuxPopulateWrite) }.or_else(
                 |errno| match errno {
@@ -185,7 +216,7 @@ mod memory {
                     other => Err(failed(len, "madvise(MADV_POPULATE_WRITE)")(other)),
                 },
             )?;
-            Ok(memory)
+            Ok(self)
         }
 
         pub(super) fn shared(memfd: &OwnedFd, len: usize) -> Result<Memory, PoolError> {
@@ -263,11 +294,15 @@ mod memory {
     }
 
     impl Memory {
-        pub(super) fn huge(len: usize) -> Result<Memory, PoolError> {
+        pub(super) fn huge(len: usize, _: Option<u32>) -> Result<Memory, PoolError> {
             Err(PoolError::Map { bytes: len, what: "huge pages", source: Errno::NOSYS })
         }
 
-        pub(super) fn ordinary(len: usize, _: HugePages) -> Result<Memory, PoolError> {
+        pub(super) fn ordinary(
+            len: usize,
+            _: HugePages,
+            _: Option<u32>,
+        ) -> Result<Memory, PoolError> {
             // SAFETY: the layout is not empty.
             let start =
                 layout(len).and_then(|layout| NonNull::new(unsafe { alloc_zeroed(layout) }));

@@ -29,7 +29,7 @@ fn settings_that_make_no_sense_are_named() {
 #[test]
 fn memory_that_cannot_be_had_is_an_error() {
     // Beyond the address space, so that no mistake here could take the machine's memory.
-    let error = Region::map(1 << 60, HugePages::Never).unwrap_err();
+    let error = Region::map(1 << 60, HugePages::Never, None).unwrap_err();
     assert!(matches!(error, PoolError::Memory { .. }), "{error}");
     assert!(error.to_string().contains("lower the number of frames"), "{error}");
 }
@@ -130,4 +130,17 @@ fn a_large_frame_holds_the_longest_datagram() {
     let mut own = pool.cache();
     let one = own.alloc();
     assert!(one.is_some() && pool.alloc().is_none(), "a cache takes a whole bundle");
+}
+
+#[test]
+fn a_pool_lies_on_the_node_that_is_named_and_a_node_that_is_not_there_is_refused() {
+    let on = |node| PoolConfig { frames: 64, node: Some(node), ..PoolConfig::default() };
+    let text = Pool::new(on(999)).unwrap_err().to_string();
+    assert!(text.contains("NUMA node 999; use one of 0"), "{text}");
+    let pool = Pool::new(on(0)).unwrap();
+    // A kernel that knows no nodes has no such file.
+    let Ok(maps) = std::fs::read_to_string("/proc/self/numa_maps") else { return };
+    let start = format!("{:x} ", pool.region().start().addr());
+    let line = maps.lines().find(|line| line.trim_start_matches('0').starts_with(&start));
+    assert!(line.is_some_and(|line| line.contains(" bind:0 ")), "{start}: {line:?}");
 }

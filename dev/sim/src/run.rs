@@ -136,7 +136,8 @@ impl Sim {
         }
         let pools: Vec<_> = self.hosts.into_iter().map(SimHost::into_pool).collect();
         for pool in pools {
-            assert_eq!(pool.available(), pool.frames(), "buffers are conserved");
+            let census = pool.census();
+            assert!(census.is_complete(), "buffers are conserved: {census}");
         }
     }
 }

@@ -241,6 +241,7 @@ impl HostBox {
         self.check_fates();
         let HostBox { engine, pool, burst, .. } = self;
         drop((engine, burst));
-        assert_eq!(pool.available(), pool.frames(), "buffers are conserved");
+        let census = pool.census();
+        assert!(census.is_complete(), "buffers are conserved: {census}");
     }
 }

@@ -65,7 +65,7 @@ impl Worker {
             return Err(Error::new(ErrorKind::InvalidInput, text));
         }
         Ok(Worker {
-            egress: Egress::new(engine.limits().links, &links),
+            egress: Egress::new(engine.limits(), &links),
             stats: Arc::new(WorkerStats::new(links)),
             engine,
             queues: queues.into_iter().map(Some).collect(),

@@ -7,7 +7,7 @@ use weever_link::{LinkError, LinkQueue};
 use weever_packet::{Buffer, Nanos, PoolCache};
 
 use crate::interpreter::Offered;
-use crate::{Engine, Entry};
+use crate::{Engine, Entry, Limits};
 
 /// A queue that a worker serves, and where its packets enter the graph.
 pub struct Attached {
@@ -78,15 +78,14 @@ pub(super) fn attempt<T>(
 /// dropped and counted at the node that sends them.
 const STALL_TIMEOUT: Nanos = 10_000_000;
 
-/// The most packets waiting for one queue of a link with several.
-const QUEUE_BACKLOG: usize = 256;
-
 #[derive(Debug)]
 pub(super) struct Egress {
     /// By link: the indices of its queues.
     queues_of: Box<[Vec<usize>]>,
     /// By queue: packets waiting for it, used if its link has several.
     backlogs: Box<[VecDeque<Buffer>]>,
+    /// The most packets that wait for one of these.
+    most_waiting: usize,
     undeliverable: u64,
     /// By link: since when packets have been waiting without progress.
     stalled: Box<[Option<Nanos>]>,
@@ -97,11 +96,13 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    pub(super) fn new(links: u16, link_of: &[u16]) -> Egress {
+    pub(super) fn new(limits: &Limits, link_of: &[u16]) -> Egress {
+        let links = limits.links;
         let queues_of = |link| (0..link_of.len()).filter(|i| link_of[*i] == link).collect();
         Egress {
             queues_of: (0..links).map(queues_of).collect(),
             backlogs: link_of.iter().map(|_| VecDeque::new()).collect(),
+            most_waiting: limits.backlog,
             undeliverable: 0,
             stalled: vec![None; links.into()].into(),
             stuck: vec![false; links.into()].into(),
@@ -185,13 +186,13 @@ impl Egress {
         queues: &mut [Option<Attached>],
         turn: &mut Turn,
     ) {
-        let Egress { queues_of, backlogs, .. } = self;
+        let Egress { queues_of, backlogs, most_waiting, .. } = self;
         let mine = &queues_of[link];
         // Stops at the first packet whose queue is full: packets that stay in the outbox limit
         // reception.
         while let Some(first) = outbox.front() {
             let index = mine[first.meta().queue as usize % mine.len()];
-            if backlogs[index].len() >= QUEUE_BACKLOG {
+            if backlogs[index].len() >= *most_waiting {
                 break;
             }
             backlogs[index].extend(outbox.pop_front());

@@ -120,6 +120,8 @@ pub const TABLE: &[Setting] = &[
         .doc("Size of a buffer: 2048, or 4096 for a device whose MTU needs it."),
     stack("pool.huge-pages", Kind::Switch, Value("true"), "false")
         .doc("Use huge pages for the buffers, if the system has some reserved."),
+    stack("pool.node", Kind::Number(0, 1023, ""), Without("the kernel's choice"), "0")
+        .doc("The NUMA node whose memory the buffers are in: best that of the device."),
     repeated("route.to", Kind::Prefix, Without("required"), "\"198.51.100.0/24\"")
         .doc("The network that the route leads to."),
     repeated("route.via", Kind::Address, Without("the hosts of the network are neighbours on `interface`"), "\"192.0.2.254\"")

@@ -52,6 +52,8 @@ pub struct Stack {
     control: Option<ControlServer>,
     metrics: Option<MetricsServer>,
     applications: Option<AppListener>,
+    /// Whether nobody else has frames of the pool.
+    owns_pool: bool,
     shared: Arc<Shared>,
 }
 
@@ -129,6 +131,11 @@ impl Stack {
         if let Some(problem) = self.recording.take().and_then(Recording::finish) {
             tracing::error!("{problem}");
             report.failure.get_or_insert(problem);
+        }
+        if let Some(stopped) = stopped.as_ref().filter(|_| self.owns_pool) {
+            // The workers have ended: frames may be with devices that keep some, and nowhere else.
+            let frames = &stopped.frames;
+            debug_assert!(frames.inside() == 0 || std::thread::panicking(), "{frames}");
         }
         let (received, sent, dropped) = report.totals();
         tracing::info!(received, sent, dropped, "stack stopped");

@@ -79,7 +79,8 @@ fn on_devices(mut config: Config) -> Result<Stack, StartError> {
     let devices = links::open(&config, policy.as_ref(), &pool)?;
     let infos: Vec<_> = devices.iter().map(|device| device.link.info().clone()).collect();
     let kernel = kernel::look(&config, &infos).map_err(failed("read the kernel's network"))?;
-    let stack = assemble(devices, kernel, pool, config, Some(socket))?;
+    let mut stack = assemble(devices, kernel, pool, config, Some(socket))?;
+    stack.owns_pool = true;
     if stack.config().drop_privileges {
         privileges::restrict_system_calls()?;
     }
@@ -160,6 +161,7 @@ pub(super) fn assemble(
         metrics,
         applications,
         shared,
+        owns_pool: false,
     })
 }
 

@@ -83,7 +83,8 @@ const FRAME_SIZES: [u32; 2] = [2048, 4096];
 fn pool(top: &Table) -> PoolConfig {
     let huge_pages = if top.get("pool.huge-pages") { HugePages::Try } else { HugePages::Never };
     let (frames, frame_size) = (top.get("pool.frames"), top.get("pool.frame-size"));
-    PoolConfig { frames, frame_size, huge_pages, ..PoolConfig::default() }
+    let node = top.find("pool.node");
+    PoolConfig { frames, frame_size, huge_pages, node, ..PoolConfig::default() }
 }
 
 fn check_services_and_memory(config: &Config, problems: &mut Problems) {
